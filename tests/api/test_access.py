@@ -9,7 +9,7 @@ from tests.api.served import ServedCluster
 from muster.control.identity.tokens import create_open_join_token
 
 TRUE = {"command": ["true"], "resources": {"cpu": "10m"}}
-JOB_PATHS = ["", "/tasks", "/tasks/0", "/wait", "/why", "/logs"]
+JOB_PATHS = ["", "/tasks", "/tasks/0", "/tasks/0/why", "/wait", "/why", "/logs"]
 SESSION_PATHS = ["", "/why", "/logs"]
 
 

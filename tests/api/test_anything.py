@@ -14,6 +14,7 @@ paths = st.sampled_from(
         "/v1/jobs/{ref}",
         "/v1/jobs/{ref}/tasks",
         "/v1/jobs/{ref}/tasks/{number}",
+        "/v1/jobs/{ref}/tasks/{number}/why",
         "/v1/jobs/{ref}/wait",
         "/v1/jobs/{ref}/why",
         "/v1/jobs/{ref}/logs",

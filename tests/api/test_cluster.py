@@ -62,6 +62,40 @@ def test_why_tells_how_many_agents_were_looked_at_and_what_they_lack(ada: httpx.
     assert why["placement"]["agents"] == 2
 
 
+def test_amounts_in_a_reason_are_numbers_and_their_unit_is_told(ada: httpx.Client) -> None:
+    job = ada.post("/v1/jobs", json={**TRUE, "resources": {"memory": "9TiB"}}).json()["id"]
+    (request,) = ada.get(f"/v1/jobs/{job}/why").json()["placement"]["requests"]
+    (reason,) = request["groups"][0]["shortfalls"]
+    assert reason["numbers"]["requested"] == 9 * 2**40
+    assert (reason["numbers"]["resource"], reason["numbers"]["unit"]) == ("memory", "bytes")
+    assert reason["sentence"].startswith("memory: 9TiB asked, the agent has ")
+
+
+def test_why_of_a_task_tells_its_run_its_wait_and_its_end(tmp_path: Path) -> None:
+    cluster = ServedCluster(
+        tmp_path,
+        {"a1": LARGE},
+        behaviour=lambda start: Run(5.0 if task_index(start) else 60.0, exit_code=3),
+    )
+    cluster.start()
+    try:
+        with cluster.client() as client:
+            client.submit({**TRUE, "tasks": 2, "name": "prep", "keep_going": True})
+            large = client.submit({**TRUE, "name": "large", "resources": {"gpu": 9}})
+            cluster.pass_time(10.0)
+            runs, ended = client.why_task("prep", 0), client.why_task("prep", 1)
+            waits = client.why_task("large", 0)
+            assert waits.reasons == client.why(large.id).reasons
+            with pytest.raises(NotFound, match="no task 2"):
+                client.why_task("prep", 2)
+    finally:
+        cluster.stop()
+    assert (runs.verdict, runs.output) == ("prep/0 has run for 10s on a1", "prep/0")
+    assert re.fullmatch(r"prep/1 ended [5-9]s ago after 5s", ended.verdict)
+    assert ended.details == ("task 1 failed on a1: exited with code 3",)
+    assert [reason.code for reason in waits.reasons] == ["NEVER_FITS"]
+
+
 def test_why_of_what_has_ended_tells_how(ada: httpx.Client) -> None:
     job = ada.post("/v1/jobs", json=TRUE).json()["id"]
     ada.post(f"/v1/jobs/{job}/cancel")
@@ -223,6 +257,7 @@ def test_description_names_every_path_with_errors_specs_and_tokens(
         "/v1/jobs/{ref}/logs",
         "/v1/jobs/{ref}/tasks",
         "/v1/jobs/{ref}/tasks/{index}",
+        "/v1/jobs/{ref}/tasks/{index}/why",
         "/v1/jobs/{ref}/wait",
         "/v1/jobs/{ref}/why",
         "/v1/sessions",

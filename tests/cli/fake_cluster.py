@@ -281,6 +281,9 @@ class FakeCluster(FakeAccounts):
             raise NotFound(f"there is no job {ref!r}")
         return self.why_[ref]
 
+    def why_task(self, ref: str, index: int) -> WhyView:
+        return self.why(f"{ref}/{index}")
+
     def history(self, ref: str, *, limit: int = 200) -> HistoryPage:
         return self.history_
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.cli.fake_cluster import IDS, FakeCluster, job, refused, session
+from tests.cli.fake_cluster import FakeCluster, job, refused, session
 
 from muster.cli import failures
 from muster.cli.main import app
@@ -219,8 +219,10 @@ def test_why_of_a_task_that_the_job_has_not_is_refused_as_show_refuses_it() -> N
         def task(self, ref: str, index: int) -> TaskDetail:
             raise NotFound(f"job train has no task {index}")
 
-    why = WhyView(subject=IDS[0], status="PENDING", verdict="1 task: 1 waiting")
-    cluster = Short(jobs_=[job(state=JobState.PENDING)], why_={"train": why})
+        def why_task(self, ref: str, index: int) -> WhyView:
+            raise NotFound(f"job train has no task {index}")
+
+    cluster = Short(jobs_=[job(state=JobState.PENDING)])
     for command in ("why", "show"):
         result = cluster.run(command, "train/99")
         assert (result.exit_code, result.stdout) == (1, "")

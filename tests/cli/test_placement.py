@@ -36,6 +36,7 @@ ZONE = {
 
 def placement(**parts: Any) -> PlacementView:
     request = {
+        "sentence": "3 agents looked at.",
         "asks": "2 gpu",
         "kernels": 2,
         "fit": 1,
@@ -44,6 +45,7 @@ def placement(**parts: Any) -> PlacementView:
         "scores": [{"agent": "a1", "score": 0.75}, {"agent": "a2", "score": -0.0}],
     }
     fields = {
+        "sentence": "Place 3 of 7.",
         "group": "default",
         "position": 3,
         "queue": 7,
@@ -98,10 +100,9 @@ def test_plan_of_what_starts_shows_the_places_and_the_scores() -> None:
         "KERNEL  AGENT  GPUS",
         "     0  a1     1,3(0.5)",
         "",
-        "Place 3 of 7 in the queue of group default.",
+        "Place 3 of 7.",
         "",
-        "3 agents looked at for 2 kernels asking for 2 gpu each: by themselves 1 of 2 would find "
-        "room",
+        "3 agents looked at.",
         "  best first: a1 (score 0.75), a2 (score 0)",
         "AGENTS  WHAT THEY LACK                                      NEAREST  SUCH AS",
         "     2  nothing: there is room                                       a1, a2",
@@ -162,23 +163,10 @@ def test_plan_of_a_group_is_wrong_use() -> None:
 # -- what why and plan share ---------------------------------------------------------------------
 
 
-def test_start_of_what_is_reserved_is_told_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("time.time", lambda: NOW)
-    kept = {"expected_at": NOW + 40, "waits_for": 2, "kernels": [{"agent": "a1"}]}
+def test_room_that_is_kept_is_told_in_the_words_of_the_answer() -> None:
+    kept = {"sentence": "It starts in 40s at the latest.", "expected_at": NOW + 40}
     told = lines(placement_shown(wide(), placement(reservation=kept)))
-    assert told[1].endswith("7 in the queue of group default; once those ahead have started, 1 of "
-                            "2 kernels would find room.")  # fmt: skip
-    assert told[2].startswith("It starts at ")
-    assert told[2].endswith(
-        "(in 40s) at the latest: by then enough of what runs has reached its timeout."
-    )
-
-
-def test_room_that_is_kept_without_a_time_is_told_with_its_agents() -> None:
-    kernels = [{"agent": f"a{number}"} for number in (1, 1, 2, 3, 4, 5, 6)]
-    kept = {"expected_at": None, "waits_for": 2, "kernels": kernels}
-    told = lines(placement_shown(wide(), placement(reservation=kept)))
-    assert told[2] == "What becomes free on a1, a2, a3, a4, a5 and 1 more is kept for it."
+    assert told[1:3] == ["Place 3 of 7.", kept["sentence"]]
 
 
 def test_own_victims_are_named_and_those_of_others_counted() -> None:

@@ -1,19 +1,15 @@
 """`muster why` says why work is in its state."""
 
 import json
-import time
-from typing import Any
 
 import msgspec
-import pytest
-from tests.cli.fake_cluster import IDS, NOW, FakeCluster, because, lacks
+from tests.cli.fake_cluster import IDS, FakeCluster, because, job, lacks
 from tests.cli.rendered import narrow, shown, wide
 
 from muster.cli.commands.why import explanation
-from muster.core import waiting
 from muster.core.reasons import ReasonCode
-from muster.core.views.base import OwnerView
-from muster.core.views.placement import HolderView, HoldingView, PlacementView, WhyView
+from muster.core.resources import Unit
+from muster.core.views.placement import AheadView, HoldingView, PlacementView, WhyView
 
 NEVER_FITS = because(ReasonCode.NEVER_FITS, agents=3, group="default", request="1 cpu, 9 gpu")
 TOO_BIG = WhyView(
@@ -23,6 +19,7 @@ TOO_BIG = WhyView(
     reasons=(NEVER_FITS,),
     placement=msgspec.convert(
         {
+            "sentence": "Place 2 of 5.",
             "group": "default",
             "position": 2,
             "queue": 5,
@@ -31,6 +28,7 @@ TOO_BIG = WhyView(
             "kernels_fit": 1,
             "requests": [
                 {
+                    "sentence": "1,003 agents looked at.",
                     "asks": "1 cpu, 9 gpu",
                     "kernels": 4,
                     "other_agents": 3,
@@ -59,10 +57,9 @@ def test_why_says_verdict_then_kind_then_remedy_then_what_agents_lack() -> None:
         "  request: change what was asked for",
         "  Ask for less per kernel, or add a larger agent to the group.",
         "",
-        "Place 2 of 5 in the queue of group default; once those ahead have started, 1 of 4 "
-        "kernels would find room.",
+        "Place 2 of 5.",
         "",
-        "1,003 agents looked at for 4 kernels asking for 1 cpu, 9 gpu each",
+        "1,003 agents looked at.",
         "AGENTS  WHAT THEY LACK" + " " * 44 + "NEAREST  SUCH AS",
         " 1,000  gpu: 9 asked, the agent has 4; cpu: 1 asked, 0 of 8 free  agent-1  "
         "agent-1, agent-2",
@@ -73,14 +70,6 @@ def test_why_says_verdict_then_kind_then_remedy_then_what_agents_lack() -> None:
     alone = msgspec.structs.replace(TOO_BIG.placement, requests=(request,))
     one = msgspec.structs.replace(TOO_BIG, placement=alone)
     assert shown(explanation(wide(), one))[-1] == "and 1 agent that lacks otherwise"
-
-
-def test_first_of_the_queue_waits_for_nobody_ahead() -> None:
-    assert TOO_BIG.placement is not None
-    first = msgspec.structs.replace(TOO_BIG.placement, position=1, queue=1)
-    assert waiting.place(first) == (
-        "Place 1 of 1 in the queue of group default; 1 of 4 kernels would find room."
-    )
 
 
 def test_why_shows_every_reason_that_the_verdict_does_not() -> None:
@@ -103,10 +92,11 @@ def test_why_says_once_what_is_to_be_done_about_two_quotas() -> None:
         because(
             ReasonCode.QUOTA_IN_USE,
             resource=resource,
-            used=8,
-            requested=4,
-            limit=10,
-            over=2,
+            unit=Unit.MILLI,
+            used=8000,
+            requested=4000,
+            limit=10_000,
+            over=2000,
             level="user",
             owner="default/default/ann",
         )
@@ -121,31 +111,22 @@ def test_why_says_once_what_is_to_be_done_about_two_quotas() -> None:
     ]
 
 
-def test_why_names_who_has_what_it_waits_for_and_counts_the_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(time, "time", lambda: NOW)
-    owner = OwnerView(domain="default", project="default", user="ann")
-    named: dict[str, Any] = {"owner": owner, "since": NOW - 7200}
-    holders = (
-        HolderView(name="train-3", amount="6", sessions=1, yours=True, **named),
-        HolderView(name="sweep", amount="1", sessions=2, **named),
-        HolderView(amount="1", sessions=2),
-    )
-    room = HoldingView(resource="gpu", held="8", limit="8", agents=("node-1",), holders=holders)
-    quota = HoldingView(resource="cpu", held="2", limit="2", quota="user default/default/ann")
-    slots = HoldingView(resource="sessions", held="6", limit="6", holders=holders[:2])
-    behind = HolderView(sessions=1)
-    answer = msgspec.structs.replace(
-        TOO_BIG, placement=None, held=(room, quota, slots), behind=behind
-    )
-    assert shown(explanation(wide(), answer))[-4:] == [
-        "  8 of 8 gpu on node-1 held by train-3 (yours, 6, for 2h00m), "
-        "sweep (ann, 2 sessions, 1, for 2h00m), 2 sessions of others (1)",
-        "  2 of 2 cpu of user default/default/ann in use",
-        "  6 of 6 sessions held by train-3 (yours, for 2h00m), sweep (ann, 2 sessions, for 2h00m)",
-        "  ahead of it is a session of others",
+def test_why_tells_who_holds_what_it_waits_for_and_who_is_ahead_in_the_words_of_the_answer() -> (
+    None
+):
+    room = HoldingView(sentence="8 of 8 gpu held by train", resource="gpu", held="8", limit="8")
+    behind = AheadView(sentence="ahead of it is train", sessions=1)
+    answer = msgspec.structs.replace(TOO_BIG, placement=None, held=(room,), behind=behind)
+    assert shown(explanation(wide(), answer))[-2:] == [
+        f"  {room.sentence}",
+        f"  {behind.sentence}",
     ]
+
+
+def test_why_of_a_task_asks_about_the_task() -> None:
+    waits = WhyView(subject=IDS[0], status="PENDING", verdict="pending for 5s")
+    cluster = FakeCluster(jobs_=[job()], why_={"train/1": waits})
+    assert cluster.run("why", "train/1").stdout == "pending  pending for 5s\n"
 
 
 def test_why_of_what_has_ended_waits_for_nothing() -> None:

@@ -44,6 +44,8 @@ def test_room_is_held_by_those_whom_the_asker_may_see_and_by_a_number_of_others(
     assert (train.name, train.amount, train.sessions, train.yours) == ("train", "4", 2, True)
     assert train.since is not None
     assert train.since >= began
+    assert room.sentence.startswith("8 of 8 cpu on a held by train (yours, 2 sessions, 4, for ")
+    assert room.sentence.endswith(", 3 sessions of others (3)")
     assert (mine.name, mine.amount) == ("eval", "1")
     assert [each.held_amount for each in room.holders] == [4000, 1000, 3000]
     assert (others.name, others.owner, others.amount, others.sessions) == (None, None, "3", 3)
@@ -72,6 +74,7 @@ def test_session_ahead_of_it_is_named_to_those_who_may_see_it(group_world: MakeW
         answer = why(world, world.submit(job(f"of-{who.owner.user}"), who), who)
         assert answer.behind is not None
         assert answer.behind.name == name
+        assert answer.behind.sentence.startswith(f"ahead of it is {name or 'a session of others'}")
         ids = [each.id for each in world.plane.live.sessions.values() if each.owner != who.owner]
         assert not any(value in ids for why in answer.reasons for value in why.numbers.values())
 
@@ -86,6 +89,7 @@ def test_quota_is_held_by_the_work_that_counts_in_it(group_world: MakeWorld) -> 
     assert (quota.quota, quota.held, quota.limit) == (f"user {name}", "2", "2")
     assert (quota.held_amount, quota.limit_amount) == (2000, 2000)
     assert [each.name for each in quota.holders] == ["holds"]
+    assert quota.sentence.startswith(f"2 of 2 cpu of user {name} held by holds (yours, 2, for ")
 
 
 def test_running_work_whose_agent_cannot_be_reached_says_so_and_until_when_it_counts(

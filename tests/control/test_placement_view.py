@@ -34,7 +34,10 @@ def test_room_that_is_kept_is_told_by_agent_and_without_the_work_of_others(
     assert {each["agent"] for each in kept["kernels"]} == {"a", "b"}
     assert {each["agent"] for each in kept["holds"]} == {"a", "b"}
     assert (kept["waits_for"], kept["waits_for_some"]) == (2, ["mine"])
+    assert told["sentence"].startswith("Place 1 of 1 in the queue of group default; ")
+    assert kept["sentence"].startswith("It starts in 1m")
     (request,) = told["requests"]
+    assert request["sentence"].startswith("2 agents looked at for 2 kernels asking for 4 cpu each")
     assert (request["request"]["cpu"], request["asks"], request["kernels"]) == (4000, "4 cpu", 2)
     assert b"theirs" not in sent
     assert b"bob" not in sent

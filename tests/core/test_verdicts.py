@@ -3,13 +3,12 @@
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from muster.core import verdicts
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import KernelStatus, TaskState
-from muster.core.views.base import ReasonView
-from muster.core.views.placement import WhyView
+from muster.core.views.base import OwnerView, ReasonView
+from muster.core.views.placement import HolderView
 from muster.core.views.work import KernelView, TaskDetail
 
 
@@ -51,6 +50,8 @@ def test_running_work_names_a_few_of_its_agents(names: list[str], where: str) ->
     if names:
         told = verdicts.runs("train", None, names, only_first=True)
         assert told == f"train runs{where} (its first tasks)"
+        again = verdicts.runs("train/1", 65.0, names, attempt=2)
+        assert again == f"train/1 has run for 1m05s{where} in attempt 2"
 
 
 def test_ended_work_tells_when_after_how_long_and_its_tasks_if_there_are_several() -> None:
@@ -82,27 +83,52 @@ def test_failed_task_tells_agent_attempt_signal_and_reason_as_far_as_they_are_kn
     )
 
 
-def test_task_that_runs_is_told_by_its_present_attempt() -> None:
-    work = WhyView(subject="ses-1", status="RUNNING", verdict="running for 2h")
-    first, second = attempt(1, started_at=0.0), attempt(2, started_at=100.0, agent="a")
-    running = replace(task(first, second), state=TaskState.RUNNING, started_at=0.0)
-    answer = verdicts.of_task(work, "long/1", running, 105.0)
-    assert (answer.verdict, answer.output) == (
-        "long/1 has run for 5s on a in attempt 2",
-        "long/1",
+def test_place_in_the_queue_tells_how_many_kernels_would_find_room() -> None:
+    start = "Place 1 of 5 in the queue of group default"
+    assert verdicts.queue_place("default", 1, 5, 4, 4) == f"{start}."
+    assert (
+        verdicts.queue_place("default", 1, 5, 4, 1) == f"{start}; 1 of 4 kernels would find room."
+    )
+    assert verdicts.queue_place("default", 2, 5, 4, 1) == (
+        "Place 2 of 5 in the queue of group default; once those ahead have started, 1 of 4 kernels "
+        "would find room."
     )
 
 
-def test_task_that_has_ended_is_told_by_itself_though_its_job_runs() -> None:
-    work = WhyView(subject="job-1", status="RUNNING", verdict="2 tasks: 1 running")
-    failed = replace(task(attempt(2, started_at=90.0, exit_code=3)), finished_at=100.0)
-    answer = verdicts.of_task(work, "long/1", failed, 105.0)
-    assert answer.ended
-    assert answer.verdict == "long/1 ended 5s ago after 10s"
-    assert answer.details == ("task 1 failed in attempt 2: exited with code 3",)
+def test_reserved_room_is_told_with_the_time_of_the_start_or_else_with_its_agents() -> None:
+    by_timeout = "enough running work has reached its timeout."
+    assert verdicts.reserved(40, ["a1"]) == f"It starts in 40s at the latest: by then {by_timeout}"
+    assert verdicts.reserved(-1, ["a1"]) == f"It starts any moment: {by_timeout}"
+    agents = [f"a{number}" for number in (1, 1, 2, 3, 4, 5, 6)]
+    assert verdicts.reserved(None, agents) == (
+        "Room that becomes free on a1, a2, a3, a4, a5 and 1 more is kept for it."
+    )
 
 
-def test_task_that_waits_is_told_as_its_work_is() -> None:
-    work = WhyView(subject="job-1", status="PENDING", verdict="1 task: 1 waiting")
-    waiting = replace(task(), state=TaskState.PENDING)
-    assert verdicts.of_task(work, "long/1", waiting, 105.0) is work
+def test_agents_looked_at_tell_how_many_kernels_fit_by_themselves() -> None:
+    assert verdicts.agents_looked_at(1003, 1, "9 gpu", 0) == (
+        "1,003 agents looked at for 1 kernel asking for 9 gpu"
+    )
+    assert verdicts.agents_looked_at(3, 2, "2 gpu", 1) == (
+        "3 agents looked at for 2 kernels asking for 2 gpu each: by themselves 1 of 2 would find "
+        "room"
+    )
+
+
+def test_holders_of_a_resource_are_named_or_counted() -> None:
+    owner = OwnerView(domain="default", project="default", user="ann")
+    train = HolderView(name="train", amount="6", sessions=1, yours=True, owner=owner, since=0.0)
+    sweep = HolderView(name="sweep", amount="1", sessions=2, owner=owner, since=0.0)
+    others, on = HolderView(amount="1", sessions=2), verdicts.on_agents(["node-1"])
+    assert verdicts.in_use("gpu", "8", "8", on, (train, sweep, others), 7200) == (
+        "8 of 8 gpu on node-1 held by train (yours, 6, for 2h00m), "
+        "sweep (ann, 2 sessions, 1, for 2h00m), 2 sessions of others (1)"
+    )
+    quota = "of user default/default/ann"
+    assert verdicts.in_use("cpu", "2", "2", quota, (), 7200) == f"2 of 2 cpu {quota} in use"
+    assert verdicts.in_use("sessions", "3", "3", quota, (train, sweep), 7200) == (
+        f"3 of 3 sessions {quota} held by train (yours, for 2h00m), "
+        "sweep (ann, 2 sessions, for 2h00m)"
+    )
+    alone = HolderView(sessions=1)
+    assert verdicts.ahead(alone, 7200) == "ahead of it is a session of others"

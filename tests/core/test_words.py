@@ -16,6 +16,7 @@ from muster.core.reasons import CATALOGUE, Reason, ReasonCode, reason
 from muster.core.reasons.sentences import numbers_of
 from muster.core.resources import (
     Resources,
+    Unit,
     format_bytes,
     format_milli,
     parse_bytes,
@@ -118,6 +119,20 @@ def test_reason_as_people_see_it_has_the_numbers_that_its_texts_tell_and_no_othe
     assert ReasonView.of(why).numbers == {"group": "pool", "in_s": 5}
     some = reason(ReasonCode.NO_ROOM, agents=3, group="pool", request="1 cpu", barred=1)
     assert ReasonView.of(some).numbers == dict(some.numbers)
+
+
+def test_amount_is_written_in_its_unit_and_one_stored_as_a_text_as_it_is() -> None:
+    amounts = {"resource": "memory", "requested": 2**31, "capacity": 2**30}
+    why = reason(ReasonCode.LACKS_CAPACITY, unit=Unit.BYTES, **amounts)
+    assert why.sentence() == "memory: 2GiB asked, the agent has 1GiB"
+    stored = Reason.from_json(why.code, why.to_json())
+    assert stored == why
+    assert ReasonView.of(stored).numbers == {**amounts, "unit": "bytes"}
+    texts = '{"resource": "memory", "requested": "2GiB", "capacity": "1GiB"}'
+    assert Reason.from_json(why.code, texts).sentence() == why.sentence()
+    of_count = '{"resource": "sessions", "requested": 1, "limit": 0, "over": 1}'
+    of_count = Reason.from_json(ReasonCode.ABOVE_QUOTA, of_count).sentence()
+    assert of_count.startswith("sessions: requested 1 > limit 0, over by 1 ")
 
 
 def test_part_of_a_sentence_is_there_with_its_number_only() -> None:

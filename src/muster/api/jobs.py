@@ -16,7 +16,12 @@ from muster.api.openapi import json_body
 from muster.api.resource import Resource, Submission
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
-from muster.control.job.explanation import explain_ended_job, explain_job
+from muster.control.job.explanation import (
+    explain_ended_job,
+    explain_ended_task,
+    explain_job,
+    explain_task,
+)
 from muster.control.job.requests import JobRequests, Retried
 from muster.control.session.admission import Ended
 from muster.control.session.cluster.state import ClusterState
@@ -140,6 +145,20 @@ async def get_failures(call: Call, ref: str) -> Response:
 async def get_task(call: Call, ref: str, index: int) -> Response:
     """One task, with its attempts."""
     return json_answer(await call.json(read_task, call.principal, ref, index))
+
+
+@router.get("/{ref}/tasks/{index}/why", response_model=WhyView)
+async def why_task(call: Call, ref: str, index: int) -> Response:
+    """Why a task is in its state; while it waits, why its session or its job waits."""
+    job = await call.read(read_job, call.principal, ref)
+    task = await call.read(read_task, call.principal, job.id, index)
+    name, now, plane = f"{job.name}/{index}", call.api.clock.now(), call.api.plane
+    if task.ended:
+        return answer(explain_ended_task(task, name, now))
+    if plane.is_broken or task.session_id not in plane.live.sessions:
+        return await JOBS.why(call, job.id)
+    cluster = plane.parts[ClusterState]
+    return answer(explain_task(plane.live, cluster, task, name, now, call.principal))
 
 
 @router.get("/{ref}/wait", response_model=JobView)

@@ -162,7 +162,7 @@ class Resource(Generic[R, V]):
         if self.explain is not None:
             router.add_api_route(
                 "/{ref}/why",
-                self._explaining(self.explain),
+                self._explaining(),
                 name=f"why_{name}",
                 description=f"Why a {name} is in its state: every reason that holds now.",
                 response_model=WhyView,
@@ -281,20 +281,29 @@ class Resource(Generic[R, V]):
 
         return endpoint
 
-    def _explaining(self, explain: Explain) -> Callable[..., Any]:
+    def _explaining(self) -> Callable[..., Any]:
         async def endpoint(call: Call, ref: str) -> Response:
-            found, live = await self._look_up(call, ref)
-            now = call.api.clock.now()
-            if live is None and found.status in self.entity.states.live:
-                return answer(
-                    WhyView(subject=found.id, status=found.status, verdict=verdicts.READ_AGAIN)
-                )
-            if live is None:
-                return json_answer(await call.json(self.explain_ended, call.principal, found, now))
-            plane, name = call.api.plane, self.name_of(found)
-            return answer(explain(plane.live, plane.parts, name, now, call.principal))
+            return await self.why(call, ref)
 
         return endpoint
+
+    async def why(self, call: Caller, ref: str) -> Response:
+        """The answer of ``why`` about one of the records.
+
+        Raises:
+            NotFound, Ambiguous: see ``refs.resolve``.
+        """
+        assert self.explain is not None, "declared with the endpoint"
+        found, live = await self._look_up(call, ref)
+        now = call.api.clock.now()
+        if live is None and found.status in self.entity.states.live:
+            return answer(
+                WhyView(subject=found.id, status=found.status, verdict=verdicts.READ_AGAIN)
+            )
+        if live is None:
+            return json_answer(await call.json(self.explain_ended, call.principal, found, now))
+        plane, name = call.api.plane, self.name_of(found)
+        return answer(self.explain(plane.live, plane.parts, name, now, call.principal))
 
     async def _look_up(self, call: Caller, ref: str) -> tuple[V, R | None]:
         """A record as SQL has it, and as the mirror has it unless it has ended, or a commit failed

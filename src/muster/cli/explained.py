@@ -1,10 +1,10 @@
 """The explanation of placement for a session that waits, or would wait: its order, its room, and
-the shortfalls of agents. Its sentences are those of ``core.waiting``; the tables are laid out here.
+the shortfalls of agents.
 
-It is read from ``WhyView.placement`` and ``PlanView.placement``.
+It is read from ``WhyView.placement`` and ``PlanView.placement``, whose sentences the controller has
+formed; the tables are laid out here.
 """
 
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -12,8 +12,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from muster.cli.screen import Column, plain, table
-from muster.cli.words import clock_time, count
-from muster.core import waiting
+from muster.cli.words import count
 
 if TYPE_CHECKING:
     from muster.core.views.placement import (
@@ -22,35 +21,22 @@ if TYPE_CHECKING:
         ScoreView,
         ShortfallView,
         VictimView,
-        WhyView,
     )
 
 
 def placement_shown(console: Console, placement: "PlacementView") -> list[RenderableType]:
     """The session's place in the order, the room kept for it, the work that would make room, and
     the shortfalls agent by agent."""
-    parts: list[RenderableType] = [Text(f"\n{plain(waiting.place(placement))}")]
+    parts: list[RenderableType] = [Text(f"\n{plain(placement.sentence)}")]
     if displaces := placement.displaces:
         parts += _displaced(console, displaces.victims)
     elif reservation := placement.reservation:
-        now = time.time()
-        kept = waiting.kept(reservation, now, lambda moment: clock_time(moment, now))
-        parts.append(Text(plain(kept)))
+        parts.append(Text(plain(reservation.sentence)))
     for request in placement.requests:
-        parts += _request(console, request, placement.agents)
+        parts += _request(console, request)
     if others := placement.other_requests:
         parts.append(Text(f"and {count(others, 'other request')} of its kernels"))
     return parts
-
-
-def holders_shown(why: "WhyView") -> list[RenderableType]:
-    """The holders of the resources that the work waits for, a line for each resource, and the
-    session ahead of it."""
-    now = time.time()
-    said = [waiting.held(each, now) for each in why.held]
-    if why.behind is not None:
-        said.append(waiting.ahead(why.behind, now))
-    return [Text(f"  {plain(each)}") for each in said]
 
 
 def _displaced(console: Console, victims: Sequence["VictimView"]) -> list[RenderableType]:
@@ -72,8 +58,8 @@ def _displaced(console: Console, victims: Sequence["VictimView"]) -> list[Render
     return [Text(), table(console, columns, rows)]
 
 
-def _request(console: Console, request: "RequestView", agents: int) -> list[RenderableType]:
-    parts: list[RenderableType] = [Text(f"\n{plain(waiting.looked_at(request, agents))}")]
+def _request(console: Console, request: "RequestView") -> list[RenderableType]:
+    parts: list[RenderableType] = [Text(f"\n{plain(request.sentence)}")]
     if scores := request.scores:
         parts.append(Text(f"  best first: {_scored(scores)}"))
     if not request.groups:

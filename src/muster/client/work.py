@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from muster.core.specs import JobSpec, SessionSpec
     from muster.core.views.cluster import AgentView
     from muster.core.views.notices import NoticeView
-    from muster.core.views.placement import PlanView
+    from muster.core.views.placement import PlanView, WhyView
 
 JOBS = Resource("job", IdKind.JOB, "/v1/jobs", JobDetail, JobPage, JobView)
 SESSIONS = Resource(
@@ -214,6 +214,13 @@ class Work(ResourceCalls):
     def task(self, ref: str, index: int) -> Exchange[TaskDetail]:
         """One task, with its attempts."""
         return self._get(TaskDetail, JOBS.of(ref, f"tasks/{index}"))
+
+    @exchange
+    def why_task(self, ref: str, index: int) -> Exchange[WhyView]:
+        """Why a task is in its state; while it waits, why its session or its job waits."""
+        from muster.core.views.placement import WhyView
+
+        return self._get(WhyView, JOBS.of(ref, f"tasks/{index}/why"))
 
     @exchange
     def sessions(

@@ -196,7 +196,7 @@ class _Planner:
             reasons=tuple(map(ReasonView.of, found.reasons or rest)),
             displaces=victims_of(displaces, live, may_see) if displaces is not None else (),
             expected_at=expected_at,
-            placement=placement_view(found, live, may_see),
+            placement=placement_view(found, live, may_see, self._now),
         )
 
     def _kernel(self, index: int, place: KernelPlacement) -> PlannedKernelView:

@@ -7,6 +7,7 @@ thousandths of a GPU, thousandths of any named extra resource.
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 
 from muster.core.text import MAX_NAME
@@ -175,11 +176,34 @@ class Resources:
         return (", ".join(parts) or "nothing") + models
 
 
-def format_amount(name: str, amount: int) -> str:
-    """An amount of the named resource in the unit that a person expects."""
-    if name == KERNELS:
-        return str(amount)
-    return format_bytes(amount) if name in ("memory", "disk") else format_milli(amount)
+class Unit(StrEnum):
+    """The canonical unit of an amount."""
+
+    MILLI = "milli"  # thousandths: of a processor, a GPU, an extra resource
+    BYTES = "bytes"
+    COUNT = "count"  # kernels or sessions
+
+    def written(self, amount: int) -> str:
+        """The amount as a person writes it: 16GiB, 0.5, 3."""
+        match self:
+            case Unit.BYTES:
+                return format_bytes(amount)
+            case Unit.MILLI:
+                return format_milli(amount)
+            case Unit.COUNT:
+                return str(amount)
+
+
+def unit_of(resource: str) -> Unit:
+    """The unit in which amounts of the named resource are kept."""
+    if resource == KERNELS:
+        return Unit.COUNT
+    return Unit.BYTES if resource in ("memory", "disk") else Unit.MILLI
+
+
+def format_amount(resource: str, amount: int) -> str:
+    """An amount of the named resource as a person writes it."""
+    return unit_of(resource).written(amount)
 
 
 _WORD = re.compile(r"[a-z0-9]+")

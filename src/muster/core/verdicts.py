@@ -1,23 +1,23 @@
-"""Verdicts: the sentences with which the answers of `muster why` and `muster plan` begin, and those
-that tell where work runs and how it failed.
+"""The sentences of the answers of `muster why` and `muster plan`: the verdict with which an answer
+begins, where work runs, how it failed, and for which room and which holders it waits.
 
-Each is formed here, out of states, numbers and seconds, and whoever shows an answer adds none. The
-sentences of reasons come from their catalogue (``core.reasons``), those on where work stands that
-waits from ``core.waiting``.
+The controller forms all of them here when it answers, out of states, numbers and seconds. So HTTP,
+the Python client and the command line tell the same, and whoever shows an answer adds no sentence.
+The sentences of reasons come from their catalogue (``core.reasons``).
 """
 
-from collections.abc import Iterable, Mapping
-
-from msgspec.structs import replace
+from collections.abc import Iterable, Mapping, Sequence
 
 from muster.core.reasons import ReasonCode, reason
 from muster.core.states import TaskState
-from muster.core.text import duration, signal_name
-from muster.core.views.placement import PlanOutcome, WhyView
+from muster.core.text import count, duration, signal_name
+from muster.core.views.placement import HolderView, PlanOutcome
 from muster.core.views.work import TaskDetail
 
 NAMED = 3
-"""Agents that a sentence names."""
+"""Agents that a sentence about running work names."""
+NAMED_OF_WAITING = 5
+"""Agents that a sentence about waiting work names."""
 
 READ_AGAIN = "a change could not be stored, and the state is being read again: ask again"
 
@@ -27,17 +27,25 @@ def waits(status: str, for_s: float) -> str:
     return f"{_word(status)} for {duration(for_s)}"
 
 
-def runs(name: str, for_s: float | None, agents: Iterable[str], *, only_first: bool = False) -> str:
+def runs(
+    name: str,
+    for_s: float | None,
+    agents: Iterable[str],
+    *,
+    only_first: bool = False,
+    attempt: int = 1,
+) -> str:
     """Work that runs, for how long and where.
 
     Args:
         only_first: whether the agents are those of its first tasks alone.
+        attempt: of a task.
     """
     said = f"{name} runs" if for_s is None else f"{name} has run for {duration(for_s)}"
     where = _some(agents)
-    if not where:
-        return said
-    return f"{said} on {where}" + (" (its first tasks)" if only_first else "")
+    if where:
+        said += f" on {where}" + (" (its first tasks)" if only_first else "")
+    return f"{said} in attempt {attempt}" if attempt > 1 else said
 
 
 def ended(
@@ -55,7 +63,7 @@ def ended(
         return said
     by_state = ((state, counts.get(state, 0)) for state in TaskState)
     return f"{said}: " + ", ".join(
-        f"{count:,} {_word(state)}" for state, count in by_state if count
+        f"{number:,} {_word(state)}" for state, number in by_state if number
     )
 
 
@@ -72,41 +80,17 @@ def tasks(counts: Mapping[TaskState, int]) -> str:
     started = counts.get(TaskState.ASSIGNED, 0) + counts.get(TaskState.BUILDING, 0)
     waiting = counts.get(TaskState.PENDING, 0)
     parts = [
-        f"{count} {how}"
-        for count, how in (
+        f"{number} {how}"
+        for number, how in (
             (done, "done"),
             (running, "running"),
             (started, "being started"),
             (waiting, "waiting"),
             (total - done - running - started - waiting, "ended otherwise"),
         )
-        if count
+        if number
     ]
     return f"{'1 task' if total == 1 else f'{total} tasks'}: {', '.join(parts)}"
-
-
-def of_task(work: WhyView, ref: str, task: TaskDetail, now: float) -> WhyView:
-    """The answer about one task. It runs and ends by itself, with its present attempt; while it
-    waits, the answer is that about ``work``: its session, or its job where it has none."""
-    attempt = task.attempts[-1] if task.attempts else None
-    began_at = None if attempt is None else attempt.started_at
-    if task.ended:
-        ended_at = task.finished_at or task.state_changed_at
-        return WhyView(
-            subject=task.job_id,
-            status=task.state,
-            verdict=ended(ref, now - ended_at, None if began_at is None else ended_at - began_at),
-            details=(failed(task),) if task.state is TaskState.FAILED else (),
-            reasons=() if task.reason is None else (task.reason,),
-            name=ref,
-            output=None if began_at is None else ref,
-            ended=True,
-        )
-    if task.state is not TaskState.RUNNING or attempt is None or began_at is None:
-        return work
-    said = runs(ref, now - began_at, [attempt.agent] if attempt.agent else [])
-    said += f" in attempt {attempt.attempt}" if attempt.attempt > 1 else ""
-    return replace(work, status=task.state, verdict=said, details=(), name=ref, output=ref)
 
 
 def failed(task: TaskDetail) -> str:
@@ -183,6 +167,106 @@ def plan(outcome: PlanOutcome, group: str, sessions: int, starting: int, *, disp
             return "it would be cancelled at once"
         case _:
             return f"it would wait in group {group}"
+
+
+def queue_place(group: str, position: int, queue: int, kernels: int, kernels_fit: int) -> str:
+    """The place of a session in the order of its group's queue, and how much room it would find.
+
+    Args:
+        position: from 1.
+        queue: how many sessions wait.
+        kernels_fit: how many of its ``kernels`` would find room once the sessions ahead of it have
+            started.
+    """
+    said = f"Place {position:,} of {queue:,} in the queue of group {group}"
+    if kernels_fit < kernels > 1:
+        ahead_started = "once those ahead have started, " if position > 1 else ""
+        said += f"; {ahead_started}{kernels_fit:,} of {kernels:,} kernels would find room"
+    return f"{said}."
+
+
+def reserved(start_in_s: float | None, agents: Sequence[str]) -> str:
+    """The room that is kept for a session.
+
+    Args:
+        start_in_s: the time until it starts at the latest; None where that is unknown.
+        agents: where the room is.
+    """
+    if start_in_s is None:
+        return f"Room that becomes free on {_first(agents)} is kept for it."
+    if start_in_s <= 0:
+        return "It starts any moment: enough running work has reached its timeout."
+    return (
+        f"It starts in {duration(start_in_s)} at the latest: by then enough running work has "
+        f"reached its timeout."
+    )
+
+
+def agents_looked_at(agents: int, kernels: int, asks: str, fit: int) -> str:
+    """How many agents were looked at for kernels with one request.
+
+    Args:
+        asks: the request of each of the ``kernels``.
+        fit: how many of the kernels would find room by themselves.
+    """
+    each = "" if kernels == 1 else " each"
+    said = f"{count(agents, 'agent')} looked at for {count(kernels, 'kernel')} asking for "
+    said += f"{asks}{each}"
+    if kernels > 1:
+        said += f": by themselves {fit:,} of {kernels:,} would find room"
+    return said
+
+
+def in_use(
+    resource: str,
+    held: str,
+    limit: str,
+    where: str,
+    holders: Sequence[HolderView],
+    now: float,
+) -> str:
+    """A resource that work waits for, and its holders.
+
+    Args:
+        held, limit: how much of how much is in use.
+        where: "on agent-1", "of user default/research/ann".
+    """
+    said = f"{held} of {limit} {resource} {where}"
+    if not holders:
+        return f"{said} in use"
+    # For sessions each holder's number is shown anyway.
+    counted = resource == "sessions"
+    return f"{said} held by {', '.join(_holder(each, now, counted) for each in holders)}"
+
+
+def on_agents(names: Sequence[str]) -> str:
+    return f"on {_first(names)}"
+
+
+def ahead(holder: HolderView, now: float) -> str:
+    """The session for which room is kept, so that the work waits behind it."""
+    return f"ahead of it is {_holder(holder, now)}"
+
+
+def _holder(holder: HolderView, now: float, counted: bool = False) -> str:
+    """train (yours, 4, for 2h10m); 3 sessions of others (6), unless ``counted`` by sessions."""
+    facts = [holder.amount] if holder.amount and not counted else []
+    if holder.name is None:
+        sessions = count(holder.sessions, "session") if holder.sessions > 1 else "a session"
+        return f"{sessions} of others" + (f" ({facts[0]})" if facts else "")
+    if holder.since is not None:
+        facts.append(f"for {duration(now - holder.since)}")
+    if holder.sessions > 1:
+        facts.insert(0, count(holder.sessions, "session"))
+    whose = "yours" if holder.yours else holder.owner.user if holder.owner else "?"
+    return f"{holder.name} ({', '.join([whose, *facts])})"
+
+
+def _first(names: Sequence[str]) -> str:
+    """Names, each once, the first of them if they are many."""
+    each = list(dict.fromkeys(names))
+    more = f" and {len(each) - NAMED_OF_WAITING} more" if len(each) > NAMED_OF_WAITING else ""
+    return ", ".join(each[:NAMED_OF_WAITING]) + more
 
 
 def _word(status: str) -> str:

@@ -1,6 +1,5 @@
 """``muster why``."""
 
-import time
 from collections.abc import Collection, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -9,12 +8,11 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from muster.cli.arguments import AnyRef, AsJson, parse_ref
-from muster.cli.explained import holders_shown, placement_shown
+from muster.cli.explained import placement_shown
 from muster.cli.nearest import suggesting
 from muster.cli.screen import plain, print_json, status, stdout, unbroken, write
 from muster.cli.target import Target, on_cluster
-from muster.core.reasons import ReasonKind
-from muster.core.waiting import WHO_ACTS
+from muster.core.reasons import WHO_ACTS, ReasonKind
 
 if TYPE_CHECKING:
     from muster.core.views.base import ReasonView
@@ -27,17 +25,13 @@ def why(target: Target, ref: AnyRef, as_json: AsJson = False) -> None:
 
     Of another record, such as an agent or a notice, it tells what it lacks or waits for.
     """
-    from muster.core.verdicts import of_task
     from muster.core.views.work import JobView
 
     with target.client() as client:
         with suggesting(client, ref):
             subject = parse_ref(ref)
-            found = None if subject.index is None else client.work(subject.ref)
-            if subject.index is not None and isinstance(found, JobView):
-                task = client.task(found.id, subject.index)
-                answer = client.why(task.session_id or found.id)
-                answer = of_task(answer, f"{found.name}/{task.index}", task, time.time())
+            if subject.index is not None and isinstance(client.work(subject.ref), JobView):
+                answer = client.why_task(subject.ref, subject.index)
             else:
                 answer = client.why(subject.ref)
         if as_json:
@@ -61,7 +55,9 @@ def explanation(console: Console, why: "WhyView") -> list[RenderableType]:
     said = " ".join((why.verdict, *why.details))
     for _, reasons in groupby(why.reasons, lambda reason: (reason.kind, reason.remedy)):
         parts += _alike([*reasons], said, acts)
-    parts += holders_shown(why)
+    parts += [Text(f"  {plain(holding.sentence)}") for holding in why.held]
+    if why.behind is not None:
+        parts.append(Text(f"  {plain(why.behind.sentence)}"))
     if commands := _that_tell_more(why):
         parts.append(unbroken(f"  see {' and '.join(f'`{each}`' for each in commands)}"))
     if why.placement:

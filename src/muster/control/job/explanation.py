@@ -1,20 +1,22 @@
-"""The answer of `muster why` about a job: why it has not ended, or why it has."""
+"""The answer of `muster why` about a job or a task: why it has not ended, or why it has."""
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
 from sqlalchemy import Connection
 
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.explaining.explanation import (
     Found,
     agents_of,
+    explain_session,
     findings,
     holding_up,
 )
 from muster.control.session.handlers.schedule import cleaning_up
 from muster.core import verdicts
 from muster.core.errors import NotFound
-from muster.core.ids import AgentId, JobId
+from muster.core.ids import AgentId, JobId, SessionId
 from muster.core.owner import Principal, Role
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import TASK_TABLE, JobState, KernelStatus, SessionStatus, TaskState
@@ -82,6 +84,47 @@ def explain_ended_job(
         output = f"{job.name}/{failed[0].index}"
     details = tuple(map(verdicts.failed, failed))
     return WhyView.of_ended(job, verdict, details=details, name=job.name, output=output)
+
+
+def explain_task(
+    live: Live, cluster: ClusterState, task: TaskDetail, name: str, now: float, asker: Principal
+) -> WhyView:
+    """Why a live task is in its state: where it runs, or why its session waits.
+
+    Args:
+        name: the task's, as commands know it: ``train/3``.
+
+    Raises:
+        NotFound: its session is not live.
+    """
+    of_session = explain_session(live, cluster, SessionId(task.session_id or ""), now, asker)
+    attempt = task.attempts[-1] if task.attempts else None
+    if task.state is not TaskState.RUNNING or attempt is None or attempt.started_at is None:
+        return of_session
+    agents = [attempt.agent] if attempt.agent else []
+    verdict = verdicts.runs(name, now - attempt.started_at, agents, attempt=attempt.attempt)
+    return replace(
+        of_session, status=task.state, verdict=verdict, details=(), name=name, output=name
+    )
+
+
+def explain_ended_task(task: TaskDetail, name: str, now: float) -> WhyView:
+    """Why an ended task has ended; its job may still run."""
+    attempt = task.attempts[-1] if task.attempts else None
+    began_at = None if attempt is None else attempt.started_at
+    ended_at = task.finished_at or task.state_changed_at
+    return WhyView(
+        subject=task.job_id,
+        status=task.state,
+        verdict=verdicts.ended(
+            name, now - ended_at, None if began_at is None else ended_at - began_at
+        ),
+        details=(verdicts.failed(task),) if task.state is TaskState.FAILED else (),
+        reasons=() if task.reason is None else (task.reason,),
+        name=name,
+        output=None if began_at is None else name,
+        ended=True,
+    )
 
 
 def _where(live: Live, job: Job, now: float) -> tuple[str, ...]:

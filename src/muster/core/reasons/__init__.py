@@ -5,16 +5,16 @@ somebody looks.
 """
 
 from muster.core.reasons.catalogue import CATALOGUE, Definition
-from muster.core.reasons.codes import DISPLACED, ReasonCode, ReasonKind
-from muster.core.reasons.sentences import Reason, reason, shortfall
+from muster.core.reasons.codes import DISPLACED, WHO_ACTS, ReasonCode, ReasonKind
+from muster.core.reasons.sentences import Reason, reason
 
 __all__ = [
     "CATALOGUE",
     "DISPLACED",
+    "WHO_ACTS",
     "Definition",
     "Reason",
     "ReasonCode",
     "ReasonKind",
     "reason",
-    "shortfall",
 ]

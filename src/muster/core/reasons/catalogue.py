@@ -11,8 +11,10 @@ class Definition:
     """``template`` is filled with the reason's numbers; ``remedy`` says what a person can do, and
     is empty where nothing can be done.
 
-    ``{n:agent}`` becomes "1 agent", "2 agents". ``{n:?text}`` becomes the text if the reason has an
-    n that is not 0, ``{n:!text}`` if it has none; the text may hold numbers of the reason."""
+    ``{n:agent}`` becomes "1 agent", "2 agents". ``{n:=}`` becomes the amount n as a person writes
+    it; the reason's number ``unit`` (``core.resources.Unit``) names the unit of n. ``{n:?text}``
+    becomes the text if the reason has an n that is not 0, ``{n:!text}`` if it has none; the text
+    may hold numbers of the reason."""
 
     kind: ReasonKind
     template: str
@@ -152,21 +154,21 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ),
     ReasonCode.QUOTA_IN_USE: Definition(
         _L,
-        "{resource}: used {used} + requested {requested} > limit {limit}, over by {over} (quota of "
-        "{level} {owner})",
+        "{resource}: used {used:=} + requested {requested:=} > limit {limit:=}, over by {over:=} "
+        "(quota of {level} {owner})",
         "Nothing: it starts when enough other work of that {level} ends. An operator can raise the "
         "quota.",
     ),
     ReasonCode.ABOVE_QUOTA: Definition(
         _L,
-        "{resource}: requested {requested} > limit {limit}, over by {over} (quota of {level} "
-        "{owner})",
+        "{resource}: requested {requested:=} > limit {limit:=}, over by {over:=} (quota of "
+        "{level} {owner})",
         "Ask for less, or ask an operator for a larger quota.",
     ),
     ReasonCode.ABOVE_LARGEST: Definition(
         _L,
-        "{resource}: requested {requested} > limit {limit} of one session, over by {over} (quota "
-        "of {level} {owner})",
+        "{resource}: requested {requested:=} > limit {limit:=} of one session, over by {over:=} "
+        "(quota of {level} {owner})",
         "Ask for less, or ask an operator for a larger quota.",
     ),
     ReasonCode.TOO_MANY_PENDING: Definition(
@@ -195,13 +197,13 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
         "Name another group, or ask an operator for access to this one.",
     ),
     ReasonCode.LACKS_FREE: Definition(
-        _W, "{resource}: {requested} asked, {free} of {capacity} free"
+        _W, "{resource}: {requested:=} asked, {free:=} of {capacity:=} free"
     ),
     ReasonCode.LACKS_CAPACITY: Definition(
-        _R, "{resource}: {requested} asked, the agent has {capacity}"
+        _R, "{resource}: {requested:=} asked, the agent has {capacity:=}"
     ),
     ReasonCode.NO_SINGLE_DEVICE: Definition(
-        _W, "gpu: {requested} of one device asked, the freest device has {free}"
+        _W, "gpu: {requested:=} of one device asked, the freest device has {free:=}"
     ),
     ReasonCode.AGENT_NOT_ALIVE: Definition(_O, "the agent is {status}"),
     ReasonCode.CONSTRAINT_NOT_MET: Definition(

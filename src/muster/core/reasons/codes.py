@@ -1,5 +1,6 @@
 """The codes of reasons, and what kind of remedy each has."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 
@@ -10,6 +11,15 @@ class ReasonKind(StrEnum):
     LIMIT = "limit"  # your quota
     REQUEST = "request"  # fix the spec
     OPERATOR = "operator"  # fix the cluster
+
+
+WHO_ACTS: Mapping[str, str] = {
+    ReasonKind.WAITING: "waiting: nothing to do, time cures it",
+    ReasonKind.LIMIT: "limit: your quota",
+    ReasonKind.REQUEST: "request: change what was asked for",
+    ReasonKind.OPERATOR: "operator: the cluster needs attention",
+}
+"""The kinds of reasons with the person who can act, and on what."""
 
 
 class ReasonCode(StrEnum):

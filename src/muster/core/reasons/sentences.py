@@ -8,7 +8,7 @@ from typing import Any
 
 from muster.core.reasons.catalogue import CATALOGUE
 from muster.core.reasons.codes import ReasonCode, ReasonKind
-from muster.core.resources import format_amount
+from muster.core.resources import Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,39 +58,45 @@ def numbers_of(code: ReasonCode) -> frozenset[str]:
 def _names_in(template: str) -> list[str]:
     found = []
     for _, name, form, _ in Formatter().parse(template):
-        found += [name, *_names_in(form or "")] if name else []
+        if name:
+            found += [name, *(["unit"] if form == "=" else _names_in(form or ""))]
     return found
 
 
-def shortfall(code: ReasonCode, resource: str, **amounts: int) -> Reason:
-    """A reason about one resource of one agent, with amounts in the unit a person expects."""
-    shown = {name: format_amount(resource, amount) for name, amount in amounts.items()}
-    return reason(code, resource=resource, **shown)
+_UNITS = frozenset(Unit)
 
 
 class _Shown(dict[str, "_Number"]):
     """Numbers for a template; one that is missing shows as a question mark, never as an error."""
 
     def __init__(self, numbers: tuple[tuple[str, Any], ...]) -> None:
-        super().__init__((name, _Number(value)) for name, value in numbers)
+        super().__init__((name, _Number(value, self)) for name, value in numbers)
 
     def __missing__(self, key: str) -> "_Number":
-        return _Number(None)
+        return _Number(None, self)
 
 
 class _Number:
-    """A value in a sentence, None if it is missing, formatted as ``Definition`` describes."""
+    """A value in a sentence, None if it is missing, formatted as ``Definition`` describes.
 
-    def __init__(self, value: Any) -> None:
-        self._value = value
+    Args:
+        others: all values of the sentence, by name; an amount's unit is among them.
+    """
+
+    def __init__(self, value: Any, others: "_Shown") -> None:
+        self.value = value
+        self._others = others
 
     def __format__(self, form: str) -> str:
+        value = self.value
         if form.startswith(("?", "!")):
-            return form[1:] if bool(self._value) is form.startswith("?") else ""
-        value = self._value
+            return form[1:] if bool(value) is form.startswith("?") else ""
+        unit = self._others["unit"].value if form == "=" else None
+        if unit in _UNITS and isinstance(value, int):
+            return Unit(unit).written(value)
         if isinstance(value, float) and value.is_integer():
             value = int(value)  # nobody writes 1.0 s
         shown = "?" if value is None else str(value)
-        if not form:
+        if form in ("", "="):  # older versions stored amounts as texts, and counts without a unit
             return shown
-        return f"{shown} {form}" + ("" if self._value == 1 else "s")
+        return f"{shown} {form}" + ("" if value == 1 else "s")

@@ -116,7 +116,8 @@ class OwnerView(View):
 
 class ReasonView(View):
     """A reason: its code, its kind (``core.reasons.ReasonKind``), its texts, and the numbers that
-    these tell, by name. Amounts among the numbers are texts with their units."""
+    these tell, by name. Amounts among the numbers are canonical, in the unit that the number
+    ``unit`` names; in reasons that older versions stored they are texts with their units."""
 
     code: str
     kind: str

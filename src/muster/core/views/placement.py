@@ -34,6 +34,7 @@ class HoldingView(View):
     """A resource that work waits for, and its holders: the largest first, the rest together.
 
     Args:
+        sentence: these facts in words, as they are when the answer is given.
         resource: its name, such as "gpu".
         held, limit: how much of how much is held, in the unit that a person expects.
         held_amount, limit_amount: the same as canonical amounts: thousandths, bytes, or counts.
@@ -41,6 +42,7 @@ class HoldingView(View):
         quota: where the resource is a quota, its name, such as "user default/research/ann".
     """
 
+    sentence: str = ""
     resource: str
     held: str
     limit: str
@@ -49,6 +51,13 @@ class HoldingView(View):
     agents: tuple[str, ...] = ()
     quota: str | None = None
     holders: tuple[HolderView, ...] = ()
+
+
+class AheadView(HolderView):
+    """The session ahead of work in the queue for which room is kept; ``sentence`` tells it in
+    words."""
+
+    sentence: str = ""
 
 
 class PlaceView(View):
@@ -85,6 +94,7 @@ class RequestView(View):
     """How the agents suit one of the distinct requests of a session's kernels.
 
     Args:
+        sentence: how many agents were looked at, and how many kernels would find room.
         request: the canonical amounts by resource; ``asks`` tells them to a person.
         kernels: how many kernels make the request.
         fit: how many of these find room by themselves; None from an older controller.
@@ -93,6 +103,7 @@ class RequestView(View):
         scores: the best agents with room, in the order in which placement chooses.
     """
 
+    sentence: str = ""
     request: dict[str, int] = field(default_factory=dict)
     asks: str
     kernels: int
@@ -115,6 +126,7 @@ class ReservationView(View):
     """Room that is kept for a session.
 
     Args:
+        sentence: when it starts, or where room is kept for it.
         session: its id.
         expected_at: when it starts at the latest if all ends are as known, in seconds since the
             epoch; None where it waits for unknown ends.
@@ -124,6 +136,7 @@ class ReservationView(View):
         waits_for_some: names of some of them, those that the caller may see.
     """
 
+    sentence: str = ""
     session: str = ""
     expected_at: float | None = None
     kernels: tuple[PlaceView, ...] = ()
@@ -155,6 +168,7 @@ class PlacementView(View):
     and the shortfalls of the agents. Of the work of others it tells counts and priorities only.
 
     Args:
+        sentence: its place in the order, and how many of its kernels would find room.
         session: its id.
         starts: whether it would start; ``placement`` says where.
         reasons: all that keep it from starting.
@@ -170,6 +184,7 @@ class PlacementView(View):
         displaces: the sessions that it would displace, if its group allows that.
     """
 
+    sentence: str = ""
     session: str = ""
     group: str
     starts: bool = False
@@ -209,7 +224,7 @@ class WhyView(View):
     output: str | None = None
     placement: PlacementView | None = None
     held: tuple[HoldingView, ...] = ()
-    behind: HolderView | None = None
+    behind: AheadView | None = None
     ended: bool = False
 
     @staticmethod

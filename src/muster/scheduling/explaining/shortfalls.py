@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.core.reasons import Reason, ReasonCode, reason, shortfall
-from muster.core.resources import GPU_WHOLE, Resources
+from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.resources import GPU_WHOLE, Resources, unit_of
 from muster.core.specs.placement import Constraint
 from muster.scheduling.cluster.columns import Flags, Floats, Ints
 from muster.scheduling.cluster.constraints import eligible, hard_rules, is_fit, meets_rule
@@ -85,16 +85,12 @@ class _Need:
     def reason(self, agent: int, members: Ints) -> Reason:
         """The shortfall of ``agent``, the nearest among ``members``."""
         free, capacity = int(self.free[agent]), int(self.capacity[agent])
+        amounts = {"requested": self.requested, "capacity": capacity}
         if capacity < self.requested:
-            return shortfall(
-                ReasonCode.LACKS_CAPACITY,
-                self.resource,
-                requested=self.requested,
-                capacity=capacity,
-            )
-        return shortfall(
-            self.when_short, self.resource, requested=self.requested, free=free, capacity=capacity
-        )
+            code = ReasonCode.LACKS_CAPACITY
+        else:
+            code, amounts["free"] = self.when_short, free
+        return reason(code, resource=self.resource, unit=unit_of(self.resource), **amounts)
 
 
 @dataclass(frozen=True, slots=True)

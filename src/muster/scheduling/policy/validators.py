@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from muster.core.owner import Owner
 from muster.core.reasons import Reason, ReasonCode, reason
-from muster.core.resources import format_amount
+from muster.core.resources import Unit, unit_of
 from muster.core.specs import Dependency, DependencyCondition, Level, ScalingGroup
 from muster.scheduling.accounting.usage import Quotas, Scope, Usage, scopes
 from muster.scheduling.policy.plugins import PassContext
@@ -272,14 +272,14 @@ def _in_use(used: int, requested: int, limit: int) -> dict[str, int]:
 def _of_resource(
     code: ReasonCode, scope: Scope, resource: str, amounts: Mapping[str, int]
 ) -> Reason:
-    level, owner = scope
-    shown = {name: format_amount(resource, amount) for name, amount in amounts.items()}
-    return reason(code, resource=resource, **shown, level=str(level), owner=owner)
+    level, owner, unit = *scope, unit_of(resource)
+    return reason(code, resource=resource, unit=unit, **amounts, level=str(level), owner=owner)
 
 
 def _of_sessions(code: ReasonCode, scope: Scope, counts: Mapping[str, int]) -> Reason:
     level, owner = scope
-    return reason(code, resource="sessions", **counts, level=str(level), owner=owner)
+    numbers = {"resource": "sessions", "unit": Unit.COUNT, **counts}
+    return reason(code, **numbers, level=str(level), owner=owner)
 
 
 def _unmet(dependency: Dependency, state: DependencyState) -> Reason:

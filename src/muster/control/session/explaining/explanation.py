@@ -22,7 +22,7 @@ from muster.core.owner import Principal, Role
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import PLACED_SESSION, SessionStatus
 from muster.core.views.base import ReasonView
-from muster.core.views.placement import HolderView, HoldingView, PlacementView, WhyView
+from muster.core.views.placement import AheadView, HoldingView, PlacementView, WhyView
 from muster.core.views.work import SessionView
 from muster.scheduling.explaining.explain import explain
 from muster.scheduling.passes.group_state import GroupState
@@ -43,7 +43,7 @@ class Found:
     reasons: list[Reason] = field(default_factory=list)
     placement: PlacementView | None = None
     held: tuple[HoldingView, ...] = ()
-    behind: HolderView | None = None
+    behind: AheadView | None = None
 
     def answer(
         self,
@@ -144,9 +144,9 @@ def _pending(
         reasons.append(session.reason)
     return Found(
         [*found.reasons, *reasons],
-        placement_view(found, live, asker.may_see),
-        holdings(found, session, live, cluster, asker),
-        ahead_of(found, live, asker),
+        placement_view(found, live, asker.may_see, now),
+        holdings(found, session, live, cluster, asker, now),
+        ahead_of(found, live, asker, now),
     )
 
 

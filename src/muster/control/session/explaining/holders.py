@@ -3,20 +3,22 @@
 Only a bounded number of agents, and of sessions of a quota's owner, are looked at.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
+from msgspec.structs import asdict
 
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.cluster.workloads import placed_since
+from muster.core import verdicts
 from muster.core.owner import Principal
 from muster.core.reasons import Reason, ReasonCode
-from muster.core.resources import format_amount
+from muster.core.resources import Unit, unit_of
 from muster.core.specs import Level
 from muster.core.views.base import OwnerView
-from muster.core.views.placement import HolderView, HoldingView
+from muster.core.views.placement import AheadView, HolderView, HoldingView
 from muster.scheduling.cluster.columns import Columns, Ints
 from muster.scheduling.cluster.constraints import eligible
 from muster.scheduling.explaining.explain import Explanation
@@ -46,28 +48,34 @@ class _Sum:
 
 
 def holdings(
-    found: Explanation, waiting: Session, live: Live, cluster: ClusterState, asker: Principal
+    found: Explanation,
+    waiting: Session,
+    live: Live,
+    cluster: ClusterState,
+    asker: Principal,
+    now: float,
 ) -> tuple[HoldingView, ...]:
     """The holders of the room and the quotas for which the session waits."""
     told = []
     if any(why.code in LACKS_ROOM for why in found.reasons):
         for request in found.requests:
-            room = _room(request, waiting, live, cluster, asker)
+            room = _room(request, waiting, live, cluster, asker, now)
             if room is not None:
                 told.append(room)
                 break
     quotas = (why for why in found.reasons if why.code is ReasonCode.QUOTA_IN_USE)
-    told += filter(None, (_quota(why, cluster, asker) for why in quotas))
+    told += filter(None, (_quota(why, cluster, asker, now) for why in quotas))
     return tuple(told)
 
 
-def ahead_of(found: Explanation, live: Live, asker: Principal) -> HolderView | None:
+def ahead_of(found: Explanation, live: Live, asker: Principal, now: float) -> AheadView | None:
     """The session for which room is kept that the explained session would need; None if there is
     none."""
     for why in found.reasons:
         session = live.sessions.get(dict(why.numbers).get("session", ""))
         if session is not None:
-            return _holder(_Sum(session, sessions=1, since=session.created_at), "", asker)
+            holder = _holder(_Sum(session, sessions=1, since=session.created_at), "", asker)
+            return AheadView(**asdict(holder), sentence=verdicts.ahead(holder, now))
     return None
 
 
@@ -77,6 +85,7 @@ def _room(
     live: Live,
     cluster: ClusterState,
     asker: Principal,
+    now: float,
 ) -> HoldingView | None:
     """The holders of the resource that most agents are short of, on the agents that have the most
     of it free."""
@@ -90,6 +99,7 @@ def _room(
     free, capacity = _amounts(snapshot.columns, resource, slots)
     nearest = np.argsort(-free, kind="stable")[:_MOST_AGENTS]
     agents = [live.agents[snapshot.ids[slot]] for slot in slots[nearest].tolist()]
+    names = tuple(agent.name for agent in agents)
     limit, left = int(capacity[nearest].sum()), int(free[nearest].sum())
     holds = (
         (
@@ -101,14 +111,19 @@ def _room(
         if allocation.charged
         for kernel in [live.kernels.get(allocation.kernel_id)]
     )
+    unit = unit_of(resource)
+    holders = _holders(holds, unit, asker)
+    held_text, limit_text = unit.written(limit - left), unit.written(limit)
+    where = verdicts.on_agents(names)
     return HoldingView(
+        sentence=verdicts.in_use(resource, held_text, limit_text, where, holders, now),
         resource=resource,
-        held=format_amount(resource, limit - left),
-        limit=format_amount(resource, limit),
+        held=held_text,
+        limit=limit_text,
         held_amount=limit - left,
         limit_amount=limit,
-        agents=tuple(agent.name for agent in agents),
-        holders=_holders(holds, lambda amount: format_amount(resource, amount), asker),
+        agents=names,
+        holders=holders,
     )
 
 
@@ -131,7 +146,7 @@ def _amounts(columns: Columns, resource: str, slots: Ints) -> tuple[Ints, Ints]:
     return columns.free[slots, dimension], columns.capacity[slots, dimension]
 
 
-def _quota(why: Reason, cluster: ClusterState, asker: Principal) -> HoldingView | None:
+def _quota(why: Reason, cluster: ClusterState, asker: Principal, now: float) -> HoldingView | None:
     numbers = dict(why.numbers)
     level, name, resource = Level(numbers["level"]), numbers["owner"], numbers["resource"]
     quota = cluster.accounting.quotas.of((level, name))
@@ -143,24 +158,22 @@ def _quota(why: Reason, cluster: ClusterState, asker: Principal) -> HoldingView 
     limit = (quota.sessions or 0) if counts else quota.limits.amounts[resource]
     placed = islice(cluster.placed_of(level, name), _MOST_SESSIONS)
     holds = ((each, 1 if counts else workload.total.get(resource, 0)) for each, workload in placed)
-
-    def shown(amount: int) -> str:
-        return str(amount) if counts else format_amount(resource, amount)
-
+    unit, of = Unit.COUNT if counts else unit_of(resource), f"{level} {name}"
+    holders = _holders(holds, unit, asker)
+    held_text, limit_text = unit.written(held), unit.written(limit)
     return HoldingView(
+        sentence=verdicts.in_use(resource, held_text, limit_text, f"of {of}", holders, now),
         resource=resource,
-        held=shown(held),
-        limit=shown(limit),
+        held=held_text,
+        limit=limit_text,
         held_amount=held,
         limit_amount=limit,
-        quota=f"{level} {name}",
-        holders=_holders(holds, shown, asker),
+        quota=of,
+        holders=holders,
     )
 
 
-def _holders(
-    holds: Iterable[_Hold], shown: Callable[[int], str], asker: Principal
-) -> tuple[HolderView, ...]:
+def _holders(holds: Iterable[_Hold], unit: Unit, asker: Principal) -> tuple[HolderView, ...]:
     """The holders that the asker may see by name, the largest first; the others as one."""
     named: dict[str, _Sum] = {}
     seen: set[str] = set()
@@ -184,9 +197,9 @@ def _holders(
     ordered = sorted(named.values(), key=lambda each: (-each.amount, each.since))
     others += len(unnamed) + sum(each.sessions for each in ordered[MOST_HOLDERS:])
     amount_of_others += sum(each.amount for each in ordered[MOST_HOLDERS:])
-    told = [_holder(each, shown(each.amount), asker) for each in ordered[:MOST_HOLDERS]]
+    told = [_holder(each, unit.written(each.amount), asker) for each in ordered[:MOST_HOLDERS]]
     if others:
-        text = shown(amount_of_others)
+        text = unit.written(amount_of_others)
         told.append(HolderView(sessions=others, amount=text, held_amount=amount_of_others))
     return tuple(told)
 

@@ -3,6 +3,7 @@ others as numbers only."""
 
 from collections.abc import Callable, Iterable
 
+from muster.core import verdicts
 from muster.core.ids import SessionId
 from muster.core.owner import Owner
 from muster.core.views.base import ReasonView
@@ -31,10 +32,13 @@ MaySee = Callable[[Owner], bool]
 """Whether the asker may see the work of this owner."""
 
 
-def placement_view(found: Explanation, live: Live, may_see: MaySee) -> PlacementView:
+def placement_view(found: Explanation, live: Live, may_see: MaySee, now: float) -> PlacementView:
     """The explanation as the asker may see it."""
     displaces, kept = found.displaces, found.reservation
     return PlacementView(
+        sentence=verdicts.queue_place(
+            found.group, found.position, found.queue, found.kernels, found.kernels_fit
+        ),
         session=found.session,
         group=found.group,
         starts=found.starts,
@@ -44,10 +48,10 @@ def placement_view(found: Explanation, live: Live, may_see: MaySee) -> Placement
         agents=found.agents,
         kernels=found.kernels,
         kernels_fit=found.kernels_fit,
-        requests=tuple(map(_request, found.requests)),
+        requests=tuple(_request(each, found.agents) for each in found.requests),
         other_requests=found.other_requests,
         placement=_places(found.placement, live),
-        reservation=None if kept is None else _reservation(kept, live, may_see),
+        reservation=None if kept is None else _reservation(kept, live, may_see, now),
         displaces=None
         if displaces is None
         else DisplacementView(
@@ -88,10 +92,12 @@ def name_of(live: Live, id_: SessionId, may_see: MaySee) -> str | None:
     return session.job.name if gang else f"{session.job.name}/{task}"
 
 
-def _request(found: RequestExplanation) -> RequestView:
+def _request(found: RequestExplanation, agents: int) -> RequestView:
+    asks = found.request.describe()
     return RequestView(
+        sentence=verdicts.agents_looked_at(agents, found.kernels, asks, found.fit),
         request=found.request.as_dict(),
-        asks=found.request.describe(),
+        asks=asks,
         kernels=found.kernels,
         fit=found.fit,
         groups=tuple(
@@ -108,12 +114,16 @@ def _request(found: RequestExplanation) -> RequestView:
     )
 
 
-def _reservation(kept: Reservation, live: Live, may_see: MaySee) -> ReservationView:
+def _reservation(kept: Reservation, live: Live, may_see: MaySee, now: float) -> ReservationView:
     names = (name_of(live, id_, may_see) for id_ in kept.waits_for[:MOST_WAITED_FOR])
+    places, start_at = _places(kept.kernels, live), kept.expected_at
     return ReservationView(
+        sentence=verdicts.reserved(
+            None if start_at is None else start_at - now, [place.agent for place in places]
+        ),
         session=kept.session,
         expected_at=kept.expected_at,
-        kernels=_places(kept.kernels, live),
+        kernels=places,
         holds=tuple(
             KeptView(
                 agent=live.agents[room.agent_id].name,
