@@ -1,4 +1,6 @@
-"""B1: no-op tasks on one machine, durable, with real processes, through the public client."""
+"""B1: no-op tasks on one machine, durable, with real processes, through the public client; those of
+the home's token run as whoever started the cluster, those of a user as that user where that was
+root."""
 
 import asyncio
 import os
@@ -13,6 +15,7 @@ from benchmarks.cluster import Cluster, one_agent_cluster
 from benchmarks.results import Figure, Results
 from sqlalchemy import text
 
+from muster.client import Client
 from muster.core.specs import JobSpec
 from muster.core.states import JobState
 from muster.store.database import open_engine, sqlite_url
@@ -65,14 +68,17 @@ def measure(plan: Plan) -> Results:
     with one_agent_cluster() as cluster:
         durable = _durable(cluster)
         disk = _file_system(cluster)
-        _run_job(cluster, 1)  # the client's and the controller's late imports
+        _run_job(cluster.client, 1)  # the client's and the controller's late imports
         for _ in range(plan.lone_jobs):
             _measure_lone_job(cluster, samples)
-        for _ in range(plan.runs):
-            samples.add("floor_per_s", asyncio.run(_floor_per_s(plan.floor_spawns)))
-            samples.add("floor_bare_per_s", _bare_floor_per_s(plan.floor_spawns))
-            samples.add("few", plan.few_tasks / _run_job(cluster, plan.few_tasks))
-            _measure_many(cluster, plan.many_tasks, samples)
+        with _user_of(cluster) as user:
+            _run_job(user, 1)  # a uid, and the user's spawner
+            for _ in range(plan.runs):
+                samples.add("floor_per_s", asyncio.run(_floor_per_s(plan.floor_spawns)))
+                samples.add("floor_bare_per_s", _bare_floor_per_s(plan.floor_spawns))
+                samples.add("few", plan.few_tasks / _run_job(cluster.client, plan.few_tasks))
+                _measure_many(cluster, plan.many_tasks, samples)
+                samples.add("many_user", plan.many_tasks / _run_job(user, plan.many_tasks))
     return Results(plan.runs, list(_figures(plan, samples, durable=durable, disk=disk)))
 
 
@@ -100,6 +106,13 @@ def _figures(plan: Plan, samples: _Samples, *, durable: bool, disk: str) -> Iter
         samples.median("many"),
         f"the same with {plan.many_tasks}",
         "≥ 2,400",
+    )
+    yield Figure(
+        "tasks_per_s_10000_user",
+        samples.median("many_user"),
+        "the same, handed in by a user, in turn with the runs above: "
+        + ("run as that user" if os.geteuid() == 0 else "run as the agent's user as well"),
+        "as the line above",
     )
     yield Figure(
         "floor_per_s",
@@ -143,17 +156,24 @@ def _measure_lone_job(cluster: Cluster, samples: _Samples) -> None:
 
 def _measure_many(cluster: Cluster, tasks: int, samples: _Samples) -> None:
     before, client_before_s = cluster.processes.cpu_s(), time.process_time()
-    samples.add("many", tasks / _run_job(cluster, tasks))
+    samples.add("many", tasks / _run_job(cluster.client, tasks))
     samples.add("client_cpu_us", (time.process_time() - client_before_s) / tasks * 1e6)
     for name, cpu_s in cluster.processes.cpu_s().items():
         samples.add(f"{name}_cpu_us", (cpu_s - before[name]) / tasks * 1e6)
 
 
-def _run_job(cluster: Cluster, tasks: int) -> float:
+def _user_of(cluster: Cluster) -> Client:
+    """A client with the token of a user who is made for it."""
+    user = cluster.client.add_user("bench")
+    made = cluster.client.create_token("bench", user=user.name)
+    return Client(cluster.client.url, made.secret)
+
+
+def _run_job(client: Client, tasks: int) -> float:
     """Seconds from submit until the job is seen ended."""
     began_s = time.perf_counter()
-    job = cluster.client.submit(JobSpec(command=[NOOP], tasks=tasks))
-    job = cluster.client.wait(job.id, JOB_LIMIT_S)
+    job = client.submit(JobSpec(command=[NOOP], tasks=tasks))
+    job = client.wait(job.id, JOB_LIMIT_S)
     took_s = time.perf_counter() - began_s
     if job.state is not JobState.SUCCEEDED:
         raise WrongOutcome(f"job {job.name} of {tasks} tasks is {job.state}: {job.counts}")

@@ -3,6 +3,8 @@
 import asyncio
 import os
 import signal
+import socket
+import struct
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,6 +16,7 @@ from tests.agent.supervisor.driver import wait_until
 from tests.wire.controller import Controller, controller, template
 
 from muster.agent import conversation
+from muster.agent.supervisor.launch import connect
 from muster.core.ids import KernelId
 from muster.core.reasons import ReasonCode
 from muster.core.resources import DeviceShare
@@ -145,13 +148,11 @@ async def test_supervisor_that_is_killed_is_replaced_and_its_kernels_reported_lo
 
 
 def supervisor_pid(directory: Path) -> int:
-    """The process that has the supervisor's lock, as /proc/locks tells."""
-    inode = str((directory / "supervisor.lock").stat().st_ino)
-    for line in Path("/proc/locks").read_text().splitlines():
-        fields = line.split()
-        if fields[1] == "FLOCK" and fields[5].rpartition(":")[2] == inode:
-            return int(fields[4])
-    raise LookupError(f"no supervisor has {directory}")
+    """The process that listens on the supervisor's socket."""
+    with connect(directory) as connection:
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    pid: int = struct.unpack("3i", credentials)[0]
+    return pid
 
 
 _AGENT = """

@@ -11,8 +11,9 @@ from tests.agent.supervisor.driver import Driver, read_when_there, wait_gone
 
 from muster.agent.supervisor import __main__ as script
 from muster.agent.supervisor.launch import connect, launch
+from muster.agent.supervisor.lock_file import is_held
 from muster.agent.supervisor.protocol import SOCKET_NAME
-from muster.agent.supervisor.shutdown import shut_down
+from muster.agent.supervisor.shutdown import LOCK_NAME, shut_down
 
 
 def test_launch_finds_the_supervisor_that_runs(supervisor: Driver) -> None:
@@ -35,6 +36,20 @@ def test_second_supervisor_on_a_directory_leaves_cleanly(supervisor: Driver) -> 
     assert second.returncode == 0
     assert "another supervisor has this folder" in second.stderr
     assert supervisor.run(["true"])["exit_code"] == 0
+
+
+def test_launch_returns_no_earlier_than_the_lock_is_taken(tmp_path: Path) -> None:
+    """Else one that is slow to come up could begin when the supervisor of its time has ended."""
+    directory = tmp_path / "supervisor"
+    try:
+        for _ in range(5):
+            launched = [sys.executable, "-I", "-S", str(script.__file__)]
+            subprocess.run([*launched, "--detach", "--dir", str(directory)], timeout=20, check=True)
+            assert is_held(directory / LOCK_NAME)
+            shut_down(directory, grace_s=0.0, timeout_s=20.0)
+            assert not is_held(directory / LOCK_NAME)
+    finally:
+        shut_down(directory, grace_s=0.0, timeout_s=20.0)
 
 
 _OF_THE_SYSTEM = ("proc", "sys")  # its cgroups among them

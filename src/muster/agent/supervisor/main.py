@@ -67,11 +67,9 @@ def main(arguments: list[str]) -> None:
     """
     match arguments:
         case ["--dir", directory]:
-            pass
+            detach = False
         case ["--detach", "--dir", directory]:
-            if os.fork():
-                os._exit(0)
-            os.setsid()
+            detach = True
             os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # nor may it hold files of others open
         case ["--measure", *trees]:
             disk_usage.main(trees)
@@ -91,6 +89,12 @@ def main(arguments: list[str]) -> None:
     except BlockingIOError:
         _log("another supervisor has this folder")
         return
+    # The lock comes first, so that whoever waited for the launch never leaves one behind that takes
+    # the folder later, when the supervisor that had it has ended.
+    if detach:
+        if os.fork():
+            os._exit(0)
+        os.setsid()
     raise_priority()
     cgroups = _find_cgroups(directory)
     try:
