@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from tests.patience import until
 
 from muster.control.modules import cluster_entities
 from muster.store.database import open_engine, sqlite_url
@@ -90,11 +90,7 @@ class Server:
             self._process = subprocess.Popen(
                 self._as_server(words), stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd="/"
             )
-        deadline_s = time.monotonic() + START_S
-        while not self._answers():
-            assert self._process.poll() is None, (self.directory / "log").read_text()[-2000:]
-            assert time.monotonic() < deadline_s, "the server does not answer"
-            time.sleep(0.02)
+        until(self._is_up, START_S)
 
     def _as_server(self, words: Sequence[str]) -> list[str]:
         """A command as a user whom the server's programs accept, which root is not; it dies with
@@ -105,7 +101,13 @@ class Server:
         setpriv = ["setpriv", *(user if os.geteuid() == 0 else []), "--pdeathsig=QUIT"]
         return [*setpriv, str(place / words[0]), *words[1:]]
 
-    def _answers(self) -> bool:
+    def _is_up(self) -> bool:
+        """
+        Raises:
+            AssertionError: it has ended.
+        """
+        assert self._process is not None
+        assert self._process.poll() is None, (self.directory / "log").read_text()[-2000:]
         with suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
             probe.connect(str(self.directory / f".s.PGSQL.{self.port}"))
             return self._can_be_asked()

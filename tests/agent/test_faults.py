@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.agent.running import running
-from tests.agent.supervisor.driver import wait_until
+from tests.patience import until
 from tests.wire.controller import Controller, controller, template
 
 from muster.agent import conversation
@@ -221,4 +221,4 @@ async def test_agent_killed_while_kernels_run_and_end_reports_all_of_them_afterw
 
 def wait_for_journal(directory: Path, text: str) -> None:
     """Wait until the supervisor has written down what it did."""
-    wait_until(lambda: text in (directory / "journal").read_text())
+    until(lambda: text in (directory / "journal").read_text())

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from tests.agent.running import config, running
 from tests.client.authority import certificate
-from tests.e2e.cluster import processes_naming, until
+from tests.e2e.cluster import processes_naming
+from tests.patience import until_awaited
 from tests.wire.controller import TOKEN, Controller, controller, template
 
 from muster.agent.daemon import AgentRefused, run
@@ -63,7 +64,7 @@ async def test_agent_that_is_refused_and_holds_nothing_leaves_no_supervisor(
     async with controller() as made:
         with pytest.raises(AgentRefused):
             await run(config(made, directory, token="guessed"), asyncio.Event())
-    await asyncio.to_thread(until, lambda: not list(processes_naming(directory)), 10.0)
+    await until_awaited(lambda: not list(processes_naming(directory)), 10.0)
 
 
 async def test_first_contact_without_a_token_ends_the_agent_with_what_to_do(
@@ -105,7 +106,7 @@ async def test_agent_waits_for_a_controller_that_is_not_there_yet(directory: Pat
     stop = asyncio.Event()
     agent = asyncio.create_task(run(config(gone, directory), stop))
     # The agent has a supervisor before it looks for its controller.
-    await asyncio.to_thread(until, (directory / "supervisor.sock").exists)
+    await until_awaited((directory / "supervisor.sock").exists)
     async with controller(port=gone.port) as made:
         await made.until(lambda: made.hellos)
         stop.set()
@@ -214,4 +215,4 @@ def kernel_processes(directory: Path) -> list[int]:
 async def until_kernels_run(directory: Path, processes: int = 1) -> None:
     """Wait until so many processes are seen: one that has just been spawned has no environment
     yet, for as long as a busy machine takes to set it up (60 ms were measured)."""
-    await asyncio.to_thread(until, lambda: len(kernel_processes(directory)) >= processes)
+    await until_awaited(lambda: len(kernel_processes(directory)) >= processes)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.agent.running import running
+from tests.patience import until_awaited
 from tests.wire.controller import Controller, controller, template
 
 from muster.core.ids import KernelId
@@ -179,9 +180,7 @@ async def test_prepared_kernel_that_is_stopped_never_started(directory: Path) ->
 
 
 async def ports_given_back(directory: Path) -> None:
-    async with asyncio.timeout(5):
-        while (directory / "ports.json").read_text() != "[]":  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await until_awaited(lambda: (directory / "ports.json").read_text() == "[]")
 
 
 async def test_followed_log_ends_when_the_kernel_has(directory: Path) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests.agent.running import config, running
-from tests.agent.supervisor.driver import Driver, alive, wait_until
+from tests.agent.supervisor.driver import Driver, alive
+from tests.patience import until
 from tests.wire.controller import controller
 
 import muster
@@ -71,7 +72,7 @@ async def test_agent_says_what_to_do_while_another_version_holds_kernels(
     stop = asyncio.Event()
     async with controller() as made:
         agent = asyncio.create_task(run(config(made, directory), stop))
-        await asyncio.to_thread(wait_until, lambda: read_trouble(directory) != "")
+        await asyncio.to_thread(until, lambda: read_trouble(directory) != "")
         trouble = read_trouble(directory)
         assert "another version of muster (it speaks version 999 of its protocol" in trouble
         assert "holds 1 kernels" in trouble

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.agent.supervisor.driver import wait_until
+from tests.patience import until
 
 from muster.agent.supervisor.process_tree import ID_VARIABLE
 from muster.agent.supervisor_process import identify, is_gone
@@ -42,7 +42,7 @@ def test_process_whose_kernel_runs_on_is_not_gone(process: subprocess.Popen[byte
     supervisor = identify(process.pid)
     environment = {**os.environ, ID_VARIABLE: "krn-1"}
     with subprocess.Popen(["sleep", "60"], env=environment) as kernel:
-        wait_until(lambda: b"krn-1" in Path(f"/proc/{kernel.pid}/environ").read_bytes())
+        until(lambda: b"krn-1" in Path(f"/proc/{kernel.pid}/environ").read_bytes())
         process.kill()
         process.wait()
         assert not is_gone(supervisor, {"krn-0", "krn-1"})

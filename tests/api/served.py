@@ -8,7 +8,6 @@ import asyncio
 import random
 import socket
 import threading
-import time
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -27,6 +26,7 @@ import uvicorn
 from fastapi import APIRouter, FastAPI
 from sqlalchemy import Engine
 from tests.control.hollow_agent import Behaviour, HollowAgent, Run
+from tests.patience import until
 
 from muster.api.app import ROUTERS, create_app
 from muster.api.app import stop as stop_requests
@@ -329,9 +329,7 @@ class ServedCluster:
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Wait until something is so in the cluster's thread."""
-        deadline_s = time.monotonic() + LIMIT_S
-        while not self.call(condition):
-            assert time.monotonic() < deadline_s, "it did not happen in time"
+        until(lambda: self.call(condition), LIMIT_S)
 
     def requests_under_way(self) -> int:
         return len(self._server.server_state.tasks)

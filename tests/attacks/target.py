@@ -12,7 +12,8 @@ from pathlib import Path
 
 import httpx
 from tests.control.strangers import install
-from tests.e2e.cluster import Cluster, agent, started, until
+from tests.e2e.cluster import Cluster, agent, started
+from tests.patience import until
 
 from muster.agent.config import AgentConfig
 from muster.client import Client

@@ -5,7 +5,8 @@ import time
 from pathlib import Path
 
 from tests.attacks.target import LONGEST_P99_S, Target
-from tests.e2e.cluster import Cluster, agent, started, until
+from tests.e2e.cluster import Cluster, agent, started
+from tests.patience import until
 
 from muster.client import Client
 from muster.core.states import JobState, SessionStatus

@@ -4,7 +4,7 @@ import time
 
 from tests.attacks.target import Target
 from tests.control.notice.receiver import receiving
-from tests.e2e.cluster import until
+from tests.patience import until
 
 from muster.control.notice.turns import MAX_SENDING_OF_ONE
 

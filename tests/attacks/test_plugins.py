@@ -2,7 +2,7 @@
 
 import pytest
 from tests.attacks.target import Target
-from tests.e2e.cluster import until
+from tests.patience import until
 
 from muster.core.reasons import ReasonCode
 

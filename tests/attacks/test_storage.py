@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 import pytest
 from tests.attacks.hostile_agent import hostile_agent
 from tests.attacks.target import Target
-from tests.e2e.cluster import until
+from tests.patience import until
 
 from muster.core.errors import MusterError
 from muster.core.states import JobState

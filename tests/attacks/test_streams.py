@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 from tests.attacks.target import Target
-from tests.e2e.cluster import until
+from tests.patience import until
 
 from muster.api.app import MAX_OUTPUT_READERS_OF_ONE
 from muster.api.changes import MAX_FEEDS_OF_ONE

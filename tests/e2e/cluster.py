@@ -8,13 +8,14 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import psycopg
+from tests.patience import until
 
 from muster.agent.config import AgentConfig, default_users_directory
 from muster.app.agent_process import dump_config
@@ -38,15 +39,6 @@ T = TypeVar("T")
 def agent(name: str, **fields: Any) -> AgentConfig:
     """An agent of a cluster, which fills in where it lives and whom it talks to."""
     return AgentConfig(Path(), "", name, **fields)
-
-
-def until(condition: Callable[[], T | None], timeout_s: float = 30.0, pause_s: float = 0.02) -> T:
-    """The first true answer of ``condition``."""
-    deadline_s = time.monotonic() + timeout_s
-    while not (answer := condition()):
-        assert time.monotonic() < deadline_s, f"nothing after {timeout_s} s"
-        time.sleep(pause_s)
-    return answer
 
 
 def free_ports(count: int) -> list[int]:

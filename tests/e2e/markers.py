@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.e2e.cluster import until
+from tests.patience import until
 
 from muster.client import Client
 from muster.core.states import JobState

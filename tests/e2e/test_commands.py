@@ -6,7 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.e2e.cluster import Cluster, agent, started, until
+from tests.e2e.cluster import Cluster, agent, started
+from tests.patience import until
 
 from muster.core.reasons import ReasonCode
 from muster.core.states import JobState

@@ -2,7 +2,8 @@
 
 import json
 
-from tests.e2e.cluster import client_of, until
+from tests.e2e.cluster import client_of
+from tests.patience import until
 
 from muster.app.home import Home
 from muster.app.local import UpOptions, down, up

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.cluster import Cluster, agent, started, until
+from tests.e2e.cluster import Cluster, agent, started
 from tests.e2e.markers import Work
+from tests.patience import until
 
 from muster.client import Client
 from muster.core.states import JobState

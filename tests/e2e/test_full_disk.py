@@ -12,7 +12,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.e2e.cluster import Cluster, agent, started, until
+from tests.e2e.cluster import Cluster, agent, started
+from tests.patience import until
 
 from muster.core.states import JobState
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.e2e.cluster import client_of, free_ports, until
+from tests.e2e.cluster import client_of, free_ports
+from tests.patience import until
 
 from muster.app import keeper, local
 from muster.app.detached import has_ended

@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 from tests.databases import url_at
-from tests.e2e.cluster import Cluster, agent, started, until
+from tests.e2e.cluster import Cluster, agent, started
 from tests.e2e.markers import Mark, marked, read_marks
+from tests.patience import until
 
 from muster.app.maintenance.checking import check
 from muster.client import Client, Unavailable, Unreachable

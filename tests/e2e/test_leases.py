@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 from tests.agent.supervisor.driver import cgroups_of
-from tests.e2e.cluster import Cluster, agent, started, until
+from tests.e2e.cluster import Cluster, agent, started
 from tests.e2e.markers import Work
 from tests.e2e.proxy import StallingProxy, stalling
+from tests.patience import until
 
 from muster.agent.supervisor.cgroups import remove_tree
 from muster.app.lost_supervisors import LOOK_S

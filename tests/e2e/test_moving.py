@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 from tests.databases import Server
-from tests.e2e.cluster import client_of, until
+from tests.e2e.cluster import client_of
 from tests.e2e.markers import Work
+from tests.patience import until
 
 from muster.app.home import Home
 from muster.app.local import UpOptions, down, up

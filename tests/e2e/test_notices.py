@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from tests.control.notice.receiver import Receiver, receiving
-from tests.e2e.cluster import Cluster, agent, started, until
+from tests.e2e.cluster import Cluster, agent, started
+from tests.patience import until
 
 
 @pytest.fixture(scope="module")

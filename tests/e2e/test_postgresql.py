@@ -14,9 +14,10 @@ from threading import Event
 
 import pytest
 from tests.databases import SETTINGS, Server, running_server
-from tests.e2e.cluster import Cluster, agent, assert_no_survivors, started, until
+from tests.e2e.cluster import Cluster, agent, assert_no_survivors, started
 from tests.e2e.markers import read_marks
 from tests.e2e.test_kill9 import assert_ran_once, hand_in, specs
+from tests.patience import until
 
 from muster.app.home import Home
 from muster.app.keeper import last_kept

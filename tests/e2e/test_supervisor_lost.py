@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.cluster import Cluster, agent, started, until
+from tests.e2e.cluster import Cluster, agent, started
 from tests.e2e.markers import Mark, marked, read_marks
+from tests.patience import until
 
 from muster.core.reasons import ReasonCode
 from muster.core.states import JobState, KernelStatus

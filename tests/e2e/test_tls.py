@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.cluster import assert_no_survivors, free_ports, until
+from tests.e2e.cluster import assert_no_survivors, free_ports
+from tests.patience import until
 
 from muster.agent.supervisor.shutdown import shut_down
 from muster.app.home import Home

@@ -19,7 +19,8 @@ import httpx
 import psutil
 import pytest
 from click.testing import CliRunner
-from tests.e2e.cluster import assert_no_survivors, client_of, free_ports, until
+from tests.e2e.cluster import assert_no_survivors, client_of, free_ports
+from tests.patience import until, until_awaited
 
 from muster.agent.config import AgentConfig
 from muster.agent.identity import LOCK_FILE
@@ -158,8 +159,7 @@ async def test_agents_that_have_only_just_begun_are_ended_too(
     config = AgentConfig(tmp_path / "agents" / "agent-1", "127.0.0.1:1", "agent-1", token="any")
     others = set(psutil.Process().children())  # servers of other tests
     running = asyncio.create_task(AgentProcesses([config], prepare).run())
-    while "sleep" not in [each.name() for each in psutil.Process().children()]:  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
+    await until_awaited(lambda: "sleep" in [each.name() for each in psutil.Process().children()])
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running

@@ -13,6 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from tests.patience import until
+
 from muster.agent.supervisor import __main__ as script
 from muster.agent.supervisor.launch import LOG_NAME, connect, launch
 from muster.agent.supervisor.process_tree import all_processes, kernel_tag
@@ -125,7 +127,7 @@ class Driver:
     def until_written(self, kernel: str, kind: str, generation: int = 1) -> None:
         """Wait until an event is in the journal, which the supervisor writes unheard, too."""
         told = f'"kernel":"{kernel}","generation":{generation},"kind":"{kind}"'
-        wait_until(lambda: told in (self.directory / "journal").read_text())
+        until(lambda: told in (self.directory / "journal").read_text())
 
     def error(self) -> str:
         """The next complaint, waited for."""
@@ -270,17 +272,10 @@ def cgroups_of(directory: Path) -> list[Path]:
 
 
 def wait_gone(pid: int) -> None:
-    wait_until(lambda: not alive(pid))
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline_s, "in vain"
-        time.sleep(0.002)
+    until(lambda: not alive(pid))
 
 
 def read_when_there(path: Path) -> str:
     """The text of a file that a kernel writes, once it has a whole line."""
-    wait_until(lambda: path.exists() and path.read_text().endswith("\n"))
+    until(lambda: path.exists() and path.read_text().endswith("\n"))
     return path.read_text()

@@ -5,7 +5,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.agent.supervisor.driver import Driver, wait_until
+from tests.agent.supervisor.driver import Driver
+from tests.patience import until
 
 from muster.agent.supervisor.launch import connect
 from muster.agent.supervisor.protocol import MAX_LINE_BYTES
@@ -172,7 +173,7 @@ def test_agent_that_does_not_read_costs_no_memory_and_loses_nothing(supervisor: 
         names = [f"k{number}" for number in range(first, first + 500)]
         supervisor.start(*names, workdir=missing)
     journal = supervisor.directory / "journal"
-    wait_until(lambda: journal.stat().st_size > 20_000_000)
+    until(lambda: journal.stat().st_size > 20_000_000)
 
     status = Path(f"/proc/{supervisor.pid}/status").read_text()
     assert int(status.split("VmRSS:")[1].split()[0]) < 40_000

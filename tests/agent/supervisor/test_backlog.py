@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from tests.agent.supervisor.accounts import ADA, Users
-from tests.agent.supervisor.driver import Driver, alive, read_when_there, wait_until
+from tests.agent.supervisor.driver import Driver, alive, read_when_there
+from tests.patience import until
 
 
 @pytest.fixture(
@@ -233,4 +234,4 @@ def test_long_backlog_runs_through_and_every_message_holds_whole_hand_overs(
     assert sorted(event["kernel"] for event in supervisor.events if event["kind"] == "ended") == (
         sorted(names)
     )
-    wait_until(lambda: not list((supervisor.directory / "logs").iterdir()))
+    until(lambda: not list((supervisor.directory / "logs").iterdir()))

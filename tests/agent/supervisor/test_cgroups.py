@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agent.supervisor.driver import Driver, alive, cgroups_of, read_when_there, wait_until
+from tests.agent.supervisor.driver import Driver, alive, cgroups_of, read_when_there
+from tests.patience import until
 
 from muster.agent.supervisor.cgroups import LimitsKind, remove_tree
 from muster.agent.supervisor.launch import launch
@@ -73,14 +74,14 @@ def test_processes_are_in_the_cgroups_with_their_limits(limited: Driver) -> None
     read_when_there(limited.log_path("k"))  # its two children are there; the limit of cpu comes yet
 
     if limited.state["limits"] == LimitsKind.V1:
-        wait_until(lambda: limits_of(limited)["cpu.cfs_quota_us"] == ["50000"])
+        until(lambda: limits_of(limited)["cpu.cfs_quota_us"] == ["50000"])
         assert limits_of(limited)["memory.limit_in_bytes"] == [str(MEMORY_BYTES)]
     else:
-        wait_until(lambda: limits_of(limited)["cpu.max"] == ["50000", "100000"])
+        until(lambda: limits_of(limited)["cpu.max"] == ["50000", "100000"])
         assert limits_of(limited)["memory.max"] == [str(MEMORY_BYTES)]
     for cgroup in cgroups_of(limited.directory):
         (procs,) = cgroup.glob("*/cgroup.procs")
-        wait_until(partial(_has_lines, procs, 3))
+        until(partial(_has_lines, procs, 3))
         assert str(limited.started("k")["pid"]) in procs.read_text().split()
 
 
@@ -102,7 +103,7 @@ def test_limit_of_cpu_alone_is_set_soon_after_the_start(limited: Driver) -> None
     limited.start("k", command=["sleep", "60"], cpu_milli=500)
     limited.started("k")
 
-    wait_until(lambda: ["50000"] in [words[:1] for words in limits_of(limited).values()])
+    until(lambda: ["50000"] in [words[:1] for words in limits_of(limited).values()])
 
 
 def test_directories_are_used_again_and_gone_at_the_end(limited: Driver) -> None:

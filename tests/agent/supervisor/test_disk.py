@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.agent.supervisor.driver import Driver, wait_until
+from tests.agent.supervisor.driver import Driver
+from tests.patience import until
 
 from muster.agent.supervisor import disk_usage
 from muster.agent.supervisor.disk_usage import MAX_DEPTH, Walk
@@ -123,5 +124,5 @@ def test_scratch_directories_of_other_users_are_forgotten_too(
     keys = [{"id": "k", "generation": 1}]
     supervisor.say(op="forget", kernels=keys, places=[str(place)])
 
-    wait_until(lambda: not (place / "k.1").exists())
+    until(lambda: not (place / "k.1").exists())
     assert (place / "other.1").exists()

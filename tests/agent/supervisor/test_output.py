@@ -6,7 +6,8 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.agent.supervisor.driver import Driver, wait_until
+from tests.agent.supervisor.driver import Driver
+from tests.patience import until
 
 
 def test_stdout_and_stderr_keep_their_order(supervisor: Driver) -> None:
@@ -24,7 +25,7 @@ def test_silent_kernel_has_no_log(supervisor: Driver) -> None:
 def test_output_is_in_the_log_while_the_kernel_runs(supervisor: Driver) -> None:
     supervisor.start("k", command=["sh", "-c", "echo early; exec sleep 60"])
 
-    wait_until(lambda: supervisor.log_path("k").exists() and supervisor.log("k") == "early\n")
+    until(lambda: supervisor.log_path("k").exists() and supervisor.log("k") == "early\n")
 
 
 def test_everything_written_just_before_the_end_is_there(supervisor: Driver) -> None:
@@ -51,7 +52,7 @@ def test_log_is_rotated_and_keeps_the_newest(supervisor: Driver) -> None:
 def test_flood_hurts_neither_other_kernels_nor_the_loop(supervisor: Driver) -> None:
     supervisor.start("flood", command=["cat", "/dev/zero"], log_max_bytes=1 << 20)
     supervisor.started("flood")
-    wait_until(lambda: Path(f"{supervisor.log_path('flood')}.1").exists())
+    until(lambda: Path(f"{supervisor.log_path('flood')}.1").exists())
 
     began_s = time.monotonic()
     for number in range(20):

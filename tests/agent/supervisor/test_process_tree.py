@@ -10,8 +10,8 @@ from tests.agent.supervisor.driver import (
     launch_without_cgroups,
     read_when_there,
     wait_gone,
-    wait_until,
 )
+from tests.patience import until
 
 from muster.agent.supervisor.cgroups import LimitsKind
 from muster.agent.supervisor.process_tree import read_stat
@@ -64,7 +64,7 @@ def test_daemon_that_was_adopted_long_before_dies_with_its_kernel(
         "k", command=["sh", "-c", daemonise + f"while [ ! -e {tmp_path}/go ]; do sleep 0.01; done"]
     )
     pid = int(read_when_there(child))
-    wait_until(lambda: (stat := read_stat(pid)) is not None and stat.parent == supervisor.pid)
+    until(lambda: (stat := read_stat(pid)) is not None and stat.parent == supervisor.pid)
     supervisor.run(["true"], kernel="other")
     assert alive(pid), "what a running kernel has in the background is its own business"
 
@@ -134,7 +134,7 @@ def test_processes_that_keep_forking_are_caught(
     supervisor.run(["sh", "-c", f"{script}; while [ ! -s {tmp_path}/hops ]; do :; done"])
 
     if hide:  # strangers may go on for a moment after the end is told
-        wait_until(lambda: not children_of(supervisor.pid))
+        until(lambda: not children_of(supervisor.pid))
     hops = (tmp_path / "hops").read_text()
     supervisor.run(["sleep", "0.1"], kernel="pause")
     assert (tmp_path / "hops").read_text() == hops
@@ -160,7 +160,7 @@ def test_supervisor_keeps_no_zombies(supervisor: Driver) -> None:
     supervisor.start("k", command=["sh", "-c", "sleep 0 & sleep 0 & (sleep 0 &) ; exit 0"])
     supervisor.ended("k")
 
-    wait_until(lambda: children_of(supervisor.pid) == "")
+    until(lambda: children_of(supervisor.pid) == "")
 
 
 def children_of(pid: int) -> str:

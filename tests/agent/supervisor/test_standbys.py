@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 from tests.agent.supervisor.accounts import ADA, Users, spawner_of
-from tests.agent.supervisor.driver import Driver, alive, read_when_there, wait_gone, wait_until
+from tests.agent.supervisor.driver import Driver, alive, read_when_there, wait_gone
+from tests.patience import until
 
 from muster.agent.supervisor.cgroups import LimitsKind
 from muster.agent.supervisor.launch import launch
@@ -147,11 +148,11 @@ def test_room_of_each_of_two_that_end_together_has_one_heir(
 ) -> None:
     """The first leaves a process behind, which is gone when the supervisor hears of both ends."""
     go = users.place / "go"
-    until = f"while [ ! -e {go} ]; do sleep 0.01; done"
-    leave = f"setsid sleep 60 & echo $!; {until}"
+    wait = f"while [ ! -e {go} ]; do sleep 0.01; done"
+    leave = f"setsid sleep 60 & echo $!; {wait}"
     supervisor.start("a", command=["sh", "-c", leave], account=ada)
     left = int(read_when_there(supervisor.log_path("a")))
-    supervisor.start("b", command=["sh", "-c", until], account=ada)
+    supervisor.start("b", command=["sh", "-c", wait], account=ada)
     pids = [supervisor.started(kernel)["pid"] for kernel in ("a", "b")]
     heirs = [{"id": f"heir{number}", "queued": True} for number in range(2)]
     supervisor.start(*heirs, account=ada)
@@ -162,7 +163,7 @@ def test_room_of_each_of_two_that_end_together_has_one_heir(
             go.touch()
             for pid in pids:
                 wait_gone(pid)
-        wait_until(lambda: not any(map(exists, pids)))
+        until(lambda: not any(map(exists, pids)))
         os.kill(left, signal.SIGKILL)
         wait_gone(left)
 

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import Engine, insert, update
 from tests.control.notice.receiver import Receiver, receiving
 from tests.databases import url_at
-from tests.e2e.cluster import until
+from tests.patience import until
 
 from muster.control.engine.effects import Surroundings
 from muster.control.engine.inputs import Input
