@@ -64,7 +64,7 @@ def test_reserving_again_gives_the_same_ports(ports: PreparedPorts) -> None:
 def test_too_few_ports_reserve_none(ports: PreparedPorts) -> None:
     with pytest.raises(NoPorts, match="2 of 3"):
         ports.reserve(ONE, 3)
-    assert not ports.held()
+    assert not ports.reserved()
     assert len(ports.reserve(TWO, 2)) == 2
 
 
@@ -121,7 +121,7 @@ def test_reservations_survive_a_restart(tmp_path: Path, two_free: range) -> None
         before.reserve(TWO, 1)
         before.release(TWO)
     with closing(ports_of(tmp_path, two_free)) as after:
-        assert dict(after.held()) == {ONE: kept}
+        assert dict(after.reserved()) == {ONE: kept}
         assert set(after.reserve(TWO, 1)).isdisjoint(kept)
 
 
@@ -129,4 +129,4 @@ def test_reservations_survive_a_restart(tmp_path: Path, two_free: range) -> None
 def test_damaged_file_is_as_good_as_none(tmp_path: Path, damaged: str) -> None:
     (tmp_path / "ports.json").write_text(damaged)
     with closing(ports_of(tmp_path, range(20_000, 20_100))) as ports:
-        assert not ports.held()
+        assert not ports.reserved()

@@ -15,7 +15,7 @@ from muster.control.engine.coordinator import Coordinator
 from muster.control.engine.inputs import Input
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
-from muster.control.inbox import Asked, Inbox, Unavailable
+from muster.control.inbox import Inbox, RequestInput, Unavailable
 from muster.control.job.requests import JobRequests
 from muster.control.session.kernel_reports import KernelReports
 from muster.core.errors import Conflict, MusterError
@@ -222,12 +222,12 @@ def test_hello_that_cannot_be_taken_is_not_heard_again_for_a_while(
 
 def test_inputs_given_back_keep_their_order() -> None:
     inbox = Inbox()
-    inputs: list[Input] = [Asked(lambda *_: None, lambda *_: None) for _ in range(5)]
+    inputs: list[Input] = [RequestInput(lambda *_: None, lambda *_: None) for _ in range(5)]
     for item in inputs:
         inbox.put(item)
     taken = inbox.take(0.0)
     assert inbox.give_back_apart(taken) is None
-    later: Input = Asked(lambda *_: None, lambda *_: None)
+    later: Input = RequestInput(lambda *_: None, lambda *_: None)
     inbox.put(later)
     found: list[Input] = []
     while inbox:

@@ -84,7 +84,7 @@ class Kernels:
     def is_live(self, key: KernelKey) -> bool:
         """Whether the kernel may still write output, now or later."""
         held = key in self._inventory
-        return self._inventory.is_live(key) if held else key in self._ports.held()
+        return self._inventory.is_live(key) if held else key in self._ports.reserved()
 
     # Told to the controller
 
@@ -100,10 +100,10 @@ class Kernels:
         self.news.set()
 
     def _prepared_only(self) -> list[KernelKey]:
-        return [key for key in self._ports.held() if key not in self._inventory]
+        return [key for key in self._ports.reserved() if key not in self._inventory]
 
     def _prepared(self, key: KernelKey) -> KernelReport:
-        ports = self._ports.held()[key]
+        ports = self._ports.reserved()[key]
         return KernelReport(*key, ReportKind.PREPARED, self._clock.now(), ports=ports)
 
     # Heard from the controller
@@ -201,7 +201,7 @@ class Kernels:
     async def abandon(self) -> None:
         """End all held kernels and wait until none is left; the controller is told nothing of
         it."""
-        for key in list(self._ports.held()):
+        for key in list(self._ports.reserved()):
             self._ports.release(key)
         while True:
             self.news.clear()
@@ -235,7 +235,7 @@ class Kernels:
     def _ended(self, report: KernelReport) -> KernelReport:
         key = (report.kernel, report.generation)
         self.logs.ended(key)
-        if report.reason is ReasonCode.KERNEL_VANISHED and key in self._ports.held():
+        if report.reason is ReasonCode.KERNEL_VANISHED and key in self._ports.reserved():
             # The supervisor never heard of the kernel, which was only prepared.
             return replace(report, reason=ReasonCode.NEVER_STARTED)
         return report

@@ -43,7 +43,7 @@ class PreparedPorts:
         self._locks = PortLocks()
         self._load()
 
-    def held(self) -> Mapping[KernelKey, tuple[int, ...]]:
+    def reserved(self) -> Mapping[KernelKey, tuple[int, ...]]:
         return self._ports
 
     def reserve(self, key: KernelKey, count: int) -> tuple[int, ...]:

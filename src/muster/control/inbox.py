@@ -41,7 +41,7 @@ class Unavailable(MusterError):
 
 
 @dataclass(slots=True, eq=False)
-class Asked(Input):
+class RequestInput(Input):
     """A request; its caller gets the answer once the request is committed."""
 
     action: Callable[[Work, Parts], Any]
@@ -67,7 +67,7 @@ class Asked(Input):
 class Answer:
     """The effect of a request: its caller gets the result, or the refusal."""
 
-    to: Asked
+    to: RequestInput
     result: Any
     refusal: Exception | None
 
@@ -141,7 +141,7 @@ class Inbox:
         Raises:
             Busy: too much waits already.
         """
-        self.put(Asked(action, answer, owner))
+        self.put(RequestInput(action, answer, owner))
 
     async def request(
         self,

@@ -14,7 +14,7 @@ MAX_JOIN_BYTES = 4 * 1024
 MAX_JOINING = 8
 """Joining machines whose requests are read at a time."""
 MAX_WAITING = 256
-"""Joining machines that wait for their turn; one more is told to come back."""
+"""Joining machines that wait until their requests are read; one more is told to come back."""
 JOIN_TIMEOUT_S = 5.0
 """How long a joining machine may take to send its request."""
 
@@ -23,7 +23,7 @@ Join = Callable[[pb.JoinRequest, Context], Awaitable[pb.JoinReply]]
 
 
 class JoinGate(aio.ServerInterceptor):
-    """Has ``Join`` read its request only when it is its caller's turn, with limits of its own.
+    """Lets ``Join`` read only a few requests at a time, with limits of its own.
 
     gRPC by itself reads the one message of a plain call, however long the message is. On the wire a
     call whose messages the handler reads looks the same; until the handler reads, flow control
@@ -31,7 +31,7 @@ class JoinGate(aio.ServerInterceptor):
     """
 
     def __init__(self) -> None:
-        self._turns = asyncio.Semaphore(MAX_JOINING)
+        self._slots = asyncio.Semaphore(MAX_JOINING)
         self._waiting = 0
 
     async def intercept_service(
@@ -56,7 +56,7 @@ class JoinGate(aio.ServerInterceptor):
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many want to join")
         self._waiting += 1
         try:
-            async with self._turns, asyncio.timeout(JOIN_TIMEOUT_S):
+            async with self._slots, asyncio.timeout(JOIN_TIMEOUT_S):
                 message: object = await context.read()
         except TimeoutError:
             await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the request did not arrive")

@@ -160,7 +160,7 @@ def test_kernels_of_a_process_that_died_are_lost_though_its_socket_stays_open(pe
     peer.process.kill()
     deadline_s = time.monotonic() + WAIT_S
     while not peer.listener.lost and time.monotonic() < deadline_s:
-        peer.loop.turn(0.1)
+        peer.loop.run_once(0.1)
 
     assert peer.listener.lost == [kernel]
 
@@ -182,7 +182,7 @@ def test_process_lives_on_that_got_the_descriptor_of_one_that_has_just_died(peer
     os.write(first_end, b"x")
     os.write(second_end, b"x")
     with ours, theirs:
-        peer.loop.turn(0.0)
+        peer.loop.run_once(0.0)
 
     assert not ended
     assert peer.process.poll() is None

@@ -284,7 +284,7 @@ def test_record_on_which_a_handler_failed_is_tried_again_later(make_world: MakeW
 class _TakeOut(DerivationHandler[Door]):
     name = "TakeOut"
     entity = Door
-    targets = frozenset({DoorStatus.SHUT})
+    statuses = frozenset({DoorStatus.SHUT})
 
     def derive(self, record: Door, work: Work) -> tuple[TransitionStatus, Reason | None] | None:
         return TransitionStatus(DoorStatus.GONE), None
@@ -294,7 +294,7 @@ class _TellEnds(FollowingHandler[Door]):
     name = "TellEnds"
     stage = Stage.TELL
     entity = Door
-    targets = frozenset({DoorStatus.GONE})
+    statuses = frozenset({DoorStatus.GONE})
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -375,7 +375,7 @@ def test_defect_anywhere_in_a_handler_holds_up_no_other(make_world: MakeWorld, w
     class Following(FollowingHandler[Door]):
         name = "Following"
         entity = Door
-        targets = frozenset(DoorStatus)
+        statuses = frozenset(DoorStatus)
 
         def follow(self, record: Door, work: Work) -> None:
             seen.append(record.id)
@@ -410,7 +410,7 @@ def test_promotion_derivation_and_following_run_in_the_order_of_their_stages(
     class Promote(PromotionHandler[Door]):
         name = "Promote"
         entity = Door
-        targets = frozenset({DoorStatus.SHUT})
+        statuses = frozenset({DoorStatus.SHUT})
         success = TransitionStatus(DoorStatus.OPEN)
 
         def promotes(self, record: Door) -> bool:
@@ -421,7 +421,7 @@ def test_promotion_derivation_and_following_run_in_the_order_of_their_stages(
         name = "Derive"
         stage = Stage.DERIVE
         entity = Door
-        targets = frozenset({DoorStatus.OPEN})
+        statuses = frozenset({DoorStatus.OPEN})
 
         def derive(self, record: Door, work: Work) -> tuple[TransitionStatus, Reason | None] | None:
             order.append(self.name)

@@ -13,7 +13,7 @@ from tests.databases import url_at
 from muster.control.engine.coordinator import Coordinator
 from muster.control.engine.defects import Defects, Undone
 from muster.control.engine.handler import (
-    STAY,
+    NO_CHANGE,
     Handler,
     HandlerResult,
     LifecycleHandler,
@@ -176,10 +176,10 @@ Opens = Callable[[Door], "Reason | str | None"]
 class OpenDoors(LifecycleHandler[Door]):
     name = "OpenDoors"
     entity = Door
-    targets = frozenset({DoorStatus.SHUT})
+    statuses = frozenset({DoorStatus.SHUT})
     transitions: ClassVar[StatusTransitions] = StatusTransitions(
         success=TransitionStatus(DoorStatus.OPEN, HingeStatus.STRAIGHT),
-        need_retry=STAY,
+        need_retry=NO_CHANGE,
         expired=TransitionStatus(DoorStatus.STUCK),
         give_up=TransitionStatus(DoorStatus.STUCK),
         stale=TransitionStatus(DoorStatus.GONE),

@@ -8,7 +8,7 @@ from tests.control.lamp.entity import LAMP, LAMP_TABLE, Lamp, LampStatus
 
 from muster.control.engine.effects import Performer, Surroundings
 from muster.control.engine.handler import (
-    STAY,
+    NO_CHANGE,
     HandlerResult,
     LifecycleHandler,
     StatusTransitions,
@@ -85,10 +85,10 @@ class LampLifecycle(Lifecycle[Lamp]):
 class LightLamps(LifecycleHandler[Lamp]):
     name = "LightLamps"
     entity = Lamp
-    targets = frozenset({LampStatus.OFF})
+    statuses = frozenset({LampStatus.OFF})
     transitions = StatusTransitions(
         success=TransitionStatus(LampStatus.LIT),
-        need_retry=STAY,
+        need_retry=NO_CHANGE,
         give_up=TransitionStatus(LampStatus.OUT),
     )
 

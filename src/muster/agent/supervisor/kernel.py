@@ -13,7 +13,7 @@ from muster.agent.supervisor.scratch import Tenant
 class Status(StrEnum):
     """The status of a kernel, as the supervisor tells it."""
 
-    QUEUED = "queued"  # accepted; waits for its turn, a predecessor or an older generation's end
+    QUEUED = "queued"  # accepted; waits to be started, or for the end of another
     CREATED = "created"  # held: ready to run, waits for `go`
     STANDBY = "standby"  # queued; a process of its user spawns it when one of its shape ends
     STARTING = "starting"  # a process of its user is about to spawn it

@@ -118,7 +118,7 @@ class AgentSocket:
         self._told_seq = 0  # the last event that the agent was sent, or that waits in _batch
         self._batch: list[str] = []
         self._sent_s = 0.0
-        self._hold_s = 0.0
+        self._batching_s = 0.0
         self._behind = False  # events after _told_seq are read from the journal, from _offset
         self._offset = 0
         self._compactions = 0
@@ -144,9 +144,9 @@ class AgentSocket:
             sys.stderr.write(trace)
             connection.write(_error(f"the supervisor has a defect: {trace}"))
 
-    def deliver(self, batches: list[Batch], now_s: float, hold_s: float) -> None:
+    def deliver(self, batches: list[Batch], now_s: float, batching_s: float) -> None:
         """Send just journalled events to the agent, together with later ones of the next
-        ``hold_s``."""
+        ``batching_s``."""
         agent = self._agent
         if agent is None:
             return
@@ -158,8 +158,8 @@ class AgentSocket:
         if batches and not self._behind:
             self._told_seq = batches[-1].last_seq
             self._batch += [batch.text for batch in batches]
-        self._hold_s = hold_s
-        if self._batch and now_s >= self._sent_s + hold_s:
+        self._batching_s = batching_s
+        if self._batch and now_s >= self._sent_s + batching_s:
             self._send_batch(agent)
             self._sent_s = now_s
         if self._behind and not agent.outgoing:
@@ -174,7 +174,7 @@ class AgentSocket:
             return float("inf")
         if self._behind and not self._agent.outgoing:
             return 0.0
-        return max(0.0, self._sent_s + self._hold_s - now_s) if self._batch else float("inf")
+        return max(0.0, self._sent_s + self._batching_s - now_s) if self._batch else float("inf")
 
     def on_closed(self, connection: Connection) -> None:
         self._connections.discard(connection)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 READABLE = select.EPOLLIN
 WRITABLE = select.EPOLLOUT
 
-_MAX_READY_A_TURN = 64  # level-triggered: descriptors that are left out come first in the next turn
+_MAX_READY = 64  # level-triggered: descriptors that are left out are ready in the next round
 
 Handler = Callable[[], None]
 
@@ -15,8 +15,8 @@ Handler = Callable[[], None]
 class Loop:
     """Descriptors and their handlers.
 
-    Handlers may be called for nothing: a descriptor that was closed earlier in the same turn may
-    have been opened again as another.
+    A handler may be called although its descriptor is not ready: a descriptor that was closed
+    earlier in the same round may have been opened again as another.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Loop:
         self._handlers[fd] = handler
 
     def watch_first(self, fd: int, handler: Handler) -> None:
-        """Watch the one descriptor whose handler comes before all others in a turn.
+        """Watch the one descriptor whose handler is called before all others in a round.
 
         Raises:
             OSError: the operating system takes no further descriptor.
@@ -51,9 +51,9 @@ class Loop:
         del self._handlers[fd]
         os.close(fd)
 
-    def turn(self, timeout_s: float) -> None:
+    def run_once(self, timeout_s: float) -> None:
         """Wait for up to `timeout_s` and call the handler of each descriptor that is ready."""
-        ready = [fd for fd, _events in self._epoll.poll(timeout_s, _MAX_READY_A_TURN)]
+        ready = [fd for fd, _events in self._epoll.poll(timeout_s, _MAX_READY)]
         if self._first_fd in ready:
             ready.remove(self._first_fd)
             self._handlers[self._first_fd]()

@@ -53,9 +53,10 @@ _TERMINATION_GRACE_S = 5.0
 _LONGEST_WAIT_S = 10.0  # epoll counts no time asleep, deadlines do
 _JOURNAL_RETRY_S = 1.0
 _BUSY_KERNELS = 2
-# How long a report waits for others to share its message, which costs as much as two tasks.
-_HOLD_S = 0.002
-_HOLD_WITH_HEIRS_S = 0.02  # no slot falls idle meanwhile
+# How long a report waits for further reports that share its message. A message costs as much as two
+# tasks.
+_BATCHING_S = 0.002
+_BATCHING_WITH_HEIRS_S = 0.02  # room is not idle meanwhile
 _FORGET_AT_ONCE = 500  # kernels for one `rm`, which takes four paths for each
 
 
@@ -158,16 +159,16 @@ class Process:
         )
 
     def run(self) -> None:
-        """Turn the loop until there is nothing left to do."""
+        """Run the loop until there is nothing left to do."""
         gc.freeze()
         live = self._supervisor.live
         now_s = clock.now_s()
         while live or not self._done(now_s):
-            self._loop.turn(self._wait_s(now_s))
+            self._loop.run_once(self._wait_s(now_s))
             now_s = clock.now_s()
-            self._supervisor.turn(now_s)
+            self._supervisor.tick(now_s)
             written = self._journal.write()
-            self._link.deliver(written, now_s, self._hold_s())
+            self._link.deliver(written, now_s, self._batching_s())
             self._journal.compact_if_due(live.values())
             self._spawners.close_idle(now_s)
             if live:
@@ -250,10 +251,10 @@ class Process:
             self._disk_watch.idle_s(now_s) if self._supervisor.live else _LONGEST_WAIT_S,
         )
 
-    def _hold_s(self) -> float:
+    def _batching_s(self) -> float:
         if len(self._supervisor.live) < _BUSY_KERNELS:
             return 0.0  # somebody may be waiting for this very report
-        return _HOLD_WITH_HEIRS_S if self._supervisor.heirs_wait else _HOLD_S
+        return _BATCHING_WITH_HEIRS_S if self._supervisor.heirs_wait else _BATCHING_S
 
     def _done(self, now_s: float) -> bool:
         """Whether there is no kernel, and no other reason to stay."""

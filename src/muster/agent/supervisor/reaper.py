@@ -12,7 +12,7 @@ from muster.agent.supervisor.kernel import Kernel
 from muster.agent.supervisor.orphans import Orphans
 from muster.agent.supervisor.protocol import Key
 
-_REAPS_A_TURN = 16  # each may start an heir, and sockets and pipes must have their turn
+_MAX_REAPS = 16  # each may start an heir; sockets and pipes must not wait long
 
 
 class Reaper:
@@ -98,7 +98,7 @@ class Reaper:
 
     def _wait(self) -> None:
         self.due = False
-        for _ in range(_REAPS_A_TURN):
+        for _ in range(_MAX_REAPS):
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:

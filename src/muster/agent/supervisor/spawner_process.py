@@ -99,7 +99,7 @@ def main(text: str) -> None:
     with suppress(ConnectionError):
         service.greet()
         while service.wanted:
-            loop.turn(service.wait_s())
+            loop.run_once(service.wait_s())
             service.tell_due()
 
 

@@ -1,8 +1,9 @@
 """The supervisor's work on kernels: the operations of the protocol, and the passing of time.
 
-A kernel is accepted once for each (id, generation), runs at once or waits (for its turn, for the
-end of a kernel of its shape, for its older generation to be gone), and ends in one `ended` event.
-Everything here runs in one thread and returns soon; sockets and files are the business of others.
+A kernel is accepted once for each (id, generation), runs at once or waits (until this process comes
+to it, for the end of a kernel of its shape, or for its older generation to be gone), and ends in
+one `ended` event. Everything here runs in one thread and returns soon; sockets and files are the
+business of others.
 """
 
 import math
@@ -33,7 +34,7 @@ MAX_KERNELS = 32_768  # more than a controller lets it hold, kernels that have j
 MAX_UNACKNOWLEDGED = 131_072
 LEASE_GRACE_MAX_S = 10.0  # a controller must wait for so long beyond the lease
 
-_STARTS_A_TURN = 8
+_MAX_STARTS = 8
 _LEFTOVER_PERIOD_S = 0.05
 _REPORT_TIMEOUT_S = 5.0
 
@@ -86,7 +87,7 @@ class Supervisor:
         self._journal.accept(accepted)
         for kernel in accepted:
             if kernel.prefilled:
-                self._hand_ahead(kernel)
+                self._hand_standbys(kernel)
 
     def stop(self, orders: Iterable[StopOrder]) -> None:
         for order in orders:
@@ -172,7 +173,7 @@ class Supervisor:
             clock.now_s() + _LEFTOVER_PERIOD_S if self._reaper.waiting else math.inf
         )
 
-    def turn(self, now_s: float) -> None:
+    def tick(self, now_s: float) -> None:
         """Enforce deadlines and start due kernels, a bounded number."""
         if self._reaper.due or now_s >= self._leftovers_due_s:
             self.reap()
@@ -187,7 +188,7 @@ class Supervisor:
             self._start_some()
 
     def idle_s(self, now_s: float) -> float:
-        """For how long `turn` has nothing to do unless something happens."""
+        """For how long `tick` has nothing to do unless something happens."""
         if self._to_start or self._reaper.due:
             return 0.0
         due_s = min(self._leftovers_due_s, self._stops.next_s(), self._limits.next_s())
@@ -214,7 +215,7 @@ class Supervisor:
         self._limits.spawned(kernel)
         if kernel.status is Status.STARTING:
             kernel.status = Status.RUNNING
-            self._hand_ahead(kernel)
+            self._hand_standbys(kernel)
         elif kernel.killed:
             self._reaper.kill(kernel)
         else:  # the kernel was asked to stop before it had a process
@@ -224,7 +225,7 @@ class Supervisor:
         self._starter.clean_up(kernel)
         if kernel.status is Status.STANDBY:
             if kernel in self._backlog:
-                kernel.status = Status.QUEUED  # it will be tried in its turn, when it has room
+                kernel.status = Status.QUEUED  # it is tried again once it has room
             else:
                 self._withdraw(kernel, RECALLED)
             return
@@ -320,7 +321,7 @@ class Supervisor:
         else:
             self._to_start.append(kernel)
 
-    def _hand_ahead(self, one: Kernel) -> None:
+    def _hand_standbys(self, one: Kernel) -> None:
         """Let kernels of the shape of this one stand by with their user's process, which spawns
         them without asking where kernels of this user and shape end."""
         account = one.order.template.account if one.order is not None else None
@@ -334,11 +335,11 @@ class Supervisor:
                 self._write_intents()
                 self._starter.start(kernel, kernel.order, standby=True)
             except (CreateFailed, CannotExecute):
-                return  # and will again when its turn comes
+                return  # and is told again once it can stand by
             kernel.status = Status.STANDBY
 
     def _start_some(self) -> None:
-        for _ in range(min(_STARTS_A_TURN, len(self._to_start))):
+        for _ in range(min(_MAX_STARTS, len(self._to_start))):
             kernel = self._to_start.popleft()
             order = kernel.order
             if kernel.status not in (Status.QUEUED, Status.CREATED) or order is None:

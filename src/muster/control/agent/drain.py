@@ -16,7 +16,7 @@ class DrainAgents(FollowingHandler[Agent]):
     name = "DrainAgents"
     stage = Stage.OBSERVE
     entity = Agent
-    targets = frozenset(AGENT_TABLE.live)
+    statuses = frozenset(AGENT_TABLE.live)
 
     def __init__(self, sessions: SessionLifecycle) -> None:
         self._sessions = sessions

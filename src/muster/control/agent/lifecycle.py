@@ -82,7 +82,7 @@ class GrantLeases(FollowingHandler[Agent]):
     name = "GrantLeases"
     stage = Stage.OBSERVE
     entity = Agent
-    targets = frozenset({AgentStatus.ALIVE, AgentStatus.UNREACHABLE})
+    statuses = frozenset({AgentStatus.ALIVE, AgentStatus.UNREACHABLE})
 
     def __init__(self, leases: LeaseBook) -> None:
         self._leases = leases
@@ -112,7 +112,7 @@ class DetectSilence(DerivationHandler[Agent]):
     name = "DetectSilence"
     stage = Stage.OBSERVE
     entity = Agent
-    targets = frozenset({AgentStatus.ALIVE})
+    statuses = frozenset({AgentStatus.ALIVE})
 
     def __init__(self, leases: LeaseBook) -> None:
         self._leases = leases
@@ -131,7 +131,7 @@ class DetectLoss(DerivationHandler[Agent]):
     name = "DetectLoss"
     stage = Stage.OBSERVE
     entity = Agent
-    targets = frozenset({AgentStatus.UNREACHABLE})
+    statuses = frozenset({AgentStatus.UNREACHABLE})
 
     def __init__(self, kernel_reports: KernelReports, leases: LeaseBook) -> None:
         self._kernel_reports = kernel_reports

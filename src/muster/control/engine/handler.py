@@ -28,19 +28,18 @@ class TransitionStatus:
     def of(self, record: Record) -> "TransitionStatus":
         """The transition that is declared for this record."""
         unless = self.unless
-        return self if unless is None or not unless.holds(record) else unless.to.of(record)
+        return self if unless is None or not unless.condition(record) else unless.to.of(record)
 
 
 @dataclass(frozen=True, slots=True)
 class Unless:
-    """The transition ``to`` of those records of the handler's entity for which the condition
-    ``holds``."""
+    """The transition ``to`` of those of the handler's records for which ``condition`` is true."""
 
-    holds: Callable[[Any], bool]
+    condition: Callable[[Any], bool]
     to: TransitionStatus
 
 
-STAY = TransitionStatus()
+NO_CHANGE = TransitionStatus()
 """The verdict changes no status, and is told in history."""
 
 
@@ -58,10 +57,10 @@ class StatusTransitions:
 
 @dataclass(slots=True)
 class HandlerResult(Generic[R]):
-    """The result of each of a handler's targets; a target in no list is still under way.
+    """The results for a handler's targets; a target in no list is still under way.
 
-    ``stale`` are records of which nothing was heard for so long that nobody can tell. The lists may
-    hold records that were no targets, where one decision is about many.
+    ``stale`` are records about which nothing was heard for so long that their state is unknown. The
+    lists may also contain records that were no targets, where one decision is about many records.
     """
 
     successes: list[R] = field(default_factory=list)
@@ -83,17 +82,18 @@ class Stage(IntEnum):
 
 
 class Handler(ABC, Generic[R]):
-    """A part of the engine's pass that looks at the changed records of one entity."""
+    """A part of the engine's pass that looks at the changed records of one ``entity``: its targets
+    are the records that have one of the ``statuses``."""
 
     name: ClassVar[str]
     stage: ClassVar[Stage] = Stage.ADVANCE
     entity: ClassVar[type]
-    targets: ClassVar[frozenset[StrEnum]]
+    statuses: ClassVar[frozenset[StrEnum]]
 
     def gather(self, candidates: Sequence[R], work: Work) -> Sequence[R]:
         """The records to handle; ``candidates`` are the changed ones."""
-        targets = self.targets
-        return [record for record in candidates if record.status in targets]
+        statuses = self.statuses
+        return [record for record in candidates if record.status in statuses]
 
     def is_due(self, targets: Sequence[R]) -> bool:
         """Whether to run in this pass, with the answer of ``gather``."""

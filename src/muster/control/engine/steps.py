@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol, Self, cast
 
 from muster.control.engine.defects import Defects, FailedOn, Undone
 from muster.control.engine.handler import (
-    STAY,
+    NO_CHANGE,
     DerivationHandler,
     FollowingHandler,
     Handler,
@@ -136,7 +136,7 @@ class _Step(ABC, Generic[R]):
             return True
         name = work.live.entities.name_of(record)
         why = self._defects.why_left_out(self._handler.name, name, work.now)
-        if why is not None and record.status in self._handler.targets:
+        if why is not None and record.status in self._handler.statuses:
             self._tell_why(record, why, work)
         return why is not None
 
@@ -174,7 +174,7 @@ class _Step(ABC, Generic[R]):
     def _move(self, record: R, to: TransitionStatus, move: Move, work: Work) -> bool:
         if self._lifecycle is None:
             raise TypeError(f"{self._handler.name} moves a record whose entity has no lifecycle")
-        return self._lifecycle.move_one(work, record, self._handler.targets, to, move)
+        return self._lifecycle.move_one(work, record, self._handler.statuses, to, move)
 
 
 class _Promotion(_Step[R]):
@@ -261,7 +261,7 @@ class _Judged(_Step[T]):
         self._to: dict[Verdict, TransitionStatus | None] = {
             verdict: getattr(handler.transitions, verdict) for verdict in Verdict
         }
-        self._staying = {verdict for verdict, to in self._to.items() if to == STAY}
+        self._changing_nothing = {verdict for verdict, to in self._to.items() if to == NO_CHANGE}
 
     def _run(self, targets: Sequence[T], work: Work) -> None:
         if self._defects.is_alone(self._handler.name, work.now):
@@ -346,12 +346,12 @@ class _Judged(_Step[T]):
         self._reached[self._handler.name, verdict] += 1
         if to.status is None and result is not SchedulingResult.SUCCESS:
             work.unit.note(record, self._handler.name, result, why)
-        if verdict in self._staying:
+        if verdict in self._changing_nothing:
             return True
         return self._move(record, to, Move(self._handler.name, result, why), work)
 
     def times(self, status: StrEnum) -> bool:
-        return status in self._handler.targets
+        return status in self._handler.statuses
 
     def deadlines(self, record: Record, work: Work) -> Iterable[float]:
         mine = cast(T, record)

@@ -19,7 +19,7 @@ class DeriveJobs(DerivationHandler[Job]):
     name = "DeriveJobs"
     stage = Stage.DERIVE
     entity = Job
-    targets = frozenset(JOB_TABLE.live)
+    statuses = frozenset(JOB_TABLE.live)
 
     def __init__(self, sessions: SessionLifecycle, cluster: ClusterState) -> None:
         self._sessions = sessions

@@ -36,7 +36,7 @@ class ExpandJobs(FollowingHandler[Job]):
     name = "ExpandJobs"
     stage = Stage.EXPAND
     entity = Job
-    targets = frozenset(JOB_TABLE.live)
+    statuses = frozenset(JOB_TABLE.live)
 
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster

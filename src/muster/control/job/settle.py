@@ -37,7 +37,7 @@ class SettleTasks(FollowingHandler[Session]):
     name = "SettleTasks"
     stage = Stage.SETTLE
     entity = Session
-    targets = frozenset(SessionStatus)
+    statuses = frozenset(SessionStatus)
 
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster

@@ -101,7 +101,7 @@ class _TellEnds(FollowingHandler[W]):
 class TellEndsOfJobs(_TellEnds[Job]):
     name = "TellEndsOfJobs"
     entity = Job
-    targets = frozenset(JOB_TABLE.terminal)
+    statuses = frozenset(JOB_TABLE.terminal)
 
     def message(self, record: Job) -> Message:
         return job_message(record)
@@ -110,7 +110,7 @@ class TellEndsOfJobs(_TellEnds[Job]):
 class TellEndsOfSessions(_TellEnds[Session]):
     name = "TellEndsOfSessions"
     entity = Session
-    targets = frozenset(SESSION_TABLE.terminal)
+    statuses = frozenset(SESSION_TABLE.terminal)
 
     def message(self, record: Session) -> Message:
         return session_message(record)

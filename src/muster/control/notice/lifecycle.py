@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from muster.control.engine.handler import (
-    STAY,
+    NO_CHANGE,
     HandlerResult,
     LifecycleHandler,
     StatusTransitions,
@@ -82,7 +82,7 @@ class TakeTurns(LifecycleHandler[Notice]):
 
     name = "TakeTurns"
     entity = Notice
-    targets = frozenset({NoticeStatus.PENDING})
+    statuses = frozenset({NoticeStatus.PENDING})
     transitions = StatusTransitions(
         success=TransitionStatus(NoticeStatus.SENDING),
         expired=FAIL,
@@ -110,10 +110,10 @@ class SendNotices(LifecycleHandler[Notice]):
     name = "SendNotices"
     between_tries = True  # an outcome may come late
     entity = Notice
-    targets = frozenset({NoticeStatus.SENDING})
+    statuses = frozenset({NoticeStatus.SENDING})
     transitions = StatusTransitions(
         success=TransitionStatus(NoticeStatus.SENT),
-        need_retry=STAY,
+        need_retry=NO_CHANGE,
         give_up=FAIL,
     )
 

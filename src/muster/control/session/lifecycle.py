@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 
 from muster.control.engine.handler import (
-    STAY,
+    NO_CHANGE,
     LifecycleHandler,
     StatusTransitions,
     TransitionStatus,
@@ -246,7 +246,7 @@ def _ids(agents: Iterable[AgentId | None]) -> list[AgentId]:
 def tried_in_place(success: TransitionStatus) -> StatusTransitions:
     """The transitions of a phase that agents carry out: tried again on the same agents, and once it
     is given up, or takes too long, again from the queue."""
-    return StatusTransitions(success=success, need_retry=STAY, expired=AGAIN, give_up=AGAIN)
+    return StatusTransitions(success=success, need_retry=NO_CHANGE, expired=AGAIN, give_up=AGAIN)
 
 
 def begin_again(session: Session, work: Work) -> Sequence[Kernel]:

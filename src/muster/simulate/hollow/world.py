@@ -35,7 +35,7 @@ _OPERATOR = Principal(Owner("default", "default", "root"), Role.ADMIN)
 ANSWER_TIMEOUT_S = 60.0
 
 
-class Asked:
+class PendingRequest:
     """A request and its answer, once it has one."""
 
     def __init__(self) -> None:
@@ -183,9 +183,9 @@ class World:
         if self.controller is not None:
             self.controller.channels.faults = faults
 
-    def ask(self, action: Callable[[Work, Parts], Any]) -> Asked:
+    def ask(self, action: Callable[[Work, Parts], Any]) -> PendingRequest:
         """Send a request; nobody answers while there is no controller."""
-        asked = Asked()
+        asked = PendingRequest()
         if self.controller is not None:
             self.controller.ask(action, asked.answer)
         return asked

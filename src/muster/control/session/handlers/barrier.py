@@ -19,7 +19,7 @@ class OpenBarriers(FollowingHandler[Session]):
 
     name = "OpenBarriers"
     entity = Session
-    targets = frozenset({SessionStatus.CREATING})
+    statuses = frozenset({SessionStatus.CREATING})
 
     def follow(self, record: Session, work: Work) -> None:
         ready = len(record.tally.ready)

@@ -25,7 +25,7 @@ class PrepareSessions(HeardPhase):
     name = "PrepareSessions"
     between_tries = True
     entity = Session
-    targets = frozenset({SessionStatus.SCHEDULED, SessionStatus.PREPARING})
+    statuses = frozenset({SessionStatus.SCHEDULED, SessionStatus.PREPARING})
     transitions = tried_in_place(TransitionStatus(SessionStatus.PREPARING, KernelStatus.PREPARING))
 
     def execute(self, targets: Sequence[Session], work: Work) -> HandlerResult[Session]:

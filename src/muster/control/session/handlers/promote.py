@@ -34,7 +34,7 @@ class PromoteToPrepared(SessionPromotionHandler):
     """SCHEDULED or PREPARING → PREPARED once no kernel is unprepared."""
 
     name = "PromoteToPrepared"
-    targets = frozenset({SessionStatus.SCHEDULED, SessionStatus.PREPARING})
+    statuses = frozenset({SessionStatus.SCHEDULED, SessionStatus.PREPARING})
     held_by = _UNPREPARED
     success = TransitionStatus(SessionStatus.PREPARED)
 
@@ -43,7 +43,7 @@ class PromoteToRunning(SessionPromotionHandler):
     """CREATING → RUNNING once every kernel has started."""
 
     name = "PromoteToRunning"
-    targets = frozenset({SessionStatus.CREATING})
+    statuses = frozenset({SessionStatus.CREATING})
     held_by = _UNSTARTED
     success = TransitionStatus(SessionStatus.RUNNING)
 
@@ -58,7 +58,7 @@ class DetectTermination(PromotionHandler[Session]):
 
     name = "DetectTermination"
     entity = Session
-    targets = frozenset({SessionStatus.RUNNING})
+    statuses = frozenset({SessionStatus.RUNNING})
     success = STOP
 
     def promotes(self, record: Session) -> bool:
@@ -79,7 +79,7 @@ class PromoteToTerminated(SessionPromotionHandler):
     """TERMINATING → TERMINATED once no kernel is live."""
 
     name = "PromoteToTerminated"
-    targets = frozenset({SessionStatus.TERMINATING})
+    statuses = frozenset({SessionStatus.TERMINATING})
     held_by = KERNEL_TABLE.live
     success = TransitionStatus(SessionStatus.TERMINATED)
 
@@ -92,7 +92,7 @@ class EnforceTimeout(DerivationHandler[Session]):
 
     name = "EnforceTimeout"
     entity = Session
-    targets = frozenset({SessionStatus.RUNNING})
+    statuses = frozenset({SessionStatus.RUNNING})
 
     def derive(self, record: Session, work: Work) -> tuple[TransitionStatus, Reason | None] | None:
         timeout_s = record.timeout_s

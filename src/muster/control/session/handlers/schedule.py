@@ -56,7 +56,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
     name = "ScheduleNewSessions"
     between_tries = True
     entity = Session
-    targets = frozenset({SessionStatus.PENDING})
+    statuses = frozenset({SessionStatus.PENDING})
     transitions = StatusTransitions(
         success=TransitionStatus(SessionStatus.SCHEDULED, KernelStatus.SCHEDULED),
         expired=CANCEL,

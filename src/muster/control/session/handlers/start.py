@@ -42,7 +42,7 @@ class StartSessions(HeardPhase):
     name = "StartSessions"
     between_tries = True
     entity = Session
-    targets = frozenset({SessionStatus.PREPARED, SessionStatus.CREATING})
+    statuses = frozenset({SessionStatus.PREPARED, SessionStatus.CREATING})
     transitions = tried_in_place(TransitionStatus(SessionStatus.CREATING, KernelStatus.CREATING))
 
     def __init__(self, cluster: ClusterState) -> None:

@@ -26,7 +26,7 @@ class TerminateSessions(HeardPhase):
     name = "TerminateSessions"
     between_tries = True
     entity = Session
-    targets = frozenset({SessionStatus.TERMINATING})
+    statuses = frozenset({SessionStatus.TERMINATING})
     transitions = StatusTransitions(
         expired=TransitionStatus(SessionStatus.TERMINATED, KernelStatus.TERMINATED),
     )
