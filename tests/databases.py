@@ -144,6 +144,26 @@ class Server:
             row = cursor.fetchone() if cursor.description else None
             return row[0] if row else None
 
+    @contextmanager
+    def hanging(self, backends: Sequence[int]) -> Iterator[None]:
+        """Have the server's processes for some connections do nothing, and not end either."""
+        for pid in backends:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in backends:
+                os.kill(pid, signal.SIGCONT)
+
+    def backends(self, database: str) -> list[int]:
+        """The server's processes for Muster's connections to a database."""
+        return list(
+            self.execute(
+                "SELECT array_agg(pid) FROM pg_stat_activity WHERE application_name = 'muster' "
+                f"AND datname = '{database}'"
+            )
+        )
+
     def empty_database(self) -> str:
         """The name of a new database without tables."""
         name = f"empty_{next(self._names)}"
@@ -230,9 +250,10 @@ def url_at(path: Path) -> str:
 
 def empty_url_at(path: Path) -> str:
     """The URL of a new database without any tables."""
-    return (
-        sqlite_url(path / "muster.db") if _server is None else _server.url(_server.empty_database())
-    )
+    if _server is not None:
+        return _server.url(_server.empty_database())
+    path.mkdir(exist_ok=True)
+    return sqlite_url(path / "muster.db")
 
 
 @contextmanager

@@ -5,15 +5,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
-from tests.databases import Server, running_server
+from sqlalchemy import Engine, create_engine, text
+from sqlalchemy.exc import OperationalError
+from tests.databases import ON_BOTH, Server, empty_url_at, running_server
 
 from muster.app.database import only_controller, opened
 from muster.app.database_option import named_database, warnings_of
 from muster.app.home import Home, Settings
+from muster.app.maintenance.place import held
 from muster.core.errors import Conflict
-from muster.store.database import DatabaseUnreachable, open_engine
+from muster.store.database import HEAD, DatabaseUnreachable, open_engine
+from muster.store.database.address import parsed
+from muster.store.database.migrating import migrate, migrations_after
 
+OLDER = migrations_after(None)[-2][0]
 URL = "postgresql://ada@db/x"
 
 
@@ -55,28 +60,73 @@ def test_only_a_password_in_the_option_is_warned_of() -> None:
     assert "secret" not in warning
 
 
-async def test_controller_that_is_started_again_waits_for_its_server(server: Server) -> None:
+async def looked_into(url: str, home: Home, stop: asyncio.Event, *, waits: bool) -> str:
+    """Open the database as a controller does, which reads it; the answer is its migration."""
+    async with opened(url, home, stop, waits=waits) as database:
+        return version(database.engine)
+
+
+def version(engine: Engine) -> str:
+    with engine.connect() as connection:
+        return str(connection.scalar(text("SELECT version_num FROM alembic_version")))
+
+
+async def test_controller_that_is_started_again_waits_for_its_server(
+    server: Server, home: Home
+) -> None:
     url, stop = server.url(server.database()), asyncio.Event()
     server.stop()
     with pytest.raises(DatabaseUnreachable):
-        await opened(url, stop, waits=False)
-    waiting = asyncio.create_task(opened(url, stop, waits=True))
+        await looked_into(url, home, stop, waits=False)
+    waiting = asyncio.create_task(looked_into(url, home, stop, waits=True))
     await asyncio.wait([waiting], timeout=0.7)
     assert not waiting.done()
     server.start()
-    engine = await waiting
-    with engine.connect() as connection:
-        assert connection.scalar(text("SELECT count(*) FROM jobs")) == 0
-    engine.dispose()
+    assert await waiting == HEAD
 
 
-async def test_controller_that_is_told_to_stop_waits_no_longer(server: Server) -> None:
+async def test_controller_that_is_started_again_waits_for_its_server_to_take_changes(
+    server: Server, home: Home
+) -> None:
+    name = server.database()
+    server.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    url = server.url(name)
+    waiting = asyncio.create_task(looked_into(url, home, asyncio.Event(), waits=True))
+    await asyncio.wait([waiting], timeout=0.7)
+    assert not waiting.done()
+    server.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only")
+    assert await waiting == HEAD
+
+
+async def test_controller_that_is_told_to_stop_waits_no_longer(home: Home) -> None:
     url, stop = "postgresql://muster@127.0.0.1:1/muster", asyncio.Event()
-    waiting = asyncio.create_task(opened(url, stop, waits=True))
+    waiting = asyncio.create_task(looked_into(url, home, stop, waits=True))
     await asyncio.wait([waiting], timeout=0.2)
     stop.set()
     with pytest.raises(DatabaseUnreachable):
         await waiting
+
+
+def older(url: str) -> Engine:
+    """A database whose newest migration is not run yet."""
+    engine = create_engine(parsed(url))
+    with engine.begin() as connection:
+        migrate(connection, OLDER)
+    return engine
+
+
+@ON_BOTH
+async def test_tables_of_a_controller_that_runs_are_not_migrated_by_another(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("muster.store.database.postgresql.LET_GO_S", 0.1)
+    url = empty_url_at(tmp_path / "elsewhere")
+    engine = older(url)
+    with only_controller(engine), pytest.raises(Conflict):
+        await looked_into(url, home, asyncio.Event(), waits=False)
+    assert version(engine) == OLDER
+    assert await looked_into(url, home, asyncio.Event(), waits=False) == HEAD
+    engine.dispose()
 
 
 def test_database_is_held_against_a_second_controller_until_the_first_has_gone(
@@ -85,10 +135,33 @@ def test_database_is_held_against_a_second_controller_until_the_first_has_gone(
     monkeypatch.setattr("muster.store.database.postgresql.LET_GO_S", 0.1)
     url = server.url(server.database())
     first, second = open_engine(url), open_engine(url)
-    refused = pytest.raises(Conflict, match="another controller works on")
+    refused = pytest.raises(Conflict, match="another controller, or a command of `muster db`")
     with only_controller(first), refused, only_controller(second):
         pass
     with only_controller(second):
+        pass
+    first.dispose()
+    second.dispose()
+
+
+def test_database_is_held_again_after_its_server_was_away(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("muster.store.database.postgresql.LET_GO_S", 0.1)
+    url = server.url(server.database())
+    first, second = open_engine(url), open_engine(url)
+    with only_controller(first) as hold_on:
+        server.stop()
+        for _ in range(2):
+            with pytest.raises(OperationalError):
+                hold_on()
+        server.start()
+        hold_on()
+        with pytest.raises(Conflict), only_controller(second):
+            pass
+        with pytest.raises(Conflict), held(url):
+            pass
+    with held(url):
         pass
     first.dispose()
     second.dispose()

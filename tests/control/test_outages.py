@@ -1,13 +1,12 @@
 """The database's server goes away: requests are refused, agents work on, and control returns by
 itself; nothing is lost and nothing is done twice."""
 
-import os
-import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from sqlalchemy import Connection, Engine
 from tests.control.conftest import cpus
@@ -17,13 +16,14 @@ from tests.databases import SETTINGS, Server, on_server, running_server
 
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
+from muster.control.group.requests import GroupRequests
 from muster.control.inbox import Unavailable
 from muster.control.job.requests import JobRequests
-from muster.core.specs import JobSpec
+from muster.core.specs import JobSpec, ScalingGroup
 from muster.core.states import JobState
 from muster.store.database import committing, patience
 from muster.store.database.postgresql import writing_connection
-from muster.store.fence import Fenced
+from muster.store.fence import Fenced, WentBack
 from muster.store.records import Job
 from muster.store.store import Store
 
@@ -174,32 +174,123 @@ def test_connection_that_an_operator_ends_costs_the_requests_of_one_wake(
 
 
 def take_over(world: World, server: Server) -> None:
+    server.execute("UPDATE fence SET epoch = epoch + 1, holder = 'the other'", database_of(world))
+
+
+def database_of(world: World) -> str:
     database = world.store.engine.url.database
     assert database is not None
-    server.execute("UPDATE fence SET epoch = epoch + 1, holder = 'the other'", database)
+    return database
 
 
 def test_server_that_hangs_is_given_up_and_reached_anew(
     world: World, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(patience, "ANSWER_S", 0.5)
-    world.restart_controller()
-    database = world.store.engine.url.database
-    assert database is not None
-    pids = server.execute(
-        "SELECT array_agg(pid) FROM pg_stat_activity WHERE application_name = 'muster' "
-        f"AND datname = '{database}'"
-    )
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        with pytest.raises(Unavailable):
+    monkeypatch.setattr(patience, "QUESTION_S", 0.5)
+    with server.hanging(server.backends(database_of(world))):
+        with pytest.raises(Unavailable, match="the server does not answer"):
             world.ask(submission("x"))
         let_return(world)
         assert world.submit(JobSpec(command=["x"])).status is JobState.RUNNING
-    finally:
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
+
+
+def test_server_that_hangs_while_the_state_is_read_again_is_given_up(
+    world: World, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "ANSWER_S", 0.5)
+    monkeypatch.setattr(patience, "QUESTION_S", 0.5)
+    world.plane.read_again()
+    with server.hanging(server.backends(database_of(world))):
+        with pytest.raises(Unavailable, match="the server does not answer"):
+            world.ask(submission("x"))
+        let_return(world)
+        assert world.submit(JobSpec(command=["x"])).status is JobState.RUNNING
+
+
+def test_lock_of_a_person_costs_requests_and_nothing_else(world: World, server: Server) -> None:
+    with psycopg.connect(server.url(database_of(world))) as person:
+        person.execute("LOCK TABLE jobs")
+        for _ in range(2):
+            with pytest.raises(Unavailable, match="lock timeout"):
+                world.ask(submission("x"))
+            world.clock.advance(1.1)
+    let_return(world)
+    assert world.submit(JobSpec(command=["x"])).status is JobState.RUNNING
+
+
+def test_server_that_takes_no_changes_any_more_is_away_until_one_does(
+    world: World, server: Server
+) -> None:
+    name = database_of(world)
+    server.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    for pid in server.backends(name):  # as where a standby takes the place of the server
+        server.execute(f"SELECT pg_terminate_backend({pid})")
+    with pytest.raises(Unavailable):
+        world.ask(submission("x"))
+    let_time_pass(world, lambda: "is read-only" in (world.plane.trouble or ""))
+    server.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only")
+    let_return(world)
+    assert world.submit(JobSpec(command=["x"])).status is JobState.RUNNING
+
+
+def refusal_of_a_group(world: World) -> str:
+    """The refusal of a request that may be made any number of times; empty if it is carried out."""
+    group = ScalingGroup(name="default")
+    try:
+        world.ask(lambda work, parts: parts[GroupRequests].put_group(work, group))
+    except Unavailable as refusal:
+        return str(refusal)
+    return ""
+
+
+def test_connection_to_a_server_that_became_read_only_is_made_anew(
+    world: World, server: Server
+) -> None:
+    before = server.backends(database_of(world))
+    server.execute("ALTER SYSTEM SET default_transaction_read_only = on")
+    server.execute("SELECT pg_reload_conf()")
+    deadline_s = time.monotonic() + LIMIT_S
+    while "read-only" not in refusal_of_a_group(world):  # its processes hear of it one by one
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+    server.execute("ALTER SYSTEM RESET default_transaction_read_only")
+    server.execute("SELECT pg_reload_conf()")
+    let_return(world)
+    assert world.submit(JobSpec(command=["x"])).status is JobState.RUNNING
+    assert not {*before} & {*server.backends(database_of(world))}
+
+
+def test_control_whose_database_went_back_ends_and_the_next_one_goes_on_from_there(
+    world: World, server: Server
+) -> None:
+    """A standby that lacks the last commits takes the server's place."""
+    kept = world.submit(JobSpec(name="kept", command=["x"]))
+    name = database_of(world)
+    world.store.engine.dispose()
+    standby = f"{name}_standby"
+    for pid in server.backends(name):
+        server.execute(f"SELECT pg_terminate_backend({pid})")
+    server.execute(f"CREATE DATABASE {standby} TEMPLATE {name}")
+    with pytest.raises(Unavailable):
+        world.ask(submission("refused"))
+    let_return(world)
+    world.submit(JobSpec(name="lost", command=["x"]))
+    agent = world.agent("a")
+    assert len(agent.running) == 2
+    for pid in server.backends(name):
+        server.execute(f"SELECT pg_terminate_backend({pid})")
+    server.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    server.execute(f"ALTER DATABASE {standby} RENAME TO {name}")
+    with pytest.raises(Unavailable):
+        world.ask(submission("refused"))
+    with pytest.raises(WentBack):
+        let_return(world)
+    world.restart_controller()
+    world.connect_again()
+    world.run(1.0)
+    assert [*world.plane.live.jobs] == [kept.id]
+    assert [*agent.running] == agent.starts[:1], "the kernel of the other is stopped"
 
 
 def test_control_whose_database_was_taken_over_ends(world: World, server: Server) -> None:

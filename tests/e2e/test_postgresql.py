@@ -154,7 +154,7 @@ def test_second_controller_on_a_database_is_refused(
     assert running is not None
     second = muster(Home(tmp_path / "second"), "up", "--agents", "0", "--database", url)
     assert second.returncode == 1
-    assert "another controller works on the database" in second.stderr
+    assert "another controller, or a command of `muster db`, works on the data" in second.stderr
     assert f"process {running.pid} on " in second.stderr
     assert_no_survivors(tmp_path / "second")
 
@@ -175,6 +175,24 @@ def test_controller_that_is_overtaken_ends_and_is_not_started_again(
 
     until(given_up)
     assert f"exit code {Superseded.exit_code}" not in home.log.read_text()
+
+
+def test_controller_whose_database_went_back_is_started_again(server: Server, home: Home) -> None:
+    name = server.database()
+    up = muster(home, "up", "--agents", "0", "--database", server.url(name))
+    assert up.returncode == 0, up.stderr
+    before = home.running()
+    assert before is not None
+    server.execute("UPDATE fence SET commits = commits - 1", name)
+
+    def is_another() -> bool:
+        running = home.running()
+        return home.is_running() and running is not None and running.pid != before.pid
+
+    until(is_another)
+    log = home.log.read_text()
+    assert "the database has gone back to an older state" in log
+    assert "Traceback" not in log
 
 
 def test_wrong_password_is_refused_in_one_sentence(server: Server, home: Home) -> None:

@@ -10,6 +10,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, inspect, text
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.schema import CreateIndex
 from tests.databases import ON_BOTH, empty_url_at, url_at
 
@@ -73,6 +74,17 @@ def test_text_is_in_the_order_of_its_bytes(tmp_path: Path) -> None:
             connection.execute(schema.cluster.insert().values(key=word, value=""))
         found = connection.scalars(schema.cluster.select().order_by(schema.cluster.c.key))
         assert [*found] == words
+    engine.dispose()
+
+
+def test_values_are_in_no_error(tmp_path: Path) -> None:
+    engine = open_engine(url_at(tmp_path))
+    row = schema.cluster.insert().values(key="x", value="secret")
+    with engine.begin() as connection:
+        connection.execute(row)
+    with pytest.raises(IntegrityError) as refused, engine.begin() as connection:
+        connection.execute(row)
+    assert "secret" not in str(refused.value)
     engine.dispose()
 
 

@@ -15,7 +15,7 @@ from tests.store.test_unit import a_job, unit
 from muster.store import schema
 from muster.store.database import open_engine
 from muster.store.database.committing import DatabaseAway
-from muster.store.fence import Fenced, Holder
+from muster.store.fence import Fenced, Holder, WentBack
 from muster.store.store import CommitUnknown, Store
 from muster.store.unit import Unit
 
@@ -149,3 +149,39 @@ def test_commit_in_doubt_is_settled_as_fenced_where_another_took_over(
     open_store(SECOND)
     with pytest.raises(Fenced):
         settle_when_reachable(first, work, False)
+
+
+@pytest.mark.parametrize("back", ["commits = commits - 1", "epoch = epoch - 1"])
+def test_store_writes_nothing_to_an_older_state_than_its_own(
+    open_store: Callable[[Holder], Store], back: str
+) -> None:
+    store = open_store(FIRST)
+    for seed in (1, 2):
+        submit(store, seed)
+    assert not store.is_fenced()
+    with store.engine.begin() as standby:
+        standby.execute(text(f"UPDATE fence SET {back}"))
+    assert store.is_fenced()
+    with pytest.raises(WentBack, match="when it is started again"):
+        submit(store, 3)
+    with pytest.raises(WentBack):
+        store.reload()
+    assert jobs(store) == 2
+    assert jobs(open_store(SECOND)) == 2
+    assert store.is_fenced()
+
+
+def test_commit_in_doubt_is_not_settled_by_an_older_state(
+    open_store: Callable[[Holder], Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(FIRST)
+    submit(store, 1)
+    work = unit(store)
+    work.add(a_job(2))
+    lose_the_answer(store, monkeypatch, written=False)
+    with pytest.raises(CommitUnknown):
+        store.commit(work)
+    with store.engine.begin() as standby:
+        standby.execute(text("UPDATE fence SET commits = commits - 1"))
+    with pytest.raises(WentBack):
+        settle_when_reachable(store, work, False)

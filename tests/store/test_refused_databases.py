@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
+import psycopg
 import pytest
 from sqlalchemy import text
 from tests.databases import Server
 
 from muster.store.database import DatabaseUnusable, database_url, open_engine, shown_url, sqlite_url
+from muster.store.database.reading import reading
 
 
 @pytest.fixture
@@ -58,21 +60,43 @@ def test_read_only_database_is_refused(postgresql: Server, name: str) -> None:
     postgresql.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
     sentence = refusal(postgresql.url(name))
     assert "is read-only" in sentence
-    postgresql.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = off")
+    postgresql.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only")
     open_engine(postgresql.url(name)).dispose()
 
 
 def test_server_that_is_too_old_is_refused(
     postgresql: Server, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    url = postgresql.url(name)
     monkeypatch.setattr("muster.store.database.postgresql.OLDEST", 99)
-    sentence = refusal(postgresql.url(name))
-    assert "version 99 or a newer one is needed" in sentence
+    # It does not know all settings either.
+    monkeypatch.setattr("muster.store.database.postgresql._SESSION", "SET of_the_future = on")
+    assert "version 99 or a newer one is needed" in refusal(url)
+    with pytest.raises(DatabaseUnusable, match="version 99 or a newer one"), reading(url):
+        pass
 
 
 def test_database_that_cannot_store_all_text_is_refused(postgresql: Server) -> None:
     postgresql.execute("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
     assert "stores text as LATIN1" in refusal(postgresql.url("latin"))
+
+
+def test_database_without_a_schema_for_tables_is_refused(postgresql: Server) -> None:
+    name = postgresql.empty_database()
+    postgresql.execute(f"ALTER DATABASE {name} SET search_path = nowhere")
+    assert "has no schema of those in the search path" in refusal(postgresql.url(name))
+
+
+def test_lock_of_a_person_is_not_waited_for_without_end(
+    postgresql: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = postgresql.empty_database()
+    url = postgresql.url(name)
+    monkeypatch.setattr("muster.store.database.patience.LOCK_S", 0.1)
+    with psycopg.connect(url) as person:
+        person.execute("SELECT pg_advisory_lock(hashtext('muster migration'))")
+        sentence = refusal(url)
+    assert sentence.endswith("end that one, which pg_stat_activity shows")
 
 
 def test_user_who_may_make_no_tables_is_refused(postgresql: Server) -> None:
@@ -88,6 +112,8 @@ def test_user_who_may_make_no_tables_is_refused(postgresql: Server) -> None:
     [
         ("postgresql://ada:secret@db:5433/x?password=other", "postgresql://ada:***@db:5433/x"),
         ("postgres://ada@db/x", "postgresql://ada@db/x"),
+        ("postgresql://ada:s%40e@db/x%40y?options=a@b", "postgresql://ada:***@db/x%40y"),
+        ("postgresql:///x?host=@abstract", "postgresql:///x"),
         ("/var/lib/x.db", "sqlite:////var/lib/x.db"),
         ("sqlite:////var/lib/x.db", "sqlite:////var/lib/x.db"),
     ],
@@ -96,7 +122,16 @@ def test_address_is_shown_without_a_password(text: str, shown: str) -> None:
     assert shown_url(database_url(text)) == shown
 
 
-@pytest.mark.parametrize("text", ["mysql://ada:secret@db/x", "postgresql://ada:secret@db:port/x"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mysql://ada:secret@db/x",
+        "postgresql://ada:secret@db:port/x",
+        "postgresql://ada:a@secret@db/x",
+        "postgresql://ada:a@b/secret@db/x",
+        "postgresql://ada:?@b/secret@db/x",
+    ],
+)
 def test_address_that_is_none_is_refused_without_its_password(text: str) -> None:
     with pytest.raises(DatabaseUnusable, match="expected") as refused:
         database_url(text)

@@ -14,6 +14,7 @@ from muster.api.allowance import Allowance, ConcurrencyLimit
 from muster.control.inbox import Unavailable
 from muster.core.owner import Owner
 from muster.core.views.base import View
+from muster.store.database.outage import cause_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -84,5 +85,4 @@ class Reader:
             with self._engine.connect().execution_options(readonly=True) as connection:
                 return query(connection, *args, **kwargs)
         except SQLAlchemyError as error:
-            cause = getattr(error, "orig", None) or error
-            raise Unavailable(f"the database cannot be read: {cause}") from error
+            raise Unavailable(f"the database cannot be read: {cause_of(error)}") from error

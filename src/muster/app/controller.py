@@ -23,7 +23,7 @@ from muster.app.addresses import address, host_for_others, is_loopback, reachabl
 from muster.app.checkpoints import keep_checkpointing
 from muster.app.controller_config import ControllerConfig
 from muster.app.credentials import mend_credential
-from muster.app.database import holder, only_controller, opened, url_of, watch_fence
+from muster.app.database import holder, opened, url_of, watch_fence
 from muster.app.driver import Driver
 from muster.app.former_agents import forget
 from muster.app.home import Home, Running, write_private
@@ -68,7 +68,8 @@ async def serve(config: ControllerConfig) -> None:
 
     Raises:
         MusterError: it cannot start: already running, port taken, database unusable.
-        Superseded: another controller has taken over its database.
+        MustEnd: another controller has taken over its database, or that has gone back to an older
+            state.
     """
     home = config.home
     home.create()
@@ -90,8 +91,9 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     ports = _ports(config.port, config.ports_tried)
     listener = _listen(config.host, ports, tls=config.tls is not None)
     stack.callback(listener.close)
-    engine = await opened(url_of(config.database, home), stop, waits=config.waits)
-    stack.enter_context(only_controller(engine, home))
+    opening = opened(url_of(config.database, home), home, stop, waits=config.waits)
+    database = await stack.enter_async_context(opening)
+    engine = database.engine
     store = Store(engine, cluster_entities(), holder(home))
     stack.callback(store.close)
     clock.not_before(store.last_commit_at)
@@ -107,7 +109,8 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     gateway = GatewayThread(desk, desk, leases, tls=config.tls)
     desk.link = gateway
     await stack.enter_async_context(_driving(driver, plane, stop))
-    await stack.enter_async_context(_beside(watch_fence(plane, store, driver.hint), "fence"))
+    watching = watch_fence(plane, store, driver.hint, database.hold_on)
+    await stack.enter_async_context(_beside(watching, "fence"))
     await stack.enter_async_context(_beside(keep_checkpointing(plane, engine), "checkpoints"))
     with engine.connect().execution_options(readonly=True) as connection:
         named = bool(read_cluster_id(connection))
@@ -144,8 +147,8 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     now = clock.now()
     agents_at = address(reachable, agent_port)
     users = len(plane.live.accounts.users)
-    database = shown_url(url_of(config.database, home))
-    running = Running(os.getpid(), url, agents_at, __version__, now, len(agents), users, database)
+    shown = shown_url(engine.url)
+    running = Running(os.getpid(), url, agents_at, __version__, now, len(agents), users, shown)
     home.write_running(running)
 
 
@@ -250,7 +253,7 @@ async def _driving(driver: Driver, plane: ControlPlane, stop: asyncio.Event) -> 
     """Drive the plane; ``stop`` is set when it ends by itself.
 
     Raises:
-        Superseded: at the end, where another controller has taken over.
+        MustEnd: at the end, where the plane cannot go on.
     """
     task = asyncio.create_task(driver.run(plane), name="driver")
     task.add_done_callback(lambda _: stop.set())

@@ -5,8 +5,9 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy import Engine
@@ -18,10 +19,14 @@ from muster.control.plane import ControlPlane
 from muster.core.errors import Conflict, MusterError
 from muster.store.database import (
     DatabaseUnreachable,
-    open_engine,
+    DatabaseUnusable,
+    bring_up_to_date,
+    reach,
+    shown_url,
     sqlite_url,
 )
 from muster.store.database.postgresql import held_alone
+from muster.store.database.reading import unusable
 from muster.store.fence import Holder, read_holder
 from muster.store.store import Store
 
@@ -44,20 +49,50 @@ def holder(home: Home) -> Holder:
     return Holder(name, time.time())
 
 
-async def opened(url: str, stop: asyncio.Event, *, waits: bool) -> Engine:
-    """The engine of the database, migrated; a server that is away is waited for with ``waits``.
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A database on which this process alone works. ``hold_on`` goes on to hold it, where the
+    connection that does so broke; it may be called on any thread, and wait for the server."""
+
+    engine: Engine
+    hold_on: Callable[[], object]
+
+
+@asynccontextmanager
+async def opened(
+    url: str, home: Home, stop: asyncio.Event, *, waits: bool
+) -> AsyncIterator[Opened]:
+    """The database, migrated, of which this process is the only controller until the end of the
+    block. It is held before it is migrated: the tables of a controller that runs stay as they are.
+
+    Args:
+        home: it is held already.
+        waits: whether a server that is away is waited for.
 
     Raises:
+        Conflict: another controller runs on it, or a command of `muster db`.
         DatabaseUnusable: it cannot be used.
     """
     if url.startswith("sqlite:"):
         # SQLite gives its other files the permissions of this one, and tells errors itself.
         with suppress(OSError):
             Path(url.removeprefix("sqlite:///")).touch(mode=0o600)
+    engine = await _reached(url, stop, waits=waits)
+    try:
+        with only_controller(engine, home) as hold_on:
+            await asyncio.to_thread(bring_up_to_date, engine)
+            yield Opened(engine, hold_on)
+    except SQLAlchemyError as error:
+        raise unusable(url, error) from error
+    finally:
+        engine.dispose()
+
+
+async def _reached(url: str, stop: asyncio.Event, *, waits: bool) -> Engine:
     pause_s = FIRST_PAUSE_S
     while True:
         try:
-            return await asyncio.to_thread(open_engine, url)
+            return await asyncio.to_thread(reach, url)
         except DatabaseUnreachable as error:
             if not waits or stop.is_set():
                 raise
@@ -99,34 +134,45 @@ def held_file(file: Path, home: Home | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def only_controller(engine: Engine, home: Home | None = None) -> Iterator[None]:
-    """Be the only controller on the database. ``home`` is held already.
+def only_controller(engine: Engine, home: Home | None = None) -> Iterator[Callable[[], object]]:
+    """Be the only controller on the database; see ``Opened`` for the answer. ``home`` is held
+    already.
 
     Raises:
         Conflict: another one runs on it, or a command of `muster db`.
     """
     if engine.dialect.name != "postgresql":
         with held_file(Path(engine.url.database or ""), home):
-            yield
+            yield lambda: None
         return
-    with held_alone(engine) as is_held:
-        if not is_held:
-            with engine.connect().execution_options(readonly=True) as connection:
-                other = read_holder(connection)
-            shown = engine.url.set(drivername="postgresql", query={}).render_as_string()
+    with held_alone(engine) as hold:
+        if hold is None:
             raise Conflict(
-                f"another controller works on the database {shown} ({other}): stop that one first, "
-                f"or name another database"
+                f"another controller, or a command of `muster db`, works on the database "
+                f"{shown_url(engine.url)}{_last_holder(engine)}: stop that one first, or name "
+                f"another database"
             )
-        yield
+        yield hold.take
 
 
-async def watch_fence(plane: ControlPlane, store: Store, hint: Callable[[], None]) -> None:
+def _last_holder(engine: Engine) -> str:
+    """The one who took the fence last, in brackets; empty in a database without it."""
+    with suppress(SQLAlchemyError), engine.connect() as connection:
+        return f" ({read_holder(connection)})"
+    return ""
+
+
+async def watch_fence(
+    plane: ControlPlane, store: Store, hint: Callable[[], None], hold_on: Callable[[], object]
+) -> None:
     """Have the plane look at its database when another controller has taken it over; ``hint`` wakes
-    the plane, which ends by itself."""
+    the plane, which ends by itself. The hold is taken again after an outage meanwhile, so that
+    whoever wants the database next is refused."""
     while True:
         await asyncio.sleep(FENCE_LOOK_S)
-        with suppress(SQLAlchemyError):  # the plane itself tells that the database is away
+        with suppress(SQLAlchemyError, DatabaseUnusable):  # the plane itself tells of these
             if await asyncio.to_thread(store.is_fenced):
                 plane.read_again()
                 hint()
+            else:
+                await asyncio.to_thread(hold_on)

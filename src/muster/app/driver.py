@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from muster.control.plane import ControlPlane
 from muster.core.clock import Clock
-from muster.core.errors import Superseded
+from muster.core.errors import MustEnd
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,8 @@ class Driver:
         """Run the plane until ``stop`` was called; inputs from before that are still taken.
 
         Raises:
-            Superseded: another controller works on the plane's database.
+            MustEnd: another controller works on the plane's database, or that has gone back to
+                an older state.
         """
         while True:
             stopping = self._stopping
@@ -68,7 +69,7 @@ class Driver:
         hint will cause one."""
         try:
             due = step()
-        except Superseded:
+        except MustEnd:
             raise
         except Exception:
             log.exception("a wake failed")

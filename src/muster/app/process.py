@@ -10,7 +10,7 @@ from typing import Any
 import uvloop
 
 from muster.app.own_log import log_to_stderr
-from muster.core.errors import MusterError, Superseded
+from muster.core.errors import MustEnd, MusterError
 
 GARBAGE_EVERY = (50_000, 2, 50)
 """Thresholds of ``gc.set_threshold``: new objects before the youngest are searched for garbage,
@@ -27,12 +27,12 @@ def run_process(title: str, work: Coroutine[Any, Any, None]) -> None:
 
     Raises:
         SystemExit: ``work`` raised a MusterError, whose sentence goes to standard error; the code
-            is 1, or that of ``Superseded``.
+            is 1, or that of ``MustEnd``.
     """
     log_to_stderr()
     try:
         uvloop.run(work)
-    except Superseded as error:
+    except MustEnd as error:
         sys.stderr.write(f"{title}: {error}\n")
         raise SystemExit(error.exit_code) from None
     except MusterError as error:

@@ -26,13 +26,12 @@ from muster.control.engine.watches import Watches
 from muster.control.engine.work import Work
 from muster.control.inbox import Answer, Answers, Inbox, Unavailable, refuse
 from muster.core.clock import Clock
-from muster.core.errors import MusterError
+from muster.core.errors import MustEnd, MusterError
 from muster.core.ids import IdFactory
 from muster.core.owner import Owner
 from muster.core.specs.amounts import Spec
 from muster.store.database.committing import DatabaseAway
 from muster.store.database.outage import cause_of
-from muster.store.fence import Fenced
 from muster.store.live import Live
 from muster.store.schema import cluster
 from muster.store.store import (
@@ -216,12 +215,13 @@ class ControlPlane:
         """One wake; the answer is the moment of the next one that time alone will cause.
 
         Raises:
-            Fenced: another controller writes to the database; this one has nothing more to do.
+            MustEnd: another controller writes to the database, or that has gone back to an older
+                state; this one has nothing more to do.
         """
         try:
             return self._step()
-        except Fenced as fenced:
-            self._fail([], str(fenced))
+        except MustEnd as end:
+            self._fail([], str(end))
             raise
 
     def _step(self) -> float | None:
@@ -271,7 +271,7 @@ class ControlPlane:
             self._build(self._former)
         except (SQLAlchemyError, DatabaseAway) as error:
             return f"the state cannot be read: {cause_of(error)}"[:200]
-        except Fenced:
+        except MustEnd:
             raise
         except Exception as error:
             why = f"the state cannot be taken over: {error!r}"[:200]
@@ -359,11 +359,11 @@ class ControlPlane:
         now = self._clock.now()
         self._broken = True
         why = f"the change could not be stored: {error}"
-        if not isinstance(error, Undone | CommitFailed | Fenced):
+        if not isinstance(error, Undone | CommitFailed | MustEnd):
             log.error("a wake failed", exc_info=error)
             why = "the controller failed; its log says more"
         match error:
-            case Fenced():
+            case MustEnd():
                 self._fail(inputs, str(error))
                 raise error
             case Undone():

@@ -27,7 +27,13 @@ class Conflict(MusterError):
     """The request contradicts the present state: a name is taken, a job has ended."""
 
 
-class Superseded(MusterError):
+class MustEnd(MusterError):
+    """This process can do no more work; another one in its place can."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class Superseded(MustEnd):
     """Another process does the work of this one now: nobody is to start this one again."""
 
     exit_code: ClassVar[int] = 3

@@ -5,18 +5,24 @@ there. Each commit raises the row's count of commits, where the epoch is still t
 it is not, somebody else has taken the fence since, and nothing of the commit is written. A commit
 changes this row first, so the row's lock lets one commit after the other. After a commit whose
 answer was lost the count tells whether it was written.
+
+A row with an older epoch, or with another count than the store's, is that of an older state: a
+server that lagged behind has taken the place of another, say. Nothing is written to it, for this
+process and its agents are ahead of it.
 """
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, Row, select, update
 
-from muster.core.errors import Superseded
+from muster.core.errors import MustEnd, Superseded
 from muster.store import schema
 from muster.store.batch import updating
 
-_COUNT = updating(schema.fence, ["commits"], ["epoch"])
+_ROW = select(schema.fence)
+_COUNT = updating(schema.fence, ["commits"], ["epoch", "commits"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +37,18 @@ class Holder:
         moment = datetime.fromtimestamp(self.since).astimezone()
         return f"{self.name}, since {moment:%Y-%m-%d %H:%M:%S %Z}"
 
+    @classmethod
+    def of(cls, row: Row[Any]) -> "Holder":
+        """The holder that took the fence last, by the fence's row."""
+        return cls(row.holder or NOBODY.name, row.since)
+
 
 NOBODY = Holder("nobody in particular", 0.0)
 
 
 def read_holder(connection: Connection) -> Holder:
     """The holder that took the fence last."""
-    row = connection.execute(select(schema.fence.c.holder, schema.fence.c.since)).one()
-    return Holder(row.holder or NOBODY.name, row.since)
+    return Holder.of(connection.execute(_ROW).one())
 
 
 class Fenced(Superseded):
@@ -50,6 +60,17 @@ class Fenced(Superseded):
             f"wrote nothing since; keep one of them"
         )
         self.other = other
+
+
+class WentBack(MustEnd):
+    """The database has an older state than the one which this store made of it."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the database has gone back to an older state, as where a standby that lagged behind "
+            "took the place of its server: this controller has stopped, and goes on from that "
+            "state when it is started again"
+        )
 
 
 class Fence:
@@ -64,8 +85,7 @@ class Fence:
     def take(self, connection: Connection) -> None:
         """Become the one that writes; the next commit of whoever wrote so far fails. The epoch is
         no less than the time in milliseconds: it is new even where an older state was put back."""
-        columns = schema.fence.c
-        row = connection.execute(select(columns.epoch, columns.commits).with_for_update()).one()
+        row = connection.execute(_ROW.with_for_update()).one()
         self._epoch = max(row.epoch + 1, int(self._holder.since * 1000))
         self._commits = row.commits
         ours = {"holder": self._holder.name, "since": self._holder.since}
@@ -76,8 +96,9 @@ class Fence:
 
         Raises:
             Fenced: somebody else has taken the fence.
+            WentBack: the state is an older one.
         """
-        if _COUNT.execute(connection, [(self._commits + 1, self._epoch)]) != 1:
+        if _COUNT.execute(connection, [(self._commits + 1, self._epoch, self._commits)]) != 1:
             self.require(connection)
 
     def committed(self) -> None:
@@ -85,16 +106,21 @@ class Fence:
         self._commits += 1
 
     def is_held(self, connection: Connection) -> bool:
-        """Whether nobody else has taken the fence."""
-        return bool(connection.scalar(select(schema.fence.c.epoch)) == self._epoch)
+        """Whether nobody else has taken the fence, and no commit is missing; the store may commit
+        meanwhile."""
+        known = self._commits
+        row = connection.execute(_ROW).one()
+        return bool(row.epoch == self._epoch and row.commits >= known)
 
     def require(self, connection: Connection) -> None:
         """
         Raises:
             Fenced: somebody else has taken the fence.
+            WentBack: the state is an older one.
         """
-        if not self.is_held(connection):
-            raise Fenced(read_holder(connection))
+        row = connection.execute(_ROW).one()
+        if (row.epoch, row.commits) != (self._epoch, self._commits):
+            raise Fenced(Holder.of(row)) if row.epoch > self._epoch else WentBack()
 
     def was_counted(self, connection: Connection) -> bool:
         """Whether the transaction of the last ``count`` was committed, though nobody said so. While
@@ -102,7 +128,10 @@ class Fence:
 
         Raises:
             Fenced: somebody else has taken the fence.
+            WentBack: the state is an older one.
         """
-        commits = connection.execute(select(schema.fence.c.commits).with_for_update()).scalar_one()
+        row = connection.execute(_ROW.with_for_update()).one()
+        if (row.epoch, row.commits) == (self._epoch, self._commits + 1):
+            return True
         self.require(connection)
-        return bool(commits == self._commits + 1)
+        return False

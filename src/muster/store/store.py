@@ -13,15 +13,17 @@ from sqlalchemy.exc import (
     SQLAlchemyError,
 )
 
+from muster.core.errors import MustEnd
 from muster.core.owner import Owner
 from muster.core.resources import Resources
 from muster.scheduling.accounting.fairness import UsageSpan
 from muster.store import schema
 from muster.store.database.committing import CommitConnection
 from muster.store.database.outage import cause_of
+from muster.store.database.patience import answered_in_time
 from muster.store.entities import ENTITIES
 from muster.store.entity import Entities, Record
-from muster.store.fence import NOBODY, Fence, Fenced, Holder
+from muster.store.fence import NOBODY, Fence, Holder
 from muster.store.live import Live
 from muster.store.load import load_live
 from muster.store.queries.jobs import free_number
@@ -90,9 +92,9 @@ class Store:
 
         Raises:
             DatabaseAway, SQLAlchemyError: the state cannot be read now.
-            Fenced: another store writes.
+            MustEnd: another store writes, or the state is older than this store's.
         """
-        with self._commits.reached(), self._reading() as connection:
+        with self._commits.reached(), self._snapshot() as connection:
             self._fence.require(connection)
             self.live = load_live(connection, self.entities)
             outbox = schema.outbox
@@ -134,7 +136,8 @@ class Store:
                 Unstorable if the same unit would fail again. Call ``reload`` before anything else,
                 and derive anew all state that was derived from the mirror.
             CommitUnknown: call ``settle`` before that.
-            Fenced: another store writes; nothing of the unit was written, nor will be.
+            MustEnd: another store writes, or the database has gone back to an older state; nothing
+                of the unit was written, nor will be.
         """
         if unit.empty:
             return
@@ -147,7 +150,7 @@ class Store:
                 is_complete = True  # the commit itself is left
         except StaleWrite as stale:
             raise LostRace(str(stale), self._losers(unit, stale)) from stale
-        except Fenced:
+        except MustEnd:
             raise
         except Exception as error:
             failure = self._failure(error)
@@ -198,7 +201,7 @@ class Store:
 
         Raises:
             DatabaseAway, SQLAlchemyError: the database cannot tell now.
-            Fenced: another store writes.
+            MustEnd: another store writes, or the state is older than this store's.
         """
         with self._commits.reached(), self._commits.transaction() as connection:
             was_written = self._fence.was_counted(connection)
@@ -240,12 +243,17 @@ class Store:
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        """A connection that sees the state of one moment."""
-        with self.engine.connect().execution_options(readonly=True) as connection:
+        """A connection for some reads of a wake, which does not wait for long."""
+        with self._snapshot() as connection, answered_in_time(connection):
             yield connection
 
+    def _snapshot(self) -> Connection:
+        """A connection that sees the state of one moment."""
+        return self.engine.connect().execution_options(readonly=True)
+
     def is_fenced(self) -> bool:
-        """Whether another store has taken the fence; it may be asked from any thread.
+        """Whether another store has taken the fence, or the database has gone back to an older
+        state; it may be asked from any thread.
 
         Raises:
             SQLAlchemyError: the database cannot be read.

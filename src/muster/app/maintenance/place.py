@@ -42,8 +42,8 @@ def held(url: str) -> Iterator[None]:
 def _held_on_server(url: str) -> Iterator[None]:
     engine = postgresql_engine(parsed(url))
     try:
-        with held_alone(engine) as is_held:
-            if not is_held:
+        with held_alone(engine) as hold:
+            if hold is None:
                 raise Conflict(
                     f"a controller, or another command, works on the database {shown_url(url)}: "
                     f"stop it first, for example with `muster down`"

@@ -18,13 +18,13 @@ from muster.control.modules import cluster_entities, cluster_modules
 from muster.control.notice.hollow import NO_FAULTS, HollowSender
 from muster.control.plane import ControlPlane
 from muster.core.clock import VirtualClock
+from muster.core.errors import MustEnd
 from muster.core.ids import AgentId, IdFactory
 from muster.simulate.hollow.door import FrontDoor
 from muster.simulate.hollow.gateway import HollowGateway
 from muster.simulate.hollow.timeline import Appointment, Timeline
 from muster.simulate.hollow.witness import Witness
 from muster.store.database.committing import DatabaseAway
-from muster.store.fence import Fenced
 from muster.store.store import CommitFailed, CommitUnknown, LostRace, Store
 from muster.store.unit import Unit
 from muster.wire.messages import ControllerMessage
@@ -274,7 +274,7 @@ class Controller:
         self._is_awake = True
         try:
             due = self.plane.step()
-        except (Killed, Fenced):
+        except (Killed, MustEnd):
             self._died()
             return
         finally:

@@ -9,7 +9,7 @@ from muster.store.database.address import (
     sqlite_url,
 )
 from muster.store.database.migrating import HEAD, MIGRATIONS, known_version
-from muster.store.database.opening import open_engine
+from muster.store.database.opening import bring_up_to_date, open_engine, reach
 from muster.store.database.sqlite import checkpoint
 
 __all__ = [
@@ -17,11 +17,13 @@ __all__ = [
     "MIGRATIONS",
     "DatabaseUnreachable",
     "DatabaseUnusable",
+    "bring_up_to_date",
     "checkpoint",
     "database_url",
     "known_version",
     "open_engine",
     "password_of",
+    "reach",
     "shown_url",
     "sqlite_url",
 ]

@@ -44,7 +44,7 @@ def database_url(text: str) -> str:
     return sqlite_url(Path(text).expanduser().absolute())
 
 
-def parsed(url: str) -> URL:
+def parsed(url: str | URL) -> URL:
     """The parts of a URL, with the driver by which it is reached.
 
     Raises:
@@ -52,6 +52,9 @@ def parsed(url: str) -> URL:
     """
     try:
         address = make_url(url)
+        after_user = str(url).partition("@")[2].partition("?")[0]
+        if address.username is not None and "@" in after_user:
+            raise ValueError("the rest of a password with a @ would be shown as the host")
     except (ArgumentError, ValueError):
         raise DatabaseUnusable(
             "the URL of the database cannot be understood: expected "
@@ -71,7 +74,7 @@ def password_of(text: str) -> str | None:
     return str(found) if found else None
 
 
-def shown_url(url: str) -> str:
+def shown_url(url: str | URL) -> str:
     """The URL as people may see it: without a password, and without parameters, which may hold
     one too."""
     address = parsed(url).set(query={})
@@ -80,7 +83,7 @@ def shown_url(url: str) -> str:
     return address.render_as_string(hide_password=True)
 
 
-def sqlite_file(url: str) -> Path | None:
+def sqlite_file(url: str | URL) -> Path | None:
     """The file of a SQLite database; None for a server's."""
     address = parsed(url)
     return Path(address.database or "") if address.get_backend_name() == "sqlite" else None

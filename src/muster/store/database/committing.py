@@ -1,14 +1,14 @@
 """The connection over which a store commits, and what keeps it good."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from muster.store.database.outage import Outage, cause_of
-from muster.store.database.patience import Patience
-from muster.store.database.postgresql import writing_connection
+from muster.store.database.patience import answered_in_time
+from muster.store.database.postgresql import takes_no_changes, writing_connection
 
 
 class DatabaseAway(Exception):
@@ -23,15 +23,12 @@ class CommitConnection:
         self._engine = engine
         self._is_remote = engine.dialect.name == "postgresql"
         self._outage: Outage | None = None
-        self._patience = Patience() if self._is_remote else None
         self._connection = self._connect()
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
         """A transaction, which is committed at the end of the block."""
-        patience = self._patience
-        waiting = patience.waiting(self._connection) if patience is not None else nullcontext()
-        with waiting, self._connection.begin():
+        with answered_in_time(self._connection), self._connection.begin():
             yield self._connection
 
     @contextmanager
@@ -43,7 +40,11 @@ class CommitConnection:
 
     def note(self, error: SQLAlchemyError) -> None:
         """Take note of an error of a transaction: it may have lost the server."""
-        if self._is_remote and self._connection.invalidated:
+        if not self._is_remote:
+            return
+        if takes_no_changes(error):  # another server may have become the one that does
+            self._connection.close()
+        if self._is_lost:
             self._outage = Outage(self._engine, cause_of(error))
 
     @contextmanager
@@ -59,15 +60,20 @@ class CommitConnection:
                 raise DatabaseAway(f"the database is away: {self._outage.why}")
             self._outage = None
         try:
-            if self._is_remote and (self._connection.invalidated or self._connection.closed):
+            if self._is_lost:
                 self._connection.close()
                 self._connection = self._connect()
-            self._connection.rollback()
+            with answered_in_time(self._connection):
+                self._connection.rollback()
             yield
         except OperationalError as error:
             if self._is_remote:
                 self._outage = Outage(self._engine, cause_of(error))
             raise
+
+    @property
+    def _is_lost(self) -> bool:
+        return self._is_remote and (self._connection.invalidated or self._connection.closed)
 
     def _connect(self) -> Connection:
         return writing_connection(self._engine) if self._is_remote else self._engine.connect()
@@ -75,6 +81,4 @@ class CommitConnection:
     def close(self) -> None:
         if self._outage is not None:
             self._outage.give_up()
-        if self._patience is not None:
-            self._patience.end()
         self._connection.close()

@@ -10,7 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from muster.store.database.address import DatabaseUnusable, parsed, shown_url, sqlite_url
 from muster.store.database.migrating import lock_migrations, migration_of
 from muster.store.database.postgresql import postgresql_engine, require_usable
-from muster.store.database.reading import unusable, wait_without_limit
+from muster.store.database.reading import unusable
 from muster.store.database.sqlite import scratch_engine
 
 
@@ -49,8 +49,7 @@ def new_on_server(url: str, aside: str | None = None) -> Iterator[tuple[Connecti
     shown = shown_url(url)
     try:
         with engine.begin() as connection:
-            require_usable(connection, url)
-            wait_without_limit(connection)
+            require_usable(connection)
             lock_migrations(connection)
             was_empty = migration_of(connection, shown) is None
             if not was_empty:

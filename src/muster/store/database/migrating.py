@@ -10,6 +10,7 @@ from pathlib import Path
 from sqlalchemy import Connection, inspect, text
 
 from muster.store.database.address import DatabaseUnusable
+from muster.store.database.patience import wait_without_limit
 
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
 _OURS = frozenset({"agents", "allocations", "cluster", "history", "jobs", "outbox", "sessions"})
@@ -31,28 +32,11 @@ def known_version(version: str) -> bool:
     return version in _known_migrations()
 
 
-def bring_up_to_date(connection: Connection, shown: str) -> None:
-    """Run the migrations that the database lacks, and commit.
-
-    Args:
-        shown: the database as people may see it.
-
-    Raises:
-        DatabaseUnusable: the database is another program's, or a newer Muster's.
-    """
-    if migration_of(connection, shown) == HEAD:
-        return
-    lock_migrations(connection)
-    if migration_of(connection, shown) != HEAD:  # nobody was faster
-        migrate(connection)
-    connection.commit()
-
-
 def lock_migrations(connection: Connection) -> None:
     """Have everybody else who wants to migrate the database wait for this transaction's end, and
-    wait for theirs."""
+    wait for theirs; the transaction may take as long as it needs."""
     if connection.dialect.name == "postgresql":  # SQLite has locked the database already
-        connection.execute(text("SET LOCAL statement_timeout = 0"))
+        wait_without_limit(connection)
         connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('muster migration'))"))
 
 

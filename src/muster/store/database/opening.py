@@ -1,16 +1,19 @@
 """Opening a database."""
 
-from sqlalchemy import Engine
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Connection, Engine
 
 from muster.store.database.address import DatabaseUnusable, parsed, shown_url
-from muster.store.database.migrating import bring_up_to_date
+from muster.store.database.migrating import HEAD, lock_migrations, migrate, migration_of
 from muster.store.database.postgresql import postgresql_engine, require_usable
 from muster.store.database.reading import unusable
 from muster.store.database.sqlite import sqlite_engine
 
 
-def open_engine(url: str) -> Engine:
-    """An engine for ``url``, migrated to this version's tables.
+def reach(url: str) -> Engine:
+    """An engine for ``url``, whose tables are as they were found: see ``bring_up_to_date``.
 
     Connections with the execution option ``readonly`` see the state of one moment, and never wait
     for the writer.
@@ -23,14 +26,55 @@ def open_engine(url: str) -> Engine:
     is_server = address.get_backend_name() == "postgresql"
     engine = postgresql_engine(address) if is_server else sqlite_engine(address)
     try:
-        with engine.connect() as connection:
-            if is_server:
-                require_usable(connection, url)
-            bring_up_to_date(connection, shown_url(url))
-    except DatabaseUnusable:
+        with _usable(engine) as connection:
+            migration_of(connection, shown_url(url))
+    except BaseException:
         engine.dispose()
         raise
-    except Exception as error:
-        engine.dispose()
-        raise unusable(url, error) from error
     return engine
+
+
+def bring_up_to_date(engine: Engine) -> None:
+    """Run the migrations that the database lacks, all in one transaction.
+
+    Raises:
+        DatabaseUnusable: they cannot be run, or not by this version.
+    """
+    shown = shown_url(engine.url)
+    with _usable(engine) as connection:
+        if migration_of(connection, shown) == HEAD:
+            return
+        connection.detach()  # it may be waited for without limit
+        lock_migrations(connection)
+        if migration_of(connection, shown) != HEAD:  # nobody was faster
+            migrate(connection)
+        connection.commit()
+
+
+def open_engine(url: str) -> Engine:
+    """An engine for ``url``, migrated to this version's tables; nobody else may work on it.
+
+    Raises:
+        DatabaseUnusable: see ``reach`` and ``bring_up_to_date``.
+    """
+    engine = reach(url)
+    try:
+        bring_up_to_date(engine)
+    except BaseException:
+        engine.dispose()
+        raise
+    return engine
+
+
+@contextmanager
+def _usable(engine: Engine) -> Iterator[Connection]:
+    """A connection, over which errors are told as sentences."""
+    try:
+        with engine.connect() as connection:
+            if engine.dialect.name == "postgresql":
+                require_usable(connection)
+            yield connection
+    except DatabaseUnusable:
+        raise
+    except Exception as error:
+        raise unusable(engine.url, error) from error

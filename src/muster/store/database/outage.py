@@ -3,8 +3,11 @@
 import random
 import threading
 
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
+
+from muster.store.database.address import DatabaseUnusable
+from muster.store.database.postgresql import require_usable
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 10.0
@@ -13,8 +16,9 @@ who lost it together do not come back together."""
 
 
 class Outage:
-    """From the moment when a connection broke until the server can be reached again, which is tried
-    on a thread of its own: a try may take seconds. ``why`` is why the last one failed."""
+    """The time from the moment when a connection broke until the server can be reached again and
+    takes changes, which is tried on a thread of its own: a try may take seconds. ``why`` is why the
+    last one failed."""
 
     def __init__(self, engine: Engine, why: str) -> None:
         self.why = why
@@ -34,10 +38,11 @@ class Outage:
     def _try(self) -> None:
         pause_s = FIRST_PAUSE_S
         while not self._given_up.wait(pause_s * random.uniform(0.5, 1.0)):
+            self._engine.dispose()  # its connections may be to another server than the present one
             try:
                 with self._engine.connect() as connection:
-                    connection.execute(text("SELECT 1"))
-            except SQLAlchemyError as error:
+                    require_usable(connection)
+            except (SQLAlchemyError, DatabaseUnusable) as error:
                 self.why = cause_of(error)
             else:
                 self._over.set()

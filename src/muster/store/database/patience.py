@@ -1,56 +1,51 @@
-"""Ending a connection over which no answer comes: the driver would wait for ever, and with it the
-event loop."""
+"""How long answers of a PostgreSQL server are waited for; SQLite is no server."""
 
-import os
-import socket
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
 ANSWER_S = 20.0
-"""How long a commit may take, with all its statements."""
-LOOKS = 10
-"""How often a connection is looked at in that time."""
+"""How long a commit may take, with all its statements, and so may the reads of a wake."""
+LONGEST_ANSWER_S = 70.0
+"""How long any one answer may take: more than the server lets a statement take."""
+QUESTION_S = 5.0
+"""How long an answer may take outside of transactions: the question is whether the server is there,
+or who holds the database."""
+LOCK_S = 10.0
+"""How long a command waits for a lock that somebody else has."""
 
 
-class Patience:
-    """Looks, on a thread of its own, at how long the server has not answered the one connection
-    that commits. Past ``limit_s`` the connection is broken off, which its user sees as an error."""
-
-    def __init__(self, limit_s: float | None = None) -> None:
-        self._limit_s = ANSWER_S if limit_s is None else limit_s
-        self._lock = threading.Lock()
-        self._waiting: tuple[int, float] | None = None  # the connection's file, and since when
-        self._over = threading.Event()
-        threading.Thread(target=self._look, name="database patience", daemon=True).start()
-
-    @contextmanager
-    def waiting(self, connection: Connection) -> Iterator[None]:
-        """The block waits for the connection's server."""
-        raw = connection.connection.dbapi_connection
-        assert raw is not None, "it is connected"
-        self._waiting = raw.fileno(), time.monotonic()
-        try:
-            yield
-        finally:
-            with self._lock:  # its file may be another's from now on
-                self._waiting = None
-
-    def end(self) -> None:
-        """Look no more."""
-        self._over.set()
-
-    def _look(self) -> None:
-        while not self._over.wait(self._limit_s / LOOKS):
-            with self._lock:
-                waiting = self._waiting
-                if waiting is not None and time.monotonic() - waiting[1] > self._limit_s:
-                    _break_off(waiting[0])
+@contextmanager
+def answered_in_time(connection: Connection) -> Iterator[None]:
+    """Break the connection off where the statements of the block take longer than ``ANSWER_S`` all
+    together."""
+    raw = _on_server(connection)
+    if raw is None:
+        yield
+        return
+    raw.until = time.monotonic() + ANSWER_S
+    try:
+        yield
+    finally:
+        raw.until = None
 
 
-def _break_off(file: int) -> None:
-    with suppress(OSError), socket.socket(fileno=os.dup(file)) as connection:
-        connection.shutdown(socket.SHUT_RDWR)
+def wait_without_limit(connection: Connection) -> None:
+    """Have statements of this transaction take as long as they need: all rows are many. Only locks
+    of others are waited for no longer than ``LOCK_S``."""
+    raw = _on_server(connection)
+    if raw is not None:
+        raw.is_limited = False
+        for setting in ("statement_timeout", "idle_in_transaction_session_timeout"):
+            connection.execute(text(f"SET LOCAL {setting} = 0"))
+        connection.execute(text(f"SET LOCAL lock_timeout = '{LOCK_S}s'"))
+
+
+def _on_server(connection: Connection) -> Any:
+    """The driver's connection to a server; None where there is no server."""
+    return (
+        connection.connection.dbapi_connection if connection.dialect.name == "postgresql" else None
+    )

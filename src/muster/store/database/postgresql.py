@@ -6,14 +6,19 @@ the state of one moment (REPEATABLE READ), as those of SQLite do.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, text
+from sqlalchemy.exc import SQLAlchemyError
 
-from muster.store.database.address import DatabaseUnusable, shown_url
+from muster.store.database.address import DatabaseUnreachable, DatabaseUnusable, shown_url
+from muster.store.database.patience import ANSWER_S
+
+if TYPE_CHECKING:
+    from muster.store.database.server_connection import ServerConnection
 
 OLDEST = 14
 """The oldest major version of the server that is supported."""
@@ -21,6 +26,7 @@ OLDEST = 14
 _CONNECT: dict[str, Any] = {
     "connect_timeout": 5,
     "application_name": "muster",
+    "client_encoding": "utf8",
     # A server that is gone without a word is noticed within half a minute.
     "keepalives_idle": 10,
     "keepalives_interval": 5,
@@ -29,16 +35,21 @@ _CONNECT: dict[str, Any] = {
 }
 _SESSION = """\
 SET jit = off;
-SET lock_timeout = '10s';
+SET extra_float_digits = 1;
+SET lock_timeout = '2s';
 SET statement_timeout = '60s';
-SET idle_in_transaction_session_timeout = '60s'
+SET idle_in_transaction_session_timeout = '60s';
+SET idle_session_timeout = 0;
+SELECT set_config('synchronous_commit', 'on', false)
+    WHERE current_setting('synchronous_commit') = 'off'
 """
+"""Settings of each connection, whatever the server's own are: numbers are read back as they were
+written, an idle connection is kept, and a commit that was answered survives a loss of power."""
 
 _HOLD = text("SELECT pg_try_advisory_lock(hashtext('muster controller ' || current_schema()))")
 LET_GO_S = 3.0
 """How long a server may take to notice that a controller which held the database was killed."""
 _COMMITTING = """\
-SET lock_timeout = '2s';
 SET plan_cache_mode = force_generic_plan;
 SET enable_seqscan = off;
 SET enable_hashjoin = off;
@@ -48,6 +59,8 @@ SET enable_mergejoin = off
 
 def postgresql_engine(address: URL) -> Engine:
     """An engine on a PostgreSQL server; parameters of the URL come before its own.
+
+    Its connections raise DatabaseUnusable where the server is too old.
 
     Raises:
         DatabaseUnusable: the driver is not installed.
@@ -61,16 +74,18 @@ def postgresql_engine(address: URL) -> Engine:
     engine = create_engine(
         address,
         connect_args=own,
+        hide_parameters=True,  # rows, which may hold secrets, are not for the log
         isolation_level="READ COMMITTED",
         pool_pre_ping=True,  # so that a server that was restarted fails no read
         pool_timeout=5.0,
         use_native_hstore=False,
     )
 
-    @event.listens_for(engine, "connect")
-    def _connect(connection: Any, _record: object) -> None:
-        connection.execute(_SESSION)
-        connection.commit()
+    @event.listens_for(engine, "do_connect")
+    def _connect(
+        _dialect: object, _record: object, words: Sequence[Any], options: dict[str, Any]
+    ) -> "ServerConnection":
+        return _connected(shown_url(address), words, options)
 
     @event.listens_for(engine, "set_connection_execution_options")
     def _options(_connection: Connection, options: dict[str, Any]) -> None:
@@ -79,6 +94,32 @@ def postgresql_engine(address: URL) -> Engine:
             options["postgresql_readonly"] = True
 
     return engine
+
+
+def _connected(shown: str, words: Sequence[Any], options: dict[str, Any]) -> "ServerConnection":
+    """A new connection with the settings of all.
+
+    Raises:
+        DatabaseUnusable: the server is too old.
+    """
+    from muster.store.database.server_connection import ServerConnection  # it needs the driver
+
+    connection = ServerConnection.connect(*words, **options)
+    try:
+        major, minor = divmod(connection.info.server_version, 10_000)
+        if major < OLDEST:
+            raise DatabaseUnusable(
+                f"the server of {shown} is PostgreSQL {major}.{minor}: version {OLDEST} or a newer "
+                f"one is needed"
+            )
+        connection.until = time.monotonic() + ANSWER_S
+        connection.execute(_SESSION)
+        connection.commit()
+        connection.until = None
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def writing_connection(engine: Engine) -> Connection:
@@ -97,46 +138,81 @@ def writing_connection(engine: Engine) -> Connection:
     return connection
 
 
+class Hold:
+    """The hold of a database against others who ask for it too, for as long as its connection
+    lasts: the fence is what protects the state."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._connection: Connection | None = None
+
+    def take(self) -> bool:
+        """Hold the database, or go on to: whether it is to be had.
+
+        Raises:
+            SQLAlchemyError: the server is not reached.
+        """
+        if self._connection is None:
+            engine = self._engine.execution_options(isolation_level="AUTOCOMMIT")
+            self._connection = engine.connect()
+            self._connection.detach()
+        try:
+            return bool(self._connection.scalar(_HOLD))
+        except SQLAlchemyError:
+            self.let_go()
+            raise
+
+    def let_go(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
 @contextmanager
-def held_alone(engine: Engine) -> Iterator[bool]:
-    """Hold the database until the end of the block, against others who ask for the same; whether
-    it is to be had. It is let go with the connection: the fence is what protects the state."""
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.detach()
-        deadline_s = time.monotonic() + LET_GO_S
-        while not (is_held := bool(connection.scalar(_HOLD))):
-            if time.monotonic() > deadline_s:
-                break
+def held_alone(engine: Engine) -> Iterator[Hold | None]:
+    """Hold the database until the end of the block; None if somebody else does."""
+    hold = Hold(engine)
+    deadline_s = time.monotonic() + LET_GO_S
+    try:
+        while not (is_held := hold.take()) and time.monotonic() < deadline_s:
             time.sleep(0.1)
-        yield is_held
+        yield hold if is_held else None
+    finally:
+        hold.let_go()
 
 
-def require_usable(connection: Connection, url: str) -> None:
+def require_usable(connection: Connection) -> None:
     """Look at whether the server can hold a cluster's state.
 
     Raises:
-        DatabaseUnusable: it is too old, read-only, or cannot store all text.
+        DatabaseUnusable: it cannot store all text, or has no schema for tables; DatabaseUnreachable
+            if it takes no changes.
     """
-    number = connection.scalar(text("SELECT current_setting('server_version_num')::integer"))
-    major, minor = divmod(number or 0, 10_000)
-    if major < OLDEST:
-        raise DatabaseUnusable(
-            f"the server of {shown_url(url)} is PostgreSQL {major}.{minor}: version {OLDEST} or a "
-            f"newer one is needed"
-        )
-    read_only, encoding = connection.execute(
-        text("SELECT current_setting('transaction_read_only'), current_setting('server_encoding')")
-    ).one()
+    shown = shown_url(connection.engine.url)
+    read_only, encoding, schema = connection.execute(_PROPERTIES).one()
     if read_only == "on":
-        raise DatabaseUnusable(
-            f"the database {shown_url(url)} is read-only (a standby, or "
-            f"default_transaction_read_only is set): name the server that takes changes"
+        raise DatabaseUnreachable(
+            f"the database {shown} is read-only (a standby, or default_transaction_read_only is "
+            f"set): name the server that takes changes"
         )
     if encoding != "UTF8":
         raise DatabaseUnusable(
-            f"the database {shown_url(url)} stores text as {encoding}: create one with "
+            f"the database {shown} stores text as {encoding}: create one with "
             f"ENCODING 'UTF8' TEMPLATE template0"
         )
+    if schema is None:
+        raise DatabaseUnusable(
+            f"the database {shown} has no schema of those in the search path: make one, or give "
+            f"the user rights on it"
+        )
+
+
+_PROPERTIES = text(
+    """\
+    SELECT current_setting('transaction_read_only'), current_setting('server_encoding'),
+        current_schema()
+    """
+)
 
 
 _TEXT_COLUMNS = text(
@@ -162,6 +238,11 @@ def compare_text_by_bytes(connection: Connection) -> None:
         connection.execute(text(f"ALTER TABLE {quote(table)} {', '.join(each)}"))
 
 
+def takes_no_changes(error: SQLAlchemyError) -> bool:
+    """Whether the server refused a change because it is read-only."""
+    return getattr(getattr(error, "orig", None), "sqlstate", None) == "25006"
+
+
 def what_to_do(cause: str) -> str:
     """The way on for an error with which the server answers, or with which it is not reached; empty
     where the error says it itself. Servers that speak another language than English have none."""
@@ -180,4 +261,12 @@ _WAYS_ON = (
     ("No such file or directory", "look at whether the server runs there"),
     ("timeout expired", "look at whether the server runs there, and what is between"),
     ("too many clients", "raise max_connections of the server, or end other programs"),
+    ("connection slots are reserved", "raise max_connections of the server, or end other programs"),
+    ("permission denied for database", "make the user the owner of the database"),
+    ("must be owner of", "make the user the owner of the database and of all in it"),
+    (
+        "lock timeout",
+        "somebody else's transaction holds a lock: end that one, which pg_stat_activity shows",
+    ),
+    ("No space left on device", "free some space on the server"),
 )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import URL, Connection, Engine
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from muster.store.database.address import (
@@ -15,6 +15,7 @@ from muster.store.database.address import (
 )
 from muster.store.database.migrating import migration_of
 from muster.store.database.outage import cause_of
+from muster.store.database.patience import wait_without_limit
 from muster.store.database.postgresql import postgresql_engine, what_to_do
 from muster.store.database.sqlite import reading_engine
 
@@ -36,8 +37,7 @@ def reading(url: str) -> Iterator[tuple[Connection, str]]:
     engine = _engine(url)
     try:
         with engine.connect().execution_options(readonly=True) as connection, connection.begin():
-            if connection.dialect.name == "postgresql":
-                wait_without_limit(connection)
+            wait_without_limit(connection)
             migration = migration_of(connection, shown_url(url))
             if migration is None:
                 raise EmptyDatabase(
@@ -59,7 +59,7 @@ def _engine(url: str) -> Engine:
     return reading_engine(file)
 
 
-def unusable(url: str, error: Exception) -> DatabaseUnusable:
+def unusable(url: str | URL, error: Exception) -> DatabaseUnusable:
     """The sentence on a database that met an error, and the way on."""
     cause = cause_of(error)
     is_server = sqlite_file(url) is None
@@ -68,9 +68,3 @@ def unusable(url: str, error: Exception) -> DatabaseUnusable:
     return (DatabaseUnreachable if is_away else DatabaseUnusable)(
         f"the database {shown_url(url)} cannot be used: {cause}{': ' if way_on else ''}{way_on}"
     )
-
-
-def wait_without_limit(connection: Connection) -> None:
-    """Have statements of this transaction take as long as they need: all rows are many."""
-    for setting in ("statement_timeout", "idle_in_transaction_session_timeout"):
-        connection.execute(text(f"SET LOCAL {setting} = 0"))

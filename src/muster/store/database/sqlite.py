@@ -35,7 +35,7 @@ def sqlite_engine(address: URL) -> Engine:
     of power (design: Storage)."""
     # One thread writes at a time (the leader's); the API reads from a pool of threads.
     arguments = {"check_same_thread": False, "timeout": BUSY_TIMEOUT_S}
-    engine = create_engine(address, connect_args=arguments)
+    engine = create_engine(address, connect_args=arguments, hide_parameters=True)
 
     @event.listens_for(engine, "connect")
     def _connect(connection: sqlite3.Connection, _record: object) -> None:
@@ -76,7 +76,7 @@ def scratch_engine(file: Path) -> Engine:
 
 def _transactional(connect: Callable[[], sqlite3.Connection], begin: str) -> Engine:
     """An engine whose connections begin transactions when SQLAlchemy does."""
-    engine = create_engine("sqlite://", creator=connect, poolclass=NullPool)
+    engine = create_engine("sqlite://", creator=connect, poolclass=NullPool, hide_parameters=True)
 
     @event.listens_for(engine, "connect")
     def _connect(connection: sqlite3.Connection, _record: object) -> None:

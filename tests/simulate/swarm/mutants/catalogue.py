@@ -110,8 +110,9 @@ COMMITS = (
     Mutant(
         "the fence is not checked",
         "store/fence.py",
-        "        return bool(connection.scalar(select(schema.fence.c.epoch)) == self._epoch)\n",
-        "        return True\n",
+        "        if (row.epoch, row.commits) != (self._epoch, self._commits):\n"
+        "            raise Fenced(Holder.of(row)) if row.epoch > self._epoch else WentBack()\n",
+        "",
         "one controller writes, however many believe that they may",
     ),
     Mutant(
