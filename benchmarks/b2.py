@@ -1,5 +1,8 @@
 """B2: the control plane with hollow agents: sessions through their whole life, each status of it
-and its history committed."""
+and its history committed.
+
+`python -m benchmarks.b2 PART [DATABASE]` measures one part of it, and prints the rows of a table.
+"""
 
 import asyncio
 import gc
@@ -8,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
@@ -41,18 +44,28 @@ _BEGUN = SESSION_TABLE.terminal | {SessionStatus.RUNNING, SessionStatus.TERMINAT
 @dataclass(frozen=True, slots=True)
 class Plan:
     """``runs`` times ``sessions`` each way, ``paced`` ones at PACED_PER_S, once each size of
-    ``growth``, and a start of the controller with ``loaded`` live ones; on ``agents``."""
+    ``growth`` as the tasks of one job, and a start of the controller with ``loaded`` live ones; on
+    ``agents`` and each of the ``databases``."""
 
-    runs: int
+    runs: int = 0
     sessions: int = 10_000
-    paced: int = 10_000
+    paced: int = 0
     growth: Sequence[int] = ()
     loaded: int = 0
     agents: int = 1_000
+    databases: Sequence[str] = ("sqlite", "postgres")
 
 
-FULL = Plan(runs=5, growth=(100_000,), loaded=100_000)
+FULL = Plan(runs=3, paced=10_000, growth=(100_000,), loaded=100_000)
 SHORT = Plan(runs=1, paced=2_500)
+PARTS = {
+    "lives": Plan(runs=5),
+    "paced": Plan(paced=10_000),
+    "growth": Plan(growth=(10_000, 100_000)),
+    "million": Plan(growth=(1_000_000,)),
+    "load": Plan(loaded=100_000),
+}
+"""The parts of the full plan, each in a few minutes; ``million`` is no part of it."""
 
 
 class WrongOutcome(Exception):
@@ -111,9 +124,10 @@ def measure(plan: Plan) -> Results:
         WrongOutcome, TimeoutError: sessions did not live as they should.
     """
     found: dict[str, _Found] = {}
-    with _sqlite() as engine:
-        found["sqlite"] = uvloop.run(_measure_on(engine, plan))
-    if why_not() is None:  # a server can be had
+    if "sqlite" in plan.databases:
+        with _sqlite() as engine:
+            found["sqlite"] = uvloop.run(_measure_on(engine, plan))
+    if "postgres" in plan.databases and why_not() is None:  # a server can be had
         with _postgres() as engine:
             found["postgres"] = uvloop.run(_measure_on(engine, plan))
     return Results(plan.runs, list(_figures(plan, found)))
@@ -142,9 +156,10 @@ async def _measure_on(engine: Engine, plan: Plan) -> _Found:
         for _ in range(plan.runs):
             found.one_request.append(await _in_one_request(cluster, plan.sessions))
             found.many_requests.append(await _in_many_requests(cluster, plan.sessions))
-        found.start_ms = await _paced(cluster, plan.paced)
+        if plan.paced:
+            found.start_ms = await _paced(cluster, plan.paced)
         for sessions in plan.growth:
-            found.growth[sessions] = await _in_many_requests(cluster, sessions)
+            found.growth[sessions] = await _in_one_request(cluster, sessions)
         if plan.loaded:
             await _leave_running(cluster, plan.loaded)
     cluster.close()
@@ -222,7 +237,7 @@ async def _paced(cluster: Cluster, sessions: int) -> list[float]:
     """Milliseconds from when each of so many sessions was to be handed in until it was known to
     run, at PACED_PER_S a second."""
     cluster.fleet.run_s = PACED_RUN_S
-    watch, due_at = _Watch(), dict[str, float]()
+    watch, due_at, specs = _Watch(), dict[str, float](), _specs(sessions)
     end = cluster.plane.watch(watch)
 
     def answer(due: float, session: Session | None, _error: Exception | None) -> None:
@@ -230,7 +245,7 @@ async def _paced(cluster: Cluster, sessions: int) -> list[float]:
             due_at[session.id] = due
 
     began = time.perf_counter()
-    for number, spec in enumerate(_specs(sessions)):
+    for number, spec in enumerate(specs):
         due = began + number / PACED_PER_S
         await asyncio.sleep(max(0.0, due - time.perf_counter()))
         _ask(cluster, spec, partial(answer, due))
@@ -275,20 +290,21 @@ def _figures(plan: Plan, found: Mapping[str, _Found]) -> Iterator[Figure]:
             "one_request": (its.one_request, "asked for as the tasks of one job"),
             "many_requests": (its.many_requests, "each asked for by itself"),
         }
-        yield Figure(
-            f"{name}_sessions_per_s",
-            min(median(each.per_s for each in rates) for rates, _ in ways.values()),
-            f"{plan.sessions} sessions through their whole life on {name}: the slower of the two "
-            f"ways to ask for them",
-            goals[name],
-        )
-        for way, (rates, how) in ways.items():
+        if plan.runs:
+            yield Figure(
+                f"{name}_sessions_per_s",
+                min(median(each.per_s for each in rates) for rates, _ in ways.values()),
+                f"{plan.sessions} sessions through their whole life on {name}: the slower of the "
+                f"two ways to ask for them",
+                goals[name],
+            )
+        for way, (rates, how) in ways.items() if plan.runs else ():
             yield Figure(f"{name}_{way}_per_s", median(each.per_s for each in rates), how)
             cpu_us = median(each.cpu_us for each in rates)
-            meaning = "processor time for each, of control and hollow agents together"
+            meaning = f"processor time for each, {how}: of control and hollow agents together"
             yield Figure(f"{name}_{way}_cpu_us", cpu_us, meaning)
         for sessions, rate in its.growth.items():
-            how = f"{sessions} sessions, each asked for by itself, once"
+            how = f"{sessions} sessions, asked for as the tasks of one job, once"
             yield Figure(f"{name}_sessions_per_s_{sessions}", rate.per_s, how)
             yield Figure(f"{name}_cpu_us_{sessions}", rate.cpu_us, "processor time for each")
         if its.load_s:
@@ -299,10 +315,9 @@ def _figures(plan: Plan, found: Mapping[str, _Found]) -> Iterator[Figure]:
                 f"its first wake",
                 "≤ 5",
             )
-    first = next(iter(found))
-    for name, its in found.items():
+    for name, its in found.items() if plan.paced else ():
         p50, p99 = (quantiles(its.start_ms, n=100)[percent - 1] for percent in (50, 99))
-        suffix = "" if name == first else f"_{name}"
+        suffix = "" if name == "sqlite" else f"_{name}"
         yield Figure(
             f"start_ms_p99_at_500{suffix}",
             p99,
@@ -313,6 +328,7 @@ def _figures(plan: Plan, found: Mapping[str, _Found]) -> Iterator[Figure]:
 
 
 if __name__ == "__main__":
-    size = int(sys.argv[1])
-    for figure in measure(Plan(runs=1, sessions=1_000, paced=500, growth=(size,))).figures:
-        print(f"{figure.key} {figure.shown} ({figure.meaning})")
+    part, *databases = sys.argv[1:]
+    chosen = PARTS[part]
+    for figure in measure(replace(chosen, databases=databases or chosen.databases)).figures:
+        print(f"| {figure.key}: {figure.meaning} | {figure.shown} | {figure.goal} |", flush=True)

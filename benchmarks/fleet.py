@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import Engine
 
+from muster.app.checkpoints import keep_checkpointing
 from muster.app.driver import Driver
 from muster.control.agent.desk import AgentDesk
 from muster.control.agent.joining import join
@@ -178,6 +179,7 @@ class Cluster:
 
     def __init__(self, engine: Engine) -> None:
         clock = SteadyClock()
+        self._engine = engine
         self._driver = Driver(clock)
         self._store = Store(engine, cluster_entities())
         inbox, leases = Inbox(self._driver.hint), LeaseBook(clock)
@@ -192,6 +194,7 @@ class Cluster:
         """Have the control plane run, with so many new agents connected."""
         driving = asyncio.create_task(self._driver.run(self.plane))
         beating = asyncio.create_task(self.fleet.beat())
+        checkpointing = asyncio.create_task(keep_checkpointing(self.plane, self._engine))
         try:
             await self.plane.request(
                 lambda work, parts: parts[GroupRequests].put_group(work, GROUP)
@@ -203,7 +206,8 @@ class Cluster:
         finally:
             self._driver.stop()
             beating.cancel()
-            await asyncio.gather(driving, beating, return_exceptions=True)
+            checkpointing.cancel()
+            await asyncio.gather(driving, beating, checkpointing, return_exceptions=True)
 
     async def until(self, is_over: Callable[[], bool]) -> None:
         """Let it work until a condition holds, which is looked at after each commit.

@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 from tests.databases import ON_BOTH, url_at
 
-from muster.store.batch import Insertion, RangeUpdate, inserting
+from muster.store.batch import RangeUpdate, inserting, inserting_together, updating_together
 from muster.store.database import open_engine
 
 members = Table(
@@ -33,8 +33,11 @@ members = Table(
     Column("note", String, nullable=True),
 )
 COLUMNS = ["gang", "idx", "status", "note"]
-insertion = Insertion(members, COLUMNS, ["idx"], {"note": lambda note: note and note * 2}, 3)
-range_update = RangeUpdate(members, ["status", "note"], ["gang", "idx", "status"], "idx")
+doubled = {"note": lambda note: note and note * 2}
+insertion = inserting_together(members, COLUMNS, ["idx"], doubled, 3)
+KEYS = ["gang", "idx", "status"]
+range_update = RangeUpdate(members, ["status", "note"], KEYS, "idx")
+update_together = updating_together(members, ["status", "note"], KEYS, "idx", doubled, 3)
 
 ONE_ENGINE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 pytestmark = ON_BOTH
@@ -98,6 +101,30 @@ def test_range_of_rows_changes_those_that_were_given_and_have_the_status_that_is
         wanted |= {(row[2], row[3]): (row[0], row[1]) for row in hit}
         assert range_update.execute(connection, told) == len(hit)
         assert stored(connection) == wanted
+
+
+@ONE_ENGINE
+@given(rows, rows)
+def test_rows_changed_together_are_those_that_were_given_and_have_the_status_that_is_said(
+    engine: Engine, before: list[tuple[Any, ...]], changes: list[tuple[Any, ...]]
+) -> None:
+    with empty_table(engine) as (connection, _):
+        inserting(members, COLUMNS).execute(connection, before)
+        wanted = stored(connection)
+        told = [(f"{status}ER", note, gang, idx, status) for gang, idx, status, note in changes]
+        hit = [row for row in told if wanted.get(row[2:4], ("",))[0] == row[4]]
+        wanted |= {(row[2], row[3]): (row[0], row[1] and row[1] * 2) for row in hit}
+        assert update_together.execute(connection, told) == len(hit)
+        assert stored(connection) == wanted
+
+
+def test_rows_that_change_alike_are_told_together(engine: Engine) -> None:
+    with empty_table(engine) as (connection, told):
+        insertion.execute(connection, [("a", idx, "NEW", None) for idx in (0, 2, 4, 6, 8, 9, 11)])
+        changes = [("OLD", None, "a", idx, "NEW") for idx in (0, 2, 4, 6, 8, 9, 11)]
+        told.clear()
+        assert update_together.execute(connection, changes) == 7
+        assert told == ([2, 1] if engine.dialect.name == "sqlite" else [1])
 
 
 def test_gang_that_changes_alike_is_told_once(engine: Engine) -> None:

@@ -59,7 +59,7 @@ class History:
                     self._write_count(repeat, record)
                 return
         name, status = self._entities.name_of(record), record.status
-        seq = self.add(name, phase, status, status, result, *reasons)
+        seq = self.add(name, phase, status, status, result, reasons)
         repeat = Repeat(phase, result, reasons, 1, self._now, self._now, seq)
         if len(record.repeats) == MAX_REPEATS:
             self._write_count(record.repeats[0], record)
@@ -92,11 +92,10 @@ class History:
         before: str | None,
         to: str,
         result: SchedulingResult,
-        *reasons: Reason | None,
+        reasons: tuple[Reason, ...] = (),
     ) -> int:
         """Add a row of an entity; the answer is its number."""
         self.seq += 1
-        held = tuple(reason for reason in reasons if reason is not None)
         self._rows.append(
             (
                 entity,
@@ -105,7 +104,7 @@ class History:
                 before,
                 to,
                 result,
-                rows.dump_reasons(held),
+                rows.dump_reasons(reasons) if reasons else None,
                 1,
                 self._now,
                 self._now,

@@ -58,7 +58,10 @@ class Live:
         """One object, without a name, for all specs that differ in their names only: sessions are
         many and mostly alike."""
         key = spec.model_dump_json(exclude={"name"}, exclude_defaults=True)
-        return self.specs.setdefault(key, spec.model_copy(update={"name": None}))
+        known = self.specs.get(key)
+        if known is None:
+            known = self.specs[key] = spec.model_copy(update={"name": None})
+        return known
 
     def of(self, kind: type[R]) -> Mapping[str, R]:
         """The records of an entity, by id."""

@@ -10,11 +10,13 @@ from sqlalchemy import Connection, Table, bindparam, select
 from muster.store.batch import (
     Batch,
     Dump,
-    Insertion,
     RangeUpdate,
+    Together,
     deleting,
     inserting,
+    inserting_together,
     updating,
+    updating_together,
 )
 
 R = TypeVar("R")
@@ -31,7 +33,8 @@ class RowMapping(Generic[R]):
         table: its rows may have a ``status``.
         changing: the columns that may change after the insert; they are always written together.
         sources: the sources of columns whose values are not the attributes of the same name.
-        differ: columns in which the rows of a gang differ when they are inserted.
+        differ: columns in which rows differ that are inserted together, and are alike otherwise.
+        alike: whether many rows change alike; they have a primary key of one column.
         number: the part of the primary key by which the rows of a gang follow each other.
         lagging: columns whose stored values may be older than the record's, because a change of
             them alone costs no commit.
@@ -45,6 +48,7 @@ class RowMapping(Generic[R]):
         changing: Sequence[str],
         sources: Mapping[str, Source] = MappingProxyType({}),
         differ: Sequence[str] = (),
+        alike: bool = False,
         number: str | None = None,
         lagging: Collection[str] = (),
     ) -> None:
@@ -55,14 +59,20 @@ class RowMapping(Generic[R]):
         keys = [column.name for column in table.primary_key]
         status = ["status"] if "status" in changing else []
         dumps = {name: source[1] for name, source in sources.items() if isinstance(source, tuple)}
-        self.insert: Batch | Insertion = (
-            Insertion(table, columns, differ, dumps) if differ else inserting(table, columns, dumps)
+        self.insert: Batch | Together = (
+            inserting_together(table, columns, differ, dumps)
+            if differ
+            else inserting(table, columns, dumps)
         )
-        self.update: Batch | RangeUpdate = (
-            RangeUpdate(table, changing, [*keys, *status], number, dumps)
-            if number
-            else updating(table, changing, [*keys, *status], dumps)
-        )
+        found_by = [*keys, *status]
+        self.update: Batch | Together | RangeUpdate
+        if number:
+            self.update = RangeUpdate(table, changing, found_by, number, dumps)
+        elif alike:
+            (key,) = keys
+            self.update = updating_together(table, changing, found_by, key, dumps)
+        else:
+            self.update = updating(table, changing, found_by, dumps)
         self.delete = deleting(table, keys)
         self.whole = _reading(columns, sources)
         """The row of a record for ``insert``."""

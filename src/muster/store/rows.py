@@ -9,7 +9,7 @@ from muster.core.reasons import Reason
 from muster.core.resources import Device, DeviceShare, Resources
 from muster.core.specs import JobSpec, SessionSpec
 from muster.store import schema
-from muster.store.batch import inserting, updating
+from muster.store.batch import inserting_together, updating
 from muster.store.mapping import RowMapping, Source
 from muster.store.records import Agent, Allocation, Job, Kernel, Session, Task
 
@@ -180,7 +180,7 @@ TASKS = RowMapping[Task](
         *REASON,
     ),
     sources={"job_id": "job.id", "idx": "index", **REASON},
-    differ=("idx", "kernel_id"),
+    differ=("idx", "session_id", "kernel_id"),
 )
 SESSIONS = RowMapping[Session](
     schema.sessions,
@@ -204,6 +204,8 @@ SESSIONS = RowMapping[Session](
         **OWNER,
         **REASON,
     },
+    differ=("id", "name"),
+    alike=True,
     lagging=("retry_at",),  # the failure for which a session waits is reported again
 )
 KERNELS = RowMapping[Kernel](
@@ -230,7 +232,7 @@ KERNELS = RowMapping[Kernel](
         "ports": ("ports", _dump_list),
         **REASON,
     },
-    differ=("idx", "id", "task_index"),
+    differ=("session_id", "idx", "id", "task_index", "agent_id"),
     number="idx",
 )
 ALLOCATIONS = RowMapping[Allocation](
@@ -246,5 +248,7 @@ ALLOCATIONS = RowMapping[Allocation](
     },
     differ=("kernel_id", "agent_id"),
 )
-INSERT_HISTORY = inserting(schema.history, schema.history.columns.keys())
+INSERT_HISTORY = inserting_together(
+    schema.history, schema.history.columns.keys(), ("entity", "seq")
+)
 UPDATE_HISTORY = updating(schema.history, ("reasons", "times", "last_at"), ("entity", "seq"))

@@ -160,7 +160,8 @@ class Unit:
         if isinstance(record, Tried) and record.repeats:
             self._history.write_counts(record)
         if told is Told.ALWAYS or result is not SchedulingResult.SUCCESS or reason is not None:
-            self._history.add(entity.id_of(record), phase, before, to, result, reason)
+            reasons = () if reason is None else (reason,)
+            self._history.add(entity.id_of(record), phase, before, to, result, reasons)
         return True
 
     def fail(self, kernel: Kernel, why: Reason | None) -> None:
@@ -180,11 +181,12 @@ class Unit:
         reason: Reason | None = None,
     ) -> None:
         """Add a history row without a change of status; refusals and retries merge."""
+        reasons = () if reason is None else (reason,)
         if isinstance(record, Tried) and result in REPEATING:
-            self._history.repeat(record, phase, result, () if reason is None else (reason,))
+            self._history.repeat(record, phase, result, reasons)
             return
         name, status = self._entities.name_of(record), record.status
-        self._history.add(name, phase, status, status, result, reason)
+        self._history.add(name, phase, status, status, result, reasons)
 
     def skip(self, record: Tried, phase: str, reasons: tuple[Reason, ...]) -> None:
         """Add a refusal of a record to history; see ``History.repeat``."""

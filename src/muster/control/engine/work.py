@@ -12,7 +12,6 @@ from muster.core.ids import IdFactory
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult
 from muster.store.entity import R, Record
-from muster.store.live import Live
 from muster.store.unit import Unit
 
 T = TypeVar("T")
@@ -47,6 +46,7 @@ class Work:
         defects: Defects | None = None,
     ) -> None:
         self.unit = unit
+        self.live = unit.live
         self.ids = ids
         self.races = races or Races()
         self.defects = defects or Defects()
@@ -56,10 +56,6 @@ class Work:
         self.dirty: defaultdict[type, dict[Record, None]] = defaultdict(dict)
         self._wholes = unit.live.entities.wholes
         self._once: dict[Callable[[], Any], Any] = {}
-
-    @property
-    def live(self) -> Live:
-        return self.unit.live
 
     def once(self, make: Callable[[], T]) -> T:
         """The result of ``make``, which is called once a wake, for things that many records
