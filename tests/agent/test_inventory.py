@@ -68,6 +68,17 @@ def test_kernel_is_held_from_its_order_until_its_end_is_acknowledged() -> None:
     assert key not in held
 
 
+def test_kernel_whose_end_nobody_saw_is_held_as_lost() -> None:
+    held = KernelInventory()
+    held.reset([{"id": K1, "generation": 1, "status": "ended", "lost": True}])
+    assert list(held) == [((K1, 1), HeldStatus.LOST)]
+    held = KernelInventory()
+    end = held.apply(event("ended", reason="supervisor_lost"))
+    assert list(held) == [((K1, 1), HeldStatus.LOST)]
+    held.acknowledged(end)
+    assert (K1, 1) not in held
+
+
 def test_failed_kernel_that_was_ordered_again_stays_held() -> None:
     held = KernelInventory()
     failed = held.apply(event("create_failed", reason="disk_full"))

@@ -91,7 +91,7 @@ class HollowAgent:
         held += [HeldKernel(*key, HeldStatus.CREATED) for key in self.held]
         held += [HeldKernel(*key, HeldStatus.PREPARED) for key in self.prepared]
         held += [
-            HeldKernel(report.kernel, report.generation, HeldStatus.ENDED)
+            HeldKernel(report.kernel, report.generation, _held_as(report))
             for report in self.reports
             if report.kind is ReportKind.ENDED
         ]
@@ -256,7 +256,7 @@ class HollowAgent:
             if due <= self.clock.now():
                 self._end(key, ReasonCode.EXITED, run.exit_code)
 
-    def reboot(self) -> None:
+    def reboot(self, *, keeps_journal: bool = False) -> None:
         self.boot_id += "'"
         self.booted_at = self.clock.now()
         self.lease_end_s, self.renewed_s = math.inf, 0.0
@@ -265,11 +265,16 @@ class HollowAgent:
         self.creating.clear()
         self.held.clear()
         self.prepared.clear()
-        self.reports.clear()
+        if not keeps_journal:
+            self.reports.clear()
 
     def _report(self, key: KernelKey, kind: ReportKind, **facts: object) -> None:
         report = KernelReport(*key, kind, self.time_s, **facts)  # type: ignore[arg-type]
         self.reports.append(report)
+
+
+def _held_as(end: KernelReport) -> HeldStatus:
+    return HeldStatus.LOST if end.reason is ReasonCode.SUPERVISOR_LOST else HeldStatus.ENDED
 
 
 def kernel_index(start: Start) -> int:

@@ -263,6 +263,21 @@ def test_rebooted_agent_loses_its_kernels_at_once(worlds: MakeWorld) -> None:
     assert task_rows(world, job.id) == [("SUCCEEDED", 2, 0)]
 
 
+def test_task_that_ended_before_its_machine_rebooted_is_not_lost(worlds: MakeWorld) -> None:
+    world = worlds({"a": CPU}, behaviour=lambda start: Run(seconds=3))
+    job = world.submit(JobSpec(command=["x"]))
+    world.run(2)
+    agent = world.agent("a")
+    agent.online = False  # so that nobody hears of the end
+    world.run(2)
+    agent.reboot(keeps_journal=True)
+    world.connect(agent)
+    world.run(1)
+    assert job.status is JobState.SUCCEEDED
+    assert task_rows(world, job.id) == [("SUCCEEDED", 1, 0)]
+    assert not world.plane.live.ledger
+
+
 def test_controller_killed_at_any_step_loses_nothing_and_runs_nothing_twice(
     worlds: MakeWorld,
 ) -> None:

@@ -33,6 +33,8 @@ _KINDS = {
     "create_failed": (ReportKind.CREATE_FAILED, HeldStatus.CREATE_FAILED),
 }
 
+_LOST = "supervisor_lost"
+
 _REASONS = {
     "exited": ReasonCode.EXITED,
     "signaled": ReasonCode.SIGNALED,
@@ -43,7 +45,7 @@ _REASONS = {
     "lease_expired": ReasonCode.LEASE_EXPIRED,
     "disk_limit": ReasonCode.DISK_LIMIT,
     "never_started": ReasonCode.NEVER_STARTED,
-    "supervisor_lost": ReasonCode.SUPERVISOR_LOST,
+    _LOST: ReasonCode.SUPERVISOR_LOST,
     "unknown_kernel": ReasonCode.KERNEL_VANISHED,
     "workdir_missing": ReasonCode.WORKDIR_MISSING,
     "bad_file_path": ReasonCode.BAD_FILE_PATH,
@@ -73,7 +75,9 @@ class KernelInventory:
     def reset(self, kernels: Iterable["KernelState"]) -> None:
         """Begin with the kernels of a supervisor; its unacknowledged events follow."""
         self._statuses = {
-            (KernelId(kernel["id"]), kernel["generation"]): _STATUSES[kernel["status"]]
+            (KernelId(kernel["id"]), kernel["generation"]): HeldStatus.LOST
+            if kernel.get("lost")
+            else _STATUSES[kernel["status"]]
             for kernel in kernels
         }
 
@@ -88,8 +92,8 @@ class KernelInventory:
         """Note an event of the supervisor; the answer is the report for the controller."""
         kind, status = _KINDS[event["kind"]]
         kernel, generation = KernelId(event["kernel"]), event["generation"]
-        self._statuses[kernel, generation] = status
         reason, heir, predecessor = event.get("reason"), event.get("heir"), event.get("predecessor")
+        self._statuses[kernel, generation] = HeldStatus.LOST if reason == _LOST else status
         # Positional, with little work for absent fields: this runs twice for each kernel.
         return KernelReport(
             kernel,

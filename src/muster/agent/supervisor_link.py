@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, cast
+from typing import TYPE_CHECKING, Any, NotRequired, Protocol, Self, TypedDict, cast
 
 from muster.agent.accounts import Account
 from muster.agent.supervisor.protocol import SOCKET_NAME, VERSION
@@ -70,6 +70,7 @@ class KernelState(TypedDict):
     id: str
     generation: int
     status: str
+    lost: NotRequired[bool]  # it ended with a dead supervisor, and nobody has seen how
 
 
 class SupervisorState(TypedDict):

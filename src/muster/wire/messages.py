@@ -135,13 +135,18 @@ class KernelReport:
 
 class HeldStatus(StrEnum):
     """The state of a kernel that an agent holds; it holds an ended kernel until the end is
-    acknowledged."""
+    acknowledged.
+
+    An end that was seen (ENDED) is a fact in whatever boot it is told. LOST kernels are gone with
+    the supervisor that held them, and nobody has seen how they ended.
+    """
 
     PREPARED = "PREPARED"
     QUEUED = "QUEUED"
     CREATED = "CREATED"
     RUNNING = "RUNNING"
     ENDED = "ENDED"
+    LOST = "LOST"
     CREATE_FAILED = "CREATE_FAILED"
 
 
@@ -156,7 +161,8 @@ class HeldKernel:
 class Hello:
     """An agent's identity, capacity and kernels; the first message of each stream.
 
-    ``boot_id`` changes when the machine reboots: kernels of another boot are proven gone.
+    ``boot_id`` changes when the machine reboots: kernels of another boot are proven gone. Those
+    that ended before the reboot are told as ENDED, and their reports follow.
     ``instance`` tells the agent's directory from any other of this boot, ``supervisor`` the process
     that holds its kernels from any other of this machine. ``sent_s`` is the agent's
     boot clock, ``time_s`` its time of day.

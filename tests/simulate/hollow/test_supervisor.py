@@ -163,11 +163,15 @@ def test_frozen_supervisor_does_everything_once_it_thaws(supervised: Supervised)
 
 
 def test_reboot_leaves_nothing_but_the_journal(supervised: Supervised) -> None:
+    supervised.runs[L] = Run(0.5)
     supervised.start(K)
+    supervised.start(L)
     supervised.it.renew_lease(2.0)
     supervised.timeline.run(1)
     supervised.machine.reboot()
     supervised.it.reboot()
     assert not supervised.processes
     assert supervised.told()[-1][2:] == (ReportKind.ENDED, ReasonCode.SUPERVISOR_LOST)
-    assert supervised.start(L), "the lease ended with the boot"
+    held = {each.kernel: each.status for each in supervised.it.inventory()}
+    assert held == {K: HeldStatus.LOST, L: HeldStatus.ENDED}
+    assert supervised.start(KernelId("krn-3")), "the lease ended with the boot"

@@ -104,6 +104,7 @@ class Kernel:
     stop_detail: str = ""
     stop_deadline_s: float = 0.0
     killed: bool = False
+    is_lost: bool = False  # it ended with a dead supervisor, and nobody has seen how
     last_final_seq: int = 0  # of the newest event after whose acknowledgement it may be forgotten
 
     @property

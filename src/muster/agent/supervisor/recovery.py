@@ -56,6 +56,7 @@ def remember(known: KnownKernels, events: Iterable[Event]) -> None:
             kernel.pid, kernel.started_at = event["pid"], event["at"]
         elif event["kind"] != "created":
             kernel.status = Status(event["kind"])
+            kernel.is_lost = event.get("reason") == EndReason.SUPERVISOR_LOST
             known.note_final(event["seq"], kernel)
 
 
@@ -65,6 +66,7 @@ def report_lost(
     """Report the kernels of a dead supervisor, which have no processes any more."""
     for survivor in survivors:
         kernel = Kernel(survivor.key, shape=survivor.shape, pid=survivor.pid, status=Status.ENDED)
+        kernel.is_lost = True
         known.add(kernel)
         event = reports.ended_without_run(kernel, EndReason.SUPERVISOR_LOST, detail)
         journal.record([event])

@@ -88,6 +88,8 @@ def describe(kernel: Kernel) -> dict[str, object]:
         "shape": kernel.shape,
         "devices": kernel.devices,
     }
+    if kernel.is_lost:
+        description["lost"] = True
     if kernel.status not in _WITHOUT_PROCESS:
         description["pid"] = kernel.pid
         description["started_at"] = kernel.started_at

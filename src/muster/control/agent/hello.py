@@ -25,7 +25,8 @@ from muster.wire.messages import HeldStatus, Hello, Prepare, Stop
 PHASE = "AgentHello"
 _PREPARING = frozenset({KernelStatus.PREPARING, KernelStatus.PULLING})
 _NOT_STARTED = frozenset({None, HeldStatus.PREPARED, HeldStatus.QUEUED, HeldStatus.CREATE_FAILED})
-_MAY_STOP = frozenset(HeldStatus) - {HeldStatus.ENDED}
+_GONE = frozenset({HeldStatus.ENDED, HeldStatus.LOST})
+_MAY_STOP = frozenset(HeldStatus) - _GONE
 _ON_AGENT = frozenset({KernelStatus.RUNNING, KernelStatus.TERMINATING})
 
 
@@ -68,10 +69,16 @@ class Greeter:
         self._cluster.agent_changed(agent)
         if rebooted:
             why = reason(ReasonCode.AGENT_REBOOTED, agent=agent.name)
+            # Those that ended before the reboot keep their rows until their reports, which follow.
+            ended = {
+                (each.kernel, each.generation)
+                for each in hello.kernels
+                if each.status is HeldStatus.ENDED
+            }
             gone = [
                 key
                 for key, row in work.live.allocations_on.get(agent.id, {}).items()
-                if row.boot_id != hello.boot_id
+                if row.boot_id != hello.boot_id and key not in ended
             ]
             self._lose(work, agent, gone, why)
         self._settle(work, agent, hello)
@@ -103,7 +110,7 @@ class Greeter:
                 and kernel.agent_id == agent.id
                 and kernel.status in KERNEL_TABLE.live
             )
-            if not wanted and status is not HeldStatus.ENDED:
+            if not wanted and status not in _GONE:
                 grace_s = kernel.process.grace if kernel is not None else 0.0
                 work.emit(TellAgent(agent.id, Stop(*key, grace_s, "not wanted")))
 

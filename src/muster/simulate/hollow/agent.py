@@ -124,9 +124,9 @@ class HollowAgent:
 
     def holds(self) -> set[KernelKey]:
         """The kernels that it, or its supervisor, has and could still run."""
-        failed = {HeldStatus.ENDED, HeldStatus.CREATE_FAILED}
+        gone = {HeldStatus.ENDED, HeldStatus.LOST, HeldStatus.CREATE_FAILED}
         held = self.supervisor.inventory()
-        kernels = {(each.kernel, each.generation) for each in held if each.status not in failed}
+        kernels = {(each.kernel, each.generation) for each in held if each.status not in gone}
         return kernels.union(self._prepared_only())
 
     # -- its process -----------------------------------------------------------------------------

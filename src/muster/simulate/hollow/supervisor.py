@@ -60,6 +60,7 @@ class Stage(StrEnum):
     RUNNING = "RUNNING"
     STOPPING = "STOPPING"
     ENDED = "ENDED"
+    LOST = "LOST"  # with a supervisor that was killed, or with a boot
     CREATE_FAILED = "CREATE_FAILED"
 
 
@@ -75,6 +76,7 @@ _HELD_AS = {
     Stage.RUNNING: HeldStatus.RUNNING,
     Stage.STOPPING: HeldStatus.RUNNING,
     Stage.ENDED: HeldStatus.ENDED,
+    Stage.LOST: HeldStatus.LOST,
     Stage.CREATE_FAILED: HeldStatus.CREATE_FAILED,
 }
 
@@ -206,7 +208,7 @@ class HollowSupervisor:
         for key, kernel in list(self.kernels.items()):
             if kernel.stage not in LIVE and kernel.last_seq <= seq:
                 del self.kernels[key]
-                if kernel.stage is Stage.ENDED:
+                if kernel.stage is not Stage.CREATE_FAILED:
                     self._buried[key] = kernel.last_seq
 
     def inventory(self) -> list[HeldKernel]:
@@ -395,7 +397,7 @@ class HollowSupervisor:
         signal: int | None = None,
         heir: KernelKey | None = None,
     ) -> None:
-        kernel.stage = Stage.ENDED
+        kernel.stage = Stage.LOST if why is ReasonCode.SUPERVISOR_LOST else Stage.ENDED
         kernel.last_seq = self._tell(
             kernel.key,
             ReportKind.ENDED,

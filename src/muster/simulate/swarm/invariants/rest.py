@@ -2,7 +2,7 @@
 
 from sqlalchemy import select
 
-from muster.simulate.hollow.supervisor import Stage
+from muster.simulate.hollow.supervisor import LIVE
 from muster.simulate.swarm.judge import Invariant
 from muster.store import schema
 from muster.store.entity import Record
@@ -48,6 +48,6 @@ class RoomReturns(Invariant):
             left = [
                 (kernel.key, kernel.stage)
                 for kernel in agent.supervisor.kernels.values()
-                if kernel.stage not in (Stage.ENDED, Stage.CREATE_FAILED)
+                if kernel.stage in LIVE
             ]
             self.expect(not left, f"{agent.name} holds {left}")

@@ -10,7 +10,14 @@ from muster.core.states import AgentStatus
 from muster.simulate.swarm.judge import Judge, Observer
 from muster.store.records import Agent, LedgerKey
 from muster.store.unit import Unit
-from muster.wire.messages import AgentMessage, Hello, KernelReport, ReportKind, Reports
+from muster.wire.messages import (
+    AgentMessage,
+    HeldStatus,
+    Hello,
+    KernelReport,
+    ReportKind,
+    Reports,
+)
 
 _MACHINES = frozenset(
     {ReasonCode.SUPERVISOR_LOST, ReasonCode.LEASE_EXPIRED, ReasonCode.KERNEL_VANISHED}
@@ -83,7 +90,7 @@ class Facts(Observer):
         for agent, message, before in pending:
             if isinstance(message, Hello):
                 greeted[agent] = before
-                self._reboot(agent, message.boot_id, before)
+                self._reboot(agent, message, before)
             elif isinstance(message, Reports):
                 for report in message.reports:
                     self._take(report)
@@ -94,10 +101,17 @@ class Facts(Observer):
                 self._lose(key, agent, agent in lost, greeted.get(agent))
         self._rows = rows
 
-    def _reboot(self, agent: AgentId, boot_id: str, before: float) -> None:
-        """The kernels of an earlier boot are gone, whatever is reported of them afterwards."""
-        for key, row in self._rows.items():
-            if row[0] == agent and row[1] != boot_id and not self.known[key].ends:
+    def _reboot(self, agent: AgentId, hello: Hello, before: float) -> None:
+        """The kernels of an earlier boot are gone with it, but for those that had ended by then:
+        their reports follow."""
+        ended = {
+            (each.kernel, each.generation)
+            for each in hello.kernels
+            if each.status is HeldStatus.ENDED
+        }
+        for key, (on, boot_id) in self._rows.items():
+            gone = on == agent and boot_id != hello.boot_id and key not in ended
+            if gone and not self.known[key].ends:
                 end = End(How.WITH_MACHINE, ReasonCode.AGENT_REBOOTED, before)
                 self.known[key].ends.append(end)
 
