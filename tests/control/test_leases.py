@@ -11,6 +11,7 @@ from tests.control.hollow_agent import HollowAgent, Run
 from tests.control.world import World
 
 from muster.agent.supervisor.supervisor import LEASE_GRACE_MAX_S
+from muster.control.agent.leases import IN_CHARGE_S, LEASE_MARGIN_S
 from muster.control.group.requests import GroupRequests
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, ScalingGroup
@@ -167,6 +168,33 @@ def test_work_of_a_restarted_controller_is_waited_for_a_whole_lease_from_its_sta
 
 
 # Agents on the controller's own machine
+
+
+def test_controller_that_cannot_tell_whether_it_is_in_charge_renews_no_lease(
+    tmp_path: Path,
+) -> None:
+    with running_world(tmp_path) as (world, agent, _):
+        world.in_charge_s = IN_CHARGE_S
+        world.restart_controller()
+        world.run(IN_CHARGE_S - 1.0)
+        assert world.leases.renew(agent.id, agent.heartbeat()) is not None
+        world.run(1.0)
+        assert world.leases.renew(agent.id, agent.heartbeat()) is None
+        world.leases.confirm_charge(world.clock.now())
+        assert world.leases.renew(agent.id, agent.heartbeat()) is not None
+
+
+def test_leases_are_waited_for_that_an_overtaken_controller_may_have_renewed(
+    tmp_path: Path,
+) -> None:
+    with running_world(tmp_path) as (world, agent, record):
+        agent.online = False
+        world.in_charge_s = IN_CHARGE_S
+        world.restart_controller()
+        world.run(IN_CHARGE_S + record.lease_s + LEASE_MARGIN_S - 1.0)
+        assert world.plane.live.agents[agent.id].status is AgentStatus.UNREACHABLE
+        world.run(2.0)
+        assert world.plane.live.agents[agent.id].status is AgentStatus.LOST
 
 
 def test_agent_beside_the_controller_keeps_its_work_however_long_there_is_no_controller(

@@ -1,6 +1,7 @@
 """A small world under virtual time: the real control plane, hollow agents, one thread."""
 
 import itertools
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -82,6 +83,7 @@ class World:
         self._expects_defects = False
         self._credentials = itertools.count(1)
         self.boot_id = self.machine = ""  # of the controller's machine
+        self.in_charge_s = math.inf  # how long it renews leases if nobody confirms its charge
         self.channels = HollowSender(
             self.clock, lambda outcome: self.inbox.put(outcome), seed, channels
         )
@@ -106,7 +108,7 @@ class World:
     def _open(self) -> None:
         engine = open_engine(url_at(self.path))
         self.store = Store(engine, cluster_entities())
-        self.leases = LeaseBook(self.clock, self.boot_id, self.machine)
+        self.leases = LeaseBook(self.clock, self.boot_id, self.machine, self.in_charge_s)
         self.inbox = Inbox()
         self.desk = AgentDesk(self.store, self.clock, self.leases, self.inbox)
         surroundings = Surroundings(engine, self.inbox.put, self.path)

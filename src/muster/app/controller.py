@@ -23,7 +23,7 @@ from muster.app.addresses import address, host_for_others, is_loopback, reachabl
 from muster.app.checkpoints import keep_checkpointing
 from muster.app.controller_config import ControllerConfig
 from muster.app.credentials import mend_credential
-from muster.app.database import holder, opened, url_of, watch_fence
+from muster.app.database import holder, in_charge_s, opened, url_of, watch_fence
 from muster.app.driver import Driver
 from muster.app.former_agents import forget
 from muster.app.home import Home, Running, write_private
@@ -99,7 +99,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     clock.not_before(store.last_commit_at)
     ids = IdFactory(clock, random.Random(secrets.randbits(64)))
     driver = Driver(clock)
-    leases = LeaseBook(clock, boot_id(), machine_id())
+    leases = LeaseBook(clock, boot_id(), machine_id(), in_charge_s(engine))
     inbox = Inbox(driver.hint)
     desk = AgentDesk(store, clock, leases, inbox)
     surroundings = Surroundings(engine, _reporting(inbox), home.path, is_loopback(config.host))
@@ -109,7 +109,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     gateway = GatewayThread(desk, desk, leases, tls=config.tls)
     desk.link = gateway
     await stack.enter_async_context(_driving(driver, plane, stop))
-    watching = watch_fence(plane, store, driver.hint, database.hold_on)
+    watching = watch_fence(plane, store, leases, clock, driver.hint, database.hold_on)
     await stack.enter_async_context(_beside(watching, "fence"))
     await stack.enter_async_context(_beside(keep_checkpointing(plane, engine), "checkpoints"))
     with engine.connect().execution_options(readonly=True) as connection:

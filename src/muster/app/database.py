@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import os
 import socket
 import time
@@ -15,7 +16,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from muster.agent.supervisor import lock_file
 from muster.app.home import Home
+from muster.control.agent.leases import IN_CHARGE_S, LeaseBook
 from muster.control.plane import ControlPlane
+from muster.core.clock import Clock
 from muster.core.errors import Conflict, MusterError
 from muster.store.database import (
     DatabaseUnreachable,
@@ -33,8 +36,8 @@ from muster.store.store import Store
 log = logging.getLogger(__name__)
 
 FENCE_LOOK_S = 2.0
-"""How often an idle controller looks at whether it still is the one that writes: much less than the
-margin of a lease, so that it renews none that its successor takes to have ended."""
+"""How often an idle controller looks at whether it still is the one that writes: much less than
+``IN_CHARGE_S``, so that it goes on renewing leases."""
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 10.0
 
@@ -163,16 +166,31 @@ def _last_holder(engine: Engine) -> str:
 
 
 async def watch_fence(
-    plane: ControlPlane, store: Store, hint: Callable[[], None], hold_on: Callable[[], object]
+    plane: ControlPlane,
+    store: Store,
+    leases: LeaseBook,
+    clock: Clock,
+    hint: Callable[[], None],
+    hold_on: Callable[[], object],
 ) -> None:
-    """Have the plane look at its database when another controller has taken it over; ``hint`` wakes
-    the plane, which ends by itself. The hold is taken again after an outage meanwhile, so that
-    whoever wants the database next is refused."""
+    """Tell the book of leases as long as the controller is in charge, and have the plane look at
+    its database when another one has taken it over; ``hint`` wakes the plane, which ends by itself.
+    The hold is taken again after an outage meanwhile, so that whoever wants the database next is
+    refused."""
     while True:
         await asyncio.sleep(FENCE_LOOK_S)
+        asked_at = clock.now()
         with suppress(SQLAlchemyError, DatabaseUnusable):  # the plane itself tells of these
             if await asyncio.to_thread(store.is_fenced):
                 plane.read_again()
                 hint()
             else:
+                leases.confirm_charge(asked_at)
                 await asyncio.to_thread(hold_on)
+
+
+def in_charge_s(engine: Engine) -> float:
+    """How long this process may take itself for the only controller without asking the database.
+    The lock on a file is its own until it ends; a server may give the lock to another process
+    meanwhile."""
+    return IN_CHARGE_S if engine.dialect.name == "postgresql" else math.inf

@@ -25,6 +25,10 @@ LEASE_MARGIN_S = 15.0
 """Added to the end of a lease before its kernels count as stopped: they have up to ten seconds of
 grace (the supervisor's LEASE_GRACE_MAX_S), and two clocks may run at different speeds."""
 
+IN_CHARGE_S = 30.0
+"""How long a controller that cannot ask a database server whether it is still in charge goes on
+renewing leases. Whoever takes its place reckons with all that it may have renewed so."""
+
 HEARTBEATS_A_TERM = 3
 _GRANTS_KEPT = 8
 _SAMPLES_KEPT = 8
@@ -83,10 +87,16 @@ class LeaseBook:
             interface cannot be cut off from the controller, only be without a controller.
         machine: the id of that machine; empty if it has none. Agents that ran there in another
             boot are proven gone, whatever their leases and the time of day say.
+        in_charge_s: how long leases are renewed after the controller was last known to be in
+            charge; endless where a lock keeps others from its database.
     """
 
-    def __init__(self, clock: Clock, boot_id: str = "", machine: str = "") -> None:
+    def __init__(
+        self, clock: Clock, boot_id: str = "", machine: str = "", in_charge_s: float = math.inf
+    ) -> None:
         self._clock = clock
+        self._in_charge_s = in_charge_s
+        self._in_charge_at = clock.now()
         self._boot_id = boot_id
         self.machine = machine
         self._lock = Lock()
@@ -175,6 +185,8 @@ class LeaseBook:
     def _grant(self, lease: _Lease, sent_s: float, now: float) -> Renew | None:
         if not lease.term_s or lease.admitted != lease.place:
             return None
+        if now >= self._in_charge_at + self._in_charge_s:
+            return None  # another controller may wait for the ends of leases
         grants = lease.grants
         grants.append(_Grant(sent_s, now + lease.term_s, lease.heartbeat_s))
         if len(grants) > _GRANTS_KEPT:  # the agent has not said for long which one is in force
@@ -200,13 +212,22 @@ class LeaseBook:
                 lease = _Lease(now, agent.seen_at, place=place, admitted=admitted)
                 self._leases[agent.id] = lease
                 if agent.lease_s and not gone:
-                    lease.grants.append(_Grant(-math.inf, now + agent.lease_s, 0.0))
+                    until = now + agent.lease_s
+                    if self._in_charge_s < math.inf:  # the former controller may renew so long
+                        until += self._in_charge_s
+                    lease.grants.append(_Grant(-math.inf, until, 0.0))
             if place != lease.place:  # its kernels are proven gone, and its leases
                 lease.place = place
                 lease.grants.clear()
             lease.term_s = 0.0 if agent.status is AgentStatus.LOST else agent.term_s
             lease.silence_s = group.agent_silence
             lease.heartbeat_s = min(group.agent_silence, agent.term_s) / HEARTBEATS_A_TERM
+
+    def confirm_charge(self, at: float) -> None:
+        """Take note that the controller was in charge at a moment of its clock: nobody had taken
+        the fence by then."""
+        with self._lock:
+            self._in_charge_at = max(self._in_charge_at, at)
 
     def forget_all_but(self, agents: Collection[AgentId]) -> None:
         """Grant leases to no other agents, because these are all there are."""

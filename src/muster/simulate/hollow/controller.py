@@ -32,6 +32,9 @@ from muster.wire.messages import ControllerMessage
 WAKE_AFTER_S = 0.0005
 FENCE_LOOK_S = 2.0
 """How often a controller looks whether another one has taken its place."""
+IN_CHARGE_S = 5.0
+"""How long a controller renews leases that cannot look: shorter than the longest kernels run, so
+that a lease that is renewed for longer has two attempts live at once."""
 
 
 class Killed(BaseException):
@@ -109,15 +112,25 @@ class _FatefulStore(Store):
         self._clock = clock
         self._wait = wait
         self._told_at = 0.0  # what became of a commit whose answer was lost
+        self.cut_off_until = 0.0
+        self._is_open = False
         super().__init__(engine, cluster_entities())
+        self._is_open = True
 
     @property
     def _outage(self) -> Outage | None:
-        fate = self._fate
-        return fate.outage if self._clock.now() < fate.outage_ends else None
+        fate, now = self._fate, self._clock.now()
+        if now < self.cut_off_until:
+            return Outage.AWAY
+        return fate.outage if now < fate.outage_ends else None
+
+    @property
+    def is_away(self) -> bool:
+        """Whether nothing can be read or written now."""
+        return self._outage is Outage.AWAY
 
     def reload(self) -> None:
-        if self._outage is Outage.AWAY and self.last_commit_at:  # at its start it waits
+        if self.is_away and self._is_open:  # at its start it waits
             raise OperationalError("the mirror", {}, Exception("the connection is lost"))
         super().reload()
 
@@ -150,7 +163,7 @@ class _FatefulStore(Store):
                 self._fate.sends_left = 1
 
     def settle(self, unit: Unit) -> bool:
-        if self._outage is Outage.AWAY or self._clock.now() < self._told_at:
+        if self.is_away or self._clock.now() < self._told_at:
             raise DatabaseAway("the connection is lost")
         return super().settle(unit)
 
@@ -207,7 +220,7 @@ class Controller:
         self._is_awake = False
         self._wake_at: Appointment | None = None
         self.store = _FatefulStore(engine, fate, witness, clock, timeline.run)
-        self.leases = LeaseBook(clock, boot_id)
+        self.leases = LeaseBook(clock, boot_id, in_charge_s=IN_CHARGE_S)
         self.inbox = Inbox(self._hint)
         self.desk = AgentDesk(self.store, clock, self.leases, self.inbox)
         surroundings = Surroundings(engine, self.inbox.put, path)
@@ -220,6 +233,8 @@ class Controller:
         self.desk.link = self.gateway
         self.door = FrontDoor(self.plane, engine, clock, timeline)
         self.wakes = 0
+        self._is_superseded = False
+        self._look_at_fence()
         self._hint()
 
     @property
@@ -233,16 +248,24 @@ class Controller:
     ) -> None:
         self.plane.ask(action, answer)
 
-    def be_superseded(self) -> None:
+    def be_superseded(self, cut_off_s: float) -> None:
         """Go on without a witness while another controller works on the database, until this one
-        finds that out by itself."""
+        finds that out by itself; it does not reach the database for so long."""
         self.store.witness = self.gateway.witness = Witness()
-        self._timeline.after(FENCE_LOOK_S, self._look_at_fence)
+        self._is_superseded = True
+        self.store.cut_off_until = self._timeline.clock.now() + cut_off_s
 
     def _look_at_fence(self) -> None:
-        if self.is_up and self.store.is_fenced():
+        if not self.is_up:
+            return
+        self._timeline.after(FENCE_LOOK_S, self._look_at_fence)
+        if self.store.is_away:
+            return
+        if self._is_superseded and self.store.is_fenced():  # else nobody else has begun
             self.plane.read_again()
             self._hint()
+        else:
+            self.leases.confirm_charge(self._timeline.clock.now())
 
     def die(self) -> None:
         """kill -9."""

@@ -155,14 +155,14 @@ class World:
         else:
             controller.die()
 
-    def supersede_controller(self) -> None:
+    def supersede_controller(self, cut_off_s: float) -> None:
         """Somebody starts a second controller. Streams that are open stay with the first one, which
-        knows nothing of that."""
+        knows nothing of that, and is cut off from the database for so long."""
         if self.controller is not None:
             self.wakes += self.controller.wakes
             former, self.controller = self.controller, None
             self._superseded.append(former)
-            former.be_superseded()
+            former.be_superseded(cut_off_s)
             self.witness.controller_died()
             self.start_controller()
 

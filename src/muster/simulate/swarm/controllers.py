@@ -33,10 +33,11 @@ def kill_controller(scene: Scene, away_s: float) -> None:
     scene.world.kill_controller(away_s)
 
 
-@FAULTS.add(1, lambda lot: {})
-def second_controller(scene: Scene) -> None:
-    """Somebody starts a controller beside the one that runs, on the same database."""
-    scene.world.supersede_controller()
+@FAULTS.add(1, lambda lot: {"cut_off_s": lot.rng.choice([0, 0, 10, 120])})
+def second_controller(scene: Scene, cut_off_s: float = 0.0) -> None:
+    """Somebody starts a controller beside the one that runs, on the same database; the first one
+    may be cut off from it, though not from agents."""
+    scene.world.supersede_controller(cut_off_s)
 
 
 def _draw_outage(lot: Lot) -> Params:

@@ -105,9 +105,17 @@ LEDGER = (
     Mutant(
         "a new controller forgets the leases of the last one",
         f"{AGENT}/leases.py",
-        "                    lease.grants.append(_Grant(-math.inf, now + agent.lease_s, 0.0))\n",
+        "                    lease.grants.append(_Grant(-math.inf, until, 0.0))\n",
         "                    pass\n",
         "a new controller counts with the longest lease that an agent may know",
+    ),
+    Mutant(
+        "a controller that cannot ask its database goes on renewing leases",
+        f"{AGENT}/leases.py",
+        "        if now >= self._in_charge_at + self._in_charge_s:\n"
+        "            return None  # another controller may wait for the ends of leases\n",
+        "",
+        "a controller that may have been overtaken renews no lease",
     ),
     Mutant(
         "a shorter lease counts at once",
