@@ -4,17 +4,18 @@ from collections import Counter
 
 import pytest
 from tests.control.conftest import MakeWorld
-from tests.control.hollow_agent import Run
+from tests.control.hollow_agent import Run, kernel_index
 from tests.control.world import ADA, BOB, World, state
 from tests.databases import ON_BOTH
 
 from muster.control.group.requests import GroupRequests
 from muster.control.job.requests import JobRequests
+from muster.control.session.requests import SessionRequests
 from muster.core.errors import Conflict
 from muster.core.owner import Owner, Principal, Role
 from muster.core.reasons import ReasonCode
-from muster.core.specs import JobSpec, Level, QuotaSpec
-from muster.core.states import JOB_TABLE, JobState, SessionStatus, TaskState
+from muster.core.specs import JobSpec, Level, QuotaSpec, SessionSpec
+from muster.core.states import JOB_TABLE, SESSION_TABLE, JobState, SessionStatus, TaskState
 
 pytestmark = ON_BOTH
 
@@ -198,3 +199,33 @@ def test_session_given_up_after_too_many_placements_waits_no_more(group_world: M
     assert failing.status is JobState.FAILED
     assert world.cluster.accounting.usage.of((Level.USER, "default/default/ada")).pending == 0
     assert not world.cluster.candidates
+
+
+@pytest.mark.parametrize("kernels", [1, 2])
+def test_ended_session_counts_until_its_processes_are_gone_whoever_is_in_charge(
+    group_world: MakeWorld, kernels: int
+) -> None:
+    world = group_world(
+        {"a": 8},
+        lambda start: Run(1e9, ignores_stop=kernel_index(start) == 0),
+        terminate_timeout=5,
+    )
+    put(world, Level.USER, "default/default/ada", sessions=1)
+    replicated = {"command": ["x"], "replicas": kernels}
+    stubborn = world.submit_session(SessionSpec.model_validate({"kernels": [replicated]}))
+    world.ask(lambda work, parts: parts[SessionRequests].cancel(work, ADA, stubborn.id))
+    world.run_until(lambda: stubborn.status in SESSION_TABLE.terminal)
+    waiting = world.submit(job())
+    for _ in range(2):
+        assert len(world.plane.live.ledger) == 1, "its agent has not said that it is gone"
+        usage = world.cluster.accounting.usage.of((Level.USER, "default/default/ada"))
+        assert (usage.sessions, usage.amounts["cpu"]) == (1, 1000 * kernels)
+        assert why(world, "ada") == {ReasonCode.QUOTA_IN_USE}
+        world.restart_controller()
+        world.run(2)
+    agent = world.agent("a")
+    agent.running.clear()
+    world.connect(agent)
+    world.run(2)
+    assert world.plane.live.jobs[waiting.id].status is JobState.RUNNING
+    assert not world.plane.live.left

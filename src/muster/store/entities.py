@@ -65,7 +65,7 @@ def _session_leaves(live: Live, session: Session) -> None:
     for kernel in session.kernels:
         del live.kernels[kernel.id]
         if kernel.id in live.allocations_of:
-            live.left_by[kernel.id] = session.job.id if session.job else session.id
+            live.left[kernel.id] = kernel
 
 
 def _kernel_moved(unit: Unit, kernel: Kernel, before: StrEnum) -> None:

@@ -40,7 +40,7 @@ class Live:
         self.allocations_on: dict[AgentId, dict[LedgerKey, Allocation]] = {}
         self.specs: WeakValueDictionary[str, SessionSpec] = WeakValueDictionary()
         self.allocations_of: dict[KernelId, tuple[Allocation, ...]] = {}  # not proven gone, by age
-        self.left_by: dict[KernelId, str] = {}  # the job or session of ended kernels that hold room
+        self.left: dict[KernelId, Kernel] = {}  # of sessions that have ended, and hold room still
 
     def group(self, name: str) -> ScalingGroup:
         """A group by name.
@@ -97,9 +97,9 @@ class Live:
     def work_of(self, kernel: KernelId) -> str | None:
         """The id of the job, or of the session without a job, to which a kernel with a ledger row
         belongs."""
-        record = self.kernels.get(kernel)
+        record = self.kernels.get(kernel) or self.left.get(kernel)
         if record is None:
-            return self.left_by.get(kernel)
+            return None
         session = record.session
         return session.job.id if session.job is not None else session.id
 
@@ -124,5 +124,5 @@ class Live:
                 self.allocations_of[allocation.kernel_id] = left
             else:
                 del self.allocations_of[allocation.kernel_id]
-                self.left_by.pop(allocation.kernel_id, None)
+                self.left.pop(allocation.kernel_id, None)
         return allocation

@@ -1,7 +1,7 @@
 """Reading the mirror from SQL: on becoming leader, and after a commit that failed."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from sqlalchemy import ColumnElement, Connection, Row, Table, select
@@ -91,10 +91,21 @@ def _load_ended_dependencies(connection: Connection, live: Live) -> None:
 
 
 def _load_orphans(connection: Connection, live: Live) -> None:
-    """Read the job or session of kernels that still hold room though their session has ended."""
+    """Read the kernels that still hold room though their sessions have ended."""
+    sessions, kernels = schema.sessions, schema.kernels
     orphans = [kernel for kernel in live.allocations_of if kernel not in live.kernels]
-    for row in _in_chunks(connection, schema.kernels, schema.kernels.c.id, orphans):
-        live.left_by[KernelId(row.id)] = row.job_id or row.session_id
+    ids = sorted({row.session_id for row in _in_chunks(connection, kernels, kernels.c.id, orphans)})
+    found = list(_in_chunks(connection, sessions, sessions.c.id, ids))
+    their_kernels = list(_in_chunks(connection, kernels, kernels.c.session_id, ids))
+    for session in _sessions(connection, live, found, sorted(their_kernels, key=_by_index)):
+        for kernel in session.kernels:
+            if kernel.id in live.allocations_of:
+                live.left[kernel.id] = kernel
+
+
+def _by_index(kernel: Row[Any]) -> int:
+    index: int = kernel.idx
+    return index
 
 
 def load_jobs(connection: Connection, live: Live) -> None:
@@ -135,18 +146,31 @@ def load_sessions(connection: Connection, live: Live) -> None:
         .where(one_of(sessions.c.status, SESSION_TABLE.live))
         .order_by(sessions.c.id)
     ).all()
+    is_live = select(sessions.c.id).where(one_of(sessions.c.status, SESSION_TABLE.live))
+    their_kernels = connection.execute(
+        select(kernels)
+        .where(kernels.c.session_id.in_(is_live))
+        .order_by(kernels.c.session_id, kernels.c.idx)
+    )
+    for session in _sessions(connection, live, found, their_kernels):
+        live.add(session)
+
+
+def _sessions(
+    connection: Connection, live: Live, found: Sequence[Row[Any]], kernels: Iterable[Row[Any]]
+) -> Iterator[Session]:
+    """The sessions of these rows.
+
+    Args:
+        kernels: the rows of their kernels, those of a session in the order of their indexes.
+    """
     # A job may have ended while its last sessions are still being stopped.
     ended = sorted({row.job_id for row in found if row.job_id} - set(live.jobs))
     jobs: dict[str, Job] = {str(key): job for key, job in live.jobs.items()}
     for row in _in_chunks(connection, schema.jobs, schema.jobs.c.id, ended):
         jobs[row.id] = load_job(row)
     by_session: dict[str, list[Row[Any]]] = {row.id: [] for row in found}
-    is_live = select(sessions.c.id).where(one_of(sessions.c.status, SESSION_TABLE.live))
-    for row in connection.execute(
-        select(kernels)
-        .where(kernels.c.session_id.in_(is_live))
-        .order_by(kernels.c.session_id, kernels.c.idx)
-    ):
+    for row in kernels:
         by_session[row.session_id].append(row)
     specs = _Specs(live)
     for row in found:
@@ -156,7 +180,7 @@ def load_sessions(connection: Connection, live: Live) -> None:
         session.kernels = [
             _kernel(kernel, session, *processes[kernel.idx]) for kernel in by_session[row.id]
         ]
-        live.add(session)
+        yield session
 
 
 class _Specs(dict[str, tuple[SessionSpec, _Processes]]):

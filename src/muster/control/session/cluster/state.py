@@ -81,7 +81,10 @@ class ClusterState:
         for allocation in live.ledger.values():
             if allocation.charged:
                 self.shapes.allocated(allocation, 0)
-                self._adopt(allocation, allocation.since, classes)
+                left = live.left.get(allocation.kernel_id)
+                ended_at = None if left is None else left.session.finished_at
+                # Until a session ended, its use is in the history of its group.
+                self._adopt(allocation, ended_at or allocation.since, classes)
             else:
                 self.allocated(allocation)
         for session in live.sessions.values():
@@ -382,14 +385,14 @@ class ClusterState:
 
     def _adopt(self, allocation: Allocation, now: float, classes: Classes | None = None) -> None:
         """Count an allocation that is charged, though no pass has placed it: its room is in use,
-        and its session placed. Of a session that has ended only the room counts, until its agent
-        confirms the end.
+        and its session placed; one that has ended is, too, until its agents confirm the end.
 
         Args:
             classes: where many are adopted, those of their sessions.
         """
         prefilled_as = self._prefilled_as.pop(allocation.key, None)
         kernel = self._live.kernels.get(allocation.kernel_id)
+        kernel = kernel or self._live.left.get(allocation.kernel_id)
         if kernel is None:
             self._group_of(allocation).occupy(
                 allocation.agent_id, allocation.resources, allocation.shares

@@ -190,8 +190,7 @@ class NobodyIsForgotten(Invariant):
 
 
 class QuotasHold(_OfPlacements):
-    """Judges live sessions. One that ended while its agent was silent holds room still, and counts
-    until control reads its state anew."""
+    """A session that ended while its agent was silent holds room still, and counts."""
 
     says = "nobody is given more than their quota"
 
@@ -204,7 +203,7 @@ class QuotasHold(_OfPlacements):
         cpus: Counter[tuple[Level, str]] = Counter()
         for row in live.ledger.values():
             session = facts.session_of.get(row.kernel_id)
-            if row.charged and session is not None and session.id in live.sessions:
+            if row.charged and session is not None:
                 for scope in scopes(session.owner):
                     sessions.setdefault(scope, set()).add(session.id)
                     cpus[scope] += row.resources.cpu_milli

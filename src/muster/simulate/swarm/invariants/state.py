@@ -1,7 +1,7 @@
 """The state that the controller keeps: ends, the mirror, placement's view."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 
 from muster.control.session.cluster.state import ClusterState
@@ -10,11 +10,10 @@ from muster.core.specs import Level
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.simulate.swarm.invariants.placing import Placed
 from muster.simulate.swarm.judge import Invariant, Judge
-from muster.simulate.swarm.scene import USERS, User
+from muster.simulate.swarm.scene import USERS
 from muster.store.entity import Record
 from muster.store.live import Live
 from muster.store.load import load_live
-from muster.store.records import Allocation
 from muster.store.unit import Unit
 
 MIRROR_EVERY = 8
@@ -129,19 +128,13 @@ class PlacementKnowsTheLedger(Invariant):
                 f"{used[agent.id]} are charged on {agent.name}, and {seen} counted",
             )
         for user in USERS:
-            # Sessions that have ended count as long as the mirror was not read again.
-            known, all_ = self._placed_of(user, charged, live)
+            placed = {self._placed.session_of[row.kernel_id] for row in charged}
+            ids = {session.id for session in placed if session.owner == user.owner}
             scope = Level.USER, Level.USER.of(user.owner)
             seen = cluster.accounting.usage.of(scope).sessions
             self.expect(
-                known <= seen <= all_, f"{user.name} has {known} to {all_} sessions, {seen} counted"
+                seen == len(ids), f"{user.name} has {len(ids)} sessions with room, {seen} counted"
             )
-
-    def _placed_of(self, user: User, charged: Iterable[Allocation], live: Live) -> tuple[int, int]:
-        """How many sessions of a user hold room: those that have not ended, and all."""
-        sessions = {self._placed.session_of[row.kernel_id] for row in charged}
-        placed = [each for each in sessions if each.owner == user.owner]
-        return sum(each.id in live.sessions for each in placed), len(placed)
 
 
 def _cpu_used(snapshot: Snapshot, agent: AgentId) -> int:
