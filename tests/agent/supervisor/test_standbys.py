@@ -192,6 +192,38 @@ def test_kernel_that_was_recalled_ends_though_its_users_process_could_not_let_it
     assert (end["reason"], end["detail"]) == ("never_started", "recalled")
 
 
+def test_kernel_that_stood_by_with_a_process_that_was_killed_takes_its_turn_all_the_same(
+    supervisor: Driver, users: Users, ada: dict[str, Any]
+) -> None:
+    go = standby(supervisor, users, ada)
+    supervisor.settle()
+    spawner = spawner_of(supervisor, ADA)
+    os.kill(spawner, signal.SIGKILL)
+    wait_gone(spawner)
+    supervisor.settle()
+
+    go.touch()
+
+    assert supervisor.ended("b")["exit_code"] == 0
+    assert supervisor.all_of("b") == ["started", "ended"]
+    assert supervisor.ended("a")["heir"] == ["b", 1]
+
+
+def test_recall_is_answered_though_the_users_process_stands_still(
+    supervisor: Driver, users: Users, ada: dict[str, Any]
+) -> None:
+    standby(supervisor, users, ada)
+    supervisor.settle()
+    spawner = spawner_of(supervisor, ADA)
+    os.kill(spawner, signal.SIGSTOP)
+
+    supervisor.say(op="recall", kernels=[{"id": "b", "generation": 1}])
+
+    end = supervisor.ended("b")
+    assert (end["reason"], end["detail"]) == ("never_started", "recalled")
+    assert alive(supervisor.started("a")["pid"])
+
+
 def test_kernel_that_dies_slowly_costs_none_that_stands_by(
     supervisor: Driver, users: Users, ada: dict[str, Any]
 ) -> None:

@@ -4,7 +4,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +17,13 @@ from muster.agent.supervisor.failures import CannotExecute, CreateFailed
 from muster.agent.supervisor.kernel import Kernel
 from muster.agent.supervisor.loop import Loop
 from muster.agent.supervisor.output import Outputs
+from muster.agent.supervisor.process_tree import read_stat
 from muster.agent.supervisor.protocol import Account, Program
 from muster.agent.supervisor.spawn_messages import (
+    ENDED,
     MAX_PLACES,
     READY,
+    SPAWNED,
     VERSION,
     pack_fact,
     read_message,
@@ -32,22 +35,25 @@ UID = 210_001
 
 
 class Listener:
-    """A listener that is told of nothing but the end of its process."""
+    """A listener that is told of starts, and of the end of its process."""
 
     def __init__(self) -> None:
+        self.running: list[Kernel] = []
+        self.never_begun: list[Kernel] = []
         self.lost: list[Kernel] = []
 
     def spawned(self, kernel: Kernel, spawned: Spawned) -> None:
-        raise AssertionError
+        kernel.pid, kernel.born_ticks = spawned.pid, spawned.born_ticks
+        self.running.append(kernel)
 
     def not_spawned(self, kernel: Kernel, failure: CreateFailed | CannotExecute) -> None:
-        raise AssertionError
+        self.never_begun.append(kernel)
 
     def dropped(self, kernel: Kernel) -> None:
         raise AssertionError
 
     def main_ended(self, kernel: Kernel, wait_status: int, heir: Kernel | None) -> None:
-        raise AssertionError
+        self.running.remove(kernel)
 
     def spawner_ended(self, kernels: Collection[Kernel]) -> None:
         self.lost += kernels
@@ -67,11 +73,17 @@ class Peer:
     socket: socket.socket
     outputs: Outputs
 
-    def start(self, program: Program) -> Kernel:
+    def start(self, program: Program, *, standby: bool = False) -> Kernel:
         kernel = Kernel(("k", 1))
         kernel.output = self.outputs.open("k", 1000)
-        self.spawner.start(kernel, Launch(program, {"OWN": "1"}, "/scratch"))
+        launch = Launch(program, {"OWN": "1"}, "/scratch")
+        self.spawner.start(kernel, launch, standby=standby)
         return kernel
+
+    def turn_until(self, condition: Callable[[], object]) -> None:
+        deadline_s = time.monotonic() + WAIT_S
+        while not condition() and time.monotonic() < deadline_s:
+            self.loop.run_once(0.1)
 
     def heard(self) -> list[tuple[Any, ...]]:
         """The messages since the last call."""
@@ -158,11 +170,40 @@ def test_kernels_of_a_process_that_died_are_lost_though_its_socket_stays_open(pe
     peer.socket.send(pack_fact(READY, 0, VERSION))
 
     peer.process.kill()
-    deadline_s = time.monotonic() + WAIT_S
-    while not peer.listener.lost and time.monotonic() < deadline_s:
-        peer.loop.run_once(0.1)
+    peer.turn_until(lambda: peer.listener.lost)
 
     assert peer.listener.lost == [kernel]
+
+
+@pytest.mark.parametrize("chance", ["none", "unheard end", "told end", "told to begin"])
+def test_kernel_that_stood_by_with_a_dead_process_is_lost_only_if_that_may_have_spawned_it(
+    peer: Peer, chance: str
+) -> None:
+    host = peer.start(program("a"))
+    kernel = peer.start(program("a"), standby=True)
+    with subprocess.Popen(["sleep", "60"]) as running:
+        born = read_stat(running.pid)
+        assert born is not None
+        spawned = pack_fact(SPAWNED, running.pid, 1, born.start_ticks, born.start_ticks)
+        peer.socket.send(pack_fact(READY, 0, VERSION) + spawned)
+        peer.turn_until(lambda: peer.listener.running)
+        if chance.endswith("end"):
+            running.kill()
+            running.wait()
+        if chance == "told end":
+            peer.socket.send(pack_fact(ENDED, running.pid, 9, 2))
+            peer.turn_until(lambda: not peer.listener.running)
+        if chance == "told to begin":
+            peer.spawner.launch_now(kernel)
+        peer.process.kill()
+        peer.turn_until(lambda: peer.listener.lost or peer.listener.never_begun)
+        running.kill()
+
+    begun = [host] if chance == "unheard end" else []
+    if chance == "none":
+        assert (peer.listener.never_begun, peer.listener.lost) == ([kernel], [])
+    else:
+        assert (peer.listener.never_begun, peer.listener.lost) == ([], [kernel, *begun])
 
 
 def test_process_lives_on_that_got_the_descriptor_of_one_that_has_just_died(peer: Peer) -> None:

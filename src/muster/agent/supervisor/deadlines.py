@@ -1,10 +1,12 @@
-"""The deadlines of kernels that were told to stop."""
+"""The deadlines of kernels that were told to stop, or were recalled while they stood by."""
 
 import heapq
 import math
 from itertools import count
 
 from muster.agent.supervisor.kernel import Kernel, Status
+
+_AWAITED = (Status.STOPPING, Status.STANDBY)
 
 
 class Deadlines:
@@ -23,7 +25,7 @@ class Deadlines:
         """A kernel whose deadline has passed; None if there is none."""
         while self._heap and self._heap[0][0] <= now_s:
             kernel = heapq.heappop(self._heap)[2]
-            if kernel.status is Status.STOPPING and kernel.stop_deadline_s <= now_s:
+            if kernel.status in _AWAITED and kernel.stop_deadline_s <= now_s:
                 return kernel
         return None
 

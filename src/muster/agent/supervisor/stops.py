@@ -15,6 +15,7 @@ SHUT_DOWN = "all work on its agent was stopped"
 """The detail of the end of a kernel that was taken back while it was queued."""
 
 _DEATH_TIMEOUT_S = 2.0  # from SIGKILL until the spawning process has told of the death
+_ANSWER_TIMEOUT_S = 2.0  # from a recall until the process that holds a standby has answered
 
 Withdraw = Callable[[Kernel, str], None]
 """Ends a kernel of which no process has run or will, with a detail."""
@@ -67,10 +68,15 @@ class Stops:
             self._withdraw(kernel, RECALLED)
         elif kernel.status is Status.STANDBY:
             self._drop(kernel)
+            kernel.stop_deadline_s = clock.now_s() + _ANSWER_TIMEOUT_S
+            self._deadlines.add(kernel)
 
     def enforce_due(self, now_s: float) -> None:
         """Kill the kernels whose grace is over, and give up those whose end nobody tells."""
         while (late := self._deadlines.pop_missed(now_s)) is not None:
+            if late.status is Status.STANDBY:  # recalled; its user's process does not answer
+                self._starter.give_up(late)
+                continue
             if late.killed:
                 self._starter.give_up(late)
             self._kill(late)  # again, if it is still there: it may take long to die

@@ -39,6 +39,7 @@ from muster.agent.supervisor.spawner import Launch, Spawned
 # once; each takes descriptors, a cgroup and a directory.
 _STANDBYS_A_KERNEL = 4
 _MAX_STANDBYS = 16
+_DEATH_MS = 100  # how long a killed process may take to be gone
 _KEPT_PROGRAM_BYTES = 64 << 10
 _SNDBUF_OVERHEAD_BYTES = 64  # of the buffer, a message may take all but 32
 
@@ -50,7 +51,7 @@ class SpawnListener(Protocol):
         """The kernel runs."""
 
     def not_spawned(self, kernel: Kernel, failure: CreateFailed | CannotExecute) -> None:
-        """No process of the kernel runs."""
+        """No process of the kernel runs, or has."""
 
     def dropped(self, kernel: Kernel) -> None:
         """The kernel stands by no more; no process of it ran."""
@@ -151,7 +152,7 @@ class UserSpawner:
         return self._waiting[shape] < wanted and not self._retiring
 
     def launch_now(self, kernel: Kernel) -> None:
-        self._say(now_message(kernel.shape, self._standbys[kernel]))
+        self._say(now_message(kernel.shape, self._stands_no_more(kernel)))
 
     def drop(self, kernel: Kernel) -> None:
         self._say(drop_message(kernel.shape, self._standbys[kernel]))
@@ -235,9 +236,7 @@ class UserSpawner:
     def _on_death(self) -> None:
         """Hear the last answers of a process that is dead. Its socket may be open still: a process
         that it was about to spawn has it, and its user may have stopped that one."""
-        death = select.poll()
-        death.register(self._pidfd, select.POLLIN)
-        if not death.poll(0):
+        if not self._is_dead(0):
             return  # called for nothing: another's descriptor had this number
         while self._receive():
             pass
@@ -281,6 +280,8 @@ class UserSpawner:
                 kernel = self._running.pop(pid)
                 _subtract(self._hosts, kernel.shape, _is_host(kernel))
                 heir = self._asked[low] if low else None
+                if heir in self._standbys:
+                    self._stands_no_more(heir)
                 self._listener.main_ended(kernel, number, heir)
             elif kind == DROPPED:
                 self._listener.dropped(self._answered(number))
@@ -296,9 +297,14 @@ class UserSpawner:
             KeyError: there is no such request.
         """
         kernel = self._asked.pop(number)
-        if self._standbys.pop(kernel, None) is not None:
-            _subtract(self._waiting, kernel.shape, 1)
+        if kernel in self._standbys:
+            self._stands_no_more(kernel)
         return kernel
+
+    def _stands_no_more(self, kernel: Kernel) -> int:
+        """The number of the request of a kernel that stood by until now."""
+        _subtract(self._waiting, kernel.shape, 1)
+        return self._standbys.pop(kernel)
 
     def _end_if_retired(self) -> None:
         if self._retiring and self.idle and not self._unsent:
@@ -311,24 +317,45 @@ class UserSpawner:
         self._on_ended(self)
         self._loop.close(self._socket.detach())
         self.kill()
+        is_dead = self._is_dead(_DEATH_MS)
         self._loop.close(self._pidfd)
-        # Kernels that still run become children of the supervisor, which reaps them. Others were
-        # perhaps never spawned, or nobody else saw their end.
-        asked, running = [*self._asked.values()], [*self._running.values()]
+        # Kernels that still run become children of the supervisor, which reaps them; nobody else
+        # saw the end of the others. Of those that were asked for, some may have been spawned.
+        unseen = [kernel for kernel in self._running.values() if _stat_of(kernel) is None]
+        detail = "the process that starts its user's kernels was killed"
+        if not self._ready:
+            never_begun = [*self._asked.values()]
+            detail = (
+                f"no process could become {self.account.name} ({self.account.uid}), or this "
+                f"version of muster was replaced while its supervisor ran on"
+            )
+        elif is_dead:
+            never_begun = self._never_begun(unseen)
+        else:
+            never_begun = []
+        lost = [*(each for each in self._asked.values() if each not in never_begun), *unseen]
         for number in list(self._asked):
             self._answered(number)
         self._running.clear()
-        if self._ready:
-            lost = [*asked, *(kernel for kernel in running if _stat_of(kernel) is None)]
-            if lost:
-                self._listener.spawner_ended(lost)
-            return
-        detail = (
-            f"no process could become {self.account.name} ({self.account.uid}), or this version of "
-            f"muster was replaced while its supervisor ran on"
-        )
-        for kernel in asked:
+        if lost:
+            self._listener.spawner_ended(lost)
+        for kernel in never_begun:
             self._listener.not_spawned(kernel, CreateFailed(CreateFailure.INTERNAL, detail))
+
+    def _is_dead(self, wait_ms: int) -> bool:
+        death = select.poll()
+        death.register(self._pidfd, select.POLLIN)
+        return bool(death.poll(wait_ms))
+
+    def _never_begun(self, unseen: Collection[Kernel]) -> list[Kernel]:
+        """The kernels that stood by, and that the dead process cannot have spawned: it did so only
+        once it had reaped a kernel of their shape.
+
+        Args:
+            unseen: the kernels that it may have reaped and not told of.
+        """
+        reaped = {kernel.shape for kernel in unseen if kernel.wait_status is None}
+        return [kernel for kernel in self._standbys if kernel.shape not in reaped]
 
 
 def _is_host(kernel: Kernel) -> bool:
