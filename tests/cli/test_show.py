@@ -1,13 +1,16 @@
 """`muster show` describes work."""
 
 import msgspec
+import pytest
 from tests.cli.fake_cluster import IDS, NOW, FakeCluster, because, job, kernel, session, task
 from tests.cli.rendered import narrow, shown, wide
 
 from muster.cli.commands.show import job_parts
+from muster.cli.ends import shown_state
 from muster.cli.words import moment
 from muster.core.reasons import ReasonCode
 from muster.core.states import JobState, KernelStatus, TaskState
+from muster.core.views.base import ReasonView
 
 
 def test_show_words_what_was_asked_for_as_a_person_would_write_it() -> None:
@@ -57,6 +60,23 @@ def test_show_tells_where_each_attempt_ran_and_how_it_ended() -> None:
     shown_tasks = cluster.json("show", "prep", "--json")["tasks"]
     codes = [[each["exit_code"] for each in shown["attempts"]] for shown in shown_tasks]
     assert codes == [[3, None], []]
+
+
+@pytest.mark.parametrize(
+    ("reason", "exit_code", "state"),
+    [
+        (because(ReasonCode.EXITED, exit_code=0), 0, TaskState.SUCCEEDED),
+        (because(ReasonCode.EXITED, exit_code=3), 3, TaskState.FAILED),
+        (because(ReasonCode.STOPPED, detail="not wanted"), 0, TaskState.KILLED),
+        (because(ReasonCode.CANCELLED, by="ann"), 143, TaskState.KILLED),
+        (because(ReasonCode.DRAINED, agent="a", note=""), 0, TaskState.WORKER_FAILED),
+        (because(ReasonCode.PREEMPTED, priority=90), None, TaskState.WORKER_FAILED),
+    ],
+)
+def test_attempt_that_was_ended_by_others_is_shown_so_whatever_code_it_exited_with(
+    reason: ReasonView, exit_code: int | None, state: TaskState
+) -> None:
+    assert shown_state(kernel(exit_code=exit_code, reason=reason)) == state
 
 
 def test_show_of_ten_thousand_tasks_sums_up_and_lists_what_went_wrong() -> None:

@@ -13,6 +13,7 @@ from muster.core.ids import AgentId
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import AgentBar, JobState, SessionStatus, TaskState
+from muster.store.queries.tasks import read_task
 from muster.store.records import Job
 from muster.wire.messages import Commands, ControllerMessage, Start, Stop
 
@@ -72,6 +73,10 @@ def test_work_past_the_deadline_runs_elsewhere_and_charges_no_failure(
     world.run(5.0)
     assert where(world, first) == {other}
     assert task.attempt == 2
+    with world.store.engine.connect() as connection:
+        former, _ = read_task(connection, ADA, first.id, 0).attempts
+    assert former.reason is not None
+    assert former.reason.code == ReasonCode.DRAINED, "and not that somebody stopped it"
 
 
 def test_agent_is_told_in_words_why_it_is_to_stop_a_kernel(group_world: MakeWorld) -> None:

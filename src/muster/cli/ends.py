@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from muster.cli.screen import plain
 from muster.cli.words import count, duration, signal_name
-from muster.core.reasons import ReasonCode
+from muster.core.reasons import DISPLACED, ReasonCode
 from muster.core.states import KernelStatus, TaskState
 
 if TYPE_CHECKING:
@@ -18,7 +18,9 @@ _BAD = (
     TaskState.UNSCHEDULABLE,
     TaskState.KILLED,
 )
-_STOPPED = frozenset({ReasonCode.STOPPED, ReasonCode.NEVER_STARTED, ReasonCode.TIMEOUT})
+_STOPPED = frozenset(
+    {ReasonCode.STOPPED, ReasonCode.NEVER_STARTED, ReasonCode.TIMEOUT, ReasonCode.CANCELLED}
+)
 
 
 def exit_text(exit_code: int | None, signal: int | None) -> str:
@@ -43,11 +45,13 @@ def ran(started: float | None, ended: float | None, now: float) -> str:
 def shown_state(kernel: "KernelView") -> str:
     """The status of a kernel; once it has ended, the word for tasks that end so."""
     match kernel.status:
-        case KernelStatus.TERMINATED if kernel.exit_code == 0:
-            return TaskState.SUCCEEDED
         case KernelStatus.TERMINATED:
-            stopped = kernel.reason is not None and kernel.reason.code in _STOPPED
-            return TaskState.KILLED if stopped else TaskState.FAILED
+            code = kernel.reason.code if kernel.reason else None
+            if code in DISPLACED:
+                return TaskState.WORKER_FAILED
+            if code in _STOPPED:  # with whatever code it exited then
+                return TaskState.KILLED
+            return TaskState.SUCCEEDED if kernel.exit_code == 0 else TaskState.FAILED
         case KernelStatus.CANCELLED:
             return TaskState.KILLED
         case KernelStatus.ERROR:

@@ -216,6 +216,7 @@ def _was_stopped(attempt: Attempt) -> bool:
     return attempt.kernel_reason is not None and attempt.kernel_reason.code in (
         ReasonCode.STOPPED,
         ReasonCode.NEVER_STARTED,
+        *DISPLACED,
     )
 
 

@@ -194,7 +194,8 @@ class KernelReports:
         if asked and why.code in (ReasonCode.STOPPED, ReasonCode.KERNEL_VANISHED):
             lost = False
         if asked and why.code is ReasonCode.STOPPED and asked_for is not None:
-            why = asked_for if asked_for.code is ReasonCode.CANCELLED else why
+            told = asked_for.code is ReasonCode.CANCELLED or asked_for.code in DISPLACED
+            why = asked_for if told else why
         to = KernelStatus.ERROR if lost else KernelStatus.TERMINATED
         # The clocks' difference may have been measured anew since the start.
         kernel.ended_at = max(at, kernel.started_at or at)
