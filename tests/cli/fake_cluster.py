@@ -270,9 +270,10 @@ class FakeCluster(FakeAccounts):
     def cancel(self, ref: str) -> CancelView:
         self.asked.append(("cancel", ref))
         self.cancelled.set()
-        found = self.job(ref)
+        found = self.work(ref)
+        status = found.status if isinstance(found, SessionDetail) else found.state
         return CancelView(
-            id=found.id, status=found.state, changed=True, message=f"{found.name} is cancelled"
+            id=found.id, status=status, changed=True, message=f"{found.name} is cancelled"
         )
 
     def why(self, ref: str) -> WhyView:

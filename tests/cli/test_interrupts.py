@@ -13,14 +13,16 @@ from collections.abc import Callable, Iterator
 import pytest
 from rich.console import Console
 from rich.text import Text
-from tests.cli.fake_cluster import IDS, FakeCluster
+from tests.cli.fake_cluster import IDS, FakeCluster, session
 from tests.cli.test_follow import KILLED, RUNNING, SUCCEEDED, assert_set, interrupt, life
 
 from muster.cli.follow import follow
+from muster.cli.follow import interrupt as interrupt_module
 from muster.cli.follow.feed import Feed
 from muster.cli.follow.interrupt import Choice, Interrupts, ask
 from muster.cli.follow.status_line import StatusLine
 from muster.cli.target import Target
+from muster.core.views.work import SessionDetail
 
 
 def test_interrupt_without_a_terminal_cancels_and_ends_with_130() -> None:
@@ -62,6 +64,24 @@ def test_signal_that_ends_the_process_cancels_the_job_first(number: signal.Signa
 
 
 @pytest.mark.usefixtures("unhandled")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signal_that_ends_the_process_cancels_the_session_that_it_waits_for(
+    number: signal.Signals,
+) -> None:
+    class Told(FakeCluster):
+        def session(self, ref: str) -> SessionDetail:
+            interrupt(number)
+            return super().session(ref)
+
+    cluster = Told(sessions_=[session(status="RUNNING")])
+    stdin = "kind: session\nkernels: [{command: [date]}]"
+    result = cluster.run("submit", "--wait", "-", stdin=stdin)
+    assert result.exit_code == 128 + number
+    assert [each for each in cluster.asked if each[0] == "cancel"] == [("cancel", session().id)]
+    assert f"cancelled notebook, because of {number.name}" in result.stderr
+
+
+@pytest.mark.usefixtures("unhandled")
 def test_signal_that_ends_the_process_does_not_wait_for_an_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -92,7 +112,8 @@ def test_signal_of_a_terminal_that_is_gone_cancels_the_job(
         monkeypatch.setattr(StatusLine, "say", write)
 
     monkeypatch.setattr(follow, "discard_stdout", lambda: None)
-    monkeypatch.setattr(follow, "discard_stderr", lambda: None)
+    monkeypatch.setattr(interrupt_module, "discard_stdout", lambda: None)
+    monkeypatch.setattr(interrupt_module, "discard_stderr", lambda: None)
     cluster = FakeCluster(
         jobs_=life(RUNNING), play=life(RUNNING, KILLED), hold=True, at_start=hang_up
     )

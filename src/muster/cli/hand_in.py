@@ -12,6 +12,7 @@ from rich.text import Text
 from muster.cli.exits import ExitCode
 from muster.cli.follow.feed import LostSight, away_line, back_line
 from muster.cli.follow.follow import Follower
+from muster.cli.follow.interrupt import Interrupts, told_to_end
 from muster.cli.local_workdir import refuse_missing_workdirs
 from muster.cli.nearest import suggesting_dependencies
 from muster.cli.screen import plain, print_json, stderr
@@ -108,8 +109,8 @@ def handed_in(
         ending = Follower(target, accepted, output=output, quiet=quiet).run()
         ended, code = ending.job, ending.exit_code
     else:
-        ended, code = _wait_for_session(target, accepted.id)
-        if not (display.quiet or display.as_json):
+        ended, code = _wait_for_session(target, accepted)
+        if ended.ended and not (display.quiet or display.as_json):
             why = f": {ended.reason.sentence}" if ended.reason else ""
             line = f"{ended.name or ended.id} {ended.status.lower()}{why}"
             stderr().print(Text(plain(line)), soft_wrap=True)
@@ -129,13 +130,35 @@ def _warn_if_too_large(client: "Client", accepted: "JobView | SessionView") -> N
                 stderr().print(Text(f"warning: {plain(said)}"), soft_wrap=True)
 
 
-def _wait_for_session(target: Target, id_: str) -> "tuple[SessionDetail, int]":
-    """The session once it has ended, and its exit code."""
+def _wait_for_session(target: Target, accepted: "SessionView") -> "tuple[SessionView, int]":
+    """The session once it has ended, and its exit code; or the session as it was accepted, once
+    this process was told to end."""
+
+    def say(line: Text) -> None:
+        stderr().print(line, soft_wrap=True)
+
+    with Interrupts() as interrupts:
+        try:
+            with interrupts.raised():
+                ended = _ended_session(target, accepted.id, say)
+        except KeyboardInterrupt:
+            if interrupts.told_to_end is None:
+                raise
+            return accepted, told_to_end(interrupts.told_to_end, target, accepted, say)
+    code = ended.exit_code
+    return ended, ExitCode.FAILED if code is None else code
+
+
+def _ended_session(target: Target, id_: str, say: Callable[[Text], None]) -> "SessionDetail":
+    """The session once it has ended.
+
+    Raises:
+        LostSight: nobody answers any more.
+    """
     from muster.client import Unreachable
 
     def heard(answers: bool) -> None:
-        line = back_line(client.url) if answers else away_line(client.url)
-        stderr().print(Text(line), soft_wrap=True)
+        say(Text(back_line(client.url) if answers else away_line(client.url)))
 
     with target.client(on_contact=heard) as client:
         try:
@@ -143,8 +166,7 @@ def _wait_for_session(target: Target, id_: str) -> "tuple[SessionDetail, int]":
                 time.sleep(SESSION_LOOK_S)
         except Unreachable as error:
             raise LostSight(error) from None
-    code = session.exit_code
-    return session, ExitCode.FAILED if code is None else code
+    return session
 
 
 def _placed_or_why(client: "Client", accepted: "JobView | SessionView") -> int:

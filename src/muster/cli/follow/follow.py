@@ -23,11 +23,11 @@ from muster.cli.follow.feed import (
     away_line,
     back_line,
 )
-from muster.cli.follow.interrupt import Choice, Interrupts, ask
+from muster.cli.follow.interrupt import Choice, Interrupts, ask, told_to_end
 from muster.cli.follow.lines import PrefixedLines, last_lines, prefix_width
 from muster.cli.follow.progress import conclusion, progress
 from muster.cli.follow.status_line import StatusLine
-from muster.cli.screen import discard_stderr, discard_stdout, plain, status, stderr
+from muster.cli.screen import discard_stdout, plain, status, stderr
 from muster.cli.target import Target
 from muster.cli.words import count, shorten
 from muster.core.errors import Conflict, MusterError
@@ -43,9 +43,6 @@ TICK_S = 0.2
 ASK_WHY_AFTER_S = 1.0
 ASK_WHY_EVERY_S = 5.0
 WHY_TIMEOUT_S = 3.0
-CANCEL_TIMEOUT_S = 5.0
-"""How long a cancellation may take once a signal ends this process: it is killed soon if it stays.
-"""
 DRAIN_S = 5.0
 """How long output may take to arrive once the job has ended."""
 
@@ -236,21 +233,11 @@ class Follower:
     # -- ends ------------------------------------------------------------------------------------
 
     def _told_to_end(self, by: signal.Signals) -> Ending:
-        """Cancel the job, as nobody is there to be asked, and do not wait for its end: whoever sent
-        the signal waits for this process."""
-        said = f"cancelled {self._job.name}, because of {by.name}"
-        try:
-            with self._target.client(CANCEL_TIMEOUT_S) as client:
-                client.cancel(self._job.id)
-        except MusterError as error:
-            said = f"{self._job.name} goes on despite {by.name}: {plain(str(error))}"
-        try:
+        def say(line: Text) -> None:
             self._screen.clear()
-            self._say(Text(said), True)
-        except OSError:  # the terminal is gone, and what is left in the buffers with it
-            discard_stdout()
-            discard_stderr()
-        return Ending(self._job, 128 + by)
+            self._say(line, True)
+
+        return Ending(self._job, told_to_end(by, self._target, self._job, say))
 
     def _detached(self) -> Ending:
         if self._away:

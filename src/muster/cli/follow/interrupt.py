@@ -1,4 +1,4 @@
-"""Signals while a job is followed: Ctrl-C, and those by which others end the process."""
+"""Signals while work is followed or waited for: Ctrl-C, and those that end the process."""
 
 import select
 import signal
@@ -7,9 +7,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from types import FrameType, TracebackType
+from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.text import Text
 
+from muster.cli.screen import discard_stderr, discard_stdout, plain
+from muster.cli.target import Target
+from muster.core.errors import MusterError
+
+if TYPE_CHECKING:
+    from muster.core.views.work import JobView, SessionView
+
+CANCEL_TIMEOUT_S = 5.0
+"""How long a cancellation may take once a signal ends this process: it is killed soon if it stays.
+"""
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -25,7 +37,7 @@ class Interrupts:
 
     def __init__(self) -> None:
         self._pressed = False
-        self._is_asking = False
+        self._is_raised = False
         self.told_to_end: signal.Signals | None = None
 
     def __enter__(self) -> "Interrupts":
@@ -52,13 +64,15 @@ class Interrupts:
 
     @contextmanager
     def raised(self) -> Iterator[None]:
-        """Make the signals the exception that people expect, while a question is asked."""
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)
-        self._is_asking = True
+        """Make the signals the exception that people expect, while nobody looks at the flags."""
+        before = signal.getsignal(signal.SIGINT)
+        if before is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        self._is_raised = True
         try:
             yield
         finally:
-            self._is_asking = False
+            self._is_raised = False
             signal.signal(signal.SIGINT, before)
 
     def _press(self, _number: int, _frame: FrameType | None) -> None:
@@ -68,8 +82,31 @@ class Interrupts:
 
     def _end(self, number: int, _frame: FrameType | None) -> None:
         self.told_to_end = signal.Signals(number)
-        if self._is_asking:
+        if self._is_raised:
             raise KeyboardInterrupt
+
+
+def told_to_end(
+    by: signal.Signals,
+    target: Target,
+    work: "JobView | SessionView",
+    say: Callable[[Text], None],
+) -> int:
+    """Cancel the work that is waited for, as nobody is there to be asked, and do not wait for its
+    end: whoever sent the signal waits for this process. The answer is its exit code."""
+    name = work.name or work.id
+    said = f"cancelled {name}, because of {by.name}"
+    try:
+        with target.client(CANCEL_TIMEOUT_S) as client:
+            client.cancel(work.id)
+    except MusterError as error:
+        said = f"{name} goes on despite {by.name}: {plain(str(error))}"
+    try:
+        say(Text(said))
+    except OSError:  # the terminal is gone, and what is left in the buffers with it
+        discard_stdout()
+        discard_stderr()
+    return 128 + by
 
 
 class Choice(StrEnum):
