@@ -6,7 +6,7 @@ from tests.control.world import World
 
 from muster.agent.supervisor.supervisor import MAX_KERNELS
 from muster.control.group.requests import GroupRequests
-from muster.control.session.cluster.shapes import MOST_HELD
+from muster.control.session.cluster.shapes import MOST_KERNELS
 from muster.control.session.explaining.explanation import explain_session
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
@@ -96,4 +96,4 @@ def test_gang_of_more_kernels_than_the_agents_may_hold_is_told_so(group_world: M
 
 
 def test_supervisor_takes_all_that_a_controller_may_have_an_agent_hold() -> None:
-    assert (MOST_HELD + 1) * MAX_KERNELS_PER_AGENT <= MAX_KERNELS
+    assert (MOST_KERNELS + 1) * MAX_KERNELS_PER_AGENT <= MAX_KERNELS

@@ -187,10 +187,10 @@ def test_spec_that_is_too_large_is_refused_unread() -> None:
 
 def test_group_holds_only_what_is_inside_its_workspaces() -> None:
     group = ScalingGroup(name="g", workspaces=("/data", "/home/ada"))
-    assert group.holds("/data")
-    assert group.holds("/data/x")
-    assert not group.holds("/database")
-    assert not group.holds("/home")
+    assert group.has_workspace_of("/data")
+    assert group.has_workspace_of("/data/x")
+    assert not group.has_workspace_of("/database")
+    assert not group.has_workspace_of("/home")
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ async def _output(
         held.enter_context(call.api.output_readers.used(owner))
         answer = await _answer(call.api, owner, find, offset, attempt=attempt, follow=follow)
         if isinstance(answer, Streamed):
-            answer.holds(held.pop_all())
+            answer.close_after(held.pop_all())
         return answer
 
 

@@ -18,8 +18,8 @@ class Streamed(StreamingResponse):
 
     _held: AbstractContextManager[object] = nullcontext()
 
-    def holds(self, held: AbstractContextManager[object]) -> None:
-        """Close ``held`` once the answer has ended, however it ends."""
+    def close_after(self, held: AbstractContextManager[object]) -> None:
+        """Leave the context ``held`` once the answer has ended, however it ends."""
         self._held = held
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

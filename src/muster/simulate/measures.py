@@ -47,7 +47,7 @@ class Gauge:
         self._capacity = {name: float(amount) for name, amount in capacity.items()}
         self._every = every
         self._moments = 0
-        self._asked: Counter[Resources] = Counter()  # kernels that ask for GPUs
+        self._requests: Counter[Resources] = Counter()  # kernels that ask for GPUs
         self._owners: dict[Owner, None] = {}
 
     def arrived(self, workload: WorkloadClass) -> None:
@@ -55,7 +55,7 @@ class Gauge:
         self._owners[workload.owner] = None
         for request, indexes in workload.requests:
             if request.gpu_milli:
-                self._asked[request] += len(indexes)
+                self._requests[request] += len(indexes)
 
     def look(self, now: float) -> None:
         """Take a sample if it is time to; call it whenever something has happened."""
@@ -67,10 +67,10 @@ class Gauge:
         all_milli = self._capacity.get("gpu", 0.0)
         free_milli = float(self._snapshot.columns.device_free.sum())
         fragmented = stranded = None
-        if self._asked and free_milli > 0:
-            fragmented = 1.0 - usable_milli(self._snapshot, self._asked) / free_milli
+        if self._requests and free_milli > 0:
+            fragmented = 1.0 - usable_milli(self._snapshot, self._requests) / free_milli
             stranded = fragmented * free_milli / all_milli
-        elif self._asked and all_milli:
+        elif self._requests and all_milli:
             stranded = 0.0
         return Sample(now, fragmented, stranded, self._fairness())
 
@@ -83,7 +83,7 @@ class Gauge:
         return jain(shares)
 
 
-def usable_milli(snapshot: Snapshot, asked: Mapping[Resources, int]) -> float:
+def usable_milli(snapshot: Snapshot, requests: Mapping[Resources, int]) -> float:
     """Thousandths of free GPUs that the mix of requests can use: the mean of what each request can
     use, weighed by how often it is made.
 
@@ -94,12 +94,12 @@ def usable_milli(snapshot: Snapshot, asked: Mapping[Resources, int]) -> float:
     """
     columns, agents_of = snapshot.columns, {}
     total = 0.0
-    for request, count in asked.items():
+    for request, count in requests.items():
         key = min(request.gpu_milli, GPU_WHOLE), request.gpu_models
         if key not in agents_of:
             agents_of[key] = _usable_by_slot(snapshot, request)
         total += count * float(agents_of[key][columns.fitting(request)].sum())
-    return total / sum(asked.values())
+    return total / sum(requests.values())
 
 
 def _usable_by_slot(snapshot: Snapshot, request: Resources) -> Ints:

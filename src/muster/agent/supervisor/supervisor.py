@@ -335,7 +335,7 @@ class Supervisor:
                 self._write_intents()
                 self._starter.start(kernel, kernel.order, standby=True)
             except (CreateFailed, CannotExecute):
-                return  # and is told again once it can stand by
+                return  # it fails again when it is started, and is reported then
             kernel.status = Status.STANDBY
 
     def _start_some(self) -> None:

@@ -9,9 +9,9 @@ from muster.control.session.cluster.state import ClusterState
 from muster.control.session.explaining.explanation import (
     Found,
     agents_of,
+    delay_of,
     explain_session,
     findings,
-    holding_up,
 )
 from muster.control.session.handlers.schedule import cleaning_up
 from muster.core import verdicts
@@ -149,7 +149,7 @@ def _of_machines(live: Live, job: Job, now: float) -> list[Reason]:
         kernel = live.kernels.get(task.kernel_id) if task.kernel_id else None
         if kernel is None or kernel.agent_id is None or kernel.agent_id in found:
             continue
-        why = holding_up(live, kernel, now) if kernel.status is KernelStatus.RUNNING else None
+        why = delay_of(live, kernel, now) if kernel.status is KernelStatus.RUNNING else None
         if why is not None:
             found[kernel.agent_id] = why
             if len(found) == MOST_MACHINES:
@@ -163,7 +163,7 @@ def _first_waiting(live: Live, cluster: ClusterState, job: Job) -> Session | Non
     queue = cluster.groups[job.group].queue
     ids = dict.fromkeys(task.session_id for task in job.tasks.values() if task.session_id)
     sessions = (live.sessions.get(id_) for id_ in ids)
-    held_up = [each for each in sessions if each and each.status is not SessionStatus.RUNNING]
-    queued = (session for session in held_up if session.id in queue)
+    unstarted = [each for each in sessions if each and each.status is not SessionStatus.RUNNING]
+    queued = (session for session in unstarted if session.id in queue)
     oldest = min(queued, key=lambda session: (session.created_at, session.id), default=None)
-    return oldest or next(iter(held_up), None)
+    return oldest or next(iter(unstarted), None)

@@ -71,7 +71,7 @@ def check_workdirs(group: ScalingGroup, processes: Sequence[Process]) -> None:
         InvalidSpec: a working directory outside the group's workspaces.
     """
     for process in processes:
-        if process.workdir is not None and not group.holds(process.workdir):
+        if process.workdir is not None and not group.has_workspace_of(process.workdir):
             roots = ", ".join(group.workspaces) or "none"
             expected = f"expected a directory inside a workspace of group {group.name} ({roots})"
             raise InvalidSpec([Problem("workdir", repr(process.workdir), expected)])

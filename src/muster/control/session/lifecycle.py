@@ -18,7 +18,7 @@ from muster.control.engine.handler import (
 from muster.control.engine.lifecycle import Lifecycle, RetryPolicy
 from muster.control.engine.work import Move, Work
 from muster.control.session.cluster.state import ClusterState
-from muster.control.session.cluster.workloads import STAYING, placed_since
+from muster.control.session.cluster.workloads import IN_PLACE, placed_since
 from muster.control.tell_agent import TellAgent
 from muster.core.ids import AgentId
 from muster.core.reasons import DISPLACED, Reason, ReasonCode, reason
@@ -202,7 +202,7 @@ class SessionLifecycle(Lifecycle[Session]):
 
     def deadlines(self, record: Session, work: Work) -> Iterable[float]:
         preemption = work.live.groups[record.group].preemption
-        if preemption is not None and record.status in STAYING:
+        if preemption is not None and record.status in IN_PLACE:
             yield placed_since(record) + preemption.minimum_lease
         match record.status:
             case SessionStatus.PENDING:

@@ -149,7 +149,7 @@ class ScalingGroup(Spec):
                 expected = "expected domain/project, such as default/research"
                 yield Problem(f"projects.{index}", repr(project), expected)
 
-    def holds(self, workdir: str) -> bool:
+    def has_workspace_of(self, workdir: str) -> bool:
         """Whether ``workdir`` lies inside a workspace."""
         return any(
             workdir == root or workdir.startswith(root.rstrip("/") + "/")

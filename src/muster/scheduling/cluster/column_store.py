@@ -30,8 +30,8 @@ class ColumnStore:
     in the order they appeared. GPUs are not a dimension but individual devices of 1000 milli each:
     ``gpu_milli`` of a capacity or a request is ignored in favour of devices and shares.
 
-    Derived values are computed anew whenever free amounts change, so that taking and giving back
-    leaves no trace.
+    Derived values are computed anew when free amounts change, so that taking and giving back leaves
+    no trace.
 
     ``capacity_version`` goes up when an agent's capacity changes.
     """
@@ -67,7 +67,7 @@ class ColumnStore:
         self._changes_from = 0
         self._written = 0  # the mark up to which changes are in the columns
         self._packing = Packing()
-        self._last_asked: tuple[Resources, list[tuple[int, int]] | None] = (Resources(), [])
+        self._last_requested: tuple[Resources, list[tuple[int, int]] | None] = (Resources(), [])
         self.capacity_version = 0
 
     @property
@@ -92,8 +92,8 @@ class ColumnStore:
         return self._changes_from + len(self._changes)
 
     def changed_since(self, mark: int) -> list[int] | None:
-        """The slots whose entries may have changed since ``mark``, some repeatedly; None if
-        ``mark`` is too long ago to tell."""
+        """The slots whose entries may have changed since ``mark``, some repeatedly; None if that is
+        too long ago to tell."""
         if len(self._changes) > _MOST_CHANGES + 4 * self._count:
             self._forget_changes()
         if mark < self._changes_from:
@@ -112,25 +112,25 @@ class ColumnStore:
 
     def fits_at(self, slot: int, request: Resources, shares: Shares, copies: int) -> bool:
         """Whether ``copies`` of ``request`` and ``shares`` once are free in ``slot``."""
-        asked = self._asked(request)
-        if asked is None:
+        requested = self._requested(request)
+        if requested is None:
             return False
         free, devices = self._agent(slot).amounts, len(self._device_free)
         first = len(self._free)
-        return all(free[dimension] >= amount * copies for dimension, amount in asked) and all(
+        return all(free[dimension] >= amount * copies for dimension, amount in requested) and all(
             0 <= index < devices and free[first + index] >= milli
             for index, milli in by_device(shares)
         )
 
     def holds_at(self, slot: int, request: Resources, shares: Shares) -> bool:
         """Whether ``request`` and ``shares`` are held in ``slot``, and so can be given back."""
-        asked = self._asked(request)
-        if asked is None:
+        requested = self._requested(request)
+        if requested is None:
             return False
         free, devices = self._agent(slot).amounts, len(self._device_free)
         first = len(self._free)
         has, device_has = self._capacity, self._device_capacity
-        return all(has[index, slot] - free[index] >= amount for index, amount in asked) and all(
+        return all(has[index, slot] - free[index] >= amount for index, amount in requested) and all(
             0 <= index < devices and device_has[index, slot] - free[first + index] >= milli
             for index, milli in by_device(shares)
         )
@@ -173,7 +173,7 @@ class ColumnStore:
         if missing:
             for name in missing:
                 self._dimensions[name] = len(self._dimensions)
-            self._last_asked = Resources(), []
+            self._last_requested = Resources(), []
             self._capacity = with_rows(self._capacity, len(missing), 0)
             self._free = with_rows(self._free, len(missing), 0)
         if devices > 0:
@@ -230,15 +230,15 @@ class ColumnStore:
 
     def move(self, slot: int, request: Resources, shares: Shares, copies: int) -> None:
         """Give back ``request`` ``copies`` times, or take it where negative; ``shares`` once."""
-        self.move_asked(slot, self._asked(request) or [], shares, copies)
+        self.move_requested(slot, self._requested(request) or [], shares, copies)
 
-    def move_asked(
-        self, slot: int, asked: list[tuple[int, int]], shares: Shares, copies: int
+    def move_requested(
+        self, slot: int, requested: list[tuple[int, int]], shares: Shares, copies: int
     ) -> None:
-        """``move``, by the ``asked`` of a ``Need``."""
+        """``move``, with the ``requested`` amounts of a ``Need``."""
         agent = self._agents[slot] or self._load(slot)
         amounts = agent.amounts
-        for dimension, amount in asked:
+        for dimension, amount in requested:
             amounts[dimension] += amount * copies
         if shares:
             first = agent.dimensions
@@ -262,7 +262,7 @@ class ColumnStore:
     def amounts(self, request: Resources) -> Ints:
         """The amount of each dimension in ``request``."""
         amounts = np.zeros(len(self._dimensions), np.int64)
-        for dimension, amount in self._asked(request) or ():
+        for dimension, amount in self._requested(request) or ():
             amounts[dimension] = amount
         return amounts
 
@@ -300,34 +300,34 @@ class ColumnStore:
 
     # Inside
 
-    def _asked(self, request: Resources) -> list[tuple[int, int]] | None:
-        """(dimension, amount) for each resource asked for; None where no agent has one of them. The
-        last answer is remembered: kernels of a gang or a job ask for one object in a row."""
-        last, known = self._last_asked
+    def _requested(self, request: Resources) -> list[tuple[int, int]] | None:
+        """(dimension, amount) of each resource in the request; None where no agent has one of them.
+        The last answer is remembered: kernels of a gang or a job share one request object."""
+        last, known = self._last_requested
         if request is not last:
-            known = self._find_asked(request)
-            self._last_asked = request, known
+            known = self._find_requested(request)
+            self._last_requested = request, known
         return known
 
-    def _find_asked(self, request: Resources) -> list[tuple[int, int]] | None:
-        asked = []
+    def _find_requested(self, request: Resources) -> list[tuple[int, int]] | None:
+        requested = []
         if request.cpu_milli:
-            asked.append((0, request.cpu_milli))
+            requested.append((0, request.cpu_milli))
         if request.memory_bytes:
-            asked.append((1, request.memory_bytes))
+            requested.append((1, request.memory_bytes))
         if request.disk_bytes:
-            asked.append((2, request.disk_bytes))
+            requested.append((2, request.disk_bytes))
         for name, amount in request.extra:
             dimension = self._dimensions.get(name)
             if dimension is None:
                 return None
-            asked.append((dimension, amount))
+            requested.append((dimension, amount))
         if request.kernels:
             dimension = self._dimensions.get(KERNELS)
             if dimension is None:
                 return None
-            asked.append((dimension, request.kernels))
-        return asked
+            requested.append((dimension, request.kernels))
+        return requested
 
     def _agent(self, slot: int) -> AgentAmounts:
         return self._agents[slot] or self._load(slot)

@@ -35,7 +35,7 @@ class Need:
     """A request in terms of the columns for which it was made.
 
     Args:
-        asked: (dimension, amount) of each dimension that is asked for.
+        requested: (dimension, amount) of each resource in the request.
         devices, milli: how many devices, and how much of each; 0 and 0 for none.
         allowed: whether devices may be taken, by the code of their model; the last entry is for "no
             device". None if all may.
@@ -43,7 +43,7 @@ class Need:
     """
 
     request: Resources
-    asked: list[tuple[int, int]]
+    requested: list[tuple[int, int]]
     devices: int
     milli: int
     allowed: list[bool] | None
@@ -180,25 +180,25 @@ class Columns(ColumnStore):
 
         The Need is valid until an agent's capacity changes.
         """
-        asked = self._asked(request)
-        if asked is None:
+        requested = self._requested(request)
+        if requested is None:
             return None
         gpu, allowed = request.gpu_milli, None
         devices, milli = (gpu // GPU_WHOLE, GPU_WHOLE) if gpu >= GPU_WHOLE else (int(gpu > 0), gpu)
         if milli and request.gpu_models:
             allowed = self._allowed_codes(request.gpu_models)
-        word = self._packing.request(asked, devices, milli)
-        return None if word == NOWHERE else Need(request, asked, devices, milli, allowed, word)
+        word = self._packing.request(requested, devices, milli)
+        return None if word == NOWHERE else Need(request, requested, devices, milli, allowed, word)
 
     def fitting(self, request: Resources) -> Ints:
         """The slots of all agents that have room for ``request`` now, ascending."""
-        asked = self._asked(request)
-        if asked is None:
+        requested = self._requested(request)
+        if requested is None:
             return np.empty(0, np.int64)
         self._write()
         count = self._count
         mask = self._open[:count].copy()
-        for dimension, amount in asked:
+        for dimension, amount in requested:
             mask &= self._free[dimension, :count] >= amount
         if request.gpu_milli and request.gpu_models:
             slots = np.flatnonzero(mask)
@@ -216,10 +216,10 @@ class Columns(ColumnStore):
         The number is exact, whichever devices are chosen: each share that is taken leaves room for
         exactly one share less on its device.
         """
-        asked = self._asked(request)
+        requested = self._requested(request)
         self._write()
-        count = np.full(slots.size, 0 if asked is None else limit, np.int64)
-        for dimension, amount in asked or ():
+        count = np.full(slots.size, 0 if requested is None else limit, np.int64)
+        for dimension, amount in requested or ():
             np.minimum(count, self._free[dimension, slots] // amount, out=count)
         if not request.gpu_milli:
             return count
@@ -244,7 +244,7 @@ class Columns(ColumnStore):
         if not agent.open:
             return False
         amounts = agent.amounts
-        for dimension, amount in need.asked:
+        for dimension, amount in need.requested:
             if amounts[dimension] < amount:
                 return False
         if not need.milli:
@@ -258,7 +258,7 @@ class Columns(ColumnStore):
     def room(self, slot: int, need: Need, limit: int) -> int:
         """How many kernels fit in ``slot``, at most ``limit``; at least one must fit."""
         agent = self.agent(slot)
-        for dimension, amount in need.asked:
+        for dimension, amount in need.requested:
             limit = min(limit, agent.amounts[dimension] // amount)
         if need.milli == GPU_WHOLE:
             return min(limit, len(need.devices_in(agent)) // need.devices)
@@ -296,7 +296,7 @@ class Columns(ColumnStore):
         millionths."""
         capacity = self._capacity[:, slots]
         held, kinds = np.zeros(slots.size), (capacity > 0).sum(axis=0)
-        for dimension, amount in need.asked:
+        for dimension, amount in need.requested:
             held += amount / np.maximum(capacity[dimension], 1)
         devices = self._device_count[slots]
         held += np.where(devices > 0, need.devices * need.milli / np.maximum(devices, 1) / 1e3, 0.0)
@@ -308,7 +308,7 @@ class Columns(ColumnStore):
         kernels."""
         self._write()
         free = self._free[:, slots]
-        for dimension, amount in need.asked:
+        for dimension, amount in need.requested:
             free[dimension] -= amount * kernels
         devices = self._device_free[:, slots].sum(axis=0) - kernels * need.devices * need.milli
         return self._steps_of(slots, free, devices)

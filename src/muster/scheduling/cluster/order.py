@@ -51,14 +51,14 @@ class Tier:
         mask: the slots; None if all.
         allowed: the same mask, for looking up single slots.
         few: the slots as a list, if they are few.
-        asked: the number of look-ups in the tier, by which it may get a mark.
+        lookups: the number of look-ups in the tier, by which it may get a mark.
     """
 
-    __slots__ = ("allowed", "asked", "few", "mask")
+    __slots__ = ("allowed", "few", "lookups", "mask")
 
     def __init__(self, mask: Flags | None = None) -> None:
         self.mask = mask
-        self.asked = 0
+        self.lookups = 0
         self.allowed: bytes | None = None
         self.few: list[int] | None = None
         if mask is not None:
@@ -225,8 +225,8 @@ class _Scan:
         self._questions += 1
         used = self._used
         if used.pop(tier, None) is None:
-            tier.asked += 1
-            if tier.asked < _OFTEN or not self._give_mark(tier):
+            tier.lookups += 1
+            if tier.lookups < _OFTEN or not self._give_mark(tier):
                 return 0
         used[tier] = self._questions
         return self._marked[tier]

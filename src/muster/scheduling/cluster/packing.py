@@ -84,16 +84,16 @@ class Packing:
                 self._largest[dimension] = (1 << amount.bit_length()) - 1  # few grow, and all fit
                 self.shifts[dimension] = max(0, amount.bit_length() - _DIMENSION_BITS[dimension])
 
-    def request(self, asked: Sequence[tuple[int, int]], devices: int, milli: int) -> int:
+    def request(self, requested: Sequence[tuple[int, int]], devices: int, milli: int) -> int:
         """The word of a request, or ``NOWHERE``.
 
         Args:
-            asked: (dimension, amount) pairs.
+            requested: (dimension, amount) pairs.
             devices, milli: how many devices, and how much of each.
         """
         word = 0
         shifts, positions, largest = self.shifts, self.positions, self._largest
-        for dimension, amount in asked:
+        for dimension, amount in requested:
             if amount > largest[dimension]:
                 return NOWHERE
             word |= amount >> shifts[dimension] << positions[dimension]

@@ -313,7 +313,7 @@ class Snapshot:
         if slot is None:
             return
         if not self.columns.holds_at(slot, resources, shares):
-            raise NotHeld(f"{_what(resources, shares)} is more than agent {agent_id} has in use")
+            raise NotHeld(f"{_text_of(resources, shares)} is more than agent {agent_id} has in use")
         self.columns.move(slot, resources, shares, +1)
         self.version += 1
 
@@ -342,9 +342,8 @@ class Snapshot:
             OverCapacity: the amounts are not free; nothing was taken.
         """
         if not self.columns.fits_at(slot, request, shares, copies):
-            raise OverCapacity(
-                f"agent {self.facts(slot).name} has no room for {copies} × {_what(request, shares)}"
-            )
+            agent, amounts = self.facts(slot).name, _text_of(request, shares)
+            raise OverCapacity(f"agent {agent} has no room for {copies} × {amounts}")
         self.columns.move(slot, request, shares, -copies)
 
     def untake_at(
@@ -372,6 +371,6 @@ class Snapshot:
         return slot
 
 
-def _what(resources: Resources, shares: Shares) -> str:
+def _text_of(resources: Resources, shares: Shares) -> str:
     devices = ", ".join(f"{share.milli}/1000 of device {share.index}" for share in shares)
     return f"({resources.describe()}{'; ' + devices if devices else ''})"

@@ -45,7 +45,7 @@ class Statement:
         """``take``, for amounts that are known to fit."""
         snapshot = self.snapshot
         columns = snapshot.columns
-        columns.move_asked(slot, need.asked, shares, -copies)
+        columns.move_requested(slot, need.requested, shares, -copies)
         self._done.append((snapshot.next_slot, columns.move, slot, need.request, shares, copies))
         snapshot.next_slot = slot + 1
 

@@ -158,7 +158,7 @@ def explain_request(
     every: list[_Need | _Rule] = [*_rules(snapshot, workload, slots)]
     every += _needs(snapshot, request, slots)
     needs = [need for need in every if need.short().any()]
-    kind, distance = _what_is_lacking(snapshot, needs, slots)
+    kind, distance = _kinds_and_distances(snapshot, needs, slots)
     _, kind, counts = np.unique(kind, return_inverse=True, return_counts=True)
     largest_first = np.argsort(-counts, kind="stable")[:MAX_GROUPS]
     groups = []
@@ -276,7 +276,7 @@ def _gpus(snapshot: Snapshot, request: Resources, slots: Ints) -> _Need:
     return _Need(name, request.gpu_milli, largest, one, ReasonCode.NO_SINGLE_DEVICE)
 
 
-def _what_is_lacking(
+def _kinds_and_distances(
     snapshot: Snapshot, needs: Sequence[_Need | _Rule], slots: Ints
 ) -> tuple[Ints, Floats]:
     """For each agent a number for its combination of shortfalls, and its distance from having

@@ -266,7 +266,7 @@ class Filling:
         slots = np.flatnonzero(number)
         number = number[slots]
         amounts = np.zeros((len(columns.dimensions), slots.size), np.int64)
-        for dimension, amount in need.asked:
+        for dimension, amount in need.requested:
             amounts[dimension] = amount * number
         fullest = self._fullest_device is True
         devices = choose_all(columns, need, slots, number, fullest=fullest)

@@ -146,16 +146,16 @@ class Departures:
             bulk = self._entries.between(*sorted((before, self.end)))
             self.snapshot.columns.move_all(bulk, 1 if self.end > before else -1)
 
-    def first(self, holds: Callable[[Snapshot], bool], low: int, high: int) -> int | None:
-        """The first step from ``low`` to ``high`` from which on ``holds`` is true; None if
-        ``holds`` is false even at ``high``."""
+    def first(self, condition: Callable[[Snapshot], bool], low: int, high: int) -> int | None:
+        """The first step from ``low`` to ``high`` from which on ``condition`` is true; None if
+        ``condition`` is false even at ``high``."""
         self.go(high)
-        if low > high or not holds(self.snapshot):
+        if low > high or not condition(self.snapshot):
             return None
         while low < high:
             middle = (low + high) // 2
             self.go(middle)
-            if holds(self.snapshot):
+            if condition(self.snapshot):
                 high = middle
             else:
                 low = middle + 1
@@ -181,11 +181,11 @@ class Departures:
             return found
         tried: dict[int, tuple[KernelPlacement, ...] | None] = {}
 
-        def holds(snapshot: Snapshot) -> bool:
+        def condition(snapshot: Snapshot) -> bool:
             tried[self.step] = fits(snapshot, selector, workload)
             return tried[self.step] is not None
 
-        step = self.first(holds, low + 1, last)
+        step = self.first(condition, low + 1, last)
         return None if step is None else tried[step]
 
 

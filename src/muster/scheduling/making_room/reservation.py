@@ -135,11 +135,11 @@ def reserve(
     """
     workload, kept = session.workload, None
     columns, back = snapshot.columns, snapshot.with_returning()
-    stays_firm = False
+    keeps_agents = False
     if previous is not None and previous.session == session.id and previous.workload == workload:
         may = _may_hold(snapshot, workload, previous.kernels, columns.accepting | columns.returning)
         kept = previous.kernels if may else None
-        stays_firm = firm and kept is not None and previous.expected_at is None
+        keeps_agents = firm and kept is not None and previous.expected_at is None
     occupancy = Occupancy(snapshot, tuple(running.values()))
     ends = np.array(
         [np.inf if each.ends_at is None else each.ends_at for each in occupancy.sessions],
@@ -156,9 +156,9 @@ def reserve(
             return _keep_until(max(plan.at, now), plan, session, snapshot, occupancy, its_ends)
     if firm:
         ends[stuck] = np.inf
-        if stuck.any() and not stays_firm:
+        if stuck.any() and not keeps_agents:
             kept = None  # chosen while its victims were still expected to leave
-    plan = None if stays_firm else _earliest(workload, back, occupancy, ends, selector, kept)
+    plan = None if keeps_agents else _earliest(workload, back, occupancy, ends, selector, kept)
     if plan is not None and not (firm and plan.at <= now + OVERDUE_S):
         return _keep_until(max(plan.at, now), plan, session, snapshot, occupancy, ends)
     if not firm:

@@ -288,7 +288,7 @@ class GroupState:
         session, kernels = placed
         self.withdraw(session.id)
         held = dict(enumerate(kernels))
-        self._hold(session.id, Place(session.workload, held, now, begun_anew, now), now)
+        self._count_placed(session.id, Place(session.workload, held, now, begun_anew, now), now)
 
     def adopt(
         self,
@@ -312,7 +312,7 @@ class GroupState:
             self._join_set(workload, kernel, +1)
         held = self.places.get(id_)
         if held is None:
-            self._hold(id_, Place(workload, dict(kernels), since, begun_anew, since), now)
+            self._count_placed(id_, Place(workload, dict(kernels), since, begun_anew, since), now)
         else:
             held.kernels.update(kernels)
             held.seen = None
@@ -381,7 +381,7 @@ class GroupState:
         self.snapshot.give_back(agent_id, request, shares)
         self.due = True
 
-    def _hold(self, id_: SessionId, place_: Place, now: float) -> None:
+    def _count_placed(self, id_: SessionId, place_: Place, now: float) -> None:
         """Count the session as placed from now on."""
         workload = place_.workload
         self.places[id_] = place_

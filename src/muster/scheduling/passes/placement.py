@@ -296,7 +296,7 @@ class PlacementPass:
         """Whether the room that the last pass kept is still kept. It is not, once the session would
         start if the returning agents were back: then room on the returning agents is kept."""
         snapshot, context = self._snapshot, self._context
-        if not kept.holds_for(session, snapshot, firm, context.now, context.running):
+        if not kept.is_valid_for(session, snapshot, firm, context.now, context.running):
             return False
         if kept.version == snapshot.version:
             return True

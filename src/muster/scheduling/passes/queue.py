@@ -41,7 +41,7 @@ class Kept:
     firm: bool
     made_at: float
 
-    def holds_for(
+    def is_valid_for(
         self,
         session: SessionWorkload,
         snapshot: Snapshot,
@@ -49,7 +49,7 @@ class Kept:
         now: float,
         running: Container[SessionId],
     ) -> bool:
-        """Whether the room is still good for the session, so that none need be looked for anew.
+        """Whether the room is still good for the session, so that no other room need be looked for.
 
         All placements since have respected it. Where room was given back since, a better place may
         exist, but is looked for only every ``KEPT_S``, as long as the agents are unchanged and all

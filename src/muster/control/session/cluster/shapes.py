@@ -14,8 +14,8 @@ from muster.scheduling.fitting.backlog_depth import backlog_depth
 from muster.store.live import Live
 from muster.store.records import Allocation, Job, Kernel, LedgerKey
 
-MOST_HELD = 2
-"""An agent has at most so many times ``kernels_per_agent`` kernels, prefilled ones included."""
+MOST_KERNELS = 2
+"""Kernels of an agent at most, prefilled ones included, as a multiple of ``kernels_per_agent``."""
 _LEAST_YOUTH_S = 0.5  # reports of a busy machine may be so old
 _SMOOTHING = 0.2  # weight of the newest duration in the running mean
 
@@ -121,7 +121,7 @@ class Shapes:
             young = shape.younger_than(now - max(window_s, _LEAST_YOUTH_S))
             room = backlog_depth(window_s, mean_s, young) - len(shape.prefilled)
             allocated = len(self._live.allocations_on.get(agent_id, ()))
-            room = min(room, MOST_HELD * group.kernels_per_agent - allocated)
+            room = min(room, MOST_KERNELS * group.kernels_per_agent - allocated)
             agent = self._live.agents[agent_id]
             able = agent.status is AgentStatus.ALIVE and agent.connected and agent.barred is None
             able = able and not agent.disk_full

@@ -13,7 +13,7 @@ from muster.control.session.cluster.group_history import GroupHistory, RequestHi
 from muster.control.session.cluster.hooks import Hooks
 from muster.control.session.cluster.shapes import Shapes
 from muster.control.session.cluster.workloads import (
-    STAYING,
+    IN_PLACE,
     agent_facts,
     placed_since,
     workload_class,
@@ -176,7 +176,7 @@ class ClusterState:
 
     def _progressed(self, session: Session, state: GroupState) -> None:
         leaves_by = None
-        if session.status not in STAYING:
+        if session.status not in IN_PLACE:
             leaves_by = session.status_changed_at + session.tally.grace_s
         state.progressed(session.id, placed_since(session), session.started_at, leaves_by)
 
@@ -301,7 +301,7 @@ class ClusterState:
             for id_ in state.places:
                 session = self.placed[id_]
                 why = session.reason
-                if why is not None and why.code in _PREEMPTED and session.status not in STAYING:
+                if why is not None and why.code in _PREEMPTED and session.status not in IN_PLACE:
                     leaving.setdefault(dict(why.numbers)["priority"], set()).add(id_)
             for waiting in state.queue if leaving else ():
                 if waiting.workload.priority in leaving:

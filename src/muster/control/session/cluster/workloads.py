@@ -11,9 +11,9 @@ from muster.scheduling.cluster.snapshot import AgentFacts
 from muster.scheduling.workload import WorkloadClass
 from muster.store.records import Agent, Session
 
-STAYING = frozenset({*PLACED_SESSION, SessionStatus.RUNNING})
-"""Other sessions that hold room are leaving: they are being stopped, or processes of an earlier try
-are."""
+IN_PLACE = frozenset({*PLACED_SESSION, SessionStatus.RUNNING})
+"""Statuses of sessions that keep their room for now. Other sessions that hold room are leaving:
+they, or processes of an earlier try, are being stopped."""
 _NONE: frozenset[AgentId] = frozenset()  # an empty set takes 216 bytes, and most are empty
 
 

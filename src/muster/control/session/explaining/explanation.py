@@ -118,7 +118,7 @@ def findings(
     """The reasons why a live session is in its state, and its placement if it waits."""
     if session.status is SessionStatus.PENDING:
         return _pending(live, cluster, session, now, asker)
-    reasons = [why for kernel in session.kernels if (why := holding_up(live, kernel, now))]
+    reasons = [why for kernel in session.kernels if (why := delay_of(live, kernel, now))]
     if session.status is SessionStatus.CREATING and is_closed(session):
         reasons.append(_at_barrier(live, session))
     if session.retry_at > now:
@@ -176,8 +176,9 @@ def _at_barrier(live: Live, session: Session) -> Reason:
     )
 
 
-def holding_up(live: Live, kernel: Kernel, now: float) -> Reason | None:
-    """The reason that holds a placed kernel up, if any."""
+def delay_of(live: Live, kernel: Kernel, now: float) -> Reason | None:
+    """The reason for which a placed kernel does not run yet, or may not run on; None if there is
+    none."""
     agent = live.agents.get(kernel.agent_id) if kernel.agent_id else None
     if agent is None:
         return kernel.failure

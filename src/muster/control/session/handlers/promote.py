@@ -17,17 +17,17 @@ _UNSTARTED = _UNPREPARED | {_K.PREPARED, _K.CREATING}
 
 
 class SessionPromotionHandler(PromotionHandler[Session]):
-    """Promotes a session once none of its kernels has one of the statuses ``held_by``."""
+    """Promotes a session once none of its kernels has one of the ``unmet`` statuses."""
 
     entity = Session
-    held_by: ClassVar[frozenset[KernelStatus]]
+    unmet: ClassVar[frozenset[KernelStatus]]
 
     def promotes(self, record: Session) -> bool:
         """Whether the kernels meet the condition; a session without kernels never does, except to
         its end (design: Promotion)."""
         if not record.kernels:
             return self.success.status in SESSION_TABLE.terminal
-        return not record.tally.among(self.held_by)
+        return not record.tally.among(self.unmet)
 
 
 class PromoteToPrepared(SessionPromotionHandler):
@@ -35,7 +35,7 @@ class PromoteToPrepared(SessionPromotionHandler):
 
     name = "PromoteToPrepared"
     statuses = frozenset({SessionStatus.SCHEDULED, SessionStatus.PREPARING})
-    held_by = _UNPREPARED
+    unmet = _UNPREPARED
     success = TransitionStatus(SessionStatus.PREPARED)
 
 
@@ -44,7 +44,7 @@ class PromoteToRunning(SessionPromotionHandler):
 
     name = "PromoteToRunning"
     statuses = frozenset({SessionStatus.CREATING})
-    held_by = _UNSTARTED
+    unmet = _UNSTARTED
     success = TransitionStatus(SessionStatus.RUNNING)
 
 
@@ -80,7 +80,7 @@ class PromoteToTerminated(SessionPromotionHandler):
 
     name = "PromoteToTerminated"
     statuses = frozenset({SessionStatus.TERMINATING})
-    held_by = KERNEL_TABLE.live
+    unmet = KERNEL_TABLE.live
     success = TransitionStatus(SessionStatus.TERMINATED)
 
     def reason(self, record: Session) -> Reason | None:

@@ -20,15 +20,15 @@ _NEGLIGIBLE = 1e-6
 _MOST_PIVOTS = 1000
 
 
-def piece_values(asked: Mapping[int, float]) -> Floats:
+def piece_values(weights: Mapping[int, float]) -> Floats:
     """The worth of a piece by its size in milli, 0 to 1000; a whole GPU's is 1000.
 
     Args:
-        asked: the weight of each size in the mix of requests, in milli below 1000; if it is empty,
-            a piece is worth its size.
+        weights: how often each size (in milli, below 1000) is requested; if this is empty, a piece
+            is worth its size.
     """
     amounts: dict[int, float] = {}
-    for milli, amount in asked.items():
+    for milli, amount in weights.items():
         if amount > 0:
             size = -(-milli // UNIT_MILLI)
             amounts[size] = amounts.get(size, 0.0) + amount
