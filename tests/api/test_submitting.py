@@ -13,6 +13,7 @@ from tests.api.served import LARGE, ServedCluster
 
 from muster.api import submissions
 from muster.api.submissions import FORGET_EVERY_S, KEPT_S
+from muster.core.reasons import NEEDS_AGENT
 from muster.store.submissions import read_submissions
 
 TRUE = {"command": ["true"]}
@@ -30,6 +31,25 @@ def test_job_is_accepted_as_json_and_as_yaml(ada: httpx.Client) -> None:
         assert answer.status_code == 201, answer.text
         assert answer.json()["tasks_total"] == 2
         assert answer.json()["owner"] == {"domain": "default", "project": "default", "user": "ada"}
+
+
+@pytest.mark.parametrize(
+    ("path", "spec"),
+    [
+        ("/v1/jobs", {**TRUE, "resources": {"cpu": 1000}}),
+        ("/v1/sessions", {"kernels": [{**TRUE, "resources": {"cpu": 1000}}]}),
+    ],
+)
+def test_submission_that_no_agent_could_hold_is_accepted_with_a_warning(
+    ada: httpx.Client, path: str, spec: dict[str, Any]
+) -> None:
+    answer = ada.post(path, json=spec)
+    assert answer.status_code == 201, answer.text
+    (warning,) = answer.json()["warnings"]
+    assert warning["code"] in NEEDS_AGENT
+    assert not ada.get(f"{path}/{answer.json()['id']}").json()["warnings"]
+    small = json.loads(json.dumps(spec).replace("1000", "0"))
+    assert not ada.post(path, json=small).json()["warnings"]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.cli.fake_cluster import IDS, FakeCluster, because, job, session
 
@@ -74,8 +75,8 @@ def test_no_wait_ends_with_2_and_the_reasons_while_nothing_is_placed(
 
 def test_work_that_no_agent_could_hold_is_warned_of_at_once() -> None:
     never = because(ReasonCode.NO_AGENTS, group="default")
-    why = WhyView(subject=IDS[0], status="PENDING", verdict="", reasons=(NO_ROOM, never))
-    cluster = FakeCluster(jobs_=[job(state=JobState.PENDING)], why_={IDS[0]: why})
+    accepted = msgspec.structs.replace(job(state=JobState.PENDING), warnings=(never,))
+    cluster = FakeCluster(jobs_=[accepted])
     result = cluster.run("run", "-d", "true")
     assert (result.exit_code, result.stdout) == (0, f"train ({IDS[0]})\n")
     assert result.stderr.startswith(

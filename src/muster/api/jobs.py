@@ -11,7 +11,7 @@ from muster.api.answers import answer, json_answer
 from muster.api.bodies import read_spec
 from muster.api.context import Call, Caller
 from muster.api.listing import Limit
-from muster.api.live_views import job_view
+from muster.api.live_views import accepted_job, job_view
 from muster.api.openapi import json_body
 from muster.api.resource import Resource, Submission
 from muster.control.engine.module import Parts
@@ -73,7 +73,7 @@ JOBS: Resource[Job, JobView] = Resource(
     view=JobView,
     detail=JobDetail,
     page=JobPage,
-    view_of=lambda job, live, parts: job_view(job),
+    view_of=accepted_job,
     read=read_job,
     show=read_job_detail,
     list_of=list_jobs,

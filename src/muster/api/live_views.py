@@ -4,11 +4,16 @@ To be called on the event loop only, between two wakes, when the mirror holds th
 of a plane that ``is_broken``.
 """
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
 from muster.control.agent.explanation import full_disk_of
+from muster.control.engine.module import Parts
+from muster.control.job.explanation import job_needs_agent
 from muster.control.session.cluster.state import ClusterState
-from muster.core.reasons import ReasonCode, reason
+from muster.control.session.explaining.explanation import session_needs_agent
+from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.resources import GPU_WHOLE, Resources
 from muster.core.states import JOB_TABLE
 from muster.core.views.base import OwnerView, ReasonView, ResourcesView
@@ -18,6 +23,21 @@ from muster.store.live import Live
 from muster.store.queries.agents import capacity_of, view_of
 from muster.store.queries.jobs import all_counts
 from muster.store.records import Agent, Job, Session
+
+
+def accepted_job(job: Job, live: Live, parts: Parts) -> JobView:
+    """The answer to a submission."""
+    return replace(job_view(job), warnings=_views(job_needs_agent(live, parts[ClusterState], job)))
+
+
+def accepted_session(session: Session, live: Live, parts: Parts) -> SessionView:
+    """The answer to a submission."""
+    warnings = _views(session_needs_agent(parts[ClusterState], session))
+    return replace(session_view(session), warnings=warnings)
+
+
+def _views(reasons: Iterable[Reason]) -> tuple[ReasonView, ...]:
+    return tuple(map(ReasonView.of, reasons))
 
 
 def job_view(job: Job) -> JobView:

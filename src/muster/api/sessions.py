@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from fastapi import Query
 
-from muster.api.live_views import session_view
+from muster.api.live_views import accepted_session
 from muster.api.resource import Resource, Submission
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
@@ -55,7 +55,7 @@ SESSIONS: Resource[Session, SessionView] = Resource(
     view=SessionView,
     detail=SessionDetail,
     page=SessionPage,
-    view_of=lambda session, live, parts: session_view(session),
+    view_of=accepted_session,
     read=read_session,
     show=read_session_detail,
     list_of=list_sessions,

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +16,7 @@ from muster.cli.local_workdir import refuse_missing_workdirs
 from muster.cli.nearest import suggesting_dependencies
 from muster.cli.screen import plain, print_json, stderr
 from muster.cli.target import Target
-from muster.core.errors import MusterError
 from muster.core.ids import IdKind
-from muster.core.reasons import ReasonCode
 from muster.core.states import JobState, SessionStatus
 
 if TYPE_CHECKING:
@@ -31,16 +28,6 @@ PLACED_WITHIN_S = 1.0
 """How long --no-wait gives the work to be placed before it says that it waits."""
 LOOK_S = 0.05
 SESSION_LOOK_S = 0.5
-_NO_SUCH_AGENT = frozenset(
-    {
-        ReasonCode.NO_AGENTS,
-        ReasonCode.NEVER_FITS,
-        ReasonCode.GANG_NEVER_FITS,
-        ReasonCode.NO_AGENT_MEETS,
-        ReasonCode.NO_SUCH_AGENTS,
-    }
-)
-"""Reasons for which work waits until another agent joins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +85,9 @@ def handed_in(
         if display.no_wait:
             return _placed_or_why(client, accepted)
         if display.detach and not (display.quiet or display.as_json):
-            _warn_if_too_large(client, accepted)
+            for reason in accepted.warnings:
+                said = f"no agent could hold it now: {reason.sentence}. {reason.remedy}"
+                stderr().print(Text(f"warning: {plain(said)}"), soft_wrap=True)
     if display.detach:
         return ExitCode.OK
     from muster.core.views.work import JobView
@@ -119,15 +108,6 @@ def handed_in(
 
         print_json(msgspec.to_builtins(ended) | {"exit_code": code})
     return code
-
-
-def _warn_if_too_large(client: "Client", accepted: "JobView | SessionView") -> None:
-    """Say so at once if the work waits for an agent that there is not."""
-    with suppress(MusterError):  # the work is accepted all the same
-        for reason in client.why(accepted.id).reasons:
-            if reason.code in _NO_SUCH_AGENT:
-                said = f"no agent could hold it now: {reason.sentence}. {reason.remedy}"
-                stderr().print(Text(f"warning: {plain(said)}"), soft_wrap=True)
 
 
 def _wait_for_session(target: Target, accepted: "SessionView") -> "tuple[SessionView, int]":

@@ -12,6 +12,7 @@ from muster.control.session.explaining.explanation import (
     delay_of,
     explain_session,
     findings,
+    session_needs_agent,
 )
 from muster.control.session.handlers.schedule import cleaning_up
 from muster.core import verdicts
@@ -66,6 +67,12 @@ def explain_job(
     return found.answer(
         job.id, job.status, verdicts.tasks(counts), _where(live, job, now), name=job.name
     )
+
+
+def job_needs_agent(live: Live, cluster: ClusterState, job: Job) -> list[Reason]:
+    """The reasons for which a job's first session waits until another agent joins."""
+    waiting = _first_waiting(live, cluster, job)
+    return [] if waiting is None else session_needs_agent(cluster, waiting)
 
 
 def explain_ended_job(

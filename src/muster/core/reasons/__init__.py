@@ -5,12 +5,13 @@ somebody looks.
 """
 
 from muster.core.reasons.catalogue import CATALOGUE, Definition
-from muster.core.reasons.codes import DISPLACED, WHO_ACTS, ReasonCode, ReasonKind
+from muster.core.reasons.codes import DISPLACED, NEEDS_AGENT, WHO_ACTS, ReasonCode, ReasonKind
 from muster.core.reasons.sentences import Reason, reason
 
 __all__ = [
     "CATALOGUE",
     "DISPLACED",
+    "NEEDS_AGENT",
     "WHO_ACTS",
     "Definition",
     "Reason",

@@ -129,3 +129,13 @@ class ReasonCode(StrEnum):
 
 DISPLACED = frozenset({ReasonCode.PREEMPTED, ReasonCode.DRAINED})
 """Ends that make room: a job's task that had started runs again, from its preemption budget."""
+NEEDS_AGENT = frozenset(
+    {
+        ReasonCode.NO_AGENTS,
+        ReasonCode.NEVER_FITS,
+        ReasonCode.GANG_NEVER_FITS,
+        ReasonCode.NO_AGENT_MEETS,
+        ReasonCode.NO_SUCH_AGENTS,
+    }
+)
+"""Reasons for which work waits until another agent joins."""

@@ -23,9 +23,10 @@ class JobView(RecordView):
 
     ``tasks_total`` is how many tasks it runs, ``task_count`` the number below which their indexes
     lie: it is larger where the job runs ``only`` some tasks, as a ``retry_of`` another job does.
-    ``version`` is the value of ``since`` in a wait for the next change. ``exit_code`` is the code
-    with which ``muster run`` would end; the client sets it for a job that has ended and was asked
-    for alone."""
+    ``version`` is the value of ``since`` in a wait for the next change. ``warnings``, in the answer
+    to a submission, are the reasons for which it waits until another agent joins.
+    ``exit_code`` is the code with which ``muster run`` would end; the client sets it for a job that
+    has ended and was asked for alone."""
 
     name: str
     owner: OwnerView
@@ -40,6 +41,7 @@ class JobView(RecordView):
     finished_at: float | None = None
     reason: ReasonView | None = None
     retry_of: str | None = None
+    warnings: tuple[ReasonView, ...] = ()
     version: str = ""
     exit_code: int | None = None
 
@@ -168,7 +170,8 @@ class FailurePage(View):
 
 
 class SessionView(RecordView):
-    """A session; ``job_id`` is None when it was handed in by itself."""
+    """A session; ``job_id`` is None when it was handed in by itself. ``warnings``, in the answer to
+    a submission, are the reasons for which it waits until another agent joins."""
 
     job_id: str | None = None
     name: str | None = None
@@ -185,6 +188,7 @@ class SessionView(RecordView):
     started_at: float | None = None
     finished_at: float | None = None
     reason: ReasonView | None = None
+    warnings: tuple[ReasonView, ...] = ()
 
     @property
     def ended(self) -> bool:

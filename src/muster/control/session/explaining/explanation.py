@@ -19,7 +19,7 @@ from muster.core import verdicts
 from muster.core.errors import NotFound
 from muster.core.ids import SessionId
 from muster.core.owner import Principal, Role
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import NEEDS_AGENT, Reason, ReasonCode, reason
 from muster.core.states import PLACED_SESSION, SessionStatus
 from muster.core.views.base import ReasonView
 from muster.core.views.placement import AheadView, HoldingView, PlacementView, WhyView
@@ -110,6 +110,13 @@ def agents_of(live: Live, kernels: Iterable[Kernel]) -> list[str]:
     """The names of the agents that have the kernels."""
     agents = (live.agents.get(kernel.agent_id) for kernel in kernels if kernel.agent_id)
     return [agent.name for agent in agents if agent is not None]
+
+
+def session_needs_agent(cluster: ClusterState, session: Session) -> list[Reason]:
+    """The reasons for which a session waits until another agent joins, as the last pass found."""
+    members = cluster.groups[session.group].queue.find(session.id)
+    found = () if members is None else members.reasons
+    return [why for why in found if why.code in NEEDS_AGENT]
 
 
 def findings(
