@@ -23,13 +23,14 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import uvicorn
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
 from sqlalchemy import Engine
 from tests.control.hollow_agent import Behaviour, HollowAgent, Run
 from tests.patience import until
 
-from muster.api.app import ROUTERS, create_app
+from muster.api.app import RESOURCES, create_app
 from muster.api.app import stop as stop_requests
+from muster.api.resource import Resource
 from muster.client import Client
 from muster.control.agent.desk import AgentDesk
 from muster.control.agent.leases import LeaseBook
@@ -113,7 +114,7 @@ class ServedCluster:
     """Start it with ``start``; ``client`` talks to it as one of its users.
 
     Args:
-        more, more_routers: modules and endpoints beside those of every cluster.
+        more, more_resources: modules and resources beside those of every cluster.
     """
 
     def __init__(
@@ -124,7 +125,7 @@ class ServedCluster:
         gpus: int = 0,
         behaviour: Behaviour = lambda start: Run(seconds=3600.0),
         more: Sequence[type[EntityModule]] = (),
-        more_routers: Sequence[APIRouter] = (),
+        more_resources: Sequence[Resource[Any, Any]] = (),
     ) -> None:
         self.path = path
         self.behaviour = behaviour
@@ -144,7 +145,7 @@ class ServedCluster:
         self._hinted = False
         self.paused = False
         self._entity_modules = (*ENTITY_MODULES, *more)
-        self._routers = (*ROUTERS, *more_routers)
+        self._resources = (*RESOURCES, *more_resources)
         self.channels = HollowSender(self.clock, lambda outcome: self.inbox.put(outcome))
 
     # -- life ------------------------------------------------------------------------------------
@@ -197,7 +198,7 @@ class ServedCluster:
             engine=self.engine,
             clock=self.clock,
             read_log=self.read_log,
-            routers=self._routers,
+            resources=self._resources,
         )
         await self._serve(self.app)
 

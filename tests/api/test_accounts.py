@@ -72,8 +72,8 @@ def test_work_counts_for_the_project_that_it_names(cluster: ServedCluster, root:
     root.add_project("three")
     root.add_user("ivy", ["one", "two"])
     with as_user(cluster, root, "ivy") as ivy:
-        first = ivy.submit(SLEEP)
-        other = ivy.submit({**SLEEP, "project": "two"})
+        first = ivy.jobs.submit(SLEEP)
+        other = ivy.jobs.submit({**SLEEP, "project": "two"})
         assert (first.owner.project, other.owner.project) == ("one", "two")
         assert {job.id for job in ivy.jobs()} == {first.id, other.id}
         assert ivy.job(other.id).spec["project"] == "two"
@@ -82,7 +82,7 @@ def test_work_counts_for_the_project_that_it_names(cluster: ServedCluster, root:
         with pytest.raises(InvalidSpec, match="expected a project of yours"):
             ivy.plan({**SLEEP, "project": "three"})
     with as_user(cluster, root, "ivy", project="two") as bound:
-        assert bound.submit(SLEEP).owner.project == "two"
+        assert bound.jobs.submit(SLEEP).owner.project == "two"
         assert first.id not in {job.id for job in bound.jobs()}, "of the token's project only"
         with pytest.raises(NotFound):
             bound.cancel(first.id)

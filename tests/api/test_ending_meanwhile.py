@@ -26,7 +26,7 @@ def test_record_that_ends_while_it_is_looked_up_is_told_as_ended(
         return found
 
     late = replace(SESSIONS, path="/v1/late", read=read, show=None)
-    cluster = ServedCluster(tmp_path, {"a1": LARGE}, more_routers=[late.router()])
+    cluster = ServedCluster(tmp_path, {"a1": LARGE}, more_resources=[late])
     cluster.start()
     try:
         with cluster.client() as client:

@@ -30,7 +30,7 @@ def cluster(tmp_path: Path) -> Iterator[ServedCluster]:
         tmp_path,
         {"a1": LARGE},
         behaviour=lambda start: runs.pop() if runs else Run(3600.0),
-        more_routers=[SHOWN.router()],
+        more_resources=[SHOWN],
     )
     cluster.start()
     yield cluster

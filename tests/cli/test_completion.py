@@ -11,8 +11,8 @@ from tests.cli.test_placement import agent
 from muster.cli.completion import (
     TIMEOUT_S,
     complete_agent,
+    complete_cancelled,
     complete_group,
-    complete_ref,
     complete_user,
 )
 from muster.cli.main import app
@@ -26,7 +26,7 @@ Complete = Callable[[click.Context, str], list[tuple[str, str]]]
 
 
 def complete(
-    cluster: FakeCluster, typed: str, completing: Complete = complete_ref, **words: str
+    cluster: FakeCluster, typed: str, completing: Complete = complete_cancelled, **words: str
 ) -> list[tuple[str, str]]:
     """The completions offered for ``typed`` after a command line with the options ``words``."""
 

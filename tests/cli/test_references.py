@@ -9,11 +9,11 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.api.served import ADA, BOB, LARGE, ServedCluster
 from tests.cli.fake_cluster import because
-from tests.cli.rendered import shown, wide
+from tests.cli.rendered import shown
 from tests.control.hollow_agent import Run
 from tests.control.lamp.api import LampView
 
-from muster.cli.commands.show import parts_of
+from muster.cli.described.record import record_parts
 from muster.cli.main import app
 from muster.cli.target import Target
 from muster.control.notice.hollow import NO_FAULTS, Faults
@@ -220,7 +220,7 @@ def test_show_tells_an_agent_and_a_notice(records: Records) -> None:
 def test_show_lists_the_plain_fields_of_a_kind_that_it_has_no_words_for() -> None:
     reason = because(ReasonCode.CANCELLED, by="ann")
     lamp = LampView(id="lmp-1", name="porch", status="OUT", reason=reason)
-    assert shown(parts_of(wide(), lamp, 0.0)) == [
+    assert shown(record_parts(lamp)) == [
         "lmp-1  out",
         "reason  cancelled by ann",
         "name    porch",

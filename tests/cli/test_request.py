@@ -65,8 +65,8 @@ def test_current_directory_is_named_as_the_shell_names_it(
 
 
 def test_ref_may_name_a_task() -> None:
-    assert parse_ref("train-1/30") == Subject("train-1", 30, is_session=False)
-    assert parse_ref("SES-01kaec") == Subject("SES-01kaec", None, is_session=True)
+    assert parse_ref("train-1/30") == Subject("train-1", 30)
+    assert parse_ref("SES-01kaec") == Subject("SES-01kaec", None)
 
 
 @pytest.mark.parametrize("text", ["", "/3", "a/", "a/b", "a/-1", "a/1/2", "a/²"])

@@ -5,7 +5,7 @@ import pytest
 from tests.cli.fake_cluster import IDS, NOW, FakeCluster, because, job, kernel, session, task
 from tests.cli.rendered import narrow, shown, wide
 
-from muster.cli.commands.show import job_parts
+from muster.cli.described.job import job_parts
 from muster.cli.ends import shown_state
 from muster.cli.words import moment
 from muster.core.reasons import ReasonCode
@@ -99,7 +99,8 @@ def test_show_of_ten_thousand_tasks_sums_up_and_lists_what_went_wrong() -> None:
 
 
 def test_show_of_one_task_is_its_attempts() -> None:
-    cluster = FakeCluster(tasks_=[task(7, TaskState.RUNNING, (kernel(ended_at=None),))])
+    attempts = (kernel(ended_at=None),)
+    cluster = FakeCluster(jobs_=[job("sweep")], tasks_=[task(7, TaskState.RUNNING, attempts)])
     lines = cluster.run("show", "sweep/7").stdout.splitlines()
     assert lines[1].split()[:4] == ["7", "1", "running", "agent-1"]
 

@@ -125,7 +125,7 @@ def test_why_tells_who_holds_what_it_waits_for_and_who_is_ahead_in_the_words_of_
 
 def test_why_of_a_task_asks_about_the_task() -> None:
     waits = WhyView(subject=IDS[0], status="PENDING", verdict="pending for 5s")
-    cluster = FakeCluster(jobs_=[job()], why_={"train/1": waits})
+    cluster = FakeCluster(jobs_=[job()], why_={f"{IDS[0]}/1": waits})
     assert cluster.run("why", "train/1").stdout == "pending  pending for 5s\n"
 
 

@@ -1,5 +1,6 @@
 """The client against a real server: what a script or a command line sees."""
 
+import inspect
 import subprocess
 import sys
 import time
@@ -54,6 +55,29 @@ def test_session_is_submitted_as_a_mapping_and_as_a_spec(client: Client) -> None
         assert session.id in [found.id for found in client.sessions()]
         assert client.cancel(session.id).changed
         assert client.session(session.id).status is SessionStatus.TERMINATED
+
+
+def test_records_of_a_kind_tell_a_notebook_how_they_are_listed(client: Client) -> None:
+    assert (
+        str(inspect.signature(client.agents)) == "(group: 'str | None' = None) -> 'list[AgentView]'"
+    )
+    assert list(inspect.signature(client.sessions).parameters)[:3] == ["state", "of_jobs", "name"]
+    assert (client.jobs.__doc__ or "").startswith("Records of this kind, newest first")
+    with pytest.raises(TypeError, match="nmae"):
+        client.jobs(nmae="train")  # type: ignore[call-arg]
+
+
+def test_records_of_a_kind_are_handed_in_and_found_among_themselves(client: Client) -> None:
+    job = client.jobs.submit(**SMALL, name="twins")
+    session = client.sessions.submit({"name": "twins", "kernels": [SMALL]})
+    assert client.show("twins").id == client.jobs.show("twins").id == job.id
+    assert client.sessions.show("twins").id == client.sessions.why("twins").subject == session.id
+    assert {entry.kind for entry in client.sessions.history("twins").items} == {"session"}
+    assert client.sessions.cancel("twins").id == session.id
+    assert client.jobs.cancel("twins").id == job.id
+    assert client.jobs.show("twins").exit_code == 130
+    with pytest.raises(NotFound, match="there is no job"):
+        client.jobs.show(session.id)
 
 
 def test_submit_without_a_spec_is_a_mistake_of_the_caller(client: Client) -> None:

@@ -1,27 +1,36 @@
 """A new entity is a folder: lamps, in `tests/control/lamp`, join a cluster that serves.
 
 Their record, states, table, handlers, effect, performer, requests and endpoints are all in that
-folder; nothing of the product names them.
+folder, and so is what client and command line know of them; nothing of the product names them.
 """
 
+import json
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
+from click.testing import CliRunner
 from tests.api.served import ADMIN, BOB, LARGE, ServedCluster, open_database
 from tests.control.hollow_agent import Run
-from tests.control.lamp.api import router
-from tests.control.lamp.client import LampClient
+from tests.control.lamp.api import LAMPS, LampSpec, LampView
+from tests.control.lamp.client import AsyncLampClient, LampClient
 from tests.control.lamp.entity import LAMP, Lamp, lamps
 from tests.control.lamp.module import LampLighter, LampModule
 
 import muster
+from muster.cli import kinds
+from muster.cli.main import app
+from muster.cli.target import Target
 from muster.client import Client, InvalidSpec, NotFound
 from muster.core.owner import Role
+from muster.core.specs import load
 from muster.store.entity import Visible
+
+CELLAR = "kind: lamp\nname: cellar\n"
 
 
 @pytest.fixture
@@ -36,7 +45,7 @@ def cluster(tmp_path: Path) -> Iterator[ServedCluster]:
         {"a": LARGE},
         behaviour=lambda start: Run(1.0),
         more=[LampModule],
-        more_routers=[router],
+        more_resources=[LAMPS],
     )
     cluster.start()
     yield cluster
@@ -97,13 +106,41 @@ def test_client_that_knows_lamps_finds_them_wherever_a_ref_is_asked_about(
     cluster.until(lambda: lamp_of(cluster, lamp["id"]) == "LIT")
     with LampClient(cluster.url, cluster.token()) as client:
         job = client.submit(command=["x"], name="hall")
-        assert client.why("porch").subject == lamp["id"]
+        assert client.show("porch").id == client.why("porch").subject == lamp["id"]
         assert {entry.kind for entry in client.history("porch").items} == {"lamp"}
         assert client.cancel("porch").message == "lamp porch is cancelled"
         assert client.cancel("hall").id == job.id
         assert client.why(lamp["id"]).status == "OUT"
         with pytest.raises(NotFound, match="no job, session, notice, agent or lamp 'shed'"):
             client.why("shed")
+
+
+def test_lamps_of_a_client_have_every_method_that_records_have(cluster: ServedCluster) -> None:
+    with LampClient(cluster.url, cluster.token()) as client:
+        told = client.lamps.events()
+        assert next(told).kind == "reset"
+        client.submit(command=["x"], name="porch")
+        lamp: LampView = client.lamps.submit(name="porch")
+        cluster.until(lambda: lamp_of(cluster, lamp.id) == "LIT")
+        assert next(told).id == lamp.id, "events of jobs are left out"
+        assert [each.name for each in client.lamps("live", name="po*", limit=5)] == ["porch"]
+        assert client.lamps.show("porch").status == "LIT"
+        assert client.lamps.why("porch").subject == lamp.id
+        moves = client.lamps.history("porch").items
+        assert [each.to_status for each in moves] == ["LIT"], "and not those of the job"
+        assert client.lamps.cancel("porch").changed
+        assert client.lamps() == []
+        assert [each.id for each in client.lamps("all")] == [lamp.id]
+        with pytest.raises(InvalidSpec, match="a lamp has no group"):
+            client.lamps(group="default")
+
+
+async def test_lamps_of_an_asynchronous_client_are_awaited(cluster: ServedCluster) -> None:
+    async with AsyncLampClient(cluster.url, cluster.token()) as client:
+        lamp: LampView = await client.lamps.submit({"name": "porch"})
+        assert [each.id for each in await client.lamps()] == [lamp.id]
+        assert (await client.lamps.show("porch")).name == "porch"
+        assert (await anext(client.lamps.events())).kind == "reset"
 
 
 def test_lamp_is_handed_in_as_work_is(cluster: ServedCluster, ada: Http) -> None:
@@ -113,6 +150,68 @@ def test_lamp_is_handed_in_as_work_is(cluster: ServedCluster, ada: Http) -> None
         with pytest.raises(InvalidSpec, match="watts: unknown key"):
             client.submit({"kind": "lamp", "name": "shed", "watts": 60})
     assert [each["name"] for each in ada.get("lamps")["items"]] == ["porch"]
+
+
+class Muster:
+    """The command line, of which lamps are a kind."""
+
+    def __init__(self, cluster: ServedCluster) -> None:
+        url, token = cluster.url, cluster.token()
+        self._target = Target(connector=lambda *_: LampClient(url, token))
+
+    def __call__(self, *words: str, stdin: str = "", code: int = 0) -> str:
+        result = CliRunner().invoke(app, list(words), input=stdin, obj=self._target)
+        assert result.exit_code == code, result.output
+        return result.output
+
+    def completed(self, line: str) -> list[str]:
+        words = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+        environment = {"_MUSTER_COMPLETE": "bash_complete", **words}
+        result = CliRunner(env=environment).invoke(app, obj=self._target)
+        return [each.partition(",")[2] for each in result.stdout.split()]
+
+
+@pytest.fixture
+def muster_(cluster: ServedCluster, monkeypatch: pytest.MonkeyPatch) -> Muster:
+    monkeypatch.setitem(kinds.KINDS, LAMP.prefix, "tests.control.lamp.cli")
+    monkeypatch.setitem(cast(dict[str, object], load.KINDS), LAMP.name, LampSpec)
+    return Muster(cluster)
+
+
+def test_commands_know_lamps_by_their_declaration(cluster: ServedCluster, muster_: Muster) -> None:
+    said = muster_("submit", "-", stdin="kind: lamp\nname: porch")
+    name, id_ = said.removesuffix(")\n").split(" (")
+    cluster.until(lambda: lamp_of(cluster, id_) == "LIT")
+    assert name == "porch"
+    assert muster_("show", "porch").splitlines() == [f"{id_}  lit", "name  porch"]
+    assert muster_("why", id_).splitlines() == ["lit  tried 0 times"]
+    assert "lit" in muster_("history", "porch")
+    assert re.search(r"lmp-\w+ +porch +lit +60 W", muster_("ps", "--state", "lit"))
+    assert json.loads(muster_("ps", "--json"))[0]["kind"] == "lamp"
+    for command in ("show", "why", "history", "cancel"):
+        assert muster_.completed(f"muster {command} po") == ["porch"]
+        assert muster_.completed(f"muster {command} lmp-") == [id_]
+    assert muster_.completed("muster logs po") == [], "it has no output"
+    assert "a lamp has no output" in muster_("logs", "porch", code=2)
+    assert "only jobs are retried" in muster_("retry", "porch", code=2)
+    assert "did you mean porch?" in muster_("cancel", "proch", code=1)
+    assert muster_("cancel", "porch") == "lamp porch is cancelled\n"
+    assert muster_("ps", "--state", "lit") == "no lit job, session or lamp matches\n"
+    assert muster_("submit", "-", "--no-wait", stdin="kind: lamp\nname: shed").startswith("shed (")
+
+
+def test_command_waits_for_a_lamp(cluster: ServedCluster, muster_: Muster) -> None:
+    LampLighter.fails = 100
+
+    def give_up() -> None:
+        cluster.until(lambda: bool(cluster.plane.live.of(Lamp)))
+        cluster.pass_time(120.0)
+
+    with ThreadPoolExecutor(1) as beside:
+        given_up = beside.submit(give_up)
+        said = muster_("submit", "-", "--wait", stdin=CELLAR)
+        given_up.result()
+    assert said.splitlines()[-1].startswith("cellar out: ")
 
 
 def lamp_of(cluster: ServedCluster, id_: str) -> str | None:

@@ -51,10 +51,9 @@ AGENTS: Resource[Agent, AgentView] = Resource(
     explain=_explain,
     explain_ended=explain_removed_agent,
 )
-router = AGENTS.router()
 
 
-@router.get("", response_model=AgentPage)
+@AGENTS.router.get("", response_model=AgentPage)
 async def get_agents(call: Call, group: str | None = None) -> Response:
     """Agents by name, with their free resources."""
     plane = call.api.plane
@@ -71,7 +70,7 @@ async def get_agents(call: Call, group: str | None = None) -> Response:
     return json_answer(await to_thread.run_sync(msgspec.json.encode, page))
 
 
-@router.delete("/{ref}", status_code=204)
+@AGENTS.router.delete("/{ref}", status_code=204)
 async def delete_agent(call: Call, ref: str, lost: bool = False) -> Response:
     """Forget an agent that is gone for good; for admins. With ``lost`` they vouch that its machine
     is gone or was rebooted: what it may still run counts as lost."""
@@ -119,7 +118,7 @@ class BarSpec(Spec):
             yield Problem("deadline", "", "this is for agents that are drained")
 
 
-@router.post("/{ref}/bar", response_model=AgentView, openapi_extra=json_body(BarSpec))
+@AGENTS.router.post("/{ref}/bar", response_model=AgentView, openapi_extra=json_body(BarSpec))
 async def bar_agent(request: Request, call: Call, ref: str) -> Response:
     """Have an agent take no new work, or take work again; for admins."""
     call.must_be_admin("cordon or drain agents")

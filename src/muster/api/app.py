@@ -1,32 +1,26 @@
 """The application: endpoints, errors and authentication over the injected parts."""
 
 from collections.abc import Sequence
+from typing import Any
 
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
 from sqlalchemy import Engine
 
-from muster.api import (
-    accounts,
-    agents,
-    cluster,
-    events,
-    history,
-    jobs,
-    logs,
-    notices,
-    plan,
-    quotas,
-    sessions,
-    tokens,
-)
+from muster.api import accounts, cluster, events, history, logs, quotas, tokens
+from muster.api.agents import AGENTS
 from muster.api.allowance import Allowance
 from muster.api.answers import add_error_handlers
 from muster.api.auth import Access, BearerAuth
 from muster.api.bodies import LargeBodies
 from muster.api.changes import Changes
 from muster.api.context import Api, ReadLog
+from muster.api.jobs import JOBS
+from muster.api.notices import NOTICES
 from muster.api.openapi import describe
+from muster.api.plan import plan_router
 from muster.api.reader import Reader
+from muster.api.resource import Resource
+from muster.api.sessions import SESSIONS
 from muster.api.stopping import OpenRequests, Stopping
 from muster.api.submissions import Submissions
 from muster.api.urls import UrlBounds
@@ -40,14 +34,10 @@ MAX_OUTPUT_READERS_OF_ONE = 48
 agent's."""
 
 
-ROUTERS = tuple(
-    module.router
-    for module in (
-        *(jobs, sessions, plan, logs, history, notices),
-        *(cluster, agents, quotas, events, accounts, tokens),
-    )
-)
-"""The endpoints of every cluster; the description of the API keeps their order."""
+RESOURCES: Sequence[Resource[Any, Any]] = (JOBS, SESSIONS, NOTICES, AGENTS)
+"""The resources of every cluster."""
+_OTHERS = (logs, history, cluster, quotas, events, accounts, tokens)
+"""The modules of endpoints that are no resource's."""
 
 
 def create_app(
@@ -57,7 +47,7 @@ def create_app(
     clock: Clock,
     read_log: ReadLog,
     agent_address: str = "",
-    routers: Sequence[APIRouter] = ROUTERS,
+    resources: Sequence[Resource[Any, Any]] = RESOURCES,
     reader: Reader | None = None,
 ) -> FastAPI:
     """The HTTP API of a controller, to be served on the plane's event loop.
@@ -99,8 +89,11 @@ def create_app(
         agent_address=agent_address,
     )
     app.state.large_bodies = LargeBodies()
-    for router in routers:
-        app.include_router(router)
+    for resource in resources:
+        app.include_router(resource.router)
+    app.include_router(plan_router(resources))
+    for module in _OTHERS:
+        app.include_router(module.router)
     app.add_middleware(BearerAuth, access=access)
     app.add_middleware(Stopping, requests=requests)
     app.add_middleware(UrlBounds)  # the last one is the outermost

@@ -23,6 +23,7 @@ from muster.control.job.explanation import (
     explain_task,
 )
 from muster.control.job.requests import JobRequests, Retried
+from muster.control.plan import plan_job
 from muster.control.session.admission import Ended
 from muster.control.session.cluster.state import ClusterState
 from muster.core.ids import JobId
@@ -30,7 +31,7 @@ from muster.core.owner import Principal
 from muster.core.specs import MAX_TASKS, JobSpec
 from muster.core.specs.amounts import Spec
 from muster.core.states import TaskState
-from muster.core.views.placement import WhyView
+from muster.core.views.placement import PlanView, WhyView
 from muster.core.views.work import (
     FailurePage,
     JobDetail,
@@ -53,6 +54,12 @@ _HAS_PROCESSES = (TaskState.BUILDING, TaskState.RUNNING)
 
 def _submit(work: Work, parts: Parts, principal: Principal, spec: JobSpec, ended: Ended) -> Job:
     return parts[JobRequests].submit(work, principal, spec, ended)
+
+
+def _plan(
+    live: Live, parts: Parts, principal: Principal, spec: JobSpec, now: float, ended: Ended
+) -> PlanView:
+    return plan_job(live, parts[ClusterState], principal, spec, now, ended)
 
 
 def _cancel(work: Work, parts: Parts, principal: Principal, id_: str) -> Job:
@@ -78,13 +85,12 @@ JOBS: Resource[Job, JobView] = Resource(
     show=read_job_detail,
     list_of=list_jobs,
     named=lambda job: f"job {job.name} ({job.id})",
-    submission=Submission(JobSpec, _submit),
+    submission=Submission(JobSpec, _submit, _plan),
     cancel=_cancel,
     graces_s=_graces_s,
     explain=_explain,
     explain_ended=explain_ended_job,
 )
-router = JOBS.router()
 
 COALESCE_S = 0.1
 """A wait tells of changes no faster than this, but of an end at once."""
@@ -98,7 +104,7 @@ class RetrySpec(Spec):
     failed: bool = False
 
 
-@router.post(
+@JOBS.router.post(
     "/{ref}/retry", status_code=201, response_model=JobView, openapi_extra=json_body(RetrySpec)
 )
 async def retry_job(
@@ -121,7 +127,7 @@ async def retry_job(
     return await JOBS.hand_in(call, principal, found.owner, found.spec, idempotency_key, retry)
 
 
-@router.get("/{ref}/tasks", response_model=TaskPage)
+@JOBS.router.get("/{ref}/tasks", response_model=TaskPage)
 async def get_tasks(
     call: Call,
     ref: str,
@@ -135,19 +141,19 @@ async def get_tasks(
     return json_answer(page)
 
 
-@router.get("/{ref}/failures", response_model=FailurePage)
+@JOBS.router.get("/{ref}/failures", response_model=FailurePage)
 async def get_failures(call: Call, ref: str) -> Response:
     """A job's failed tasks, grouped by how they failed."""
     return json_answer(await call.json(list_failures, call.principal, ref))
 
 
-@router.get("/{ref}/tasks/{index}", response_model=TaskDetail)
+@JOBS.router.get("/{ref}/tasks/{index}", response_model=TaskDetail)
 async def get_task(call: Call, ref: str, index: int) -> Response:
     """One task, with its attempts."""
     return json_answer(await call.json(read_task, call.principal, ref, index))
 
 
-@router.get("/{ref}/tasks/{index}/why", response_model=WhyView)
+@JOBS.router.get("/{ref}/tasks/{index}/why", response_model=WhyView)
 async def why_task(call: Call, ref: str, index: int) -> Response:
     """Why a task is in its state; while it waits, why its session or its job waits."""
     job = await call.read(read_job, call.principal, ref)
@@ -161,7 +167,7 @@ async def why_task(call: Call, ref: str, index: int) -> Response:
     return answer(explain_task(plane.live, cluster, task, name, now, call.principal))
 
 
-@router.get("/{ref}/wait", response_model=JobView)
+@JOBS.router.get("/{ref}/wait", response_model=JobView)
 async def wait_for_job(
     call: Call,
     ref: str,

@@ -40,13 +40,12 @@ NOTICES: Resource[Notice, NoticeView] = Resource(
     explain=_explain,
     explain_ended=explain_ended_notice,
 )
-router = NOTICES.router()
 
 WAIT_S = ANSWER_S + 5.0
 """How long a trial is waited for, until it has an outcome or is known to have none."""
 
 
-@router.post("/trial", response_model=NoticeView, openapi_extra=spec_body(TrialSpec))
+@NOTICES.router.post("/trial", response_model=NoticeView, openapi_extra=spec_body(TrialSpec))
 async def try_channel(request: Request, call: Call) -> Response:
     """Send a notice to a channel, once, on the way that every notice takes; the answer is the
     notice with its end."""

@@ -3,6 +3,7 @@ all of them have: submit, list, show, cancel and why."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from operator import attrgetter
 from typing import Annotated, Any, Generic, Protocol, TypeVar, cast
 
@@ -25,7 +26,7 @@ from muster.core.owner import Owner, Principal
 from muster.core.specs import WorkSpec
 from muster.core.specs.amounts import Spec
 from muster.core.views.base import RecordView, View
-from muster.core.views.placement import WhyView
+from muster.core.views.placement import PlanView, WhyView
 from muster.core.views.work import CancelView
 from muster.store.entity import Entity
 from muster.store.live import Live
@@ -45,6 +46,7 @@ R = TypeVar("R", bound=Handed)
 V = TypeVar("V", bound=RecordView)
 S = TypeVar("S", bound=WorkSpec)
 
+Plan = Callable[[Live, Parts, Principal, S, float, Ended], PlanView]
 Cancel = Callable[[Work, Parts, Principal, str], R]
 Explain = Callable[[Live, Parts, str, float, Principal], WhyView]
 ExplainEnded = Callable[[Connection, Principal, V, float], WhyView]
@@ -69,10 +71,12 @@ class Submission(Generic[R, S]):
     Args:
         spec: what people write.
         request: takes a spec in, with the ended work on which it depends.
+        plan: foretells what would become of it, where that can be told.
     """
 
     spec: type[S]
     request: Callable[[Work, Parts, Principal, S, Ended], R]
+    plan: Plan[S] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +122,7 @@ class Resource(Generic[R, V]):
     explain: Explain | None = None
     explain_ended: ExplainEnded[V] = explain_end
 
+    @cached_property
     def router(self) -> APIRouter:
         """Its endpoints; those that only this resource has are added to them."""
         name, collection = self.entity.name, self.path.rpartition("/")[2]

@@ -9,6 +9,7 @@ from muster.api.live_views import accepted_session
 from muster.api.resource import Resource, Submission
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
+from muster.control.plan import plan_session
 from muster.control.session.admission import Ended
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.explaining.explanation import explain_ended_session, explain_session
@@ -16,7 +17,7 @@ from muster.control.session.requests import SessionRequests
 from muster.core.ids import SessionId
 from muster.core.owner import Principal
 from muster.core.specs import SessionSpec
-from muster.core.views.placement import WhyView
+from muster.core.views.placement import PlanView, WhyView
 from muster.core.views.work import SessionDetail, SessionPage, SessionView
 from muster.store.entities import SESSION
 from muster.store.live import Live
@@ -34,6 +35,12 @@ def _submit(
     work: Work, parts: Parts, principal: Principal, spec: SessionSpec, ended: Ended
 ) -> Session:
     return parts[SessionRequests].submit(work, principal, spec, ended)
+
+
+def _plan(
+    live: Live, parts: Parts, principal: Principal, spec: SessionSpec, now: float, ended: Ended
+) -> PlanView:
+    return plan_session(live, parts[ClusterState], principal, spec, now, ended)
 
 
 def _cancel(work: Work, parts: Parts, principal: Principal, id_: str) -> Session:
@@ -61,10 +68,9 @@ SESSIONS: Resource[Session, SessionView] = Resource(
     list_of=list_sessions,
     filters=_filters,
     named=lambda session: f"session {session.id}",
-    submission=Submission(SessionSpec, _submit),
+    submission=Submission(SessionSpec, _submit, _plan),
     cancel=_cancel,
     graces_s=_graces_s,
     explain=_explain,
     explain_ended=explain_ended_session,
 )
-router = SESSIONS.router()

@@ -5,22 +5,19 @@ from typing import Annotated
 
 import click
 
-from muster.cli.completion import complete_any_ref, complete_ref
+from muster.cli.completion import complete_any, complete_output
 from muster.cli.parameters import Argument, Option
-from muster.core.ids import IdKind
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The work that a REF names: a session by its id, or a job by its name, its id or the beginning
-    of its id. A name that no job has may be a session's (``Client.show``).
+    """The record that a REF names, by its id, the beginning of its id, or its name.
 
     ``index`` is the task of a job, or the kernel of a session, when the REF has one.
     """
 
     ref: str
     index: int | None
-    is_session: bool
 
 
 def parse_ref(text: str) -> Subject:
@@ -34,19 +31,21 @@ def parse_ref(text: str) -> Subject:
         raise click.BadParameter(
             f"{text!r} is not a REF: expected a name or an id, and after a slash a task's number"
         )
-    return Subject(ref, int(index) if slash else None, IdKind.SESSION.begins(ref))
+    return Subject(ref, int(index) if slash else None)
 
 
 Ref = Annotated[
     str,
-    Argument(metavar="REF", help="Job or session, or one task of it.", autocompletion=complete_ref),
+    Argument(
+        metavar="REF", help="Job or session, or one task of it.", autocompletion=complete_output
+    ),
 ]
 AnyRef = Annotated[
     str,
     Argument(
         metavar="REF",
         help="Record of any kind, such as a job, an agent or a notice; or one task of a job.",
-        autocompletion=complete_any_ref,
+        autocompletion=complete_any,
     ),
 ]
 AsJson = Annotated[bool, Option("--json", help="As JSON on stdout, and nothing else.")]

@@ -1,14 +1,15 @@
-"""Completing names from the cluster: of work, agents and groups."""
+"""Completing names from the cluster: of records of any kind, groups and users."""
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from muster.cli import kinds
 from muster.cli.target import Target
-from muster.core.ids import IdKind
 
 if TYPE_CHECKING:
+    from muster.cli.kinds.kind import Kind
     from muster.client import Client
 
 TIMEOUT_S = 1.0
@@ -18,40 +19,44 @@ OFFERED = 50
 Offers = Iterable[tuple[str, str]]
 
 
-def complete_ref(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
-    """Names and ids of live jobs and sessions, then of those that ended, each with its state."""
-
-    def look(client: "Client") -> Offers:
-        for state in ("live", "ended"):
-            # Ended work may be plenty: the controller looks for names that begin with the text.
-            is_id = IdKind.JOB.begins(incomplete) or IdKind.SESSION.begins(incomplete)
-            by_name = incomplete and not is_id
-            name = f"{incomplete}*" if by_name and state == "ended" else None
-            for job in client.jobs(state, name=name, limit=OFFERED):
-                yield job.name, job.state.lower()
-                yield job.id, job.state.lower()
-            for session in client.sessions(state, name=name, limit=OFFERED):
-                if session.name:
-                    yield session.name, session.status.lower()
-                yield session.id, session.status.lower()
-
-    return _offered(ctx, incomplete, look)
+def complete_any(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
+    """References to records of all kinds."""
+    return _complete(ctx, incomplete, kinds.every())
 
 
-def complete_any_ref(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
-    """Work, as ``complete_ref`` offers it, then agents."""
-    return complete_ref(ctx, incomplete) + complete_agent(ctx, incomplete)
+def complete_cancelled(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
+    """References to what can be cancelled."""
+    return _complete(ctx, incomplete, (kind for kind in kinds.every() if kind.is_cancelled))
+
+
+def complete_output(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
+    """References to what has output."""
+    return _complete(ctx, incomplete, (kind for kind in kinds.work() if kind.outputs is not None))
 
 
 def complete_agent(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
     """Names of agents, each with its status."""
-    return _offered(
-        ctx,
-        incomplete,
-        lambda client: (
-            (agent.name, str(agent.barred or agent.status.lower())) for agent in client.agents()
-        ),
-    )
+    from muster.cli.kinds import agent
+
+    return _complete(ctx, incomplete, [agent.KIND])
+
+
+def _complete(
+    ctx: click.Context, incomplete: str, among: "Iterable[Kind[Any, Any]]"
+) -> list[tuple[str, str]]:
+    """Names and ids of live records, then of those that ended, each with its status."""
+    by_id = kinds.of_ref(incomplete)
+    asked = [kind for kind in among if by_id in (None, kind)]
+
+    def look(client: "Client") -> Offers:
+        for state in ("live", "ended"):
+            # Ended work may be plenty: the controller looks for names that begin with the text.
+            name = f"{incomplete}*" if incomplete and not by_id and state == "ended" else None
+            for kind in asked:
+                for record in kind.newest(client, state, name=name, limit=OFFERED):
+                    yield from kind.offers(record)
+
+    return _offered(ctx, incomplete, look)
 
 
 def complete_group(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:

@@ -1,7 +1,8 @@
-"""Working directories that cannot exist are refused before the work is handed in, which would fail
-there."""
+"""Working directories, looked at before the work is handed in: those that cannot exist are refused,
+because it would fail there."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,12 +10,11 @@ from muster.core.errors import InvalidSpec, Problem
 
 if TYPE_CHECKING:
     from muster.client import Client
-    from muster.core.specs import JobSpec, SessionSpec
+    from muster.core.specs import JobSpec
+    from muster.core.specs.amounts import Spec
 
 
-def refuse_missing_workdirs(
-    client: "Client", spec: "JobSpec | SessionSpec | Mapping[str, Any]"
-) -> None:
+def refuse_missing_workdirs(client: "Client", spec: "Spec | Mapping[str, Any]") -> None:
     """Refuse working directories that do not exist. Nothing is refused where an agent may be on
     another machine, which may have the directory.
 
@@ -27,7 +27,7 @@ def refuse_missing_workdirs(
         raise InvalidSpec(missing)
 
 
-def _missing(spec: "JobSpec | SessionSpec | Mapping[str, Any]") -> Iterator[Problem | None]:
+def _missing(spec: "Spec | Mapping[str, Any]") -> Iterator[Problem | None]:
     keys = spec if isinstance(spec, Mapping) else spec.model_dump(include={"workdir", "kernels"})
     yield _problem("workdir", keys.get("workdir"))
     kernels = keys.get("kernels")
@@ -53,3 +53,21 @@ def _all_here(client: "Client") -> bool:
     if running is None or running.url.rstrip("/") != client.url:
         return False
     return all(is_loopback(f"http://{agent.host}") for agent in client.agents())
+
+
+def left_behind(spec: "JobSpec") -> str | None:
+    """A file of the current directory that the job's command names and will not find in its scratch
+    directory; None if there is none."""
+    import shlex
+
+    if spec.workdir is not None:
+        return None
+    words = spec.command
+    if len(words) == 3 and words[:2] == ["/bin/sh", "-c"]:
+        with suppress(ValueError):  # quotes that only the shell understands
+            words = shlex.split(words[2])
+    for word in words:
+        with suppress(OSError, ValueError):  # too long for a path, or no path
+            if not word.startswith("/") and word not in spec.files and Path(word).is_file():
+                return word
+    return None

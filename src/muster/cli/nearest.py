@@ -6,13 +6,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from muster.cli import kinds
 from muster.core.errors import InvalidSpec, MusterError, NotFound, Problem
 
 if TYPE_CHECKING:
     from muster.client import Client
 
 LOOKED_AT = 500
-"""The newest jobs and sessions whose names are compared."""
+"""The newest records of each kind of work whose names are compared."""
 OFFERED = 3
 ALIKE = 0.75
 """How much of a name must be as it was typed (``difflib``): one or two slips, and not another
@@ -49,14 +50,15 @@ def _with_names(client: "Client", problem: Problem) -> Problem:
 
 
 def nearest(client: "Client", name: str) -> list[str]:
-    """Names of jobs and sessions similar to this one; none if the name is known, or nothing can be
+    """Names of work similar to this one; none if the name is known, or nothing can be
     listed."""
     import difflib
 
     known: list[str] = []
     with suppress(MusterError):
-        known += [job.name for job in client.jobs("all", limit=LOOKED_AT)]
-        known += [found.name for found in client.sessions("all", limit=LOOKED_AT) if found.name]
+        for kind in kinds.work():
+            names = map(kind.name_of, kind.newest(client, "all", limit=LOOKED_AT))
+            known += filter(None, names)
     if name in known:
         return []
     return difflib.get_close_matches(name, dict.fromkeys(known), OFFERED, ALIKE)

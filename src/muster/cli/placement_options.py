@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from muster.cli.completion import complete_agent
 from muster.cli.parameters import Option
@@ -10,7 +10,9 @@ from muster.cli.request import without_nones
 from muster.client.moments import with_absolute_moments
 
 if TYPE_CHECKING:
-    from muster.core.specs import JobSpec, SessionSpec
+    from muster.core.specs.amounts import Spec
+
+S = TypeVar("S", bound="Spec")
 
 Project = Annotated[
     str | None,
@@ -81,7 +83,7 @@ class Placement:
         )
 
 
-def with_keys(spec: "JobSpec | SessionSpec", keys: Mapping[str, Any]) -> "JobSpec | SessionSpec":
+def with_keys(spec: S, keys: Mapping[str, Any]) -> S:
     """A spec with these keys in place of its own.
 
     Raises:

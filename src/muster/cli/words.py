@@ -11,6 +11,11 @@ SHORT_ID = 8
 """Characters of a short identifier: 32 ms of its time of creation (``core.ids``)."""
 
 
+def one(kind: str) -> str:
+    """A thing of this kind: ``a job``, ``an agent``."""
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+
+
 def moment(seconds: float | None) -> str:
     """Local time of day with its date; a dash for None."""
     if seconds is None:

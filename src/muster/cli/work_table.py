@@ -1,26 +1,26 @@
 """The table of jobs and sessions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from muster.cli import kinds
 from muster.cli.ends import ran
-from muster.cli.follow.progress import done
+from muster.cli.kinds.kind import Row
 from muster.cli.screen import Column, status, table
 from muster.cli.words import duration, shorten
-from muster.core.ids import IdKind
-from muster.core.views.base import OwnerView
-from muster.core.views.work import JobView, SessionView
-
-Work = JobView | SessionView
+from muster.core.views.base import OwnerView, RecordView
 
 
-def work_table(console: Console, work: Sequence[Work], why: Mapping[str, str], now: float) -> Table:
+def work_table(
+    console: Console, work: Sequence[RecordView], why: Mapping[str, str], now: float
+) -> Table:
     """The table, a line for each job or session; owners are named where there are several."""
+    rows = [kinds.of_work(each).row(each) for each in work]
     short = shorten(each.id for each in work)
-    owners = _owners(work)
+    owners = _owners(rows)
     columns = [
         Column("ID"),
         Column("NAME", shrinks=16),
@@ -32,33 +32,26 @@ def work_table(console: Console, work: Sequence[Work], why: Mapping[str, str], n
         *([Column("OWNER", drops=5, shrinks=12)] if owners else []),
         Column("WHY", flexible=True),
     ]
-    return table(console, columns, (_row(each, short, why, owners, now) for each in work))
+    cells: Iterable[list[Text | str]] = (
+        [
+            row.prefix + short[each.id],
+            row.name,
+            status(each.status),
+            row.size,
+            duration(now - row.created_at),
+            ran(row.started_at, row.finished_at, now),
+            row.group,
+            *([owners[row.owner]] if owners else []),
+            why.get(each.id, ""),
+        ]
+        for each, row in zip(work, rows, strict=True)
+    )
+    return table(console, columns, cells)
 
 
-def _row(
-    work: Work,
-    short: Mapping[str, str],
-    why: Mapping[str, str],
-    owners: Mapping[OwnerView, str],
-    now: float,
-) -> list[Text | str]:
-    is_job = isinstance(work, JobView)
-    return [
-        short[work.id] if is_job else f"{IdKind.SESSION}-{short[work.id]}",
-        work.name or "",
-        status(work.state if isinstance(work, JobView) else work.status),
-        f"{done(work)}/{work.tasks_total}" if isinstance(work, JobView) else work.type,
-        duration(now - (work.submitted_at if isinstance(work, JobView) else work.created_at)),
-        ran(work.started_at, work.finished_at, now),
-        work.group,
-        *([owners[work.owner]] if owners else []),
-        why.get(work.id, ""),
-    ]
-
-
-def _owners(work: Sequence[Work]) -> dict[OwnerView, str]:
+def _owners(rows: Sequence[Row]) -> dict[OwnerView, str]:
     """The name of each owner where there are several: the user alone, if that tells them apart."""
-    owners = {each.owner for each in work}
+    owners = {each.owner for each in rows}
     if len(owners) < 2:
         return {}
     alone = len({(each.domain, each.project) for each in owners}) == 1

@@ -100,8 +100,15 @@ class Calls:
             ) from None
 
 
-def body_of(spec: Any) -> tuple[str, bytes]:
-    """A spec's kind and its JSON."""
+def body_of(spec: Any, fields: Mapping[str, Any] | None = None) -> tuple[str, bytes]:
+    """The kind and the JSON of a spec; or of the keys of one, the ``fields``, if it is None.
+
+    Raises:
+        TypeError: neither is given, or both are.
+    """
+    if (spec is None) == (not fields):
+        raise TypeError("expected a spec, or the keys of one")
+    spec = fields if spec is None else spec
     if isinstance(spec, Mapping):
         keys = with_absolute_moments(with_absolute_workdirs(spec))
         return str(keys.get("kind", "job")), json_of(keys)

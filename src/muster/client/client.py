@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from muster.client.accounts import Accounts
-from muster.client.cluster import Cluster
+from muster.client.cluster import AGENTS, Cluster
 from muster.client.exchange import (
     Aside,
     Exchange,
@@ -21,14 +21,17 @@ from muster.client.exchange import (
     Walk,
 )
 from muster.client.http import Body, Http
-from muster.client.notices import Notices
-from muster.client.work import Work
+from muster.client.notices import NOTICES, Notices
+from muster.client.work import JOBS, SESSIONS, Work
 
 if TYPE_CHECKING:
     from types import TracebackType
+    from typing import Self
 
     from muster.client.async_http import AsyncBody, AsyncHttp
     from muster.core.specs import JobSpec, SessionSpec
+    from muster.core.specs.amounts import Spec
+    from muster.core.views.base import RecordView
     from muster.core.views.work import JobView, SessionView
 
 R = TypeVar("R")
@@ -37,7 +40,12 @@ _OPENING = threading.Lock()
 
 
 class Methods(Work, Notices, Cluster, Accounts):
-    """The methods of both clients. A REF is looked for among their resources in this order."""
+    """The methods of both clients, and the kinds of records; a REF is looked for in their order."""
+
+    jobs = JOBS
+    sessions = SESSIONS
+    notices = NOTICES
+    agents = AGENTS
 
 
 class Client(Methods):
@@ -79,7 +87,7 @@ class Client(Methods):
             self._opened.close()
             self._opened = None
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -95,13 +103,11 @@ class Client(Methods):
     @overload
     def submit(self, spec: SessionSpec) -> SessionView: ...
     @overload
-    def submit(self, spec: Mapping[str, Any]) -> JobView | SessionView: ...
+    def submit(self, spec: Spec | Mapping[str, Any]) -> RecordView: ...
     @overload
     def submit(self, **fields: Any) -> JobView: ...
 
-    def submit(
-        self, spec: JobSpec | SessionSpec | Mapping[str, Any] | None = None, **fields: Any
-    ) -> Any:
+    def submit(self, spec: Spec | Mapping[str, Any] | None = None, **fields: Any) -> Any:
         """Hand in work, exactly once, however often the connection breaks meanwhile.
 
         Args:
@@ -180,7 +186,7 @@ class AsyncClient(Methods):
             opened, self._opened = self._opened, None
             await opened.close()
 
-    async def __aenter__(self) -> AsyncClient:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
@@ -196,13 +202,11 @@ class AsyncClient(Methods):
     @overload
     async def submit(self, spec: SessionSpec) -> SessionView: ...
     @overload
-    async def submit(self, spec: Mapping[str, Any]) -> JobView | SessionView: ...
+    async def submit(self, spec: Spec | Mapping[str, Any]) -> RecordView: ...
     @overload
     async def submit(self, **fields: Any) -> JobView: ...
 
-    async def submit(
-        self, spec: JobSpec | SessionSpec | Mapping[str, Any] | None = None, **fields: Any
-    ) -> Any:
+    async def submit(self, spec: Spec | Mapping[str, Any] | None = None, **fields: Any) -> Any:
         """Hand in work, as ``Client.submit`` does."""
         return await self._perform(self._submitted(spec, fields))
 

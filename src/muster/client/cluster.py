@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from muster.client.calls import body_of
 from muster.client.encoding import json_of, quoted, quoted_path
 from muster.client.events import read_events
 from muster.client.exchange import Exchange, Stream, exchange, streaming
-from muster.client.resource import Resource, ResourceCalls
+from muster.client.resource import Listing, Resource, ResourceCalls
 from muster.core.ids import IdKind
 from muster.core.views.cluster import (
     AgentPage,
@@ -28,18 +28,24 @@ if TYPE_CHECKING:
     from muster.core.states import AgentBar
 
 
-AGENTS = Resource("agent", IdKind.AGENT, "/v1/agents", AgentView, AgentPage, is_cancelled=False)
+def by_name(group: str | None = None) -> Listing:
+    """Machines, by name; of one group if it is given."""
+    return Listing({"group": group})
+
+
+AGENTS = Resource(
+    name="agent",
+    prefix=IdKind.AGENT,
+    path="/v1/agents",
+    view=AgentView,
+    detail=AgentView,
+    page=AgentPage,
+    listing=by_name,
+)
 
 
 class Cluster(ResourceCalls):
     """Machines, scaling groups, quotas, and the controller itself."""
-
-    resources: ClassVar[Sequence[Resource[Any, Any]]] = (AGENTS,)
-
-    @exchange
-    def agents(self, group: str | None = None) -> Exchange[list[AgentView]]:
-        """Machines, by name; of one group if it is given."""
-        return list((yield from self._get(AgentPage, AGENTS.path, group=group)).items)
 
     @exchange
     def agent(self, ref: str) -> Exchange[AgentView]:

@@ -19,8 +19,9 @@ _MAX_LINE_BYTES = 2**20
 """The longest line of an event; a longer one does not come from a controller."""
 
 
-def read_events(ask: Ask) -> Stream:
-    """Events for ever. When an answer ends another is asked for, which begins with a ``reset``."""
+def read_events(ask: Ask, kind: str | None = None) -> Stream:
+    """Events for ever, or only those of one kind of records. When an answer ends another is asked
+    for, which begins with a ``reset``."""
     while True:
         try:
             yield from ask(
@@ -32,7 +33,8 @@ def read_events(ask: Ask) -> Stream:
                 for line in lines:
                     if line.startswith(_DATA):
                         event = msgspec.json.decode(line.removeprefix(_DATA), type=EventView)
-                        yield Give(event)
+                        if kind is None or event.kind in (kind, "reset"):
+                            yield Give(event)
                 if len(rest) > _MAX_LINE_BYTES:
                     break
         except StreamBroke:

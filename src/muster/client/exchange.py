@@ -9,12 +9,16 @@ from __future__ import annotations
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar, overload
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from muster.client.client import AsyncClient, Client
+    from muster.client.resource import Records
+
+    Blocking: TypeAlias = Client | Records[Client, ..., Any, Any]
+    Asynchronous: TypeAlias = AsyncClient | Records[AsyncClient, ..., Any, Any]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -151,10 +155,10 @@ class exchange(Generic[P, R]):
         self.__doc__ = steps.__doc__
 
     @overload
-    def __get__(self, client: Client, owner: type | None = None) -> Callable[P, R]: ...
+    def __get__(self, client: Blocking, owner: type | None = None) -> Callable[P, R]: ...
     @overload
     def __get__(
-        self, client: AsyncClient, owner: type | None = None
+        self, client: Asynchronous, owner: type | None = None
     ) -> Callable[P, Coroutine[Any, Any, R]]: ...
     @overload
     def __get__(self, client: None, owner: type | None = None) -> exchange[P, R]: ...
@@ -171,10 +175,10 @@ class stream(Generic[P, R]):
         self.__doc__ = steps.__doc__
 
     @overload
-    def __get__(self, client: Client, owner: type | None = None) -> Callable[P, Iterator[R]]: ...
+    def __get__(self, client: Blocking, owner: type | None = None) -> Callable[P, Iterator[R]]: ...
     @overload
     def __get__(
-        self, client: AsyncClient, owner: type | None = None
+        self, client: Asynchronous, owner: type | None = None
     ) -> Callable[P, AsyncIterator[R]]: ...
     @overload
     def __get__(self, client: None, owner: type | None = None) -> stream[P, R]: ...

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
-
 from muster.client.encoding import json_of
 from muster.client.exchange import Exchange, exchange
-from muster.client.resource import Resource, ResourceCalls
+from muster.client.resource import Resource, ResourceCalls, newest
 from muster.core.ids import IdKind
 from muster.core.views.notices import NoticePage, NoticeView
 
@@ -16,28 +13,18 @@ TRIAL_S = 70.0
 
 
 NOTICES = Resource(
-    "notice", IdKind.NOTICE, "/v1/notices", NoticeView, NoticePage, is_cancelled=False
+    name="notice",
+    prefix=IdKind.NOTICE,
+    path="/v1/notices",
+    view=NoticeView,
+    detail=NoticeView,
+    page=NoticePage,
+    listing=newest,
 )
 
 
 class Notices(ResourceCalls):
     """Channels that are told of the end of work."""
-
-    resources: ClassVar[Sequence[Resource[Any, Any]]] = (NOTICES,)
-
-    @exchange
-    def notices(
-        self, state: str = "live", *, owner: str | None = None, limit: int = 100
-    ) -> Exchange[list[NoticeView]]:
-        """Notices, newest first.
-
-        Args:
-            state: ``live`` (not sent yet), ``ended``, ``all``, or one state.
-            owner: only this user's, or this ``domain/project/user``'s; for admins.
-            limit: how many at most.
-        """
-        pages = yield from self._list(NOTICES, limit, {"state": state, "owner": owner})
-        return [notice for page in pages for notice in page.items]
 
     @exchange
     def notice(self, ref: str) -> Exchange[NoticeView]:

@@ -1,94 +1,154 @@
-"""The methods that all resources share: listing, show, cancel, why, history."""
+"""Kinds of records, each declared once; from the declaration follow its listing, and submit, show,
+cancel, why, history and events."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    overload,
+)
 
 from muster.client.calls import PAGE, Calls, body_of
 from muster.client.encoding import Value, quoted, quoted_path
-from muster.client.exchange import Exchange, exchange
+from muster.client.events import read_events
+from muster.client.exchange import Exchange, Stream, exchange, streaming
 from muster.core.errors import NotFound, nothing_named
 from muster.core.views.base import RecordView
+from muster.core.views.cluster import EventView
 from muster.core.views.work import CancelView, HistoryPage
 
 if TYPE_CHECKING:
+    from inspect import Signature
+
+    from muster.client.client import AsyncClient, Client
+    from muster.core.specs.amounts import Spec
     from muster.core.views.placement import WhyView
 
+C = TypeVar("C", bound="Client | AsyncClient")
+P = ParamSpec("P")
+T = TypeVar("T")
+V = TypeVar("V", bound=RecordView)
+V_co = TypeVar("V_co", bound=RecordView, covariant=True)
+D = TypeVar("D", bound=RecordView)
 
-class Paged(Protocol):
+
+class Paged(Protocol[V_co]):
     """One page of a listing."""
 
     @property
-    def items(self) -> Sequence[Any]: ...
+    def items(self) -> Sequence[V_co]: ...
     @property
     def next(self) -> str | None: ...
 
 
-T = TypeVar("T")
-Detail = TypeVar("Detail")
-Page = TypeVar("Page", bound=Paged)
-
-
 @dataclass(frozen=True)
-class Resource(Generic[Detail, Page]):
-    """An entity of the API.
+class Listing:
+    """The records that a listing is to have: at most ``limit``, of those that the filters leave."""
+
+    filters: Mapping[str, Value]
+    limit: int = PAGE
+
+
+def newest(
+    state: str = "live",
+    *,
+    name: str | None = None,
+    owner: str | None = None,
+    group: str | None = None,
+    limit: int = 100,
+) -> Listing:
+    """Records of this kind, newest first. A filter by something that they do not have is refused.
+
+    Args:
+        state: ``live``, ``ended``, ``all``, or one state.
+        name: only those of this name, or with ``train*`` of names that begin with ``train``.
+        owner: only this user's, or this ``domain/project/user``'s; for admins.
+        group: only those of this scaling group.
+        limit: how many at most.
+    """
+    return Listing({"state": state, "name": name, "owner": owner, "group": group}, limit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resource(Generic[P, V, D]):
+    """The declaration of a kind of records. As an attribute of a client it is their ``Records``.
 
     Args:
         name: as sentences call it: ``job``.
         prefix: of its ids, three letters: ``job``.
         path: of its collection.
-        detail, page: the views of one, and of a page.
-        submitted: the view that answers a submission; None where nothing is handed in.
-        is_cancelled: whether people can cancel one.
+        view, detail: of one in listings and as the answer to a submission, and of one alone.
+        page: of a listing.
+        listing: the parameters of its listing, documented.
+        is_handed_in, is_cancelled: whether people can submit, and cancel one.
+        complete: adds to the detail of one what other requests tell.
     """
 
     name: str
     prefix: str
     path: str
-    detail: type[Detail]
-    page: type[Page]
-    submitted: type[RecordView] | None = None
-    is_cancelled: bool = True
+    view: type[V]
+    detail: type[D]
+    page: type[Paged[V]]
+    listing: Callable[P, Listing]
+    is_handed_in: bool = False
+    is_cancelled: bool = False
+    complete: Callable[[Calls, D], Exchange[D]] | None = None
 
     def of(self, ref: str, endpoint: str = "") -> str:
         """The path of one of them, or of an endpoint of it."""
         return f"{self.path}/{quoted(ref)}" + (f"/{endpoint}" if endpoint else "")
 
+    @overload
+    def __get__(self, client: Client, owner: type | None = None) -> Records[Client, P, V, D]: ...
+    @overload
+    def __get__(
+        self, client: AsyncClient, owner: type | None = None
+    ) -> Records[AsyncClient, P, V, D]: ...
+    @overload
+    def __get__(self, client: None, owner: type | None = None) -> Resource[P, V, D]: ...
+
+    def __get__(self, client: Any, owner: type | None = None) -> Any:
+        return self if client is None else Records(client, self)
+
 
 class ResourceCalls(Calls):
-    """Methods that take a REF of any resource (an entity of the API, not an amount).
+    """Methods that take a REF of any kind.
 
-    A class that adds resources to the client names them in ``resources``. A name is looked for in
-    their order, and the error says of which kinds there is none.
+    The kinds are those attributes of the class that are resources. A name is looked for in their
+    order, and the error says of which kinds there is none.
     """
 
-    resources: ClassVar[Sequence[Resource[Any, Any]]] = ()
-
-    def _all_resources(self) -> Iterator[Resource[Any, Any]]:
-        for kind in type(self).__mro__:
-            yield from vars(kind).get("resources", ())
+    def _resources(self) -> list[Resource[Any, Any, Any]]:
+        declared = (vars(each).values() for each in reversed(type(self).__mro__))
+        return [each for values in declared for each in values if isinstance(each, Resource)]
 
     def _submitted(self, spec: Any, fields: Mapping[str, Any]) -> Exchange[Any]:
         """The steps of ``submit``. The kind of the spec is the name of a resource; of an unknown
         kind the server says which it expects."""
-        if (spec is None) == (not fields):
-            raise TypeError("submit takes a spec, or the keys of one")
-        kind, body = body_of(fields if spec is None else spec)
-        handed_in = [each for each in self._all_resources() if each.submitted is not None]
+        kind, body = body_of(spec, fields)
+        handed_in = [each for each in self._resources() if each.is_handed_in]
         to = next((each for each in handed_in if each.name == kind), handed_in[0])
-        assert to.submitted is not None
+        return self._hand_in(to, body)
+
+    def _hand_in(self, to: Resource[..., V, Any], body: bytes) -> Exchange[V]:
         key = {"Idempotency-Key": uuid.uuid4().hex}
-        return self._read(to.submitted, self._send("POST", to.path, body=body, headers=key))
+        return self._read(to.view, self._send("POST", to.path, body=body, headers=key))
 
     def _of_any(
         self,
         ref: str,
-        among: Iterable[Resource[Any, Any]],
-        ask: Callable[[Resource[Any, Any]], Generator[Any, Any, T]],
+        among: Iterable[Resource[Any, Any, Any]],
+        ask: Callable[[Resource[Any, Any, Any]], Generator[Any, Any, T]],
     ) -> Generator[Any, Any, T]:
         """Ask about the resource whose ids begin as ``ref`` does, then about the others, until one
         is found.
@@ -102,47 +162,122 @@ class ResourceCalls(Calls):
                 return (yield from ask(each))
         raise nothing_named(ref, *(each.name for each in kinds))
 
-    def _show(self, resource: Resource[Detail, Any], ref: str) -> Exchange[Detail]:
-        return self._get(resource.detail, resource.of(ref))
-
-    def _list(
-        self, resource: Resource[Any, Page], limit: int, filters: Mapping[str, Value]
-    ) -> Exchange[list[Page]]:
-        """The pages of a listing, from the first on, with at most ``limit`` items in all."""
-        pages: list[Page] = []
-        left, cursor = limit, None
-        while left > 0:
-            asked = {**filters, "limit": min(left, PAGE), "cursor": cursor}
-            page = yield from self._get(resource.page, resource.path, **asked)
-            pages.append(page)
-            left, cursor = left - len(page.items), page.next
+    def _list(self, of: Resource[..., V, Any], asked: Listing) -> Exchange[list[V]]:
+        found: list[V] = []
+        cursor: str | None = None
+        while (left := asked.limit - len(found)) > 0:
+            limit = min(left, PAGE)
+            page = yield from self._get(
+                of.page, of.path, **asked.filters, limit=limit, cursor=cursor
+            )
+            found += page.items
+            cursor = page.next
             if cursor is None:
                 break
-        return pages
+        return found
+
+    def _show(self, of: Resource[..., Any, D], ref: str) -> Exchange[D]:
+        found = yield from self._get(of.detail, of.of(ref))
+        return found if of.complete is None else (yield from of.complete(self, found))
+
+    def _cancel(self, of: Resource[Any, Any, Any], ref: str) -> Exchange[CancelView]:
+        return self._read(CancelView, self._send("POST", of.of(ref, "cancel")))
+
+    def _why(self, of: Resource[Any, Any, Any], ref: str) -> Exchange[WhyView]:
+        from muster.core.views.placement import WhyView
+
+        return self._get(WhyView, of.of(ref, "why"))
+
+    @exchange
+    def show(self, ref: str) -> Exchange[RecordView]:
+        """The record of any kind that ``ref`` names, as its own kind shows it: a job as ``job``
+        does.
+
+        Raises:
+            NotFound: there is no such record of yours.
+            Ambiguous: ``ref`` means several; the message names them.
+        """
+        return self._of_any(ref, self._resources(), lambda resource: self._show(resource, ref))
 
     @exchange
     def cancel(self, ref: str) -> Exchange[CancelView]:
         """Cancel work, or a record of another kind that can be cancelled; one that has ended
         already is left as it is."""
-        return self._of_any(
-            ref,
-            (each for each in self._all_resources() if each.is_cancelled),
-            lambda resource: self._read(CancelView, self._send("POST", resource.of(ref, "cancel"))),
-        )
+        among = (each for each in self._resources() if each.is_cancelled)
+        return self._of_any(ref, among, lambda resource: self._cancel(resource, ref))
 
     @exchange
     def why(self, ref: str) -> Exchange[WhyView]:
         """Why a record of any kind, such as a job or an agent, is in its state."""
-        from muster.core.views.placement import WhyView
-
-        return self._of_any(
-            ref,
-            self._all_resources(),
-            lambda resource: self._get(WhyView, resource.of(ref, "why")),
-        )
+        return self._of_any(ref, self._resources(), lambda resource: self._why(resource, ref))
 
     @exchange
     def history(self, ref: str, *, limit: int = 200) -> Exchange[HistoryPage]:
         """The history of a record of any kind, a job's with its tasks and sessions, or of one task
         (``job/index``): the newest ``limit`` entries, at most 1,000."""
+        return self._history(ref, limit)
+
+    def _history(self, ref: str, limit: int) -> Exchange[HistoryPage]:
         return self._get(HistoryPage, f"/v1/history/{quoted_path(ref)}", limit=min(limit, PAGE))
+
+
+class Records(Generic[C, P, V, D]):
+    """The records of one kind in a client's cluster. Calling it lists them: ``client.jobs()``."""
+
+    def __init__(self, client: C, resource: Resource[P, V, D]) -> None:
+        self._client = client
+        self._resource = resource
+        self._perform: Any = client._perform
+        self._iterate: Any = client._iterate
+        self.__doc__ = resource.listing.__doc__
+
+    @property
+    def __signature__(self) -> Signature:
+        """The parameters of the listing, as people are shown them."""
+        import inspect
+
+        listed = f"list[{self._resource.view.__name__}]"
+        return inspect.signature(self._resource.listing).replace(return_annotation=listed)
+
+    @exchange
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Exchange[list[V]]:
+        return self._client._list(self._resource, self._resource.listing(*args, **kwargs))
+
+    @exchange
+    def show(self, ref: str) -> Exchange[D]:
+        """One of them.
+
+        Raises:
+            NotFound: there is no such record of yours.
+            Ambiguous: ``ref`` means several; the message names them.
+        """
+        return self._client._show(self._resource, ref)
+
+    @exchange
+    def submit(self, spec: Spec | Mapping[str, Any] | None = None, /, **fields: Any) -> Exchange[V]:
+        """Hand one in: a spec, or the keys of one (``Client.submit``)."""
+        _, body = body_of(spec, fields)
+        return self._client._hand_in(self._resource, body)
+
+    @exchange
+    def cancel(self, ref: str) -> Exchange[CancelView]:
+        """Cancel one of them; one that has ended already is left as it is."""
+        return self._client._cancel(self._resource, ref)
+
+    @exchange
+    def why(self, ref: str) -> Exchange[WhyView]:
+        """Why one of them is in its state."""
+        return self._client._why(self._resource, ref)
+
+    @exchange
+    def history(self, ref: str, *, limit: int = 200) -> Exchange[HistoryPage]:
+        """The history of one of them: the newest ``limit`` entries, at most 1,000."""
+        # A name may be another kind's, too.
+        found = yield from self._client._get(self._resource.detail, self._resource.of(ref))
+        return (yield from self._client._history(found.id, limit))
+
+    @streaming(EventView)
+    def events(self) -> Stream:
+        """Changes of these records, as they happen, for ever; a ``reset`` comes first and after
+        each gap."""
+        return read_events(self._client._open, self._resource.name)

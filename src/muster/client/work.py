@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from muster.client.calls import PAGE, body_of
-from muster.client.encoding import Value, json_of
+from muster.client.encoding import json_of
 from muster.client.exchange import Exchange, Stream, exchange, streaming
 from muster.client.exit_code import with_exit_code
 from muster.client.output import read_output
 from muster.client.patience import PATIENCE_S, WAITING_S
-from muster.client.resource import Resource, ResourceCalls
+from muster.client.resource import Listing, Resource, ResourceCalls, newest
 from muster.core.ids import IdKind
 from muster.core.views.work import (
     FailurePage,
@@ -29,14 +30,48 @@ from muster.core.views.work import (
 )
 
 if TYPE_CHECKING:
-    from muster.core.specs import JobSpec, SessionSpec
-    from muster.core.views.cluster import AgentView
-    from muster.core.views.notices import NoticeView
+    from muster.core.specs.amounts import Spec
     from muster.core.views.placement import PlanView, WhyView
 
-JOBS = Resource("job", IdKind.JOB, "/v1/jobs", JobDetail, JobPage, JobView)
+JOBS = Resource(
+    name="job",
+    prefix=IdKind.JOB,
+    path="/v1/jobs",
+    view=JobView,
+    detail=JobDetail,
+    page=JobPage,
+    listing=newest,
+    is_handed_in=True,
+    is_cancelled=True,
+    complete=with_exit_code,
+)
+
+
+def newest_sessions(
+    state: str = "live",
+    *,
+    of_jobs: bool = False,
+    name: str | None = None,
+    owner: str | None = None,
+    group: str | None = None,
+    limit: int = 100,
+) -> Listing:
+    """Sessions, newest first; sessions of jobs only with ``of_jobs``. The other arguments are as
+    for jobs."""
+    listing = newest(state, name=name, owner=owner, group=group, limit=limit)
+    return replace(listing, filters={**listing.filters, "of_jobs": of_jobs})
+
+
 SESSIONS = Resource(
-    "session", IdKind.SESSION, "/v1/sessions", SessionDetail, SessionPage, SessionView
+    name="session",
+    prefix=IdKind.SESSION,
+    path="/v1/sessions",
+    view=SessionView,
+    detail=SessionDetail,
+    page=SessionPage,
+    listing=newest_sessions,
+    is_handed_in=True,
+    is_cancelled=True,
 )
 
 LONG_POLL_S = 25.0
@@ -45,13 +80,11 @@ s."""
 
 
 class Work(ResourceCalls):
-    """Submissions, listings and the course of work."""
-
-    resources: ClassVar[Sequence[Resource[Any, Any]]] = (JOBS, SESSIONS)
+    """Plans and the course of work."""
 
     @exchange
     def plan(
-        self, /, spec: JobSpec | SessionSpec | Mapping[str, Any] | None = None, **fields: Any
+        self, /, spec: Spec | Mapping[str, Any] | None = None, **fields: Any
     ) -> Exchange[PlanView]:
         """The fate of work if it were handed in now. Nothing is handed in, and nothing changes.
 
@@ -63,34 +96,9 @@ class Work(ResourceCalls):
         """
         from muster.core.views.placement import PlanView
 
-        if (spec is None) == (not fields):
-            raise TypeError("plan takes a spec, or the keys of one")
-        kind, body = body_of(fields if spec is None else spec)
+        kind, body = body_of(spec, fields)
         body = json_of(json.loads(body) | {"kind": kind})
         return self._read(PlanView, self._send("POST", "/v1/plan", body=body))
-
-    @exchange
-    def jobs(
-        self,
-        state: str = "live",
-        *,
-        name: str | None = None,
-        owner: str | None = None,
-        group: str | None = None,
-        limit: int = 100,
-    ) -> Exchange[list[JobView]]:
-        """Jobs, newest first.
-
-        Args:
-            state: ``live``, ``ended``, ``all``, or one state.
-            name: only jobs of this name, or with ``train*`` of names that begin with ``train``.
-            owner: only this user's, or this ``domain/project/user``'s; for admins.
-            group: only jobs of this scaling group.
-            limit: how many at most.
-        """
-        filters = {"state": state, "name": name, "owner": owner, "group": group}
-        pages = yield from self._list(JOBS, limit, filters)
-        return [job for page in pages for job in page.items]
 
     @exchange
     def job(self, ref: str) -> Exchange[JobDetail]:
@@ -100,8 +108,7 @@ class Work(ResourceCalls):
             NotFound: there is no such job of yours.
             Ambiguous: ``ref`` means several; the message names them.
         """
-        job = yield from self._show(JOBS, ref)
-        return (yield from with_exit_code(self, job))
+        return self._show(JOBS, ref)
 
     @exchange
     def work(self, ref: str) -> Exchange[JobDetail | SessionDetail]:
@@ -110,21 +117,7 @@ class Work(ResourceCalls):
         Raises:
             NotFound, Ambiguous: as ``job``.
         """
-        return self._found(ref, (JOBS, SESSIONS))
-
-    @exchange
-    def show(self, ref: str) -> Exchange[JobDetail | SessionDetail | NoticeView | AgentView]:
-        """The job that ``ref`` names, as ``job`` tells it, else the session, the notice, or the
-        agent.
-
-        Raises:
-            NotFound, Ambiguous: as ``job``.
-        """
-        return self._found(ref, self._all_resources())
-
-    def _found(self, ref: str, among: Iterable[Resource[Any, Any]]) -> Exchange[Any]:
-        found = yield from self._of_any(ref, among, lambda resource: self._show(resource, ref))
-        return (yield from with_exit_code(self, found)) if isinstance(found, JobDetail) else found
+        return self._of_any(ref, (JOBS, SESSIONS), lambda resource: self._show(resource, ref))
 
     @exchange
     def wait(
@@ -221,24 +214,6 @@ class Work(ResourceCalls):
         from muster.core.views.placement import WhyView
 
         return self._get(WhyView, JOBS.of(ref, f"tasks/{index}/why"))
-
-    @exchange
-    def sessions(
-        self,
-        state: str = "live",
-        *,
-        of_jobs: bool = False,
-        name: str | None = None,
-        owner: str | None = None,
-        group: str | None = None,
-        limit: int = 100,
-    ) -> Exchange[list[SessionView]]:
-        """Sessions, newest first; sessions of jobs only with ``of_jobs``. The other arguments are
-        as for ``jobs``."""
-        filters: dict[str, Value] = {"state": state, "name": name, "owner": owner, "group": group}
-        filters["of_jobs"] = of_jobs
-        pages = yield from self._list(SESSIONS, limit, filters)
-        return [session for page in pages for session in page.items]
 
     @exchange
     def session(self, ref: str) -> Exchange[SessionDetail]:

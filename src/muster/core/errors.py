@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from muster.core.text import either
+
 
 class MusterError(Exception):
     """Base of every error that Muster raises on purpose; its text is a sentence for a person."""
@@ -15,8 +17,7 @@ class NotFound(MusterError):
 
 def nothing_named(ref: str, *kinds: str) -> NotFound:
     """The error that no thing of these kinds is called so: "there is no job or session 'x'"."""
-    *others, last = kinds
-    return NotFound(f"there is no {', '.join(others)}{' or ' if others else ''}{last} {ref!r}")
+    return NotFound(f"there is no {either(kinds)} {ref!r}")
 
 
 class Ambiguous(MusterError):

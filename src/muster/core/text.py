@@ -5,6 +5,7 @@ is matched against a pattern, so that no pattern can be fed more than its place 
 """
 
 import signal
+from collections.abc import Iterable
 
 MAX_NAME = 255
 """Characters of a name or an amount, at most; longer ones could not be shown whole anywhere."""
@@ -88,6 +89,12 @@ def duration(seconds: float) -> str:
 def count(number: int, noun: str) -> str:
     """1 task, 2 tasks, 10,000 tasks."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def either(words: Iterable[str]) -> str:
+    """Words of which one is meant: ``job, session or agent``."""
+    *others, last = words
+    return f"{', '.join(others)}{' or ' if others else ''}{last}"
 
 
 def signal_name(number: int) -> str:

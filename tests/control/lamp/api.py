@@ -87,10 +87,9 @@ LAMPS: Resource[Lamp, LampView] = Resource(
     cancel=_put_out,
     explain=_explain,
 )
-router = LAMPS.router()
 
 
-@router.post("/{name}", status_code=201, response_model=LampView)
+@LAMPS.router.post("/{name}", status_code=201, response_model=LampView)
 async def hang_up(call: Call, name: str) -> Response:
     call.must_change()
     lamp: Lamp = await call.change(

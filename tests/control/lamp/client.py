@@ -1,19 +1,30 @@
 """Lamps in the client."""
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
-
 from tests.control.lamp.api import LampPage, LampView
 
-from muster.client import Client
-from muster.client.resource import Resource, ResourceCalls
+from muster.client import AsyncClient, Client
+from muster.client.resource import Resource, newest
 
-LAMPS = Resource("lamp", "lmp", "/v1/lamps", LampView, LampPage, LampView)
+LAMPS = Resource(
+    name="lamp",
+    prefix="lmp",
+    path="/v1/lamps",
+    view=LampView,
+    detail=LampView,
+    page=LampPage,
+    listing=newest,
+    is_handed_in=True,
+    is_cancelled=True,
+)
 
 
-class Lamps(ResourceCalls):
-    resources: ClassVar[Sequence[Resource[Any, Any]]] = (LAMPS,)
-
-
-class LampClient(Client, Lamps):
+class LampClient(Client):
     """A client that knows lamps too."""
+
+    lamps = LAMPS
+
+
+class AsyncLampClient(AsyncClient):
+    """Its twin."""
+
+    lamps = LAMPS

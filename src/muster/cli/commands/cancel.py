@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from muster.cli.arguments import AsJson, parse_ref
-from muster.cli.completion import complete_ref
+from muster.cli.completion import complete_cancelled
 from muster.cli.exits import ExitCode
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Argument, Option
@@ -22,7 +22,7 @@ def cancel(
     target: Target,
     refs: Annotated[
         list[str],
-        Argument(metavar="REF...", help="Jobs and sessions.", autocompletion=complete_ref),
+        Argument(metavar="REF...", help="Jobs and sessions.", autocompletion=complete_cancelled),
     ],
     yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: AsJson = False,

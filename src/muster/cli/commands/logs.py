@@ -3,17 +3,18 @@
 import os
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, TypeVar
+from typing import IO, TYPE_CHECKING, Annotated, Any, TypeVar
 
 import click
 from rich.text import Text
 
+from muster.cli import kinds
 from muster.cli.arguments import Ref, parse_ref
 from muster.cli.exits import ExitCode
 from muster.cli.follow.feed import (
@@ -29,26 +30,26 @@ from muster.cli.follow.feed import (
 from muster.cli.follow.lines import PrefixedLines, prefix_width
 from muster.cli.follow.reading import Reading
 from muster.cli.follow.status_line import StatusLine
+from muster.cli.kinds.kind import WorkKind
 from muster.cli.missing_output import never_started, why_no_output
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Option
 from muster.cli.screen import discard_stdout, plain, stderr
 from muster.cli.target import Target, on_cluster
-from muster.cli.words import count
+from muster.cli.words import count, one
 from muster.core.errors import MusterError
-from muster.core.ids import IdKind
 from muster.core.resources import format_amount
 
 if TYPE_CHECKING:
+    from muster.cli.kinds.kind import Kind
+    from muster.cli.kinds.outputs import Outputs
     from muster.client import Client
-    from muster.core.views.work import JobDetail, SessionDetail, TaskDetail
 
 T = TypeVar("T")
 
 READERS = 8
 """Outputs that are read side by side; each costs a connection, and agents serve a limited
 number."""
-PAGE = 1000
 PIECE_BYTES = 1024 * 1024
 WAIT_S = 1.0
 """The time between two looks whether the person pressed Ctrl-C."""
@@ -82,31 +83,35 @@ def logs(
         raise click.BadParameter("give one of --follow and --save")
     if sum((subject.index is not None, bool(task), failed)) > 1:
         raise click.BadParameter("give one of REF/INDEX, --task and --failed")
-    if subject.is_session:
-        _refuse_for_sessions(attempt, failed)
+    if (kind := kinds.of_ref(subject.ref)) is not None:
+        _outputs_of(kind, attempt, failed)
     named = [subject.index] if subject.index is not None else list(dict.fromkeys(task or ()))
     try:
         with target.client() as client:
             with suggesting(client, ref):
-                found = client.work(subject.ref)
-            reading = Reading(found.id, IdKind.JOB.begins(found.id), attempt, tail)
-            if not reading.is_job:
-                _refuse_for_sessions(attempt, failed)
-            several = len(named) > 1 or (not named and _size(found) > 1)
-            screen = _Screen(prefix_width(_index_end(found)) if several else 0)
-            every = _all(found) if follow else _written(client, found)
-            indexes = iter(named or (_failed(client, found.id) if failed else every))
-            nothing = "no task failed after it had started" if failed else never_started(found)
+                found = client.show(subject.ref)
+            outputs = _outputs_of(kinds.of_record(found), attempt, failed)
+            reading = Reading(found.id, outputs, attempt, tail)
+            several = len(named) > 1 or (not named and outputs.size(found) > 1)
+            screen = _Screen(prefix_width(outputs.index_end(found)) if several else 0)
+            if follow and not failed:
+                every = outputs.indexes(found)
+            else:
+                every = outputs.begun(client, found, failed=failed)
+            indexes = iter(named or every)
+            nothing = (
+                "no task failed after it had started" if failed else never_started(outputs, found)
+            )
             if follow:
                 code = _follow(target, reading, indexes, screen)
             elif save is not None:
-                code = _save(client, reading, indexes, save, _index_end(found), screen)
+                code = _save(client, reading, indexes, save, outputs.index_end(found), screen)
             else:
                 code = _print(client, reading, indexes, screen, nothing)
             if not (several or screen.wrote or save):
-                only = next(chain(named, _all(found)))
+                only = next(chain(named, outputs.indexes(found)))
                 with suppress(MusterError):  # the output has been shown
-                    if sentence := why_no_output(client, found, only):
+                    if sentence := why_no_output(client, outputs, found, only):
                         screen.line.say(Text(plain(sentence)))
     except BrokenPipeError:  # as in `muster logs … | head`
         discard_stdout()
@@ -114,69 +119,17 @@ def logs(
     raise click.exceptions.Exit(code)
 
 
-def _refuse_for_sessions(attempt: int | None, failed: bool) -> None:
+def _outputs_of(kind: "Kind[Any, Any]", attempt: int | None, failed: bool) -> "Outputs[Any]":
     """
     Raises:
-        click.BadParameter: an option asks for something that only jobs have.
+        click.BadParameter: it has no output, or an option asks for something that it has not.
     """
-    if attempt is not None or failed:
+    if not isinstance(kind, WorkKind) or kind.outputs is None:
+        raise click.BadParameter(f"{one(kind.name)} has no output", param_hint="REF")
+    if not kind.outputs.has_attempts and (attempt is not None or failed):
         hint = "--failed" if attempt is None else "--attempt"
-        raise click.BadParameter("a session has no tasks and attempts", param_hint=hint)
-
-
-# -- selection
-# -----------------------------------------------------------------------------------------
-
-
-def _size(found: "JobDetail | SessionDetail") -> int:
-    """How many tasks or kernels there are."""
-    from muster.core.views.work import JobDetail
-
-    return found.tasks_total if isinstance(found, JobDetail) else len(found.kernels)
-
-
-def _index_end(found: "JobDetail | SessionDetail") -> int:
-    """The number below which all indexes lie."""
-    from muster.core.views.work import JobDetail
-
-    return found.task_count if isinstance(found, JobDetail) else len(found.kernels)
-
-
-def _all(found: "JobDetail | SessionDetail") -> Iterable[int]:
-    """The indexes of all tasks or kernels, begun or not."""
-    from muster.core.task_ranges import TaskRanges
-    from muster.core.views.work import JobDetail
-
-    if isinstance(found, JobDetail) and (only := found.spec.get("only")):
-        ranges = TaskRanges.parse(str(only))
-        return (ranges[position] for position in range(len(ranges)))
-    return range(_index_end(found))
-
-
-def _written(client: "Client", found: "JobDetail | SessionDetail") -> Iterator[int]:
-    """The indexes of tasks whose latest attempt has begun; a single task's in any case, so that an
-    error says if it has not begun."""
-    from muster.core.views.work import JobDetail
-
-    if not isinstance(found, JobDetail) or found.tasks_total == 1:
-        yield from _all(found)
-        return
-    for offset in range(0, found.tasks_total, PAGE):
-        tasks = client.tasks(found.id, offset=offset, limit=PAGE).items
-        yield from (task.index for task in tasks if _has_begun(task))
-        if not tasks or not tasks[-1].attempt:  # later tasks have no attempts either
-            return
-
-
-def _failed(client: "Client", id_: str) -> Iterator[int]:
-    offset = 0
-    while tasks := client.tasks(id_, failed=True, offset=offset, limit=PAGE).items:
-        yield from (task.index for task in tasks if _has_begun(task))
-        offset += len(tasks)
-
-
-def _has_begun(task: "TaskDetail") -> bool:
-    return bool(task.attempts) and task.attempts[-1].started_at is not None
+        raise click.BadParameter(f"{one(kind.name)} has no tasks and attempts", param_hint=hint)
+    return kind.outputs
 
 
 # -- showing ---------------------------------------------------------------------------------------
@@ -258,10 +211,9 @@ def _save(
     """Write a file for each output; their names are made of indexes alone."""
     directory.mkdir(parents=True, exist_ok=True)
     width = len(str(max(total - 1, 0)))
-    kind = "task" if reading.is_job else "kernel"
 
     def fetch(index: int) -> int:
-        path = directory / f"{kind}-{index:0{width}}.log"
+        path = directory / f"{reading.outputs.part}-{index:0{width}}.log"
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
         size = 0
         with open(path, "wb", opener=lambda name, _: os.open(name, flags, 0o644)) as file:

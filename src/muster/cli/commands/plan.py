@@ -8,6 +8,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from muster.cli import kinds
 from muster.cli.arguments import AsJson
 from muster.cli.exits import ExitCode
 from muster.cli.explained import placement_shown
@@ -44,10 +45,8 @@ def plan(
 
     Nothing is handed in. Ends with 0 if it would start, 2 if it would wait, 1 if it is refused.
     """
-    from muster.core.specs import JobSpec, SessionSpec
-
     spec = read_spec(file)
-    if not isinstance(spec, JobSpec | SessionSpec):
+    if spec.kind not in (kind.name for kind in kinds.work()):
         raise click.BadParameter(f"{file} is a {spec.kind}, which is not work to hand in")
     if project is not None:
         spec = with_keys(spec, {"project": project})

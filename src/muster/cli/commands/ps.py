@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
+from muster.cli import kinds
 from muster.cli.arguments import AsJson
 from muster.cli.completion import complete_group, complete_user
 from muster.cli.parameters import Option
 from muster.cli.target import Target, on_cluster
 from muster.core.errors import MusterError
-from muster.core.states import JOB_TABLE, SESSION_TABLE, JobState, SessionStatus
-from muster.core.views.work import JobView, SessionView
+from muster.core.text import either
+from muster.core.views.base import RecordView
 
 if TYPE_CHECKING:
     from muster.client import Client
@@ -23,10 +24,6 @@ EXPLAINED = 10
 """Waiting jobs and sessions whose reason is shown; each costs a request."""
 REFRESH_S = 1.0
 _ANY = ("live", "ended", "all")
-_KNOWN = JOB_TABLE.live | JOB_TABLE.terminal | SESSION_TABLE.live | SESSION_TABLE.terminal
-_STATES = (*_ANY, *sorted(each.lower() for each in _KNOWN))
-
-Work = JobView | SessionView
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +36,13 @@ class Wanted:
     owner: str | None = None
     group: str | None = None
 
-    def look(self, client: "Client", limit: int) -> list[Work]:
+    def look(self, client: "Client", limit: int) -> list[RecordView]:
         """The work, newest first, with one more than the limit if there is more."""
-        filters: dict[str, Any] = {"name": self.name, "owner": self.owner, "group": self.group}
-        state, found = self.state.upper(), list[Work]()
-        if self.state in _ANY or state in JOB_TABLE.live | JOB_TABLE.terminal:
-            found += client.jobs(self.state, limit=limit + 1, **filters)
-        if self.state in _ANY or state in SESSION_TABLE.live | SESSION_TABLE.terminal:
-            found += client.sessions(self.state, limit=limit + 1, **filters)
+        filters = {"name": self.name, "owner": self.owner, "group": self.group}
+        found: list[RecordView] = []
+        for kind in kinds.work():
+            if self.state in _ANY or self.state.upper() in kind.states.live | kind.states.terminal:
+                found += kind.newest(client, self.state, limit=limit + 1, **filters)
         # After its kind an id tells the time of creation.
         return sorted(found, key=lambda each: each.id.partition("-")[2], reverse=True)[: limit + 1]
 
@@ -65,7 +61,7 @@ def ps(
             "-s",
             metavar="STATE",
             help="As live, ended, running or failed.",
-            autocompletion=lambda _, typed: [(s, "") for s in _STATES if s.startswith(typed)],
+            autocompletion=lambda _, typed: [(s, "") for s in _states() if s.startswith(typed)],
         ),
     ] = None,
     name: Annotated[
@@ -104,7 +100,7 @@ def ps(
         click.echo(f"older ones are left out: --limit {limit * 10} shows more", err=True)
 
 
-def _show(work: Sequence[Work], why: Mapping[str, str], *, as_json: bool) -> None:
+def _show(work: Sequence[RecordView], why: Mapping[str, str], *, as_json: bool) -> None:
     # Imported late: an empty list need not wait for rich.
     from muster.cli.screen import print_json, stdout, write
     from muster.cli.work_table import work_table
@@ -124,19 +120,24 @@ def _state(asked: str | None, show_all: bool) -> str:
     if asked is None:
         return "all" if show_all else "live"
     state = asked.lower().replace(" ", "_").replace("-", "_")
-    if state not in _STATES:
+    if state not in _states():
         raise click.BadParameter(
-            f"{asked!r} is no state: expected one of {', '.join(_STATES)}", param_hint="--state"
+            f"{asked!r} is no state: expected one of {', '.join(_states())}", param_hint="--state"
         )
     return state
 
 
-def _as_json(work: Work) -> dict[str, Any]:
+def _states() -> list[str]:
+    """The states that may be asked for: those of all work, and words for several of them."""
+    known = {state for kind in kinds.work() for state in kind.states.live | kind.states.terminal}
+    return [*_ANY, *sorted(state.lower() for state in known)]
+
+
+def _as_json(work: RecordView) -> dict[str, Any]:
     import msgspec
 
-    kind = "job" if isinstance(work, JobView) else "session"
     keys: dict[str, Any] = msgspec.to_builtins(work)
-    return {"kind": kind} | keys
+    return {"kind": kinds.of_record(work).name} | keys
 
 
 def _nothing(wanted: Wanted) -> str:
@@ -144,7 +145,7 @@ def _nothing(wanted: Wanted) -> str:
         return "no job is waiting or running; `muster ps -a` lists those that ended"
     state = "" if wanted.state == "all" else f"{wanted.state.replace('_', ' ')} "
     more = "; `-a` looks at what has ended too" if wanted.state == "live" else ""
-    return f"no {state}job or session matches{more}"
+    return f"no {state}{either(kind.name for kind in kinds.work())} matches{more}"
 
 
 def _watch(target: Target, wanted: Wanted, limit: int, *, as_json: bool) -> None:
@@ -185,20 +186,16 @@ def _watch(target: Target, wanted: Wanted, limit: int, *, as_json: bool) -> None
             time.sleep(REFRESH_S)
 
 
-def reasons(client: "Client", work: Sequence[Work]) -> dict[str, str]:
+def reasons(client: "Client", work: Sequence[RecordView]) -> dict[str, str]:
     """Reasons by id: why the first few waiting ones wait, and why others ended."""
     why = {each.id: each.reason.sentence for each in work if each.reason is not None}
     waiting = [
         each
         for each in work
-        if each.id not in why and _state_of(each) in (JobState.PENDING, SessionStatus.PENDING)
+        if each.id not in why and each.status == kinds.of_work(each).states.initial
     ]
     for each in waiting[:EXPLAINED]:
         with suppress(MusterError):  # the work may have ended meanwhile
             answer = client.why(each.id)
             why[each.id] = answer.reasons[0].sentence if answer.reasons else answer.verdict
     return why
-
-
-def _state_of(work: Work) -> str:
-    return work.state if isinstance(work, JobView) else work.status

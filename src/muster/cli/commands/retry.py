@@ -4,12 +4,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
+from muster.cli import kinds
 from muster.cli.arguments import Ref, parse_ref
 from muster.cli.hand_in import handed_in
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Option
 from muster.cli.staying import Staying
 from muster.cli.target import Target, on_cluster
+from muster.cli.words import one
 from muster.core.errors import NotFound
 
 if TYPE_CHECKING:
@@ -27,10 +29,8 @@ def retry(
     ] = False,
 ) -> None:
     """Run again, as a new job, what did not succeed of one that ended."""
-    subject = parse_ref(ref)
-    if subject.index is not None or subject.is_session:
-        kind = "a session" if subject.is_session else "one task"
-        raise click.BadParameter(f"{ref!r} is {kind}: only jobs are retried")
+    if parse_ref(ref).index is not None:
+        raise click.BadParameter(f"{ref!r} is one task: only jobs are retried")
 
     def hand_in(client: "Client") -> "JobView":
         try:
@@ -38,9 +38,10 @@ def retry(
                 return client.retry(ref, failed=failed)
         except NotFound as no_job:
             try:
-                client.session(ref)
+                kind = kinds.of_record(client.show(ref))
             except NotFound:
                 raise no_job from None
-            raise click.BadParameter(f"{ref!r} is a session: only jobs are retried") from None
+            said = f"{ref!r} is {one(kind.name)}: only jobs are retried"
+            raise click.BadParameter(said) from None
 
     raise click.exceptions.Exit(handed_in(target, hand_in, staying.display()))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from muster.cli import kinds
 from muster.cli.arguments import AnyRef, AsJson, parse_ref
 from muster.cli.explained import placement_shown
 from muster.cli.nearest import suggesting
@@ -25,18 +26,16 @@ def why(target: Target, ref: AnyRef, as_json: AsJson = False) -> None:
 
     Of another record, such as an agent or a notice, it tells what it lacks or waits for.
     """
-    from muster.core.views.work import JobView
-
-    with target.client() as client:
-        with suggesting(client, ref):
-            subject = parse_ref(ref)
-            if subject.index is not None and isinstance(client.work(subject.ref), JobView):
-                answer = client.why_task(subject.ref, subject.index)
-            else:
-                answer = client.why(subject.ref)
-        if as_json:
-            print_json(answer)
-            return
+    subject = parse_ref(ref)
+    with target.client() as client, suggesting(client, ref):
+        if subject.index is None:
+            answer = client.why(subject.ref)
+        else:
+            found = client.show(subject.ref)
+            answer = kinds.of_record(found).why_of_part(client, found, subject.index)
+    if as_json:
+        print_json(answer)
+        return
     console = stdout()
     write(console, *explanation(console, answer))
 

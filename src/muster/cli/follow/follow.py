@@ -237,7 +237,7 @@ class Follower:
             self._screen.clear()
             self._say(line, True)
 
-        return Ending(self._job, told_to_end(by, self._target, self._job, say))
+        return Ending(self._job, told_to_end(by, self._target, self._job.id, self._job.name, say))
 
     def _detached(self) -> Ending:
         if self._away:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
@@ -15,9 +14,6 @@ from rich.text import Text
 from muster.cli.screen import discard_stderr, discard_stdout, plain
 from muster.cli.target import Target
 from muster.core.errors import MusterError
-
-if TYPE_CHECKING:
-    from muster.core.views.work import JobView, SessionView
 
 CANCEL_TIMEOUT_S = 5.0
 """How long a cancellation may take once a signal ends this process: it is killed soon if it stays.
@@ -89,16 +85,16 @@ class Interrupts:
 def told_to_end(
     by: signal.Signals,
     target: Target,
-    work: "JobView | SessionView",
+    id_: str,
+    name: str,
     say: Callable[[Text], None],
 ) -> int:
     """Cancel the work that is waited for, as nobody is there to be asked, and do not wait for its
     end: whoever sent the signal waits for this process. The answer is its exit code."""
-    name = work.name or work.id
     said = f"cancelled {name}, because of {by.name}"
     try:
         with target.client(CANCEL_TIMEOUT_S) as client:
-            client.cancel(work.id)
+            client.cancel(id_)
     except MusterError as error:
         said = f"{name} goes on despite {by.name}: {plain(str(error))}"
     try:

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from muster.cli.follow.lines import last_lines
+from muster.cli.kinds.outputs import Extent
 from muster.core.errors import Conflict
 
 if TYPE_CHECKING:
+    from muster.cli.kinds.outputs import Outputs
     from muster.client import Client
 
 LINE_BYTES = 1024
@@ -24,12 +26,13 @@ class Reading:
 
     Args:
         id: of the job or session.
+        outputs: of its kind.
         attempt: this attempt alone; None is the latest, or all attempts when following.
         tail: only the last so many lines.
     """
 
     id: str
-    is_job: bool
+    outputs: "Outputs[Any]"
     attempt: int | None = None
     tail: int | None = None
 
@@ -70,20 +73,9 @@ class Reading:
         def cut(size: int) -> None:
             on_cut(index, size)
 
-        if not self.is_job:
-            return client.session_logs(
-                self.id, kernel=index, tail_bytes=tail_bytes, follow=follow, on_cut=cut
-            )
         every = follow and self.attempt is None and self.tail is None
-        return client.logs(
-            self.id,
-            task=index,
-            attempt=1 if every else self.attempt,
-            tail_bytes=tail_bytes,
-            follow=follow,
-            retries=every or None,
-            on_cut=cut,
-        )
+        extent = Extent(self.attempt, every, tail_bytes, follow, cut)
+        return self.outputs.pieces(client, self.id, index, extent)
 
 
 def _after_first_newline(pieces: Iterator[bytes], within: int) -> Iterator[bytes]:

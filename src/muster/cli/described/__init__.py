@@ -1,0 +1,1 @@
+"""Records as `muster show` tells them, a module a kind."""

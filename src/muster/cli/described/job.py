@@ -1,0 +1,178 @@
+"""A job as `muster show` tells it, and tasks of it."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from muster.cli.described.kernels import COLUMNS, cells
+from muster.cli.described.record import heading, sentences, times
+from muster.cli.ends import failures_of
+from muster.cli.follow.progress import counted
+from muster.cli.screen import Column, fields, plain, status, table, unbroken
+from muster.cli.words import count, duration, moment
+from muster.core.states import TaskState
+
+if TYPE_CHECKING:
+    from muster.cli.kinds.kind import Shown
+    from muster.client import Client
+    from muster.core.views.work import JobDetail, TaskDetail
+
+SHOWN = 10
+"""Tasks that are shown unless more are asked for."""
+_NOTEWORTHY = (
+    TaskState.FAILED,
+    TaskState.WORKER_FAILED,
+    TaskState.UNSCHEDULABLE,
+    TaskState.RUNNING,
+    TaskState.BUILDING,
+    TaskState.ASSIGNED,
+    TaskState.PENDING,
+    TaskState.KILLED,
+    TaskState.SUCCEEDED,
+)
+"""The states that a person looks for first."""
+
+
+def described(
+    console: Console, client: "Client", job: "JobDetail", shown: "Shown", now: float
+) -> Sequence[RenderableType]:
+    """The job with the noteworthy few of its tasks or all of them, or one task."""
+    if shown.index is not None:
+        return [attempts_table(console, [client.task(job.id, shown.index)], now)]
+    tasks: Sequence[TaskDetail]
+    if shown.tasks:
+        tasks = client.tasks(job.id, offset=shown.offset, limit=shown.limit).items
+    else:
+        tasks = _noteworthy(client, job)
+    offset = shown.offset if shown.tasks else None
+    return job_parts(console, job, tasks, now, failures_of(client, job), offset)
+
+
+def _noteworthy(client: "Client", job: "JobDetail") -> list["TaskDetail"]:
+    """A few tasks, failed ones first; all tasks by index if they are few."""
+    if job.tasks_total <= SHOWN:
+        return list(client.tasks(job.id, limit=SHOWN).items)
+    found: list[TaskDetail] = []
+    for state in _NOTEWORTHY:
+        if job.counts.get(state) and len(found) < SHOWN:
+            found += client.tasks(job.id, state=state, limit=SHOWN - len(found)).items
+    return found
+
+
+def job_parts(
+    console: Console,
+    job: "JobDetail",
+    tasks: Sequence["TaskDetail"],
+    now: float,
+    failures: Sequence[str] = (),
+    offset: int | None = None,
+) -> list[RenderableType]:
+    """The job with ``tasks`` of it: by index from the ``offset``-th on, or the few worth noting."""
+    parts: list[RenderableType] = [
+        heading(job.name, job.state, job.id),
+        fields(
+            [
+                ("tasks", Text.assemble(f"{job.tasks_total:,}: ", counted(job))),
+                ("reason", sentences(job.reason)),
+                ("failures", Text("\n".join(failures))),
+                ("retry of", job.retry_of),
+                ("retried by", ", ".join(job.retried_by)),
+                ("command", unbroken(_command(job.spec))),
+                ("each asks", _asks(job.spec)),
+                ("options", unbroken(_options(job.spec))),
+                ("group", job.group),
+                ("owner", str(job.owner)),
+                ("times", times(job.submitted_at, job.started_at, job.finished_at, now)),
+            ]
+        ),
+    ]
+    if tasks:
+        parts += [Text(), attempts_table(console, tasks, now)]
+    if len(tasks) < job.tasks_total:
+        said = f"{len(tasks):,} of {count(job.tasks_total, 'task')} shown"
+        if offset is None:
+            said += f"; --tasks lists them, `muster show {job.name}/INDEX` shows one"
+        elif (following := offset + len(tasks)) < job.tasks_total:
+            said += f"; --tasks --offset {following} lists the next"
+        parts.append(Text(said, style="dim"))
+    return parts
+
+
+def attempts_table(console: Console, tasks: Sequence["TaskDetail"], now: float) -> Table:
+    """A line for each attempt; the task's state stands in the line of its last attempt."""
+    columns = [Column("TASK", right=True), Column("ATTEMPT", right=True), *COLUMNS]
+    rows = (row for task in tasks for row in _attempts(task, now))
+    return table(console, columns, rows)
+
+
+def _attempts(task: "TaskDetail", now: float) -> Iterator[list[Text | str]]:
+    for kernel in task.attempts[:-1]:
+        yield [str(task.index), str(kernel.attempt), *cells(kernel, now)]
+    reason = task.reason.sentence if task.reason else ""
+    if task.attempts:
+        last = task.attempts[-1]
+        # The state is the task's, place and times are its attempt's.
+        *line, ended = cells(last, now)[1:]
+        state = status(task.state)
+        yield [str(task.index), str(last.attempt), state, *line, reason or ended]
+    else:
+        yield [str(task.index), "-", status(task.state), "", "", "", "", "", reason]
+
+
+def _command(spec: dict[str, Any]) -> str:
+    import shlex
+
+    command = spec.get("command", [])
+    if len(command) == 3 and command[:2] == ["/bin/sh", "-c"]:
+        return str(command[2])
+    return shlex.join(command)
+
+
+def _asks(spec: dict[str, Any]) -> str:
+    from muster.core.specs import JobSpec
+
+    return JobSpec.model_validate(spec).resources.resources().describe()
+
+
+_SHOWN_ELSEWHERE = frozenset(
+    {"kind", "name", "group", "tasks", "command", "resources", "placement"}
+)
+
+
+def _options(spec: dict[str, Any]) -> str:
+    """The other fields of the spec; only the names of variables and files."""
+    options = {**spec, **spec.get("placement", {})}
+    return "; ".join(
+        f"{key}={plain(_worded(key, value))}"
+        for key, value in options.items()
+        if key not in _SHOWN_ELSEWHERE
+    )
+
+
+def _worded(key: str, value: Any) -> str:
+    """The value of an option as a person would write it."""
+    from muster.core.specs import Constraint, Dependency
+
+    match key:
+        case "timeout" | "scheduling_timeout" | "grace":
+            return duration(value)
+        case "not_before":
+            return moment(value)
+        case "constraints":
+            rules = map(Constraint.model_validate, value)
+            return ", ".join(f"{rule} (soft)" if rule.soft else str(rule) for rule in rules)
+        case "notify":
+            return ", ".join(f"{each['url']}{_on(each.get('on', 'end'))}" for each in value)
+        case "after":
+            work = map(Dependency.model_validate, value)
+            return ", ".join(f"{each.called}:{each.condition}" for each in work)
+    if isinstance(value, dict | list | tuple):
+        return ", ".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _on(ends: str) -> str:
+    return "" if ends == "end" else f" ({ends} only)"

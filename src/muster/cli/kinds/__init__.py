@@ -1,0 +1,60 @@
+"""The kinds of records on the command line. To add one, name its module in ``KINDS``."""
+
+from collections.abc import Iterator
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from muster.core.ids import IdKind
+
+if TYPE_CHECKING:
+    from muster.cli.kinds.kind import Kind, WorkKind
+    from muster.core.views.base import RecordView
+
+KINDS: dict[str, str] = {
+    IdKind.JOB: "muster.cli.kinds.job",
+    IdKind.SESSION: "muster.cli.kinds.session",
+    IdKind.NOTICE: "muster.cli.kinds.notice",
+    IdKind.AGENT: "muster.cli.kinds.agent",
+}
+"""The modules of the kinds by the prefix of their ids, in the order of offers and listings. The
+``KIND`` of a module is its declaration; the module is imported when that is asked for."""
+
+
+def of_ref(ref: str) -> "Kind[Any, Any] | None":
+    """The kind whose ids begin as a reference does; None where that is a name, or an id without its
+    prefix."""
+    prefix, dash, _ = ref.lower().partition("-")
+    return _of_module(KINDS[prefix]) if dash and prefix in KINDS else None
+
+
+def of_record(record: "RecordView") -> "Kind[Any, Any]":
+    """The kind of a record; of an undeclared kind it has nothing but plain fields."""
+    from muster.cli.kinds.kind import Kind
+
+    return of_ref(record.id) or Kind()
+
+
+def of_work(record: "RecordView") -> "WorkKind[Any, Any]":
+    """The kind of a record of work."""
+    from muster.cli.kinds.kind import WorkKind
+
+    kind = of_record(record)
+    assert isinstance(kind, WorkKind), f"{record.id} is of a kind of work"
+    return kind
+
+
+def every() -> "Iterator[Kind[Any, Any]]":
+    """All kinds."""
+    return map(_of_module, KINDS.values())
+
+
+def work() -> "list[WorkKind[Any, Any]]":
+    """The kinds of work."""
+    from muster.cli.kinds.kind import WorkKind
+
+    return [kind for kind in every() if isinstance(kind, WorkKind)]
+
+
+def _of_module(name: str) -> "Kind[Any, Any]":
+    kind: Kind[Any, Any] = import_module(name).KIND
+    return kind

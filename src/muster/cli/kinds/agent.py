@@ -1,0 +1,37 @@
+"""Agents on the command line."""
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from muster.cli.kinds.kind import Kind, Shown
+from muster.core.views.cluster import AgentView
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from muster.client import Client
+
+
+class AgentKind(Kind[AgentView, AgentView]):
+    """Agents; those that were removed are not offered."""
+
+    name = "agent"
+
+    def newest(
+        self, client: "Client", state: str, *, limit: int, **filters: Any
+    ) -> Sequence[AgentView]:
+        return client.agents() if state == "live" else ()
+
+    def offers(self, record: AgentView) -> Iterator[tuple[str, str]]:
+        yield record.name, str(record.barred or record.status.lower())
+
+    def parts(
+        self, console: "Console", client: "Client", found: AgentView, shown: Shown
+    ) -> "Sequence[RenderableType]":
+        from muster.cli.described.agent import agent_parts
+
+        return agent_parts(found, time.time())
+
+
+KIND = AgentKind()

@@ -1,0 +1,158 @@
+"""Jobs on the command line."""
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
+from typing import TYPE_CHECKING, Any, cast
+
+from muster.cli.kinds.kind import Json, Row, Shown, WorkKind
+from muster.cli.kinds.outputs import Extent, Outputs, Runs
+from muster.core.states import JOB_TABLE
+from muster.core.views.work import JobDetail, JobView
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from muster.cli.hand_in import Display
+    from muster.cli.target import Target
+    from muster.client import Client
+    from muster.core.specs import JobSpec
+    from muster.core.specs.amounts import Spec
+    from muster.core.views.base import ReasonView, RecordView
+    from muster.core.views.placement import WhyView
+    from muster.core.views.work import TaskDetail
+
+PAGE = 1000
+
+
+class TaskOutputs(Outputs[JobDetail]):
+    """The output of each task of a job."""
+
+    part = "task"
+    has_attempts = True
+
+    def size(self, found: JobDetail) -> int:
+        return found.tasks_total
+
+    def indexes(self, found: JobDetail) -> Iterable[int]:
+        from muster.core.task_ranges import TaskRanges
+
+        if only := found.spec.get("only"):
+            ranges = TaskRanges.parse(str(only))
+            return (ranges[position] for position in range(len(ranges)))
+        return range(found.task_count)
+
+    def index_end(self, found: JobDetail) -> int:
+        return found.task_count
+
+    def begun(self, client: "Client", found: JobDetail, *, failed: bool = False) -> Iterable[int]:
+        if not failed and found.tasks_total == 1:
+            return self.indexes(found)
+        return (task.index for task in _tasks(client, found.id, failed) if _has_begun(task))
+
+    def runs(self, client: "Client", found: JobDetail, index: int) -> Runs:
+        task = client.task(found.id, index)
+        return Runs(task.attempts, task.reason)
+
+    def pieces(self, client: "Client", id_: str, index: int, extent: Extent) -> Iterator[bytes]:
+        return client.logs(
+            id_,
+            task=index,
+            attempt=1 if extent.every else extent.attempt,
+            tail_bytes=extent.tail_bytes,
+            follow=extent.follow,
+            retries=extent.every or None,
+            on_cut=extent.on_cut,
+        )
+
+
+def _tasks(client: "Client", id_: str, failed: bool) -> "Iterator[TaskDetail]":
+    """A job's tasks that have had an attempt, or those that failed."""
+    for offset in count(0, PAGE):
+        tasks = client.tasks(id_, failed=failed, offset=offset, limit=PAGE).items
+        yield from tasks
+        if len(tasks) < PAGE or not tasks[-1].attempt:  # later tasks have no attempts either
+            return
+
+
+def _has_begun(task: "TaskDetail") -> bool:
+    return bool(task.attempts) and task.attempts[-1].started_at is not None
+
+
+class JobKind(WorkKind[JobView, JobDetail]):
+    """Jobs."""
+
+    name = "job"
+    states = JOB_TABLE
+    outputs = TaskOutputs()
+
+    def newest(
+        self, client: "Client", state: str, *, limit: int, **filters: Any
+    ) -> Sequence[JobView]:
+        return client.jobs(state, limit=limit, **filters)
+
+    def name_of(self, record: JobView) -> str:
+        return record.name
+
+    def parts(
+        self, console: "Console", client: "Client", found: JobDetail, shown: Shown
+    ) -> "Sequence[RenderableType]":
+        from muster.cli.described.job import described
+
+        return described(console, client, found, shown, time.time())
+
+    def as_json(self, client: "Client", found: JobDetail, shown: Shown) -> Json:
+        import msgspec
+
+        if shown.index is not None:
+            return client.task(found.id, shown.index)
+        if shown.tasks:
+            return client.tasks(found.id, offset=shown.offset, limit=shown.limit).items
+        tasks = client.tasks(found.id, limit=PAGE).items
+        keys: dict[str, Any] = msgspec.to_builtins(found)
+        return keys | {"tasks": tasks}
+
+    def why_of_part(self, client: "Client", found: JobDetail, index: int) -> "WhyView":
+        return client.why_task(found.id, index)
+
+    def row(self, record: JobView) -> Row:
+        from muster.cli.follow.progress import done
+
+        return Row(
+            prefix="",
+            name=record.name,
+            size=f"{done(record)}/{record.tasks_total}",
+            group=record.group,
+            owner=record.owner,
+            created_at=record.submitted_at,
+            started_at=record.started_at,
+            finished_at=record.finished_at,
+        )
+
+    def note(self, spec: "Spec", file: str) -> str | None:
+        from muster.cli.local_workdir import left_behind
+        from muster.cli.spec_file import directory_of
+        from muster.client.workdir import current_directory
+
+        if (left := left_behind(cast("JobSpec", spec))) is None:
+            return None
+        here = "." if directory_of(file) == current_directory() else current_directory()
+        return (
+            f"it runs in an empty directory of its own, without {left}; "
+            f"`workdir: {here}` in {file} makes it run here"
+        )
+
+    def warnings(self, accepted: JobView) -> "Sequence[ReasonView]":
+        return accepted.warnings
+
+    def wait(
+        self, target: "Target", accepted: JobView, display: "Display"
+    ) -> "tuple[RecordView, int]":
+        from muster.cli.follow.follow import Follower
+
+        output, quiet = display.output and not display.as_json, display.quiet or display.as_json
+        ending = Follower(target, accepted, output=output, quiet=quiet).run()
+        return ending.job, ending.exit_code
+
+
+KIND = JobKind()

@@ -1,0 +1,144 @@
+"""The declaration of a kind of records: what commands say of them, and do with them.
+
+Every command that takes a REF imports it; so modules that are long to import (rich, specs) are
+imported inside methods.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from muster.core.views.base import OwnerView, RecordView, View
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from muster.cli.hand_in import Display
+    from muster.cli.kinds.outputs import Outputs
+    from muster.cli.target import Target
+    from muster.client import Client
+    from muster.core.specs.amounts import Spec
+    from muster.core.states import StateTable
+    from muster.core.views.base import ReasonView
+    from muster.core.views.placement import WhyView
+
+V = TypeVar("V", bound=RecordView)
+D = TypeVar("D", bound=RecordView)
+
+Json = View | Sequence[View] | dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The part of a record that `muster show` is asked for.
+
+    Args:
+        index: of one task or kernel; None is the whole record.
+        tasks: whether all tasks are listed, at most ``limit`` of them from the ``offset``-th on.
+    """
+
+    index: int | None = None
+    tasks: bool = False
+    limit: int = 100
+    offset: int = 0
+
+
+class Kind(Generic[V, D]):
+    """A kind of records: a listing has their views ``V``, one alone is shown as ``D``. As it stands
+    it is one that is shown by its plain fields, and of which nothing is offered.
+
+    Args:
+        name: as sentences call it.
+        is_cancelled: whether `muster cancel` offers it.
+    """
+
+    name: ClassVar[str] = "record"
+    is_cancelled: ClassVar[bool] = False
+
+    def newest(self, client: "Client", state: str, *, limit: int, **filters: Any) -> Sequence[V]:
+        """The newest of those records whose names are offered; ``filters`` are those of
+        `muster ps`."""
+        return ()
+
+    def name_of(self, record: V | D) -> str | None:
+        """The name by which people refer to it, if it has one."""
+        return None
+
+    def offers(self, record: V) -> Iterator[tuple[str, str]]:
+        """References to it that are offered where one is typed, each with a word of explanation."""
+        for ref in (self.name_of(record), record.id):
+            if ref:
+                yield ref, record.status.lower()
+
+    def parts(
+        self, console: "Console", client: "Client", found: D, shown: Shown
+    ) -> "Sequence[RenderableType]":
+        """The record as `muster show` tells it."""
+        from muster.cli.described.record import record_parts
+
+        return record_parts(found)
+
+    def as_json(self, client: "Client", found: D, shown: Shown) -> Json:
+        """The record as `muster show --json` has it."""
+        return found
+
+    def why_of_part(self, client: "Client", found: D, index: int) -> "WhyView":
+        """The answer of `muster why` about one of its tasks or kernels."""
+        return client.why(found.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of `muster ps`.
+
+    Args:
+        prefix: what the short id begins with, so that it can be used as a REF.
+        size: how much of it is done, or its type.
+    """
+
+    prefix: str
+    name: str
+    size: str
+    group: str
+    owner: OwnerView
+    created_at: float
+    started_at: float | None
+    finished_at: float | None
+
+
+class WorkKind(Kind[V, D], ABC):
+    """A kind that people hand in, wait for, cancel, and see in `muster ps`.
+
+    Args:
+        states: its states; in the initial one it waits for a place.
+        outputs: the outputs of its processes, if it has some.
+    """
+
+    is_cancelled = True
+    states: "ClassVar[StateTable[Any]]"
+    outputs: "ClassVar[Outputs[Any] | None]" = None
+
+    def ended(self, record: RecordView) -> bool:
+        return record.status in self.states.terminal
+
+    @abstractmethod
+    def row(self, record: V) -> Row:
+        """The record as `muster ps` lists it."""
+
+    def note(self, spec: "Spec", file: str) -> str | None:
+        """A surprise that waits for the person whose file is handed in, if there is one."""
+        return None
+
+    def warnings(self, accepted: V) -> "Sequence[ReasonView]":
+        """The reasons for which it waits until somebody else acts, told when it is handed in."""
+        return ()
+
+    @abstractmethod
+    def wait(self, target: "Target", accepted: V, display: "Display") -> "tuple[RecordView, int]":
+        """The record once it has ended, or is left to itself, and the exit code; as much is shown
+        meanwhile as the person wants.
+
+        Raises:
+            MusterError: it cannot be watched any more.
+        """

@@ -1,0 +1,104 @@
+"""Sessions on the command line."""
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from muster.cli.exits import ExitCode
+from muster.cli.kinds.kind import Row, Shown, WorkKind
+from muster.cli.kinds.outputs import Extent, Outputs, Runs
+from muster.core.ids import IdKind
+from muster.core.states import SESSION_TABLE
+from muster.core.views.work import SessionDetail, SessionView
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from muster.cli.hand_in import Display
+    from muster.cli.target import Target
+    from muster.client import Client
+    from muster.core.views.base import ReasonView
+
+
+class KernelOutputs(Outputs[SessionDetail]):
+    """The output of each kernel of a session."""
+
+    part = "kernel"
+
+    def size(self, found: SessionDetail) -> int:
+        return len(found.kernels)
+
+    def indexes(self, found: SessionDetail) -> Iterable[int]:
+        return range(len(found.kernels))
+
+    def index_end(self, found: SessionDetail) -> int:
+        return len(found.kernels)
+
+    def runs(self, client: "Client", found: SessionDetail, index: int) -> Runs:
+        now = client.session(found.id)
+        kernel = now.kernels[index]
+        return Runs([kernel], kernel.reason or now.reason)
+
+    def pieces(self, client: "Client", id_: str, index: int, extent: Extent) -> Iterator[bytes]:
+        return client.session_logs(
+            id_,
+            kernel=index,
+            tail_bytes=extent.tail_bytes,
+            follow=extent.follow,
+            on_cut=extent.on_cut,
+        )
+
+
+class SessionKind(WorkKind[SessionView, SessionDetail]):
+    """Sessions."""
+
+    name = "session"
+    states = SESSION_TABLE
+    outputs = KernelOutputs()
+
+    def newest(
+        self, client: "Client", state: str, *, limit: int, **filters: Any
+    ) -> Sequence[SessionView]:
+        return client.sessions(state, limit=limit, **filters)
+
+    def name_of(self, record: SessionView) -> str | None:
+        return record.name
+
+    def parts(
+        self, console: "Console", client: "Client", found: SessionDetail, shown: Shown
+    ) -> "Sequence[RenderableType]":
+        from muster.cli.described.session import session_parts
+
+        return session_parts(console, found, time.time())
+
+    def row(self, record: SessionView) -> Row:
+        return Row(
+            prefix=f"{IdKind.SESSION}-",
+            name=record.name or "",
+            size=record.type,
+            group=record.group,
+            owner=record.owner,
+            created_at=record.created_at,
+            started_at=record.started_at,
+            finished_at=record.finished_at,
+        )
+
+    def warnings(self, accepted: SessionView) -> "Sequence[ReasonView]":
+        return accepted.warnings
+
+    def wait(
+        self, target: "Target", accepted: SessionView, display: "Display"
+    ) -> "tuple[SessionView, int]":
+        from muster.cli.follow.waiting import wait_until_ended
+
+        def look(client: "Client") -> SessionDetail:
+            return client.session(accepted.id)
+
+        def exit_code(ended: SessionDetail) -> int:
+            return ExitCode.FAILED if ended.exit_code is None else ended.exit_code
+
+        quiet = display.quiet or display.as_json
+        return wait_until_ended(target, self, accepted, look, exit_code, quiet=quiet)
+
+
+KIND = SessionKind()

@@ -1,0 +1,54 @@
+"""Lamps on the command line."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from tests.control.lamp.api import LampView
+from tests.control.lamp.client import LampClient
+from tests.control.lamp.entity import LAMP_TABLE
+
+from muster.cli.follow.waiting import wait_until_ended
+from muster.cli.hand_in import Display
+from muster.cli.kinds.kind import Row, WorkKind
+from muster.cli.target import Target
+from muster.core.views.base import OwnerView
+
+if TYPE_CHECKING:
+    from muster.client import Client
+
+
+class LampKind(WorkKind[LampView, LampView]):
+    """Lamps; `muster show` lists their plain fields."""
+
+    name = "lamp"
+    states = LAMP_TABLE
+
+    def newest(
+        self, client: "Client", state: str, *, limit: int, **filters: Any
+    ) -> Sequence[LampView]:
+        return cast(LampClient, client).lamps(state, limit=limit, **filters)
+
+    def name_of(self, record: LampView) -> str:
+        return record.name
+
+    def row(self, record: LampView) -> Row:
+        return Row(
+            prefix="lmp-",
+            name=record.name,
+            size="60 W",
+            group="default",
+            owner=OwnerView(domain="default", project="default", user="ada"),
+            created_at=0.0,
+            started_at=None,
+            finished_at=None,
+        )
+
+    def wait(self, target: Target, accepted: LampView, display: Display) -> tuple[LampView, int]:
+        def look(client: "Client") -> LampView:
+            return cast(LampClient, client).lamps.show(accepted.id)
+
+        quiet = display.quiet
+        return wait_until_ended(target, self, accepted, look, lambda ended: 0, quiet=quiet)
+
+
+KIND = LampKind()
