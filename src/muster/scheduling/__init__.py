@@ -1,2 +1,2 @@
-"""Scheduling: decisions on the sessions that start, and on their agents, made on a snapshot of one
-scaling group (design: Decisions are pure)."""
+"""Scheduling: pure decisions about which sessions start, and on which agents, made on a snapshot of
+one scaling group (design: Decisions are pure)."""

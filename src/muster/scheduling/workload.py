@@ -29,10 +29,9 @@ class WorkloadClass:
         group: the name of the scaling group.
         priority: larger goes first.
         kernels: the request of each kernel, by index.
-        placement: where the kernels may go.
-        failed_agents: agents that failed the session before; they rank last, but still count.
-        unfit_agents: the agents among them that reported that they cannot run the session; it is
-            not placed there.
+        placement: where the kernels may go. failed_agents: agents on which the session failed
+        before; they rank last. unfit_agents: the failed agents that reported that they cannot run
+        the session; it is not placed on them.
         duration_s: the longest run once started, if known.
         not_before: the earliest start, in seconds since the epoch.
         after: its dependencies.
@@ -78,7 +77,8 @@ class WorkloadClass:
 
     @cached_property
     def uncounted(self) -> "WorkloadClass":
-        """The class without the limit on the number of kernels of an agent."""
+        """The class with requests that do not count toward the number of kernels that an agent may
+        hold."""
         kernels: list[Resources] = []
         last = made = None
         for each in self.kernels:  # gangs repeat one object

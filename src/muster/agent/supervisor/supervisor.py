@@ -1,9 +1,8 @@
 """The supervisor's work on kernels: the operations of the protocol, and the passing of time.
 
-A kernel is accepted once for each (id, generation), runs at once or waits (until this process comes
-to it, for the end of a kernel of its shape, or for its older generation to be gone), and ends in
-one `ended` event. Everything here runs in one thread and returns soon; sockets and files are the
-business of others.
+A kernel is accepted once for each (id, generation), runs at once or waits (for this process to
+start it, for the end of a kernel of its shape, or of its older generation), and ends in one `ended`
+event. All of it runs in one thread and returns soon, without sockets or files.
 """
 
 import math
@@ -322,8 +321,8 @@ class Supervisor:
             self._to_start.append(kernel)
 
     def _hand_standbys(self, one: Kernel) -> None:
-        """Let kernels of the shape of this one stand by with their user's process, which spawns
-        them without asking where kernels of this user and shape end."""
+        """Have kernels of this one's shape stand by with their user's process, which spawns them
+        without asking when kernels of that user and shape end."""
         account = one.order.template.account if one.order is not None else None
         if account is None:
             return

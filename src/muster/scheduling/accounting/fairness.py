@@ -1,9 +1,9 @@
 """The shares that owners hold of a group now and have held of late, by which ``drf`` and
 ``fair_share`` order.
 
-Amounts of different resources are compared by the *dominant share*: the largest, over all
-resources, of somebody's part of the group's capacity (source: Ghodsi 2011). The dominant share of
-amount-seconds is in dominant-resource-seconds: 1.0 is the whole group for a second.
+Amounts of different resources are compared by the *dominant share*: an owner's part of the group's
+capacity, for the resource of which that part is largest (source: Ghodsi 2011). The dominant share
+of amount-seconds is in dominant-resource-seconds: 1.0 is the whole group for a second.
 """
 
 import math
@@ -75,9 +75,9 @@ class DecayedUsage:
     """Amount-seconds by scope, in which a second counts for half after each half-life.
 
     The usage until ``now`` is the integral of the amount held at t, times 2 ** (-(now - t) /
-    half_life_s), over all t before. It is kept exactly, in closed form: a change costs the same
-    whatever came before, and nothing needs doing while nothing changes. Changes may come in any
-    order of their times.
+    half_life_s), over all t before. It is kept exactly, in closed form: the cost of a change does
+    not depend on the past, and time that passes costs nothing. Changes may come in any order of
+    their times.
     """
 
     def __init__(self, half_life_s: float = WEEK_S) -> None:
@@ -118,8 +118,9 @@ class DecayedUsage:
     def ran(
         self, owner: Owner, amounts: Mapping[str, int], started_at: float, ended_at: float
     ) -> None:
-        """Note that the owner held these amounts from start to end; for a time long ago this is
-        more exact than ``placed`` and ``released``. An end before the start counts nothing."""
+        """Note that the owner held these amounts from start to end. For a span long ago this is
+        more exact than ``placed`` and ``released``. A span that ends before it starts counts
+        nothing."""
         worth_s = self._worth_s(ended_at - started_at)
         if worth_s <= 0:
             return

@@ -43,8 +43,8 @@ class Usage:
     """The usage of each scope, kept current by deltas."""
 
     def __init__(self) -> None:
-        self._below: Usage | None = None  # the original, for scopes without an entry here
-        self._noted: list[tuple[WorkloadClass, int]] = []  # placed, and not yet counted in
+        self._below: Usage | None = None  # the original of a fork, for scopes without an entry here
+        self._noted: list[tuple[WorkloadClass, int]] = []  # placed, not in the sums yet
         self._entries: dict[Scope, ScopeUsage] = {}
         self._of_owner: dict[Owner, tuple[ScopeUsage, ScopeUsage, ScopeUsage]] = {}  # of _entries
 
@@ -82,8 +82,8 @@ class Usage:
                 held[name] = held.get(name, 0) + amount
 
     def note_placed(self, workload: WorkloadClass, sessions: int) -> None:
-        """Count ``sessions`` sessions of a class as placed, as ``placed`` does, but only at the
-        next call of ``of``: most passes never ask."""
+        """Count ``sessions`` sessions of a class as placed, as ``placed`` does. The sums are
+        computed at the next call of ``of``, because most passes never read them."""
         self._noted.append((workload, sessions))
 
     def waits(self, owner: Owner, sessions: int) -> None:
@@ -160,7 +160,8 @@ class Quotas:
         self._found: dict[Scope, QuotaSpec | None] = {}
 
     def of(self, scope: Scope) -> QuotaSpec | None:
-        """The nearest limits that are set: for d/p/u those of d/p/u, d/p/*, d/*/* or */*/*."""
+        """The limits of a scope: for d/p/u the first that are set of d/p/u, d/p/*, d/*/* and
+        */*/*."""
         if not self._specs:
             return None
         try:

@@ -36,8 +36,8 @@ class Machine:
 
 
 class AgentAmounts:
-    """The amounts of one agent, in as few objects as possible, because a decision mostly waits for
-    memory.
+    """The amounts of one agent, in as few objects as possible, because reading memory takes most of
+    the time of a decision.
 
     ``open``, ``whole`` and ``largest`` are derived from ``amounts``, and valid while ``settled`` is
     set.

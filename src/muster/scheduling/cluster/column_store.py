@@ -286,8 +286,8 @@ class ColumnStore:
         return twin
 
     def emptied(self, *, all_accept: bool) -> Self:
-        """A copy in which nothing is held and returning agents are back; with ``all_accept`` silent
-        agents take work too."""
+        """A copy in which no room is held and returning agents are back; with ``all_accept`` silent
+        ones take work too."""
         twin = self._twin()
         twin._free = self._capacity.copy()
         twin._device_free = self._device_capacity.copy()
@@ -349,7 +349,7 @@ class ColumnStore:
         return machine
 
     def _write(self) -> None:
-        """Write the amounts of changed agents to the columns."""
+        """Write the amounts of changed agents from their ``AgentAmounts`` to the columns."""
         mark = self._changes_from + len(self._changes)
         if mark == self._written:
             return
@@ -385,7 +385,8 @@ class ColumnStore:
         self._changes_from += forgotten
 
     def _written_to(self, slots: Ints) -> None:
-        """Note that the columns of ``slots`` have changed and are newer than their rows."""
+        """Note that the columns of ``slots`` have changed, so that ``AgentAmounts`` are
+        outdated."""
         agents, changed = self._agents, slots.tolist()
         for slot in changed:
             agents[slot] = None
@@ -421,7 +422,7 @@ class ColumnStore:
         return np.where(kinds > 0, steps, 0)
 
     def _twin(self) -> Self:
-        """A shallow copy without rows of single agents."""
+        """A shallow copy without the ``AgentAmounts`` of single agents."""
         twin = copy.copy(self)
         twin._agents = [None] * self._count
         twin._dimensions, twin._model_codes = self._dimensions.copy(), self._model_codes.copy()

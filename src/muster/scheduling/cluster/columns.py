@@ -213,8 +213,8 @@ class Columns(ColumnStore):
         """How often ``request`` fits in each of ``slots``, at most ``limit``; not above 0 where it
         does not fit once.
 
-        The number is exact, whichever devices are chosen: each share that is taken leaves room for
-        exactly one share less on its device.
+        The number is exact whichever devices are chosen: each share taken leaves room for exactly
+        one share less on its device.
         """
         requested = self._requested(request)
         self._write()

@@ -1,7 +1,7 @@
 """The agents that a session may use, and the agents that it prefers: rules on attributes and names.
 
-Nothing here looks at free amounts. Answers are kept per snapshot while its agents' facts stay the
-same (``Snapshot.facts_version``), so that asking again costs a look-up.
+Nothing here looks at free amounts. Results are cached for a snapshot as long as its agents' facts
+are unchanged (``Snapshot.facts_version``).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -45,7 +45,7 @@ def meets(snapshot: Snapshot, constraint: Constraint) -> Flags:
     """The slots that meet ``constraint``; entries of vacant slots mean nothing."""
     codes, values = snapshot.attribute(constraint.attribute)
     of_code = np.array([is_met(constraint, value) for value in (*values, None)], np.bool_)
-    return of_code[codes]  # the last entry, for None, serves code -1
+    return of_code[codes]  # the last entry is for agents without the attribute, whose code is -1
 
 
 def hard_rules(placement: PlacementSpec) -> Iterator[Constraint | None]:
@@ -101,9 +101,9 @@ _ALL = (EVERYWHERE,)
 def tiers(snapshot: Snapshot, workload: WorkloadClass) -> tuple[Tier, ...]:
     """The slots that the hard rules allow, by ``soft_ranks``, the best first; none is empty.
 
-    In a trial, the slots of agents that are returning come after all others: a session that waits
-    for such agents needs as few of them as it can, and the room that it keeps is room that others
-    could take now.
+    In a trial, the slots of returning agents come after all others, so that the session needs as
+    few of them as possible: it would wait for them, and meanwhile keep room on connected agents
+    that other sessions could use.
     """
     known = _known_tiers(snapshot, workload)
     if not snapshot.is_trial:

@@ -17,18 +17,18 @@ from muster.scheduling.cluster.packing import MARKS, PLAIN, WANTED, Words
 
 MAX_SLOTS = 1 << 20
 _SLOT = MAX_SLOTS - 1
-_SIZE_AT, _STEPS_AT = 20, 40  # where size and utilisation begin in a key; below is the slot
+_SIZE_AT, _STEPS_AT = 20, 40  # the first bits of size and utilisation in a key, after the slot
 _LARGEST_SIZE = 1_000_000  # in millionths
-_MOST_STEPS = (1 << 22) - 1  # of utilisation; an agent beyond that takes nothing anyway
+_MOST_STEPS = (1 << 22) - 1  # of utilisation; an agent with a higher one has no room
 
 _BLOCK = 256  # keys that fit in a block
 _FILLED = 192  # keys in a new block
 _SPARE = 32  # blocks that may be added before all blocks are made anew
-_WINDOW = 64  # how far the next slot is looked for before all slots are
-_VAIN = 4  # blocks that are scanned in vain before all others are scanned together
+_WINDOW = 64  # slots among which the next one is looked for first
+_VAIN = 4  # blocks that are scanned one by one before the rest is scanned together
 _FEW = 24  # slots up to which each is looked at by itself
 _OFTEN = 64  # questions about a tier before it gets a mark
-_LONG = 4096  # such questions after which an unused mark may be given to another tier
+_LONG = 4096  # questions after which a mark that was not used may be given to another tier
 
 
 class Ranking(Enum):

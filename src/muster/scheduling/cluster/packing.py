@@ -1,10 +1,10 @@
 """Amounts of one agent in one 64-bit word, so that one comparison tells whether a request may fit.
 
 Each amount has a field of a few bits and a guard bit above it. A request is a word of the same
-layout without guards: the guards that are left of an agent's word when the request is subtracted
-say which of its amounts suffice, a bit-parallel comparison (source: Lamport 1975). Amounts are cut
-to the bits of their field, so the answer errs on one side only: it may name an agent that lacks a
-little, and never leaves out one that has room.
+layout without guard bits. When it is subtracted from an agent's word, the guard bits that remain
+tell which amounts suffice: a bit-parallel comparison (source: Lamport 1975). Amounts are cut to the
+bits of their field, so the comparison errs on one side only: it may accept an agent that lacks a
+little room, and never rejects one that has room.
 
 The lowest bits are marks, which no subtraction changes because a request has none: ``OPEN``,
 ``PLAIN``, and ``MARKS`` more for the caller that compares.
@@ -60,8 +60,8 @@ _NO_FIELD = 63  # shifts every amount to 0
 
 
 class Packing:
-    """The cutting of amounts to their fields, by the largest amount of each dimension that an agent
-    has. When that grows, earlier words cannot be compared any more.
+    """How amounts are cut to the bits of their fields: by the largest amount that an agent has of
+    each dimension. When that amount grows, earlier words cannot be compared any more.
 
     ``shifts`` and ``positions`` turn an amount of each dimension into its part of a word.
     """

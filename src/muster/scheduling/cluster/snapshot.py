@@ -60,15 +60,14 @@ class Snapshot:
 
     An agent keeps its slot while it is known; the slot of a former agent is used again.
 
-    ``version`` goes up with each change after which a pass could decide otherwise, but not when
-    room is taken, which leaves less of it. While ``version`` stands still, sessions that lacked
-    room still lack it.
+    ``version`` goes up with each change that may give a waiting session room. It does not go up
+    when room is taken. While ``version`` is unchanged, sessions that lacked room still lack it.
 
     ``facts_version`` goes up when an agent comes, leaves, or has another name or other attributes,
     ``capacity_version`` with any change of an agent.
 
-    ``is_trial`` says that no change of the snapshot will last, because it is a copy to try on or in
-    a trial statement. Selectors that learn do not learn from it.
+    ``is_trial`` says that no change of the snapshot will last, because the snapshot is a copy for
+    trying placements, or is in a trial statement. Selectors do not learn from it.
     """
 
     def __init__(self, group: str) -> None:
@@ -77,7 +76,7 @@ class Snapshot:
         self.facts_version = 0
         self.capacity_version = 0
         self.is_trial = False
-        # For round robin: the slot after the one that a statement last took from.
+        # For round robin: the slot after the slot in which a statement last took room.
         self.next_slot = 0
         self.columns = Columns()
         self._facts: list[AgentFacts | None] = []  # by slot; None where the agent has left

@@ -16,12 +16,12 @@ class Statement:
     """Changes that are tried on ``snapshot``, to be kept or undone.
 
     As a context manager it rolls back everything on leaving, even by an exception, unless ``keep``
-    was called. A part is undone with ``mark`` and ``rollback(to)``: so a gang that does not fit
-    whole is undone while earlier placements stay.
+    was called. ``mark`` and ``rollback(to)`` undo a part, such as a gang that does not fit whole,
+    while earlier placements stay.
 
     Args:
-        trial: whether the statement is for looking only: it will not be kept, and until it is left
-            its snapshot is marked ``is_trial``.
+        trial: whether the statement will never be kept; until it is left, its snapshot is marked
+            ``is_trial``.
     """
 
     def __init__(self, snapshot: Snapshot, *, trial: bool = False) -> None:

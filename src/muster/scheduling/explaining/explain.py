@@ -69,7 +69,7 @@ def explain(
     policy: Policy,
     context: PassContext,
 ) -> Explanation:
-    """Explain what ``place`` would decide about ``session``; the same code decides here.
+    """Explain the decision of ``place`` about ``session``, by running the same code.
 
     The sessions ahead of it are placed first, and everything is rolled back: snapshot and queue
     stay as they are.
@@ -113,7 +113,7 @@ def explain(
 
 
 def _with_leaving(why: Reason) -> Reason:
-    """The reason for a lack of room that sessions are about to cure by leaving."""
+    """The reason for a lack of room, with the note that sessions are leaving to end that lack."""
     numbers = dict(why.numbers)
     return reason(why.code, **numbers, leaving=True) if why.code in LACKS_ROOM else why
 

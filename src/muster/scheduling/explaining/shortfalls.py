@@ -208,7 +208,7 @@ def _scores(
     if not candidates.size:
         return ()
     before: Ints | None = None
-    if places:  # a gang's other kernels, and rules for all of them together, have a say in that
+    if places:  # which also depends on other kernels of the gang and on rules for all of them
         together, ranked = workload.placement.together, workload.placement.rank_by is not None
         before = np.full(snapshot.columns.slots, len(places), np.int64)
         slots = [snapshot.slot(place.agent_id) for place in places]
@@ -240,7 +240,8 @@ def _rules(snapshot: Snapshot, workload: WorkloadClass, slots: Ints) -> list[_Ru
 def _needs(snapshot: Snapshot, request: Resources, slots: Ints) -> list[_Need]:
     """Everything that ``Columns.fitting`` checks, one by one.
 
-    A dimension that is not asked for is included, because nothing fits where it is below zero.
+    Dimensions that the request does not name are included, because nothing fits on an agent where
+    the free amount of any dimension is below zero.
     """
     columns = snapshot.columns
     free, capacity = columns.free, columns.capacity
@@ -279,8 +280,8 @@ def _gpus(snapshot: Snapshot, request: Resources, slots: Ints) -> _Need:
 def _kinds_and_distances(
     snapshot: Snapshot, needs: Sequence[_Need | _Rule], slots: Ints
 ) -> tuple[Ints, Floats]:
-    """For each agent a number for its combination of shortfalls, and its distance from having
-    none."""
+    """For each agent a number that stands for its combination of shortfalls, and how far it is from
+    having none."""
     accepting = snapshot.columns.accepting[slots]
     statuses: dict[str, int] = {}
     kind = np.zeros(slots.size, np.int64)
@@ -293,6 +294,6 @@ def _kinds_and_distances(
         distance += np.where(short, need.distance(), 0.0)
         its = need.kind()
         kind = kind * (1 + its.max(initial=0)) + its
-        if kind.max(initial=0) > 2**50:  # there cannot be so many kinds: number them anew
+        if kind.max(initial=0) > 2**50:  # number the combinations that occur anew
             kind = np.unique(kind, return_inverse=True)[1]
     return kind, distance

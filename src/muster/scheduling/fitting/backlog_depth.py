@@ -20,9 +20,10 @@ def backlog_depth(
 ) -> int:
     """How many kernels of one shape to prefill on an agent on which ``running`` of that shape run.
 
-    The number keeps the running slots busy for ``window_s``, and is at most ``limit``. It is 0
-    while the mean duration is unknown or longer than the window: then waiting for the controller
-    costs little, and a prefilled kernel might have started elsewhere sooner.
+    The number keeps the rooms of the running kernels busy for ``window_s``, and is at most
+    ``limit``. It is 0 while the mean duration is unknown, or longer than the window: then a round
+    trip to the controller costs little in comparison, and a prefilled kernel might have started
+    earlier on another agent.
     """
     if mean_duration_s is None or running <= 0 or not 0 <= mean_duration_s <= window_s:
         return 0
@@ -44,6 +45,6 @@ def highest_in_need(lacking: Sequence[WorkloadClass], snapshot: Snapshot) -> Int
             slots = columns.fitting(request)
             slots = slots if mask is None else slots[mask[slots]]
             highest[slots] = np.maximum(highest[slots], workload.priority)
-    if len(by_priority) > _MOST_ASKED:  # among so many classes some can use any room
+    if len(by_priority) > _MOST_ASKED:  # one of so many classes can probably use any room
         np.maximum(highest, by_priority[_MOST_ASKED].priority, out=highest)
     return highest

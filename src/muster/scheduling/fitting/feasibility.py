@@ -78,8 +78,9 @@ class Feasibility:
         )
 
     def reach(self, workload: WorkloadClass) -> dict[str, Any]:
-        """Numbers of a reason: how many agents the group has; how many of them meet the session's
-        rules, unless all do; and how many of those that meet the rules take no new work, if any."""
+        """Numbers for a reason: ``agents`` of the group; ``meeting``, how many of them meet the
+        session's rules, unless all do; ``closed``, how many agents that meet the rules take no new
+        work, if any."""
         snapshot = self._snapshot
         every: dict[str, Any] = {"agents": len(snapshot), "group": snapshot.group}
         return every | self._meeting(workload) | self._closed_among(eligible(snapshot, workload))

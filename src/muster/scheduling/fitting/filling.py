@@ -1,9 +1,9 @@
 """Placing kernels with equal requests one after the other, each on the agent that is best then: the
 inner loop of ``fit``, which is for whole sessions.
 
-The best agent is decided, in this order, by: the tiers of ``constraints``, the number of kernels of
-the session's set on it, whether it is without GPUs where none are asked for, the selector's score,
-and the slot.
+The best agent is determined by these criteria, in this order: the tiers of ``constraints``, the
+number of kernels of the session's set on it, whether it is without GPUs where none are asked for,
+the selector's score, and the slot.
 """
 
 import itertools
@@ -23,9 +23,9 @@ from muster.scheduling.cluster.statement import Statement
 from muster.scheduling.policy.plugins import AgentSelector
 from muster.scheduling.workload import KernelPlacement, WorkloadClass
 
-_MANY = 16  # from so many kernels on, and one for so many slots, kernels are placed together
+_MANY = 16  # kernels are placed together from this number on, and at least one for so many slots
 _SLOTS_FOR_ONE = 256
-_LEAST_STEP = 1.0  # the least that a kernel must add to the utilisation, in steps, for that
+_LEAST_STEP = 1.0  # ... where each adds at least so many steps to the utilisation
 
 
 class Filling:

@@ -195,8 +195,8 @@ def _places_to_try(
 def _single_slots(
     snapshot: Snapshot, selector: AgentSelector, workload: WorkloadClass, within: Flags | None
 ) -> Iterator[int]:
-    """Slots that may hold all kernels together, the best slot for the most demanding kernel
-    first."""
+    """Slots in which all kernels together may find room, the best slot for the most demanding
+    kernel first."""
     columns, limit = snapshot.columns, workload.placement.max_kernels_per_agent
     if limit is not None and limit < len(workload.kernels):
         return
@@ -221,8 +221,9 @@ def _single_slots(
 
 
 def _unlike(columns: Columns, slots: Ints) -> Ints:
-    """The first slot of each group of ``slots`` whose devices are alike in free milli and models:
-    if amounts suffice, kernels that do not fit in one slot of a group fit in none of it."""
+    """The first slot of each group of ``slots`` whose devices have equal models and equal free
+    milli: kernels that do not fit on the devices of one slot do not fit on those of the other slots
+    of its group."""
     kinds = columns.device_model[slots] * (GPU_WHOLE + 1) + columns.device_free[slots]
     _, first = np.unique(np.sort(kinds, axis=1), axis=0, return_index=True)
     return slots[np.sort(first)]

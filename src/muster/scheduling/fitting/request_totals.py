@@ -49,8 +49,9 @@ def on_devices(
     room: Columns,
     given: Ints,
 ) -> tuple[KernelPlacement, ...]:
-    """The kernels on the same agents, but on other devices: among the devices with room in ``room``
-    those with the most ``given`` room, so that the least must be kept or waited for.
+    """The kernels on the same agents, but on other devices: among the devices that have room
+    according to ``room``, those with the most ``given`` room, so that as little as possible has to
+    be kept free or waited for.
 
     Args:
         given: slots × device indexes, in milli.

@@ -1,1 +1,2 @@
-"""When room comes free, whose it is then, and who leaves for whom."""
+"""Reservations and preemption: when room becomes free, which session gets it, and which sessions
+must leave for another."""

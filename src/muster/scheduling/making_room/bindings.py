@@ -1,5 +1,5 @@
-"""Reserved room is taken from the snapshot of a pass while sessions that may not use it choose
-their places."""
+"""Bindings: reserved room is taken out of the snapshot of a pass while sessions that may not use
+that room are placed."""
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 
@@ -13,12 +13,12 @@ from muster.scheduling.workload import KernelPlacement, WorkloadClass
 
 
 class Binding:
-    """The room that a reservation keeps, taken from the snapshot while sessions that the
-    reservation binds choose their places.
+    """The room of one reservation, which is taken out of the snapshot while sessions that the
+    reservation binds are placed.
 
-    A session that it does not bind may stand on reserved room. That room is then lent, and not
-    reserved any more: the rest of the agent's free room is for others, because the lent room comes
-    back in time.
+    A session that the reservation does not bind may be placed in reserved room, because it ends in
+    time. Room that was lent to such a session is not reserved any more, and other free room of the
+    agent need not be reserved in its place.
     """
 
     def __init__(self, reservation: Reservation, snapshot: Snapshot) -> None:
@@ -34,7 +34,7 @@ class Binding:
         amounts = [columns.amounts(room.resources) for room in reserved]
         table = np.array(amounts, np.int64).reshape(len(reserved), len(columns.dimensions)).T
         where, devices, milli = np.array(shares, np.int64).reshape(-1, 3).T
-        # Room that was taken since it was kept cannot be reserved.
+        # Room that was taken since the last pass kept it cannot be reserved.
         free = np.maximum(columns.free[slots].T, 0) if slots else table
         free_milli = np.maximum(columns.device_free[where, devices], 0)
         self._bulk = Bulk(

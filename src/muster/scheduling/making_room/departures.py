@@ -1,8 +1,8 @@
 """Room that comes free as running sessions leave, tried on a copy of the snapshot, many at a time.
 
-A reservation asks how many sessions of known end must have ended, a preemption how many that may be
-displaced must go. Both are one search: sessions in an order, and the shortest beginning of that
-order that makes room.
+A reservation looks for the number of sessions with a known end that must have ended; a preemption
+for the number of displaceable sessions that must leave. Both are the same search: for the shortest
+beginning of a given order of sessions whose departure makes enough room.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,5 +1,5 @@
-"""Preemption: the sessions that must make room for work of higher priority, proven before any is
-touched.
+"""Preemption: the sessions that must leave to make room for work of higher priority. It is known
+that they make room before any of them is touched.
 
 A group opts in (``PreemptionSpec``). Nothing is displaced here: the answer is a proposal that is
 known to make room, and in which every victim is needed.
@@ -39,7 +39,7 @@ _LEVELS = {
     VictimScope.PROJECT: Level.PROJECT,
     VictimScope.DOMAIN: Level.DOMAIN,
 }
-_BAND = 1e9  # a step of priority weighs more than any lost work
+_BAND = 1e9  # one step of priority costs more than any lost work
 _MOST = 0.9 * _BAND
 _RESTART_S = 60.0  # the cost of a new start, so that few victims are better than many
 _REQUESTS = 4  # distinct requests of one session that are priced
@@ -92,10 +92,10 @@ def find_victims(
     Cheap victims are preferred. A set of victims is as expensive as the highest priority in it,
     then as the work that it loses: run time, and a minute for starting anew, × the largest part
     that a victim holds of any of the group's resources. Room is priced by the kernel: the cost of
-    each agent's cheapest candidates until one kernel more fits there. Room is bought, the cheapest
-    first, until the session fits; then candidates are spared, the dearest first, without which it
-    still fits. The remaining set is minimal: the session does not fit if any one of it stays. It
-    need not be the cheapest of all such sets, which is NP-hard to find.
+    each agent's cheapest candidates until one kernel more fits there. Victims are added in order of
+    price until the session fits. Then each victim that turns out not to be needed is spared, the
+    most expensive first. The remaining set is minimal: the session does not fit if any victim of it
+    stays. It is not always the cheapest of all such sets, which is NP-hard to find.
 
     Raises:
         MusterError: the selector answers nonsense.
@@ -189,7 +189,8 @@ def _costs(snapshot: Snapshot, sessions: Sequence[RunningSession], now: float) -
 def _departing(
     snapshot: Snapshot, workload: WorkloadClass, occupancy: Occupancy, costs: Floats
 ) -> Floats:
-    """The keys by which sessions leave: the price of the room that they make together.
+    """The keys that give the order in which sessions leave: the price of the room that they make
+    together.
 
     Sessions that make no room by themselves come last: a preemptor whose kernels differ may need
     them.
@@ -219,8 +220,8 @@ class _OnAgents:
     """Sessions on the agents where they hold something, the cheapest of each agent first.
 
     There is an entry for each session on each of its agents; ``levels`` is its place in the agent's
-    order. A gang leaves whole and makes room on all of its agents: on each it costs a part, if the
-    preemptor has kernels for several.
+    order. A gang leaves whole and makes room on all of its agents; if the preemptor has several
+    kernels, each of these agents is charged a part of the gang's cost.
     """
 
     def __init__(self, occupancy: Occupancy, costs: Floats, kernels: int, slots: int) -> None:
@@ -241,9 +242,10 @@ class _OnAgents:
     ) -> tuple[Floats, Floats]:
         """For each entry the price of the room to which it belongs, and that room's number.
 
-        On all agents at once the cheapest session leaves, then the next. When one kernel more fits
-        (with the request of that index; for a single-node session when it fits whole), the sessions
-        that have left since the last time are its price, which is never below the price before.
+        On each agent, sessions leave in the order of their cost. Each time one kernel more fits
+        there (with the request of that index; for a single-node session, when it fits whole), the
+        sessions that left since the previous kernel fitted make up the price of that room. A price
+        is never below the previous one.
         """
         state = snapshot.copy()
         room = _room(state, workload, index)
@@ -310,7 +312,7 @@ def _spare(
         state = snapshot.copy()
         state.columns.move_all(occupancy.of(victims))
         found = fits(state, selector, workload)
-        if found is not None:  # different kernels, placed greedily, may miss the smaller room
+        if found is not None:  # greedy placement of unlike kernels may fail in the smaller room
             break
     if found is None:
         return None

@@ -6,10 +6,10 @@ the earliest time at which known ends make room for it. A session that starts be
 have left by then must not use room that the head still lacks after those ends; a session that will
 have left may stand anywhere.
 
-Where known ends never make enough room, nothing is kept at first. Once the head has waited for so
-long that it must get room at any price, agents are chosen for it, and their free room is kept, now
-and as it becomes free. Nothing new enters kept room, and the kernels there end some day, so the
-head starts.
+Where known ends never make enough room, no room is kept at first. Once the head has waited longer
+than ``starvation_after``, agents are chosen for it, and their room is kept as it becomes free. No
+other session is placed in kept room, and the kernels that run there end some day, so the head
+starts.
 """
 
 from collections.abc import Collection, Mapping
@@ -110,8 +110,8 @@ def reserve(
 ) -> Reservation | None:
     """The reservation for ``session``, the first that lacks room; None if no room can be kept.
 
-    Agents that are returning count as if they were back: only their absence keeps the session from
-    their room, so nobody else may have it, and a broken connection delays nobody. If several places
+    Returning agents count as connected: only their absence keeps the session from their room, so no
+    other session may get that room, and a broken connection delays no session. If several places
     are free equally early, places on connected agents are kept.
 
     ``expected_at`` is the earliest time at which known ends make room; it does not move back from
@@ -121,14 +121,14 @@ def reserve(
     Args:
         running: all sessions that hold a place in the group, including those that this pass has
             placed.
-        now: seconds since the epoch.
-        firm: whether the session has waited for so long that it gets room at any price. Then the
-            reservation does not count on sessions that should have ended already.
-        previous: the session's reservation of the last pass.
-        leaving: sessions that were displaced for this one. The room that they make is kept, and no
-            other that may come earlier: whoever took it would be displaced in turn. Those that
-            should have left already count as any session that overruns; a firm reservation avoids
-            them, as nothing may be able to kill them.
+        now: seconds since the epoch. firm: whether the session has waited longer than
+        ``starvation_after``. Then the reservation does not count on the ends of sessions that
+        should have ended already.
+        previous: the session's reservation of the last pass. leaving: sessions that were displaced
+        for this one. The room that they make is kept, even where other room becomes free earlier: a
+        session that took it would be displaced in turn. Displaced sessions that should have left
+        already are treated like any session that overruns its limit; a firm reservation avoids
+        their agents, because such a session may never end.
 
     Raises:
         MusterError: the selector answers nonsense.
@@ -189,8 +189,8 @@ def _earliest(
     selector: AgentSelector,
     kept: tuple[KernelPlacement, ...] | None,
 ) -> _Plan | None:
-    """The earliest plan by known ends: at the ``kept`` places, unless another is earlier, or as
-    early while an agent of ``kept`` is away."""
+    """The earliest plan by known ends. The ``kept`` places are preferred, unless other places are
+    free earlier, or equally early while an agent of ``kept`` is away."""
     departures = Departures(snapshot, occupancy, ends)
     step, last = None, len(departures.ends)
     if kept is not None:

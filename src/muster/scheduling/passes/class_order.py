@@ -29,8 +29,8 @@ _BEFORE_ALL, _AFTER_ALL = "", chr(sys.maxunicode)  # of the ids of one age
 
 
 def bounds(oldest: Rank, newest: Rank) -> tuple[Rank, Rank]:
-    """A lower and an upper bound for the ranks of a class, from the ranks of its oldest and of its
-    newest session."""
+    """A lower and an upper bound for the ranks of the sessions of a class: the ranks of its oldest
+    and of its newest session."""
     if newest < oldest:  # newest first, but sessions of one age by their ids
         return (*newest[:-1], _BEFORE_ALL), (*oldest[:-1], _AFTER_ALL)
     return oldest, newest

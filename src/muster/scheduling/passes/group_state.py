@@ -1,7 +1,7 @@
 """The state of one scaling group for placement. No other module takes or gives back its room.
 
-It is pure and knows no records: ``control.session.cluster`` makes workloads of records and calls
-its verbs for all groups, ``control.group`` stores what operators set of a group.
+It is pure and knows no records: ``control.session.cluster`` turns records into workloads and calls
+the methods of every group; ``control.group`` stores the settings that operators make.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -54,8 +54,8 @@ class GroupState:
         places: the sessions that hold room.
         displacing: for a waiting session, the sessions that are leaving for it.
         fairness: the usage of owners of late; None where the sequencer does not need it.
-        start_times: how long sessions take from their placement until they run.
-        due: whether a pass could decide otherwise than the last one did.
+        start_times: how long sessions take from their placement until they run. due: whether
+        another pass could decide differently from the last one.
     """
 
     def __init__(

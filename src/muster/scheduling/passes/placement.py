@@ -80,14 +80,14 @@ class PlacementPass:
         self._counting = policy.counting
         idle = {id(each) for each in self._counting if each.is_idle(context)}
         self._validators = [each for each in policy.validators if id(each) not in idle]
-        self._stopped: Reason | None = None  # the reason why nothing more starts
+        self._stopped: Reason | None = None  # the reason for which no further session starts
         self._bindings = Bindings(self._snapshot, context.runs_from)
         self._blocked: list[SessionWorkload] = []  # the first of each class that lacks room
         self._lacking: dict[QueueClass, object] = {}
 
     def run(self, before: SessionWorkload | None = None) -> PassResult:
-        """Decide about all waiting sessions, or about the sessions that come ``before`` this
-        one."""
+        """Decide about all waiting sessions; with ``before`` only about the sessions that rank
+        before it."""
         try:
             self._run(before)
             self._preempt()
@@ -249,7 +249,7 @@ class PlacementPass:
                 ReasonCode.STRICT_ORDER, group=self._snapshot.group, session=session.id
             )
         elif (is_head and policy is QueuePolicy.BACKFILL) or others_leave:
-            self._reserve_for(session)  # room of leaving sessions is for it alone
+            self._reserve_for(session)  # the room of the sessions that leave for it is for it alone
         if others_leave:  # nor may its owner's other work use its quota
             self._context.usage.note_placed(members.workload, 1)
 
@@ -293,8 +293,9 @@ class PlacementPass:
             self._bindings.add(kept.reservation)
 
     def _stands(self, kept: Kept, session: SessionWorkload, firm: bool) -> bool:
-        """Whether the room that the last pass kept is still kept. It is not, once the session would
-        start if the returning agents were back: then room on the returning agents is kept."""
+        """Whether the room that the last pass kept is kept further. It is given up once the session
+        would start if the returning agents were back: then room on the returning agents is kept
+        instead."""
         snapshot, context = self._snapshot, self._context
         if not kept.is_valid_for(session, snapshot, firm, context.now, context.running):
             return False
@@ -325,7 +326,8 @@ class PlacementPass:
         running, snapshot = dict(self._context.running), self._snapshot
         spared = {session.id, *(each.session for each in displaced)}
         try:
-            # Sessions that get the room of others are counted below, and not by their kept room.
+            # Sessions that get the room of displaced ones are counted below, instead of their kept
+            # room.
             self._bindings.bind_for(session.workload, spared)
             if displaced:
                 snapshot = snapshot.copy()
@@ -347,10 +349,10 @@ class PlacementPass:
     def _spares_reserved_room(
         self, workload: WorkloadClass, found: Preemption, spared: Container[SessionId]
     ) -> bool:
-        """Whether the victims' room would be the session's, and is not lent. Room kept for others
-        may be lent to a session that soon ends; if that session were displaced, its room would
-        still be kept, and be lent to a next session, which would be displaced too, and so on
-        without end."""
+        """Whether the session would get the room of the victims, because none of it is lent. Room
+        that is kept for another session may be lent to a victim that soon ends; displacing that
+        victim would not free its room, which would be lent to the next session, and so on without
+        end."""
         reserved = [
             room
             for each in self._bindings.of(workload)
@@ -370,8 +372,7 @@ class PlacementPass:
 
     def _state(self, workload: WorkloadClass) -> object:
         """The state on which a lack of room depends: the version of the snapshot, and the
-        reservations that bind the class. While both are unchanged, the class goes on lacking
-        room."""
+        reservations that bind the class. While both are unchanged, the class still lacks room."""
         bound = [reservation.reserved for reservation in self._bindings.of(workload)]
         return self._snapshot.version, bound
 

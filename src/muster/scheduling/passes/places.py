@@ -9,8 +9,8 @@ from muster.core.specs.group import PreemptionMode, PreemptionSpec
 from muster.scheduling.workload import KernelPlacement, RunningSession, WorkloadClass
 
 HALF_LIFE_S = 300.0
-"""The half-life of the longest start time seen: one slow image must not keep others from overtaking
-for long."""
+"""The half-life of the longest start time seen, so that one slow image does not keep other sessions
+from overtaking for long."""
 
 
 @dataclass(slots=True)
@@ -22,8 +22,8 @@ class Place:
     Attributes:
         workload: the amounts that its owner is charged with for all of that time.
         kernels: the places of the kernels that have not left, by index.
-        since: when the session got its place.
-        begun_anew: whether somebody begins the session anew after it was displaced.
+        since: when the session got its place. begun_anew: whether the session is started again
+        after it was displaced.
         entered_at: when it began to run or, until it runs, entered the phase that it is in.
         running_since: when it began to run; None until then.
         leaves_by: the latest end of a session that is being stopped; None for others.
@@ -49,8 +49,8 @@ class Place:
 
 @dataclass(slots=True)
 class StartTimes:
-    """The time in a group from a placement until the session runs: the longest time seen, halved
-    after each ``HALF_LIFE_S`` without one as long."""
+    """The time that sessions of a group take from their placement until they run: the longest time
+    seen, which is halved after each ``HALF_LIFE_S`` in which no session took as long."""
 
     longest_s: float = 0.0
     seen_at: float = 0.0

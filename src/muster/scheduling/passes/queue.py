@@ -19,7 +19,7 @@ from muster.scheduling.making_room.reservation import Reservation
 from muster.scheduling.workload import SessionWorkload, WorkloadClass
 
 KEPT_S = 1.0
-"""The time between two searches for better room to keep, in seconds."""
+"""Seconds between two searches for room that would be better to keep than the room that is kept."""
 
 AGE = attrgetter("submitted_at", "id")
 
@@ -29,8 +29,8 @@ class Kept:
     """The room that a pass kept for a session; None in ``reservation`` if no room could be kept.
 
     Args:
-        version, capacity_version: the snapshot's versions when the room was looked for.
-        firm: whether the session had waited for so long that it gets room at any price.
+        version, capacity_version: the snapshot's versions when the room was looked for. firm:
+        whether the session had waited longer than ``starvation_after``.
         made_at: when the room was looked for, in seconds since the epoch.
     """
 
@@ -51,9 +51,9 @@ class Kept:
     ) -> bool:
         """Whether the room is still good for the session, so that no other room need be looked for.
 
-        All placements since have respected it. Where room was given back since, a better place may
-        exist, but is looked for only every ``KEPT_S``, as long as the agents are unchanged and all
-        sessions still run on whose ends the reservation counts.
+        All placements since then have respected it. Where room was given back since then, better
+        room may exist. It is looked for only every ``KEPT_S``, as long as the agents are unchanged
+        and all sessions whose ends the reservation counts on still run.
         """
         if (self.session, self.firm) != (session.id, firm):
             return False
@@ -134,7 +134,7 @@ class QueueClass:
     def add(self, session: SessionWorkload) -> None:
         if not self._order or AGE(self._order[-1]) < AGE(session):
             self._order.append(session)
-        else:  # an older session, which was placed before, comes back
+        else:  # an older session comes back to the queue after it was placed
             self._order = deque(sorted((*self, session), key=AGE))
         self._waiting[session.id] = session
 

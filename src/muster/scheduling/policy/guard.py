@@ -94,10 +94,10 @@ class _Cut:
     """A tracer of one frame that raises at its next line, and through ``again`` at each line after
     that.
 
-    Python drops a tracer that has raised, and with it all tracing: if a plug-in caught the error,
-    nothing would count its lines any more. The tracer is dropped before anything is caught, and
-    then ``again`` is called to trace the frame anew: so not even a bare ``except:`` in a loop goes
-    on.
+    Python drops a tracer that has raised, and stops tracing. If a plug-in then caught the error,
+    its further lines would not be counted. So ``again`` is called when the tracer is dropped, which
+    is before any handler runs: it traces the frame anew, so that not even a bare ``except:`` in a
+    loop can go on.
     """
 
     __slots__ = ("_again", "_frame")

@@ -1,4 +1,4 @@
-"""Tells a learning selector the requests of each session, once."""
+"""Learning: a selector that learns is told the requests of each session once."""
 
 from collections.abc import Iterable
 

@@ -1,7 +1,7 @@
 """Interfaces of the parts of a group's policy, and how parts are found by name.
 
-Validators → sequencer → selector, and hooks by type of session (source: Sokovan); the fourth of
-them, the allocator, is the caller that commits a pass's outcome. All are pure: no IO, clock or
+Validators → sequencer → selector, and hooks by type of session (source: Sokovan); the fourth part,
+the allocator, is the caller, which commits the result of a pass. All are pure: no IO, clock or
 randomness of their own. A part that takes settings is made with them as keyword arguments:
 ``options`` of the group, by the part's name.
 """
@@ -82,10 +82,11 @@ class SessionValidator(Protocol):
 
 @runtime_checkable
 class CountingValidator(Protocol):
-    """A validator that can be asked about many sessions at once; others are asked about each."""
+    """A validator that can judge many sessions at once; other validators are called for each
+    session."""
 
     def is_idle(self, context: PassContext) -> bool:
-        """Whether it forbids nothing to anybody in this pass."""
+        """Whether it forbids no session to start in this pass."""
 
     def allows(self, workload: WorkloadClass, context: PassContext, count: int) -> int:
         """How many of ``count`` sessions of the class may be placed one after the other now."""

@@ -52,10 +52,10 @@ class FairShare(SessionSequencer):
     """The owner who has lately used the least for its weight goes first: domains are compared, then
     projects, then users, a fair tree (source: Slurm) with the weights of ``QuotaSpec``.
 
-    Usage is the mean dominant share of late, in which each second weighs half as much as one a
-    half-life later; the present holding is added, so that within a pass an owner's later sessions
-    go back. An owner who held the whole group for a half-life and holds nothing now is level with
-    one who has just got half of it.
+    Usage is the recent mean dominant share, in which each second weighs half as much as one a
+    half-life later. The present holding is added, so that within a pass each session placed moves
+    its owner's later sessions back. An owner who held the whole group for a half-life and holds
+    nothing now is level with one who has just got half of it.
 
     Args:
         half_life: seconds, or text such as "7d"; ``PassContext.fairness`` must have the same.

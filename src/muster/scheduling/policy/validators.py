@@ -1,9 +1,9 @@
 """Validators: rules that forbid a session to start, wherever there is room (design: Placement
 policy).
 
-A quota in use, a dependency not yet met and a start time ahead are waited for; a session with a
-reason in ``NEVER`` is refused at submission, or cancelled if it became so later (design: Skipped or
-failed).
+A session waits while its quota is in use, a dependency is not met yet or its start time has not
+come. A session with a reason in ``NEVER`` is refused at submission, or cancelled when the reason
+arises later (design: Skipped or failed).
 """
 
 from collections.abc import Mapping, Sequence
@@ -91,7 +91,7 @@ class DomainResourceLimit(_ResourceLimit):
 class Concurrency:
     """The limit on the number of placed sessions of a user, a project and a domain.
 
-    A limit of 0 is no prohibition but a pause: all of them wait until an operator raises it.
+    A limit of 0 is a pause: all sessions wait until an operator raises it.
     """
 
     def is_idle(self, context: PassContext) -> bool:
@@ -145,9 +145,9 @@ def why_never_met(dependency: Dependency, state: DependencyState) -> Reason | No
 class Dependencies:
     """Dependencies on other work.
 
-    ``running`` is also met by work that has succeeded: a short job may start and end between two
-    looks, and Slurm's ``after`` is met by it too. Work that ended otherwise perhaps never ran, and
-    will not be found running: then the dependency can never be met.
+    Work that has succeeded also meets the condition ``running``, as with Slurm's ``after``: a short
+    job may start and end between two looks. Work that ended otherwise may never have run, and will
+    not run any more, so it can never meet the condition.
     """
 
     def is_idle(self, context: PassContext) -> bool:

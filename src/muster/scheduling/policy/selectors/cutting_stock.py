@@ -71,8 +71,8 @@ def _prices(sizes: list[int], amounts: Floats) -> Floats:
 
 
 def _best_contents(sizes: list[int], prices: Floats) -> tuple[Floats, list[int]]:
-    """By units of room the highest worth of its content, and the index of a size in that content;
-    -1 where the last unit stays empty."""
+    """For each number of units of room: the highest worth of sizes that fit into it, and the index
+    of one of these sizes; -1 where the last unit stays empty."""
     best, last = [0.0] * (_UNITS + 1), [-1] * (_UNITS + 1)
     priced = list(zip(sizes, prices.tolist(), range(len(sizes)), strict=True))
     for room in range(1, _UNITS + 1):

@@ -26,11 +26,11 @@ PRICES_EVERY = 1600
 _SCARCITY = 1.5  # shapes that little of the group could serve weigh more
 _SIZE = -0.5  # shapes of many GPUs weigh less
 _LEAST = 0.001  # of all GPUs is taken to be there always
-_SPARE_CPU = 2.0  # times the CPU that GPUs need; CPUs beyond that are not worth keeping
+_SPARE_CPU = 2.0  # times the CPU that GPUs need; more CPUs are worth nothing
 
 
 class Fragmentation(AgentSelector):
-    """Places where the worth of free GPUs to coming work falls least.
+    """Places work where this lowers the worth of the free GPUs to coming work least.
 
     Coming work is assumed to be like past work. The loss has two parts. The larger is the worth of
     an agent: the worth of its pieces of GPUs, out of which fractions can be cut

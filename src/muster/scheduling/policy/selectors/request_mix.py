@@ -44,7 +44,7 @@ class RequestMix:
         ):
             raise MusterError(f"half_life is a number of kernels above 0, not {half_life!r}")
         self._half_life = half_life
-        self._weight = 1.0  # of the next kernel; earlier ones weigh less by comparison
+        self._weight = 1.0  # of the next kernel; it grows, so that earlier ones count less
         self._cpu_milli = 0.0  # of kernels that ask for GPUs
         self._gpus = 0.0
         self.kernels = 0
@@ -78,7 +78,7 @@ class RequestMix:
             self.wholes = dict(kept) | {shape: self.wholes[shape]}
 
     def _grow(self, half_lives: float) -> None:
-        """Raise the weight of the next kernel, which lowers that of earlier ones by comparison."""
+        """Raise the weight of the next kernel, so that earlier kernels count less in comparison."""
         factor = 2.0 ** min(half_lives, 100.0)
         if self._weight * factor > _LARGEST:
             scale, self._weight = 1 / self._weight, 1.0

@@ -20,7 +20,7 @@ WORTH_FACTOR = 10.0
 TIE = 1e-9
 """Losses that differ by less are equal."""
 
-_STEPS = 1024  # of an agent's CPUs, by which use is tabulated
+_STEPS = 1024  # steps of an agent's free CPUs in the table of uses
 _MOST_COSTS = 1_000_000  # shapes times slots whose costs are kept
 _FEWEST_COSTS = 16  # shapes
 _MOST_CODES = 1000  # combinations of models
@@ -42,7 +42,7 @@ class Prices:
 
 @dataclass(slots=True)
 class _Costs:
-    """The cost of placing one shape in each slot, without the lost use.
+    """The cost of placing one shape in each slot, without the lost use to whole GPUs.
 
     Rows are options: a fraction may go to a partly held device, or to a wholly free one; other
     shapes have one option.
@@ -258,8 +258,8 @@ class WorthTable:
         return cost, self._entries(slots, left, cpus), device
 
     def _pieces_lost(self, request: Resources, slots: Ints) -> tuple[Floats, Ints]:
-        """The worth that a device loses by the fraction, for the best partly held device and for a
-        wholly free one, infinite where there is none; and the index of the former."""
+        """The worth that a device loses by the fraction: for the best partly held device and for a
+        wholly free one (infinite where there is none), with the index of the partly held device."""
         lost, of_whole = self._lost(request.gpu_milli)
         free = self._free.take(slots, axis=1)
         each = lost.take(free)
