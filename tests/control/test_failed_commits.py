@@ -1,6 +1,8 @@
 """A commit that failed: what only the mirror knew is told again by the agents."""
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, JobState
+from muster.store.database import sqlite
 from muster.store.store import CommitFailed
 from muster.store.unit import Unit
 from muster.wire.messages import Start
@@ -114,3 +117,28 @@ def test_leases_are_renewed_and_no_agent_is_cut_off_while_nothing_can_be_stored(
     world.connect_again()
     assert [job.status for job in world.plane.live.jobs.values()] == []
     assert len(agent.starts) == 1
+
+
+def test_nothing_is_read_again_before_something_can_be_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_S", 0.0)
+    world = World(tmp_path, {"a": ONE_CPU})
+    try:
+        before = world.store.live
+        with closing(sqlite3.connect(world.store.engine.url.database or "")) as other:
+            other.execute("BEGIN IMMEDIATE")  # writers wait, readers do not
+            with pytest.raises(Unavailable):
+                world.submit(JobSpec(command=["x"]))
+            for _ in range(10):
+                world.clock.advance(2.0)
+                world.plane.step()
+            assert "locked" in (trouble(world) or "")
+            assert world.store.live is before
+        world.clock.advance(2.0)
+        world.plane.step()
+        assert not trouble(world)
+        assert world.store.live is not before
+        world.submit(JobSpec(command=["x"]))  # it is taken
+    finally:
+        world.close()

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from sqlalchemy import update
 from sqlalchemy.exc import SQLAlchemyError
 
 from muster.control.engine.coordinator import MAX_CHANGES, Coordinator
@@ -33,7 +32,6 @@ from muster.core.specs.amounts import Spec
 from muster.store.database.committing import DatabaseAway
 from muster.store.database.outage import cause_of
 from muster.store.live import Live
-from muster.store.schema import cluster
 from muster.store.store import (
     CommitFailed,
     CommitUnknown,
@@ -267,8 +265,12 @@ class ControlPlane:
         that is not possible, None if it is done."""
         self._former = self._former or self._store.live
         try:
+            if self.trouble is not None:
+                self._store.try_to_write()  # as long as nothing can be stored, reading is in vain
             self._store.reload()
             self._build(self._former)
+        except CommitFailed as error:
+            return f"the change could not be stored: {error}"
         except (SQLAlchemyError, DatabaseAway) as error:
             return f"the state cannot be read: {cause_of(error)}"[:200]
         except MustEnd:
@@ -290,8 +292,6 @@ class ControlPlane:
             Undone: a part of the control plane failed, or made a change that cannot be stored;
                 ``inputs`` are those to be taken again.
         """
-        if self.trouble is not None:
-            work.unit.also(update(cluster).values(value=cluster.c.value))  # is there room again?
         work.tell_losers()
         self._sweeps.run(work)
         if self._is_wary:

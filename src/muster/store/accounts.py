@@ -2,13 +2,23 @@
 
 import json
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import Connection, select
 
 from muster.core.owner import Role
 from muster.store import schema
 from muster.store.tokens import JoinToken, Token, TokensByHash
+
+_DOMAINS, _PROJECTS, _USERS, _TOKENS, _JOIN_TOKENS = (
+    select(table).order_by(table.c.created_at)
+    for table in (
+        schema.domains,
+        schema.projects,
+        schema.users,
+        schema.tokens,
+        schema.join_tokens,
+    )
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -36,21 +46,17 @@ class Accounts:
 def read_accounts(connection: Connection) -> Accounts:
     """All accounts, the oldest of each kind first."""
     accounts = Accounts()
-
-    def rows(table: Any) -> Any:
-        return connection.execute(select(table).order_by(table.c.created_at))
-
-    for row in rows(schema.domains):
+    for row in connection.execute(_DOMAINS):
         accounts.domains[row.name] = row.created_at
-    for row in rows(schema.projects):
+    for row in connection.execute(_PROJECTS):
         accounts.projects[row.domain, row.name] = row.created_at
-    for row in rows(schema.users):
+    for row in connection.execute(_USERS):
         projects = tuple(json.loads(row.projects))
         user = User(row.domain, row.name, projects, row.created_at)
         accounts.users[user.domain, user.name] = user
-    for row in rows(schema.tokens):
+    for row in connection.execute(_TOKENS):
         fields = dict(row._mapping)
         accounts.tokens.add(Token(**fields | {"role": Role(row.role)}))
-    for row in rows(schema.join_tokens):
+    for row in connection.execute(_JOIN_TOKENS):
         accounts.join_tokens.add(JoinToken(**row._mapping))
     return accounts

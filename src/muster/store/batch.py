@@ -35,6 +35,8 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.types import TypeEngine
 
+from muster.store.driver import run_for_each
+
 Row: TypeAlias = Sequence[Any]
 Column: TypeAlias = Sequence[Any]
 """The values of one parameter, a row after the other."""
@@ -77,15 +79,18 @@ class Batch:
         if not columns:
             return 0
         dialect = connection.dialect
+        is_server = dialect.name == "postgresql"
         prepared = self._compiled.get(dialect.name)
         if prepared is None:
-            is_server = dialect.name == "postgresql"
             prepared = self._for_arrays(dialect) if is_server else self._for_each_row(dialect)
             self._compiled[dialect.name] = prepared
         sql, arrange = prepared
         for place, dump in self._dumps:
             columns[place] = _dumped(columns[place], dump)
-        return connection.exec_driver_sql(sql, arrange(columns)).rowcount
+        parameters = arrange(columns)
+        if is_server:
+            return connection.exec_driver_sql(sql, parameters).rowcount
+        return run_for_each(connection, sql, parameters)
 
     def _for_each_row(self, dialect: Dialect) -> tuple[str, Arrange]:
         """The statement for one row, and the parameters of ``executemany``."""

@@ -49,20 +49,44 @@ from muster.store.sql import one_of
 CHUNK = 500  # bound parameters a statement
 _Processes: TypeAlias = Sequence[tuple[Process, Resources]]
 
+# To make a statement takes as long as to run it where little is found, so these are made once.
+_ALLOCATIONS = select(schema.allocations).order_by(schema.allocations.c.since)
+_GROUPS = select(schema.groups)
+_QUOTAS = select(schema.quotas)
+_CREDENTIALS = select(schema.agents.c.credential_hash, schema.agents.c.id)
+_AGENTS = select(schema.agents).where(schema.agents.c.status.not_in(sorted(AGENT_TABLE.terminal)))
+_JOBS = (
+    select(schema.jobs)
+    .where(one_of(schema.jobs.c.status, JOB_TABLE.live))
+    .order_by(schema.jobs.c.id)
+)
+_TASKS = (
+    select(schema.tasks)
+    .where(schema.tasks.c.status.in_(sorted(TASK_TABLE.live)))
+    .order_by(schema.tasks.c.job_id, schema.tasks.c.idx)
+)
+_IS_LIVE = one_of(schema.sessions.c.status, SESSION_TABLE.live)
+_SESSIONS = select(schema.sessions).where(_IS_LIVE).order_by(schema.sessions.c.id)
+_KERNELS = (
+    select(schema.kernels)
+    .where(schema.kernels.c.session_id.in_(select(schema.sessions.c.id).where(_IS_LIVE)))
+    .order_by(schema.kernels.c.session_id, schema.kernels.c.idx)
+)
+
 
 def load_live(connection: Connection, entities: Entities) -> Live:
     """All records that have not ended, and all rows of the ledger."""
     live = Live(entities)
     live.accounts = read_accounts(connection)
-    for row in connection.execute(select(schema.groups)):
+    for row in connection.execute(_GROUPS):
         live.groups[row.name] = ScalingGroup.model_validate_json(row.spec)
-    for row in connection.execute(select(schema.quotas)):
+    for row in connection.execute(_QUOTAS):
         live.quotas[Level(row.level), row.name] = QuotaSpec.model_validate_json(row.spec)
     for entity in entities.values():
         if entity.load is not None:
             entity.load(connection, live)
     _load_ended_dependencies(connection, live)
-    for row in connection.execute(select(schema.allocations).order_by(schema.allocations.c.since)):
+    for row in connection.execute(_ALLOCATIONS):
         live.allocate(_allocation(row))
     _load_orphans(connection, live)
     return live
@@ -70,12 +94,9 @@ def load_live(connection: Connection, entities: Entities) -> Live:
 
 def load_agents(connection: Connection, live: Live) -> None:
     """Read the agents that have not been removed, and the credentials of all."""
-    agents = schema.agents
-    for known in connection.execute(select(agents.c.credential_hash, agents.c.id)):
+    for known in connection.execute(_CREDENTIALS):
         live.credentials[known.credential_hash] = AgentId(known.id)
-    for row in connection.execute(
-        select(agents).where(agents.c.status.not_in(sorted(AGENT_TABLE.terminal)))
-    ):
+    for row in connection.execute(_AGENTS):
         live.add(load_agent(row))
 
 
@@ -110,10 +131,7 @@ def _by_index(kernel: Row[Any]) -> int:
 
 def load_jobs(connection: Connection, live: Live) -> None:
     """Read the jobs that have not ended."""
-    jobs = schema.jobs
-    for row in connection.execute(
-        select(jobs).where(one_of(jobs.c.status, JOB_TABLE.live)).order_by(jobs.c.id)
-    ):
+    for row in connection.execute(_JOBS):
         live.add(load_job(row))
 
 
@@ -123,12 +141,7 @@ def load_tasks(connection: Connection, live: Live) -> None:
     To be called after ``load_sessions``: a task whose session has ended, though nobody settled the
     task, is tried again. No budget is charged, as nothing has judged the attempt.
     """
-    tasks = schema.tasks
-    for row in connection.execute(
-        select(tasks)
-        .where(tasks.c.status.in_(sorted(TASK_TABLE.live)))
-        .order_by(tasks.c.job_id, tasks.c.idx)
-    ):
+    for row in connection.execute(_TASKS):
         job = live.jobs.get(JobId(row.job_id))
         if job is not None:
             task = job.tasks[row.idx] = _task(row, job)
@@ -140,19 +153,8 @@ def load_tasks(connection: Connection, live: Live) -> None:
 
 def load_sessions(connection: Connection, live: Live) -> None:
     """Read the sessions that have not ended, with their kernels."""
-    sessions, kernels = schema.sessions, schema.kernels
-    found = connection.execute(
-        select(sessions)
-        .where(one_of(sessions.c.status, SESSION_TABLE.live))
-        .order_by(sessions.c.id)
-    ).all()
-    is_live = select(sessions.c.id).where(one_of(sessions.c.status, SESSION_TABLE.live))
-    their_kernels = connection.execute(
-        select(kernels)
-        .where(kernels.c.session_id.in_(is_live))
-        .order_by(kernels.c.session_id, kernels.c.idx)
-    )
-    for session in _sessions(connection, live, found, their_kernels):
+    found = connection.execute(_SESSIONS).all()
+    for session in _sessions(connection, live, found, connection.execute(_KERNELS)):
         live.add(session)
 
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import Connection, Engine, delete, insert, select
+from sqlalchemy import Connection, Engine, delete, select, update
 from sqlalchemy.exc import (
     DataError,
     IntegrityError,
@@ -18,6 +18,7 @@ from muster.core.owner import Owner
 from muster.core.resources import Resources
 from muster.scheduling.accounting.fairness import UsageSpan
 from muster.store import schema
+from muster.store.batch import inserting
 from muster.store.database.committing import CommitConnection
 from muster.store.database.outage import cause_of
 from muster.store.database.patience import answered_in_time
@@ -33,6 +34,10 @@ from muster.store.unstorable import unstorable_records
 
 OUTBOX_KEPT = 10_000  # commits; a reader that missed more reads the state itself
 _PRUNE_EVERY = 1_000
+_INSERT_OUTBOX = inserting(schema.outbox, ("seq", "at", "events"))
+_NEWEST_OUTBOX = (
+    select(schema.outbox.c.seq, schema.outbox.c.at).order_by(schema.outbox.c.seq.desc()).limit(1)
+)
 
 
 class CommitFailed(Exception):
@@ -97,9 +102,7 @@ class Store:
         with self._commits.reached(), self._snapshot() as connection:
             self._fence.require(connection)
             self.live = load_live(connection, self.entities)
-            outbox = schema.outbox
-            newest = select(outbox.c.seq, outbox.c.at).order_by(outbox.c.seq.desc()).limit(1)
-            row = connection.execute(newest).first()
+            row = connection.execute(_NEWEST_OUTBOX).first()
             self._outbox_seq, self.last_commit_at = (row.seq, row.at) if row else (0, 0.0)
 
     def ended_usage(self, group: str, since: float) -> list[UsageSpan]:
@@ -158,6 +161,22 @@ class Store:
                 raise CommitUnknown(str(failure)) from error
             raise failure from error
         self._note_commit(unit)
+
+    def try_to_write(self) -> None:
+        """Write a row as it is, to see whether anything can be stored.
+
+        Raises:
+            CommitFailed: the disk is full, say.
+            DatabaseAway: the database cannot be reached.
+            Fenced: another store writes.
+        """
+        cluster = schema.cluster
+        try:
+            with self._commits.reached(), self._commits.transaction() as connection:
+                self._fence.require(connection)
+                connection.execute(update(cluster).values(value=cluster.c.value))
+        except SQLAlchemyError as error:
+            raise CommitFailed(cause_of(error)) from error
 
     def _failure(self, error: Exception) -> CommitFailed:
         """The failure of a commit in which this was raised before its end."""
@@ -235,8 +254,8 @@ class Store:
         if not events:
             return
         self._outbox_seq += 1
-        row = {"seq": self._outbox_seq, "at": unit.now, "events": json.dumps(events)}
-        connection.execute(insert(schema.outbox), row)
+        row = self._outbox_seq, unit.now, json.dumps(events)
+        _INSERT_OUTBOX.execute(connection, [row])
         if self._outbox_seq % _PRUNE_EVERY == 0:
             oldest = self._outbox_seq - OUTBOX_KEPT
             connection.execute(delete(schema.outbox).where(schema.outbox.c.seq < oldest))

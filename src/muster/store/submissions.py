@@ -7,10 +7,13 @@ that accepts the work, so there is no moment at which one exists without the oth
 import hashlib
 from typing import Any
 
-from sqlalchemy import Connection, Delete, Insert, delete, insert, select
+from sqlalchemy import Connection, Delete, Insert, bindparam, delete, insert, select
 
 from muster.core.owner import Owner
 from muster.store.schema import submissions
+
+_ALL = select(submissions).order_by(submissions.c.at)
+_BY_KEY = select(submissions).where(submissions.c.key == bindparam("key"))
 
 
 def submission_key(owner: Owner, chosen: str) -> str:
@@ -20,13 +23,12 @@ def submission_key(owner: Owner, chosen: str) -> str:
 
 def read_submissions(connection: Connection) -> dict[str, tuple[str, float]]:
     """All remembered submissions: (entity, when) by key, oldest first."""
-    rows = connection.execute(select(submissions).order_by(submissions.c.at))
-    return {row.key: (row.entity, row.at) for row in rows}
+    return {row.key: (row.entity, row.at) for row in connection.execute(_ALL)}
 
 
 def read_submission(connection: Connection, key: str) -> tuple[str, float] | None:
     """(entity, when) of one remembered submission."""
-    row = connection.execute(select(submissions).where(submissions.c.key == key)).first()
+    row = connection.execute(_BY_KEY, {"key": key}).first()
     return None if row is None else (row.entity, row.at)
 
 

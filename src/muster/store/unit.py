@@ -311,13 +311,16 @@ class Unit:
         """
         for kind, entity in self._entities.items():
             records, mapping = self.touched[kind], entity.rows
+            if not records:
+                continue
             new = [mapping.whole(record) for record, stored in records.items() if stored == NEW]
             old = [mapping.changed(record, stored) for record, stored in records.items() if stored]
-            written = mapping.update.execute(connection, old)
-            if written != len(old):
+            if old and (written := mapping.update.execute(connection, old)) != len(old):
                 raise StaleWrite(f"{len(old) - written} of {len(old)} {kind.__name__} rows")
-            mapping.insert.execute(connection, new)  # last: a name may just have become free
-        self._write_ledger(connection)
+            if new:  # last: a name may just have become free
+                mapping.insert.execute(connection, new)
+        if self._ledger:
+            self._write_ledger(connection)
         self._history.write(connection)
         for statement, parameters in self._statements:
             connection.execute(statement, parameters)

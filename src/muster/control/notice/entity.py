@@ -122,9 +122,11 @@ class Notice(Tried):
         return name_of(self.id, self.subject)
 
 
+_LIVE = select(notices).where(one_of(notices.c.status, NOTICE_TABLE.live)).order_by(notices.c.id)
+
+
 def _load(connection: Connection, live: Live) -> None:
-    are_live = one_of(notices.c.status, NOTICE_TABLE.live)
-    for row in connection.execute(select(notices).where(are_live).order_by(notices.c.id)):
+    for row in connection.execute(_LIVE):
         live.add(_notice(row))
 
 

@@ -134,6 +134,10 @@ class _FatefulStore(Store):
             raise OperationalError("the mirror", {}, Exception("the connection is lost"))
         super().reload()
 
+    def try_to_write(self) -> None:
+        self._suffer_outage()
+        super().try_to_write()
+
     def commit(self, unit: Unit) -> None:
         misfortune = None
         if not unit.empty:

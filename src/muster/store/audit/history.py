@@ -38,17 +38,19 @@ def _later(entity: Entity[Any]) -> Mapping[str, frozenset[str]]:
     return _reachable(entity.states)
 
 
+_EVERY: Select[Any] = select(
+    _steps.entity,
+    _steps.seq,
+    _steps.from_status,
+    _steps.to_status,
+    _steps.times,
+    _steps.first_at,
+    _steps.last_at,
+).order_by(_steps.entity, _steps.seq)
+
+
 def _out_of_order(stored: Stored) -> Iterator[Finding]:
-    every: Select[Any] = select(
-        _steps.entity,
-        _steps.seq,
-        _steps.from_status,
-        _steps.to_status,
-        _steps.times,
-        _steps.first_at,
-        _steps.last_at,
-    ).order_by(_steps.entity, _steps.seq)
-    rows = stored.connection.execute(every)
+    rows = stored.connection.execute(_EVERY)
     for name, steps in groupby(rows, attrgetter("entity")):
         entity = stored.entities.told_as(name) or TASK
         for sentence in _contradictions(entity, steps):
@@ -72,18 +74,32 @@ def _contradictions(entity: Entity[Any], steps: Iterable[Row[Any]]) -> Iterator[
         status, at = ends, step.first_at
 
 
+@lru_cache(maxsize=64)
+def _with_other_ends(entity: Entity[Any]) -> Select[Any]:
+    name, c = name_column(entity), entity.table.c
+    of_record = select(_steps.to_status).where(_steps.entity == name)
+    newest = of_record.order_by(_steps.seq.desc()).limit(1).scalar_subquery()
+    told = func.coalesce(newest, str(entity.states.initial))
+    pairs = sorted((was, now) for was, since in _later(entity).items() for now in since)
+    wrong = tuple_(told, c.status).not_in(pairs)
+    return select(name, c.status, told).select_from(entity.table).where(wrong)
+
+
+@lru_cache(maxsize=64)
+def _with_other_times(entity: Entity[Any]) -> Select[Any]:
+    name, c = name_column(entity), entity.table.c
+    changes = select(_steps.first_at).where(
+        _steps.entity == name, _steps.from_status != _steps.to_status
+    )
+    changed_at = changes.order_by(_steps.seq.desc()).limit(1).scalar_subquery()
+    return select(name, c.status_changed_at, changed_at).where(changed_at != c.status_changed_at)
+
+
 def _untrue(stored: Stored) -> Iterator[Finding]:
     for entity in stored.entities.values():
         if entity.told is Told.NEVER:
             continue
-        name, c = name_column(entity), entity.table.c
-        of_record = select(_steps.to_status).where(_steps.entity == name)
-        newest = of_record.order_by(_steps.seq.desc()).limit(1).scalar_subquery()
-        told = func.coalesce(newest, str(entity.states.initial))
-        pairs = [(was, now) for was, since in _later(entity).items() for now in since]
-        wrong = tuple_(told, c.status).not_in(pairs)
-        rows = select(name, c.status, told).select_from(entity.table).where(wrong)
-        for id_, status, ended in stored.connection.execute(rows):
+        for id_, status, ended in stored.connection.execute(_with_other_ends(entity)):
             yield Finding(id_, f"is {status}, and its history ends at {ended}")
 
 
@@ -91,15 +107,7 @@ def _wrong_times(stored: Stored) -> Iterator[Finding]:
     for entity in stored.entities.values():
         if entity.told is not Told.ALWAYS:
             continue
-        name, c = name_column(entity), entity.table.c
-        changes = select(_steps.first_at).where(
-            _steps.entity == name, _steps.from_status != _steps.to_status
-        )
-        changed_at = changes.order_by(_steps.seq.desc()).limit(1).scalar_subquery()
-        rows = select(name, c.status_changed_at, changed_at).where(
-            changed_at != c.status_changed_at
-        )
-        for id_, stored_at, told_at in stored.connection.execute(rows):
+        for id_, stored_at, told_at in stored.connection.execute(_with_other_times(entity)):
             yield Finding(
                 id_, f"changed its status at {stored_at}, and by its history at {told_at}"
             )

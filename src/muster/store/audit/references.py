@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
-from sqlalchemy import Column, and_, except_, select
+from sqlalchemy import Column, Select, and_, except_, select
 
 from muster.store.audit.finding import Audit, Finding, Stored
 from muster.store.schema import (
@@ -39,13 +39,21 @@ REFERENCES: Sequence[tuple[Columns, Columns]] = (
 that row is found."""
 
 
+def _naming_nothing(columns: Columns, named: Columns) -> Select[Any]:
+    """The rows that name a row which is not there: their keys, then these columns."""
+    table = columns[0].table
+    names = select(*columns).where(*(column.is_not(None) for column in columns))
+    missing = except_(names, select(*named)).cte("missing")
+    matches = (mine == theirs for mine, theirs in zip(columns, missing.c, strict=True))
+    return select(*table.primary_key, *columns).select_from(table.join(missing, and_(*matches)))
+
+
+_NAMING_NOTHING = [_naming_nothing(*reference) for reference in REFERENCES]
+
+
 def _dangling(stored: Stored) -> Iterator[Finding]:
-    for columns, named in REFERENCES:
+    for (columns, named), rows in zip(REFERENCES, _NAMING_NOTHING, strict=True):
         table = columns[0].table
-        names = select(*columns).where(*(column.is_not(None) for column in columns))
-        missing = except_(names, select(*named)).cte("missing")
-        matches = (mine == theirs for mine, theirs in zip(columns, missing.c, strict=True))
-        rows = select(*table.primary_key, *columns).select_from(table.join(missing, and_(*matches)))
         keys = len(table.primary_key)
         told = "+".join(column.name for column in columns)
         for row in stored.connection.execute(rows):

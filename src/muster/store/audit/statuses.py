@@ -1,31 +1,42 @@
 """Audits of every entity's statuses, made from what the entities declare."""
 
 from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Select, select
 
 from muster.store.audit.finding import Audit, Finding, Stored, name_column
+from muster.store.entity import Entity
+
+
+@lru_cache(maxsize=64)
+def _with_other_statuses(entity: Entity[Any]) -> Select[Any]:
+    status = entity.table.c.status
+    known = sorted(entity.states.live | entity.states.terminal)
+    return select(name_column(entity), status).where(status.not_in(known))
+
+
+@lru_cache(maxsize=64)
+def _with_wrong_ends(entity: Entity[Any]) -> Select[Any]:
+    columns = entity.table.c
+    has_ended = columns.status.in_(sorted(entity.states.terminal))
+    return select(name_column(entity), columns.status, columns.finished_at).where(
+        has_ended == columns.finished_at.is_(None)
+    )
 
 
 def _unknown(stored: Stored) -> Iterator[Finding]:
     for entity in stored.entities.values():
-        status = entity.table.c.status
-        known = sorted(entity.states.live | entity.states.terminal)
-        wrong = select(name_column(entity), status).where(status.not_in(known))
-        for name, found in stored.connection.execute(wrong):
+        for name, found in stored.connection.execute(_with_other_statuses(entity)):
             yield Finding(name, f"has the status {found!r}, which no {entity.name} can have")
 
 
 def _ends(stored: Stored) -> Iterator[Finding]:
     for entity in stored.entities.values():
-        columns = entity.table.c
-        if "finished_at" not in columns:
+        if "finished_at" not in entity.table.c:
             continue
-        has_ended = columns.status.in_(sorted(entity.states.terminal))
-        wrong = select(name_column(entity), columns.status, columns.finished_at).where(
-            has_ended == columns.finished_at.is_(None)
-        )
-        for name, status, finished_at in stored.connection.execute(wrong):
+        for name, status, finished_at in stored.connection.execute(_with_wrong_ends(entity)):
             said = "has no time of its end" if finished_at is None else "has a time of its end"
             yield Finding(name, f"is {status} and {said}")
 

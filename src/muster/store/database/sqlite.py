@@ -10,6 +10,7 @@ from muster.core.reasons import ReasonCode
 from muster.core.results import SchedulingResult
 from muster.core.specs import SessionType
 from muster.core.states import AgentStatus, JobState, KernelStatus, SessionStatus, TaskState
+from muster.store.driver import run
 
 BUSY_TIMEOUT_S = 10.0
 
@@ -50,7 +51,7 @@ def sqlite_engine(address: URL) -> Engine:
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
         readonly = connection.get_execution_options().get("readonly", False)
-        connection.exec_driver_sql("BEGIN" if readonly else "BEGIN IMMEDIATE")
+        run(connection, "BEGIN" if readonly else "BEGIN IMMEDIATE")
 
     return engine
 
@@ -84,7 +85,7 @@ def _transactional(connect: Callable[[], sqlite3.Connection], begin: str) -> Eng
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
-        connection.exec_driver_sql(begin)
+        run(connection, begin)
 
     return engine
 

@@ -1,10 +1,11 @@
 """Jobs as the API tells them."""
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Connection, Row, bindparam, select
 
 from muster.core.owner import Owner, Principal
 from muster.core.states import JOB_TABLE, JobState, TaskState
@@ -19,11 +20,21 @@ from muster.store.queries.listing import (
     reason_view,
     spec_view,
 )
-from muster.store.queries.refs import owned_by, resolve
+from muster.store.queries.refs import resolve
 
 _LONG = frozenset({"spec", "only"})
 _WITHOUT_SPEC = [column for column in schema.jobs.c if column.name not in _LONG]
 _RETRIES_SHOWN = 10
+_CALLED = (
+    select(schema.jobs.c.id)
+    .where(
+        schema.jobs.c.name == bindparam("called"),
+        schema.jobs.c.domain == bindparam("domain"),
+        schema.jobs.c.project == bindparam("project"),
+        schema.jobs.c.user == bindparam("user"),
+    )
+    .limit(1)
+)
 
 
 def list_jobs(connection: Connection, principal: Principal, listing: Listing) -> JobPage:
@@ -110,11 +121,10 @@ def free_number(connection: Connection, owner: Owner, stem: str, after: int) -> 
     The names that were given have numbers without large gaps, so the number of look-ups grows with
     the logarithm of how many there are; it is one where the next number is free.
     """
-    jobs = schema.jobs
 
     def is_taken(number: int) -> bool:
-        called = select(jobs.c.id).where(jobs.c.name == f"{stem}-{number}", owned_by(jobs, owner))
-        return connection.execute(called.limit(1)).first() is not None
+        called = {"called": f"{stem}-{number}", **asdict(owner)}
+        return connection.execute(_CALLED, called).first() is not None
 
     step = 1
     while is_taken(after + step):
