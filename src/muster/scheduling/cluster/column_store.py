@@ -385,8 +385,7 @@ class ColumnStore:
         self._changes_from += forgotten
 
     def _written_to(self, slots: Ints) -> None:
-        """Note that the columns of ``slots`` have changed, so that ``AgentAmounts`` are
-        outdated."""
+        """Note that the columns of ``slots`` are newer than their ``AgentAmounts``."""
         agents, changed = self._agents, slots.tolist()
         for slot in changed:
             agents[slot] = None
