@@ -1,5 +1,5 @@
-"""``python -m tests.simulate.swarm.mutants.search SEEDS``: the first run that violates an
-invariant, in whichever copy of the package is on the path: kept scenarios, then seeds."""
+"""``python -m tests.simulate.swarm.mutants.search SEEDS [RUN]``: the first run that violates an
+invariant, in whichever copy of the package is on the path: RUN, kept scenarios, then seeds."""
 
 import json
 import logging
@@ -36,12 +36,17 @@ def _give_up(_signal: int, _frame: Any) -> None:
     raise _Endless
 
 
-def search(seeds: int) -> Finding | None:
-    """Run the kept scenarios and the seeds from 0 on, until one shows a bug."""
-    for name, judged in _runs(seeds):
+def search(seeds: int, first: str = "") -> Finding | None:
+    """Run the kept scenarios and the seeds from 0 on, until one shows a bug.
+
+    Args:
+        first: the name of the run to begin with.
+    """
+    runs = dict(_runs(seeds))
+    for name in sorted(runs, key=lambda name: name != first):
         signal.setitimer(signal.ITIMER_PROF, RUN_LIMIT_S)
         try:
-            violation = judged().violation
+            violation = runs[name]().violation
         except _Endless:
             return Finding(
                 name, "a run ends", f"it took more than {RUN_LIMIT_S} s of processor time"
@@ -66,7 +71,7 @@ def _runs(seeds: int) -> Iterator[tuple[str, Callable[[], Outcome]]]:
 def main() -> None:
     logging.disable(logging.CRITICAL)
     signal.signal(signal.SIGPROF, _give_up)
-    found = search(int(sys.argv[1]))
+    found = search(int(sys.argv[1]), *sys.argv[2:])
     sys.stdout.write(json.dumps(None if found is None else asdict(found)))
 
 
