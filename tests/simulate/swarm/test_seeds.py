@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.databases import Server
 
 from muster.control.agent.leases import LeaseBook
+from muster.simulate.swarm import databases
 from muster.simulate.swarm.invariants.attempts import NoAttemptTwice, OneLiveAttempt
 from muster.simulate.swarm.runner import run
 from muster.simulate.swarm.scenario import load_scenario
@@ -62,6 +64,16 @@ for seed in (1, 5):
     run(seed, tell=lambda moment, sentence: story.append((moment, sentence)))
 print(json.dumps(story))
 """
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_seed_violates_an_invariant_on_postgresql(
+    seed: int, postgresql: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(databases, "_used", [])
+    databases.use_server(postgresql.url("postgres"))
+    assert not run(seed).violation
+    databases.leave()
 
 
 def test_two_live_attempts_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,40 +1,44 @@
 """``python -m muster.simulate.swarm``: run seeds, or a scenario; shrink and tell what fails."""
 
 import argparse
-import logging
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from itertools import count, islice
+from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 
+from muster.simulate.swarm.databases import use_server
+from muster.simulate.swarm.figures import Figures, UnusableState, load, save
 from muster.simulate.swarm.runner import Outcome, run
 from muster.simulate.swarm.scenario import InvalidScenario, Scenario, load_scenario
 from muster.simulate.swarm.shrink import shrink
 from muster.simulate.swarm.steps import Step
+from muster.simulate.swarm.workers import be_quiet, outcomes
+
+TOLD_EVERY_S = 60.0
+"""How often the sums so far are told."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    _be_quiet()
+    be_quiet()
+    if options.server is not None:
+        use_server(options.server)
     if options.scenario is not None:
         return _replay(options.scenario)
-    if options.resume and options.state is not None and options.state.exists():
-        options.first = int(options.state.read_text())
-    began, totals, violations = time.monotonic(), _Totals(), 0
-    for outcome in _outcomes(options.first, options.seeds, options.workers):
-        totals.add(outcome)
-        if outcome.violation:
-            violations += 1
-            _report(outcome, options.keep)
-        if options.state is not None:
-            options.state.write_text(f"{outcome.seed + 1}\n")
-        if options.minutes is not None and time.monotonic() - began > options.minutes * 60:
-            break
-    _say(totals.told(time.monotonic() - began, violations))
-    return 1 if violations else 0
+    figures = Figures()
+    try:
+        if options.resume and options.state is not None and options.state.exists():
+            options.first, figures = load(options.state)
+    except UnusableState as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    try:
+        _run(options, figures)
+    except KeyboardInterrupt:
+        _say("stopped")
+    _say(str(figures))
+    return 1 if figures.violated else 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -45,38 +49,50 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--minutes", type=float, help="stop after so long")
     parser.add_argument("--workers", type=int, default=2, help="processes (2)")
     parser.add_argument("--keep", type=Path, default=Path(), help="where scenarios are kept")
-    parser.add_argument("--state", type=Path, help="a file that holds the next seed")
-    parser.add_argument("--resume", action="store_true", help="begin with the seed in --state")
+    parser.add_argument("--state", type=Path, help="a file that holds the next seed and the sums")
+    parser.add_argument("--resume", action="store_true", help="go on where --state stopped")
+    parser.add_argument(
+        "--server",
+        metavar="URL",
+        help="run on databases of its own on this PostgreSQL server, which are removed afterwards",
+    )
     return parser
 
 
-def _be_quiet() -> None:
-    """Log nothing of what faults make of the controller."""
-    logging.disable(logging.CRITICAL)
-
-
-def _outcomes(first: int, seeds: int | None, workers: int) -> Iterator[Outcome]:
-    """The outcomes of the seeds, in order."""
-    numbers = count(first) if seeds is None else iter(range(first, first + seeds))
-    with ProcessPoolExecutor(workers, initializer=_be_quiet) as pool:
-        waiting = [pool.submit(run, seed) for seed in islice(numbers, 2 * workers)]
-        while waiting:
-            yield waiting.pop(0).result()
-            if (seed := next(numbers, None)) is not None:
-                waiting.append(pool.submit(run, seed))
+def _run(options: argparse.Namespace, figures: Figures) -> None:
+    """Run seeds until told to stop, and add to the figures."""
+    first = options.first
+    seeds = count(first) if options.seeds is None else iter(range(first, first + options.seeds))
+    began, took_s = time.monotonic(), figures.took_s
+    told_at = began
+    for outcome in outcomes(seeds, options.workers, options.server):
+        figures.add(outcome)
+        if outcome.violation:
+            _report(outcome, options.keep)
+        now = time.monotonic()
+        figures.took_s = took_s + now - began
+        if options.state is not None:
+            save(options.state, outcome.seed + 1, figures)
+        if now >= told_at + TOLD_EVERY_S:
+            told_at = now
+            _say(f"up to seed {outcome.seed}: {figures.summary}")
+        if options.minutes is not None and now - began > options.minutes * 60:
+            break
 
 
 def _report(outcome: Outcome, keep: Path) -> None:
     """Shrink a failing run, keep it as a scenario, and tell its story."""
     kind = _kind_of(outcome)
+    _say(f"seed {outcome.seed}: {kind}: {outcome.violation}")
 
     def fails(steps: Sequence[Step]) -> bool:
         return _kind_of(run(outcome.seed, steps)) == kind
 
-    steps = shrink(outcome.steps, fails)
     path = keep / f"seed-{outcome.seed}.yaml"
+    keep.mkdir(parents=True, exist_ok=True)
+    path.write_text(Scenario(outcome.seed, outcome.steps, str(outcome.violation)).dump())
+    steps = shrink(outcome.steps, fails)
     path.write_text(Scenario(outcome.seed, steps, str(outcome.violation)).dump())
-    _say(f"seed {outcome.seed}: {outcome.violation}")
     _say(f"  {len(outcome.steps)} steps, of which {len(steps)} do: {path}")
     for step in steps:
         _say(f"    {step}")
@@ -89,7 +105,7 @@ def _kind_of(outcome: Outcome) -> str | None:
 def _replay(path: Path) -> int:
     try:
         scenario = load_scenario(path.read_text(), str(path))
-    except (InvalidScenario, OSError) as error:
+    except (InvalidScenario, OSError, UnicodeDecodeError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     outcome = run(scenario.seed, scenario.steps, tell=_tell)
@@ -103,32 +119,7 @@ def _tell(moment: float, sentence: str) -> None:
 
 def _say(text: str) -> None:
     sys.stdout.write(f"{text}\n")
-
-
-class _Totals:
-    def __init__(self) -> None:
-        self.runs = self.wakes = self.steps = 0
-        self.seconds = 0.0
-        self.faults: Counter[str] = Counter()
-        self.evaluated: Counter[str] = Counter()
-
-    def add(self, outcome: Outcome) -> None:
-        self.runs += 1
-        self.wakes += outcome.wakes
-        self.steps += len(outcome.steps)
-        self.seconds += outcome.seconds
-        self.faults += outcome.faults
-        self.evaluated += outcome.evaluated
-
-    def told(self, took_s: float, violations: int) -> str:
-        return (
-            f"{self.runs} seeds, {self.steps} steps, {self.seconds / 3600:.1f} h of virtual time "
-            f"and {self.wakes} wakes in {took_s:.0f} s ({self.wakes / max(took_s, 1e-9):.0f}/s); "
-            f"{violations} violations\n"
-            f"faults: {', '.join(f'{name} {times}' for name, times in self.faults.most_common())}\n"
-            f"invariants, and how often each was judged:\n"
-            + "\n".join(f"{times:9} {says}" for says, times in self.evaluated.most_common())
-        )
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

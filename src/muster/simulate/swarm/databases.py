@@ -1,20 +1,35 @@
-"""Databases for runs, each in a file of its own, empty and ready at once."""
+"""Databases for runs, each empty and ready at once."""
 
+import os
 import tempfile
-from functools import lru_cache
+from multiprocessing.util import Finalize
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, create_engine, delete, event, text, update
 
+from muster.store import schema
 from muster.store.database import open_engine, sqlite_url
+from muster.store.database.address import parsed
 
 NAME = "muster.db"
 
 
-class Databases:
-    """One engine on one database after the other. To migrate each, and to compile its statements
-    anew, took a third of a run.
+class Databases(Protocol):
+    """One database after the other, on one engine: to migrate each, and to compile its statements
+    anew, took a third of a run."""
+
+    def create(self, place: Path) -> Engine:
+        """The engine, on an empty database; what was read through it earlier is gone. Nobody may
+        use the former database any more.
+
+        Args:
+            place: a folder of the run.
+        """
+
+
+class Files:
+    """SQLite's, each in a file of its own.
 
     The databases' machine never loses power, so that no commit waits for the disk.
     """
@@ -29,8 +44,6 @@ class Databases:
         event.listen(self._engine, "connect", _never_wait)
 
     def create(self, place: Path) -> Engine:
-        """The engine, on a new database in this folder; what was read through it earlier is gone.
-        Nobody may use the former database any more."""
         self._path = place / NAME
         self._path.write_bytes(self._empty)
         return self._engine
@@ -43,7 +56,63 @@ def _never_wait(connection: Any, _record: Any) -> None:
     connection.execute("PRAGMA synchronous=OFF")
 
 
-@lru_cache(maxsize=1)
+class OnServer:
+    """One database of this process on a PostgreSQL server, emptied for each run; it is removed when
+    the process ends.
+
+    Args:
+        url: of a database of the server, by which another one can be made. It is left as it is.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._server = parsed(url)
+        self._name = f"muster_swarm_{os.getpid()}"
+        self._tell_server(f"DROP DATABASE IF EXISTS {self._name} WITH (FORCE)")
+        self._tell_server(f"CREATE DATABASE {self._name} ENCODING 'UTF8' TEMPLATE template0")
+        own = self._server.set(database=self._name)
+        self._engine = open_engine(own.render_as_string(hide_password=False))
+        self._engine.dispose()  # processes that are forked share no connection
+        self.remove = Finalize(None, self._remove, exitpriority=1)
+        """Remove the database; it is done at the end of the process, also of a worker's."""
+
+    def create(self, place: Path) -> Engine:
+        with self._engine.begin() as connection:
+            for table in reversed(schema.metadata.sorted_tables):
+                if table is not schema.fence:
+                    connection.execute(delete(table))
+            connection.execute(
+                update(schema.fence).values(epoch=0, commits=0, holder="", since=0.0)
+            )
+        return self._engine
+
+    def _remove(self) -> None:
+        self._engine.dispose()
+        self._tell_server(f"DROP DATABASE IF EXISTS {self._name} WITH (FORCE)")
+
+    def _tell_server(self, statement: str) -> None:
+        engine = create_engine(self._server, isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.execute(text(statement))
+        engine.dispose()
+
+
+_used: list[Databases] = []
+
+
+def use_server(url: str) -> None:
+    """Have all later runs of this process on a PostgreSQL server; see ``OnServer``."""
+    _used[:] = [OnServer(url)]
+
+
+def leave() -> None:
+    """Remove what this process has on a server: it is about to end without a word."""
+    for each in _used:
+        if isinstance(each, OnServer):
+            each.remove()
+
+
 def databases() -> Databases:
-    """The databases of this process, made once."""
-    return Databases()
+    """The databases of this process: SQLite's unless another kind is used."""
+    if not _used:
+        _used.append(Files())
+    return _used[0]

@@ -1,0 +1,76 @@
+"""The program goes on where it was stopped, leaves nothing behind, and keeps and tells failures."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.patience import until
+
+from muster.simulate.swarm.__main__ import main
+from muster.simulate.swarm.figures import Figures, load, save
+from muster.simulate.swarm.invariants.attempts import Pauses
+from muster.simulate.swarm.runner import Outcome
+from muster.simulate.swarm.scenario import load_scenario
+
+
+def test_killed_program_leaves_no_process_and_goes_on_where_it_was(tmp_path: Path) -> None:
+    state, temporary = tmp_path / "state", tmp_path / "temporary"
+    temporary.mkdir()
+    words = ["--first", "40", "--workers", "1", "--state", str(state)]
+    program = subprocess.Popen(
+        [sys.executable, "-m", "muster.simulate.swarm", *words],
+        env={**os.environ, "TMPDIR": str(temporary)},
+    )
+    try:
+        until(state.exists)
+        workers = _children(program.pid)
+    finally:
+        program.kill()
+        program.wait()
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
+    assert workers
+    assert not [*temporary.iterdir()]
+    next_seed, figures = load(state)
+    assert next_seed == 40 + figures.runs
+    assert main(["--state", str(state), "--resume", "--seeds", "1", "--workers", "1"]) == 0
+    assert load(state)[0] == next_seed + 1
+    assert load(state)[1].runs == figures.runs + 1
+
+
+def _children(pid: int) -> list[int]:
+    return [*map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+
+
+def test_sums_come_back_from_a_file_as_they_were(tmp_path: Path) -> None:
+    figures = Figures()
+    figures.add(Outcome(3))
+    figures.faults["cut"] += 2
+    figures.evaluated["no attempt runs twice"] += 5
+    save(tmp_path / "state", 4, figures)
+    assert load(tmp_path / "state") == (4, figures)
+
+
+@pytest.mark.parametrize("text", ["", "218", json.dumps({"next": 1}), "{"])
+def test_file_that_does_not_tell_where_to_go_on_is_refused(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "state").write_text(text)
+    assert main(["--state", str(tmp_path / "state"), "--resume", "--seeds", "1"]) == 2
+    assert "remove it to begin anew" in capsys.readouterr().err
+
+
+def test_violation_is_told_and_kept_as_a_scenario_that_shows_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Pauses, "between_steps", lambda self: self.expect(False, "it is so"))
+    assert main(["--first", "7", "--seeds", "1", "--keep", str(tmp_path / "kept")]) == 1
+    told = capsys.readouterr().out
+    assert f"seed 7: {Pauses.says}: it is so" in told
+    assert "violations: 1 (seeds 7)" in told
+    kept = tmp_path / "kept" / "seed-7.yaml"
+    assert load_scenario(kept.read_text(), kept.name).about == "it is so"
+    assert main([str(kept)]) == 1
+    assert "VIOLATION: it is so" in capsys.readouterr().out
