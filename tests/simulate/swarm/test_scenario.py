@@ -17,6 +17,10 @@ def test_drawn_steps_come_back_from_a_file_as_they_were(seed: int) -> None:
     [
         ("- wait: {seconds: 1}\n- explode: {}", "a.yaml:4: there is no step 'explode'; there are"),
         ("- wait: {minutes: 1}", "a.yaml:3: wait: "),
+        ("- wait: {seconds: soon}", "a.yaml:3: wait: seconds: Input should be a valid number"),
+        ("- wait: {seconds: -1}", "a.yaml:3: wait: seconds: Input should be greater than or equal"),
+        ("- poison: {kind: arsenic}", "a.yaml:3: poison: kind: Input should be 'a defect' or"),
+        ("- kill_supervisor: {}", "a.yaml:3: kill_supervisor: agent: Field required"),
         ("- wait: 1", "a.yaml:3: expected parameters of wait by name, found 1"),
         (
             "- wait: {seconds: 1}\n  cancel: {submission: 1}",

@@ -8,7 +8,7 @@ from muster.simulate.swarm.invariants.commands import CommandsAreNeeded
 from muster.simulate.swarm.invariants.ledger import LedgerIsHeld, RoomIsGivenBackOnceGone
 from muster.simulate.swarm.part import Part
 from muster.simulate.swarm.scene import Scene
-from muster.simulate.swarm.steps import Kinds, Lot, Params
+from muster.simulate.swarm.steps import Kinds, Lot, Params, Seconds
 
 FAULTS = Kinds(faults=True)
 
@@ -48,11 +48,11 @@ def _draw_stall(lot: Lot) -> Params:
 
 
 @FAULTS.add(2, _draw_stall)
-def stall(scene: Scene, agent: int, way: str, seconds: float) -> None:
+def stall(scene: Scene, agent: int, way: Way, seconds: Seconds) -> None:
     """One direction of a stream is held back for a while: the machine is cut off one way."""
     stream = scene.agent(agent).stream
     if stream is not None:
-        pipe = stream.pipes[Way(way)]
+        pipe = stream.pipes[way]
         pipe.stall()
         scene.world.timeline.after(seconds, pipe.go_on)
 
@@ -62,7 +62,7 @@ def _draw_down(lot: Lot) -> Params:
 
 
 @FAULTS.add(3, _draw_down)
-def kill_agent(scene: Scene, agent: int, seconds: float) -> None:
+def kill_agent(scene: Scene, agent: int, seconds: Seconds) -> None:
     """kill -9 of an agent, which comes back after a while; its supervisor runs on."""
     killed = scene.agent(agent)
     killed.kill()
@@ -80,7 +80,7 @@ def _draw_freeze(lot: Lot) -> Params:
 
 
 @FAULTS.add(2, _draw_freeze)
-def freeze_supervisor(scene: Scene, agent: int, seconds: float) -> None:
+def freeze_supervisor(scene: Scene, agent: int, seconds: Seconds) -> None:
     """A supervisor does nothing for a while, and then everything."""
     supervisor = scene.agent(agent).supervisor
     if supervisor.is_up and not supervisor.is_frozen:
@@ -89,21 +89,21 @@ def freeze_supervisor(scene: Scene, agent: int, seconds: float) -> None:
 
 
 @FAULTS.add(1, _draw_freeze)
-def freeze_machine(scene: Scene, agent: int, seconds: float) -> None:
+def freeze_machine(scene: Scene, agent: int, seconds: Seconds) -> None:
     """A machine does nothing for a while: what comes and goes waits with its supervisor."""
     freeze_supervisor(scene, agent, seconds)
     for way in Way:
-        stall(scene, agent, way.value, seconds)
+        stall(scene, agent, way, seconds)
 
 
 @FAULTS.add(2, _draw_down)
-def reboot(scene: Scene, agent: int, seconds: float) -> None:
+def reboot(scene: Scene, agent: int, seconds: Seconds) -> None:
     """A machine goes down without a word, and comes back as another boot."""
     scene.agent(agent).reboot(seconds)
 
 
 @FAULTS.add(1, _draw_down)
-def replace(scene: Scene, agent: int, seconds: float) -> None:
+def replace(scene: Scene, agent: int, seconds: Seconds) -> None:
     """A machine breaks for good; after a while an empty one joins under its name, to which the
     operator invites it."""
     scene.world.replace_machine(scene.agent(agent), seconds)

@@ -6,7 +6,7 @@ from muster.control.notice.hollow import NO_FAULTS, Faults
 from muster.simulate.swarm.invariants.notices import EndsAreTold
 from muster.simulate.swarm.part import Part
 from muster.simulate.swarm.scene import Scene
-from muster.simulate.swarm.steps import Kinds, Lot, Params
+from muster.simulate.swarm.steps import Kinds, Lot, Params, Seconds
 
 FAULTS = Kinds(faults=True)
 
@@ -25,9 +25,17 @@ def _draw_channels(lot: Lot) -> Params:
 
 
 @FAULTS.add(2, _draw_channels)
-def channels(scene: Scene, **faults: float) -> None:
+def channels(
+    scene: Scene,
+    lost: float = 0.0,
+    doubled: float = 0.0,
+    mute: float = 0.0,
+    refused: float = 0.0,
+    outcome_doubled: float = 0.0,
+    late_s: Seconds = 0.0,
+) -> None:
     """Notices and their outcomes are lost, doubled, refused or late."""
-    scene.world.set_channels(Faults(**faults))
+    scene.world.set_channels(Faults(lost, doubled, mute, refused, outcome_doubled, late_s))
 
 
 def _calm(scene: Scene) -> None:

@@ -1,11 +1,13 @@
 """Operators: they cordon and drain agents, and change policies and quotas."""
 
 import random
-from typing import Any
+from typing import Any, Literal
 
+from muster.core.specs import Level
+from muster.core.states import AgentBar
 from muster.simulate.swarm.part import Part
 from muster.simulate.swarm.scene import ADMIN, USERS, Scene
-from muster.simulate.swarm.steps import Kinds, Lot, Params
+from muster.simulate.swarm.steps import Kinds, Lot, Params, Seconds
 
 KINDS = Kinds()
 
@@ -26,7 +28,7 @@ def _draw_bar(lot: Lot) -> Params:
 
 
 @KINDS.add(2, _draw_bar)
-def bar(scene: Scene, agent: int, bar: str, deadline: float | None) -> None:
+def bar(scene: Scene, agent: int, bar: AgentBar, deadline: Seconds | None) -> None:
     """An operator cordons or drains an agent."""
     _bar(scene, agent, {"bar": bar, "note": "upkeep", "deadline": deadline})
 
@@ -77,7 +79,7 @@ def _draw_quota(lot: Lot) -> Params:
 
 
 @KINDS.add(1, _draw_quota)
-def quota(scene: Scene, level: str, name: str, limits: dict[str, Any]) -> None:
+def quota(scene: Scene, level: Level, name: str, limits: dict[str, Any]) -> None:
     """Somebody's quota is set, or removed where there are no limits."""
     path = f"/v1/quotas/{level}/{name}"
     if limits:
@@ -87,7 +89,7 @@ def quota(scene: Scene, level: str, name: str, limits: dict[str, Any]) -> None:
 
 
 @KINDS.add(1, lambda lot: {"kind": lot.rng.choice(["quota", "group", "bar"])})
-def meddle(scene: Scene, kind: str) -> None:
+def meddle(scene: Scene, kind: Literal["quota", "group", "bar"]) -> None:
     """A user tries what only operators may."""
     user = USERS[1]
     if kind == "quota":

@@ -83,7 +83,7 @@ def run(
             for step in steps:
                 outcome.steps.append(step)
                 if KINDS.is_fault(step):
-                    outcome.faults[step.name] += 1
+                    outcome.faults[_kind_of(step)] += 1
                 judge.note(f"-> {step}")
                 KINDS.do(step, scene)
                 world.run(0.01)
@@ -100,6 +100,11 @@ def run(
             world.close()
             outcome.wakes = world.wakes
     return outcome
+
+
+def _kind_of(fault: Step) -> str:
+    kind = fault.params.get("kind")
+    return fault.name if kind is None else f"{fault.name} ({kind})"
 
 
 def _come_to_rest(scene: Scene) -> None:

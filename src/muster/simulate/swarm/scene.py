@@ -72,6 +72,11 @@ class Request:
     path: str
     answer: Answered
 
+    def __str__(self) -> str:
+        status, body = self.answer.status, self.answer.body
+        told = f": {body}" if status >= 400 else ""
+        return f"{self.user.name} ({self.user.role}): {self.method} {self.path}: {status}{told}"
+
 
 @dataclass
 class Scene:

@@ -1,14 +1,19 @@
 """Steps of a run, as data; their kinds are registered by the modules that define them."""
 
 import inspect
+import json
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from functools import cache
+from typing import Annotated, Any, TypeAlias, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from muster.simulate.swarm.scene import Scene
 
 Params: TypeAlias = Mapping[str, Any]
+Seconds: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +48,8 @@ class Kind:
     """A kind of step.
 
     ``draw`` makes parameters; ``do`` carries the step out, or does nothing where it has no sense
-    (the agent is gone, say), so that steps can be taken out of a run. ``weight`` is how often it
-    is drawn, next to others.
+    (the agent is gone, say), so that steps can be taken out of a run. The annotations of ``do`` say
+    what its parameters may be. ``weight`` is how often it is drawn, next to others.
     """
 
     name: str
@@ -91,8 +96,11 @@ class Kinds:
         """
         Raises:
             KeyError: there is no such kind.
+            ValidationError: its parameters are not of the right kind.
         """
-        self._kinds[step.name].do(scene, **step.params)
+        do = self._kinds[step.name].do
+        read = _read(do, step.params)
+        do(scene, **{name: getattr(read, name) for name in read.model_fields_set})
 
     def wrong(self, step: Step) -> str | None:
         """Why the step cannot be carried out; None if it can."""
@@ -100,10 +108,27 @@ class Kinds:
         if kind is None:
             return f"there is no step {step.name!r}; there are {', '.join(sorted(self._kinds))}"
         try:
-            inspect.signature(kind.do).bind(None, **step.params)
-        except TypeError as error:
-            return f"{step.name}: {error}"
+            _read(kind.do, step.params)
+        except ValidationError as error:
+            first = error.errors()[0]
+            return f"{step.name}: {'.'.join(map(str, first['loc']))}: {first['msg']}"
         return None
 
     def is_fault(self, step: Step) -> bool:
         return self._kinds[step.name].is_fault
+
+
+def _read(do: Callable[..., None], params: Params) -> BaseModel:
+    """The parameters of a step as its function takes them; they are as in a file of JSON."""
+    return _model_of(do).model_validate_json(json.dumps(params, default=str))
+
+
+@cache
+def _model_of(do: Callable[..., None]) -> type[BaseModel]:
+    hints = get_type_hints(do, include_extras=True)
+    _scene, *parameters = inspect.signature(do).parameters.values()
+    fields: dict[str, Any] = {
+        each.name: (hints[each.name], ... if each.default is each.empty else each.default)
+        for each in parameters
+    }
+    return create_model(do.__name__, __config__=ConfigDict(strict=True, extra="forbid"), **fields)

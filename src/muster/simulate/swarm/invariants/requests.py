@@ -28,7 +28,6 @@ class AnsweredByRole(Invariant):
             allowed = _refusals(request, self._owner_of(request.path))
             right = status >= 503 or (status in allowed if allowed else status not in (401, 403))
             self.expect(right and status not in _OURS, f"{request}")
-        self.scene.requests.clear()
 
     def _owner_of(self, path: str) -> str | None:
         for submission in self.scene.submitted.values():
