@@ -113,6 +113,8 @@ class ControlPlane:
         self._races = Races()
         self.changes = 0
         """How many rows the last wake changed, but for history."""
+        self.is_calm = True
+        """Whether the last wake left nothing to do for handlers."""
         self._build()
 
     def _build(self, before: Live | None = None) -> None:
@@ -250,6 +252,7 @@ class ControlPlane:
 
     def _conclude(self, work: Work, calm: bool) -> float:
         """Tell everybody about a wake that is stored; the answer is when the next one is due."""
+        self.is_calm = calm
         self._note_commit(work, calm)
         self._perform(work)
         if self._inbox or self._sweeps.is_under_way or not calm:

@@ -22,6 +22,7 @@ from muster.control.session.handlers.schedule import ScheduleNewSessions
 from muster.control.session.kernel_reports import KernelReports
 from muster.core import exit_codes
 from muster.core.owner import Principal
+from muster.core.specs import ScalingGroup
 from muster.core.specs.group import QueuePolicy
 from muster.core.states import JobState
 from muster.scheduling.passes.group_state import GroupState
@@ -35,6 +36,7 @@ from muster.simulate.swarm.invariants import (
     defects,
     dependencies,
     history,
+    jobs,
     ledger,
     limits,
     notices,
@@ -43,13 +45,14 @@ from muster.simulate.swarm.invariants import (
     rest,
     state,
     stored,
+    tries,
 )
 from muster.simulate.swarm.judge import Invariant
 from muster.simulate.swarm.oracle import judgement, sessions
 from muster.simulate.swarm.runner import INVARIANTS, run
 from muster.store.entity import Repeat
 from muster.store.history import History
-from muster.store.records import Kernel, Session
+from muster.store.records import Agent, Kernel, Session
 from muster.store.unit import Unit
 
 SEEDS = 60
@@ -106,6 +109,17 @@ def detection_of_ends_fails_at_times(patch: pytest.MonkeyPatch) -> None:
         return promotes(self, record)
 
     patch.setattr(DetectTermination, "promotes", badly)
+
+
+@finds(defects.ControllerRests)
+def settling_of_tasks_finds_something_to_do_each_time(patch: pytest.MonkeyPatch) -> None:
+    follow = settle.SettleTasks.follow
+
+    def again(self: settle.SettleTasks, record: Session, work: Work) -> None:
+        follow(self, record, work)
+        work.mark(record)
+
+    patch.setattr(settle.SettleTasks, "follow", again)
 
 
 @finds(dependencies.DependenciesAreMet)
@@ -181,6 +195,16 @@ def nobody_waits_for_agents_that_reconnect(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(cluster_state, "agent_facts", lambda *of: replace(facts(*of), returning=False))
 
 
+@finds(placing.AgentsTakeWork)
+def cordoned_agents_get_work(patch: pytest.MonkeyPatch) -> None:
+    facts = agent_facts
+
+    def willing(agent: Agent, group: ScalingGroup) -> Any:
+        return replace(facts(agent, group), accepting=agent.connected)
+
+    patch.setattr(cluster_state, "agent_facts", willing)
+
+
 @finds(placing.NobodyIsForgotten)
 def room_that_is_free_again_starts_no_pass(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ScheduleNewSessions, "is_due", lambda self, targets: bool(targets))
@@ -212,6 +236,21 @@ def refusals_for_different_reasons_merge(patch: pytest.MonkeyPatch) -> None:
 @finds(history.RepeatsMerge)
 def nothing_merges(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Repeat, "is_of", lambda *of: False)
+
+
+@finds(history.CountsAreKept)
+def counts_are_forgotten_once_a_status_changes(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(History, "write_counts", lambda self, record: setattr(record, "repeats", ()))
+
+
+@finds(tries.TriesAreCharged, first=30)
+def failures_are_charged_each_time_that_they_are_told(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(kernel_reports, "_told_before", lambda *of: False)
+
+
+@finds(jobs.EndsAreWhole)
+def tasks_of_ended_jobs_go_on(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(derive, "kill_tasks", lambda *of, **named: None)
 
 
 @finds(judgement.TasksAreJudged)

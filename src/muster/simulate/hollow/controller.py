@@ -313,3 +313,4 @@ class Controller:
         for moment in (due, self.channels.next_at):
             if moment is not None:
                 self._wake_no_later_than(max(moment, now + WAKE_AFTER_S))
+        self.store.witness.woke()

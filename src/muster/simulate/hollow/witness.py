@@ -34,5 +34,8 @@ class Witness:
     def committed(self, unit: Unit) -> None:
         """The unit was written; its mirror is as SQL is."""
 
+    def woke(self) -> None:
+        """A wake of the controller is over. Who raises here ends the run."""
+
     def controller_died(self) -> None:
         """The controller was killed: it has forgotten all messages that it had not committed."""

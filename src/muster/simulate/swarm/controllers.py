@@ -1,13 +1,15 @@
 """Steps of a run that are faults of the controller and its database."""
 
+from enum import StrEnum
+
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.simulate.hollow.controller import Misfortune, Outage
-from muster.simulate.swarm.invariants.defects import NoHandlerFailed
+from muster.simulate.swarm.invariants.defects import ControllerRests, NoHandlerFailed
 from muster.simulate.swarm.invariants.stored import StoredRowsAgree
 from muster.simulate.swarm.part import Part
 from muster.simulate.swarm.scene import Scene
-from muster.simulate.swarm.steps import Kinds, Lot, Params
+from muster.simulate.swarm.steps import Kinds, Lot, Params, Seconds
 
 FAULTS = Kinds(faults=True)
 
@@ -21,14 +23,14 @@ def _draw_misfortune(lot: Lot) -> Params:
 
 
 @FAULTS.add(6, _draw_misfortune)
-def misfortune(scene: Scene, kind: str, away_s: float) -> None:
+def misfortune(scene: Scene, kind: Misfortune, away_s: Seconds) -> None:
     """A coming commit of the controller does not go as it should; if that kills the controller, it
     stays away for a while."""
-    scene.world.fate.coming.append((Misfortune(kind), away_s))
+    scene.world.fate.coming.append((kind, away_s))
 
 
 @FAULTS.add(2, _draw_away)
-def kill_controller(scene: Scene, away_s: float) -> None:
+def kill_controller(scene: Scene, away_s: Seconds) -> None:
     """kill -9 of the controller."""
     scene.world.kill_controller(away_s)
 
@@ -45,22 +47,29 @@ def _draw_outage(lot: Lot) -> Params:
 
 
 @FAULTS.add(2, _draw_outage)
-def outage(scene: Scene, kind: str, seconds: float) -> None:
+def outage(scene: Scene, kind: Outage, seconds: Seconds) -> None:
     """The database is full, busy, slow or away for a while."""
     fate = scene.world.fate
-    fate.outage, fate.outage_ends = Outage(kind), scene.world.clock.now() + seconds
+    fate.outage, fate.outage_ends = kind, scene.world.clock.now() + seconds
+
+
+class Poison(StrEnum):
+    """The ways in which a request may fail that nobody foresaw."""
+
+    DEFECT = "a defect"
+    UNSTORABLE = "what cannot be stored"
 
 
 def _draw_poison(lot: Lot) -> Params:
-    return {"kind": lot.rng.choice(["a defect", "what cannot be stored"])}
+    return {"kind": lot.rng.choice([*Poison]).value}
 
 
 @FAULTS.add(2, _draw_poison)
-def poison(scene: Scene, kind: str) -> None:
+def poison(scene: Scene, kind: Poison) -> None:
     """A request fails in a way that nobody foresaw."""
 
     def action(work: Work, parts: Parts) -> None:
-        if kind == "a defect":
+        if kind is Poison.DEFECT:
             raise ValueError(kind)
         record = next(iter(work.live.agents.values()), None)
         if record is not None:
@@ -75,4 +84,4 @@ def _calm(scene: Scene) -> None:
     scene.world.start_controller()
 
 
-CONTROLLER = Part(FAULTS, (StoredRowsAgree, NoHandlerFailed), _calm)
+CONTROLLER = Part(FAULTS, (StoredRowsAgree, NoHandlerFailed, ControllerRests), _calm)

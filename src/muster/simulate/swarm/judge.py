@@ -55,7 +55,7 @@ class Observer(Witness):
 class Invariant(Observer):
     """Something that must hold in every run.
 
-    A violation that is seen while control is inside a wake is judged after the step, because an
+    A violation that is seen while control is inside a wake is told of after the wake, because an
     exception there would be taken for a defect of a handler.
     """
 
@@ -77,7 +77,16 @@ class Invariant(Observer):
 
 AnObserver = TypeVar("AnObserver", bound=Observer)
 
-_HEARD_OF = ("begun", "gone", "journalled", "heard", "sent", "committed", "controller_died")
+_HEARD_OF = (
+    "begun",
+    "gone",
+    "journalled",
+    "heard",
+    "sent",
+    "committed",
+    "woke",
+    "controller_died",
+)
 
 
 class Judge(Witness):
@@ -124,8 +133,11 @@ class Judge(Witness):
         Raises:
             Violation: something that was seen, or is so now, must not be.
         """
+        for request in self.scene.requests:
+            self.note(f"   {request}")
         for each in self._invariants:
             each.between_steps()
+        self.scene.requests.clear()
         self._speak()
 
     def judge_rest(self) -> None:
@@ -173,6 +185,15 @@ class Judge(Witness):
             self.note(f"      {kind} {name}: {status}")
         for listen in self._listening["committed"]:
             listen(unit)
+
+    def woke(self) -> None:
+        """
+        Raises:
+            Violation: the wake showed something that must not be; the run need not go on.
+        """
+        for listen in self._listening["woke"]:
+            listen()
+        self._speak()
 
     def controller_died(self) -> None:
         for listen in self._listening["controller_died"]:

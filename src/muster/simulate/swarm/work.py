@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from muster.core.specs import DependencyCondition
 from muster.simulate.swarm.chance import CHANCE
 from muster.simulate.swarm.invariants.attempts import (
     Barrier,
@@ -11,9 +12,15 @@ from muster.simulate.swarm.invariants.attempts import (
     Pauses,
 )
 from muster.simulate.swarm.invariants.dependencies import DependenciesAreMet
-from muster.simulate.swarm.invariants.history import HistoryTellsAll, RepeatsMerge
+from muster.simulate.swarm.invariants.history import (
+    CountsAreKept,
+    HistoryTellsAll,
+    RepeatsMerge,
+)
+from muster.simulate.swarm.invariants.jobs import EndsAreWhole
 from muster.simulate.swarm.invariants.limits import TimeLimitsHold
 from muster.simulate.swarm.invariants.placing import (
+    AgentsTakeWork,
     NobodyIsForgotten,
     QuotasHold,
     RoomIsKept,
@@ -26,11 +33,12 @@ from muster.simulate.swarm.invariants.state import (
     MirrorIsAsSql,
     PlacementKnowsTheLedger,
 )
+from muster.simulate.swarm.invariants.tries import TriesAreCharged
 from muster.simulate.swarm.oracle.judgement import JobsAreDerived, TasksAreJudged
 from muster.simulate.swarm.oracle.sessions import SessionsEndForCause, TasksEndWithTheirCode
 from muster.simulate.swarm.part import Part
 from muster.simulate.swarm.scene import ADMIN, USERS, VIEWER, Scene, User
-from muster.simulate.swarm.steps import Kinds, Lot, Params
+from muster.simulate.swarm.steps import Kinds, Lot, Params, Seconds
 
 KINDS = Kinds()
 
@@ -43,7 +51,7 @@ def _draw_user(lot: Lot) -> int:
 
 
 @KINDS.add(30, lambda lot: {"seconds": lot.rng.choice([0.05, 0.2, 1, 3, 10])})
-def wait(scene: Scene, seconds: float) -> None:
+def wait(scene: Scene, seconds: Seconds) -> None:
     scene.world.run(seconds)
 
 
@@ -88,7 +96,7 @@ def submit(
     spec: dict[str, Any],
     user: int,
     after: int | None = None,
-    condition: str = "",
+    condition: DependencyCondition = DependencyCondition.ENDED,
 ) -> None:
     whole = {"env": {CHANCE: str(number)}, **spec}
     if after is not None and (on := scene.work(after)) is not None:
@@ -165,12 +173,16 @@ WORK = Part(
         PlacementKnowsTheLedger,
         StrictOrder,
         RoomIsKept,
+        AgentsTakeWork,
         NobodyIsForgotten,
         QuotasHold,
         DependenciesAreMet,
         TimeLimitsHold,
         HistoryTellsAll,
         RepeatsMerge,
+        CountsAreKept,
+        TriesAreCharged,
+        EndsAreWhole,
         TasksAreJudged,
         JobsAreDerived,
         SessionsEndForCause,

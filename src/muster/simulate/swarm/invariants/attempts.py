@@ -7,6 +7,8 @@ from muster.simulate.hollow.agent import HollowAgent
 from muster.simulate.hollow.supervisor import WITH_PROCESSES, Kernel
 from muster.simulate.swarm.chance import attempt_of
 from muster.simulate.swarm.judge import Invariant, Judge
+from muster.store.records import LedgerKey
+from muster.wire.messages import KernelReport, ReportKind
 
 MOST_BEGUN = 8
 CHURN_S = 2.0
@@ -90,14 +92,28 @@ class Capacity(Invariant):
 
 
 class Barrier(Invariant):
-    says = "no kernel of a gang runs before its barrier opens"
+    """The barrier is open, and it was opened once agents had told that each kernel is ready."""
+
+    says = "no kernel of a gang runs before each of them is ready"
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._ready: set[LedgerKey] = set()
+
+    def journalled(self, agent: HollowAgent, report: KernelReport) -> None:
+        if report.kind is ReportKind.CREATED:
+            self._ready.add((report.kernel, report.generation))
 
     def begun(self, agent: HollowAgent, kernel: Kernel) -> None:
         if self.world.controller is None:
             return
         record = self.world.store.live.kernels.get(kernel.start.kernel)
-        if record is not None and len(record.session.kernels) > 1:
-            self.expect(
-                record.session.barrier_opened_at is not None,
-                f"kernel {kernel.key} of a gang ran before its barrier opened",
-            )
+        if record is None or len(record.session.kernels) == 1:
+            return
+        gang = {(each.id, kernel.start.generation) for each in record.session.kernels}
+        unready = gang - self._ready
+        self.expect(not unready, f"{kernel.key} of a gang ran, and {unready} were not ready")
+        self.expect(
+            record.session.barrier_opened_at is not None,
+            f"kernel {kernel.key} of a gang ran before its barrier opened",
+        )

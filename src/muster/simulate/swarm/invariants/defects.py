@@ -1,4 +1,4 @@
-"""The parts of the controller that failed."""
+"""The controller's own defects: parts of it that fail, and wakes without an end."""
 
 from muster.simulate.swarm.judge import Invariant
 from muster.store.unit import Unit
@@ -21,3 +21,15 @@ class NoHandlerFailed(Invariant):
         if controller is not None:
             defects = controller.plane.defects
             self.expect(not defects.count, defects.last)
+
+
+class ControllerRests(Invariant):
+    """Handlers that undo each other's changes, or do not notice their own, would go on for ever. A
+    wake runs them often enough for all that follows from a change in so small a world."""
+
+    says = "each wake comes to an end"
+
+    def woke(self) -> None:
+        controller = self.world.controller
+        if controller is not None:
+            self.expect(controller.plane.is_calm, "handlers still find something to do")

@@ -10,7 +10,7 @@ from sqlalchemy import Row, select
 from muster.core.results import SchedulingResult
 from muster.simulate.swarm.judge import Invariant, Judge
 from muster.store import schema
-from muster.store.entity import Entity, Told
+from muster.store.entity import Entity, Told, Tried
 from muster.store.unit import NEW, Unit
 
 LOOKED_AT_EVERY = 8
@@ -122,6 +122,47 @@ class RepeatsMerge(Invariant):
                 forgot = any(before.first_at < at <= row.first_at for at in self._forgot_at)
                 self.expect(forgot, f"{row.entity}: {row.phase} {row.result} twice")
             last[row.entity] = row
+
+
+class CountsAreKept(Invariant):
+    """The counts that the mirror had of a record's rows, when later rows could still merge with
+    them. A mirror that is read again may know less."""
+
+    says = "history counts all that it merges"
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._mirror: object = None
+        self._counted: dict[tuple[str, int], int] = {}
+        self._final: dict[tuple[str, int], int] = {}
+
+    def between_steps(self) -> None:
+        controller = self.world.controller
+        if controller is None or self.world.is_broken:
+            return
+        live = controller.store.live
+        if live is not self._mirror:
+            self._mirror, self._counted = live, {}
+        counted = {
+            (live.entities.name_of(record), repeat.seq): repeat.count
+            for entity in live.entities.values()
+            if issubclass(entity.record, Tried)
+            for record in live.all_of(entity)
+            for repeat in record.repeats
+        }
+        self._final |= {key: self._counted[key] for key in self._counted.keys() - counted.keys()}
+        self._counted = counted
+
+    def at_rest(self) -> None:
+        history = schema.history
+        with self.world.store.engine.connect() as connection:
+            for row in connection.execute(select(history)):
+                counted = self._final.get((row.entity, row.seq), 1)
+                self.expect(
+                    row.times >= counted,
+                    f"{row.entity}: {row.phase} {row.result} is counted {row.times} times, and was "
+                    f"told {counted} times",
+                )
 
 
 def _codes(row: Row[Any]) -> Sequence[str]:

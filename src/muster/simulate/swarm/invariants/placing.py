@@ -14,7 +14,7 @@ from muster.core.states import AgentStatus, SessionStatus
 from muster.scheduling.accounting.usage import scopes
 from muster.simulate.swarm.judge import Invariant, Judge, Observer
 from muster.store.live import Live
-from muster.store.records import Agent, Session
+from muster.store.records import Agent, LedgerKey, Session
 from muster.store.unit import NEW, Unit
 
 _WAITED = frozenset({NEW, SessionStatus.PENDING})
@@ -160,6 +160,26 @@ class RoomIsKept(_OfPlacements):
                     _fits(first, _free(live, agents)),
                     f"{[each.id for each in later]} took the room of {first.id}",
                 )
+
+
+class AgentsTakeWork(Invariant):
+    """Also none into the backlog of an agent, which is not charged."""
+
+    says = "nothing is placed on an agent that takes no work"
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._known: set[LedgerKey] = set()
+
+    def committed(self, unit: Unit) -> None:
+        live, known = unit.live, self._known
+        self._known = {*live.ledger}
+        for key in self._known - known:
+            agent = live.agents[live.ledger[key].agent_id]
+            self.expect(
+                agent.connected and _may_come_back(agent),
+                f"{key} was placed on {agent.name}, which takes no work",
+            )
 
 
 class NobodyIsForgotten(Invariant):
