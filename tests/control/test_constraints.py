@@ -1,5 +1,7 @@
 """Attributes of agents, and agents that are barred from new work."""
 
+import gc
+
 import pytest
 from tests.control.conftest import MakeWorld
 from tests.control.hollow_agent import Run, task_index
@@ -98,6 +100,7 @@ def test_refused_gang_costs_no_kernel(
             SessionSpec.model_validate({"kernels": [gang], "placement": placement})
         )
     assert not made
+    gc.collect()  # the refusal's traceback holds the spec
     assert not world.plane.live.specs
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from sqlalchemy import ColumnElement, Connection, Row, Table, select
@@ -45,6 +46,12 @@ from muster.store.rows import (
     load_shares,
 )
 from muster.store.sql import one_of
+
+# Sessions are many, so the values of their rows are taken by their places: by name it takes thrice
+# as long.
+_TYPES = {str(each): each for each in SessionType}
+_SESSION_STATUSES = {str(each): each for each in SessionStatus}
+_KERNEL_STATUSES = {str(each): each for each in KernelStatus}
 
 CHUNK = 500  # bound parameters a statement
 _Processes: TypeAlias = Sequence[tuple[Process, Resources]]
@@ -179,9 +186,7 @@ def _sessions(
         job = jobs.get(row.job_id)
         spec, processes = specs[row.spec] if row.spec else (None, _job_processes(job))
         session = _session(row, job, spec)
-        session.kernels = [
-            _kernel(kernel, session, *processes[kernel.idx]) for kernel in by_session[row.id]
-        ]
+        session.kernels = [_kernel(each, session, processes) for each in by_session[session.id]]
         yield session
 
 
@@ -221,8 +226,9 @@ def _job_processes(job: Job | None) -> _Processes:
     return [(job.spec, job.resources)] * (job.tasks_total if job.spec.coscheduled else 1)
 
 
-def _owner(row: Row[Any]) -> Owner:
-    return Owner(row.domain, row.project, row.user)
+@lru_cache(maxsize=4096)
+def _owner(domain: str, project: str, user: str) -> Owner:
+    return Owner(domain, project, user)
 
 
 def load_agent(row: Row[Any]) -> Agent:
@@ -261,7 +267,7 @@ def load_job(row: Row[Any]) -> Job:
     return Job(
         id=JobId(row.id),
         name=row.name,
-        owner=_owner(row),
+        owner=_owner(row.domain, row.project, row.user),
         group=row.group,
         spec=spec,
         resources=spec.resources.resources(),
@@ -296,65 +302,111 @@ def _task(row: Row[Any], job: Job) -> Task:
     )
 
 
-def _session(row: Row[Any], job: Job | None, spec: SessionSpec | None) -> Session:
+def _session(row: Sequence[Any], job: Job | None, spec: SessionSpec | None) -> Session:
+    (
+        id_,
+        _job_id,
+        name,
+        type_,
+        domain,
+        project,
+        user,
+        group,
+        priority,
+        _spec,
+        status,
+        status_changed_at,
+        created_at,
+        queued_at,
+        tries,
+        _retry_at,  # the failure for which it waits is not stored, and will be reported again
+        reschedules,
+        failed_agents,
+        started_at,
+        finished_at,
+        reason,
+        reason_numbers,
+        barrier_opened_at,
+    ) = row
     return Session(
-        id=SessionId(row.id),
+        id=id_,
         job=job,
-        name=row.name,
-        type=SessionType(row.type),
-        owner=_owner(row),
-        group=row.group,
-        priority=row.priority,
+        name=name,
+        type=_TYPES[type_],
+        owner=_owner(domain, project, user),
+        group=group,
+        priority=priority,
         spec=spec,
-        status=SessionStatus(row.status),
-        status_changed_at=row.status_changed_at,
-        created_at=row.created_at,
-        queued_at=row.queued_at,
-        tries=row.tries,
-        retry_at=0.0,  # the failure for which it waits is not stored, and will be reported again
-        reschedules=row.reschedules,
-        failed_agents=load_list(row.failed_agents),
-        started_at=row.started_at,
-        finished_at=row.finished_at,
-        barrier_opened_at=row.barrier_opened_at,
-        reason=load_reason(row.reason, row.reason_numbers),
+        status=_SESSION_STATUSES[status],
+        status_changed_at=status_changed_at,
+        created_at=created_at,
+        queued_at=queued_at,
+        tries=tries,
+        reschedules=reschedules,
+        failed_agents=load_list(failed_agents),
+        started_at=started_at,
+        finished_at=finished_at,
+        barrier_opened_at=barrier_opened_at,
+        reason=load_reason(reason, reason_numbers),
     )
 
 
-def _kernel(row: Row[Any], session: Session, process: Process, resources: Resources) -> Kernel:
+def _kernel(row: Sequence[Any], session: Session, processes: _Processes) -> Kernel:
+    (
+        _session_id,
+        index,
+        id_,
+        _job_id,
+        task_index,
+        attempt,
+        status,
+        status_changed_at,
+        generation,
+        agent_id,
+        devices,
+        ports,
+        started_at,
+        ended_at,
+        exit_code,
+        signal,
+        reason,
+        reason_numbers,
+        failed_at,
+    ) = row
+    process, resources = processes[index]
     return Kernel(
-        id=KernelId(row.id),
+        id=id_,
         session=session,
-        index=row.idx,
+        index=index,
         process=process,
         resources=resources,
-        status=KernelStatus(row.status),
-        status_changed_at=row.status_changed_at,
-        task_index=row.task_index,
-        attempt=row.attempt,
-        generation=row.generation,
-        agent_id=row.agent_id and AgentId(row.agent_id),
-        shares=load_shares(row.devices),
-        ports=load_list(row.ports),
-        started_at=row.started_at,
-        ended_at=row.ended_at,
-        exit_code=row.exit_code,
-        signal=row.signal,
-        reason=load_reason(row.reason, row.reason_numbers),
-        failed_at=row.failed_at,
+        status=_KERNEL_STATUSES[status],
+        status_changed_at=status_changed_at,
+        task_index=task_index,
+        attempt=attempt,
+        generation=generation,
+        agent_id=agent_id,
+        shares=load_shares(devices),
+        ports=load_list(ports),
+        started_at=started_at,
+        ended_at=ended_at,
+        exit_code=exit_code,
+        signal=signal,
+        reason=load_reason(reason, reason_numbers),
+        failed_at=failed_at,
     )
 
 
-def _allocation(row: Row[Any]) -> Allocation:
+def _allocation(row: Sequence[Any]) -> Allocation:
+    kernel_id, generation, agent_id, charged, cpu, memory, disk, gpu, extra, devices, *rest = row
+    boot_id, since = rest
     return Allocation(
-        kernel_id=KernelId(row.kernel_id),
-        generation=row.generation,
-        agent_id=AgentId(row.agent_id),
-        charged=bool(row.charged),
-        resources=load_request(
-            row.cpu_milli, row.memory_bytes, row.disk_bytes, row.gpu_milli, row.extra
-        ),
-        shares=load_shares(row.devices),
-        boot_id=row.boot_id,
-        since=row.since,
+        kernel_id=kernel_id,
+        generation=generation,
+        agent_id=agent_id,
+        charged=bool(charged),
+        resources=load_request(cpu, memory, disk, gpu, extra),
+        shares=load_shares(devices),
+        boot_id=boot_id,
+        since=since,
     )

@@ -11,7 +11,6 @@ from muster.control.session.admission import (
     with_ids,
 )
 from muster.control.session.cluster.state import ClusterState
-from muster.control.session.cluster.workloads import session_class
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.core.errors import Conflict, NotFound
 from muster.core.ids import SessionId
@@ -51,8 +50,9 @@ class SessionRequests:
         if dependencies:
             spec = spec.model_copy(update={"after": with_ids(spec.after, dependencies)})
         # Before its kernels are made: it may have thousands, and a refusal is to cost little.
-        admit(work.live, self._cluster, session_class(principal.owner, spec), 1)
         shared = work.live.shared(spec)
+        workload = self._cluster.hooks.handed_in(principal.owner, shared)
+        admit(work.live, self._cluster, workload, 1)
         session = Session(
             id=work.ids.session(),
             job=None,

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
+from functools import cached_property
 from typing import Annotated, Any
 
 from pydantic import (
@@ -264,6 +265,11 @@ class ResourcesSpec(Spec):
         return self
 
     def resources(self) -> Resources:
+        """The request; equal kernels share the object."""
+        return self._resources
+
+    @cached_property
+    def _resources(self) -> Resources:
         cpu_milli = DEFAULT_CPU_MILLI if self.cpu is None else self.cpu
         return Resources.with_extra(
             cpu_milli,

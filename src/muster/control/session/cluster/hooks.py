@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Mapping
 
-from muster.control.session.cluster.workloads import workload_class
+from muster.control.session.cluster.workloads import SpecClasses, workload_class
 from muster.core.ids import JobId, SessionId
+from muster.core.owner import Owner
+from muster.core.specs import SessionSpec
 from muster.scheduling.passes.group_state import GroupState
 from muster.scheduling.policy.guard import PluginFault
 from muster.scheduling.policy.hooks import BatchHook
@@ -24,9 +26,14 @@ class Hooks:
         self._groups = groups
         self._failed = failed
         self._class_of_job: dict[JobId, WorkloadClass] = {}
+        self._classes = SpecClasses()
 
     def _hook(self, session: Session) -> SessionHook:
         return self._groups[session.group].policy.hooks[session.type]
+
+    def handed_in(self, owner: Owner, spec: SessionSpec) -> WorkloadClass:
+        """The class of a session without a job, before its hook is asked."""
+        return self._classes.of(owner, spec)
 
     def arriving(self, session: Session) -> WorkloadClass:
         """The class of a session that enters the queue, as changed by its hook; a hook that fails
@@ -57,7 +64,9 @@ class Hooks:
         Raises:
             PluginFault: the hook fails.
         """
-        job = session.job
+        job, spec = session.job, session.spec
+        if spec is not None and not session.failed_agents:
+            return self._hook(session).on_schedule(self.handed_in(session.owner, spec))
         if job is None or session.failed_agents or len(session.kernels) != 1:
             return self._hook(session).on_schedule(workload_class(session))
         known = self._class_of_job.get(job.id)

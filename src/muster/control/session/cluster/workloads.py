@@ -1,6 +1,8 @@
 """Jobs, sessions and agents as placement sees them."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from weakref import ref
 
 from muster.core.ids import AgentId
 from muster.core.owner import Owner
@@ -14,6 +16,9 @@ from muster.store.records import Agent, Session
 IN_PLACE = frozenset({*PLACED_SESSION, SessionStatus.RUNNING})
 """Statuses of sessions that keep their room for now. Other sessions that hold room are leaving:
 they, or processes of an earlier try, are being stopped."""
+MOST_SPECS = 4096
+"""Specs whose classes are remembered."""
+_FORGOTTEN: tuple[Callable[[], None], None] = (lambda: None), None
 _NONE: frozenset[AgentId] = frozenset()  # an empty set takes 216 bytes, and most are empty
 
 
@@ -29,6 +34,26 @@ def session_class(owner: Owner, spec: SessionSpec) -> WorkloadClass:
     for kernel in spec.kernels:
         requests += [kernel.resources.resources()] * kernel.replicas
     return _class_of(owner, spec, tuple(requests), spec.type)
+
+
+class SpecClasses:
+    """The classes of sessions without a job, as they are handed in; sessions that share their spec
+    share their class."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, Owner], tuple[ref[SessionSpec], WorkloadClass]] = {}
+
+    def of(self, owner: Owner, spec: SessionSpec) -> WorkloadClass:
+        """The class of the owner's sessions with this very spec."""
+        key = id(spec), owner
+        of_spec, known = self._known.get(key, _FORGOTTEN)
+        if known is not None and of_spec() is spec:
+            return known
+        if len(self._known) >= MOST_SPECS:
+            self._known.clear()
+        made = session_class(owner, spec)
+        self._known[key] = ref(spec), made
+        return made
 
 
 def workload_class(session: Session) -> WorkloadClass:
