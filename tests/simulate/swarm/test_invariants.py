@@ -15,6 +15,7 @@ from muster.control.job import derive, settle
 from muster.control.job.judge import TaskVerdict, derive_job, judge, judge_gang
 from muster.control.session import kernel_reports
 from muster.control.session.cluster import state as cluster_state
+from muster.control.session.cluster.state import ClusterState
 from muster.control.session.cluster.workloads import agent_facts
 from muster.control.session.handlers import barrier, start, terminate
 from muster.control.session.handlers.promote import DetectTermination, EnforceTimeout
@@ -41,6 +42,7 @@ from muster.simulate.swarm.invariants import (
     limits,
     notices,
     placing,
+    plugins,
     requests,
     rest,
     state,
@@ -321,6 +323,12 @@ def running_kernels_are_started_again_at_each_hello(patch: pytest.MonkeyPatch) -
 @finds(ledger.LedgerIsHeld, rest.RoomReturns)
 def ends_of_old_generations_are_not_heard(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(KernelReports, "_apply_old", lambda *of: None)
+
+
+@finds(plugins.FailedPluginsServeNoMore)
+def plugins_that_fail_are_not_named(patch: pytest.MonkeyPatch) -> None:
+    without = ClusterState._without
+    patch.setattr(ClusterState, "_without", lambda *of: replace(without(*of), refused=()))
 
 
 @finds(rest.WorkEnds)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from reprlib import Repr
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -180,15 +180,22 @@ class _Leash:
         return PluginFault(self._kind, self._name, why)
 
 
+@runtime_checkable
+class Guarded(Protocol):
+    """A part of a policy that is the plug-in ``inner`` on a leash."""
+
+    inner: Any
+
+
 class GuardedValidator:
     """A SessionValidator on a leash."""
 
     def __init__(self, name: str, inner: SessionValidator) -> None:
         self._leash = _Leash("validator", name)
-        self._inner = inner
+        self.inner = inner
 
     def validate(self, workload: WorkloadClass, context: PassContext) -> Sequence[Reason]:
-        reasons = self._leash.call(self._inner.validate, workload, context)
+        reasons = self._leash.call(self.inner.validate, workload, context)
         if not isinstance(reasons, Sequence) or not all(isinstance(r, Reason) for r in reasons):
             raise self._leash.fault(f"must answer reasons, not {_shortened(reasons)}")
         return tuple(reasons)
@@ -199,12 +206,12 @@ class GuardedSequencer(SessionSequencer):
 
     def __init__(self, name: str, inner: SequencerPlugin) -> None:
         self._leash = _Leash("sequencer", name)
-        self._inner = inner
+        self.inner = inner
         self._length: int | None = None  # of its keys, which must all be equally long
         self.dynamic = not isinstance(inner, DeclaresDynamic) or bool(inner.dynamic)
 
     def key(self, session: SessionWorkload, context: PassContext) -> tuple[float, ...]:
-        key = self._leash.call(self._inner.key, session, context)
+        key = self._leash.call(self.inner.key, session, context)
         numbers = isinstance(key, tuple) and all(isinstance(part, int | float) for part in key)
         if not numbers or not all(part == part for part in key):
             raise self._leash.fault(f"must answer a tuple of numbers, not {_shortened(key)}")
@@ -223,11 +230,11 @@ class GuardedSelector(AgentSelector):
 
     def __init__(self, name: str, inner: SelectorPlugin) -> None:
         self._leash = _Leash("selector", name)
-        self._inner = inner
+        self.inner = inner
         self.packs = isinstance(inner, DeclaresPacks) and bool(inner.packs)
 
     def score(self, request: Resources, snapshot: Snapshot, candidates: Ints) -> Floats:
-        answer = self._leash.call(self._inner.score, request, snapshot, candidates)
+        answer = self._leash.call(self.inner.score, request, snapshot, candidates)
         try:
             scores = np.asarray(answer, np.float64)
         except (TypeError, ValueError):
@@ -240,7 +247,7 @@ class GuardedSelector(AgentSelector):
         return scores
 
     def devices(self, request: Resources, snapshot: Snapshot, slot: int) -> Shares:
-        shares = self._leash.call(self._inner.devices, request, snapshot, slot)
+        shares = self._leash.call(self.inner.devices, request, snapshot, slot)
         milli, count = min(request.gpu_milli, GPU_WHOLE), request.gpu_devices
         usable = {index for _, index in snapshot.columns.devices_for(request, slot)}
         if (
@@ -280,10 +287,10 @@ class GuardedHook:
 
     def __init__(self, name: str, inner: SessionHook) -> None:
         self._leash = _Leash("hook", name)
-        self._inner = inner
+        self.inner = inner
 
     def on_schedule(self, workload: WorkloadClass) -> WorkloadClass:
-        changed = self._leash.call(self._inner.on_schedule, workload)
+        changed = self._leash.call(self.inner.on_schedule, workload)
         if not isinstance(changed, WorkloadClass):
             raise self._leash.fault(f"must answer a workload, not {_shortened(changed)}")
         if (changed.owner, changed.group, changed.type, changed.kernels) != (
@@ -298,7 +305,7 @@ class GuardedHook:
         return changed
 
     def before_start(self, environment: Mapping[str, str]) -> Mapping[str, str]:
-        changed = self._leash.call(self._inner.before_start, environment)
+        changed = self._leash.call(self.inner.before_start, environment)
         if not isinstance(changed, Mapping) or not all(
             isinstance(name, str) and isinstance(value, str) for name, value in changed.items()
         ):
@@ -306,4 +313,4 @@ class GuardedHook:
         return dict(changed)
 
     def after_end(self, session: SessionId, succeeded: bool) -> None:
-        self._leash.call(self._inner.after_end, session, succeeded)
+        self._leash.call(self.inner.after_end, session, succeeded)

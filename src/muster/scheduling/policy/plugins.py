@@ -181,6 +181,9 @@ class SessionHook(Protocol):
 
 Plugin = TypeVar("Plugin")
 
+registered: dict[tuple[str, str], Callable[..., Any]] = {}
+"""Makers of plug-ins, by kind and name, that no package brings: those of a simulation."""
+
 
 def find(
     kind: str,
@@ -202,6 +205,8 @@ def find(
     make: Callable[..., Plugin]
     if name in builtin:
         make = builtin[name]
+    elif (kind, name) in registered:
+        make = registered[kind, name]
     else:
         installed = entry_points(group=f"muster.{kind}")
         if name not in installed.names:

@@ -19,11 +19,12 @@ from muster.simulate.swarm.judge import Invariant, Judge, Tell, Violation, in_si
 from muster.simulate.swarm.machines import MACHINES
 from muster.simulate.swarm.notices import NOTICES
 from muster.simulate.swarm.operators import OPERATORS, draw_group
+from muster.simulate.swarm.plugins import PLUGINS
 from muster.simulate.swarm.scene import Scene
 from muster.simulate.swarm.steps import Kinds, Lot, Step
 from muster.simulate.swarm.work import WORK
 
-PARTS = (CONTROLLER, MACHINES, NOTICES, WORK, OPERATORS)
+PARTS = (CONTROLLER, MACHINES, NOTICES, WORK, PLUGINS, OPERATORS)
 """The parts of every run, in the order in which they are calmed; an entity's own joins here."""
 KINDS = Kinds(*(part.kinds for part in PARTS))
 INVARIANTS = tuple(each for part in PARTS for each in part.invariants)
