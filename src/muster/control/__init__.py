@@ -1,1 +1,2 @@
-"""The control plane: one engine, and what each entity declares to it. No threads, no waiting."""
+"""The control plane: one engine, and the modules in which entities declare their rules to it. It
+has no threads and waits for nothing."""

@@ -30,10 +30,9 @@ MAX_INPUTS = 100_000
 """Inputs that may wait for the next wake (design: Everything is bounded)."""
 INPUTS_A_WAKE = 2_000
 LARGE = 1_000
-"""An input that changes more rows by itself keeps the other inputs of its wake waiting for 5 ms and
-more."""
+"""Rows above which an input is large: it delays the other inputs of its wake by 5 ms or more."""
 LARGE_AGAIN_S = 10.0
-"""The sender of a large input is expected to send more of them for so long."""
+"""Seconds for which a sender of a large input is expected to send further large inputs."""
 
 
 class Unavailable(MusterError):
@@ -84,9 +83,9 @@ class Answers(Performer[Answer]):
 
 
 class Inbox:
-    """Inputs in the order in which they came. Those of users who send large ones are taken one a
-    wake, the users in turn, and everybody else's in between. Inputs of undone wakes go first, in
-    the batches in which they were given back.
+    """Inputs in the order in which they came. Inputs of users who send large ones are taken one per
+    wake, from these users in turn; inputs of all others are taken in between. Inputs of undone
+    wakes are taken first, in the batches in which they were given back.
 
     Args:
         hint: called whenever something came in.
@@ -95,11 +94,9 @@ class Inbox:
     def __init__(self, hint: Callable[[], None] = lambda: None) -> None:
         self._hint = hint
         self._fresh: deque[Input] = deque()
-        self._slow: dict[
-            _User, deque[Input]
-        ] = {}  # of those who send large ones, who is next first
+        self._slow: dict[_User, deque[Input]] = {}  # of large senders, the next user first
         self._slow_is_next = False
-        self._senders: dict[_User, float] = {}  # of large ones, each until when
+        self._senders: dict[_User, float] = {}  # large ones, until when
         self._again: deque[list[Input]] = deque()
 
     def __bool__(self) -> bool:
@@ -121,8 +118,8 @@ class Inbox:
         self._hint()
 
     def _queue_of(self, item: Input) -> deque[Input]:
-        """The queue in which the input waits: a user's order is kept, so who has inputs in the slow
-        one adds to it."""
+        """The queue in which the input waits. A user's inputs stay in order, so a user with inputs
+        in the slow queue gets further inputs into that queue."""
         owner = item.owner
         if owner is not None:
             user = owner.domain, owner.user
@@ -209,9 +206,9 @@ class Inbox:
             self._note_size(item, work.unit.size - before, work.now)
 
     def _take_apart(self, inputs: list[Input], position: int, error: Exception) -> None:
-        """One of the inputs failed. It is refused once it fails as the first of a wake, because a
-        refusal may tell its sender that all earlier inputs are stored. So the inputs before it are
-        taken in a wake of their own first, and then its parts."""
+        """Handle the failure of one of the inputs. It is refused only if it fails as the first
+        input of a wake, because a refusal may tell its sender that all earlier inputs are stored.
+        So the inputs before it are taken in a wake of their own first, and then its parts."""
         item, parts = inputs[position], inputs[position].apart()
         self.give_back(inputs[position + 1 :])
         if position == 0 and len(parts) == 1:
@@ -223,12 +220,12 @@ class Inbox:
         inputs.clear()
 
     def _note_size(self, item: Input, changes: int, now: float) -> None:
-        """Say how many rows an input changed by itself."""
+        """Note how many rows an input changed by itself."""
         if changes > LARGE and item.owner is not None:
             self._senders[item.owner.domain, item.owner.user] = now + LARGE_AGAIN_S
 
     def put_back(self, inputs: list[Input]) -> None:
-        """Have inputs wait on that came to no wake, each before the later ones of its sender."""
+        """Put back inputs that no wake has taken, each before the later inputs of its sender."""
         if self._again:  # later inputs of the same agents may be among them
             self.give_back(inputs)
             return
@@ -258,8 +255,8 @@ class Inbox:
         return inputs
 
     def give_back_apart(self, inputs: list[Input]) -> Input | None:
-        """Have these inputs taken in two wakes, because one of them made its wake fail; the answer
-        is that one, once it is alone.
+        """Have these inputs taken in two wakes, because one of them made its wake fail. If there is
+        only one input, the answer is that input.
         """
         if len(inputs) == 1:
             inputs = [*inputs[0].apart()]
@@ -272,7 +269,7 @@ class Inbox:
 
 
 def refuse(item: Input, error: Exception) -> None:
-    """Tell the sender of an input that nothing of it happened, and why."""
+    """Tell the sender of an input that no part of it was applied, and why."""
     if isinstance(error, SQLAlchemyError):
         error = Unavailable(f"the database cannot be read: {cause_of(error)}")
     try:

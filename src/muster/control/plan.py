@@ -1,7 +1,7 @@
-"""The answer of `muster plan`: the fate of work if it were handed in now.
+"""The answer of `muster plan`: what would happen to work if it were handed in now.
 
-It is found in the live state by the code that decides, and changes nothing. A spec that a
-submission would refuse is refused in the same words.
+It is found in the live state by the code that also decides about real work, and changes nothing. A
+spec that a submission would refuse is refused in the same words.
 """
 
 from collections.abc import Iterable, Sequence

@@ -46,8 +46,8 @@ T = TypeVar("T")
 
 RETRY_COMMIT_S = 1.0
 MOST_PUT_OFF = 2
-"""How many wakes in a row may take in so many changes that handlers wait for the next wake. After
-the first such wake, inputs that came meanwhile are taken before the handlers have their turn."""
+"""How many wakes in a row may be so full of inputs that handlers have to wait for the next wake.
+After the first such wake, inputs that came meanwhile are taken before the handlers run."""
 
 
 Events = list[tuple[str, str, str]]
@@ -56,7 +56,8 @@ Events = list[tuple[str, str, str]]
 
 @dataclass(frozen=True, slots=True)
 class _Doubt:
-    """A wake that may be stored or not: the answer to its commit was lost, and ``why``."""
+    """A wake of which it is unknown whether it was stored, because the answer to its commit was
+    lost; ``why`` tells how."""
 
     inputs: list[Input]
     work: Work
@@ -92,20 +93,20 @@ class ControlPlane:
         performers: dict[type, Performer[Any]] = {}
         for performer in (*of_modules, *stand_ins):
             performers[performer.kind] = performer
-        performers[Answer] = Answers()  # last: whoever is answered may ask for what was done before
+        performers[Answer] = Answers()  # last: whoever is answered may ask about the other effects
         self._performers = [*performers.values()]
         self._suspect: tuple[Input, MusterError] | None = None  # failed alone; is it to blame?
         self.defects = Defects()
         """The failures of handlers and other parts of modules."""
         self._watchers: dict[int, Callable[[Events], None]] = {}
-        self._put_off = 0  # wakes in a row whose inputs left no room for handlers
+        self._put_off = 0  # wakes in a row in which handlers did not run for lack of room
         self._retry_at = 0.0
         self.trouble: str | None = None
         """Why nothing can be stored; None as long as everything can."""
         self._broken = False  # mirror and SQL differ: it is read again before anything else
-        self._is_wary = False  # the last wake could not be stored: find out whose changes cannot
+        self._is_wary = False  # the last wake could not be stored: find the changes to blame
         self._in_doubt: _Doubt | None = None
-        self._former: Live | None = None  # the mirror that was thrown away, until that is done
+        self._former: Live | None = None  # the former mirror, until the new one is taken over
         catching_up = with_own(modules, Module.catch_up)
         self._catching_up = {f"catching up of {type(each).__name__}": each for each in catching_up}
         self._told = with_own(modules, Module.committed)
@@ -289,7 +290,8 @@ class ControlPlane:
         return None
 
     def _decide(self, inputs: list[Input], work: Work) -> bool:
-        """Take the inputs, and run handlers; whether these have nothing left to do.
+        """Take the inputs and run handlers; the answer says whether handlers have nothing left to
+        do.
 
         Raises:
             Undone: a part of the control plane failed, or made a change that cannot be stored;
@@ -349,7 +351,7 @@ class ControlPlane:
         for each in tell:
             try:
                 each()
-            except Exception:  # it holds up nobody else; what it was told comes again, or is read
+            except Exception:  # a failure must not delay others; its effects come again
                 log.exception("the effects of a commit were not all told")
         for kind in work.effects:
             log.error("no performer carries out effects of kind %s", kind.__name__)
@@ -357,8 +359,8 @@ class ControlPlane:
     # -- when nothing was committed ------------------------------------------------------------
 
     def _give_up(self, inputs: list[Input], work: Work, error: Exception) -> float:
-        """Nothing of the wake was written: decide which inputs the next wake takes, so that it does
-        not fail in the same way. The answer is the moment at which the next wake is due."""
+        """Decide which inputs the next wake takes after one of which nothing was written, so that
+        it does not fail in the same way. The answer is the moment at which the next wake is due."""
         now = self._clock.now()
         self._broken = True
         why = f"the change could not be stored: {error}"
@@ -393,8 +395,8 @@ class ControlPlane:
         return max(now, self._retry_at)
 
     def _settle(self) -> float:
-        """Find out whether the wake was stored at whose commit the answer was lost; nothing else is
-        done before. The answer is when the next wake is due."""
+        """Find out whether the wake was stored whose commit got no answer; nothing else is done
+        before that is known. The answer is when the next wake is due."""
         doubt = self._in_doubt
         assert doubt is not None, "some wake is in doubt"
         try:
@@ -410,8 +412,9 @@ class ControlPlane:
         return self._retry_at
 
     def _leave_out_spoilt(self, work: Work, error: Unstorable) -> bool:
-        """Sweep and inputs of a wake could be stored, and its handlers' changes cannot: have the
-        records left out to which these gave such values. The answer says whether any were found."""
+        """Leave out the records to which handlers gave values that cannot be stored, after the
+        sweep and the inputs of the wake could be stored. The answer says whether there are such
+        records."""
         try:
             spoilt = self._store.unstorable(work.unit)
         except CommitFailed as failure:
@@ -420,21 +423,21 @@ class ControlPlane:
         return self.defects.spoilt(map(work.chain, spoilt), error, work.now)
 
     def _find_culprit(self, inputs: list[Input], error: Exception) -> None:
-        """The same wake would fail again, because of an input or of the state itself. An input is
-        refused once it failed alone and a wake without inputs did not fail."""
+        """Find out whether an input, or the state itself, makes wakes fail. An input is refused
+        once it failed alone and a wake without inputs did not fail."""
         suspect = self._inbox.give_back_apart(inputs)
         if suspect is not None:
             why = MusterError(f"this cannot be carried out: {error!r}"[:1000])
             self._suspect = suspect, why
 
     def _acquit(self) -> None:
-        """The suspect, if there is one, was not to blame: it is taken again."""
+        """Have the suspected input, if there is one, taken again, because it was not to blame."""
         if self._suspect is not None:
             self._inbox.give_back([self._suspect[0]])
             self._suspect = None
 
     def _fail(self, inputs: list[Input], why: str) -> None:
-        """Nothing could be written: refuse requests, and keep other inputs for later."""
+        """Refuse requests and keep other inputs for later, because nothing could be written."""
         log.error("nothing was committed, trying again in %s s: %s", RETRY_COMMIT_S, why)
         self._acquit()
         inputs = [*inputs, *self._inbox.take_all_given_back()]

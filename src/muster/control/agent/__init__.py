@@ -1,1 +1,1 @@
-"""Agents: joining, saying hello, falling silent, and what that means for their kernels."""
+"""Agents: how they join, say Hello and fall silent, and the consequences for their kernels."""

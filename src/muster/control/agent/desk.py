@@ -54,7 +54,7 @@ from muster.wire.messages import (
 log = logging.getLogger(__name__)
 
 REFUSED_S = 30.0
-"""How long an agent's Hello is not heard after one that could not be applied."""
+"""Seconds for which further Hellos of an agent are ignored after one that could not be applied."""
 
 
 class NoLink:
@@ -153,8 +153,8 @@ class AgentDesk:
                 work.emit(TellAgent(agent.id, Acknowledge(batch.last_seq)))
 
     def refuse(self, said: "Said") -> None:
-        """Give up a message that cannot be applied. Its agent says Hello anew, with all that it
-        holds, which makes up for a report that is dropped."""
+        """Give up a message that cannot be applied. Its agent says Hello again and tells all
+        kernels that it holds, which makes up for a dropped report."""
         agent = said.agent
         match said.message:
             case Reports(last_seq=seq):
@@ -174,7 +174,7 @@ class AgentDesk:
     # -- after the mirror was read, and after a commit -----------------------------------------
 
     def begin(self, live: Live, before: Live | None) -> None:
-        """Derive anew the facts about agents that the mirror, which was just read, does not hold.
+        """Derive again the facts about agents that are not stored, after the mirror was read.
 
         Args:
             live: the mirror.
@@ -209,8 +209,8 @@ class AgentDesk:
                 self.link.close(id_, "say hello again")
 
     def sweep(self) -> None:
-        """Publish all agents anew, and end streams that are over, as ``committed`` would have done
-        if it had never failed."""
+        """Publish all agents again, and end streams that are over: this makes up for calls of
+        ``committed`` that failed."""
         live = self._store.live
         self._leases.forget_all_but(live.agents)
         for agent in live.agents.values():
@@ -220,8 +220,8 @@ class AgentDesk:
             self.link.close(id_, "say hello again")
 
     def catch_up(self) -> None:
-        """Note when agents were heard: heartbeats count from when they came, however busy control
-        was."""
+        """Note when agents were heard: a heartbeat counts from its arrival, however late control
+        looks at it."""
         agents = self._store.live.agents
         for id_, (heard_at, offset_s) in self._leases.take_news().items():
             if (agent := agents.get(id_)) is not None:
@@ -269,8 +269,8 @@ class Said(Input):
 
 @dataclass(slots=True)
 class _Letters:
-    """The messages for one agent after a commit: commands by kernel, and none that a later message
-    of the wake, or a later decision, has made needless."""
+    """The messages for one agent after a commit. Commands are kept by kernel; those that a later
+    message or decision of the wake has made needless are left out."""
 
     hello: Hello | None = None
     commands: dict[KernelKey, list[Command]] = field(default_factory=dict)
@@ -298,7 +298,7 @@ class _Letters:
         return found
 
     def add(self, command: Command) -> None:
-        """Have the agent told so too; of the commands for a kernel before a Stop none is of use."""
+        """Add a message. A Stop replaces all earlier commands for its kernel."""
         key = command.kernel, command.generation
         earlier = self.commands.get(key)
         if earlier is None or isinstance(command, Stop):

@@ -1,4 +1,4 @@
-"""DrainAgents: kernels that a draining agent still runs at its deadline have to leave."""
+"""DrainAgents: kernels that a draining agent still runs at its deadline are stopped."""
 
 from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.work import Work
@@ -10,8 +10,8 @@ from muster.store.records import Agent
 
 class DrainAgents(FollowingHandler[Agent]):
     """Stops the work on agents whose deadline has come; until then work may end by itself. A
-    stopped kernel stays charged until its processes are proven gone: an agent that does not answer
-    is not emptied by this."""
+    stopped kernel stays charged until its processes are proven gone, so an agent that does not
+    answer still counts as occupied."""
 
     name = "DrainAgents"
     stage = Stage.OBSERVE

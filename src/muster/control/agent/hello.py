@@ -1,5 +1,5 @@
-"""Hello: an agent tells its identity and all its kernels; the answer starts and stops
-kernels until the agent has those that it should have.
+"""Hello: an agent tells its identity and all kernels that it holds; the answer starts and stops
+kernels until it holds exactly those that it should.
 
 This is where the two sides agree again after anything was lost between them (design: Agents):
 commands that did not arrive are sent again, kernels that nobody wants are stopped, kernels of
@@ -84,8 +84,8 @@ class Greeter:
         self._settle(work, agent, hello)
 
     def _lose(self, work: Work, agent: Agent, keys: Sequence[LedgerKey], why: Reason) -> None:
-        """Lose these kernels, as of when the agent was last heard before its Hello: nothing later
-        is known."""
+        """Count these kernels as lost at the moment when the agent was last heard before its Hello,
+        because nothing later is known of them."""
         lost_at = self._leases.silent_since(agent.id)
         lose_kernels(work, agent, keys, why, self._kernel_reports, lost_at)
 
@@ -140,6 +140,6 @@ class Greeter:
 
 
 def _is_told_of(kernel: Kernel, held: HeldStatus | None) -> bool:
-    """Whether a failure to start the kernel is known, or told next: the agent repeats the report of
-    one that it holds. The next try follows from that."""
+    """Whether control knows of the failure to start the kernel, or will hear of it next, because
+    the agent repeats the report. The next try follows from that report."""
     return held is HeldStatus.CREATE_FAILED or kernel.failure is not None

@@ -1,11 +1,11 @@
 """Joining: how a machine becomes an agent, and the ownership of names.
 
-An agent chooses its credential itself and keeps it before it asks, so that a request whose answer
-was lost can be repeated: it finds the agent made, and costs the token no second use. A name belongs
-to the agent that has it. Another machine gets it only by an administrator's word, which is a token
-for just this name that was made after that agent went away, and only once none of that agent's
-kernels can still run. The former agent is removed then: its credential is refused as a former
-agent's, so that it ends its kernels.
+An agent chooses its credential itself and stores it before it asks to join. So a request whose
+answer was lost can be repeated: control finds the agent that it made, and charges the token no
+second use. A name belongs to the agent that has it. Another machine can get the name only with a
+token for this name that an administrator made after the former agent went away, and only once none
+of that agent's kernels can still run. The former agent is removed then: its credential is refused
+as a former agent's, so that it ends its kernels.
 """
 
 from muster.control.agent.lifecycle import AgentLifecycle
@@ -82,11 +82,11 @@ def join(work: Work, agents: AgentLifecycle, request: JoinRequest) -> Agent:
 
 
 def reissue(work: Work, name: str, credential: str) -> AgentId | None:
-    """Give the agent of this name another credential; it stays the same agent. None if there is
-    none.
+    """Give the agent of this name another credential; it stays the same agent. None if no agent has
+    the name.
 
-    Only for the controller's own agents: that the controller can write their directories is the
-    administrator's word.
+    To be used for the controller's own agents alone: that the controller can write an agent's
+    directory proves the administrator's consent.
 
     Raises:
         JoinRefused: the agent is connected, so it has a good credential.
@@ -106,7 +106,7 @@ def reissue(work: Work, name: str, credential: str) -> AgentId | None:
 def _token(live: Live, request: JoinRequest, now: float) -> JoinToken:
     """
     Raises:
-        JoinRefused: the token is not good for this agent; only the holder of a good token learns
+        JoinRefused: the token is not good for this agent. Only the holder of a good token is told
             more.
     """
     token = live.accounts.join_tokens.of_secret(request.token)

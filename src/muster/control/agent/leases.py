@@ -1,5 +1,5 @@
-"""The book of leases: which agents may be renewed, for how long, and the ends granted so far
-(design: Leases).
+"""The book of leases: which agents' leases may be renewed and for how long, and the ends granted so
+far (design: Leases).
 
 The book is the one part of control that another thread uses: the gateway answers heartbeats from
 it, so that neither a slow pass nor a full disk costs work its lease. Control publishes in it, after
@@ -34,7 +34,7 @@ _GRANTS_KEPT = 8
 _SAMPLES_KEPT = 8
 _BOOTS_KEPT = 8
 _DRIFT = 0.001
-"""The part by which one machine's clock may run faster than another's, at most."""
+"""How much faster one machine's clock may run than another's, at most, as a part of 1."""
 
 T = TypeVar("T")
 _Place = tuple[str, str]
@@ -43,9 +43,9 @@ _Place = tuple[str, str]
 
 @dataclass(slots=True)
 class _Grant:
-    """A renewal. ``sent_s`` is the moment that it answered, ``until`` its latest end by the
-    controller's clock. The grant of a former controller answers no moment that this one has
-    heard."""
+    """A renewal of a lease. ``sent_s`` is the moment on the agent's boot clock that it answered,
+    ``until`` its latest end by the controller's clock. The grant of a former controller answers no
+    moment that this controller has heard."""
 
     sent_s: float
     until: float
@@ -59,8 +59,8 @@ class _Lease:
     this controller's start: nobody listened before. ``silent_since`` is when it last spoke before
     it said Hello.
 
-    ``grants`` are the renewals that the agent may count with: its heartbeats say which is in force,
-    and earlier ones count no more.
+    ``grants`` are the renewals that may be in force on the agent: its heartbeats tell which one is,
+    and earlier renewals are void.
     """
 
     heard_at: float
@@ -110,7 +110,7 @@ class LeaseBook:
         with self._lock:
             lease = self._leases.get(hello.agent)
             if lease is None:
-                return None  # the agent was removed, as control will tell it
+                return None  # the agent was removed; control will tell it so
             now = self._clock.now()
             place = (hello.boot_id, hello.instance)
             if place == lease.admitted:
@@ -120,16 +120,16 @@ class LeaseBook:
                 self._replace(lease, hello, now)
             if place == lease.place or place != lease.admitted:
                 lease.silent_since = lease.spoke_at
-            # Else it is a boot whose Hello control has not heard.
+            # Otherwise control has not heard a Hello of this boot.
             lease.admitted, lease.hello_s = place, hello.sent_s
             lease.beside = beside and bool(self._boot_id) and hello.boot_id == self._boot_id
             self._note(hello.agent, lease, now, hello.time_s)
             return self._grant(lease, hello.sent_s, now)
 
     def _replace(self, lease: _Lease, hello: Hello, now: float) -> None:
-        """Let the agent speak from another boot or directory than before. Another boot is the same
-        machine's if it began after the former boot was last heard, which proves that boot's kernels
-        gone.
+        """Let the agent speak from another boot or directory than before. A boot that began after
+        the former boot was last heard is a later boot of the same machine, which proves the former
+        boot's kernels gone.
 
         Raises:
             Occupied: its former self may be alive.
@@ -189,7 +189,7 @@ class LeaseBook:
             return None  # another controller may wait for the ends of leases
         grants = lease.grants
         grants.append(_Grant(sent_s, now + lease.term_s, lease.heartbeat_s))
-        if len(grants) > _GRANTS_KEPT:  # the agent has not said for long which one is in force
+        if len(grants) > _GRANTS_KEPT:  # for long the agent has not told which one is in force
             oldest, second = grants.popleft(), grants[0]
             second.until = max(second.until, oldest.until)
             second.heartbeat_s = max(second.heartbeat_s, oldest.heartbeat_s)
@@ -230,7 +230,7 @@ class LeaseBook:
             self._in_charge_at = max(self._in_charge_at, at)
 
     def forget_all_but(self, agents: Collection[AgentId]) -> None:
-        """Grant leases to no other agents, because these are all there are."""
+        """Grant leases to these agents alone, because no others exist."""
         with self._lock:
             for gone in [agent for agent in self._leases if agent not in agents]:
                 del self._leases[gone]
@@ -252,7 +252,7 @@ class LeaseBook:
             }
 
     def is_endless(self, agent: AgentId) -> bool:
-        """Whether the agent may count with a lease that has no end."""
+        """Whether the agent may have a lease without an end."""
         return self.until(agent) == math.inf
 
     def is_beside(self, agent: AgentId) -> bool:
@@ -272,7 +272,7 @@ class LeaseBook:
         return self._read(agent, lambda lease: lease.silent_since, -math.inf)
 
     def until(self, agent: AgentId) -> float:
-        """When the last lease ends that the agent may count with."""
+        """When the last lease ends that may be in force on the agent."""
         return self._read(agent, _until, -math.inf)
 
     def pace_s(self, agent: AgentId) -> float:
@@ -286,8 +286,8 @@ class LeaseBook:
                 lease.grants.clear()
 
     def revoke(self, agent: AgentId) -> bool:
-        """Stop granting leases to the agent, if all of its leases have ended, and its kernels with
-        them; the answer says whether they have."""
+        """If all leases of the agent have ended, and its kernels with them, grant it no more
+        leases; the answer says whether that is so."""
         with self._lock:
             lease = self._leases.get(agent)
             if lease is None:

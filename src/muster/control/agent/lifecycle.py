@@ -28,7 +28,8 @@ _AWAY = frozenset({AgentStatus.UNREACHABLE, AgentStatus.LOST})
 
 
 class AgentLifecycle(Lifecycle[Agent]):
-    """Keeps placement's view of an agent in line with its status, and moves agents for others."""
+    """Keeps placement's view of an agent in line with its status, and moves agents on behalf of
+    other modules."""
 
     entity = Agent
 
@@ -72,11 +73,11 @@ class AgentLifecycle(Lifecycle[Agent]):
 
 
 class GrantLeases(FollowingHandler[Agent]):
-    """Keeps the term of an agent's renewals, and how often it asks for one, as its group says.
+    """Sets the term of an agent's renewals, and how often the agent asks for one, as its group
+    says.
 
-    A longer term is stored before it is granted, so that after a restart the controller counts with
-    the longest lease that the agent may know. A shorter term is stored once the longer lease is
-    over.
+    A longer term is stored before it is granted, so that after a restart the controller knows the
+    longest lease that the agent may have. A shorter term is stored once the longer lease is over.
     """
 
     name = "GrantLeases"
@@ -138,8 +139,8 @@ class DetectLoss(DerivationHandler[Agent]):
         self._leases = leases
 
     def derive(self, record: Agent, work: Work) -> tuple[TransitionStatus, Reason | None] | None:
-        """The agent is LOST if its leases have ended. They are revoked in the same look, so that
-        no renewal comes between the decision and its commit."""
+        """The agent is LOST if its leases have ended. They are revoked in the same step, so that
+        none is renewed between the decision and its commit."""
         if not self._leases.revoke(record.id):
             return None
         return TransitionStatus(AgentStatus.LOST), _silence(record, work)
@@ -157,7 +158,8 @@ def _silent_at(agent: Agent, work: Work, leases: LeaseBook) -> float:
 
 
 def _silence_s(agent: Agent, work: Work, leases: LeaseBook) -> float:
-    """How long the agent may be silent. It may not know yet that it is to speak more often."""
+    """How long the agent may be silent. A shorter limit counts only once the agent knows that it
+    has to speak more often."""
     silence_s = work.live.groups[agent.group].agent_silence
     return max(silence_s, HEARTBEATS_A_TERM * leases.pace_s(agent.id))
 

@@ -23,8 +23,8 @@ class AgentModule(Module):
     """Declares agents, and has the desk perform the effects that are meant for them.
 
     Args:
-        leases: the terms that agents may be granted, and when each agent was heard; the gateway
-            has the same book.
+        leases: the book of the terms that agents may be granted, and of when each agent was heard;
+            the gateway uses the same book.
     """
 
     def __init__(self, desk: AgentDesk, leases: LeaseBook) -> None:

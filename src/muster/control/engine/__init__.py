@@ -1,1 +1,1 @@
-"""The coordinator engine: handlers act, it judges (design: The engine judges)."""
+"""The engine: handlers act, and the engine judges their results (design: The engine judges)."""

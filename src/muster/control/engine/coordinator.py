@@ -18,8 +18,8 @@ MAX_PASSES = 200
 job of many tasks uses several: each pass may bring up the next tasks."""
 
 MAX_CHANGES = 4_000
-"""Rows that a wake writes before it leaves further work to the next: the commit of a step of a
-large gang takes as long as many wakes of others, which get their turn in between."""
+"""Rows that a wake writes before it leaves further work to the next wake: the commit of a large
+gang's step takes as long as many wakes of other users, which are served in between."""
 
 
 class Coordinator:
@@ -43,9 +43,9 @@ class Coordinator:
         """Run passes until nothing changes; whether that was reached within MAX_PASSES and
         MAX_CHANGES.
 
-        A pass that makes too many changes goes on in the next wake with its next handler, so that
-        each handler has its turn however much comes in. It is not cut while a record is ending: all
-        handlers have to see that record before it leaves the mirror.
+        A pass that makes too many changes is cut, and goes on with its next handler in the next
+        wake, so that each handler runs however many inputs come. It is not cut while a record is
+        ending, because all handlers have to see that record before it leaves the mirror.
         """
         for record in self.timers.due(work.now):
             work.mark(record)

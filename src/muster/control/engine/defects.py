@@ -19,9 +19,11 @@ from muster.store.entity import Record
 log = logging.getLogger(__name__)
 
 LOOK_AGAIN_S = 1.0
-"""How long new records wait on which a handler was not run, because it failed on one of them."""
+"""Seconds for which new records wait that a handler was not run on, because it failed on one of
+them."""
 LEFT_OUT_S = 50.0
-"""How long a handler is not run on a record on which it failed: the next sweep tries again."""
+"""Seconds for which a handler is not run on a record on which it failed; the next sweep tries
+again."""
 MAX_IN_A_ROW = 16
 """How many wakes in a row may be undone for handlers that fail; then the handler rests."""
 
@@ -35,7 +37,8 @@ class Undone(Exception):
 
 
 class FailedOn(Exception):
-    """Raised by a handler of many records, from its own error, to say on which it failed."""
+    """Raised by a handler of many records to say on which record it failed; its cause is the
+    error."""
 
     def __init__(self, record: Record) -> None:
         super().__init__(record)
@@ -106,8 +109,9 @@ class Defects:
 
         Args:
             chains: for each of these records its name, and whether the wake made it; then the same
-                of the record that it is part of, and so on. The first that is not left out of all
-                handlers yet will be: it may be a job's handler that gave the value to a task.
+                for the record of which it is a part, and so on. The first record of a chain that is
+                not left out of all handlers yet is left out from now on: a task may have got the
+                value from a handler of its job.
         """
         spares_new = None in self._not_on_new
         until, found = self._begin_to_leave_out(now), False
@@ -183,8 +187,8 @@ class Defects:
         return None if found is None else found[1]
 
     def is_to_be_told(self, handler: str, record: str, now: float) -> bool:
-        """Whether the history of a record that the handler leaves out does not say so yet; it will
-        from now on."""
+        """Whether the history of a record that the handler leaves out has still to tell that; the
+        caller tells it now."""
         found = self._entry(handler, record, now)
         if found is None or self._told.get((handler, record)) == found[0]:
             return False

@@ -20,10 +20,11 @@ E = TypeVar("E")
 
 
 class Performer(ABC, Generic[E]):
-    """Carries out the effects of one kind; it decides nothing, and keeps nothing that matters.
+    """Carries out the effects of one kind. It decides nothing, and has no state that may not be
+    lost.
 
-    It may be handed the same wish twice, and must be harmless then. Its queue is bounded, each
-    attempt has a time-out, and one that hangs holds up neither the control plane nor others.
+    It may be given the same effect twice, which must do no harm. Its queue is bounded, each attempt
+    has a time-out, and an attempt that hangs delays neither the control plane nor other attempts.
     """
 
     kind: ClassVar[type]

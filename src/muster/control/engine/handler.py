@@ -108,7 +108,7 @@ class LifecycleHandler(Handler[T]):
 
     transitions: ClassVar[StatusTransitions]
     between_tries: ClassVar[bool] = False
-    """Whether it is run on a record before the time of its next try has come, too."""
+    """Whether the handler is also run on a record before the time of its next try has come."""
 
     @abstractmethod
     def execute(self, targets: Sequence[T], work: Work) -> HandlerResult[T]:

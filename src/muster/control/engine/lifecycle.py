@@ -64,7 +64,7 @@ class Lifecycle(Generic[R]):
         return True
 
     def moved(self, work: Work, record: R, move: Move) -> None:
-        """Called for a record that has its new status, before its followers have theirs."""
+        """Called for a record that has just got its new status, before its followers get theirs."""
 
     def followers(self, record: R) -> Iterable[Record]:
         """The records whose status follows this one's, where a handler declares a status for
@@ -82,8 +82,8 @@ class Lifecycle(Generic[R]):
         """Called once the record and its followers have moved."""
 
     def deadlines(self, record: R, work: Work) -> Iterable[float]:
-        """Moments at which the record is to be looked at again though nothing happens to it, beside
-        the ends of handlers' timeouts. Moments that have passed do not count."""
+        """Moments at which handlers have to look at the record again although it has not changed,
+        besides the ends of handlers' timeouts. Moments in the past are ignored."""
         return ()
 
     def retry_policy(self, record: R, work: Work) -> RetryPolicy:

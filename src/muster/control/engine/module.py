@@ -1,5 +1,5 @@
-"""Modules: the contribution of an entity to the control plane. Its folder exports one (design: What
-an entity is)."""
+"""Modules: an entity's contribution to the control plane. The folder of each entity exports one
+module (design: What an entity is)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Parts:
         """The part of this class.
 
         Raises:
-            KeyError: no module offers the part, or a later one does.
+            KeyError: no earlier module offers the part.
         """
         return cast(S, self._parts[kind])
 
@@ -55,8 +55,8 @@ class Context:
 class Declared:
     """A module's declarations over a mirror that was just read.
 
-    ``offers`` are parts for other modules and for requests; ``watch`` hears of each change of the
-    ledger, if the module follows it.
+    ``offers`` are parts for other modules and for requests; ``watch``, if there is one, is told of
+    each change of the ledger.
     """
 
     lifecycles: Sequence[Lifecycle[Any]] = ()
@@ -109,8 +109,8 @@ class Module:
 
     def committed(self, work: Work) -> None:
         """Called after each commit, before its effects are performed. If it raises, the commit
-        stands, and everybody else is told of it; the module makes up for the call in its sweep at
-        the latest."""
+        stands and all other modules are still told of it; the module makes up for the failed call
+        in its next sweep."""
 
 
 class EntityModule(Module):
@@ -129,5 +129,5 @@ class EntityModule(Module):
 
 
 def with_own(modules: Sequence[Module], method: Callable[..., None]) -> Sequence[Module]:
-    """The modules that have their own ``method`` of ``Module``."""
+    """The modules whose class overrides this method of ``Module``."""
     return [each for each in modules if getattr(type(each), method.__name__) is not method]

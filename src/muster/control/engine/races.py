@@ -2,8 +2,9 @@
 found rows that differ from the mirror. (A handler that raises is in ``defects``.)
 
 Nothing of the wake was written. The mirror is read again, and the same inputs are taken once more.
-A record that lost sits out for a while, with LOST_RACE in its history: handlers do not repeat the
-decision by which it lost, because each race costs another reading of the whole state.
+For a while, handlers leave the record alone that lost the race, with LOST_RACE in its history.
+Otherwise they might repeat the decision that lost, and each race costs another reading of the whole
+state.
 """
 
 from collections.abc import Collection

@@ -1,8 +1,8 @@
 """The run of one handler: its result is judged and applied.
 
-The verdicts on a lifecycle handler's targets, in this order (design: The engine judges): SUCCESS;
-STALE; for failures GIVE_UP past the limit of tries, else NEED_RETRY; EXPIRED for those neither
-successful nor failed that stayed too long; SKIPPED otherwise.
+The verdicts on a lifecycle handler's targets are found in this order (design: The engine judges):
+SUCCESS; STALE; for failures GIVE_UP past the limit of tries, else NEED_RETRY; EXPIRED for targets
+that neither succeeded nor failed and have had their status for too long; SKIPPED for all others.
 """
 
 from abc import ABC, abstractmethod
@@ -53,8 +53,8 @@ class UndeclaredVerdict(Exception):
 class Step(Protocol):
     """A handler with its entity's lifecycle, as the coordinator runs it.
 
-    ``looks_further``: whether it may have something to do where no record of its entity changed;
-    most handlers look at changed records and at nothing else.
+    ``looks_further``: whether the handler may have work to do although no record of its entity
+    changed; most handlers look at changed records alone.
     """
 
     entity: type
@@ -115,8 +115,8 @@ class _Step(ABC, Generic[R]):
             raise self._undo(None, error, work) from error
 
     def _gather_warily(self, candidates: Sequence[R], work: Work) -> Sequence[R] | None:
-        """``_gather``, less the records on which the handler failed of late; it is asked about each
-        record by itself if it failed on one of several."""
+        """``_gather`` without the records on which the handler failed of late. If it failed on one
+        of several records, it is run on each record by itself."""
         mine = [each for each in candidates if not self._leave_out(each, work)]
         if self._defects.is_alone(self._handler.name, work.now):
             for record in mine:

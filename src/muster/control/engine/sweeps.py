@@ -1,8 +1,9 @@
-"""The sweep: once a period every record is looked at, whatever was hinted (design:
+"""The sweep: once a minute handlers look at every record, even if no hint named it (design:
 Level-triggered), and each module does its periodic work.
 
-Modules sweep one a wake, so that it is known whose sweep raised or cannot be stored. Nothing of
-that wake is committed: it is taken again without the sweep, which rests for a while.
+In each wake at most one module sweeps, so that it is known whose sweep raised, or made changes that
+cannot be stored. Nothing of such a wake is committed: it is taken again without the sweep, which
+rests for a while.
 """
 
 from collections import deque

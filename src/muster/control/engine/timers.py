@@ -12,8 +12,8 @@ RESOLUTION_S = 0.05
 class Timers:
     """Alarms: at most one a record, rounded up to slots of RESOLUTION_S.
 
-    Slots are used rather than a heap of records, so that a session of a millisecond leaves no alarm
-    of two minutes behind.
+    Records are kept in time slots and not in a heap, so that a session that lives for a millisecond
+    leaves no alarm behind that is due in two minutes.
     """
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ COMMIT_PHASE = "Commit"
 
 
 class Move(NamedTuple):
-    """Why records move: the phase that moves them, with what result, and for which reason."""
+    """Why records move: the phase that moves them, its result, and the reason."""
 
     phase: str
     result: SchedulingResult = SchedulingResult.SUCCESS
@@ -33,9 +33,9 @@ class Work:
 
     ``dirty`` are the records that the next pass looks at, in the order in which they were marked;
     ``effects`` are performed once the unit is committed, never before (design: Commit before
-    effect), and ``must_be_whole`` says that handlers have to run before the commit, however much
-    came in. ``races`` are the races that records lost of late, and ``defects`` the handlers that
-    failed.
+    effect). ``must_be_whole`` says that all handlers have to run before the commit, however many
+    changes there are already. ``races`` are the races that records lost of late, and ``defects``
+    the handlers that failed.
     """
 
     def __init__(
@@ -65,8 +65,8 @@ class Work:
         return cast(T, self._once[make])
 
     def mark(self, record: Record) -> None:
-        """Have the record looked at in the next pass, and the record that it is part of, unless
-        that one has left the mirror: handlers have seen its end."""
+        """Have the next pass look at the record and at the record of which it is a part, unless the
+        latter has left the mirror, after handlers have seen its end."""
         self.dirty[type(record)][record] = None
         whole_of = self._wholes.get(type(record))
         whole = None if whole_of is None else whole_of(record)
@@ -139,5 +139,5 @@ class Work:
         return moved
 
     def emit(self, effect: object) -> None:
-        """Wish something of the outside world: see ``engine.effects``."""
+        """Add an effect, to be performed after the commit: see ``engine.effects``."""
         self.effects.setdefault(type(effect), []).append(effect)
