@@ -56,8 +56,7 @@ Events = list[tuple[str, str, str]]
 
 @dataclass(frozen=True, slots=True)
 class _Doubt:
-    """A wake of which it is unknown whether it was stored, because the answer to its commit was
-    lost; ``why`` tells how."""
+    """A wake that may or may not be stored: ``why`` tells how the answer to its commit was lost."""
 
     inputs: list[Input]
     work: Work
@@ -290,8 +289,7 @@ class ControlPlane:
         return None
 
     def _decide(self, inputs: list[Input], work: Work) -> bool:
-        """Take the inputs and run handlers; the answer says whether handlers have nothing left to
-        do.
+        """Take the inputs and run handlers; the answer says whether these have nothing left to do.
 
         Raises:
             Undone: a part of the control plane failed, or made a change that cannot be stored;
@@ -412,9 +410,8 @@ class ControlPlane:
         return self._retry_at
 
     def _leave_out_spoilt(self, work: Work, error: Unstorable) -> bool:
-        """Leave out the records to which handlers gave values that cannot be stored, after the
-        sweep and the inputs of the wake could be stored. The answer says whether there are such
-        records."""
+        """Leave out the records to which handlers gave values that cannot be stored. The sweep and
+        the inputs of the wake could be. The answer says whether there are such records."""
         try:
             spoilt = self._store.unstorable(work.unit)
         except CommitFailed as failure:

@@ -125,8 +125,8 @@ COMMITS = (
     Mutant(
         "the compare-and-set in SQL is dropped",
         "store/unit.py",
-        "            if written != len(old):\n                raise StaleWrite",
-        "            if False:\n                raise StaleWrite",
+        "(written := mapping.update.execute(connection, old)) != len(old):",
+        "mapping.update.execute(connection, old) < 0 and (written := 0) == 0:",
         "a record that somebody else has moved is left alone",
         beyond="it is the second wall: behind the fence nobody else writes",
     ),
