@@ -193,7 +193,8 @@ _EMPTY = """\
         FOR each IN SELECT tablename FROM pg_tables WHERE schemaname = 'public'
             AND tablename NOT IN ('alembic_version', 'fence')
         LOOP EXECUTE format('DELETE FROM %I', each); END LOOP;
-        UPDATE fence SET epoch = 0, commits = 0, holder = '', since = 0;
+        UPDATE fence SET epoch = 0, commits = 0, holder = '', since = 0, home = '', renews_s = 0,
+            others_until = 0;
     END $$;
     SELECT count(*) FROM pg_tables WHERE schemaname = 'public'
 """

@@ -108,7 +108,8 @@ class World:
     def _open(self) -> None:
         engine = open_engine(url_at(self.path))
         self.store = Store(engine, cluster_entities())
-        self.leases = LeaseBook(self.clock, self.boot_id, self.machine, self.in_charge_s)
+        former_s = self.in_charge_s if math.isfinite(self.in_charge_s) else 0.0
+        self.leases = LeaseBook(self.clock, self.boot_id, self.machine, self.in_charge_s, former_s)
         self.inbox = Inbox()
         self.desk = AgentDesk(self.store, self.clock, self.leases, self.inbox)
         surroundings = Surroundings(engine, self.inbox.put, self.path)

@@ -3,6 +3,7 @@
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -185,3 +186,43 @@ def test_commit_in_doubt_is_not_settled_by_an_older_state(
         standby.execute(text("UPDATE fence SET commits = commits - 1"))
     with pytest.raises(WentBack):
         settle_when_reachable(store, work, False)
+
+
+HERE, THERE = (
+    Holder(name, 1.0, home=name, renews_s=900.0) for name in ("this machine", "another machine")
+)
+
+
+@pytest.mark.parametrize(
+    ("holders", "waits"),
+    [
+        ([HERE, HERE], False),
+        ([HERE, THERE], True),
+        ([HERE, THERE, THERE], True),
+        ([replace(HERE, home=""), replace(HERE, home="")], True),
+        ([replace(HERE, renews_s=0.0), THERE], False),
+    ],
+)
+def test_leases_are_waited_for_of_a_holder_that_is_not_proven_gone(
+    open_store: Callable[[Holder], Store], holders: list[Holder], waits: bool
+) -> None:
+    """One that had the same home is gone: its lock is another process's now. That proves nothing of
+    those before it."""
+    *_, last = (open_store(holder) for holder in holders)
+    assert last.former_renews_s == (pytest.approx(900.0, abs=30.0) if waits else 0.0)
+
+
+def test_leases_are_not_waited_for_of_a_holder_that_left(
+    open_store: Callable[[Holder], Store],
+) -> None:
+    open_store(HERE).leave()
+    assert open_store(THERE).former_renews_s == 0.0
+
+
+def test_holder_that_was_overtaken_leaves_the_row_of_its_successor_alone(
+    open_store: Callable[[Holder], Store],
+) -> None:
+    overtaken = open_store(HERE)
+    open_store(THERE)
+    overtaken.leave()
+    assert open_store(HERE).former_renews_s > 0.0

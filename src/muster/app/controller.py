@@ -94,12 +94,13 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     opening = opened(url_of(config.database, home), home, stop, waits=config.waits)
     database = await stack.enter_async_context(opening)
     engine = database.engine
-    store = Store(engine, cluster_entities(), holder(home))
+    store = Store(engine, cluster_entities(), holder(home, engine))
     stack.callback(store.close)
+    stack.callback(store.leave)  # once the gateway, which renews leases, has stopped
     clock.not_before(store.last_commit_at)
     ids = IdFactory(clock, random.Random(secrets.randbits(64)))
     driver = Driver(clock)
-    leases = LeaseBook(clock, boot_id(), machine_id(), in_charge_s(engine))
+    leases = LeaseBook(clock, boot_id(), machine_id(), in_charge_s(engine), store.former_renews_s)
     inbox = Inbox(driver.hint)
     desk = AgentDesk(store, clock, leases, inbox)
     surroundings = Surroundings(engine, _reporting(inbox), home.path, is_loopback(config.host))

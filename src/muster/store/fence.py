@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, select, update
+from sqlalchemy import Connection, Row, extract, func, select, update
 
 from muster.core.errors import MustEnd, Superseded
 from muster.store import schema
@@ -27,11 +27,20 @@ _COUNT = updating(schema.fence, ["commits"], ["epoch", "commits"])
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The process that writes: its ``name`` for a person, and ``since`` when, in seconds since
-    1970."""
+    """The process that writes.
+
+    Args:
+        name: for a person.
+        since: in seconds since 1970.
+        home: machine and data directory, of which one process at a time has the lock; empty where
+            the machine has no id.
+        renews_s: how long it may renew leases of agents after it last knew that it holds the fence.
+    """
 
     name: str
     since: float
+    home: str = ""
+    renews_s: float = 0.0
 
     def __str__(self) -> str:
         moment = datetime.fromtimestamp(self.since).astimezone()
@@ -40,7 +49,7 @@ class Holder:
     @classmethod
     def of(cls, row: Row[Any]) -> "Holder":
         """The holder that took the fence last, by the fence's row."""
-        return cls(row.holder or NOBODY.name, row.since)
+        return cls(row.holder or NOBODY.name, row.since, row.home, row.renews_s)
 
 
 NOBODY = Holder("nobody in particular", 0.0)
@@ -74,10 +83,16 @@ class WentBack(MustEnd):
 
 
 class Fence:
-    """A store's hold of the fence."""
+    """A store's hold of the fence.
+
+    ``former_renews_s`` is how long, from when the fence was taken, former holders may go on
+    renewing leases. One does not where it is proven gone, because it ended in order or had the home
+    of which this process has the lock now.
+    """
 
     def __init__(self, holder: Holder) -> None:
         self._holder = holder
+        self.former_renews_s = 0.0
         self._epoch = 0
         self._commits = 0
         """How many commits there were, all epochs together, as far as this store knows."""
@@ -86,10 +101,35 @@ class Fence:
         """Become the one that writes; the next commit of whoever wrote so far fails. The epoch is
         no less than the time in milliseconds: it is new even where an older state was put back."""
         row = connection.execute(_ROW.with_for_update()).one()
-        self._epoch = max(row.epoch + 1, int(self._holder.since * 1000))
+        former, ours, now = Holder.of(row), self._holder, self._now(connection)
+        others_until = row.others_until
+        if not ours.home or ours.home != former.home:
+            others_until = max(others_until, now + former.renews_s)
+        self.former_renews_s = max(0.0, others_until - now)
+        self._epoch = max(row.epoch + 1, int(ours.since * 1000))
         self._commits = row.commits
-        ours = {"holder": self._holder.name, "since": self._holder.since}
-        connection.execute(update(schema.fence).values(epoch=self._epoch, **ours))
+        connection.execute(
+            update(schema.fence).values(
+                epoch=self._epoch,
+                holder=ours.name,
+                since=ours.since,
+                home=ours.home,
+                renews_s=ours.renews_s,
+                others_until=others_until,
+            )
+        )
+
+    def _now(self, connection: Connection) -> float:
+        """Seconds since 1970 by the server's clock, which is the same for all holders. On a file
+        nobody waits for former holders."""
+        if connection.dialect.name != "postgresql":
+            return self._holder.since
+        return float(connection.scalars(select(extract("epoch", func.clock_timestamp()))).one())
+
+    def leave(self, connection: Connection) -> None:
+        """Say that this holder ends and renews no lease any more."""
+        ours = schema.fence.c.epoch == self._epoch
+        connection.execute(update(schema.fence).where(ours).values(renews_s=0.0))
 
     def count(self, connection: Connection) -> None:
         """Count a commit: the first change of its transaction.

@@ -50,6 +50,9 @@ fence = Table(
     Column("commits", BigInteger, nullable=False),
     Column("holder", Text, nullable=False),  # who took it last
     Column("since", Float, nullable=False),
+    Column("home", Text, nullable=False, server_default=""),
+    Column("renews_s", Float, nullable=False, server_default="0"),
+    Column("others_until", Float, nullable=False, server_default="0"),  # former holders renew
 )
 
 domains = Table(

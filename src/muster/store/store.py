@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from sqlalchemy import Connection, Engine, delete, select, update
 from sqlalchemy.exc import (
@@ -19,7 +19,7 @@ from muster.core.resources import Resources
 from muster.scheduling.accounting.fairness import UsageSpan
 from muster.store import schema
 from muster.store.batch import inserting
-from muster.store.database.committing import CommitConnection
+from muster.store.database.committing import CommitConnection, DatabaseAway
 from muster.store.database.outage import cause_of
 from muster.store.database.patience import answered_in_time
 from muster.store.entities import ENTITIES
@@ -279,6 +279,20 @@ class Store:
         """
         with self._reading() as connection:
             return not self._fence.is_held(connection)
+
+    @property
+    def former_renews_s(self) -> float:
+        """How long, from when this store began, those before it may renew leases (``Fence``)."""
+        return self._fence.former_renews_s
+
+    def leave(self) -> None:
+        """Tell the next store, as far as the database can be written, that nobody renews leases."""
+        with (
+            suppress(SQLAlchemyError, DatabaseAway),
+            self._commits.reached(),
+            self._commits.transaction() as connection,
+        ):
+            self._fence.leave(connection)
 
     def close(self) -> None:
         self._commits.close()

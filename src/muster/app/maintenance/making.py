@@ -11,6 +11,7 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from muster.app.maintenance.files import name_it, synchronize, there_already, unfinished
+from muster.control.agent.leases import IN_CHARGE_S
 from muster.control.modules import cluster_audits, cluster_entities
 from muster.store.audit.finding import Audited, carry_out, stored_in
 from muster.store.database.address import sqlite_file
@@ -52,7 +53,9 @@ def make(url: str, source: Source, *, replace: bool) -> Made:
         rows = fill(connection, source)
         migrate(connection)
         # Whoever writes to the state of before, although nobody should, does so no more.
-        Fence(Holder("`muster db`", time.time())).take(connection)
+        # Nobody knows that it is gone, unless a file is replaced, whose lock proves it.
+        renews_s = 0.0 if file is not None else IN_CHARGE_S
+        Fence(Holder("`muster db`", time.time(), renews_s=renews_s)).take(connection)
         stored = stored_in(connection, cluster_entities())
         audited = [carry_out(audit, stored, 0) for audit in cluster_audits()]
     return Made(rows, kept_aside, [each for each in audited if each.found or each.trouble])

@@ -25,9 +25,10 @@ LEASE_MARGIN_S = 15.0
 """Added to the end of a lease before its kernels count as stopped: they have up to ten seconds of
 grace (the supervisor's LEASE_GRACE_MAX_S), and two clocks may run at different speeds."""
 
-IN_CHARGE_S = 30.0
+IN_CHARGE_S = 900.0
 """How long a controller that cannot ask a database server whether it is still in charge goes on
-renewing leases. Whoever takes its place reckons with all that it may have renewed so."""
+renewing leases: longer than most outages, which would else end the work of a whole cluster. Whoever
+takes its place, and has no proof that it is gone, waits for all that it may have renewed so."""
 
 HEARTBEATS_A_TERM = 3
 _GRANTS_KEPT = 8
@@ -89,14 +90,21 @@ class LeaseBook:
             boot are proven gone, whatever their leases and the time of day say.
         in_charge_s: how long leases are renewed after the controller was last known to be in
             charge; endless where a lock keeps others from its database.
+        former_in_charge_s: how long from now the controller before this one may renew leases.
     """
 
     def __init__(
-        self, clock: Clock, boot_id: str = "", machine: str = "", in_charge_s: float = math.inf
+        self,
+        clock: Clock,
+        boot_id: str = "",
+        machine: str = "",
+        in_charge_s: float = math.inf,
+        former_in_charge_s: float = 0.0,
     ) -> None:
         self._clock = clock
         self._in_charge_s = in_charge_s
         self._in_charge_at = clock.now()
+        self._former_until = self._in_charge_at + former_in_charge_s
         self._boot_id = boot_id
         self.machine = machine
         self._lock = Lock()
@@ -212,9 +220,7 @@ class LeaseBook:
                 lease = _Lease(now, agent.seen_at, place=place, admitted=admitted)
                 self._leases[agent.id] = lease
                 if agent.lease_s and not gone:
-                    until = now + agent.lease_s
-                    if self._in_charge_s < math.inf:  # the former controller may renew so long
-                        until += self._in_charge_s
+                    until = max(now, self._former_until) + agent.lease_s
                     lease.grants.append(_Grant(-math.inf, until, 0.0))
             if place != lease.place:  # its kernels are proven gone, and its leases
                 lease.place = place

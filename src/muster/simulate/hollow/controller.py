@@ -224,7 +224,9 @@ class Controller:
         self._is_awake = False
         self._wake_at: Appointment | None = None
         self.store = _FatefulStore(engine, fate, witness, clock, timeline.run)
-        self.leases = LeaseBook(clock, boot_id, in_charge_s=IN_CHARGE_S)
+        self.leases = LeaseBook(
+            clock, boot_id, in_charge_s=IN_CHARGE_S, former_in_charge_s=IN_CHARGE_S
+        )
         self.inbox = Inbox(self._hint)
         self.desk = AgentDesk(self.store, clock, self.leases, self.inbox)
         surroundings = Surroundings(engine, self.inbox.put, path)
