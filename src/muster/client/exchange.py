@@ -2,14 +2,27 @@
 
 A method is a generator: it yields steps, is sent the result of each, and returns its own.
 ``Client`` and ``AsyncClient`` carry out the same steps, each in its own way.
+
+Steps are named tuples: every command imports them, and a dataclass takes as long to make as a
+module to import.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar, overload
+from types import MappingProxyType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    NamedTuple,
+    ParamSpec,
+    TypeAlias,
+    TypeVar,
+    overload,
+)
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -25,8 +38,7 @@ R = TypeVar("R")
 S = TypeVar("S")
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """A step: one try of one HTTP request. Its result is an ``Answer``.
 
     Args:
@@ -42,13 +54,12 @@ class Request:
     method: str
     path: str
     body: bytes | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = MappingProxyType({})
     timeout_s: float | None = None
     opens: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """``headers`` are by their name in lower case; ``content`` is empty after ``opens``, unless the
     status is an error's."""
 
@@ -57,7 +68,6 @@ class Answer:
     content: bytes
 
 
-@dataclass(frozen=True, slots=True)
 class Read:
     """A step: read the next piece of the answer that was opened last. Its result is empty at the
     end.
@@ -67,22 +77,19 @@ class Read:
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(NamedTuple):
     """A step: wait so long."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Aside:
+class Aside(NamedTuple):
     """A step: call a function that blocks. Its result is the function's."""
 
     function: Callable[[], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Give:
+class Give(NamedTuple):
     """A step of a method that iterates: yield this value to the caller."""
 
     value: Any

@@ -8,7 +8,6 @@ import select
 import socket
 import threading
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -176,7 +175,7 @@ def _whole(answer: Answer, body: Body) -> Answer:
         raise NoAnswer(str(error)) from None
     finally:
         body.close()
-    return replace(answer, content=b"".join(pieces))
+    return answer._replace(content=b"".join(pieces))
 
 
 def _readable(sock: socket.socket | None) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 from muster.client.connection import Connection
@@ -73,7 +72,7 @@ class Patience:
             MusterError: no answer, or the server's refusal.
         """
         if not request.opens:
-            request = replace(request, timeout_s=self._timeout_s + extra_s)
+            request = request._replace(timeout_s=self._timeout_s + extra_s)
         silence = _Silence(self._on_contact)
         if self._on_contact is not None and patience_s:
             patience_s = WAITING_S

@@ -11,6 +11,7 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Generic,
+    NamedTuple,
     ParamSpec,
     Protocol,
     TypeVar,
@@ -50,8 +51,7 @@ class Paged(Protocol[V_co]):
     def next(self) -> str | None: ...
 
 
-@dataclass(frozen=True)
-class Listing:
+class Listing(NamedTuple):
     """The records that a listing is to have: at most ``limit``, of those that the filters leave."""
 
     filters: Mapping[str, Value]

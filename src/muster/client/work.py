@@ -6,7 +6,6 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from muster.client.calls import PAGE, body_of
@@ -59,7 +58,7 @@ def newest_sessions(
     """Sessions, newest first; sessions of jobs only with ``of_jobs``. The other arguments are as
     for jobs."""
     listing = newest(state, name=name, owner=owner, group=group, limit=limit)
-    return replace(listing, filters={**listing.filters, "of_jobs": of_jobs})
+    return Listing({**listing.filters, "of_jobs": of_jobs}, listing.limit)
 
 
 SESSIONS = Resource(

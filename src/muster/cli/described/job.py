@@ -40,14 +40,14 @@ def described(
     console: Console, client: "Client", job: "JobDetail", shown: "Shown", now: float
 ) -> Sequence[RenderableType]:
     """The job with the noteworthy few of its tasks or all of them, or one task."""
-    if shown.index is not None:
-        return [attempts_table(console, [client.task(job.id, shown.index)], now)]
+    if shown.part is not None:
+        return [attempts_table(console, [client.task(job.id, shown.part)], now)]
     tasks: Sequence[TaskDetail]
-    if shown.tasks:
+    if shown.every:
         tasks = client.tasks(job.id, offset=shown.offset, limit=shown.limit).items
     else:
         tasks = _noteworthy(client, job)
-    offset = shown.offset if shown.tasks else None
+    offset = shown.offset if shown.every else None
     return job_parts(console, job, tasks, now, failures_of(client, job), offset)
 
 

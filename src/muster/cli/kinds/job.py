@@ -104,9 +104,9 @@ class JobKind(WorkKind[JobView, JobDetail]):
     def as_json(self, client: "Client", found: JobDetail, shown: Shown) -> Json:
         import msgspec
 
-        if shown.index is not None:
-            return client.task(found.id, shown.index)
-        if shown.tasks:
+        if shown.part is not None:
+            return client.task(found.id, shown.part)
+        if shown.every:
             return client.tasks(found.id, offset=shown.offset, limit=shown.limit).items
         tasks = client.tasks(found.id, limit=PAGE).items
         keys: dict[str, Any] = msgspec.to_builtins(found)

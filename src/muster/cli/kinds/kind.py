@@ -1,13 +1,13 @@
 """The declaration of a kind of records: what commands say of them, and do with them.
 
-Every command that takes a REF imports it; so modules that are long to import (rich, specs) are
-imported inside methods.
+Every command that takes a REF imports it. So modules that are long to import (rich, specs) are
+imported inside methods, and plain values are named tuples: a dataclass takes as long to make as a
+module to import.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from muster.core.views.base import OwnerView, RecordView, View
 
@@ -29,17 +29,16 @@ D = TypeVar("D", bound=RecordView)
 Json = View | Sequence[View] | dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(NamedTuple):
     """The part of a record that `muster show` is asked for.
 
     Args:
-        index: of one task or kernel; None is the whole record.
-        tasks: whether all tasks are listed, at most ``limit`` of them from the ``offset``-th on.
+        part: the index of one task or kernel; None is the whole record.
+        every: whether all tasks are listed, at most ``limit`` of them from the ``offset``-th on.
     """
 
-    index: int | None = None
-    tasks: bool = False
+    part: int | None = None
+    every: bool = False
     limit: int = 100
     offset: int = 0
 
@@ -88,8 +87,7 @@ class Kind(Generic[V, D]):
         return client.why(found.id)
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """A line of `muster ps`.
 
     Args:

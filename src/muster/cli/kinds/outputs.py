@@ -3,8 +3,7 @@ session."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
 
 from muster.core.views.base import RecordView
 
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
 D = TypeVar("D", bound=RecordView)
 
 
-@dataclass(frozen=True, slots=True)
-class Runs:
+class Runs(NamedTuple):
     """The processes whose output a part is, from the first to the latest, and the reason for its
     state."""
 
@@ -25,8 +23,7 @@ class Runs:
     reason: "ReasonView | None"
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
+class Extent(NamedTuple):
     """How much of an output is read.
 
     Args:

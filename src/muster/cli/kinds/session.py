@@ -4,7 +4,6 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from muster.cli.exits import ExitCode
 from muster.cli.kinds.kind import Row, Shown, WorkKind
 from muster.cli.kinds.outputs import Extent, Outputs, Runs
 from muster.core.ids import IdKind
@@ -89,6 +88,7 @@ class SessionKind(WorkKind[SessionView, SessionDetail]):
     def wait(
         self, target: "Target", accepted: SessionView, display: "Display"
     ) -> "tuple[SessionView, int]":
+        from muster.cli.exits import ExitCode
         from muster.cli.follow.waiting import wait_until_ended
 
         def look(client: "Client") -> SessionDetail:
