@@ -41,6 +41,7 @@ class Outage:
             self._engine.dispose()  # its connections may be to another server than the present one
             try:
                 with self._engine.connect() as connection:
+                    connection.detach()  # the pool may be disposed of meanwhile
                     require_usable(connection)
             except (SQLAlchemyError, DatabaseUnusable) as error:
                 self.why = cause_of(error)
