@@ -1,4 +1,4 @@
-"""Names for jobs that were handed in without one, after the program that they run."""
+"""Names for jobs that were submitted without a name: the name of the program that they run."""
 
 import re
 import shlex
@@ -50,7 +50,7 @@ def _of_words(words: Sequence[str]) -> str:
 
 
 def _of_line(line: str) -> str:
-    """The name of the first program of a line for the shell that does more than prepare it."""
+    """The name of the first program in a shell line that does more than prepare the shell."""
     lexer = shlex.shlex(line[:_LOOKED_AT], posix=True, punctuation_chars="();<>|&\n")
     lexer.whitespace = " \t\r"
     lexer.whitespace_split = True

@@ -12,9 +12,9 @@ class TellAgent(NamedTuple):
     A command is idempotent by (kernel, generation); a lost command is repeated when the agent says
     Hello. Its own ``Hello`` makes the stream on which it came the agent's current one, and grants
     the lease that it asked for; commands and acknowledgements emitted before it in the same wake
-    are about the kernels that the agent held before, and are dropped. A key says that the kernel
-    has ended, as was heard: commands for it that were emitted before are dropped. None: the agent's
-    stream ended.
+    are about the kernels that the agent held before, and are dropped. A key as the message says
+    that the end of this kernel was reported: earlier commands for the kernel are dropped. None says
+    that the agent's stream ended.
     """
 
     agent: AgentId

@@ -29,9 +29,10 @@ class WorkloadClass:
         group: the name of the scaling group.
         priority: larger goes first.
         kernels: the request of each kernel, by index.
-        placement: where the kernels may go. failed_agents: agents on which the session failed
-        before; they rank last. unfit_agents: the failed agents that reported that they cannot run
-        the session; it is not placed on them.
+        placement: where the kernels may go.
+        failed_agents: agents on which the session failed before; they rank last.
+        unfit_agents: the failed agents that reported that they cannot run the session; it is not
+            placed on them.
         duration_s: the longest run once started, if known.
         not_before: the earliest start, in seconds since the epoch.
         after: its dependencies.

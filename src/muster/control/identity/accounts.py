@@ -1,4 +1,5 @@
-"""Domains, projects and users: requests of administrators, refused before they change anything.
+"""Requests of administrators about domains, projects and users. A request is refused before it
+changes anything.
 
 Live work must have an owner, so a user or a project is not removed while it has live work, unless
 the work is cancelled with it.

@@ -29,7 +29,7 @@ K = TypeVar("K", Token, JoinToken)
 
 
 def verify(live: Live, secret: str, now: float) -> Principal | None:
-    """The principal of an API token; None if it is not good. The call costs a hash and a few
+    """The principal of an API token; None if the token is not good. The call costs a hash and a few
     look-ups, and notes that the token was used."""
     token = live.accounts.tokens.of_secret(secret)
     if token is None:
@@ -287,7 +287,7 @@ def _drop_join_token(work: Work, token: JoinToken) -> None:
 def keep_tokens(work: Work, since: float) -> None:
     """Store when tokens were used since that moment, and forget tokens that ended long ago.
 
-    A crash before that loses the times of last use, and nothing else.
+    A crash before the commit loses nothing but these times.
     """
     accounts = work.live.accounts
     used = [
@@ -308,7 +308,8 @@ def keep_tokens(work: Work, since: float) -> None:
 
 
 def remember_uses(accounts: Accounts, before: Accounts) -> None:
-    """Keep when tokens were used, as the accounts ``before`` the state was read again knew it."""
+    """Take over when tokens were used last from the accounts ``before`` the state was read
+    again."""
     for token in accounts.tokens:
         if (former := before.tokens.get(token.id)) is not None:
             token.last_used_at = former.last_used_at

@@ -1,1 +1,2 @@
-"""Jobs over sessions: bringing up tasks, judging attempts, deriving the job's state."""
+"""Jobs: their tasks become sessions, ended attempts are judged, and the state of a job is
+derived."""

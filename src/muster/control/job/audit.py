@@ -38,8 +38,7 @@ def _wrong_jobs(stored: Stored) -> Iterator[Finding]:
 
 
 def _wrong_with(counted: Sequence[Row[Any]], settled: float) -> Iterator[str]:
-    """Sentences on the faults of a job, of which ``counted`` has a row for each state of its
-    tasks."""
+    """Sentences on the faults of a job; ``counted`` has a row for each state of its tasks."""
     job = load_job(counted[0])
     counts = {TaskState(row.task_status): row.tasks for row in counted if row.tasks}
     told = {state: count for state, count in job.counts.items() if count}

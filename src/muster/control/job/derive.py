@@ -75,14 +75,15 @@ def kill_tasks(
 
 
 def _ends_whole(job: Job) -> bool:
-    """Whether the end of one task ends all of them: somebody cancelled the job, or no task of it
-    can ever start."""
+    """Whether the end of one task ends all tasks: the job was cancelled, or none of its tasks can
+    ever start."""
     code = job.reason.code if job.reason else None
     return code is ReasonCode.CANCELLED or (code in NEVER and job.started_at is None)
 
 
 def _why(job: Job, state: JobState) -> Reason | None:
-    """The reason of a job's new state; until now ``job.reason`` is its first lost task's."""
+    """The reason of a job's new state. Before the end of the job, ``job.reason`` is the reason of
+    its first lost task."""
     failed = job.counts.get(TaskState.FAILED, 0)
     tolerated = job.spec.max_task_failures
     if state is JobState.SUCCEEDED:

@@ -17,17 +17,17 @@ from muster.core.states.task import ACTIVE
 from muster.store.records import Job, Kernel, Session, Task
 
 LEAST_CANDIDATES = 2
-"""Sessions of one job that wait in the queue at least, so that placement knows that the job wants
-more room. Each costs a look in every pass, and one write more than a session that is placed as soon
-as it is made."""
+"""Sessions of one job that are kept waiting in the queue at least, so that placement knows that the
+job needs more room. Each of them costs a look in every pass, and one write more than a session that
+is placed as soon as it is made."""
 MOST_CANDIDATES = 1024
-"""Sessions of one job that a pass may bring up at most. The number doubles from pass to pass of a
-wake while all sessions that the last one brought up are placed."""
+"""Sessions of one job that a pass makes at most. The number doubles from pass to pass of a wake, as
+long as all sessions that the last pass made are placed."""
 
 
 class _BroughtUp(dict[Job, int]):
-    """For each job the number of tasks that the last pass of the wake could bring up: each with a
-    session, a new one with a row too."""
+    """For each job the number of tasks for which the last pass of the wake could make a session,
+    and for new tasks a row."""
 
 
 class ExpandJobs(FollowingHandler[Job]):
@@ -143,5 +143,5 @@ class ExpandJobs(FollowingHandler[Job]):
 
 
 def _displaced(why: Reason | None) -> Reason | None:
-    """The reason that the next attempt remembers of the last one, if it was displaced."""
+    """The reason of the last attempt's end, if it was displaced: the next attempt keeps it."""
     return why if why is not None and why.code in DISPLACED else None

@@ -135,8 +135,8 @@ def explain_ended_task(task: TaskDetail, name: str, now: float) -> WhyView:
 
 
 def _where(live: Live, job: Job, now: float) -> tuple[str, ...]:
-    """Sentences on how long and where a job has run; none if it does not run. The time of attempts
-    that were displaced does not count, where no task has kept anything of it."""
+    """Sentences on how long and where a job has run; none if it does not run. Where no task has
+    ended, the time of displaced attempts does not count, because nothing of their work is left."""
     of_tasks = (live.kernels.get(t.kernel_id) for t in job.tasks.values() if t.kernel_id)
     kernels = [each for each in of_tasks if each and each.status is KernelStatus.RUNNING]
     if not kernels:

@@ -102,7 +102,7 @@ def attempt_state(attempt: Attempt) -> TaskState:
         return TaskState.FAILED
     if session_code in _STOPPED_BY_US:
         if session_code is ReasonCode.TIMEOUT and _ended_by_itself(attempt):
-            return TaskState.FAILED  # it ended before its time was over, and was only heard later
+            return TaskState.FAILED  # it had ended before its time was over; the report came later
         return TaskState.KILLED
     if attempt.status in _MACHINE or session_code in DISPLACED:
         return TaskState.WORKER_FAILED if attempt.started else TaskState.PENDING
@@ -147,8 +147,8 @@ def judge_gang(attempts: Sequence[Attempt], budgets: Sequence[Budget]) -> list[T
 
     If all succeeded, or were stopped by Muster, each task is judged for itself. Otherwise the gang
     goes on or ends as one (design: Verdicts on gangs). The tasks that ``_culprits`` names are
-    charged, and not a peer that failed on a connection that they broke. With budget left all tasks
-    are requeued; without it the charged ones end, and the others are WORKER_FAILED.
+    charged; a peer that failed because they broke its connection is not. With budget left all tasks
+    are requeued; otherwise the charged tasks end, and the others are WORKER_FAILED.
     """
     states = [attempt_state(attempt) for attempt in attempts]
     alone = [judge(a, b) for a, b in zip(attempts, budgets, strict=True)]
@@ -168,9 +168,8 @@ def judge_gang(attempts: Sequence[Attempt], budgets: Sequence[Budget]) -> list[T
 def _whole(verdicts: list[TaskVerdict]) -> list[TaskVerdict]:
     """The verdicts on a gang: it is tried again whole or not at all (design: Gang barrier).
 
-    Once a task of the gang has ended for good, no other task is tried again, whatever is left of
-    its budgets: each ends in the state in which its attempt did, or as WORKER_FAILED if its attempt
-    never began.
+    Once a task of the gang has ended for good, no other task is tried again, even with budget left:
+    each ends in the state of its attempt, or as WORKER_FAILED if its attempt never began.
     """
     if all(verdict.state is TaskState.PENDING for verdict in verdicts):
         return verdicts

@@ -1,4 +1,4 @@
-"""How a job moves, and the consequences for work that depends on it."""
+"""The lifecycle of jobs: the consequences of a job's change for work that depends on it."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ LOOK_AGAIN_S = 1.0
 
 
 class JobLifecycle(Lifecycle[Job]):
-    """Notes the end of a job, and has dependent work hear of each change."""
+    """Notes the end of a job, and tells dependent work of each change."""
 
     entity = Job
 

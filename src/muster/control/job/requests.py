@@ -35,7 +35,7 @@ _RETRIED = re.compile(r"-retry-[0-9]+$")
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """A job that has ended, tasks of which are to be run again: all of them, or ``only``."""
+    """An ended job that is to be run again: all of its tasks, or ``only`` these."""
 
     id: JobId
     name: str
@@ -143,15 +143,15 @@ class JobRequests:
         job.reason = why
         work.unit.touch(job)
         if not job.tasks and job.next_task < job.tasks_total:
-            # No task of it is live: the job ends by one task that is KILLED.
+            # No task of the job is live: one task that is KILLED ends the job.
             self._kill_first(work, job)
         kill_tasks(job, why, work, self._sessions, phase=PHASE)
         work.mark(job)
         return job
 
     def _new_name(self, work: Work, owner: Owner, stem: str) -> str:
-        """The stem with a number that no job of the owner's has, be it live or stored, so that the
-        name of this morning's job never means this evening's."""
+        """The stem with a number that no live or stored job of the owner's has, so that the name of
+        an earlier job never means a later one."""
         number = self._free_number(owner, stem, self._last_number.get((owner, stem), 0))
         while (owner, f"{stem}-{number}") in work.live.job_names:  # of this very wake, it may be
             number = self._free_number(owner, stem, number)

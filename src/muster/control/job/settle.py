@@ -27,8 +27,8 @@ STATE_OF = {
     SessionStatus.CREATING: TaskState.ASSIGNED,
     SessionStatus.RUNNING: TaskState.RUNNING,
 }
-"""The state of a task by the status of its attempt's session; see also ``SettleTasks``. A session
-that ends leaves it as it is, until all is over."""
+"""The state of a task by the status of its attempt's session; see also ``SettleTasks``. While a
+session ends, the state of its task is unchanged."""
 
 
 class SettleTasks(FollowingHandler[Session]):
@@ -135,15 +135,15 @@ class SettleTasks(FollowingHandler[Session]):
 
 def _put_off(task: Task, kernel: Kernel, work: Work) -> None:
     """Delay the next attempt. An attempt that is lost before it began charges no budget (design:
-    Budgets), so the wait grows each time, lest a machine that loses all attempts is tried without
-    end."""
+    Budgets). So the wait grows each time, to bound the attempts on a machine that loses all of
+    them."""
     task.lost_starts = 0 if kernel.started_at is not None else task.lost_starts + 1
     if task.lost_starts > 1:
         task.retry_at = work.now + min(2.0 ** (task.lost_starts - 2), LONGEST_WAIT_S)
 
 
 def _note_first_loss(task: Task, verdict: TaskVerdict) -> None:
-    """Note in the job the first of its tasks that did not succeed, and how it ended."""
+    """Note in the job its first task that did not succeed, and the end of that task."""
     job = task.job
     if job.reason is not None or verdict.state is TaskState.SUCCEEDED:
         return

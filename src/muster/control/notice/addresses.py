@@ -25,8 +25,8 @@ _WITH_OTHERS_INSIDE = (
     ip_network("2001::/32"),
     ip_network("64:ff9b:1::/48"),
 )
-"""Networks whose addresses contain an IPv4 address, and are refused whole: IPv4-compatible,
-IPv4-translated, 6to4, Teredo, local NAT64."""
+"""Networks whose addresses contain an IPv4 address; all of their addresses are refused:
+IPv4-compatible, IPv4-translated, 6to4, Teredo, local NAT64."""
 _SITE_LOCAL = ip_network("fec0::/10")
 
 

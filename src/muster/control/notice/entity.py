@@ -93,8 +93,8 @@ class Notice(Tried):
     """A message for one channel. ``shown`` is its URL as people may see it; ``generation`` counts
     how often it was handed to the performer; ``reason`` is why its last try failed, or its end.
 
-    Not stored are ``handed_at``, when the attempt under way was begun, None while there is none;
-    and ``outcome``, that attempt's outcome.
+    Two fields are not stored: ``handed_at`` is when the attempt under way was begun, None if there
+    is none; ``outcome`` is the outcome of that attempt.
     """
 
     id: NoticeId

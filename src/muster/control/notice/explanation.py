@@ -1,4 +1,4 @@
-"""The answer of `muster why` about a notice: for what it waits, or what became of it."""
+"""The answer of `muster why` about a notice: what it waits for, or how it ended."""
 
 from sqlalchemy import Connection
 

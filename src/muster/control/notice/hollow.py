@@ -39,8 +39,8 @@ NO_FAULTS = Faults()
 
 
 class HollowSender(Performer[SendNotice]):
-    """A performer that carries out effects and tells outcomes when ``tick`` is called. ``sent``
-    counts how often a channel got each notice, by its name.
+    """A performer that carries out effects and reports outcomes when ``tick`` is called. ``sent``
+    counts by the name of each notice how often a channel got it.
 
     Args:
         report: takes outcomes.

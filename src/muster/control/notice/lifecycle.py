@@ -1,4 +1,5 @@
-"""The way of a notice to its channel: its turn, attempts, outcomes."""
+"""The lifecycle of a notice: it waits for its turn, attempts are made, and their outcomes come
+in."""
 
 from collections.abc import Iterable, Sequence
 
@@ -22,7 +23,7 @@ RETRIES = RetryPolicy(max_tries=6, backoff_s=10.0, longest_backoff_s=600.0)
 ONCE = RetryPolicy(max_tries=1, backoff_s=0.0)
 """The tries of a trial: the person who waits for its outcome can try again."""
 MAX_WAIT_S = 86_400.0
-"""How old a notice may become before its turn; nobody needs an older one."""
+"""How old a notice may become before it is sent; an older one is of no use."""
 FAIL = TransitionStatus(NoticeStatus.FAILED)
 _FINAL = frozenset(
     {
@@ -71,7 +72,7 @@ class NoticeLifecycle(Lifecycle[Notice]):
 
 
 def _give_way(notice: Notice, turns: Turns, work: Work) -> None:
-    """Have the notices looked at whose turn it is without this one."""
+    """Have handlers look at the notices whose turn it is now that this one has left."""
     turns.leave(notice)
     for waiting in turns.next():
         work.mark(waiting)
@@ -102,9 +103,9 @@ class TakeTurns(LifecycleHandler[Notice]):
 class SendNotices(LifecycleHandler[Notice]):
     """Has the performer try until an attempt went well or all tries are used.
 
-    An attempt without an outcome in time counts as a failed one, and the notice is handed over
-    again: so a channel may get it twice, and gets it once at least. Each attempt has to wait for
-    its turn, and gives way to others once it is over.
+    An attempt without an outcome in time counts as failed, and the notice is handed over again: so
+    a channel gets a notice at least once, and perhaps twice. Each attempt waits for its turn; once
+    it is over, another notice has its turn.
     """
 
     name = "SendNotices"

@@ -27,11 +27,13 @@ log = logging.getLogger(__name__)
 PAUSE_S = 0.1
 """The time between two notices: ten a second, however many there are."""
 IDLE_S = 120.0
-"""Without an errand for so long, the process ends; the next errand starts another."""
+"""Seconds without an errand after which the process ends; the next errand starts another
+process."""
 SILENT_S = ATTEMPT_S + 20.0
-"""Without an outcome for so long while errands are out, the process hangs, and is replaced."""
+"""Seconds without an outcome, while errands are under way, after which the process counts as
+hanging and is replaced."""
 WRITE_S = 5.0
-"""How long the process may leave an errand unread once the pipe is full."""
+"""Seconds for which the process may leave an errand unread while the pipe is full."""
 _KEPT = ("PATH", "LANG", "LC_ALL", "PYTHONPATH", "SSL_CERT_FILE", "SSL_CERT_DIR")
 """Variables that the process gets. No proxy is among them, because only the proxy would see the
 addresses; nor a home, whose .netrc has passwords for other purposes."""

@@ -70,7 +70,7 @@ class NoticeRequests:
         self._policy = policy
 
     def try_channel(self, work: Work, principal: Principal, channel: Channel) -> Notice:
-        """Add a notice without work, to see whether the channel takes it.
+        """Add a notice that belongs to no work, to see whether the channel takes it.
 
         Raises:
             InvalidSpec: see ``ChannelPolicy.check``.

@@ -2,9 +2,9 @@
 
 Apprise runs here and nowhere else: it takes seconds to import, and its calls may hang. Each attempt
 is a fork of this process with a few seconds to live, so that a hanging attempt is killed and holds
-up no other. Before its first call an attempt shuts itself in: each address that the library
-connects to is checked at that moment, even after a redirect, and whatever a name means by then. It
-reads no files except its own libraries and certificates, and starts no programs.
+up no other. Before its first call an attempt restricts itself: each address to which the library
+connects is checked at the moment of the connection, also after a redirect. It can read no files
+except its own libraries and certificates, and can start no programs.
 
 Its protocol is lines of JSON: the settings and then errands on standard input, the fate of each
 errand on standard output.
@@ -58,7 +58,7 @@ class Settings:
 
 
 class Forbidden(PermissionError):
-    """An attempt tried to do what no attempt may."""
+    """An attempt tried something that is forbidden to attempts."""
 
 
 class _Enclosure:
@@ -156,7 +156,7 @@ def attempt(apprise: ModuleType, errand: dict[str, str], settings: Settings) -> 
     )
     if taken:
         return {"fate": Fate.TAKEN}
-    if heard.status is not None:  # whatever it could not do on the way, the channel was asked
+    if heard.status is not None:  # the channel was asked, whatever else failed on the way
         return {"fate": Fate.REFUSED, "status": heard.status}
     if enclosure.broken:
         return {"fate": Fate.FORBIDDEN, "detail": enclosure.broken}

@@ -33,9 +33,9 @@ class NoticeSettings(Spec):
 
     Args:
         schemes: the services that users may name.
-        loopback: whether they may be on the controller's machine; so where only that machine
-            reaches the controller.
-        private: whether they may be in private networks; likewise.
+        loopback: whether channels may be on the controller's own machine; by default they may if
+            only that machine can reach the controller.
+        private: whether channels may be in private networks; the default is that of ``loopback``.
     """
 
     kind: Literal["notices"] = "notices"

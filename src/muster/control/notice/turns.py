@@ -1,5 +1,5 @@
-"""The order of attempts: a user's many notices wait for each other, and other users' do not wait
-for them."""
+"""The order of attempts to send notices: a user's notices wait for each other, and never delay
+those of other users."""
 
 from collections.abc import Sequence
 from itertools import chain, islice, zip_longest
@@ -20,8 +20,8 @@ _OfUsers = dict[tuple[str, str], dict[Notice, None]]
 class Turns:
     """Notices that wait for an attempt, and notices whose attempt is under way, by their users.
 
-    A notice between two tries is neither, so that a channel that does not answer holds up nobody
-    until its next try.
+    A notice between two tries is in neither group, so that a channel that does not answer delays no
+    other notice until the next try.
     """
 
     def __init__(self, live: Live) -> None:
@@ -57,8 +57,8 @@ class Turns:
                     del of_users[user]
 
     def next(self) -> Sequence[Notice]:
-        """The notices whose turn it is, the users in turn, each user's oldest first. It is the same
-        until one of them begins."""
+        """The notices whose turn it is: one of each user in turn, each user's oldest first. The
+        answer changes only when one of them begins."""
         if not self._waiting:
             return ()
         free = MAX_SENDING - sum(map(len, self._sending.values()))

@@ -1,6 +1,6 @@
 """Admission: work that can never start is refused when it is handed in (design: Skipped or failed).
-All problems are told at once, and nothing is written. Work that no agent of today could hold waits
-unless the group is ``fixed``: an agent that can may join."""
+All problems are told at once, and nothing is written. Unless the group is ``fixed``, work that no
+present agent could hold waits, because a suitable agent may join."""
 
 import difflib
 from collections.abc import Mapping, Sequence
@@ -124,7 +124,7 @@ def with_ids(after: tuple[Dependency, ...], dependencies: Ended) -> tuple[Depend
 
 
 def track_dependencies(cluster: ClusterState, dependencies: Ended) -> None:
-    """Have the cluster follow the progress of these dependencies: new work waits for them."""
+    """Have the cluster follow the progress of this work, for which new work waits."""
     for id_, progress in dict(dependencies.values()).items():
         cluster.dependencies.follow(id_, progress)
 

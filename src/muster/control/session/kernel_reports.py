@@ -1,4 +1,4 @@
-"""Agents' reports about kernels. Each is applied once, in whatever order and however often reports
+"""Agents' reports about kernels. Each is applied once, however often and in whichever order reports
 come.
 
 A report of an old generation changes only that generation's row of the ledger (design: Generation);
@@ -103,8 +103,8 @@ class KernelReports:
                 self._end_attempt(work, kernel, reason(ReasonCode.STOPPED, detail="superseded"))
 
     def _try_again(self, work: Work, kernel: Kernel) -> None:
-        """An agent that connects anew repeats the report of a failure that is known: if the next
-        try has been sent, it was lost."""
+        """Send the next try again, if it had been sent: an agent that repeats the report of the
+        failure before it has not got the command."""
         if kernel.failure is None and kernel.status is KernelStatus.CREATING:
             send_starts(kernel.session, [kernel], work, self._cluster)
 
@@ -129,8 +129,8 @@ class KernelReports:
     def _devices_of(
         self, agent: Agent, report: KernelReport, chosen: tuple[DeviceShare, ...]
     ) -> tuple[DeviceShare, ...]:
-        """The devices on which a kernel runs: the agent's report is a fact, unless the agent has no
-        such device; then the devices ``chosen`` for the kernel count."""
+        """The devices on which a kernel runs: those of the agent's report, or, if the agent has no
+        such devices, those ``chosen`` for the kernel."""
         has = {device.index for device in agent.devices}
         if all(each.index in has and 0 < each.milli <= GPU_WHOLE for each in report.shares):
             return report.shares
@@ -232,8 +232,8 @@ class KernelReports:
             self._end_attempt(work, kernel, why)
 
     def _end_attempt(self, work: Work, kernel: Kernel, why: Reason) -> None:
-        """End the attempt of a kernel of which an earlier generation has run, or may have, if the
-        kernel waits to be placed anew: the next attempt has another number. A gang that waits has
+        """End the attempt of a kernel that waits to be placed anew although an earlier generation
+        of it has run, or may have run: the next attempt gets another number. A gang that waits has
         not run, because its barrier was closed."""
         session = kernel.session
         waits = session.status is SessionStatus.PENDING and session.job is not None

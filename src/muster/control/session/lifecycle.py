@@ -1,4 +1,5 @@
-"""How a session moves, and the consequences for its kernels, the ledger and its agents.
+"""The lifecycle of sessions: the consequences of a session's move for its kernels, the ledger and
+its agents.
 
 A return to PENDING raises the kernels' generation; the old generation is told to stop, and stays
 charged until its agent confirms the stop (design: Generation).
@@ -47,7 +48,7 @@ LOST_CODES = frozenset(
 """Reasons of ends for which the machine is to blame: the kernel is in ERROR, its task
 WORKER_FAILED."""
 UNFIT = frozenset({ReasonCode.WORKDIR_MISSING, ReasonCode.NO_ACCOUNT, ReasonCode.BAD_FILE_PATH})
-"""Failures that an agent would repeat for the same session; on another agent it may succeed."""
+"""Failures that would happen again on the same agent; on another agent the session may start."""
 _FINAL = (
     LOST_CODES
     | NEVER
@@ -92,7 +93,7 @@ gone."""
 
 
 class SessionLifecycle(Lifecycle[Session]):
-    """Moves sessions, and their kernels with them."""
+    """Moves sessions and, with them, their kernels."""
 
     entity = Session
 
@@ -185,8 +186,8 @@ class SessionLifecycle(Lifecycle[Session]):
         self.move(work, [session], PLACED_SESSION, AGAIN, _skipped(phase, why))
 
     def displace(self, work: Work, session: Session, phase: str, why: Reason) -> None:
-        """Have a session leave its agents: if it has not started it is placed anew, else it is
-        stopped, and its job begins another attempt."""
+        """Have a session leave its agents. A session that has not started is placed anew; any other
+        is stopped, and its job begins another attempt."""
         if session.status in PLACED_SESSION:
             self.reschedule(work, session, phase, why)
         else:
@@ -279,10 +280,10 @@ def stop_again_at(kernel: Kernel, sent_at: float) -> float:
 
 
 def heard_since(session: Session, began: float, work: Work) -> float | None:
-    """The time from which a phase counts that began at ``began``: later by all the time in which an
-    agent of the session's live kernels could not be heard; None while an agent cannot be heard. So
-    no phase expires because an agent could not report (design: Silence is not failure), and none
-    begins anew when an agent comes back.
+    """The time from which the timeout of a phase that began at ``began`` counts: later than that by
+    all the time in which an agent of the session's live kernels could not be heard; None while an
+    agent cannot be heard. So no phase expires because an agent could not report (design: Silence is
+    not failure), and no timeout begins anew when an agent comes back.
     """
     absences: set[tuple[float, float]] = set()
     for agent_id in {k.agent_id for k in session.kernels if k.status in KERNEL_TABLE.live}:
@@ -300,8 +301,8 @@ def heard_since(session: Session, began: float, work: Work) -> float | None:
 
 
 class HeardPhase(LifecycleHandler[Session]):
-    """A handler of a phase that reports of agents end; its time-out counts the time in which all of
-    them can be heard."""
+    """A handler of a phase that is ended by reports of agents. Its timeout counts only the time in
+    which all these agents can be heard."""
 
     def since(self, record: Session, work: Work) -> float:
         timeout_s, began = self.timeout_s(record, work), self.began(record)

@@ -49,7 +49,7 @@ class SessionRequests:
         dependencies = find_dependencies(self._cluster, principal.owner, spec.after, ended)
         if dependencies:
             spec = spec.model_copy(update={"after": with_ids(spec.after, dependencies)})
-        # Before its kernels are made: it may have thousands, and a refusal is to cost little.
+        # A refusal comes before the kernels are made, because there may be thousands.
         shared = work.live.shared(spec)
         workload = self._cluster.hooks.handed_in(principal.owner, shared)
         admit(work.live, self._cluster, workload, 1)

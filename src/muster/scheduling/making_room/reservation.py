@@ -121,14 +121,15 @@ def reserve(
     Args:
         running: all sessions that hold a place in the group, including those that this pass has
             placed.
-        now: seconds since the epoch. firm: whether the session has waited longer than
-        ``starvation_after``. Then the reservation does not count on the ends of sessions that
-        should have ended already.
-        previous: the session's reservation of the last pass. leaving: sessions that were displaced
-        for this one. The room that they make is kept, even where other room becomes free earlier: a
-        session that took it would be displaced in turn. Displaced sessions that should have left
-        already are treated like any session that overruns its limit; a firm reservation avoids
-        their agents, because such a session may never end.
+        now: seconds since the epoch.
+        firm: whether the session has waited longer than ``starvation_after``. Then the reservation
+            does not count on the ends of sessions that should have ended already.
+        previous: the session's reservation of the last pass.
+        leaving: sessions that were displaced for this one. The room that they make is kept, even
+            where other room becomes free earlier: a session that took it would be displaced in
+            turn. Displaced sessions that should have left already are treated like any session that
+            overruns its limit; a firm reservation avoids their agents, because such a session may
+            never end.
 
     Raises:
         MusterError: the selector answers nonsense.

@@ -54,8 +54,8 @@ class GroupState:
         places: the sessions that hold room.
         displacing: for a waiting session, the sessions that are leaving for it.
         fairness: the usage of owners of late; None where the sequencer does not need it.
-        start_times: how long sessions take from their placement until they run. due: whether
-        another pass could decide differently from the last one.
+        start_times: how long sessions take from their placement until they run.
+        due: whether another pass could decide differently from the last one.
     """
 
     def __init__(

@@ -22,8 +22,8 @@ class Place:
     Attributes:
         workload: the amounts that its owner is charged with for all of that time.
         kernels: the places of the kernels that have not left, by index.
-        since: when the session got its place. begun_anew: whether the session is started again
-        after it was displaced.
+        since: when the session got its place.
+        begun_anew: whether the session is started again after it was displaced.
         entered_at: when it began to run or, until it runs, entered the phase that it is in.
         running_since: when it began to run; None until then.
         leaves_by: the latest end of a session that is being stopped; None for others.

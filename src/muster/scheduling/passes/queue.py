@@ -29,8 +29,8 @@ class Kept:
     """The room that a pass kept for a session; None in ``reservation`` if no room could be kept.
 
     Args:
-        version, capacity_version: the snapshot's versions when the room was looked for. firm:
-        whether the session had waited longer than ``starvation_after``.
+        version, capacity_version: the snapshot's versions when the room was looked for.
+        firm: whether the session had waited longer than ``starvation_after``.
         made_at: when the room was looked for, in seconds since the epoch.
     """
 

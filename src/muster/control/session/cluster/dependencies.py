@@ -17,7 +17,8 @@ _UNKNOWN = Progress(DependencyState.MISSING, math.inf)
 
 
 class DependencyTracker:
-    """Follows the jobs and sessions on which other work depends, as long as any does.
+    """Follows the jobs and sessions on which other work depends, as long as other work depends on
+    them.
 
     Work counts as running until none of its processes can be left: the agents have confirmed the
     end of the processes, or are proven gone. Dependent work may need files or ports that such
@@ -28,7 +29,7 @@ class DependencyTracker:
         self._live = live
         self._progress: dict[str, Progress] = {}
         self._waiting: dict[str, int] = {}  # how many jobs and sessions depend on the work
-        # The kernels of ended work that may still have processes.
+        # By ended work, its kernels that may still have processes.
         self._leaving: dict[str, set[KernelId]] = {}
         self._news: set[str] = set()  # work that has come further since ``take_news``
         records: list[Job | Session] = [*live.jobs.values(), *live.sessions.values()]
@@ -37,7 +38,7 @@ class DependencyTracker:
                 self.follow(id_, self._progress_now(id_))
 
     def find(self, owner: Owner, ref: str) -> tuple[str, Progress] | None:
-        """The id and the progress of live work of the owner's; ``ref`` is its name or id."""
+        """The id and the progress of the owner's live work that has ``ref`` as its name or id."""
         job = self._live.job_names.get((owner, ref)) or self._live.jobs.get(JobId(ref))
         if job is not None and job.owner == owner:
             return job.id, _of_job(job)
@@ -132,7 +133,8 @@ _ENDED = frozenset({DependencyState.SUCCEEDED, DependencyState.ENDED_OTHERWISE})
 
 
 def _waits_for(record: Job | Session) -> set[str]:
-    """The ids on which a job or session depends; a job's sessions depend on none by themselves."""
+    """The ids of the work on which a job or session depends; the sessions of a job have no
+    dependencies of their own."""
     return {each.on for each in record.spec.after} if record.spec is not None else set()
 
 

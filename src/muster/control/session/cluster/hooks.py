@@ -45,7 +45,8 @@ class Hooks:
                 self._failed(session.group, fault)
 
     def requeue(self, group: GroupState, sessions: Mapping[SessionId, Session]) -> None:
-        """Have all waiting sessions of a group enter its queue anew, as its new hooks want them.
+        """Have all waiting sessions of a group enter its queue again, each as its new hook changes
+        it.
 
         Raises:
             PluginFault: a hook fails; the waiting sessions are unchanged.

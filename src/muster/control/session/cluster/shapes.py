@@ -16,7 +16,7 @@ from muster.store.records import Allocation, Job, Kernel, LedgerKey
 
 MOST_KERNELS = 2
 """Kernels of an agent at most, prefilled ones included, as a multiple of ``kernels_per_agent``."""
-_LEAST_YOUTH_S = 0.5  # reports of a busy machine may be so old
+_LEAST_YOUTH_S = 0.5  # seconds: how old reports of a busy machine may be
 _SMOOTHING = 0.2  # weight of the newest duration in the running mean
 
 
@@ -109,8 +109,8 @@ class Shapes:
     ) -> Iterator[tuple[AgentId, int]]:
         """Agents on which more of this job's kernels may be prefilled, each with their number.
 
-        Only kernels that have run for less than the window count: older kernels are long, whatever
-        the mean says.
+        Only kernels that have run for less than the window count as short, whatever the mean
+        duration is.
         """
         mean_s = self._mean_run_s.get(job.id)
         group = self._live.groups[job.group]

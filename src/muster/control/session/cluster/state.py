@@ -1,8 +1,8 @@
 """The scaling groups of the cluster as placement sees them, kept in step with the mirror.
 
 Records become workloads here, and changes of records become the verbs of each ``GroupState``, which
-is pure and stands alone in ``scheduling.passes.group_state``.
-Nothing is stored: all of it is derived when the mirror is read, and follows by deltas.
+is pure and stands alone in ``scheduling.passes.group_state``. Nothing here is stored: it is derived
+when the mirror is read, and then kept current by deltas.
 """
 
 import logging
@@ -102,7 +102,7 @@ class ClusterState:
         self._use(name, Policy.of(self._live.groups[name], before=before))
         for agent in self._live.agents.values():
             if agent.group == name:
-                self.agent_changed(agent)  # it may now hold more kernels, or fewer
+                self.agent_changed(agent)  # its agents may now hold more kernels, or fewer
 
     def plugin_failed(self, name: str, fault: PluginFault) -> None:
         """Go on without a plug-in of the group; a built-in part serves in its place."""
@@ -113,7 +113,7 @@ class ClusterState:
         return Policy.of(self._live.groups[name], (*policy.refused, fault), policy)
 
     def _use(self, name: str, policy: Policy) -> None:
-        """Have the group use the policy, less those of its plug-ins that fail at once."""
+        """Have the group use the policy, without those of its plug-ins that fail at once."""
         state = self.groups.get(name)
         anew = state is not None and state.policy.hooks != policy.hooks
         while True:
@@ -181,8 +181,8 @@ class ClusterState:
         state.progressed(session.id, placed_since(session), session.started_at, leaves_by)
 
     def _submit(self, session: Session, state: GroupState) -> None:
-        """Have a session wait from now on. While earlier generations of its kernels have rows of
-        the ledger it waits aside: there must never be two live attempts."""
+        """Have a session wait from now on. While the ledger has rows of earlier generations of its
+        kernels it waits outside of the queue, because two attempts must never be live."""
         waiting = SessionWorkload(session.id, session.created_at, self.hooks.arriving(session))
         allocations_of = self._live.allocations_of
         remains = {
@@ -223,8 +223,8 @@ class ClusterState:
                 self.candidates[job.id] = count
 
     def remains_of(self, session: Session) -> KernelId | None:
-        """A kernel of which an earlier generation keeps the session from being placed; None if
-        there is none."""
+        """A kernel with an earlier generation in the ledger, for which the session cannot be
+        placed; None if there is none."""
         return next(iter(self._remains.get(session.id, ())), None)
 
     def workload(self, session: Session) -> WorkloadClass:
@@ -293,9 +293,9 @@ class ClusterState:
         return placement is ANYWHERE or placement == ANYWHERE
 
     def _follow_displaced(self) -> None:
-        """Note again, after the mirror was read, which sessions are leaving for which others. The
-        stored reason names the displacer's priority and not its id. So every waiting session of
-        that priority counts as a displacer until the victims are gone."""
+        """Note again, after the mirror was read, for which sessions others are leaving. The stored
+        reason names the priority of the displacing session and not its id. So every waiting session
+        of that priority counts as displacing until the victims are gone."""
         for state in self.groups.values():
             leaving: dict[int, set[SessionId]] = {}
             for id_ in state.places:
@@ -310,8 +310,8 @@ class ClusterState:
     # -- jobs ----------------------------------------------------------------------------------
 
     def expanded(self, job: Job) -> None:
-        """Count the tasks of a job that are no candidates yet: they wait too. To be called when the
-        job is new, or more of its tasks have become candidates."""
+        """Count the tasks of a job that are no candidates yet as waiting too. To be called when the
+        job is new, or when more of its tasks have become candidates."""
         to_come = 0 if job.status in JOB_TABLE.terminal else job.tasks_total - job.next_task
         if job.spec.coscheduled:
             to_come = min(to_come, 1)

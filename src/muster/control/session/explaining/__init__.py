@@ -1,2 +1,2 @@
-"""The answers of `muster why` about sessions: what ``scheduling.explaining`` finds, by names and as
-far as the asker may see it."""
+"""The answers of `muster why` about sessions: the explanations of ``scheduling.explaining``, with
+names in place of ids, as far as the asker may see them."""

@@ -1,6 +1,7 @@
 """The answer of `muster why` about a session: why it does not start, or what holds it up.
 
-The code that decides finds the answer in the live state, so it is never out of date.
+The code that also makes the decisions finds the answer in the live state, so it is never out of
+date.
 """
 
 from collections.abc import Callable, Iterable
@@ -158,8 +159,8 @@ def _pending(
 
 
 def with_policy(live: Live, group: GroupState, look: Callable[[Policy], T]) -> T:
-    """The result of ``look`` under the group's policy, without plug-ins that fail: the next pass
-    will go on without them too."""
+    """The result of ``look`` under the group's policy, without plug-ins that fail, as the next pass
+    will do without them."""
     policy = group.policy
     while True:
         try:

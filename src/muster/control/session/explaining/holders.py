@@ -69,8 +69,8 @@ def holdings(
 
 
 def ahead_of(found: Explanation, live: Live, asker: Principal, now: float) -> AheadView | None:
-    """The session for which room is kept that the explained session would need; None if there is
-    none."""
+    """The session ahead in the queue that keeps the room which the explained session needs; None if
+    there is none."""
     for why in found.reasons:
         session = live.sessions.get(dict(why.numbers).get("session", ""))
         if session is not None:

@@ -26,7 +26,7 @@ from muster.scheduling.workload import KernelPlacement
 from muster.store.live import Live
 
 MOST_WAITED_FOR = 20
-"""A reservation names so many of the sessions on whose ends it counts."""
+"""Sessions that a reservation names, at most, of those on whose ends it counts."""
 
 MaySee = Callable[[Owner], bool]
 """Whether the asker may see the work of this owner."""

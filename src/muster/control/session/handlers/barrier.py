@@ -1,4 +1,4 @@
-"""The barrier of a gang: none of its kernels runs before each of them can, because a gang runs
+"""The barrier of a gang: no kernel runs before all kernels are ready to run, because a gang runs
 whole or not at all (design: Gang barrier).
 
 Agents get a gang's kernels ready to run. Once all are ready the barrier opens, which is committed
@@ -39,9 +39,9 @@ def is_closed(session: Session) -> bool:
 
 
 def may_have_run(kernel: Kernel) -> bool:
-    """Whether a kernel of a placed session may have run without a report: its agent was told to run
-    it, not only to get it ready. A session of one kernel and without a job has no attempts: it may
-    be placed again until its kernel is reported as running."""
+    """Whether a kernel of a placed session may have run although no report says so: its agent was
+    told to run it, and not only to get it ready. A session of one kernel without a job has no
+    attempts, and may be placed again until its kernel is reported as running."""
     session = kernel.session
     if len(session.kernels) > 1:
         return session.barrier_opened_at is not None

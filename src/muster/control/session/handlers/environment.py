@@ -14,8 +14,8 @@ HOSTS_FILE = "muster-hosts"
 
 
 def is_gang(session: Session) -> bool:
-    """Whether the kernels find a gang's variables: also a gang of one does, so that its program
-    runs unchanged with any number of tasks."""
+    """Whether the kernels get the variables of a gang. A gang of one kernel gets them too, so that
+    its program runs unchanged with any number of tasks."""
     return len(session.kernels) > 1 or (session.job is not None and session.job.spec.coscheduled)
 
 
@@ -48,8 +48,8 @@ class Gang:
 
 
 def gang_of(session: Session, agents: Mapping[AgentId, Agent]) -> Gang:
-    """The facts for a gang, made once for all of its kernels because their size grows with the
-    gang."""
+    """The facts for a gang. They are made once for all of its kernels, because their size grows
+    with the gang."""
     first = session.kernels[0]
     hosts = [_host(kernel, agents) for kernel in session.kernels]
     on_agent: dict[AgentId | None, int] = {}

@@ -1,5 +1,5 @@
-"""The prefilling of agents' backlogs (design: Prefill): the sessions that may wait there, those
-that get room of their own, and those that give way.
+"""The prefilling of agents' backlogs (design: Prefill): which sessions may wait there, which
+prefilled kernels get room of their own, and which are recalled for other work.
 
 An ended kernel hands its room to a prefilled kernel, and no pass sees that room. So no session is
 prefilled once one before it in the queue lacks room and cannot be prefilled itself; and a prefilled
@@ -24,8 +24,8 @@ from muster.store.records import Allocation, Job, Kernel, Session
 
 
 class BacklogRoom:
-    """How many more kernels each agent's backlog may take, in one pass. The numbers only fall
-    during a pass."""
+    """How many more kernels the backlog of each agent may take. The numbers are those of one pass,
+    in which they only fall."""
 
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster
@@ -53,9 +53,8 @@ class BacklogRoom:
     def _room_of(self, job: Job, kernel: Kernel, now: float) -> list[AgentId]:
         """The ids of agents, each once for every kernel that may yet be prefilled there.
 
-        Jobs of one shape share these places, and a later job does not see the places that an
-        earlier one took in the same pass: then too many kernels are prefilled, by a window's work
-        at most.
+        Jobs of one shape share these places. A job does not see the places that another took
+        earlier in the same pass, so too many kernels may be prefilled, by a window's work at most.
         """
         room = self._room.get(job.id)
         if room is None:
@@ -105,8 +104,8 @@ def grant_prefilled(group: GroupState, work: Work, cluster: ClusterState) -> Non
 def outranked(
     group: GroupState, lacking: Sequence[WorkloadClass], work: Work, cluster: ClusterState
 ) -> list[Kernel]:
-    """The prefilled kernels on agents whose room could be used, at a higher priority, by one of
-    ``lacking``, the classes that lack room."""
+    """The prefilled kernels on agents whose room one of ``lacking``, the classes that lack room,
+    could use at a higher priority."""
     snapshot, shapes = group.snapshot, cluster.shapes
     lowest = shapes.lowest_prefilled(snapshot.group)
     above = [workload for workload in lacking if lowest is not None and workload.priority > lowest]

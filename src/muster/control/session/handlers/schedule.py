@@ -38,9 +38,9 @@ log = logging.getLogger(__name__)
 
 
 TOLD_AT_ONCE = 100
-"""The number of sessions of a class whose histories tell of new reasons at once. The histories of
-the others do so at the next sweep, if the reasons still hold: a change of the reason for which a
-hundred thousand sessions wait must not write as many rows."""
+"""Sessions of a class whose histories tell new reasons at once; the histories of the others tell
+them at the next sweep, if they still hold. A change of the reason for which a hundred thousand
+sessions wait must not write as many rows at once."""
 
 _MAY_RETURN = frozenset({ReasonCode.NO_ALIVE_AGENTS, ReasonCode.NEEDS_ABSENT_AGENTS})
 """Reasons of a session that no agent can hold now, although an absent or cordoned agent could."""
@@ -116,7 +116,8 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
     def _serve_by_itself(
         self, group: GroupState, result: HandlerResult[Session], work: Work
     ) -> None:
-        """Serve a group. If that fails on no one session, the group rests, and the others go on."""
+        """Serve a group. If that fails, and no single session is the cause, the group rests, and
+        the other groups go on."""
         part = f"{self.name} in group {group.snapshot.group}"
         if work.defects.any(work.now) and work.defects.rests(part, work.now):
             group.due = False  # its sessions make a pass due again in the next sweep
@@ -143,8 +144,8 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
         return reason(ReasonCode.NO_AGENT_ABLE, how=said.sentence())
 
     def _set_aside(self, group: GroupState, work: Work) -> Mapping[Session, float]:
-        """Put sessions aside that sit out, because their room was found taken at a commit, or their
-        start failed: whatever is wrong with them must not hold up other sessions. The answer says
+        """Put sessions aside that sit out because their room was found taken at a commit, or
+        because a handler failed on them, so that they do not delay other sessions. The answer says
         until when."""
         if not work.some_sit_out(self.name):
             return {}
@@ -166,7 +167,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
             except PluginFault as fault:  # it is in the queue; the selector failed to learn
                 self._cluster.plugin_failed(group.snapshot.group, fault)
             session.retry_at = until
-        group.due = due  # readmission makes a pass due, in this very wake
+        group.due = due  # readmission makes a pass due, in this wake
 
     def _say_why(self, session: Session, result: HandlerResult[Session], work: Work) -> None:
         group, remains = self._cluster.groups[session.group], self._cluster.remains_of(session)

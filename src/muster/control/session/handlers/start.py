@@ -107,7 +107,7 @@ class Templates:
 
     def __init__(self) -> None:
         self._gangs: dict[tuple[SessionId, int], Gang] = {}  # by session and generation
-        # The keys have identities, because sessions with equal specs share one object.
+        # Keys hold identities, because sessions with equal specs share one object.
         self._made: dict[tuple[int, int, bool, Owner], KernelTemplate] = {}
         self._bare: dict[int, KernelTemplate] = {}
 
@@ -132,8 +132,8 @@ class Templates:
     def changed(
         self, shared: KernelTemplate, wanted: Mapping[str, str]
     ) -> tuple[KernelTemplate, Mapping[str, str]]:
-        """A template, and variables beside it, which together give a kernel the environment
-        ``wanted``; a hook has made it from the environment of ``shared``."""
+        """A template and variables that together give a kernel the environment ``wanted``, which a
+        hook made from the environment of ``shared``."""
         if wanted.keys() >= shared.env.keys():
             has = shared.env
             return shared, {name: text for name, text in wanted.items() if has.get(name) != text}

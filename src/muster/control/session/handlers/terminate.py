@@ -41,8 +41,7 @@ class TerminateSessions(HeardPhase):
         return result
 
     def _stop(self, kernel: Kernel, work: Work) -> float:
-        """Tell the kernel to stop, if it is time to say so; the answer is when to say it the next
-        time."""
+        """Tell the kernel to stop, if that is due; the answer is when it is due again."""
         sent_at = kernel.stop_sent_at
         if sent_at is not None and sent_at < kernel.session.status_changed_at:
             sent_at = None  # the last message was a Recall
