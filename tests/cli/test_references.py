@@ -13,9 +13,12 @@ from tests.cli.rendered import shown
 from tests.control.hollow_agent import Run
 from tests.control.lamp.api import LampView
 
+from muster.api.app import RESOURCES
+from muster.cli import kinds
 from muster.cli.described.record import record_parts
 from muster.cli.main import app
 from muster.cli.target import Target
+from muster.client import Client
 from muster.control.notice.hollow import NO_FAULTS, Faults
 from muster.core.owner import Owner, Role
 from muster.core.reasons import ReasonCode
@@ -24,6 +27,7 @@ from muster.wire.messages import Start
 COMMANDS = ("show", "why", "history")
 KINDS = ("job", "session", "notice", "agent")
 """The entities to which people refer, in the order in which a reference is looked for."""
+OF_CLIENT = (Client.jobs, Client.sessions, Client.notices, Client.agents)
 WORK = {"resources": {"cpu": "10m"}}
 URL = "https://hooks.example.org/t0p-s3cr3t"
 
@@ -180,6 +184,40 @@ def test_task_is_told_by_its_index_and_refused_where_there_is_none(
         missing = records.run(command, f"{job}/7")
         assert missing.exit_code != 0
         assert "has no task 7" in missing.stderr
+
+
+@pytest.mark.parametrize("command", ["show", "why"])
+def test_index_is_refused_where_there_are_no_tasks(records: Records, command: str) -> None:
+    told = records.run(command, f"{records.live['agent']}/0")
+    assert told.exit_code == 1
+    assert told.stderr == "muster: an agent has no task 0: leave out the number\n"
+
+
+def test_output_is_refused_of_what_has_none(records: Records) -> None:
+    for ref in (records.live["agent"], records.live["notice"].partition("-")[2]):
+        told = records.run("logs", ref)
+        assert told.exit_code == 2
+        assert "has no output" in told.stderr
+
+
+def test_only_jobs_are_retried(records: Records) -> None:
+    told = records.run("retry", records.live["agent"])
+    assert told.exit_code == 2
+    assert f"{records.live['agent']!r} is an agent: only jobs are retried" in told.stderr
+
+
+def test_kinds_are_declared_alike_in_the_api_the_client_and_the_commands() -> None:
+    of_api = [(each.entity.name, each.entity.prefix, each.path) for each in RESOURCES]
+    assert [(each.name, each.prefix, each.path) for each in OF_CLIENT] == of_api
+    of_commands = zip(kinds.every(), kinds.KINDS, strict=True)
+    assert [(kind.name, prefix) for kind, prefix in of_commands] == [each[:2] for each in of_api]
+    assert tuple(name for name, *_ in of_api) == KINDS
+    assert [each.is_handed_in for each in OF_CLIENT] == [
+        bool(each.submission) for each in RESOURCES
+    ]
+    cancelled = [each.cancel is not None for each in RESOURCES]
+    assert [each.is_cancelled for each in OF_CLIENT] == cancelled
+    assert [kind.is_cancelled for kind in kinds.every()] == cancelled
 
 
 def test_only_work_is_cancelled(records: Records) -> None:

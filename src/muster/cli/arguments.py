@@ -1,12 +1,19 @@
 """Arguments and options that several commands share, and the meaning of a REF."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
+from muster.cli import kinds
 from muster.cli.completion import complete_any, complete_output
 from muster.cli.parameters import Argument, Option
+from muster.cli.words import one
+from muster.core.errors import NotFound
+
+if TYPE_CHECKING:
+    from muster.cli.kinds.kind import Kind
+    from muster.core.views.base import RecordView
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +39,18 @@ def parse_ref(text: str) -> Subject:
             f"{text!r} is not a REF: expected a name or an id, and after a slash a task's number"
         )
     return Subject(ref, int(index) if slash else None)
+
+
+def kind_of(found: "RecordView", subject: Subject) -> "Kind[Any, Any]":
+    """The kind of the record that was found for a REF.
+
+    Raises:
+        NotFound: the REF has an index, and records of this kind have no tasks or kernels.
+    """
+    kind = kinds.of_record(found)
+    if subject.index is not None and not kind.has_parts:
+        raise NotFound(f"{one(kind.name)} has no task {subject.index}: leave out the number")
+    return kind
 
 
 Ref = Annotated[

@@ -2,8 +2,7 @@
 
 from typing import Annotated
 
-from muster.cli import kinds
-from muster.cli.arguments import AnyRef, AsJson, parse_ref
+from muster.cli.arguments import AnyRef, AsJson, kind_of, parse_ref
 from muster.cli.kinds.kind import Shown
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Option
@@ -31,10 +30,10 @@ def show(
     shown = Shown(subject.index, tasks, limit, offset)
     with target.client() as client, suggesting(client, ref):
         found = client.show(subject.ref)
-        kind = kinds.of_record(found)
+        kind = kind_of(found, subject)
         if as_json:
             print_json(kind.as_json(client, found, shown))
             return
         console = stdout()
-        parts = kind.parts(console, client, found, shown)
+        parts = kind.described(console, client, found, shown)
     write(console, *parts)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from muster.cli import kinds
-from muster.cli.arguments import AnyRef, AsJson, parse_ref
+from muster.cli.arguments import AnyRef, AsJson, kind_of, parse_ref
 from muster.cli.explained import placement_shown
 from muster.cli.nearest import suggesting
 from muster.cli.screen import plain, print_json, status, stdout, unbroken, write
@@ -32,7 +31,7 @@ def why(target: Target, ref: AnyRef, as_json: AsJson = False) -> None:
             answer = client.why(subject.ref)
         else:
             found = client.show(subject.ref)
-            answer = kinds.of_record(found).why_of_part(client, found, subject.index)
+            answer = kind_of(found, subject).why_of_part(client, found, subject.index)
     if as_json:
         print_json(answer)
         return

@@ -26,7 +26,7 @@ class AgentKind(Kind[AgentView, AgentView]):
     def offers(self, record: AgentView) -> Iterator[tuple[str, str]]:
         yield record.name, str(record.barred or record.status.lower())
 
-    def parts(
+    def described(
         self, console: "Console", client: "Client", found: AgentView, shown: Shown
     ) -> "Sequence[RenderableType]":
         from muster.cli.described.agent import agent_parts

@@ -84,6 +84,7 @@ class JobKind(WorkKind[JobView, JobDetail]):
 
     name = "job"
     states = JOB_TABLE
+    has_parts = True
     outputs = TaskOutputs()
 
     def newest(
@@ -94,7 +95,7 @@ class JobKind(WorkKind[JobView, JobDetail]):
     def name_of(self, record: JobView) -> str:
         return record.name
 
-    def parts(
+    def described(
         self, console: "Console", client: "Client", found: JobDetail, shown: Shown
     ) -> "Sequence[RenderableType]":
         from muster.cli.described.job import described

@@ -50,10 +50,12 @@ class Kind(Generic[V, D]):
     Args:
         name: as sentences call it.
         is_cancelled: whether `muster cancel` offers it.
+        has_parts: whether it has tasks or kernels, to which a REF can refer by an index.
     """
 
     name: ClassVar[str] = "record"
     is_cancelled: ClassVar[bool] = False
+    has_parts: ClassVar[bool] = False
 
     def newest(self, client: "Client", state: str, *, limit: int, **filters: Any) -> Sequence[V]:
         """The newest of those records whose names are offered; ``filters`` are those of
@@ -70,7 +72,7 @@ class Kind(Generic[V, D]):
             if ref:
                 yield ref, record.status.lower()
 
-    def parts(
+    def described(
         self, console: "Console", client: "Client", found: D, shown: Shown
     ) -> "Sequence[RenderableType]":
         """The record as `muster show` tells it."""

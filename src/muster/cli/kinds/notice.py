@@ -18,7 +18,7 @@ class NoticeKind(Kind[NoticeView, NoticeView]):
 
     name = "notice"
 
-    def parts(
+    def described(
         self, console: "Console", client: "Client", found: NoticeView, shown: Shown
     ) -> "Sequence[RenderableType]":
         from muster.cli.described.notice import notice_parts

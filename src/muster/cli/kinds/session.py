@@ -53,6 +53,7 @@ class SessionKind(WorkKind[SessionView, SessionDetail]):
 
     name = "session"
     states = SESSION_TABLE
+    has_parts = True
     outputs = KernelOutputs()
 
     def newest(
@@ -63,7 +64,7 @@ class SessionKind(WorkKind[SessionView, SessionDetail]):
     def name_of(self, record: SessionView) -> str | None:
         return record.name
 
-    def parts(
+    def described(
         self, console: "Console", client: "Client", found: SessionDetail, shown: Shown
     ) -> "Sequence[RenderableType]":
         from muster.cli.described.session import session_parts
