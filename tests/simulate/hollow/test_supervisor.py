@@ -112,6 +112,25 @@ def test_held_kernel_runs_when_it_is_let_go(supervised: Supervised) -> None:
     assert supervised.processes == [(K, 0)]
 
 
+def test_kernel_that_outlives_sigkill_is_gone_later_or_with_the_lease(
+    supervised: Supervised,
+) -> None:
+    for kernel in (K, L):
+        supervised.runs[kernel] = Run(100.0, stubborn=True, outlives_kill_s=20.0)
+        supervised.start(kernel)
+    supervised.timeline.run(0.5)
+    supervised.stop(K)  # with a grace of one second
+    supervised.timeline.run(20)
+    supervised.stop(K)
+    assert len(supervised.processes) == 2
+    supervised.timeline.run(2)
+    assert supervised.processes == [(L, 0)]
+    supervised.stop(L)
+    supervised.it.renew_lease(supervised.machine.boot_s + 5)
+    supervised.timeline.run(7)
+    assert not supervised.processes
+
+
 def test_lease_that_runs_out_ends_all_kernels_and_lets_none_begin(supervised: Supervised) -> None:
     supervised.start(K)
     supervised.start(L, hold=True)

@@ -35,7 +35,7 @@ class Run:
     ``creating_s`` passes before its process begins; ``create_failure`` says why it never does, and
     ``fails_at_go`` that this shows only when it is let run. ``stubborn`` kernels end by SIGKILL
     only; others end with ``stopped_exit_code`` when they are asked to, or by the signal if that is
-    None.
+    None. A stubborn one ``outlives_kill_s``, as a process does that waits for a disk.
     """
 
     seconds: float = 1.0
@@ -44,6 +44,7 @@ class Run:
     create_failure: ReasonCode | None = None
     fails_at_go: bool = False
     stubborn: bool = False
+    outlives_kill_s: float = 0.0
     stopped_exit_code: int | None = None
 
 
@@ -92,6 +93,7 @@ class Kernel:
     may_run: bool = True
     predecessor: KernelKey | None = None
     stop_reason: ReasonCode = ReasonCode.STOPPED
+    killed_at: float | None = None
     due: list[Appointment] = field(default_factory=list)
     behind: "Kernel | None" = None
     last_seq: int = 0
@@ -353,12 +355,24 @@ class HollowSupervisor:
         if kernel.stage is not Stage.STOPPING:
             return
         kernel.call_off()
-        if kernel.run.stubborn:
+        if (left_s := self._outlives_kill_s(kernel)) > 0:
+            gone = self._when_awake(lambda: self._stopped(kernel))
+            kernel.due.append(self._timeline.after(left_s, gone))
+        elif kernel.run.stubborn:
             self._end(kernel, kernel.stop_reason, signal=9)
         elif kernel.run.stopped_exit_code is None:
             self._end(kernel, kernel.stop_reason, signal=15)
         else:
             self._end(kernel, kernel.stop_reason, exit_code=kernel.run.stopped_exit_code)
+
+    def _outlives_kill_s(self, kernel: Kernel) -> float:
+        """How long processes of the kernel are still there, after SIGKILL. None outlives a lease: a
+        supervisor could not keep its promise."""
+        now = self._timeline.clock.now()
+        kernel.killed_at = now if kernel.killed_at is None else kernel.killed_at
+        if self._machine.boot_s >= self._lease_end_s:
+            return 0.0
+        return kernel.killed_at + kernel.run.outlives_kill_s - now
 
     def _end_unstarted(self, kernel: Kernel) -> None:
         kernel.call_off()

@@ -42,4 +42,5 @@ class Chance:
             creating_s=rng.choice([0, 0, 0, 0.5, 3.0]),
             stubborn=rng.random() < 0.1,
             stopped_exit_code=rng.choice([None, 0, 0, 3]),
+            outlives_kill_s=rng.choice([0, 0, 3, 20, 100]),
         )

@@ -30,8 +30,6 @@ LEDGER = (
                 record.finished_at = work.now
 """,
         "a row of the ledger stays until the agent confirms that the processes are gone",
-        beyond="a stop expires only where a kernel outlives SIGKILL on an agent that can be heard, "
-        "and no hollow kernel does",
     ),
     Mutant(
         "the end of an old generation frees nothing",

@@ -3,6 +3,7 @@ invariant, in whichever copy of the package is on the path: RUN, kept scenarios,
 
 import json
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -37,13 +38,16 @@ def _give_up(_signal: int, _frame: Any) -> None:
 
 
 def search(seeds: int, first: str = "") -> Finding | None:
-    """Run the kept scenarios and the seeds from 0 on, until one shows a bug.
+    """Run the kept scenarios and the seeds from 0 on, until one shows a bug, or nobody waits for
+    that any more.
 
     Args:
         first: the name of the run to begin with.
     """
-    runs = dict(_runs(seeds))
+    runs, parent = dict(_runs(seeds)), os.getppid()
     for name in sorted(runs, key=lambda name: name != first):
+        if os.getppid() != parent:
+            return None
         signal.setitimer(signal.ITIMER_PROF, RUN_LIMIT_S)
         try:
             violation = runs[name]().violation
