@@ -274,3 +274,13 @@ def test_notices_are_listed_with_what_they_wait_for(records: Records) -> None:
     assert records.bobs["notice"] not in every
     listed = json.loads(records.run("notify", "list", "--json").stdout)
     assert [each["id"] for each in listed] == [records.live["notice"]]
+
+
+def test_name_that_begins_as_ids_of_another_kind_is_a_name(records: Records) -> None:
+    with records.cluster.client() as client:
+        job = client.submit(command=["forever"], name="agt-zoo", **WORK)
+        records.cluster.pass_time(5.0)
+        assert json.loads(records.run("show", "agt-zoo", "--json").stdout)["id"] == job.id
+        assert records.run("logs", "agt-zoo").exit_code == 0
+        client.cancel(job.id)
+        records.cluster.pass_time(5.0)

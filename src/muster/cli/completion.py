@@ -45,13 +45,12 @@ def _complete(
     ctx: click.Context, incomplete: str, among: "Iterable[Kind[Any, Any]]"
 ) -> list[tuple[str, str]]:
     """Names and ids of live records, then of those that ended, each with its status."""
-    by_id = kinds.of_ref(incomplete)
-    asked = [kind for kind in among if by_id in (None, kind)]
+    asked, is_id = [*among], kinds.of_ref(incomplete) is not None
 
     def look(client: "Client") -> Offers:
         for state in ("live", "ended"):
             # Ended work may be plenty: the controller looks for names that begin with the text.
-            name = f"{incomplete}*" if incomplete and not by_id and state == "ended" else None
+            name = f"{incomplete}*" if incomplete and not is_id and state == "ended" else None
             for kind in asked:
                 for record in kind.newest(client, state, name=name, limit=OFFERED):
                     yield from kind.offers(record)

@@ -38,6 +38,7 @@ from muster.cli.screen import discard_stdout, plain, stderr
 from muster.cli.target import Target, on_cluster
 from muster.cli.words import count, one
 from muster.core.errors import MusterError
+from muster.core.ids import looks_like_id
 from muster.core.resources import format_amount
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def logs(
         raise click.BadParameter("give one of --follow and --save")
     if sum((subject.index is not None, bool(task), failed)) > 1:
         raise click.BadParameter("give one of REF/INDEX, --task and --failed")
-    if (kind := kinds.of_ref(subject.ref)) is not None:
+    if looks_like_id(subject.ref) and (kind := kinds.of_ref(subject.ref)) is not None:
         _outputs_of(kind, attempt, failed)
     named = [subject.index] if subject.index is not None else list(dict.fromkeys(task or ()))
     try:

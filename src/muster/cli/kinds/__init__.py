@@ -21,8 +21,8 @@ KINDS: dict[str, str] = {
 
 
 def of_ref(ref: str) -> "Kind[Any, Any] | None":
-    """The kind whose ids begin as a reference does; None where that is a name, or an id without its
-    prefix."""
+    """The kind whose ids begin as a reference does, which may be a name all the same; None where
+    none does."""
     prefix, dash, _ = ref.lower().partition("-")
     return _of_module(KINDS[prefix]) if dash and prefix in KINDS else None
 
