@@ -188,12 +188,13 @@ class Inbox:
         Raises:
             Undone: an input failed; see ``_take_apart``.
         """
+        size = work.unit.size
         for position, item in enumerate(inputs):
-            if work.unit.size > MAX_CHANGES:
+            if size > MAX_CHANGES:
                 self.put_back(inputs[position:])
                 del inputs[position:]
                 break  # handlers have their turn in the next wake
-            before = work.unit.size
+            before = size
             try:
                 item.take(work, parts)
             except Exception as error:
@@ -203,7 +204,8 @@ class Inbox:
                     continue
                 self._take_apart(inputs, position, error)
                 raise Undone from error
-            self._note_size(item, work.unit.size - before, work.now)
+            size = work.unit.size
+            self._note_size(item, size - before, work.now)
 
     def _take_apart(self, inputs: list[Input], position: int, error: Exception) -> None:
         """Handle the failure of one of the inputs. It is refused only if it fails as the first

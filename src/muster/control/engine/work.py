@@ -67,7 +67,10 @@ class Work:
     def mark(self, record: Record) -> None:
         """Have the next pass look at the record and at the record of which it is a part, unless the
         latter has left the mirror, after handlers have seen its end."""
-        self.dirty[type(record)][record] = None
+        marked = self.dirty[type(record)]
+        if record in marked:
+            return  # as is the record of which it is a part
+        marked[record] = None
         whole_of = self._wholes.get(type(record))
         whole = None if whole_of is None else whole_of(record)
         if whole is not None and not self.unit.has_left(whole):

@@ -53,7 +53,7 @@ class KernelReports:
         match report.kind:
             case ReportKind.PREPARED:
                 waiting = (KernelStatus.PREPARING, KernelStatus.PULLING)
-                if not work.unit.transition([kernel], waiting, KernelStatus.PREPARED, phase=PHASE):
+                if work.unit.move(kernel, waiting, KernelStatus.PREPARED, PHASE):
                     kernel.ports = report.ports
                     work.unit.fail(kernel, None)
             case ReportKind.CREATED:
@@ -123,7 +123,7 @@ class KernelReports:
         kernel.session.tally.note_ready(kernel, False)
         if kernel.session.status is not SessionStatus.TERMINATING:
             kernel.stop_sent_at = None
-        work.unit.transition([kernel], (KernelStatus.CREATING,), KernelStatus.RUNNING, phase=PHASE)
+        work.unit.move(kernel, (KernelStatus.CREATING,), KernelStatus.RUNNING, PHASE)
         work.unit.touch(kernel)
 
     def _devices_of(
@@ -202,7 +202,7 @@ class KernelReports:
         kernel.exit_code = exit_code
         kernel.signal = signal
         kernel.reason = why
-        work.unit.transition([kernel], KERNEL_TABLE.live, to, phase=PHASE)
+        work.unit.move(kernel, KERNEL_TABLE.live, to, PHASE)
         work.mark(kernel.session)
         self._cluster.shapes.kernel_ended(kernel)
         if kernel.session.status in PLACED_SESSION and is_closed(kernel.session):

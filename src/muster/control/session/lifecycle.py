@@ -159,7 +159,7 @@ class SessionLifecycle(Lifecycle[Session]):
     def _take_back(self, work: Work, kernel: Kernel, phase: str) -> None:
         never_sent = kernel.status is KernelStatus.SCHEDULED
         if kernel.status is not KernelStatus.PENDING:
-            work.unit.transition([kernel], KERNEL_TABLE.live, KernelStatus.PENDING, phase=phase)
+            work.unit.move(kernel, KERNEL_TABLE.live, KernelStatus.PENDING, phase)
         key = (kernel.id, kernel.generation)
         allocation = work.live.ledger.get(key)
         if allocation is not None:
