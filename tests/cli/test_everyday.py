@@ -85,10 +85,10 @@ def test_show_of_a_sweep_tells_failures_together(typed: Typed, swept: str) -> No
 
 
 def test_show_of_a_thousand_tasks_is_one_request_of_tasks(typed: Typed, swept: str) -> None:
-    began_s = time.monotonic()
+    began_s = time.process_time()  # of the cluster too, which is in this process
     lines = typed.said("show", swept, "--tasks", "--limit", "1000").splitlines()
     assert sum("a1" in line or "a2" in line for line in lines) == 1000
-    assert time.monotonic() - began_s < 3.0, "one request a task takes more than a minute"
+    assert time.process_time() - began_s < 2.0, "one request a task takes more than that"
 
 
 def test_show_of_tasks_goes_on_after_an_offset(typed: Typed, swept: str) -> None:

@@ -63,6 +63,7 @@ def test_records_of_a_kind_tell_a_notebook_how_they_are_listed(client: Client) -
     )
     assert list(inspect.signature(client.sessions).parameters)[:3] == ["state", "of_jobs", "name"]
     assert (client.jobs.__doc__ or "").startswith("Records of this kind, newest first")
+    assert repr(client.jobs) == f"<jobs of {client.url}; call this to list them>"
     with pytest.raises(TypeError, match="nmae"):
         client.jobs(nmae="train")  # type: ignore[call-arg]
 

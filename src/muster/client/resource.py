@@ -231,6 +231,9 @@ class Records(Generic[C, P, V, D]):
         self._iterate: Any = client._iterate
         self.__doc__ = resource.listing.__doc__
 
+    def __repr__(self) -> str:
+        return f"<{self._resource.name}s of {self._client.url}; call this to list them>"
+
     @property
     def __signature__(self) -> Signature:
         """The parameters of the listing, as people are shown them."""
