@@ -1,10 +1,10 @@
-"""The accounts of this machine as which kernels run: where the agent is root, their owners'
-accounts.
+"""The accounts as which kernels run on this machine: those of their owners if the agent is root,
+else the agent's own.
 
-A user gets the account to which the operator mapped it; else the machine's account of the same
-name, if the operator allowed that; else a uid of its own out of a range. The directory
-``users/UID``, with the user's name in it, gives a uid to a user: it appears whole or not at all,
-once for the whole machine, and while it exists the uid is nobody else's.
+A user of the cluster gets the account to which the operator mapped it; else the machine's account
+of the same name, if the operator allowed that; else a uid of its own out of a range. A uid is given
+to a user by the directory ``users/UID``, which has the user's name in it. It appears whole or not
+at all, once for the whole machine, and while it exists no other user gets that uid.
 """
 
 import grp
@@ -43,7 +43,7 @@ class Account:
     """A user of this machine, and the directories of its kernels.
 
     ``gains_privileges``: whether set-user-id programs such as sudo work, as they do for a person
-    who logs in; never for the uids of the range, which are nobody's login.
+    who logs in. They never do for uids of the range, with which nobody logs in.
     """
 
     uid: int
@@ -65,8 +65,8 @@ class Accounts:
     def __init__(self, config: AgentConfig) -> None:
         self._config = config
         status = config.directory.stat()
-        # Of this agent alone: another agent on this machine must not take its directories for old
-        # ones.
+        # The name is of this agent alone, so that no other agent on this machine takes the
+        # directories for old ones.
         self._scratch_name = f"scratch-{status.st_dev:x}-{status.st_ino:x}"
         self._known: dict[tuple[str, str], tuple[float, Account | None]] = {}
 
@@ -162,8 +162,8 @@ class Accounts:
     def _uid_of(self, users: int, name: str) -> int:
         """
         Raises:
-            NoAccount: all uids of the range are given, or the user's is now in use for something
-                else on the machine.
+            NoAccount: all uids of the range are given, or the user's uid has got another use on the
+                machine.
         """
         taken = set()
         subordinate = _subordinate_ids()
@@ -274,7 +274,7 @@ def require_users_directory(directory: Path) -> None:
     """Refuse, for an agent that runs as root, a directory in which no user can have a place.
 
     Raises:
-        NoAccount: the error with which every kernel would end if the agent started.
+        NoAccount: no user can have a place, so that every kernel would end with this error.
     """
     if os.getuid() != _ROOT:
         return
@@ -321,7 +321,7 @@ def _read_owner(users: int, uid: str) -> str:
 
 
 def _take(users: int, uid: int, name: str) -> bool:
-    """Give a uid to a user, unless somebody was faster.
+    """Give a uid to a user, unless another agent was faster.
 
     Raises:
         OSError: the gift cannot be written down.

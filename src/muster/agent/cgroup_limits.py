@@ -1,5 +1,5 @@
-"""The limits of the agent's own cgroups, so that an agent in a container offers the container's
-capacity."""
+"""The limits of the agent's own cgroups: an agent in a container offers the capacity of the
+container, and not of the machine."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -23,8 +23,8 @@ from muster.wire.messages import (
 )
 
 BATCH_REPORTS = 500
-"""Reports in one message, at most. Under load the supervisor lets events wait for company
-already."""
+"""Reports in one message, at most. Under load the supervisor already sends several events
+together."""
 
 SILENCE_LIMIT_S = 10.0
 SILENCE_LIMIT_HEARTBEATS = 3
@@ -52,7 +52,7 @@ class Conversation:
         self._heartbeat_due = False
         self._pace_changed = asyncio.Event()
         self.accepted = asyncio.Event()
-        """The controller has answered: this stream is the agent's."""
+        """Whether the controller has answered, and so accepted this stream as the agent's."""
 
     async def run(self, hello: Hello) -> None:
         """Talk until the stream breaks.
@@ -115,8 +115,8 @@ class Conversation:
     async def _keep_time(self) -> None:
         """Have heartbeats sent in time, and give up a silent controller.
 
-        It is separate from ``_speak``, where a timeout would cost each batch more than its own
-        sending.
+        It is a task of its own, because a timeout in ``_speak`` would cost more for each batch than
+        sending the batch.
         """
         while True:
             with suppress(TimeoutError):  # a shorter lease may end before the next one is due

@@ -46,7 +46,8 @@ from muster.wire.messages import (
 log = logging.getLogger(__name__)
 
 STABLE_S = 10.0
-"""A connection of this length, in seconds, makes the next wait short again."""
+"""Seconds after which a connection counts as stable: the next wait for a connection is short
+again."""
 
 TIDY_PERIOD_S = 600.0
 SUPERVISOR_TRIES = 5
@@ -267,8 +268,8 @@ class AgentDaemon:
         return identity
 
     def _rejoin_or_raise(self, refusal: str) -> None:
-        """The controller forgot this agent, or it was removed: a join token makes it known again,
-        once."""
+        """Join again, once, with a join token, after the controller forgot this agent or the agent
+        was removed."""
         if self._config.token is None or self._rejoining:
             raise AgentRefused(
                 f"the controller refuses this agent: {refusal}; start it with a new join token"
@@ -319,7 +320,8 @@ class AgentDaemon:
 
 
 def _instance(directory: Path) -> str:
-    """A text that tells this directory from any other of this boot, even from a copy of it."""
+    """A text that distinguishes this directory from all others of this boot, even from a copy of
+    it."""
     found = directory.stat()
     return f"{found.st_dev:x}-{found.st_ino:x}"
 
@@ -340,8 +342,8 @@ async def _address_towards(controller: str) -> str:
 
 
 async def _launch(directory: Path) -> None:
-    """Call ``launch`` in a thread. A cancelled caller waits for the thread all the same: no
-    supervisor may come up after the directory's lock was let go."""
+    """Call ``launch`` in a thread. A cancelled caller still waits for the thread, because no
+    supervisor may start after the directory's lock was released."""
     launching = asyncio.ensure_future(asyncio.to_thread(launch, directory))
     try:
         await asyncio.shield(launching)

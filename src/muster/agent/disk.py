@@ -1,4 +1,4 @@
-"""Whether the agent's directory can still be written to."""
+"""A check whether the agent's directory can still be written to."""
 
 import os
 import threading
@@ -9,10 +9,10 @@ from pathlib import Path
 LEAST_FREE_BYTES = 1 << 20
 """With less free space neither a journal nor a log can be relied on."""
 HANGING_S = 5.0
-"""After a look of this length the file system counts as hanging, and nothing on it can be relied
-on."""
+"""Seconds after which a check that has not returned means that the file system hangs, and cannot be
+relied on."""
 PATIENCE_S = 0.05
-"""How long a caller waits for a new look; most take less than a millisecond."""
+"""Seconds for which a caller waits for a new check; most checks take less than a millisecond."""
 
 _PROBE_FILE = "disk-probe"
 _PROBE = bytes(4096)
@@ -37,8 +37,8 @@ def is_full(directory: Path) -> bool:
 
 
 class DiskProbe:
-    """Looks at a disk in a thread, so that a hanging one holds up nothing, least of all heartbeats,
-    which keep kernels alive.
+    """Checks a disk in a thread, so that a hanging disk delays nothing, in particular not the
+    heartbeats that keep kernels alive.
 
     Args:
         look: whether the disk is full; may hang.
@@ -51,7 +51,7 @@ class DiskProbe:
         self._full = False
 
     def is_full(self) -> bool:
-        """The result of the newest look; True as well if that look hangs."""
+        """The result of the newest check; True too if that check hangs."""
         if self._looking is None or not self._looking.is_alive():
             self._began_s = time.monotonic()
             self._looking = threading.Thread(target=self._note, name="disk", daemon=True)

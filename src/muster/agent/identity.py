@@ -34,7 +34,7 @@ class Identity:
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Make ``directory`` (for its owner only) and hold it, so that no other agent uses it.
+    """Make ``directory`` (for its owner only) and lock it, so that no other agent uses it.
 
     Raises:
         Conflict: another agent runs on it.

@@ -82,8 +82,8 @@ class KernelInventory:
         }
 
     def ordered(self, start: Start) -> None:
-        """Add a kernel that the supervisor was told to start: the controller would start it
-        elsewhere if the inventory lacked it."""
+        """Add a kernel that the supervisor was told to start. If the inventory lacked it, the
+        controller would take it for lost and start it elsewhere."""
         key = (start.kernel, start.generation)
         if self._statuses.get(key) not in (HeldStatus.RUNNING, HeldStatus.CREATED):
             self._statuses[key] = HeldStatus.QUEUED

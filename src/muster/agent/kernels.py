@@ -39,14 +39,15 @@ log = logging.getLogger(__name__)
 
 
 ABANDON_AGAIN_S = 5.0
-"""The time, in seconds, after which a kernel that is to end at once is told again."""
+"""Seconds after which a kernel that has to end at once is told so again."""
 
 
 class Kernels:
     """Commands go through here to the supervisor; its events become reports in ``outbox``.
 
-    ``news`` is set when there is something to send. Between two supervisors commands are dropped:
-    the controller repeats the necessary ones after the next Hello, which tells the held kernels.
+    ``news`` is set when there is something to send. While there is no supervisor, commands are
+    dropped: after the next Hello, which tells the kernels that the agent holds, the controller
+    repeats the commands that are still needed.
 
     Args:
         ports: of prepared kernels.
@@ -74,7 +75,7 @@ class Kernels:
         self._accounts = accounts
         self._terms = terms
         self._link: SupervisorLink | None = None
-        self.renewed_s = 0.0  # the moment that the renewal in force answered; 0: none
+        self.renewed_s = 0.0  # the moment on the boot clock that the renewal in force answered
 
     def use(self, link: SupervisorLink | None) -> None:
         """Send commands to this supervisor from now on."""
@@ -146,8 +147,8 @@ class Kernels:
             self._link.acknowledge(seq)
 
     def renew_lease(self, renewal: Renew) -> None:
-        """Let kernels run until the end of the renewed lease, a moment of the boot clock, which no
-        delay on the way to the supervisor moves."""
+        """Let kernels run until the end of the renewed lease. It is a moment of the boot clock, so
+        that a delay on the way to the supervisor does not move it."""
         if self._link is not None and renewal.sent_s >= self.renewed_s:
             self.renewed_s = renewal.sent_s
             self._link.renew_lease(renewal.sent_s + renewal.lease_s)
@@ -241,7 +242,7 @@ class Kernels:
         return report
 
     def refused(self, why: str) -> None:
-        # Whichever command failed: both sides begin anew from the inventory.
+        # Both sides begin anew from the inventory, whichever command failed.
         log.error("the supervisor refused a command: %s", why)
         if self._link is not None:
             self._link.close()

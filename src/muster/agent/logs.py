@@ -54,9 +54,9 @@ class LogFiles:
             over.set()
 
     async def read(self, request: LogRequest) -> LogChunk:
-        """A piece of output, at most a window; a request that follows waits a while for output.
+        """A piece of output, a window at most. A request with ``follow`` waits a while for output.
 
-        Where there is no log, nothing was written or the log is no longer kept.
+        If there is no log, the kernel wrote nothing, or the log is no longer kept.
 
         Raises:
             OSError: the log cannot be read.
@@ -120,7 +120,8 @@ class LogFiles:
 def _start_of_newer(note: Path, older: int | None, newer: int | None) -> int | None:
     """The offset at which NAME.log begins; None if it was rotated while both files were opened.
 
-    Just before NAME.log becomes NAME.log.1, the note gets its end and its inode.
+    Just before NAME.log becomes NAME.log.1, the offset of its end and its inode are written to
+    NAME.log.start.
     """
     with ExitStack() as files:
         try:

@@ -13,7 +13,7 @@ from muster.wire.messages import KernelReport, Reports
 class Outbox:
     """Reports in order, repeated on each new stream until acknowledged.
 
-    It holds no more than a few reports for each kernel on the agent, so it needs no other bound.
+    It has only a few reports for each kernel on the agent, so it needs no bound of its own.
     """
 
     def __init__(self) -> None:
@@ -50,8 +50,8 @@ class Outbox:
     def take(self, limit: int) -> Reports:
         """The next batch: at most ``limit`` numbered reports, and all that have no number.
 
-        Its ``last_seq`` is the former batch's where it has no numbered report: a second
-        acknowledgement does no harm.
+        A batch without a numbered report has the ``last_seq`` of the former batch, because a
+        repeated acknowledgement does no harm.
         """
         batch, self._unnumbered = self._unnumbered, []
         for _ in range(min(limit, len(self._unsent))):

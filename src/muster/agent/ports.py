@@ -1,8 +1,8 @@
 """Ports reserved for kernels, from Prepare until the kernel has ended.
 
-A reservation is a lock that agents of the machine share (`port_locks`), and nothing listens on the
-port meanwhile. So they keep out of each other's way, and a kernel can bind its port without any
-option.
+A reservation is a lock that the agents of a machine share (`port_locks`); no process listens on a
+reserved port. So agents never reserve the same port, and a kernel can bind its port without any
+socket option.
 """
 
 import json
@@ -81,7 +81,7 @@ class PreparedPorts:
     def release(self, key: KernelKey) -> None:
         """Give back a kernel's ports, if it has any."""
         if self._drop(key):
-            with suppress(OSError):  # stale lines do no harm: their kernels are stopped again
+            with suppress(OSError):  # a stale line does no harm: its kernel is stopped again
                 self._save()
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
 """Ended kernels whose logs and scratch directories have been kept long enough.
 
-Where the agent is not root, kernels may put anything into the directory of scratch directories:
-only names that a kernel can have count there, a bounded number of them, and their size does not
-count as logs.
+Where the agent is not root, kernels can write into the directory of scratch directories. So only
+entries with names that a kernel can have are looked at there, a bounded number of them, and their
+size does not count toward the limit of logs.
 """
 
 import os
@@ -16,7 +16,7 @@ from muster.core.ids import KernelId
 from muster.wire.messages import KernelKey
 
 MAX_ENTRIES_OF_ONE = 100_000
-"""Entries of a user's directory that one look takes in."""
+"""Entries of a user's directory that are looked at, at most."""
 
 _BLOCK_BYTES = 512  # the unit of st_blocks
 _NAME = re.compile(r"([A-Za-z0-9_][A-Za-z0-9._-]{0,127}?)\.([0-9]{1,9})(?:\.log(?:\.1|\.start)?)?")

@@ -95,8 +95,8 @@ class Listener(Protocol):
 
 
 class SupervisorLink(asyncio.Protocol):
-    """A connection to the supervisor; ``lost`` is done when it is over. ``process`` identifies the
-    supervisor's process, see ``supervisor_process``."""
+    """A connection to the supervisor; the future ``lost`` is done when it is over. ``process``
+    identifies the supervisor's process, see ``supervisor_process``."""
 
     def __init__(self, listener: Listener) -> None:
         loop = asyncio.get_running_loop()
@@ -262,8 +262,8 @@ class SupervisorLink(asyncio.Protocol):
                     log.warning("the supervisor says what this agent does not know: %s", other)
 
     def _part_with(self, state: dict[str, Any]) -> None:
-        """Part with a supervisor of another version, whose further messages have an unknown
-        meaning. Every version can be told to end."""
+        """Leave a supervisor of another version, because the meaning of its further messages is
+        unknown. Every version understands the command to end."""
         live = sum(kernel["status"] not in _OVER for kernel in state["kernels"])
         if not live:
             self.shut_down()

@@ -17,7 +17,7 @@ class Trouble:
         self._told = ""
 
     def tell(self, sentence: str) -> None:
-        """Log a trouble once, however often it is told."""
+        """Log a trouble once, however often this is called."""
         if sentence != self._told:
             self._told = sentence
             log.error("%s", sentence)

@@ -1,4 +1,5 @@
-"""Domains, projects, users and tokens in memory: few, and looked at by every request."""
+"""Domains, projects, users and tokens in memory: there are few of them, and every request reads
+them."""
 
 import json
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ class Accounts:
     """Users, tokens and their domains and projects. They are part of the mirror, equal to SQL."""
 
     def __init__(self) -> None:
-        self.domains: dict[str, float] = {}  # since when, by name
+        self.domains: dict[str, float] = {}  # by name; the time since which it exists
         self.projects: dict[tuple[str, str], float] = {}  # since when, by domain and name
         self.users: dict[tuple[str, str], User] = {}  # by domain and name
         self.tokens: TokensByHash[Token] = TokensByHash()

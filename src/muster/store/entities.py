@@ -1,5 +1,5 @@
-"""The entities whose records the store itself works with: the ledger and the mirror's indexes are
-about them, and they are read together. Any other entity is declared in its folder of ``control``.
+"""The entities with whose records the store itself works: the ledger and the mirror's indexes refer
+to them, and they are read together. Every other entity is declared in its folder of ``control``.
 """
 
 from enum import StrEnum

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Record:
-    """A row of an entity that has not ended, in memory. Only units of work change it."""
+    """A record: a row of an entity that has not ended, in memory. Only units of work change it."""
 
     status: StrEnum
     status_changed_at: float
@@ -47,7 +47,7 @@ class Repeat:
     seq: int
 
     def is_of(self, phase: str, result: SchedulingResult, codes: Sequence[ReasonCode]) -> bool:
-        """Whether a row of this phase, result and reason codes would merge with this one."""
+        """Whether a history row with this phase, result and reason codes merges with this one."""
         if self.phase != phase or self.result is not result or len(self.reasons) != len(codes):
             return False
         return all(one.code is code for one, code in zip(self.reasons, codes, strict=True))
@@ -90,7 +90,7 @@ class Entity(Generic[R]):
         name: of the kind, for people, events and history: ``session``.
         record: the class of its records.
         states: its state machine.
-        described: a record in a few words, with which the diagram begins.
+        described: what a record is, in a few words: the beginning of the diagram.
         rows: its table, and the mapping both ways.
         load: reads the records that have not ended from SQL, and adds them to the mirror; None if
             another entity's ``load`` brings them along.
@@ -105,8 +105,8 @@ class Entity(Generic[R]):
         listed: lists the records in the mirror, if a record stays there until the record of which
             it is a part leaves (kernels: until their session does); the mirror has no index of such
             records, and the entity ``goes_with`` another.
-        lasts: whether a record stays while there is nothing to do for it, until a person removes
-            it, as an agent does.
+        lasts: whether a record lives until a person removes it, as an agent does, even if there is
+            nothing to do for it.
         told: which changes of status history tells.
         joins: called for each record that enters the mirror.
         leaves: called for each record that leaves the mirror.
@@ -171,7 +171,7 @@ class Entities(dict[type, Entity[Any]]):
         self.wholes: dict[type, Callable[[Any], Record | None]] = {
             kind: entity.part_of for kind, entity in self.items() if entity.part_of is not None
         }
-        """``part_of`` by the class of the parts, where an entity has one."""
+        """``part_of`` of each entity that has it, by the class of its records."""
 
     def named(self, name: str) -> Entity[Any] | None:
         """The entity of this name, by which events and history call it."""
@@ -184,14 +184,15 @@ class Entities(dict[type, Entity[Any]]):
         return sorted(found, key=lambda entity: entity.visible is not Visible.TO_OWNER)
 
     def told_as(self, name: str) -> Entity[Any] | None:
-        """The entity whose record history calls ``name``; None if that entity's ids have no
-        prefix."""
+        """The entity of the record that has this name in history; None if the ids of that entity
+        have no prefix."""
         part = name.rpartition("/")[2]
         kinds = (each for each in self.values() if each.prefix)
         return next((each for each in kinds if part.startswith(f"{each.prefix}-")), None)
 
     def whole_of(self, record: Record) -> Record:
-        """The record itself, or the record with which it leaves the mirror."""
+        """The record with which this record leaves the mirror: the whole of which it is a part, or
+        itself."""
         entity = self[type(record)]
         whole = entity.part_of(record) if entity.goes_with and entity.part_of else None
         return record if whole is None else whole

@@ -1,10 +1,11 @@
-"""The fence: one store at a time may write, however many believe that they may.
+"""The fence: only one store at a time can write, even if several processes take themselves for the
+controller.
 
 A store takes the fence when it begins: it raises the epoch in the fence's row, and leaves its name
-there. Each commit raises the row's count of commits, where the epoch is still the store's own; if
-it is not, somebody else has taken the fence since, and nothing of the commit is written. A commit
-changes this row first, so the row's lock lets one commit after the other. After a commit whose
-answer was lost the count tells whether it was written.
+there. Each commit raises the count of commits in the row if the epoch is still the store's own;
+otherwise another store has taken the fence since, and nothing of the commit is written. A commit
+changes this row first, so that the lock on the row lets one commit follow the other. After a commit
+without an answer, the count tells whether it was written.
 
 A row with an older epoch, or with another count than the store's, is that of an older state: a
 server that lagged behind has taken the place of another, say. Nothing is written to it, for this
@@ -95,11 +96,12 @@ class Fence:
         self.former_renews_s = 0.0
         self._epoch = 0
         self._commits = 0
-        """How many commits there were, all epochs together, as far as this store knows."""
+        """The number of commits in all epochs, as far as this store knows."""
 
     def take(self, connection: Connection) -> None:
-        """Become the one that writes; the next commit of whoever wrote so far fails. The epoch is
-        no less than the time in milliseconds: it is new even where an older state was put back."""
+        """Become the store that writes; the next commit of the former one fails. The new epoch is
+        at least the time in milliseconds, so that it is new even after an older state was
+        restored."""
         row = connection.execute(_ROW.with_for_update()).one()
         former, ours, now = Holder.of(row), self._holder, self._now(connection)
         others_until = row.others_until
@@ -163,8 +165,8 @@ class Fence:
             raise Fenced(Holder.of(row)) if row.epoch > self._epoch else WentBack()
 
     def was_counted(self, connection: Connection) -> bool:
-        """Whether the transaction of the last ``count`` was committed, though nobody said so. While
-        the server still works on it, its lock on the row is waited for.
+        """Whether the transaction of the last ``count`` was committed, after its answer was lost.
+        If the server still works on it, the call waits for its lock on the row.
 
         Raises:
             Fenced: somebody else has taken the fence.

@@ -13,9 +13,9 @@ from muster.store.entity import Entities, Repeat, Tried
 MAX_REPEATS = 4
 """History rows of a record with which later ones may merge."""
 COUNTS_WRITTEN_S = 300.0
-"""The age in seconds that the stored count of a merged refusal may have: a kill -9 loses the counts
-of this time at most. Each sweep counts the refusals of all waiting sessions; to write every count
-at once would cost a hundred thousand rows a minute."""
+"""Seconds by which the stored count of a merged refusal may lag: a kill -9 loses no more of the
+counts. Each sweep counts a refusal of every waiting session; writing each count at once would cost
+a hundred thousand rows a minute."""
 REPEATING = frozenset({SchedulingResult.SKIPPED, SchedulingResult.NEED_RETRY})
 """Results whose rows merge with an equal earlier one."""
 
@@ -46,8 +46,8 @@ class History:
     def repeat(
         self, record: Tried, phase: str, result: SchedulingResult, reasons: tuple[Reason, ...]
     ) -> None:
-        """Add a row, or raise the count and the last time of a late one with the same phase, result
-        and reason codes. So reasons that alternate do not fill the table."""
+        """Add a row, or raise the count and the last time of a recent row with the same phase,
+        result and reason codes, so that reasons that alternate do not fill the table."""
         codes = [reason.code for reason in reasons]
         for repeat in record.repeats:
             if repeat.is_of(phase, result, codes):
@@ -66,8 +66,8 @@ class History:
         record.repeats = (*record.repeats, repeat)[-MAX_REPEATS:]
 
     def write_counts(self, record: Tried) -> None:
-        """Store the counts of the rows of a record whose status changes; no later row merges with
-        them."""
+        """Store the counts of a record's rows when its status changes; no later row merges with
+        these."""
         for repeat in record.repeats:
             self._write_count(repeat, record)
         record.repeats = ()

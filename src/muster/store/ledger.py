@@ -43,8 +43,8 @@ _PARTICULARS = Selection(
 
 def overcommitted(connection: Connection, granted: Sequence[Allocation]) -> list[Allocation]:
     """The granted allocations that do not fit beside all other allocations with which their agent
-    is charged; the latest first. They have been written already. Agents without a granted
-    allocation are not looked at."""
+    is charged; the latest first. All allocations have been written already. Agents without a
+    granted allocation are not checked."""
     of_agent: dict[str, list[Allocation]] = {}
     for allocation in granted:
         of_agent.setdefault(allocation.agent_id, []).append(allocation)
@@ -72,8 +72,9 @@ def charged_amounts(connection: Connection, agents: Sequence[str]) -> dict[str, 
 def _misfits(
     granted: Sequence[Allocation], charged: Amounts, capacity: Mapping[str, int]
 ) -> Iterator[Allocation]:
-    """The latest allocations, without which the others fit. Where an agent's capacity is below its
-    earlier charges, an allocation that asks for none of the short resources fits all the same."""
+    """The latest allocations that have to go so that the others fit. An allocation fits even on an
+    agent whose earlier charges exceed its capacity, if it asks for none of the resources that are
+    exceeded."""
     if not any(exceeds(name, amount, capacity) for name, amount in charged.items()):
         return
     for allocation in reversed(granted):

@@ -1,7 +1,7 @@
 """The mirror: all records that have not ended, in memory, and the indexes that passes need.
 
-The leader alone writes, so the mirror is exact: a unit of work changes it and SQL together. When a
-commit fails the mirror is thrown away and read again; nothing else may repair it.
+Only one store writes, so the mirror is exact: a unit of work changes mirror and SQL together. When
+a commit fails, the mirror is thrown away and read again; it is never repaired in another way.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,7 +28,7 @@ class Live:
         self.quotas: dict[tuple[Level, str], QuotaSpec] = {}
         self.accounts = Accounts()
         self.agents: dict[AgentId, Agent] = self._records[Agent]
-        self.credentials: dict[str, AgentId] = {}  # by hash; of removed agents too
+        self.credentials: dict[str, AgentId] = {}  # by hash, those of removed agents too
         self.jobs: dict[JobId, Job] = self._records[Job]
         self.sessions: dict[SessionId, Session] = self._records[Session]
         self.kernels: dict[KernelId, Kernel] = {}
@@ -46,7 +46,7 @@ class Live:
         """A group by name.
 
         Raises:
-            NotFound: no such group; the message names those there are.
+            NotFound: no such group; the message names the existing groups.
         """
         try:
             return self.groups[name]
@@ -55,8 +55,8 @@ class Live:
             raise NotFound(f"there is no group {name!r}; groups are: {known}") from None
 
     def shared(self, spec: SessionSpec) -> SessionSpec:
-        """One object, without a name, for all specs that differ in their names only: sessions are
-        many and mostly alike."""
+        """One shared object, without a name, for all specs that differ in their names alone: there
+        are many sessions, and most are alike."""
         key = spec.model_dump_json(exclude={"name"}, exclude_defaults=True)
         known = self.specs.get(key)
         if known is None:

@@ -1,4 +1,4 @@
-"""Reading the mirror from SQL: on becoming leader, and after a commit that failed."""
+"""Reading the mirror from SQL: when a store begins, and after a failed commit."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -108,7 +108,7 @@ def load_agents(connection: Connection, live: Live) -> None:
 
 
 def _load_ended_dependencies(connection: Connection, live: Live) -> None:
-    """Read how the ended work ended on which live work depends."""
+    """Read how ended work ended, if live work depends on it."""
     wanted = {each.on for job in live.jobs.values() for each in job.spec.after}
     for session in live.sessions.values():
         if session.spec is not None:
@@ -145,8 +145,8 @@ def load_jobs(connection: Connection, live: Live) -> None:
 def load_tasks(connection: Connection, live: Live) -> None:
     """The live tasks of the jobs in the mirror; the jobs' rows have the counts of tasks already.
 
-    To be called after ``load_sessions``: a task whose session has ended, though nobody settled the
-    task, is tried again. No budget is charged, as nothing has judged the attempt.
+    To be called after ``load_sessions``. A task whose session has ended, and whose attempt was not
+    judged, is tried again. No budget is charged for that attempt.
     """
     for row in connection.execute(_TASKS):
         job = live.jobs.get(JobId(row.job_id))

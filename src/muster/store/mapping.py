@@ -75,7 +75,7 @@ class RowMapping(Generic[R]):
             self.update = updating(table, changing, found_by, dumps)
         self.delete = deleting(table, keys)
         self.whole = _reading(columns, sources)
-        """The row of a record for ``insert``."""
+        """A function that makes the row of a record for ``insert``."""
         self._changed = _reading([*changing, *keys], sources)
         self._key_names = [f"key_{name}" for name in keys]
         is_row = (table.c[name] == bindparam(f"key_{name}") for name in keys)

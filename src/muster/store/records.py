@@ -29,7 +29,8 @@ from muster.store.entity import Record, Tried
 LedgerKey = tuple[KernelId, int]
 """A kernel and its generation."""
 MAX_ABSENCES = 64
-"""The number of absences of an agent that are remembered; in earlier ones it counts as heard."""
+"""The number of latest absences of an agent that are remembered; during earlier absences it counts
+as heard."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -87,7 +88,7 @@ class Agent(Record):
     reported_foreign: bool = False
 
     def remember(self, before: "Agent") -> None:
-        """Keep the facts that are not stored, from the record ``before`` the state was read
+        """Take over the facts that are not stored from the record ``before`` the state was read
         again."""
         self.seen_at = max(self.seen_at, before.seen_at)
         self.seen_known = before.seen_known
@@ -149,8 +150,8 @@ _NONE: "Mapping[Kernel, None]" = MappingProxyType({})
 
 
 class Tally:
-    """Counts over a session's kernels, so that a look at a gang need not touch all of its
-    kernels."""
+    """Counts over the kernels of a session, so that a question about a gang need not visit all of
+    its kernels."""
 
     __slots__ = ("_by_status", "_unjudged", "ended_well", "failed", "grace_s", "ready")
 
@@ -191,7 +192,7 @@ class Tally:
         return unjudged
 
     def note_ready(self, kernel: "Kernel", ready: bool) -> None:
-        """Take note that the kernel is ready to run, or is so no longer."""
+        """Take note that the kernel is ready to run, or no longer ready."""
         if ready:
             self.ready[kernel] = None
         else:
@@ -217,7 +218,7 @@ class LoneTally:
 
     @property
     def ready(self) -> "Mapping[Kernel, None]":
-        return _NONE  # it waits at no barrier
+        return _NONE  # a lone kernel waits at no barrier
 
     @property
     def grace_s(self) -> float:

@@ -1,7 +1,7 @@
 """The tables. Amounts are integers (thousandths, bytes), times seconds since the epoch.
 
 Identifiers are time-ordered text, so tables keyed by them grow at the end. Live rows are found by
-partial indexes: ended work costs nothing at start-up.
+partial indexes, so ended work costs no time when a controller starts.
 """
 
 from sqlalchemy import (

@@ -32,7 +32,7 @@ from muster.store.queries.workload_history import read_ended_requests, read_ende
 from muster.store.unit import LedgerWatch, StaleWrite, Unit
 from muster.store.unstorable import unstorable_records
 
-OUTBOX_KEPT = 10_000  # commits; a reader that missed more reads the state itself
+OUTBOX_KEPT = 10_000  # commits; a reader that missed more reads the state anew
 _PRUNE_EVERY = 1_000
 _INSERT_OUTBOX = inserting(schema.outbox, ("seq", "at", "events"))
 _NEWEST_OUTBOX = (
@@ -41,12 +41,12 @@ _NEWEST_OUTBOX = (
 
 
 class CommitFailed(Exception):
-    """Nothing of the unit was written: the mirror is ahead of SQL until it is read again."""
+    """Nothing of the unit was written: the mirror differs from SQL until it is read again."""
 
 
 class LostRace(CommitFailed):
-    """Somebody else wrote first: ``losers`` are the names in history of the records whose rows are
-    not as the mirror knew them, or whose room is taken."""
+    """Another process wrote first: ``losers`` are the names in history of the records whose rows
+    differ from the mirror, or whose room is taken."""
 
     def __init__(self, why: str, losers: frozenset[str]) -> None:
         super().__init__(why)
@@ -59,12 +59,11 @@ class CommitUnknown(CommitFailed):
 
 
 class Unstorable(CommitFailed):
-    """The database never takes some value of the unit, even with a sound disk: the same unit would
-    fail again."""
+    """The unit has a value that the database can never store: the same unit would fail again."""
 
 
 _OF_THE_VALUE = (DataError, IntegrityError, InterfaceError, ProgrammingError)
-"""Errors of the value and not of the database, unless the connection is gone."""
+"""Errors that are about a value and not about the database, unless the connection is gone."""
 
 
 class Store:
@@ -74,7 +73,7 @@ class Store:
     ``last_commit_at`` is when the last commit before the last ``reload`` was made.
 
     Args:
-        holder: whom others are told about when they find that this store has taken the fence.
+        holder: the process of this store, as it is named to others that find the fence taken.
     """
 
     def __init__(
@@ -189,7 +188,7 @@ class Store:
         return CommitFailed(cause)
 
     def try_out(self, unit: Unit) -> None:
-        """Write what the unit holds so far, and take it back.
+        """Write the unit as it is so far, and roll that back.
 
         Raises:
             CommitFailed: as ``commit`` would; Unstorable if the same unit would fail again.
@@ -203,7 +202,8 @@ class Store:
             raise self._failure(error) from error
 
     def unstorable(self, unit: Unit) -> list[Record]:
-        """The records because of which a unit is Unstorable; none if another part of it is.
+        """The records because of which a unit is Unstorable; none if another part of the unit is
+        the reason.
 
         Raises:
             CommitFailed: the database cannot be asked.
@@ -215,8 +215,8 @@ class Store:
             raise self._failure(error) from error
 
     def settle(self, unit: Unit) -> bool:
-        """Whether the unit was written at whose commit CommitUnknown was raised; it is as if
-        committed then.
+        """Whether the unit whose commit raised CommitUnknown was written. If it was, it counts as
+        committed from now on.
 
         Raises:
             DatabaseAway, SQLAlchemyError: the database cannot tell now.

@@ -28,7 +28,7 @@ NEW = ""  # in place of a stored status: the row does not exist yet
 
 
 class StaleWrite(Exception):
-    """Rows are no longer as the mirror knows them: somebody else wrote.
+    """Rows differ from the mirror, because another process wrote.
 
     ``overcommitted`` are the allocations that do not fit. Where it is empty, records have another
     status than the mirror knew; ``Unit.stale_records`` finds those records.
@@ -83,7 +83,7 @@ class Unit:
     # -- records -------------------------------------------------------------------------------
 
     def touch(self, record: Record) -> None:
-        """Have the record's columns written, of which others than the status change now."""
+        """Have the columns of a record written, because others than its status change now."""
         self.touched[type(record)].setdefault(record, record.status)
 
     def add(self, *records: Record) -> None:
@@ -99,7 +99,7 @@ class Unit:
         return self.touched[type(record)].get(record) == NEW
 
     def has_left(self, record: Record) -> bool:
-        """Whether an earlier unit ended the record, so that it is in the mirror no more."""
+        """Whether an earlier unit ended the record, so that it is no longer in the mirror."""
         kind, status = type(record), record.status
         ended = status in self._entities[kind].states.terminal
         return ended and self.touched[kind].get(record, status) == status
@@ -259,7 +259,7 @@ class Unit:
         self._statements.append((statement, parameters or {}))
 
     def tell(self, kind: str, id_: str, status: str) -> None:
-        """Add an event for a change that no record shows."""
+        """Add an event for a change that belongs to no record."""
         self._told.append((kind, id_, status))
 
     @property
@@ -356,8 +356,8 @@ class Unit:
                 raise StaleWrite(f"{len(misfits)} rows of the ledger do not fit", misfits)
 
     def stale_records(self, connection: Connection) -> list[Record]:
-        """The records whose status in SQL is another than the mirror knew, or that are gone; call
-        it once the transaction was rolled back."""
+        """The records that are gone in SQL, or have another status there than in the mirror; to be
+        called once the transaction was rolled back."""
         return [
             record
             for kind, entity in self._entities.items()

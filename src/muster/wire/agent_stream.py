@@ -23,8 +23,8 @@ Context = aio.ServicerContext[Any, Any]
 class AgentStream:
     """Messages out through a bounded queue, messages in to ``said``, until either end closes.
 
-    A renewal of the lease overtakes all other messages that wait: no batch of commands shall cost
-    an agent its kernels. Of several waiting renewals only the newest is sent.
+    A renewal of the lease overtakes all other waiting messages, so that a large batch of commands
+    does not let the lease of an agent run out. Of several waiting renewals only the newest is sent.
 
     Args:
         hello: the first message of the agent at the other end. Until control has heard it, the
@@ -125,7 +125,7 @@ class AgentStream:
                 self._writing = False
 
     def _encoded(self, message: ControllerMessage) -> Iterable[pb.ControllerMessage]:
-        # One bad message must not make the agent say Hello, be told the same, and so on for ever.
+        # Else the agent would say Hello, be told the same bad message, and so on for ever.
         try:
             return list(encode_in_pieces(message, PIECE_BYTES))
         except (ValueError, TypeError):

@@ -1,7 +1,7 @@
-"""Checks of an agent's messages: each is looked at whole before it touches anything.
+"""Checks of agents' messages: each message is checked whole before anything is changed.
 
-Agents hold credentials, and still may be defective, or in the hands of an attacker. A stream with a
-message that is not allowed is closed with a sentence; nobody else notices.
+Agents are authenticated, but may be defective, or controlled by an attacker. A stream with a
+message that is not allowed is closed with a sentence; no other stream is affected.
 """
 
 import re

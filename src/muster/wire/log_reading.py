@@ -1,7 +1,7 @@
 """Reading kernels' output from agents: the controller asks for a window at a time.
 
-Each request has one reply, so a reader that is slow or gone costs one window of memory at most, no
-reader delays another, and a read goes on where it was when the agent has connected again.
+Each request has one reply. So a slow or lost reader costs one window of memory at most, no reader
+delays another, and a read continues where it was after the agent has connected again.
 """
 
 import asyncio

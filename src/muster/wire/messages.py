@@ -22,7 +22,7 @@ MAX_DETAIL = 4096
 """Characters of a report's text."""
 
 KernelKey = tuple[KernelId, int]
-"""A kernel and its generation: what commands and reports are about."""
+"""A kernel and its generation: the subject of commands and reports."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,7 +4,8 @@ One process for each agent, apart from it, so that kernels survive an agent rest
 codes are still known afterwards (design: Agents). The agent starts it with `launch.launch` and
 talks JSON lines to it (`protocol`); a journal carries what happened across everybody's death.
 
-It is kept lean so that a thousand of them cost nothing and a spawn is cheap: standard library only,
-nothing else of Muster, one thread, one epoll loop. For the same reason its files use `os` and not
-`pathlib`, which costs several microseconds a path in a loop that has 300 for a whole kernel.
+It is small, so that a thousand supervisors cost little and a spawn is cheap: it uses the standard
+library alone, nothing else of Muster, one thread and one epoll loop. For the same reason its files
+use `os` and not `pathlib`, which costs several microseconds a path in a loop that has 300 for a
+whole kernel.
 """

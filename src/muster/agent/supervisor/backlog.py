@@ -1,6 +1,7 @@
-"""Prefilled kernels, which wait for a kernel of their shape to end (design: Prefill). The next of
-them is the heir of that kernel: it gets its devices and its room. Some of them stand by: they have
-been handed ahead to their user's spawner, and stay in the backlog until they have room."""
+"""The backlog: prefilled kernels, which wait for a kernel of their shape to end (design: Prefill).
+The next of them is the heir of the ended kernel: it gets the devices and the room of that kernel.
+Some prefilled kernels stand by: they were already handed to their user's spawner, and stay in the
+backlog until they have room."""
 
 from collections import OrderedDict
 
@@ -24,15 +25,16 @@ class Backlog:
         self._shapes.setdefault(kernel.shape, OrderedDict())[kernel.key] = kernel
 
     def next_queued(self, shape: str) -> Kernel | None:
-        """The kernel that has waited longest of those that do not stand by with a process of their
+        """The kernel that has waited longest, without those that stand by with a process of their
         user, if there is any."""
         waiting = self._shapes.get(shape)
         kernels = waiting.values() if waiting else ()
         return next((kernel for kernel in kernels if kernel.status is Status.QUEUED), None)
 
     def appoint_heir(self, kernel: Kernel, event: Event) -> Kernel | None:
-        """The heir of a kernel that has ended, if there is any: the one that was spawned in its
-        place, or the one that has waited longest, which waits no more. `event` tells the end."""
+        """The heir of a kernel that has ended, if there is any: the kernel that was spawned in its
+        place, else the kernel that has waited longest, which leaves the backlog. `event` tells the
+        end."""
         heir = kernel.heir
         if heir is None and (waiting := self._shapes.get(kernel.shape)):
             heir = next(iter(waiting.values()))

@@ -10,8 +10,9 @@ none of the locks that moving another takes: 4 us a hierarchy. Limits of cpu and
 after that (`Slot.enforce`), because in a full memory cgroup the spawner would be killed, and with
 an exhausted quota it would wait.
 
-All processes of a slot are listed in one hierarchy, that of the pids controller. Its limit set to 0
-stops all forking there, so that killing the listed processes, again and again, comes to an end.
+All processes of a slot are listed in one hierarchy, that of the pids controller. With its limit set
+to 0 no process of the slot can fork, so that repeatedly killing the listed processes comes to an
+end.
 """
 
 # os and not pathlib: see the docstring of the package.
@@ -119,8 +120,8 @@ class Slot:
         return _members(self.directories["pids"])
 
     def signal(self, number: int) -> None:
-        """Signal all processes in the slot and no others, although a pid may have a new owner by
-        now."""
+        """Signal all processes in the slot and no others, although a pid may belong to a new
+        process by now."""
         pids = self.pids()
         for first in range(0, len(pids), _SIGNALLED_TOGETHER):
             self._signal(pids[first : first + _SIGNALLED_TOGETHER], number)

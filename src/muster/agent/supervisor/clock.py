@@ -1,7 +1,7 @@
 """Time for deadlines: seconds since boot, including time asleep.
 
-A lease must run out even during a suspend, because the controller's clock goes on; the monotonic
-clock stops then. /proc counts the start of processes on the same axis.
+Leases must run out even while the machine is suspended, because the controller's clock goes on; the
+monotonic clock stops then. /proc tells the start times of processes by the same clock.
 """
 
 import os

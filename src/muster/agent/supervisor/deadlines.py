@@ -10,8 +10,8 @@ _AWAITED = (Status.STOPPING, Status.STANDBY)
 
 
 class Deadlines:
-    """The stop deadlines of kernels, the earliest first. A deadline that was changed later is
-    skipped."""
+    """The stop deadlines of kernels, the earliest first. An entry whose deadline was changed
+    afterwards is skipped."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Kernel]] = []

@@ -11,7 +11,7 @@ from muster.agent.supervisor.loop import Loop
 
 _PERIOD_S = 5.0
 _REST = 20  # after a measurement nothing is measured for so many times its duration
-_LONGEST_REST_S = 120.0  # otherwise other trees could grow while a large one is measured
+_LONGEST_REST_S = 120.0  # else other trees could grow while a large one is measured
 _MAX_TREES = 200  # a measurement
 _READ_BYTES = 64 << 10
 _MAX_ANSWER_BYTES = 1 << 20
@@ -100,7 +100,8 @@ class DiskWatch:
         now_s = clock.now_s()
         self._due_s = now_s + min(_LONGEST_REST_S, max(_PERIOD_S, _REST * (now_s - self._began_s)))
         lines = self._answer.decode(errors="replace").splitlines()
-        # At least one tree counts as measured, lest one that ends the process comes first for ever.
+        # At least one tree counts as measured, or a tree that ends the process would come first for
+        # ever.
         self._last.update(dict.fromkeys(self._measured[: max(1, len(lines))], self._began_s))
         for kernel, found in zip(self._measured, lines, strict=False):
             if found and _is_bounded(kernel):

@@ -186,7 +186,7 @@ class Journal:
                 _write_all(new_fd, chunk, size_bytes)
                 size_bytes += len(chunk)
             os.replace(new_path, self._path)
-        except OSError:  # the disk is full: the old one goes on, and is tried again when longer
+        except OSError:  # the disk is full: the old file is used on, and compacted later
             if new_fd >= 0:
                 os.close(new_fd)
                 os.unlink(new_path)

@@ -72,7 +72,7 @@ class Event(TypedDict, total=False):
 
 @dataclass(slots=True, eq=False)
 class Kernel:
-    """One (id, generation), from its acceptance until its end is acknowledged."""
+    """One kernel, an (id, generation), from its acceptance until its end is acknowledged."""
 
     key: Key
     shape: str = ""
@@ -80,9 +80,9 @@ class Kernel:
     device_milli: int = 1000
     order: KernelOrder | None = None  # None once it has ended, so that its template can go
     status: Status = Status.QUEUED
-    prefilled: bool = False  # it has no room yet: that of a kernel that ends, or what it is granted
+    prefilled: bool = False  # prefilled: it has no room until another ends, or room is granted
     predecessor: Key | None = None  # whose devices it inherited
-    heir: "Kernel | None" = None  # the one that a process of its user has spawned in its place
+    heir: "Kernel | None" = None  # the kernel that a process of its user has spawned in its place
     waits_for: "Kernel | None" = None  # an older generation that must be gone first
     successor: "Kernel | None" = None  # the newer generation that waits for this one
     announced: bool = False  # an event has told its devices
@@ -126,7 +126,8 @@ class Kernel:
         return self.stop_reason is not None and not self.killed
 
     def lose(self, detail: str) -> None:
-        """Note that nobody will tell of its end; that it was to be stopped remains its reason."""
+        """Note that its end will never be reported; if it was being stopped, that remains the
+        reason of its end."""
         if self.stop_reason is None:
             self.stop_reason, self.stop_detail = EndReason.SUPERVISOR_LOST, detail
         self.status, self.killed = Status.STOPPING, True

@@ -36,7 +36,7 @@ class KnownKernels:
         return self._known.get(key)
 
     def live_in_stop_order(self) -> list[Kernel]:
-        """All live kernels, and those first that would begin where the others end."""
+        """All live kernels; those first that would be started when others end."""
         return sorted(self.live.values(), key=lambda kernel: not kernel.prefilled)
 
     def newest(self, kernel_id: str) -> Kernel | None:
@@ -71,8 +71,8 @@ class KnownKernels:
                     del self._newest[kernel.id]
 
     def bury(self, key: Key, seq: int) -> None:
-        """Note that a kernel was stopped before its start was heard of, which comes too late now;
-        `seq` is the number of the event that told so."""
+        """Note that a kernel was stopped before its start command came, which is ignored from now
+        on; `seq` is the number of the event that reported this."""
         self._buried[key] = seq
         if len(self._buried) > _MAX_BURIED:
             self._buried.popitem(last=False)

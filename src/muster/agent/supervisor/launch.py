@@ -1,4 +1,4 @@
-"""Used by the agent: makes sure that its supervisor runs, and connects to it."""
+"""The agent's functions that make sure that its supervisor runs, and connect to it."""
 
 import os
 import signal
@@ -71,8 +71,9 @@ def connect(directory: Path) -> socket.socket:
 
 
 def _answers(directory: Path, deadline_s: float) -> bool:
-    """Whether a supervisor answers. That its socket takes a connection does not show it: for a
-    moment after its death a child that it was about to spawn still has the socket open."""
+    """Whether a supervisor answers. A socket that takes a connection is no proof: for a moment
+    after the death of a supervisor, a child that it was about to spawn still has its socket
+    open."""
     with suppress(OSError), connect(directory) as connection:
         connection.settimeout(max(_POLL_S, deadline_s - time.monotonic()))
         connection.sendall(b"{}\n")  # a complaint about this is an answer too

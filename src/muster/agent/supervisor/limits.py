@@ -1,7 +1,7 @@
-"""The times at which kernels get their limits: of memory as soon as the supervisor knows that they
-run, which may be 5 ms later where a spawner tells it; of cpu alone a moment after that.
+"""The times at which kernels get their limits: those of memory as soon as the supervisor knows that
+they run, which may be 5 ms later if a spawner tells it; limits of cpu alone a moment after that.
 
-Many kernels end within milliseconds, and to limit the cpu of those would cost a tenth of a start.
+Many kernels end within milliseconds; limiting their cpu would add a tenth to the cost of a start.
 """
 
 import math

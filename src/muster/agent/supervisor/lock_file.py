@@ -1,4 +1,4 @@
-"""Files of which one process holds the lock for as long as it lives, however it ends."""
+"""Lock files: one process has the lock of a file until it ends, however it ends."""
 
 import fcntl
 import os

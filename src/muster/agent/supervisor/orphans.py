@@ -1,10 +1,11 @@
 """Finds the kernel of processes that it left behind, by /proc, where there are no cgroups.
 
 This is the last resort. The supervisor is a child subreaper, so a process that a kernel leaves
-behind becomes a child of the supervisor when its parent dies: as long as the list of children holds
-no stranger, no dead kernel has left anything. One read of /proc after a round of reaping is the
-whole cost then. A stranger's session tells its kernel, or else its environment, which a process may
-forge: so the environment is believed only of the kernel's own user.
+behind becomes a child of the supervisor when its parent dies. As long as the list of children has
+no unknown process, no dead kernel has left any; then one read of /proc after a round of reaping is
+the whole cost. An unknown process is matched to its kernel by its session, or else by its
+environment. A process can forge its environment, so that is believed only of processes of the
+kernel's own user.
 """
 
 # os and not pathlib: see the docstring of the package.

@@ -50,8 +50,8 @@ class Output:
         self._window_end_s = 0.0
         self._quota_bytes = 0
         self.dropped_bytes = 0
-        # The writing end stays open here too: without it, the pipe would wake the loop once more
-        # for each kernel, to say what its SIGCHLD says anyway.
+        # The writing end stays open here too. Otherwise the end of each kernel would wake the loop
+        # twice: for SIGCHLD, and for the end of the pipe.
         self._read_fd, self.write_fd = os.pipe2(os.O_CLOEXEC)
         try:
             os.set_blocking(self._read_fd, False)
@@ -134,7 +134,8 @@ class Output:
 
 
 class Outputs:
-    """The pipes of all kernels, and the pipes that are held back for flooding."""
+    """The pipes of all kernels, among them pipes that are paused because their kernels flood
+    them."""
 
     def __init__(self, loop: Loop, directory: str) -> None:
         self.loop = loop

@@ -1,4 +1,4 @@
-"""A process's own log is its standard error; where that is a file, it is kept within bounds."""
+"""The log of a process is its standard error; if that is a file, its size is bounded."""
 
 # os and not pathlib: see the docstring of the package.
 # ruff: noqa: PTH104, PTH115, PTH116
@@ -15,7 +15,7 @@ def rotate_stderr(limit_bytes: int = MAX_LOG_BYTES) -> None:
     """Once standard error is a file of that length, put it aside, in place of the former one, and
     begin another; two files are kept. Standard output follows if it was the same file.
 
-    If that fails the file grows on, because a process must not end for its log.
+    If that fails the file goes on growing, because a failure of its log must not end a process.
     """
     with suppress(OSError):
         now = os.fstat(2)

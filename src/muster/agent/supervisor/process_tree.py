@@ -65,9 +65,9 @@ def descendants(pid: int) -> Iterator[int]:
 def signal_groups(pids: Iterable[int], number: int) -> None:
     """Signal the process groups of `pids`, each once.
 
-    Groups are signalled because that reaches all members at once, even those that are being forked.
-    The groups of a kernel hold no other process: its main process began a session, and a group lies
-    within one.
+    Signals are sent to groups because that reaches all members at once, even processes that are
+    just being forked. The groups of a kernel hold no other process: its main process began a
+    session, and a group lies within one.
     """
     groups = set()
     for pid in pids:

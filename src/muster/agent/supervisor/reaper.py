@@ -42,7 +42,7 @@ class Reaper:
         self._mains[kernel.pid] = self._kernels[kernel.key] = kernel
 
     def main_ended(self, kernel: Kernel, wait_status: int) -> None:
-        """Note that a main process was reaped, here or by its parent."""
+        """Note that a main process was reaped, by this process or by its parent."""
         if kernel.wait_status is not None:
             return
         if self._mains.get(kernel.pid) is kernel:  # its pid may have a new owner by now
@@ -51,7 +51,7 @@ class Reaper:
         self._leaving.append(kernel)
 
     def lose(self, kernel: Kernel) -> None:
-        """Give up a kernel whose end nobody will tell: all of its processes are to be killed."""
+        """Give up a kernel whose end will never be reported, and kill all of its processes."""
         self._kernels[kernel.key] = kernel
         self.main_ended(kernel, int(signal.SIGKILL))
 

@@ -4,8 +4,8 @@ The supervisor makes and removes them, in directories to which no kernel of anot
 so a kernel can neither move its own away from where it is measured, nor put anything in its place.
 
 Making and removing a directory costs 80 us on ext4, a quarter of a whole /bin/true; renaming one
-costs 8. So a few directories that were left empty are kept, and given to later kernels of the same
-owner and user, and to no others.
+costs 8 us. So a few directories that were left empty are kept for later kernels of the same owner
+and user, and for no others.
 """
 
 # os and not pathlib: see the docstring of the package.

@@ -203,9 +203,9 @@ class _Service:
                 self._due_s = 0.0  # a place is free, or soon will be
 
     def _take_heir(self, shape: str, population_fd: int) -> _Order | None:
-        """Remove and return the launch that takes the place of a kernel that has ended, if there is
-        one and the place is free: processes that a kernel leaves behind are the supervisor's to
-        end."""
+        """Remove and return the launch that takes the place of an ended kernel, if there is one and
+        the place is free. It is not free while processes of the ended kernel are left, which only
+        the supervisor kills."""
         free = False
         if population_fd >= 0:
             with suppress(OSError):
@@ -321,7 +321,7 @@ def _become(settings: Settings) -> None:
     if os.getresuid() != (settings.uid,) * 3 or os.getresgid() != (settings.gid,) * 3:
         raise OSError("it did not become another user")
     libc = ctypes.CDLL(None, use_errno=True)
-    # The end of the socket is no end for a process that its user has stopped.
+    # A process that its user has stopped does not notice the end of its socket.
     if libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "it would outlive the supervisor")
     if libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:

@@ -110,12 +110,12 @@ class Starter:
         return self._user_spawners.wants_standby(shape, account)
 
     def launch_now(self, kernel: Kernel) -> None:
-        """Have a kernel that stands by spawned at once, unless it was by now."""
+        """Have a kernel that stands by spawned at once, unless it was spawned by now."""
         self._user_spawners.launch_now(kernel)
 
     def drop(self, kernel: Kernel) -> None:
-        """Have a kernel that stands by not spawned, unless it was by now; the `SpawnListener` will
-        hear of either."""
+        """Have a kernel that stands by dropped, unless it was spawned by now; the `SpawnListener`
+        hears which of these happened."""
         self._user_spawners.drop(kernel)
 
     def renew_lease(self, until_s: float) -> None:
@@ -124,7 +124,7 @@ class Starter:
         self._user_spawners.renew_lease(until_s)
 
     def give_up(self, kernel: Kernel) -> None:
-        """Stop waiting for the process that should have told of a killed kernel's end, if there is
+        """Stop waiting for the process that should have reported a killed kernel's end, if there is
         one."""
         self._user_spawners.give_up(kernel)
 

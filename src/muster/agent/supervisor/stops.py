@@ -1,4 +1,5 @@
-"""Stopping kernels: SIGTERM, a grace, SIGKILL, and the end of waiting for those that tell of it."""
+"""Stopping kernels: SIGTERM, a grace, SIGKILL, and a bound on the wait for the report of the
+death."""
 
 import signal
 from collections.abc import Callable
@@ -42,7 +43,7 @@ class Stops:
         if kernel.status is Status.ENDED or (
             kernel.status is Status.RUNNING and kernel.wait_status is not None
         ):
-            return  # the kernel has ended by itself; the rest of it is being killed
+            return  # its main process has ended; its other processes are being killed
         if kernel.status is Status.STANDBY:
             self._drop(kernel)
         deadline_s = clock.now_s() + grace_s
@@ -72,7 +73,7 @@ class Stops:
             self._deadlines.add(kernel)
 
     def enforce_due(self, now_s: float) -> None:
-        """Kill the kernels whose grace is over, and give up those whose end nobody tells."""
+        """Kill the kernels whose grace is over, and give up those whose end is not reported."""
         while (late := self._deadlines.pop_missed(now_s)) is not None:
             if late.status is Status.STANDBY:  # recalled; its user's process does not answer
                 self._starter.give_up(late)
@@ -86,7 +87,7 @@ class Stops:
         return self._deadlines.next_s()
 
     def _drop(self, kernel: Kernel) -> None:
-        """Have a kernel stand by no more, unless it was spawned by now."""
+        """Have a kernel no longer stand by, unless it was spawned by now."""
         self._backlog.remove(kernel)
         self._starter.drop(kernel)
 

@@ -29,7 +29,7 @@ from muster.agent.supervisor.spawner import Spawned
 from muster.agent.supervisor.starter import Starter, note_spawned
 from muster.agent.supervisor.stops import RECALLED, SHUT_DOWN, Stops
 
-MAX_KERNELS = 32_768  # more than a controller lets it hold, kernels that have just ended included
+MAX_KERNELS = 32_768  # more than a controller lets it have, with kernels that have just ended
 MAX_UNACKNOWLEDGED = 131_072
 LEASE_GRACE_MAX_S = 10.0  # a controller must wait for so long beyond the lease
 
@@ -421,7 +421,7 @@ class Supervisor:
         events = [event]
         heir = self._appoint_heir(kernel, event)
         running = self._begin(heir, events) if heir is not None else None
-        # Only now: the devices lie idle until the heir runs, and nobody waits for this.
+        # Only now, because devices are idle until the heir runs, and nothing waits for this.
         dropped_bytes = self._starter.clean_up(kernel)
         if dropped_bytes:
             event["output_dropped_bytes"] = dropped_bytes

@@ -57,11 +57,12 @@ class SpawnListener(Protocol):
         """The kernel stands by no more; no process of it ran."""
 
     def main_ended(self, kernel: Kernel, wait_status: int, heir: Kernel | None) -> None:
-        """A main process was reaped, none of the kernel's is left if it has an heir, and the heir
-        is being spawned."""
+        """A main process was reaped. If the kernel has an heir, none of its processes is left, and
+        the heir is being spawned."""
 
     def spawner_ended(self, kernels: Collection[Kernel]) -> None:
-        """Nobody will tell any more how these kernels ended, or whether they were ever spawned."""
+        """The spawner has ended: how these kernels end, or whether they were ever spawned, will not
+        be reported."""
 
     def helper_spawned(self, pid: int) -> None:
         """A process of the supervisor's own is to be reaped."""
@@ -291,7 +292,7 @@ class UserSpawner:
                 raise Garbled(f"a fact {kind} about {number}")
 
     def _answered(self, number: int) -> Kernel:
-        """The kernel of a request that has its outcome now.
+        """The kernel of a request that is answered now.
 
         Raises:
             KeyError: there is no such request.
@@ -359,8 +360,8 @@ class UserSpawner:
 
 
 def _is_host(kernel: Kernel) -> bool:
-    """Whether another of its shape may follow in its place without the supervisor: nothing of it
-    is left once its cgroup is empty, and no device passes on."""
+    """Whether a kernel of its shape may follow in its place without the supervisor: no process of
+    it is left once its cgroup is empty, and it has no devices to pass on."""
     return kernel.slot is not None and not kernel.devices
 
 

@@ -41,8 +41,8 @@ class UserSpawners:
     def start(
         self, kernel: Kernel, account: Account, launch: Launch, *, standby: bool = False
     ) -> None:
-        """Have the user's process spawn a kernel, or let it stand by, which must be wanted; the
-        listener hears of the outcome.
+        """Have the user's process spawn a kernel, or let it stand by if ``wants_standby`` allows
+        it; the listener hears the result.
 
         Raises:
             CreateFailed: there is no such process, and none can be started.
@@ -63,14 +63,14 @@ class UserSpawners:
         return spawner is not None and spawner.wants_standby(shape) and spawner.account == account
 
     def launch_now(self, kernel: Kernel) -> None:
-        """Have a kernel that stands by spawned at once, unless it was by now."""
+        """Have a kernel that stands by spawned at once, unless it was spawned by now."""
         for spawner in self._all():
             if spawner.stands_by(kernel):
                 spawner.launch_now(kernel)
 
     def drop(self, kernel: Kernel) -> None:
-        """Have a kernel that stands by not spawned, unless it was by now: the listener hears of
-        either."""
+        """Have a kernel that stands by dropped, unless it was spawned by now; the listener hears
+        which of these happened."""
         for spawner in self._all():
             if spawner.stands_by(kernel):
                 spawner.drop(kernel)

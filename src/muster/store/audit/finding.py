@@ -1,8 +1,8 @@
 """Audits and their findings. An audit is a rule that all stored rows must obey; a finding names a
 row that does not.
 
-An audit changes nothing in the database that it reads, and a row that it cannot read is a finding
-too, so no damage makes it fail.
+An audit changes nothing in the database that it reads. A row that it cannot read is a finding too,
+so that a damaged row does not end the audit.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,20 +15,20 @@ from muster.store import schema
 from muster.store.entity import Entities, Entity
 
 SETTLED_S = 120.0
-"""How long before the last commit a row must have changed for its consequences to be stored as
-well. A wake may end between two handlers, and a controller between two wakes; but each record is
-looked at once a minute."""
+"""Seconds before the last commit in which a row may have changed whose consequences are not stored
+yet: a wake may end between two handlers, and a controller between two wakes, but handlers look at
+each record once a minute."""
 ROWS_AT_A_TIME = 5_000
 
 UNREADABLE = (ValueError, TypeError, LookupError, AttributeError)
-"""Errors of a value that is not what its column is to hold."""
+"""Errors that are raised for a value that does not belong into its column."""
 MAX_SENTENCE = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A row that is not as others say that it must be: its name in history, or its table and key;
-    and a sentence."""
+    """A row that contradicts other rows: its name in history, or its table and key, and a sentence
+    on the contradiction."""
 
     subject: str
     sentence: str
@@ -36,8 +36,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """All rows of a database at one moment. Where the consequences of a row are stored later than
-    the row, they are looked for if it changed before ``settled``, in seconds since the epoch."""
+    """All rows of a database at one moment. Consequences of a row that are stored later than the
+    row are looked for only if it changed before ``settled``, in seconds since the epoch."""
 
     connection: Connection
     entities: Entities
@@ -49,7 +49,7 @@ Find: TypeAlias = Callable[[Stored], Iterator[Finding]]
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """One thing that must hold of all rows; ``title`` says it in a few words."""
+    """One rule that all rows must obey; ``title`` says it in a few words."""
 
     title: str
     find: Find
@@ -57,7 +57,7 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """The outcome of an audit: how many findings there are, and the first of them. ``trouble`` is
+    """The result of an audit: how many findings there are, and the first of them. ``trouble`` is
     why the audit could not be finished; None if it was."""
 
     title: str

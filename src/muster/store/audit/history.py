@@ -31,8 +31,8 @@ def _reachable(states: StateTable[Any]) -> Mapping[str, frozenset[str]]:
 
 @lru_cache(maxsize=64)
 def _later(entity: Entity[Any]) -> Mapping[str, frozenset[str]]:
-    """By status the statuses that a record can have had since, without a row of history: other ones
-    only where history does not tell of every change."""
+    """For each status in history the statuses that a record may have by now without a further row
+    of history: the same one, and others where history does not tell every change."""
     if entity.told is Told.ALWAYS:
         return {str(state): frozenset({str(state)}) for state in type(entity.states.initial)}
     return _reachable(entity.states)
@@ -58,8 +58,8 @@ def _out_of_order(stored: Stored) -> Iterator[Finding]:
 
 
 def _contradictions(entity: Entity[Any], steps: Iterable[Row[Any]]) -> Iterator[str]:
-    """Sentences on the contradictions between the steps of one record, which come in the order of
-    their numbers."""
+    """Sentences on the contradictions between the steps of one record, which are given in the order
+    of their numbers."""
     states, later = entity.states, _later(entity)
     status, at = str(states.initial), 0.0
     for step in steps:

@@ -26,7 +26,8 @@ def _name(row: Row[Any]) -> str:
 
 
 def _unfounded(stored: Stored) -> Iterator[Finding]:
-    """Rows that hold room for a kernel, or on an agent, that cannot hold it."""
+    """Rows of the ledger that hold room for a kernel that cannot have room, or on an agent that
+    cannot give it."""
     joined = _allocations.join(_kernels, _kernels.c.id == _allocations.c.kernel_id).join(
         _agents, _agents.c.id == _allocations.c.agent_id
     )

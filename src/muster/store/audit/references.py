@@ -1,4 +1,4 @@
-"""Audits of references: a row that names another one finds it."""
+"""Audits of references: a row to which another row refers exists."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias

@@ -21,8 +21,8 @@ KERNELS_OF: Mapping[SessionStatus, frozenset[KernelStatus]] = {
     _S.TERMINATING: _ENDED | {_K.TERMINATING},
     **dict.fromkeys(SESSION_TABLE.terminal, _ENDED),
 }
-"""The statuses that kernels of a session can have, by the session's: the kernels' are written in
-the commit that writes the session's."""
+"""The statuses that kernels of a session can have, by the status of the session: both are written
+in one commit."""
 
 
 def _disagreeing(stored: Stored) -> Iterator[Finding]:

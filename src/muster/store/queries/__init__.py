@@ -1,4 +1,5 @@
 """The API's reads from SQL: functions of a connection, every page bounded.
 
-Each answers with rows that its principal may see; other rows are not found (design: Access).
+Each query answers with rows that its principal may see; all other rows count as not found (design:
+Access).
 """

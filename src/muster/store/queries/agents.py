@@ -1,5 +1,5 @@
-"""Agents, as their rows tell them. What they hold and whether they can be reached is in memory only
-(``api.live_views``)."""
+"""Agents as their rows tell them. The resources that they hold, and whether they can be reached,
+are known in memory only (``api.live_views``)."""
 
 from sqlalchemy import Connection, select
 
@@ -15,7 +15,7 @@ from muster.store.records import Agent
 
 
 def read_agent(connection: Connection, principal: Principal, ref: str) -> AgentView:
-    """One agent, of which nothing is free or held: so it is once it was removed.
+    """One agent without free or held resources, as after its removal.
 
     Raises:
         NotFound, Ambiguous: see ``refs.resolve``.

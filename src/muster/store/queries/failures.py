@@ -19,9 +19,9 @@ from muster.store.queries.tasks import failed_by_itself, job_row
 from muster.store.records import Job
 
 WAYS = 10
-"""The number of groups in an answer."""
+"""Groups in an answer, at most."""
 SUCH_AS = 3
-"""The number of tasks of each group that are named."""
+"""Tasks of each group that are named, at most."""
 
 
 def list_failures(connection: Connection, principal: Principal, ref: str) -> FailurePage:

@@ -18,7 +18,7 @@ from muster.store.queries.tasks import job_row, task_view
 from muster.store.rows import load_reasons
 
 MAX_SESSIONS = 1000
-"""Sessions of a job, the latest, whose history is shown with the job's."""
+"""The number of a job's latest sessions whose history is shown with that of the job."""
 
 
 def read_history(

@@ -118,8 +118,8 @@ def _view(row: Row[Any]) -> JobView:
 def free_number(connection: Connection, owner: Owner, stem: str, after: int) -> int:
     """A number above ``after`` so that no stored job of the owner's is called "stem-number".
 
-    The names that were given have numbers without large gaps, so the number of look-ups grows with
-    the logarithm of how many there are; it is one where the next number is free.
+    The numbers in use have no large gaps, so the number of look-ups grows with their logarithm; it
+    is one where the next number is free.
     """
 
     def is_taken(number: int) -> bool:

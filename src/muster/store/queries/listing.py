@@ -44,8 +44,8 @@ def listed(
     """``query`` with a listing's conditions, and one row more than its limit.
 
     Raises:
-        InvalidSpec: the listing is by a name, an owner or a group, and records of this entity have
-            none.
+        InvalidSpec: the listing filters by a name, an owner or a group, which records of this
+            entity do not have.
     """
     table, status = entity.table, entity.table.c.status
     given = {

@@ -15,7 +15,7 @@ from muster.scheduling.accounting.fairness import UsageSpan
 from muster.store import schema
 
 MAX_LOOKED_AT = 100_000
-"""The number of sessions that are read, the newest of all groups: it takes a second or two."""
+"""The number of the newest sessions of all groups that are read, which takes a second or two."""
 MAX_LEARNT = 20_000
 """The number of sessions from which a selector learns."""
 _CHUNK = 500  # bound parameters a statement

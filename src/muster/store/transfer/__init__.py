@@ -1,5 +1,5 @@
-"""All rows of a cluster on their way: out of a database, into a dump, into another database.
+"""Transfers of all rows of a cluster: out of a database, into a dump or another database.
 
-A transfer knows no entity: it reads whatever tables a database has by its migration, so that state
-of an older version can be kept, and moved, before it is migrated.
+A transfer knows no entity: it reads the tables that a database has, so that the state of an older
+version can be backed up and moved before it is migrated.
 """

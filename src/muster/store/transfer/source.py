@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias
 from sqlalchemy import Connection, MetaData, Table, select
 
 ROWS_AT_A_TIME = 2_000
-"""Rows that are in memory at a time: of a database's, or for one."""
+"""Rows that are read or written at a time, and so are in memory together."""
 _NOT_STATE = frozenset({"alembic_version", "fence"})
 _DIGEST_BYTES = 16
 
@@ -29,8 +29,8 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows of one table, to be read once. Each comes as a line of JSON, which is what is
-    compared and stored."""
+    """The rows of one table, to be read once. Each comes as a line of JSON, the form in which rows
+    are compared and stored."""
 
     table: str
     columns: Sequence[str]
@@ -56,7 +56,7 @@ class Tally:
         self._sum = 0
 
     def counted(self, lines: Iterator[bytes]) -> Iterator[bytes]:
-        """The same lines, counted as they pass."""
+        """These lines, each counted when it is read."""
         blake, number = hashlib.blake2b, int.from_bytes
         for line in lines:
             self.rows += 1

@@ -118,7 +118,7 @@ COMMITS = (
     Mutant(
         "the fence is not taken",
         "store/fence.py",
-        "        self._epoch = max(row.epoch + 1, int(self._holder.since * 1000))\n",
+        "        self._epoch = max(row.epoch + 1, int(ours.since * 1000))\n",
         "        self._epoch = row.epoch\n",
         "one controller writes, however many believe that they may",
     ),
