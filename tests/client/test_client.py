@@ -4,7 +4,7 @@ import inspect
 import subprocess
 import sys
 import time
-from typing import Any
+from typing import Any, assert_type
 
 import pytest
 from tests.api.served import BOB, ServedCluster
@@ -15,7 +15,7 @@ from muster.core.errors import Ambiguous, Conflict, InvalidSpec, NotFound
 from muster.core.specs import JobSpec, QuotaSpec, SessionSpec
 from muster.core.states import AgentBar, JobState, SessionStatus, TaskState
 from muster.core.views.placement import PlanOutcome
-from muster.core.views.work import JobView, SessionView
+from muster.core.views.work import JobDetail, JobView, SessionView
 
 SMALL: dict[str, Any] = {"command": ["true"], "resources": {"cpu": "10m"}}
 
@@ -71,6 +71,10 @@ def test_records_of_a_kind_tell_a_notebook_how_they_are_listed(client: Client) -
 def test_records_of_a_kind_are_handed_in_and_found_among_themselves(client: Client) -> None:
     job = client.jobs.submit(**SMALL, name="twins")
     session = client.sessions.submit({"name": "twins", "kernels": [SMALL]})
+    assert_type(job, JobView)
+    assert_type(session, SessionView)
+    assert_type(client.sessions(of_jobs=True), list[SessionView])
+    assert_type(client.jobs.show("twins"), JobDetail)
     assert client.show("twins").id == client.jobs.show("twins").id == job.id
     assert client.sessions.show("twins").id == client.sessions.why("twins").subject == session.id
     assert {entry.kind for entry in client.sessions.history("twins").items} == {"session"}

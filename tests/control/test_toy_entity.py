@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, assert_type, cast
 
 import httpx
 import pytest
@@ -120,16 +120,16 @@ def test_lamps_of_a_client_have_every_method_that_records_have(cluster: ServedCl
         told = client.lamps.events()
         assert next(told).kind == "reset"
         client.submit(command=["x"], name="porch")
-        lamp: LampView = client.lamps.submit(name="porch")
+        lamp = assert_type(client.lamps.submit(name="porch"), LampView)
         cluster.until(lambda: lamp_of(cluster, lamp.id) == "LIT")
         assert next(told).id == lamp.id, "events of jobs are left out"
         assert [each.name for each in client.lamps("live", name="po*", limit=5)] == ["porch"]
-        assert client.lamps.show("porch").status == "LIT"
+        assert assert_type(client.lamps.show("porch"), LampView).status == "LIT"
         assert client.lamps.why("porch").subject == lamp.id
         moves = client.lamps.history("porch").items
         assert [each.to_status for each in moves] == ["LIT"], "and not those of the job"
         assert client.lamps.cancel("porch").changed
-        assert client.lamps() == []
+        assert assert_type(client.lamps(), list[LampView]) == []
         assert [each.id for each in client.lamps("all")] == [lamp.id]
         with pytest.raises(InvalidSpec, match="a lamp has no group"):
             client.lamps(group="default")
@@ -137,8 +137,9 @@ def test_lamps_of_a_client_have_every_method_that_records_have(cluster: ServedCl
 
 async def test_lamps_of_an_asynchronous_client_are_awaited(cluster: ServedCluster) -> None:
     async with AsyncLampClient(cluster.url, cluster.token()) as client:
-        lamp: LampView = await client.lamps.submit({"name": "porch"})
-        assert [each.id for each in await client.lamps()] == [lamp.id]
+        lamp = assert_type(await client.lamps.submit({"name": "porch"}), LampView)
+        listed = assert_type(await client.lamps(), list[LampView])
+        assert [each.id for each in listed] == [lamp.id]
         assert (await client.lamps.show("porch")).name == "porch"
         assert (await anext(client.lamps.events())).kind == "reset"
 
