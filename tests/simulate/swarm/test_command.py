@@ -62,6 +62,17 @@ def test_file_that_does_not_tell_where_to_go_on_is_refused(
     assert "remove it to begin anew" in capsys.readouterr().err
 
 
+def test_steps_are_listed_with_their_parameters_and_what_they_do(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["--steps"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert len(told) > 50
+    assert all(line.strip() for line in told)
+    assert "kill_supervisor(agent: integer)" in told
+    assert "poison(kind: 'a defect' | 'what cannot be stored')" in told
+
+
 def test_violation_is_told_and_kept_as_a_scenario_that_shows_it_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -73,4 +84,4 @@ def test_violation_is_told_and_kept_as_a_scenario_that_shows_it_again(
     kept = tmp_path / "kept" / "seed-7.yaml"
     assert load_scenario(kept.read_text(), kept.name).about == "it is so"
     assert main([str(kept)]) == 1
-    assert "VIOLATION: it is so" in capsys.readouterr().out
+    assert f"VIOLATION: {Pauses.says}: it is so" in capsys.readouterr().out

@@ -287,6 +287,7 @@ class World:
             self.timeline.turn()
 
     def close(self) -> None:
+        self.witness = Witness()  # what ends now is no event of the world
         self.kill_controller()
         for controller in self._superseded:
             if controller.is_up:

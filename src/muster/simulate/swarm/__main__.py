@@ -1,6 +1,7 @@
 """``python -m muster.simulate.swarm``: run seeds, or a scenario; shrink and tell what fails."""
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from muster.simulate.swarm.databases import use_server
 from muster.simulate.swarm.figures import Figures, UnusableState, load, save
-from muster.simulate.swarm.runner import Outcome, run
+from muster.simulate.swarm.runner import KINDS, Outcome, run
 from muster.simulate.swarm.scenario import InvalidScenario, Scenario, load_scenario
 from muster.simulate.swarm.shrink import shrink
 from muster.simulate.swarm.steps import Step
@@ -24,6 +25,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     be_quiet()
     if options.server is not None:
         use_server(options.server)
+    if options.steps:
+        _say("\n".join(KINDS.described()))
+        return 0
     if options.scenario is not None:
         return _replay(options.scenario)
     figures = Figures()
@@ -44,6 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m muster.simulate.swarm", description=__doc__)
     parser.add_argument("scenario", nargs="?", type=Path, help="a scenario's file, to be told")
+    parser.add_argument("--steps", action="store_true", help="list the steps of scenarios")
     parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
     parser.add_argument("--seeds", type=int, help="how many; without end unless given")
     parser.add_argument("--minutes", type=float, help="stop after so long")
@@ -109,7 +114,8 @@ def _replay(path: Path) -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     outcome = run(scenario.seed, scenario.steps, tell=_tell)
-    _say(str(outcome.violation or "no invariant is violated"))
+    if outcome.violation is None:
+        _say("no invariant is violated")
     return 1 if outcome.violation else 0
 
 
@@ -123,4 +129,8 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except BrokenPipeError:  # who reads the story has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)

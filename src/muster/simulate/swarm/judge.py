@@ -1,24 +1,18 @@
 """The judge of a run: all invariants, and what they know together."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import ClassVar, TypeAlias, TypeVar, cast
+from collections.abc import Sequence
+from typing import ClassVar, TypeVar, cast
 
 from muster.core.ids import AgentId
 from muster.simulate.hollow.agent import HollowAgent
 from muster.simulate.hollow.supervisor import Kernel
 from muster.simulate.hollow.witness import Witness
 from muster.simulate.hollow.world import World
-from muster.simulate.swarm.chance import attempt_of
 from muster.simulate.swarm.scene import Scene
+from muster.simulate.swarm.story import Story, Tell, in_silence
 from muster.store.unit import Unit
 from muster.wire.messages import AgentMessage, ControllerMessage, KernelReport
-
-Tell: TypeAlias = Callable[[float, str], None]
-
-
-def in_silence(moment: float, sentence: str) -> None:
-    """Tell nobody."""
 
 
 class Violation(AssertionError):
@@ -103,14 +97,14 @@ class Judge(Witness):
         self.scene = scene
         self.found: list[Violation] = []
         self.evaluated: Counter[str] = Counter()
-        self._tell = tell
-        self._began = scene.world.clock.now()
+        self.story = Story(scene, tell)
+        self._told_by = () if tell is in_silence else (self.story,)
         self._observers: dict[type[Observer], Observer] = {}
         self._invariants = [self.of(kind) for kind in invariants]
         self._listening = {
             name: [
                 getattr(each, name)
-                for each in self._observers.values()
+                for each in (*self._told_by, *self._observers.values())
                 if getattr(type(each), name) is not getattr(Witness, name)
             ]
             for name in _HEARD_OF
@@ -123,18 +117,15 @@ class Judge(Witness):
             self._observers[kind] = observer
         return cast(AnObserver, self._observers[kind])
 
-    def note(self, sentence: str) -> None:
-        """Tell the next sentence of the story."""
-        self._tell(self.scene.world.clock.now() - self._began, sentence)
-
     def judge(self) -> None:
         """Judge the world after a step.
 
         Raises:
             Violation: something that was seen, or is so now, must not be.
         """
-        for request in self.scene.requests:
-            self.note(f"   {request}")
+        for story in self._told_by:
+            for request in self.scene.requests:
+                story.answered(request)
         for each in self._invariants:
             each.between_steps()
         self.scene.requests.clear()
@@ -158,13 +149,10 @@ class Judge(Witness):
     # -- witness ---------------------------------------------------------------------------------
 
     def begun(self, agent: HollowAgent, kernel: Kernel) -> None:
-        of = attempt_of(kernel.start)
-        self.note(f"   {kernel.key[0]} ({kernel.key[1]}) begins on {agent.name}: {of}")
         for listen in self._listening["begun"]:
             listen(agent, kernel)
 
     def gone(self, agent: HollowAgent, kernel: Kernel) -> None:
-        self.note(f"   {kernel.key[0]} ({kernel.key[1]}) is gone from {agent.name}")
         for listen in self._listening["gone"]:
             listen(agent, kernel)
 
@@ -181,8 +169,6 @@ class Judge(Witness):
             listen(agent, message)
 
     def committed(self, unit: Unit) -> None:
-        for kind, name, status in unit.events():
-            self.note(f"      {kind} {name}: {status}")
         for listen in self._listening["committed"]:
             listen(unit)
 

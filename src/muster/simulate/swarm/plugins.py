@@ -1,5 +1,7 @@
 """Plug-ins that operators name in the policy of their group, and that fail."""
 
+from typing import Literal
+
 from muster.core.specs import ScalingGroup
 from muster.simulate.swarm.invariants.plugins import FailedPluginsServeNoMore
 from muster.simulate.swarm.part import Part
@@ -17,7 +19,12 @@ def _draw_plugin(lot: Lot) -> Params:
 
 
 @FAULTS.add(2, _draw_plugin)
-def plugin(scene: Scene, kind: str, calls: int, fails: str) -> None:
+def plugin(
+    scene: Scene,
+    kind: Literal["validators", "sequencers", "selectors", "hooks"],
+    calls: int,
+    fails: Failure,
+) -> None:
     """The group gets a plug-in that serves for so many calls, and then fails."""
     controller = scene.world.controller
     if controller is None or "default" not in controller.store.live.groups:

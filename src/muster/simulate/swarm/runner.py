@@ -15,13 +15,14 @@ from muster.simulate.swarm.chance import Chance
 from muster.simulate.swarm.controllers import CONTROLLER
 from muster.simulate.swarm.databases import databases
 from muster.simulate.swarm.invariants.rest import unended
-from muster.simulate.swarm.judge import Invariant, Judge, Tell, Violation, in_silence
+from muster.simulate.swarm.judge import Invariant, Judge, Violation
 from muster.simulate.swarm.machines import MACHINES
 from muster.simulate.swarm.notices import NOTICES
 from muster.simulate.swarm.operators import OPERATORS, draw_group
 from muster.simulate.swarm.plugins import PLUGINS
 from muster.simulate.swarm.scene import Scene
 from muster.simulate.swarm.steps import Kinds, Lot, Step
+from muster.simulate.swarm.story import Tell, in_silence
 from muster.simulate.swarm.work import WORK
 
 PARTS = (CONTROLLER, MACHINES, NOTICES, WORK, PLUGINS, OPERATORS)
@@ -85,16 +86,16 @@ def run(
                 outcome.steps.append(step)
                 if KINDS.is_fault(step):
                     outcome.faults[_kind_of(step)] += 1
-                judge.note(f"-> {step}")
+                judge.story.note(f"-> {step}")
                 KINDS.do(step, scene)
                 world.run(0.01)
                 judge.judge()
-            judge.note("faults stop")
+            judge.story.note("faults stop")
             _come_to_rest(scene)
             judge.judge_rest()
         except Violation as violation:
             outcome.violation = violation
-            judge.note(f"VIOLATION: {violation}")
+            judge.story.note(f"VIOLATION: {violation.kind}: {violation}")
         finally:
             outcome.evaluated = judge.evaluated
             outcome.seconds = world.clock.now() - began

@@ -3,7 +3,7 @@
 import inspect
 import json
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Annotated, Any, TypeAlias, get_type_hints
@@ -114,6 +114,18 @@ class Kinds:
             return f"{step.name}: {'.'.join(map(str, first['loc']))}: {first['msg']}"
         return None
 
+    def described(self) -> Iterator[str]:
+        """Each kind with its parameters, and what it does."""
+        for name, kind in sorted(self._kinds.items()):
+            schema = _model_of(kind.do).model_json_schema()
+            takes = [
+                f"{parameter}: {_kinds_of(of, schema)}"
+                + (f" = {of['default']!r}" if "default" in of else "")
+                for parameter, of in schema["properties"].items()
+            ]
+            yield f"{name}({', '.join(takes)})"
+            yield f"    {' '.join((inspect.getdoc(kind.do) or '').split())}"
+
     def is_fault(self, step: Step) -> bool:
         return self._kinds[step.name].is_fault
 
@@ -132,3 +144,12 @@ def _model_of(do: Callable[..., None]) -> type[BaseModel]:
         for each in parameters
     }
     return create_model(do.__name__, __config__=ConfigDict(strict=True, extra="forbid"), **fields)
+
+
+def _kinds_of(of: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
+    """The kinds of values that a parameter takes, by its JSON schema."""
+    if "$ref" in of:
+        return _kinds_of(schema["$defs"][of["$ref"].rpartition("/")[2]], schema)
+    if "anyOf" in of:
+        return " | ".join(_kinds_of(each, schema) for each in of["anyOf"])
+    return " | ".join(map(repr, of["enum"])) if "enum" in of else str(of["type"])

@@ -52,6 +52,7 @@ def _draw_user(lot: Lot) -> int:
 
 @KINDS.add(30, lambda lot: {"seconds": lot.rng.choice([0.05, 0.2, 1, 3, 10])})
 def wait(scene: Scene, seconds: Seconds) -> None:
+    """Time passes."""
     scene.world.run(seconds)
 
 
@@ -98,6 +99,7 @@ def submit(
     after: int | None = None,
     condition: DependencyCondition = DependencyCondition.ENDED,
 ) -> None:
+    """A user hands in a job, whose number later steps name; ``after`` is the number of another."""
     whole = {"env": {CHANCE: str(number)}, **spec}
     if after is not None and (on := scene.work(after)) is not None:
         whole["after"] = [{"on": on.id, "condition": condition}]
