@@ -1,4 +1,4 @@
-"""Limits on things under way at a time, for each owner and in all, so that nobody shuts out all
+"""Limits on things under way at a time, for each owner and in all, so that no owner shuts out all
 others."""
 
 import asyncio

@@ -23,8 +23,8 @@ PUBLIC = frozenset({"/health"})
 TELL_REFUSED_EVERY_S = 60.0
 """How often the log says how many requests came without a good token."""
 _LATE_S = 0.01
-"""How long after its end a token is looked at again: the event loop's clock and the controller's
-are never quite equal."""
+"""Seconds after the end of a token at which it is checked again, because the clocks of the event
+loop and of the controller differ a little."""
 _ABOUT_TOKENS = frozenset({"token", "user"})
 
 
@@ -33,8 +33,8 @@ def _refusal() -> Response:
 
 
 class Access:
-    """The principals of tokens, and the reads, waits and streams that end when their caller's token
-    does.
+    """The principals of tokens, and the reads, waits and streams that end when the token of their
+    caller ends.
 
     A request that changes something goes on when its token ends, and is refused at its turn: see
     ``Caller.change``. ``refused`` counts the requests without a good token.

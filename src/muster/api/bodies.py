@@ -34,7 +34,7 @@ MAX_YAML_BYTES = 64 * 1024
 SMALL_BYTES = 4 * 1024
 """A body up to this is parsed at once, in a millisecond or two at worst."""
 MAX_LARGE_OF_ONE = 16
-"""Larger bodies of one owner that are read or parsed at a time; they are kept in memory."""
+"""Larger bodies of one owner that are in memory at a time, while they are read or parsed."""
 MAX_LARGE = 256
 """Larger bodies of all owners together."""
 READ_TIMEOUT_S = 30.0

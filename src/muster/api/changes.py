@@ -1,4 +1,4 @@
-"""Committed changes, told to the requests that wait for them: no polling anywhere."""
+"""Committed changes, of which waiting requests are told, so that none has to poll."""
 
 import asyncio
 from collections.abc import Collection, Iterator
@@ -102,8 +102,8 @@ class Changes:
                         del self._waits[id_]
 
     async def wait(self, bell: asyncio.Event, until_s: float) -> bool:
-        """Wait until ``bell`` is rung, or the event loop's clock shows ``until_s``. False, at once,
-        where that moment is past or the server stops: there is nothing to wait for any more."""
+        """Wait until ``bell`` is set, or the event loop's clock shows ``until_s``. The answer is
+        False, at once, if that moment is past or the server stops."""
         if self.closing.is_set() or asyncio.get_running_loop().time() >= until_s:
             return False
         with suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""The group and the work to which new work refers. Ended work is not in the mirror, and is read
+"""The group and the work to which new work refers. Ended work is not in the mirror, so it is read
 from SQL beforehand."""
 
 from collections.abc import Awaitable, Callable

@@ -31,7 +31,7 @@ MAX_READS_OF_ONE = 400
 class Reader:
     """Runs functions of a read-only connection in a few threads.
 
-    The leader's writes are never waited for: readers see what was committed last.
+    Readers never wait for writes: they see the state of the last commit.
     """
 
     def __init__(self, engine: Engine) -> None:

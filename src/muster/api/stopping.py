@@ -86,7 +86,7 @@ class Stopping:
                 raise
             task.uncancel()
             # Half an answer must not look like a whole one: without its end the server breaks the
-            # connection, and the next request is told why.
+            # connection, and the reader's next request is told the reason.
             if not answering:
                 await told(scope, receive, send)
         finally:

@@ -116,7 +116,7 @@ class Submissions:
                 if isinstance(error, Unavailable):
                     self._unsettled[key] = now
                 future.set_exception(error or MusterError("the submission had no answer"))
-                future.exception()  # nobody may be waiting any more
+                future.exception()  # perhaps no request waits any more
                 return
             self._accepted[key] = (accepted.id, now)
             if forget is not None:

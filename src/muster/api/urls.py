@@ -1,4 +1,4 @@
-"""Bounds of URLs: short, and of text that everything behind them takes."""
+"""Bounds of URLs: their length, and characters that no part of the controller takes."""
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 

@@ -16,9 +16,9 @@ log = logging.getLogger(__name__)
 
 
 async def mend_credential(plane: ControlPlane, config: AgentConfig) -> None:
-    """See to it that the agent of this directory, the controller's own, is let in: if its
-    credential is missing, damaged or unknown to the controller, it gets another. It stays the same
-    agent, so its kernels go on. An agent that never joined joins by itself."""
+    """Give the agent of this directory, one of the controller's own, another credential if its own
+    is missing, damaged or unknown to the controller. It stays the same agent, so its kernels go on.
+    An agent that never joined joins by itself."""
     try:
         if _is_good(plane.live, config.name, load_identity(config.directory)):
             return
@@ -39,8 +39,8 @@ async def mend_credential(plane: ControlPlane, config: AgentConfig) -> None:
 
 
 def _is_good(live: Live, name: str, kept: Identity | None) -> bool:
-    """Whether the agent needs no other credential: it has its own; or it has none yet, and no agent
-    has its name."""
+    """Whether the agent needs no other credential: either its own is good, or it has none yet and
+    no agent has its name."""
     owner = None if kept is None else live.credentials.get(token_hash(kept.credential))
     if kept is not None and kept.agent:
         return owner == kept.agent

@@ -12,13 +12,13 @@ log = logging.getLogger(__name__)
 
 PAUSE_AFTER_ERROR_S = 1.0
 LONGEST_PAUSE_S = 0.01
-"""Under load a wake is followed by a pause as long as itself, up to this: the longer wakes take,
-the more inputs share the next one and its commit."""
+"""Under load each wake is followed by a pause of the wake's own length, up to this. So the longer
+wakes take, the more inputs share the next wake and its commit."""
 FEW_CHANGES = 12
-"""A wake that changes no more rows is about one or two tasks."""
+"""Rows that a wake for one or two tasks changes, at most."""
 CALM_S = 1.0
-"""The time without a wake that changed more, after which no pause follows a wake: a lone request
-waits for nothing."""
+"""Seconds without a wake that changed more than ``FEW_CHANGES``, after which no pause follows a
+wake, so that a single request need not wait."""
 
 
 class Driver:
@@ -58,7 +58,7 @@ class Driver:
                 await self._wait(pause_s)
 
     def _is_loaded(self, plane: ControlPlane) -> bool:
-        """Whether a wake of late was about more than one or two tasks."""
+        """Whether a recent wake was about more than one or two tasks."""
         now = self._clock.now()
         if plane.changes > FEW_CHANGES:
             self._calm_at_s = now + CALM_S

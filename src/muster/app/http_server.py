@@ -33,7 +33,7 @@ HEAD_TIMEOUT_S = 10.0
 connection's beginning."""
 KEEP_ALIVE_S = 60
 STALLED_S = 60.0
-"""A reader that takes no part of its answer for so long is cut off."""
+"""Seconds after which a reader that takes no part of its answer is cut off."""
 SHUTDOWN_S = 3
 START_TIMEOUT_S = 10.0
 TELL_EVERY_S = 60.0

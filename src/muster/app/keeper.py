@@ -29,7 +29,7 @@ log = logging.getLogger("muster.keeper")
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 30.0
 STEADY_S = 60.0
-"""After a run of this length the count of crashes in a row begins again."""
+"""Seconds after which a run counts as steady: the count of crashes in a row begins again."""
 MAX_CRASHES = 10
 LOOK_S = 0.05
 
@@ -137,7 +137,7 @@ class _Keeper:
         while not self._was_ready:
             with suppress(subprocess.TimeoutExpired):
                 code = controller.wait(LOOK_S)
-                self._look(controller.pid)  # it may have been ready since the last look
+                self._look(controller.pid)  # it may have become ready since the last look
                 return code
             self._look(controller.pid)
         return controller.wait()

@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
 STOP_TIMEOUT_S = 20.0
-"""How long an agent may take to end: longer than the start of a supervisor, for which an agent
-waits before it ends."""
+"""Seconds that an agent may take to end: more than the start of a supervisor takes, because an
+agent waits for that before it ends."""
 LOOK_AGAIN_S = 1.0
 
 _LOCAL_NAME = re.compile(r"agent-[1-9][0-9]*")

@@ -1,4 +1,5 @@
-"""Supervisors of the controller's own machine that are gone, which ends their agents' leases."""
+"""The watch for supervisors of the controller's own machine that have ended: with them, the leases
+of their agents end."""
 
 import asyncio
 import logging

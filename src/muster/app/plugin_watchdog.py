@@ -1,5 +1,5 @@
-"""A wall clock beside the leash of plug-ins, which counts lines of Python: the clock catches
-plug-ins that sleep, wait, or compute in a library's code.
+"""A wall clock for plug-ins. Their leash counts lines of Python; the clock catches plug-ins that
+sleep, wait, or compute in the code of a library.
 
 The alarm is a signal, which interrupts the system and a well-behaved library as well as lines of
 Python. It is meant for accidents: code that blocks signals, or catches every exception for ever, is
@@ -15,7 +15,7 @@ from muster.scheduling.policy import guard
 LONGEST_S = 5.0
 """The longest call: several times as long as the lines that the leash allows take."""
 AGAIN_S = 0.5
-"""How long after an alarm that the plug-in has caught the next one comes."""
+"""Seconds from an alarm that the plug-in has caught to the next alarm."""
 
 
 class Alarm:

@@ -50,8 +50,8 @@ def allow_files() -> None:
 
 @contextmanager
 def garbage_collection_off() -> Iterator[None]:
-    """For the start of a process, most of whose objects last: to search them time and again for
-    garbage took a quarter of reading the state."""
+    """A context without garbage collection, for the start of a process, most of whose objects last:
+    searching them for garbage again and again took a quarter of the time to read the state."""
     gc.disable()
     try:
         yield

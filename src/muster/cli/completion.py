@@ -77,7 +77,7 @@ def complete_user(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
 def _offered(
     ctx: click.Context, incomplete: str, look: "Callable[[Client], Offers]"
 ) -> list[tuple[str, str]]:
-    """The offers of ``look`` that begin with the typed text; none where no cluster answers."""
+    """The suggestions of ``look`` that begin with the typed text; none where no cluster answers."""
     # No callback has run yet, not even the program's: only the words are parsed.
     target: Target = ctx.obj or Target()
     for words in (ctx.find_root().params, ctx.params):

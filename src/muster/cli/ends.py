@@ -1,4 +1,4 @@
-"""How work ended, in the same words wherever it is shown."""
+"""The words for how work ended, which are the same wherever it is shown."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Handing work in, and staying with it as long as the person asked for."""
+"""Handing work in, and waiting for it as long as the person asked for."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from muster.core.views.base import RecordView
 
 PLACED_WITHIN_S = 1.0
-"""How long --no-wait gives the work to be placed before it says that it waits."""
+"""Seconds that --no-wait gives the work to be placed before it says that the work waits."""
 LOOK_S = 0.05
 
 
@@ -62,7 +62,8 @@ def submitted(target: Target, spec: "Spec | Mapping[str, Any]", display: Display
 
 
 def handed_in(target: Target, hand_in: "Callable[[Client], RecordView]", display: Display) -> int:
-    """Have ``hand_in`` hand work in, and stay with it; the answer is the exit code.
+    """Have ``hand_in`` hand work in, and follow it as ``display`` says; the answer is the exit
+    code.
 
     Raises:
         MusterError: it was refused; nothing was started.
@@ -92,8 +93,7 @@ def handed_in(target: Target, hand_in: "Callable[[Client], RecordView]", display
 
 
 def _placed_or_why(client: "Client", kind: "WorkKind[Any, Any]", id_: str) -> int:
-    """Tell whether the work found a place within a moment, or else why not; the answer is the exit
-    code."""
+    """Tell whether the work found a place soon, or why it did not; the answer is the exit code."""
     deadline_s = time.monotonic() + PLACED_WITHIN_S
     while time.monotonic() < deadline_s:
         if client.show(id_).status != kind.states.initial:

@@ -45,7 +45,7 @@ def _problem(field: str, workdir: object) -> Problem | None:
 
 def _all_here(client: "Client") -> bool:
     """Whether the cluster is this machine's own, and has no agent elsewhere. An address of this
-    machine does not show that: it may be the end of a tunnel."""
+    machine proves nothing, because it may be the end of a tunnel."""
     from muster.app.home import Home
     from muster.client.connection import default_home, is_loopback
 

@@ -1,4 +1,4 @@
-"""Names similar to a typed name that nothing has."""
+"""Suggestions of names that are similar to a typed name which does not exist."""
 
 import re
 from collections.abc import Iterator
@@ -16,8 +16,8 @@ LOOKED_AT = 500
 """The newest records of each kind of work whose names are compared."""
 OFFERED = 3
 ALIKE = 0.75
-"""How much of a name must be as it was typed (``difflib``): one or two slips, and not another
-word."""
+"""The similarity (``difflib``) that a name must have to the typed one: it allows one or two slips,
+and no other word."""
 _DEPENDENCY = re.compile(r"after\.\d+\.on")
 
 

@@ -12,8 +12,8 @@ import click
 AMOUNT = "NAME=AMOUNT, such as licence=1"
 ATTRIBUTE = "NAME=VALUE, such as zone=a"
 INHERITED = ("PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "LANG")
-"""Variables without which a command rarely runs as it does where it was typed. HOME is not among
-them: the account of the kernel has its own."""
+"""Variables of the caller that a command mostly needs to run as it does where it was typed. HOME is
+not among them, because the account of the kernel has its own."""
 
 
 def pairs(texts: Sequence[str], option: str, form: str = AMOUNT) -> dict[str, str]:

@@ -38,7 +38,7 @@ UNCUT = 100_000
 GAP = 2
 """Blanks between columns."""
 FLEXIBLE = 24
-"""The width below which a flexible column has others left out."""
+"""The width of a flexible column below which other columns are left out."""
 
 _STYLES = {state.value: colour for state, colour in COLOURS.items()} | {
     "ALIVE": COLOURS[TaskState.SUCCEEDED],
@@ -208,8 +208,8 @@ def status(state: str) -> Text:
 
 
 def unbroken(text: str) -> Text:
-    """Text that people copy, such as a command: the terminal may wrap it, but no line break is put
-    in."""
+    """Text that people copy, such as a command: the terminal may wrap it, but no line break is
+    inserted."""
     return Text(plain(text), no_wrap=True, overflow="ignore")
 
 

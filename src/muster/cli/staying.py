@@ -1,4 +1,4 @@
-"""Options of commands that hand work in and stay with it only if told to."""
+"""Options of commands that hand work in, and wait for its end only if told to."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -10,7 +10,7 @@ from muster.cli.parameters import Option
 
 @dataclass(frozen=True, slots=True)
 class Staying:
-    """Whether a command stays until the work has ended, and how much it tells."""
+    """Whether a command waits until the work has ended, and how much it tells."""
 
     wait: Annotated[
         bool, Option("--wait", help="Wait until it has ended; end with its exit code.")

@@ -124,7 +124,8 @@ def _means(url: str, stored: str) -> bool:
 
 
 def _is_localhost_of(url: str, stored: str) -> bool:
-    """Whether both mean this machine, and ``url`` only leaves the address open."""
+    """Whether both URLs mean this machine: ``url`` says "localhost", and the other names a loopback
+    address."""
     asked, known = urlsplit(url), urlsplit(stored)
     return (
         asked.hostname == "localhost"

@@ -24,7 +24,7 @@ from muster.core.views.work import LOG_ATTEMPT_HEADER, LOG_END_HEADER, LOG_OFFSE
 SILENCE_S = 90.0
 """Longest silence within an answer; the server ends a silent answer earlier."""
 _MAX_BREAKS = 20
-"""Answers in a row that may break before their first byte."""
+"""Answers in a row that may break off before their first byte."""
 _EMPTY_PAUSE_S = 0.2
 """The pause after an answer that ended at once and empty, as a stopping server's do."""
 

@@ -31,7 +31,8 @@ PATIENCE_S = 10.0
 WAITING_S = 600.0
 """How long a wait for the end of work goes on without an answer."""
 FAILING_S = 5.0
-"""How long answers of a failing controller are accepted: a stopping one fails for a moment."""
+"""Seconds for which answers of a failing controller are tolerated: a controller that stops fails
+for a moment."""
 TOLD_AFTER_S = 1.0
 """How long a silence lasts before ``on_contact`` hears of it."""
 _FIRST_PAUSE_S = 0.05

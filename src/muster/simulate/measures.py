@@ -1,6 +1,6 @@
 """Measurements of a simulated cluster while a trace runs: fragmentation and fairness.
 
-Each costs a look at all agents or all owners, so they are taken at some moments only.
+Each measurement looks at all agents or all owners, so it is taken at some moments only.
 """
 
 from collections import Counter
@@ -87,10 +87,10 @@ def usable_milli(snapshot: Snapshot, requests: Mapping[Resources, int]) -> float
     """Thousandths of free GPUs that the mix of requests can use: the mean of what each request can
     use, weighed by how often it is made.
 
-    On an agent where it does not fit a request can use nothing, elsewhere the free part of every
-    device that has as much free as the request takes of one: the complement of the paper's F_n(M)
-    (source: Weng 2023). Requests without GPUs are left out: to them all GPUs are fragments, however
-    they are packed.
+    A request can use nothing on an agent where it does not fit. On other agents it can use the free
+    part of every device that has at least as much free as the request takes of one device: the
+    complement of the paper's F_n(M) (source: Weng 2023). Requests without GPUs are left out: to
+    them all GPUs are fragments, however they are packed.
     """
     columns, agents_of = snapshot.columns, {}
     total = 0.0

@@ -39,8 +39,8 @@ from muster.simulate.recording import Fate, Recording, Step
 from muster.simulate.trace import TraceSession
 
 SAMPLES = 200
-"""Measurements that cost a look at the whole cluster, at most. Each session makes two moments, its
-submission and its end."""
+"""Measurements of the whole cluster, at most. Each session makes two moments at which one can be
+taken: its submission and its end."""
 
 
 def replay(
@@ -216,7 +216,7 @@ class _World:
             heapq.heappush(self._expiries, (expires_at, id_))
 
     def _expires(self, at: float, id_: SessionId) -> bool:
-        """Whether the session still waits, and has not run since the expiry was noted."""
+        """Whether the session still waits, and has not run since its expiry was scheduled."""
         return self._state.waits(id_) and self._expires_at[id_] == at
 
     def _expire_due(self) -> None:

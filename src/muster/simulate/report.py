@@ -1,7 +1,7 @@
 """The report of a replay: figures by which policies are compared, and their course over time.
 
-All means over time are over the window of the recording, in which sessions come, so that policies
-are compared over the same time; after it sessions only drain away.
+All means over time are over the window of the recording, in which sessions arrive, so that policies
+are compared over the same time; after the window sessions only end.
 """
 
 from collections import Counter

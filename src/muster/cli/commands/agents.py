@@ -98,7 +98,7 @@ def remove(
 
 def _emptied(client: "Client", ref: str) -> None:
     """Have an agent's kernels run elsewhere, and wait until their processes are proven gone.
-    Nobody's hurry counts as a proof: another attempt might run beside a process that is not gone.
+    Without that proof another attempt might run beside a process that is still alive.
 
     Raises:
         MusterError: there is no such agent, or it is not empty in time.

@@ -73,7 +73,7 @@ def uncordon(target: Target, refs: AgentRefs) -> None:
 
 
 def each_agent(target: Target, refs: list[str], act: "Callable[[Client, str], None]") -> None:
-    """Do something with each agent, even if it failed with an earlier one.
+    """Do something with each agent, even if it failed for an earlier agent.
 
     Raises:
         click.exceptions.Exit: with the worst of the exit codes.

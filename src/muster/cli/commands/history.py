@@ -27,7 +27,7 @@ _STAYED = {
     SchedulingResult.EXPIRED: "took too long",
     SchedulingResult.GIVE_UP: "is given up",
 }
-"""Words for an entry in which the state stayed as it was."""
+"""Words for an entry without a change of state."""
 
 
 @on_cluster

@@ -53,7 +53,7 @@ READERS = 8
 number."""
 PIECE_BYTES = 1024 * 1024
 WAIT_S = 1.0
-"""The time between two looks whether the person pressed Ctrl-C."""
+"""Seconds between two checks whether the person pressed Ctrl-C."""
 
 
 @on_cluster

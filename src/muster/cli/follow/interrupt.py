@@ -22,7 +22,8 @@ _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:
-    """Signals as flags to look at between two steps, not exceptions in the middle of one.
+    """Signals as flags that are checked between two steps, instead of exceptions in the middle of a
+    step.
 
     A second Ctrl-C before anybody looked is a KeyboardInterrupt. A process that was started to
     ignore a signal (in the background of a script, by nohup) goes on ignoring it.
@@ -129,7 +130,7 @@ _ANSWERS = {
 
 
 def ask(console: Console, moot: Callable[[], bool] = lambda: False) -> Choice:
-    """Ask what to do with the job; without a person to ask, cancel it.
+    """The answer to the question what to do with the job; without a person to ask, to cancel it.
 
     A second Ctrl-C, the end of input, or three answers that are none detach, which destroys
     nothing. Once the question is ``moot``, because the job has ended, nobody need answer.

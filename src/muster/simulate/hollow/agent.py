@@ -89,7 +89,7 @@ class HollowAgent:
         self.supervisor = supervisor
         self.offer = offer
         self.identity: Identity | None = None
-        self.credential: str | None = None  # with which it asks to join
+        self.credential: str | None = None  # the credential with which it asks to join
         self.is_up = False
         self.is_scrapped = False
         self.stream: Stream | None = None
@@ -113,7 +113,7 @@ class HollowAgent:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether everything between it, its supervisor and the controller has arrived."""
+        """Whether no message between the agent, its supervisor and the controller is on its way."""
         stream, supervisor = self.stream, self.supervisor
         return (
             stream is not None

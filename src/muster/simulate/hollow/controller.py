@@ -42,12 +42,12 @@ class Killed(BaseException):
 
 
 class Misfortune(StrEnum):
-    """A fault of one of the next commits, or of the sends after it."""
+    """A fault of one of the next commits, or of the messages sent after it."""
 
     FULL = "full"  # the disk is full: nothing is written
     RACE = "race"  # somebody else wrote first
     UNKNOWN = "unknown"  # it is written, and the answer is lost
-    UNWRITTEN = "unwritten"  # it is not, and nobody says so for a while
+    UNWRITTEN = "unwritten"  # it is not written, and for a while that cannot be known
     SLOW = "slow"  # it takes a while, in which messages come in
     KILLED_BEFORE = "killed before the commit"
     KILLED_AFTER = "killed after the commit"
@@ -69,14 +69,14 @@ SLOW_S = 0.8
 
 @dataclass(slots=True)
 class Fate:
-    """The faults in store for a controller.
+    """The faults that will happen to a controller.
 
     Args:
-        coming: misfortunes, each with the seconds for which the controller stays away if it is
-            killed by it. A commit that changes something uses up the first.
+        coming: the next misfortunes, each with the seconds for which the controller stays away if
+            the misfortune kills it. Each commit that changes something takes the first of them.
         outage: the way in which the database fails until ``outage_ends``.
         sends_left: how many messages are sent before the controller is killed.
-        away_s: the seconds that belong to the misfortune drawn last.
+        away_s: the seconds for which the controller stays away after the misfortune drawn last.
     """
 
     coming: list[tuple[Misfortune, float]] = field(default_factory=list)
@@ -92,7 +92,7 @@ class Fate:
         return misfortune
 
     def turn(self) -> None:
-        """From now on all goes well."""
+        """Have no further faults from now on."""
         self.coming.clear()
         self.outage_ends = 0.0
         self.sends_left = None
@@ -245,7 +245,7 @@ class Controller:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has done everything that it could do by now."""
+        """Whether the controller has nothing to do at this moment."""
         is_awake = self._wake_at is None or self._wake_at.at > self._timeline.clock.now()
         return is_awake and not self.inbox and not self.plane.is_broken
 
@@ -296,7 +296,7 @@ class Controller:
 
     def _wake(self) -> None:
         self._wake_at = None
-        if self._is_awake:  # what came in while it waits for its database is taken afterwards
+        if self._is_awake:  # inputs that came while it waits for its database are taken later
             self._wake_no_later_than(self._timeline.clock.now() + SLOW_S)
             return
         self.wakes += 1

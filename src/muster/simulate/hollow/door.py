@@ -34,7 +34,7 @@ class Answered:
 
 
 class _ReaderAtOnce(Reader):
-    """Reads where it is asked, since a simulation has no threads."""
+    """A reader that reads in the caller's thread, because a simulation has no others."""
 
     async def read(
         self,
@@ -51,15 +51,16 @@ _routes: list[BaseRoute] = []
 
 
 def _share_routes(app: FastAPI) -> None:
-    """Have all applications use the same routes, which know nothing of an application: what a route
-    takes is found out at its first call, and to do so for each controller took a sixth of a run."""
+    """Have all applications use the same routes, which do not depend on an application: a route
+    derives its parameters at its first call, and doing so for each controller took a sixth of a
+    run."""
     if not _routes:
         _routes.extend(app.router.routes)
     app.router.routes[:] = _routes
 
 
 class FrontDoor:
-    """The API of one controller; it ends with the controller, and answers nobody from then on."""
+    """The API of one controller. It ends with the controller, and answers no request after that."""
 
     def __init__(
         self, plane: ControlPlane, engine: Engine, clock: Clock, timeline: Timeline

@@ -1,4 +1,5 @@
-"""The hollow twin of the agents' gateway (wire.server): streams in, control behind it."""
+"""The hollow twin of the agents' gateway (``wire.server``), between the streams of agents and
+control."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ from muster.wire.messages import (
 )
 
 DISMISSED, UNKNOWN = "dismissed", "unknown"
-"""Why a stream may be closed so that its agent gives up its identity."""
+"""The reasons of closing a stream for which its agent gives up its identity."""
 
 
 @dataclass(eq=False, slots=True)

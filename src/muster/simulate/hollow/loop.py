@@ -11,8 +11,9 @@ T = TypeVar("T")
 
 
 class TimelineLoop:
-    """As much of an event loop as code needs that waits for futures and for time alone: no sockets,
-    no threads, and nobody who runs it. It ends with ``close``, whatever still waits."""
+    """The part of an event loop that code needs which waits for futures and time alone, without
+    sockets and threads. Its calls run on the timeline. It ends with ``close``, even if coroutines
+    still wait."""
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline

@@ -1,4 +1,4 @@
-"""A machine: its clocks, its boots, and whether it runs at all."""
+"""A machine: its clocks and its boots."""
 
 from muster.core.clock import VirtualClock
 

@@ -1,8 +1,8 @@
 """A hollow network: streams between agents and the controller that lag, stall, and break with
 messages on their way.
 
-A stream is in order both ways, as TCP is. Disorder comes from several streams of one agent: an
-older one may still deliver when a newer one speaks already.
+A stream delivers in order both ways, as TCP does. Messages are out of order only where an agent has
+several streams: an older stream may still deliver after a newer one has begun.
 """
 
 import random
@@ -50,7 +50,7 @@ class Pipe:
         self._weather = weather
         self._last_at = 0.0
         self._on_way: deque[Callable[[], None]] = deque()
-        self._arrived = 0  # messages of the front that wait for the stall to end
+        self._arrived = 0  # the first messages, which wait for the stall to end
         self.is_stalled = False
         self._is_cut = False
 
@@ -93,8 +93,8 @@ class Pipe:
 
 
 class Stream:
-    """A connection. Each end hears ``message`` and ``closed``; what an end closes it hears no more
-    of."""
+    """A connection. Each end gets ``message`` and ``closed`` calls; an end that has closed the
+    stream gets no further calls."""
 
     def __init__(
         self, timeline: Timeline, rng: random.Random, weather: Callable[[], Weather]
@@ -107,15 +107,15 @@ class Stream:
     def listen(
         self, way: Way, message: Callable[[Any], None], closed: Callable[[str], None]
     ) -> None:
-        """Be the end to which this way leads."""
+        """Set the calls for the end to which this way leads."""
         self._ends[way] = message, closed
 
     def send(self, way: Way, message: object) -> None:
         self.pipes[way].send(lambda: self._deliver(way, message))
 
     def close(self, way: Way, why: str = "") -> None:
-        """Be closed by the end at the beginning of this way: it hears nothing more, and the other
-        one does once it has heard everything before."""
+        """Be closed by the end at which this way begins. That end gets no further calls; the other
+        end is told once all earlier messages have arrived."""
         self._is_deaf[_back(way)] = True
         self.pipes[way].send(lambda: self._tell_closed(way, why))
 

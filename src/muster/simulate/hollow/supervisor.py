@@ -32,10 +32,11 @@ TAKEOVER_S = 0.05
 class Run:
     """The course of one attempt of a kernel.
 
-    ``creating_s`` passes before its process begins; ``create_failure`` says why it never does, and
-    ``fails_at_go`` that this shows only when it is let run. ``stubborn`` kernels end by SIGKILL
-    only; others end with ``stopped_exit_code`` when they are asked to, or by the signal if that is
-    None. A stubborn one ``outlives_kill_s``, as a process does that waits for a disk.
+    ``creating_s`` passes before its process begins. ``create_failure`` is the reason if its process
+    never begins; with ``fails_at_go`` it fails only when the barrier of its gang opens.
+    ``stubborn`` kernels end by SIGKILL alone; others end with ``stopped_exit_code`` on SIGTERM, or
+    by the signal if that is None. A stubborn one ``outlives_kill_s``, as a process does that waits
+    for a disk.
     """
 
     seconds: float = 1.0
@@ -119,8 +120,8 @@ class Hears(Protocol):
 
 
 class HollowSupervisor:
-    """All kernels of one agent's directory. The journal, and that kernels were accepted, outlives
-    a kill; nothing outlives a reboot but the journal.
+    """All kernels of one agent's directory. A kill loses neither the journal nor the list of
+    accepted kernels; a reboot loses everything but the journal.
 
     Args:
         begun, gone: called when the process of a kernel begins, and when its last one has ended.
@@ -219,7 +220,7 @@ class HollowSupervisor:
     # -- faults ----------------------------------------------------------------------------------
 
     def freeze(self) -> None:
-        """It does nothing until it thaws, not even at the end of the lease; its kernels run on."""
+        """Do nothing until ``thaw``, not even at the end of the lease; the kernels run on."""
         self.is_frozen = True
 
     def thaw(self) -> None:
@@ -229,7 +230,7 @@ class HollowSupervisor:
             call()
 
     def kill(self) -> None:
-        """SIGKILL: the next one ends its kernels and tells that they were lost."""
+        """SIGKILL: the next supervisor ends its kernels and reports them as lost."""
         if not self.is_up:
             return
         self.is_up = self.is_frozen = False
@@ -423,7 +424,7 @@ class HollowSupervisor:
         self._follow(kernel)
 
     def _follow(self, kernel: Kernel) -> None:
-        """Begin kernels that waited for this one to be gone."""
+        """Start the kernels that waited for the end of this one."""
         for each in list(self.kernels.values()):
             if each.stage is Stage.BEHIND and each.behind is kernel:
                 each.behind = None

@@ -58,7 +58,8 @@ class Timeline:
                 return
 
     def run(self, seconds: float) -> None:
-        """Let so much time pass, and make the calls that are due in it; from within a call, too."""
+        """Let so much time pass, and make the calls that are due in it. It may be called from
+        within a call."""
         end = self.clock.now() + seconds
         while (at := self.next_at()) is not None and at <= end:
             self.turn()

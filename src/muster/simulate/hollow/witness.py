@@ -1,5 +1,5 @@
-"""The witness of a hollow world: it is told of all events there, also of those of which the
-controller never hears."""
+"""The witness of a hollow world: it is told of all events there, also of events that the controller
+never learns of."""
 
 from typing import TYPE_CHECKING
 

@@ -48,13 +48,13 @@ class PendingRequest:
 
 
 class World:
-    """Machines, a network and a controller. Nothing of it is there before ``begin``; a ``witness``
-    that is to see everything is set before.
+    """Machines, a network and a controller, which exist from ``begin`` on. A ``witness`` that has
+    to see everything is set before that.
 
     Args:
         open_database: an engine on the cluster's database, each time the controller starts.
         behaviour: of kernels.
-        seed: of everything that is left to chance.
+        seed: of all random choices.
 
     ``told`` counts how often a channel got each notice, by its name.
     """
@@ -107,8 +107,8 @@ class World:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether a controller runs that has nothing to do, all agents talk to it, and none of them
-        holds anything."""
+        """Whether a controller runs and has nothing to do, all agents are connected to it, and no
+        agent has kernels."""
         controller = self.controller
         return (
             controller is not None
@@ -123,7 +123,7 @@ class World:
         )
 
     def quiet_agents(self) -> Iterator[tuple[AgentId, HollowAgent]]:
-        """The agents between which and an idle controller nothing is on its way."""
+        """The agents that have no messages on their way to or from an idle controller."""
         controller = self.controller
         if controller is None or not controller.is_idle:
             return
@@ -149,7 +149,7 @@ class World:
         controller.channels.sent = self.told
 
     def _died(self, controller: Controller) -> None:
-        """A controller has ended by itself, or by its fate."""
+        """Note that a controller has ended, by itself or by a fault."""
         if controller is self.controller:
             self.kill_controller(self.fate.away_s)
         else:
@@ -232,15 +232,16 @@ class World:
     def _open_stream(self, agent: HollowAgent) -> Stream | None:
         if self.controller is None or agent.identity is None:
             return None
-        # Chance of its own: messages of one wake to several agents go out in any order.
+        # A generator of its own, because the order of one wake's messages to several agents is not
+        # defined.
         rng = random.Random(self._rng.random())
         stream = Stream(self.timeline, rng, lambda: self.weather)
         self.controller.gateway.accept(stream, agent.identity.credential)
         return stream
 
     def _join(self, agent: HollowAgent) -> None:
-        """Have an operator invite it, and it join, if there is a controller; it gets its identity
-        with the answer."""
+        """Have an operator invite the agent, and the agent join, if there is a controller; the
+        agent gets its identity with the answer."""
         if self.controller is None:
             return
         if agent.credential is None:
@@ -260,8 +261,8 @@ class World:
         self.controller.ask(action, answer)
 
     def replace_machine(self, broken: HollowAgent, after_s: float) -> None:
-        """The machine is gone for good, with all that ran on it. An empty one, which an operator
-        invites to its name, takes its place later."""
+        """Remove a machine for good, with all that ran on it. Later an empty machine joins under
+        its name, to which an operator invites it."""
         broken.scrap()
         fresh = self._new_agent(broken.name, broken.offer)
         self.timeline.after(after_s, fresh.start)

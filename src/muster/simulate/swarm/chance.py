@@ -1,4 +1,5 @@
-"""The behaviour of kernels, drawn by chance: the same for the same attempt, whatever happens."""
+"""The random behaviour of kernels. It depends on the seed and the attempt alone, and so is the same
+whatever else happens."""
 
 import random
 
@@ -7,7 +8,7 @@ from muster.simulate.hollow.supervisor import Run
 from muster.wire.messages import Start
 
 CHANCE = "CHANCE"
-"""The variable of a job's environment by whose value its kernels behave."""
+"""The variable in a job's environment that selects the behaviour of its kernels."""
 
 
 def attempt_of(start: Start) -> tuple[str, int, int] | None:

@@ -24,8 +24,8 @@ def _draw_misfortune(lot: Lot) -> Params:
 
 @FAULTS.add(6, _draw_misfortune)
 def misfortune(scene: Scene, kind: Misfortune, away_s: Seconds) -> None:
-    """A coming commit of the controller does not go as it should; if that kills the controller, it
-    stays away for a while."""
+    """A coming commit of the controller fails in some way; if that kills the controller, it stays
+    away for a while."""
     scene.world.fate.coming.append((kind, away_s))
 
 

@@ -31,7 +31,7 @@ class Databases(Protocol):
 class Files:
     """SQLite's, each in a file of its own.
 
-    The databases' machine never loses power, so that no commit waits for the disk.
+    No commit waits for the disk, because the machine of these databases never loses power.
     """
 
     def __init__(self) -> None:

@@ -57,7 +57,8 @@ class Invariant(Observer):
     """The invariant in a sentence; runs are told apart, and shrunk, by it."""
 
     def expect(self, holds: bool, wrong: str) -> None:
-        """Take note of one evaluation; ``wrong`` tells what is so where it does not hold."""
+        """Take note of one evaluation; ``wrong`` describes the state in which the invariant does
+        not hold."""
         self.judge.evaluated[self.says] += 1
         if not holds:
             self.judge.found.append(Violation(self.says, wrong))
@@ -84,7 +85,7 @@ _HEARD_OF = (
 
 
 class Judge(Witness):
-    """Passes on to all observers what happens, and raises at the first thing that must not be.
+    """Passes each event on to all observers, and raises at the first violation.
 
     Args:
         invariants: those that are judged.
@@ -111,7 +112,7 @@ class Judge(Witness):
         }
 
     def of(self, kind: type[AnObserver]) -> AnObserver:
-        """The observer of a kind, which hears of everything before whoever asks for it."""
+        """The observer of this class, which is called with each event before the caller is."""
         if kind not in self._observers:
             observer = kind(self)
             self._observers[kind] = observer

@@ -90,7 +90,7 @@ def freeze_supervisor(scene: Scene, agent: int, seconds: Seconds) -> None:
 
 @FAULTS.add(1, _draw_freeze)
 def freeze_machine(scene: Scene, agent: int, seconds: Seconds) -> None:
-    """A machine does nothing for a while: what comes and goes waits with its supervisor."""
+    """A machine does nothing for a while: its messages and its supervisor wait."""
     freeze_supervisor(scene, agent, seconds)
     for way in Way:
         stall(scene, agent, way, seconds)

@@ -10,7 +10,7 @@ from muster.simulate.swarm.steps import Kinds
 
 
 def leave_alone(scene: Scene) -> None:
-    """Calm nothing: no step of the part keeps work from ending."""
+    """The ``calm`` of a part whose steps never keep work from ending: it does nothing."""
 
 
 @dataclass(frozen=True, slots=True)

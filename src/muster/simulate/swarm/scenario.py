@@ -1,4 +1,5 @@
-"""Scenarios: runs that are kept as files, so that a found defect stays found.
+"""Scenarios: runs that are kept as files, so that a defect that was found once is found again if it
+returns.
 
 A file is YAML: ``seed`` (of chance), ``about`` (a sentence), and ``steps``, each of them a mapping
 of one name to its parameters.

@@ -1,4 +1,5 @@
-"""Shrinking: of a run that violates an invariant, the fewest steps that still do."""
+"""Shrinking: a run that violates an invariant is reduced to the fewest steps that still violate
+it."""
 
 from collections.abc import Callable, Sequence
 

@@ -30,8 +30,9 @@ class Step:
 
 @dataclass(slots=True)
 class Lot:
-    """The chance from which steps are drawn; ``submissions`` were drawn so far. A later step names
-    a submission by its number, so that it means the same when others are taken out."""
+    """The source of randomness from which steps are drawn; ``submissions`` counts those drawn so
+    far. A later step names a submission by its number, so that it means the same when other steps
+    are taken out."""
 
     rng: random.Random
     submissions: int = 0

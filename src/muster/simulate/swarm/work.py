@@ -46,7 +46,7 @@ SOMEBODY = (*USERS, VIEWER, ADMIN)
 
 
 def _draw_user(lot: Lot) -> int:
-    """Mostly the first user; at times one who may not."""
+    """The number of a user: mostly the first one, at times one without the right to act."""
     return lot.rng.choices(range(3), [12, 6, 1])[0]
 
 
@@ -139,7 +139,7 @@ def _draw_cancel(lot: Lot) -> Params:
 
 @KINDS.add(5, _draw_cancel)
 def cancel(scene: Scene, submission: int, user: int = 3) -> None:
-    """Somebody asks to cancel work; it may not be theirs."""
+    """A user asks to cancel work, perhaps that of another user."""
     work, by = scene.work(submission), _user(user)
     if work is None:
         return

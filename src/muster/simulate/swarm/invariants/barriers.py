@@ -8,7 +8,7 @@ _ENDING = KERNEL_TABLE.terminal | {KernelStatus.TERMINATING}
 
 
 class OpenBarrierLetsRun(Invariant):
-    """Judged of each agent at moments when nothing is on its way between it and control."""
+    """The state of each agent is judged when no message between it and control is on its way."""
 
     says = "nothing waits at a barrier that is open, once quiet"
 

@@ -1,4 +1,4 @@
-"""Commands to agents: none is sent that was not needed."""
+"""Commands to agents: no needless command is sent."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -47,7 +47,7 @@ class _Told:
     stopped_at: dict[LedgerKey, tuple[float, float]] = field(default_factory=dict)
 
     def first(self, key: LedgerKey, name: str) -> bool:
-        """Whether the agent was not told so yet; from now on it was."""
+        """Whether the agent was not told so yet. From now on it counts as told."""
         said = self.commands.setdefault(key, set())
         if name in said:
             return False

@@ -1,4 +1,4 @@
-"""History: it tells what happened, each thing once."""
+"""History: it tells everything that happened, each thing once."""
 
 import json
 from collections import defaultdict

@@ -45,7 +45,7 @@ def _with_processes(agents: Iterable[HollowAgent], key: LedgerKey) -> str | None
 
 
 class LedgerIsHeld(Invariant):
-    """Judged of each agent at moments when nothing is on its way between it and control."""
+    """The state of each agent is judged when no message between it and control is on its way."""
 
     says = "the ledger is what agents hold, once quiet"
 

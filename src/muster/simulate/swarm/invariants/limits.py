@@ -8,7 +8,7 @@ LATE_S = 1.0
 
 
 class TimeLimitsHold(Invariant):
-    """Judged of each agent at moments when nothing is on its way between it and control."""
+    """The state of each agent is judged when no message between it and control is on its way."""
 
     says = "nothing runs for longer than its time limit, once quiet"
 

@@ -43,7 +43,7 @@ def _holds_room(session: Session, live: Live) -> bool:
 
 
 def _order(session: Session) -> tuple[int, float, str]:
-    """By which sessions of a queue go first, where nobody starves."""
+    """The key by which the sessions of a queue are ordered, where no session starves."""
     return -session.priority, session.created_at, session.id
 
 
@@ -133,9 +133,9 @@ class StrictOrder(_OfPlacements):
 
 
 class RoomIsKept(_OfPlacements):
-    """The first session that lacks nothing but agents whose connection broke a moment ago, as all
-    do after a restart of the controller, finds its room when they are back; unless others leave for
-    it already, whose room it waits for."""
+    """A session that is first in the queue, and only waits for agents whose connection broke a
+    moment ago (as after a restart of the controller), finds its room when these are back, unless
+    other sessions are leaving to make room for it."""
 
     says = "room that is kept for a session survives reconnects and restarts"
 
@@ -195,7 +195,7 @@ class NobodyIsForgotten(Invariant):
         for group in live.groups.values():
             waiting = _waiting(live, group)
             if not waiting or groups[group.name].displacing:
-                continue  # room is kept for others, too
+                continue  # room may also be kept for other sessions
             agents = [
                 agent for agent in live.agents.values() if agent.connected and _may_come_back(agent)
             ]

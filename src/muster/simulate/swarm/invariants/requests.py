@@ -37,8 +37,8 @@ class AnsweredByRole(Invariant):
 
 
 def _refusals(request: Request, owner: str | None) -> tuple[int, ...]:
-    """The statuses of which the answer must be one; none if it may be anything but a refusal for
-    want of rights."""
+    """The statuses that the answer may have; none if every status is right that does not refuse for
+    lack of rights."""
     if request.user.role is Role.VIEWER and request.method != "GET":
         return (403,)
     if request.user != ADMIN and request.path.startswith(_ADMINS_ONLY):

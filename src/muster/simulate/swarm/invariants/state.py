@@ -38,7 +38,7 @@ class EndsStay(Invariant):
 
 
 class MirrorIsAsSql(Invariant):
-    """So the next controller would know the same."""
+    """A controller that reads the state anew would have the same mirror."""
 
     says = "the mirror is as SQL is"
 

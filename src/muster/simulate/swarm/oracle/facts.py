@@ -46,9 +46,9 @@ class End:
 
 @dataclass(slots=True)
 class Known:
-    """Known facts of one generation of a kernel: ``ends`` are the news of its end, in the order in
-    which the controller heard them. ``is_unsure`` says that a controller was killed with news of
-    it, and nobody can tell whether it had taken them."""
+    """Known facts about one generation of a kernel: ``ends`` are the reports of its end, in the
+    order in which the controller got them. ``is_unsure`` says that a controller was killed while it
+    had such reports, and that it is unknown whether it had applied them."""
 
     has_begun: bool = False
     ends: list[End] = field(default_factory=list)
@@ -56,8 +56,8 @@ class Known:
 
 
 class Facts(Observer):
-    """News as the controller takes them: those of a wake are known once it is committed, and those
-    of a controller that is killed are forgotten."""
+    """News as the controller takes them: news of a wake are known once the wake is committed; a
+    controller that is killed forgets the news that it had not committed."""
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)

@@ -99,7 +99,8 @@ _CAUSES: Mapping[ReasonCode, Callable[[Session, Unit], bool] | ReasonCode] = {
 
 
 class TasksEndWithTheirCode(Invariant):
-    """As a shell would have it: the code of a task's last attempt, for whoever asks."""
+    """The exit code that is answered for a task is the one that a shell would give for its last
+    attempt."""
 
     says = "a task that ended by itself ends with its own exit code"
 
