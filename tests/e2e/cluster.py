@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import psycopg
 from tests.patience import until
@@ -32,8 +32,6 @@ AGENT = ("-m", "muster.app.agent_process")
 # tries to connect to it may be given that very port for its own end, and then nobody can listen.
 PORTS = range(10_000, 18_000)
 START_TIMEOUT_S = 60.0
-
-T = TypeVar("T")
 
 
 def agent(name: str, **fields: Any) -> AgentConfig:

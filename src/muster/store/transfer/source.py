@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol
 
 from sqlalchemy import Connection, MetaData, Table, select
 
@@ -12,9 +12,6 @@ ROWS_AT_A_TIME = 2_000
 """Rows that are read or written at a time, and so are in memory together."""
 _NOT_STATE = frozenset({"alembic_version", "fence"})
 _DIGEST_BYTES = 16
-
-Values: TypeAlias = Sequence[Any]
-"""A row: text, numbers, booleans and None, in the order of its table's columns."""
 
 
 @dataclass(frozen=True, slots=True)
