@@ -57,11 +57,19 @@ CHUNK = 500  # bound parameters a statement
 _Processes: TypeAlias = Sequence[tuple[Process, Resources]]
 
 # To make a statement takes as long as to run it where little is found, so these are made once.
-_ALLOCATIONS = select(schema.allocations).order_by(schema.allocations.c.since)
-_GROUPS = select(schema.groups)
-_QUOTAS = select(schema.quotas)
+# All are read in an order of their own: PostgreSQL gives rows in that of their last changes, and
+# whoever is first of its like in the mirror may be decided about first.
+_ALLOCATIONS = select(schema.allocations).order_by(
+    schema.allocations.c.since, schema.allocations.c.kernel_id, schema.allocations.c.generation
+)
+_GROUPS = select(schema.groups).order_by(schema.groups.c.name)
+_QUOTAS = select(schema.quotas).order_by(schema.quotas.c.level, schema.quotas.c.name)
 _CREDENTIALS = select(schema.agents.c.credential_hash, schema.agents.c.id)
-_AGENTS = select(schema.agents).where(schema.agents.c.status.not_in(sorted(AGENT_TABLE.terminal)))
+_AGENTS = (
+    select(schema.agents)
+    .where(schema.agents.c.status.not_in(sorted(AGENT_TABLE.terminal)))
+    .order_by(schema.agents.c.id)
+)
 _JOBS = (
     select(schema.jobs)
     .where(one_of(schema.jobs.c.status, JOB_TABLE.live))
