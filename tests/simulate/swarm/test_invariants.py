@@ -315,11 +315,6 @@ def stops_are_repeated_without_a_pause(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(terminate, "stop_again_at", lambda kernel, sent_at: sent_at + 0.1)
 
 
-@finds(commands.CommandsAreNeeded, first=35)
-def running_kernels_are_started_again_at_each_hello(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(hello, "_is_told_of", lambda *of: False)
-
-
 @finds(ledger.LedgerIsHeld, rest.RoomReturns)
 def ends_of_old_generations_are_not_heard(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(KernelReports, "_apply_old", lambda *of: None)

@@ -367,9 +367,11 @@ class HollowSupervisor:
             self._end(kernel, kernel.stop_reason, exit_code=kernel.run.stopped_exit_code)
 
     def _outlives_kill_s(self, kernel: Kernel) -> float:
-        """How long processes of the kernel are still there, after SIGKILL. None outlives a lease: a
-        supervisor could not keep its promise."""
+        """How long processes of a stubborn kernel are still there, after SIGKILL. None outlives a
+        lease: a supervisor could not keep its promise."""
         now = self._timeline.clock.now()
+        if not kernel.run.stubborn:
+            return 0.0
         kernel.killed_at = now if kernel.killed_at is None else kernel.killed_at
         if self._machine.boot_s >= self._lease_end_s:
             return 0.0

@@ -37,8 +37,8 @@ class _Told:
 
     ``commands`` are the names of commands by kernel; ``ready`` counts how often the agent said that
     it has a kernel ready, and was not told yet to let it go; ``begun`` are kernels that it said to
-    run, for which one more Stop may be of use; ``stopped_at`` says when a Stop was sent last, and
-    how long after that another one may be of use.
+    run, for which one more Stop may be of use; ``stopped_at`` says when a Stop was decided last,
+    and how long after that another one may be of use.
     """
 
     commands: dict[LedgerKey, set[str]] = field(default_factory=dict)
@@ -72,6 +72,7 @@ class CommandsAreNeeded(Invariant):
         self._ending: dict[AgentId, dict[LedgerKey, int]] = {}  # with the report's number
         self._ended: set[LedgerKey] = set()
         self._mirror: object = None
+        self._decided_at = 0.0  # a commit may take a while
 
     def controller_died(self) -> None:
         self._told.clear()
@@ -79,6 +80,7 @@ class CommandsAreNeeded(Invariant):
         self._ended.clear()
 
     def committed(self, unit: Unit) -> None:
+        self._decided_at = unit.now
         if unit.live is not self._mirror:  # it was read again: Stops and Recalls are forgotten
             self._mirror = unit.live
             for told in self._told.values():
@@ -148,8 +150,8 @@ class CommandsAreNeeded(Invariant):
         if self._is_wanted(key):
             return "it is wanted"
         at, wait_s = told.stopped_at.get(key, (0.0, 0.0))
-        told.stopped_at[key] = self.now, max(wait_s, command.grace_s + STOP_AGAIN_AFTER_S)
-        if self.now >= at + wait_s:
+        told.stopped_at[key] = self._decided_at, max(wait_s, command.grace_s + STOP_AGAIN_AFTER_S)
+        if self._decided_at >= at + wait_s:
             return None
         if key in told.begun:
             told.begun.discard(key)
