@@ -1,19 +1,28 @@
 """The program goes on where it was stopped, leaves nothing behind, and keeps and tells failures."""
 
 import json
+import logging
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.patience import until
 
+from muster.simulate.swarm import __main__
 from muster.simulate.swarm.__main__ import main
 from muster.simulate.swarm.figures import Figures, load, save
 from muster.simulate.swarm.invariants.attempts import Pauses
-from muster.simulate.swarm.runner import Outcome
+from muster.simulate.swarm.runner import Outcome, run
 from muster.simulate.swarm.scenario import load_scenario
+
+
+@pytest.fixture(autouse=True)
+def _program_keeps_only_itself_quiet() -> Iterator[None]:
+    yield
+    logging.disable(logging.NOTSET)
 
 
 def test_killed_program_leaves_no_process_and_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -77,6 +86,7 @@ def test_violation_is_told_and_kept_as_a_scenario_that_shows_it_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(Pauses, "between_steps", lambda self: self.expect(False, "it is so"))
+    monkeypatch.setattr(__main__, "outcomes", lambda seeds, workers, server: map(run, seeds))
     assert main(["--first", "7", "--seeds", "1", "--keep", str(tmp_path / "kept")]) == 1
     told = capsys.readouterr().out
     assert f"seed 7: {Pauses.says}: it is so" in told

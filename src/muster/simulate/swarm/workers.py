@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from itertools import islice
+from multiprocessing import get_context
 
 from muster.simulate.swarm.databases import leave, use_server
 from muster.simulate.swarm.runner import Outcome, run
@@ -19,10 +20,15 @@ _running = threading.Lock()
 def outcomes(seeds: Iterator[int], workers: int, server: str | None = None) -> Iterator[Outcome]:
     """The outcomes of the seeds, in order.
 
+    Each process starts anew: one that is forked beside threads, as those of a test's process are,
+    may wait for ever for a lock that one of them held.
+
     Args:
         server: see ``use_server``.
     """
-    pool = ProcessPoolExecutor(workers, initializer=_begin, initargs=(os.getpid(), server))
+    pool = ProcessPoolExecutor(
+        workers, get_context("spawn"), initializer=_begin, initargs=(os.getpid(), server)
+    )
     with pool:
         try:
             waiting = [pool.submit(_run, seed) for seed in islice(seeds, 2 * workers)]
