@@ -4,15 +4,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.cluster import assert_no_survivors
+from tests.e2e.cluster import assert_no_survivors, free_ports
 
+from muster.app import local
 from muster.app.home import Home
 from muster.app.local import down
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[Home]:
-    """A home for a cluster; its processes are ended afterwards, and nothing is left behind."""
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
+    """A home for a cluster; its processes are ended afterwards, and nothing is left behind.
+
+    Clusters of tests beside it do not take its port while its controller is started again.
+    """
+    monkeypatch.setattr(local, "DEFAULT_PORT", free_ports(1)[0])
     home = Home(tmp_path / "home")
     yield home
     down(home.path)
