@@ -20,6 +20,7 @@ from sqlalchemy import (
     event,
     select,
 )
+from sqlalchemy.exc import IntegrityError
 from tests.databases import ON_BOTH, url_at
 
 from muster.store.batch import RangeUpdate, inserting, inserting_together, updating_together
@@ -138,3 +139,11 @@ def test_gang_that_changes_alike_is_told_once(engine: Engine) -> None:
         changes = [("OLD", None, "a", idx, "NEW") for idx in range(9)]
         assert range_update.execute(connection, changes) == 9
         assert len(told) == (4 if engine.dialect.name == "sqlite" else 2)  # 3 rows an insert
+
+
+def test_error_tells_no_values_of_rows_for_they_may_be_secrets(engine: Engine) -> None:
+    rows = [("a", 0, "NEW", "a secret")] * 2
+    with empty_table(engine) as (connection, _), pytest.raises(IntegrityError) as refused:
+        inserting(members, COLUMNS).execute(connection, rows)
+    assert "INSERT INTO members" in str(refused.value)
+    assert "a secret" not in str(refused.value)

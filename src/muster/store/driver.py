@@ -45,5 +45,11 @@ def _wrapped(
     connection: Connection, sql: str, parameters: Any, error: sqlite3.Error
 ) -> BaseException:
     return DBAPIError.instance(
-        sql, parameters, error, sqlite3.Error, dialect=connection.dialect, ismulti=True
+        sql,
+        parameters,
+        error,
+        sqlite3.Error,
+        hide_parameters=connection.engine.hide_parameters,
+        dialect=connection.dialect,
+        ismulti=True,
     )
