@@ -197,6 +197,39 @@ def test_leases_are_waited_for_that_an_overtaken_controller_may_have_renewed(
         assert world.plane.live.agents[agent.id].status is AgentStatus.LOST
 
 
+def test_leases_are_waited_for_that_an_agent_gets_where_it_goes_back_to_an_overtaken_controller(
+    tmp_path: Path,
+) -> None:
+    with running_world(tmp_path) as (world, agent, _):
+        world.in_charge_s = IN_CHARGE_S
+        world.restart_controller()
+        overtaken = world.leases
+        world.restart_controller()
+        world.run(IN_CHARGE_S - 100.0)
+        agent.online = False
+        renewal = overtaken.admit(agent.hello(), beside=True)
+        while renewal is not None:
+            agent.receive(renewal)
+            world.run(1.0)
+            renewal = overtaken.renew(agent.id, agent.heartbeat())
+        assert agent.running
+        assert silent_until_lost(world, agent) > LEASE_S - 1.0
+
+
+def test_leases_of_an_overtaken_controller_are_forgotten_once_it_can_have_renewed_none(
+    tmp_path: Path,
+) -> None:
+    with running_world(tmp_path, kernel_lease=DAY_S) as (world, agent, _):
+        world.in_charge_s = IN_CHARGE_S
+        world.restart_controller()
+        apply(world)
+        for seconds in (IN_CHARGE_S - 10.0, 20.0):
+            assert world.leases.until(agent.id) > world.clock.now() + DAY_S
+            world.run(seconds)
+            world.leases.confirm_charge(world.clock.now())
+        assert silent_until_lost(world, agent) < 2 * LEASE_S
+
+
 def test_agent_beside_the_controller_keeps_its_work_however_long_there_is_no_controller(
     tmp_path: Path,
 ) -> None:

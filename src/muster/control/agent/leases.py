@@ -45,10 +45,10 @@ _Place = tuple[str, str]
 @dataclass(slots=True)
 class _Grant:
     """A renewal of a lease. ``sent_s`` is the moment on the agent's boot clock that it answered,
-    ``until`` its latest end by the controller's clock. The grant of a former controller answers no
-    moment that this controller has heard."""
+    ``at`` the moment by the controller's clock when it was granted, ``until`` its latest end."""
 
     sent_s: float
+    at: float
     until: float
     heartbeat_s: float
 
@@ -61,13 +61,16 @@ class _Lease:
     it said Hello.
 
     ``grants`` are the renewals that may be in force on the agent: its heartbeats tell which one is,
-    and earlier renewals are void.
+    and earlier renewals are void. ``former_until`` is the latest end of those that the agent may
+    have from a former controller. It may go back to one that still renews leases, so only a renewal
+    from after that time shows that it has none.
     """
 
     heard_at: float
     spoke_at: float
     silent_since: float = -math.inf
     grants: deque[_Grant] = field(default_factory=deque)
+    former_until: float = -math.inf
     place: _Place = ("", "")
     admitted: _Place = ("", "")
     hello_s: float = -math.inf
@@ -176,6 +179,8 @@ class LeaseBook:
             if any(grant.sent_s == heartbeat.renewed_s for grant in grants):
                 while grants[0].sent_s != heartbeat.renewed_s:
                     grants.popleft()
+                if grants[0].at >= self._former_until:
+                    lease.former_until = -math.inf
             return self._grant(lease, heartbeat.sent_s, now)
 
     def heard(self, agent: AgentId) -> None:
@@ -196,7 +201,7 @@ class LeaseBook:
         if now >= self._in_charge_at + self._in_charge_s:
             return None  # another controller may wait for the ends of leases
         grants = lease.grants
-        grants.append(_Grant(sent_s, now + lease.term_s, lease.heartbeat_s))
+        grants.append(_Grant(sent_s, now, now + lease.term_s, lease.heartbeat_s))
         if len(grants) > _GRANTS_KEPT:  # for long the agent has not told which one is in force
             oldest, second = grants.popleft(), grants[0]
             second.until = max(second.until, oldest.until)
@@ -220,11 +225,10 @@ class LeaseBook:
                 lease = _Lease(now, agent.seen_at, place=place, admitted=admitted)
                 self._leases[agent.id] = lease
                 if agent.lease_s and not gone:
-                    until = max(now, self._former_until) + agent.lease_s
-                    lease.grants.append(_Grant(-math.inf, until, 0.0))
+                    lease.former_until = max(now, self._former_until) + agent.lease_s
             if place != lease.place:  # its kernels are proven gone, and its leases
                 lease.place = place
-                lease.grants.clear()
+                _end(lease)
             lease.term_s = 0.0 if agent.status is AgentStatus.LOST else agent.term_s
             lease.silence_s = group.agent_silence
             lease.heartbeat_s = min(group.agent_silence, agent.term_s) / HEARTBEATS_A_TERM
@@ -289,7 +293,7 @@ class LeaseBook:
         """End all leases of the agent, whose kernels are proven gone."""
         with self._lock:
             if (lease := self._leases.get(agent)) is not None:
-                lease.grants.clear()
+                _end(lease)
 
     def revoke(self, agent: AgentId) -> bool:
         """If all leases of the agent have ended, and its kernels with them, grant it no more
@@ -309,8 +313,13 @@ class LeaseBook:
             return default if lease is None else look(lease)
 
 
+def _end(lease: _Lease) -> None:
+    lease.grants.clear()
+    lease.former_until = -math.inf
+
+
 def _until(lease: _Lease) -> float:
-    return max((grant.until for grant in lease.grants), default=-math.inf)
+    return max([lease.former_until, *(grant.until for grant in lease.grants)])
 
 
 def _pace_s(lease: _Lease) -> float:

@@ -86,9 +86,9 @@ LEDGER = (
     Mutant(
         "a lease is renewed that was never granted",
         f"{AGENT}/leases.py",
-        "        grants.append(_Grant(sent_s, now + lease.term_s, lease.heartbeat_s))\n",
+        "        grants.append(_Grant(sent_s, now, now + lease.term_s, lease.heartbeat_s))\n",
         "        if not grants:\n"
-        "            grants.append(_Grant(sent_s, now + lease.term_s, lease.heartbeat_s))\n",
+        "            grants.append(_Grant(sent_s, now, now + lease.term_s, lease.heartbeat_s))\n",
         "kernels of a silent agent are unknown until its leases have ended",
     ),
     Mutant(
@@ -103,7 +103,7 @@ LEDGER = (
     Mutant(
         "a new controller forgets the leases of the last one",
         f"{AGENT}/leases.py",
-        "                    lease.grants.append(_Grant(-math.inf, until, 0.0))\n",
+        "                    lease.former_until = max(now, self._former_until) + agent.lease_s\n",
         "                    pass\n",
         "a new controller counts with the longest lease that an agent may know",
     ),
