@@ -9,7 +9,7 @@ from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.exc import OperationalError
 from tests.databases import ON_BOTH, Server, empty_url_at, running_server
 
-from muster.app.database import only_controller, opened
+from muster.app.database import holder, only_controller, opened
 from muster.app.database_option import named_database, warnings_of
 from muster.app.home import Home, Settings
 from muster.app.maintenance.place import held
@@ -165,3 +165,15 @@ def test_database_is_held_again_after_its_server_was_away(
         pass
     first.dispose()
     second.dispose()
+
+
+def test_home_at_the_path_of_another_proves_no_controller_gone(home: Home, tmp_path: Path) -> None:
+    engine = open_engine(empty_url_at(tmp_path))
+    with home.locked():
+        first = holder(home, engine).home
+        assert holder(home, engine).home == first
+        home.path.rename(tmp_path / "elsewhere")
+        home.create()
+        with home.locked():  # so both of them run
+            assert holder(home, engine).home != first
+    engine.dispose()

@@ -14,7 +14,7 @@ from pathlib import Path
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from muster.agent.boot import machine_id
+from muster.agent.boot import boot_id
 from muster.agent.supervisor import lock_file
 from muster.app.home import Home
 from muster.control.agent.leases import IN_CHARGE_S, LeaseBook
@@ -48,13 +48,13 @@ def url_of(named: str | None, home: Home) -> str:
 
 
 def holder(home: Home, engine: Engine) -> Holder:
-    """This process, as others are told about it."""
+    """This process, which holds the home, as others are told about it."""
     name = f"process {os.getpid()} on {socket.gethostname()}, data directory {home.path}"
-    machine, limit_s = machine_id(), in_charge_s(engine)
+    limit_s = in_charge_s(engine)
     return Holder(
         name,
         time.time(),
-        home=f"{machine}:{home.path.resolve()}" if machine else "",
+        home=f"{boot_id()}:{home.lock_id()}",
         renews_s=limit_s if math.isfinite(limit_s) else 0.0,
     )
 

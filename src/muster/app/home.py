@@ -141,6 +141,12 @@ class Home:
         finally:
             os.close(lock)
 
+    def lock_id(self) -> str:
+        """A text that distinguishes the lock of this directory, which is held, from all others on
+        this machine: directories in two containers may have the same path."""
+        found = self._lock_file.stat()
+        return f"{found.st_dev:x}-{found.st_ino:x}"
+
     def already_running(self) -> str:
         running = self.running()
         who = f" at {running.url} (process {running.pid})" if running else ""

@@ -33,8 +33,7 @@ class Holder:
     Args:
         name: for a person.
         since: in seconds since 1970.
-        home: machine and data directory, of which one process at a time has the lock; empty where
-            the machine has no id.
+        home: the lock that it holds; one process at a time can have it. Empty where it holds none.
         renews_s: how long it may renew leases of agents after it last knew that it holds the fence.
     """
 
