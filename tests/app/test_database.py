@@ -54,9 +54,9 @@ def test_database_is_that_of_the_option_the_environment_or_the_last_time(
     assert named_database(option, home, environment) == named
 
 
-def test_only_a_password_in_the_option_is_warned_of() -> None:
-    assert warnings_of(None) == warnings_of(URL) == warnings_of("/data/x.db") == []
-    (warning,) = warnings_of("postgresql://ada:secret@db/x")
+def test_only_passwords_in_a_command_are_warned_of_and_once() -> None:
+    assert warnings_of(None, URL, "/data/x.db") == []
+    (warning,) = warnings_of("postgresql://ada:secret@db/x", URL, "postgresql://ada:secret@db/y")
     assert "secret" not in warning
 
 

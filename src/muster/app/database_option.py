@@ -28,17 +28,18 @@ def named_database(
     return database_url(named)
 
 
-def warnings_of(option: str | None) -> list[str]:
-    """A warning where the option shows a password to everybody on the machine."""
-    if option is None:
+def warnings_of(*named: str | None) -> list[str]:
+    """A warning where databases are named so that everybody on the machine sees a password."""
+    addresses = [each for each in named if each is not None]
+    if not addresses:
         return []
     from muster.store.database import password_of
 
-    if password_of(option) is None:
+    if not any(map(password_of, addresses)):
         return []
     return [
-        f"others on this machine can see the password in --database while the command runs: give "
-        f"the URL in {VARIABLE}, or the password in ~/.pgpass"
+        f"others on this machine can see the password while the command runs: give it in "
+        f"PGPASSWORD or in ~/.pgpass, or the URL that --database would name in {VARIABLE}"
     ]
 
 

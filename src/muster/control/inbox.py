@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TypeVar
 
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from muster.control.engine.coordinator import MAX_CHANGES
 from muster.control.engine.defects import Undone
@@ -19,6 +19,7 @@ from muster.control.engine.work import Work
 from muster.core.errors import Busy, MusterError
 from muster.core.owner import Owner
 from muster.store.database.outage import cause_of
+from muster.store.store import CommitFailed
 
 log = logging.getLogger(__name__)
 
@@ -187,6 +188,8 @@ class Inbox:
 
         Raises:
             Undone: an input failed; see ``_take_apart``.
+            CommitFailed: the database cannot be read. No other input is tried: each would wait for
+                the server.
         """
         size = work.unit.size
         for position, item in enumerate(inputs):
@@ -197,6 +200,8 @@ class Inbox:
             before = size
             try:
                 item.take(work, parts)
+            except OperationalError as error:
+                raise CommitFailed(f"the database cannot be read: {cause_of(error)}") from error
             except Exception as error:
                 if not item.is_kept and work.unit.size == before:
                     log.error("a request failed, and is refused", exc_info=error)

@@ -158,8 +158,7 @@ def copy(
     """
     from muster.app.maintenance.copying import copy as copied
 
-    for each in (source, target):
-        _warn_of_password(each)
+    _warn_of_password(source, target)
     copy_ = copied(_home(ctx, home), source, target)
     click.echo(f"copied {count(copy_.made.rows, 'row')}, each as it was")
     if copy_.is_used:
@@ -183,10 +182,10 @@ def _url(ctx: click.Context, database: str | None, home: Path | None) -> str:
     return database_of(_home(ctx, home), database)
 
 
-def _warn_of_password(database: str | None) -> None:
+def _warn_of_password(*named: str | None) -> None:
     from muster.app.database_option import warnings_of
 
-    for warning in warnings_of(database):
+    for warning in warnings_of(*named):
         click.echo(f"warning: {warning}", err=True)
 
 

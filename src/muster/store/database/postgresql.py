@@ -268,5 +268,4 @@ _WAYS_ON = (
         "lock timeout",
         "somebody else's transaction holds a lock: end that one, which pg_stat_activity shows",
     ),
-    ("No space left on device", "free some space on the server"),
 )
