@@ -60,7 +60,7 @@ LIMIT_S = 3600.0
 
 
 @dataclass(eq=False, slots=True)
-class HollowAgent:
+class FleetAgent:
     """``reports`` are those of its ``sent`` ones that are not sent yet."""
 
     id: AgentId
@@ -78,16 +78,16 @@ class Fleet:
 
     def __init__(self, desk: AgentDesk, leases: LeaseBook, clock: Clock) -> None:
         self.run_s: float | None = 0.0
-        self.agents: dict[AgentId, HollowAgent] = {}
+        self.agents: dict[AgentId, FleetAgent] = {}
         self._desk = desk
         self._leases = leases
         self._clock = clock
-        self._talkative: dict[HollowAgent, None] = {}
+        self._talkative: dict[FleetAgent, None] = {}
         self._heartbeat_s = 1.0
 
     def connect(self, id_: AgentId) -> None:
         """Have an agent that has joined say Hello."""
-        agent = self.agents[id_] = HollowAgent(id_)
+        agent = self.agents[id_] = FleetAgent(id_)
         hello = Hello(
             agent=id_,
             name=id_,
@@ -137,7 +137,7 @@ class Fleet:
             case Acknowledge():
                 pass  # nothing is ever sent again
 
-    def _obey(self, agent: HollowAgent, command: Command) -> None:
+    def _obey(self, agent: FleetAgent, command: Command) -> None:
         match command:
             case Prepare():
                 self._report(agent, command, ReportKind.PREPARED)
@@ -150,11 +150,11 @@ class Fleet:
                 stopped = ReasonCode.STOPPED
                 self._report(agent, command, ReportKind.ENDED, signal=15, reason=stopped)
 
-    def _exit(self, agent: HollowAgent, started: Start) -> None:
+    def _exit(self, agent: FleetAgent, started: Start) -> None:
         exited = ReasonCode.EXITED
         self._report(agent, started, ReportKind.ENDED, exit_code=0, reason=exited)
 
-    def _report(self, agent: HollowAgent, on: Command, kind: ReportKind, **facts: Any) -> None:
+    def _report(self, agent: FleetAgent, on: Command, kind: ReportKind, **facts: Any) -> None:
         report = KernelReport(on.kernel, on.generation, kind, self._clock.now(), **facts)
         agent.reports.append(report)
         if not self._talkative:

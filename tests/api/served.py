@@ -1,7 +1,7 @@
 """A cluster behind real HTTP: the real control plane, API and server in a thread of their own.
 
-Agents are hollow (``tests.control.world``), and control's time stands still unless a test moves it;
-HTTP itself runs in real time.
+Agents are fake (``tests.control.fake_agent``), and control's time stands still unless a test moves
+it; HTTP itself runs in real time.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from typing import Any, TypeVar, cast
 import uvicorn
 from fastapi import FastAPI
 from sqlalchemy import Engine
-from tests.control.hollow_agent import Behaviour, HollowAgent, Run
+from tests.control.fake_agent import FakeAgent
 from tests.patience import until
 
 from muster.api.app import RESOURCES, create_app
@@ -51,6 +51,7 @@ from muster.core.resources import Device, Resources
 from muster.core.specs import ScalingGroup
 from muster.core.specs.account import TokenSpec
 from muster.core.views.cluster import EventView
+from muster.simulate.hollow.supervisor import Behaviour, Run
 from muster.store.database import open_engine, sqlite_url
 from muster.store.store import Store
 from muster.wire.log_reading import AgentUnreachable
@@ -136,7 +137,7 @@ class ServedCluster:
         self.reads = 0  # of output, under way
         self._names = agents
         self._gpus = gpus
-        self._agents: dict[AgentId, HollowAgent] = {}
+        self._agents: dict[AgentId, FakeAgent] = {}
         self._outgoing: list[tuple[AgentId, ControllerMessage]] = []
         self._secrets: dict[tuple[Owner, Role], str] = {}
         self._port = 0
@@ -261,7 +262,7 @@ class ServedCluster:
         credential = f"credential of {name}".ljust(40, ".")
         reply = await self.desk.join(JoinRequest(token, name, "default", credential))
         devices = tuple(Device(index, "H100") for index in range(self._gpus))
-        self._agents[reply.agent] = HollowAgent(
+        self._agents[reply.agent] = FakeAgent(
             reply.agent, name, self.clock, capacity, devices, lambda start: self.behaviour(start)
         )
         await self._greet()

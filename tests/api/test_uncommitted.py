@@ -9,11 +9,11 @@ import httpx
 import pytest
 from tests.api.served import ADMIN, LARGE, LIMIT_S, ROOT, ServedCluster
 from tests.api.test_waiting import TRUE, in_background, wait
-from tests.control.hollow_agent import Run
 
 from muster.api.sessions import SESSIONS
 from muster.control.job.requests import JobRequests
 from muster.core.owner import Role
+from muster.simulate.hollow.supervisor import Run
 from muster.store.store import CommitFailed
 from muster.store.unit import Unit
 from muster.wire.messages import Reports

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from tests.api.served import LARGE, ServedCluster
-from tests.control.hollow_agent import Run, task_index
+from tests.control.fake_agent import task_index
 
 from muster.cli.main import app
 from muster.cli.target import Target
 from muster.core.ids import KernelId
 from muster.core.owner import Role
+from muster.simulate.hollow.supervisor import Run
 from muster.wire.messages import Start
 
 SWEEP = {"command": ["sweep"], "resources": {"cpu": "50m"}}

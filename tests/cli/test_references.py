@@ -10,7 +10,6 @@ from click.testing import CliRunner, Result
 from tests.api.served import ADA, BOB, LARGE, ServedCluster
 from tests.cli.fake_cluster import because
 from tests.cli.rendered import shown
-from tests.control.hollow_agent import Run
 from tests.control.lamp.api import LampView
 
 from muster.api.app import RESOURCES
@@ -22,6 +21,7 @@ from muster.client import Client
 from muster.control.notice.hollow import NO_FAULTS, Faults
 from muster.core.owner import Owner, Role
 from muster.core.reasons import ReasonCode
+from muster.simulate.hollow.supervisor import Run
 from muster.wire.messages import Start
 
 COMMANDS = ("show", "why", "history")

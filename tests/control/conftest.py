@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-from tests.control.hollow_agent import Behaviour, Run
 from tests.control.strangers import install
 from tests.control.world import World
 
 from muster.core.resources import Resources
 from muster.core.specs import ScalingGroup
+from muster.simulate.hollow.supervisor import Behaviour, Run
 
 MakeWorld: TypeAlias = Callable[..., World]
 

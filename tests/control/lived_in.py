@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from tests.control.hollow_agent import Run
 from tests.control.world import World
 
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, SessionSpec
+from muster.simulate.hollow.supervisor import Run
 
 GIB = 1 << 30
 

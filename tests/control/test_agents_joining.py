@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert, select, text
 from tests.control.conftest import MakeWorld
-from tests.control.hollow_agent import HollowAgent, Run, attempt
+from tests.control.fake_agent import FakeAgent, attempt
 from tests.control.world import World
 from tests.databases import ON_BOTH
 
@@ -25,6 +25,7 @@ from muster.core.resources import Resources
 from muster.core.specs import JobSpec, ScalingGroup
 from muster.core.specs.account import JoinTokenSpec
 from muster.core.states import AgentStatus, TaskState
+from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 from muster.store.records import Agent
 from muster.store.tokens import token_hash
@@ -144,7 +145,7 @@ def invite(world: World, agent: str | None = None, **fields: object) -> str:
     return str(secret)
 
 
-def goes_away(world: World, name: str) -> HollowAgent:
+def goes_away(world: World, name: str) -> FakeAgent:
     agent = world.agent(name)
     agent.online = False
     world.desk.agent_left(agent.id)
@@ -316,7 +317,7 @@ def test_restarted_controller_knows_not_when_an_agent_spoke_until_it_speaks(worl
     assert seen_at(world, agent) == world.clock.now()
 
 
-def seen_at(world: World, agent: HollowAgent) -> float | None:
+def seen_at(world: World, agent: FakeAgent) -> float | None:
     """The moment at which the agent last spoke, as people are told."""
     live = world.plane.live
     return agent_view(live.agents[agent.id], live, world.cluster).seen_at

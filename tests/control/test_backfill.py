@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 from tests.control.conftest import MakeWorld
-from tests.control.hollow_agent import Run, task_index
+from tests.control.fake_agent import task_index
 from tests.control.world import World, state
 
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec
 from muster.core.states import JobState
+from muster.simulate.hollow.supervisor import Run
 
 
 def job(name: str, tasks: int = 1, **more: Any) -> JobSpec:
@@ -97,7 +98,7 @@ def test_head_is_not_put_off_again_and_again_by_what_takes_long_to_start(
 ) -> None:
     """A limit runs from the start: each that overtakes would end later than it was taken to, and
     have the next one overtake."""
-    runs, slow = {"first": Run(75), "head": Run(5), "short": Run(1)}, Run(60, starts_after=29)
+    runs, slow = {"first": Run(75), "head": Run(5), "short": Run(1)}, Run(60, creating_s=29)
     world = group_world({"a": 8}, lambda start: runs.get(start.template.command[0], slow))
     began = world.clock.now()
     world.submit(job("first", timeout=75))

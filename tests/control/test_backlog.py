@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 from tests.control.conftest import MakeWorld, under
-from tests.control.hollow_agent import Behaviour, Run, task_index
+from tests.control.fake_agent import task_index
 from tests.control.world import World
 
 from muster.control.group.requests import GroupRequests
@@ -14,6 +14,7 @@ from muster.core.resources import Resources
 from muster.core.specs import JobSpec, Level, QuotaSpec
 from muster.core.specs.group import QueuePolicy
 from muster.core.states import JOB_TABLE, JobState, TaskState
+from muster.simulate.hollow.supervisor import Behaviour, Run
 from muster.store import schema
 from muster.store.records import Job, Kernel
 from muster.wire.messages import Start

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 from tests.control.conftest import MakeWorld
-from tests.control.hollow_agent import Run, task_index
+from tests.control.fake_agent import task_index
 from tests.control.world import ADA, World
 
 from muster.control.agent.requests import AgentRequests
@@ -13,6 +13,7 @@ from muster.core.ids import AgentId, IdFactory, KernelId
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import JOB_TABLE, AgentBar, JobState
+from muster.simulate.hollow.supervisor import Run
 
 ZONES = {"a": {"zone": "north", "disk": "100"}, "b": {"zone": "south", "disk": "900"}, "c": {}}
 

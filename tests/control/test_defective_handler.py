@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 from tests.control.conftest import MakeWorld
-from tests.control.hollow_agent import Run
 from tests.control.world import World
 
 from muster.control.engine.handler import HandlerResult
@@ -23,6 +22,7 @@ from muster.core.specs import JobSpec, ScalingGroup
 from muster.core.states import JOB_TABLE, JobState, SessionStatus
 from muster.scheduling.passes.group_state import GroupState
 from muster.scheduling.passes.pass_result import Placed
+from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 from muster.store.records import Session
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, select
 from tests.control.conftest import MakeWorld
-from tests.control.hollow_agent import Run
 from tests.control.world import ADA, World, state
 
 from muster.control.agent.desk import AgentDesk
@@ -22,6 +21,7 @@ from muster.core.errors import MusterError
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, AgentStatus, JobState
+from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 from muster.store.live import Live
 from muster.store.store import Store

@@ -2,7 +2,6 @@
 
 import pytest
 from tests.control.conftest import MakeWorld, cpus
-from tests.control.hollow_agent import Run
 from tests.control.world import ADA, World
 from tests.databases import ON_BOTH
 
@@ -12,6 +11,7 @@ from muster.core.errors import InvalidSpec
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import JOB_TABLE, JobState, SessionStatus
+from muster.simulate.hollow.supervisor import Run
 from muster.store.records import Job
 from muster.wire.messages import Start
 
@@ -121,7 +121,7 @@ def test_session_that_was_stopped_has_not_succeeded_though_it_exits_with_0(
 
 
 def test_job_whose_only_task_is_being_started_does_not_run_yet(group_world: MakeWorld) -> None:
-    script = Script(first=Run(5, starts_after=4.0))
+    script = Script(first=Run(5, creating_s=4.0))
     world = group_world({"a": 8}, script)
     first = world.submit(named("first"))
     world.submit(named("second", "first:running"))
@@ -138,7 +138,7 @@ def test_job_whose_only_task_is_being_started_does_not_run_yet(group_world: Make
 def test_work_after_the_end_waits_until_no_process_is_left(
     group_world: MakeWorld, alone: bool, restart: bool
 ) -> None:
-    script = Script(first=Run(1e9, ignores_stop=True))
+    script = Script(first=Run(1e9, stubborn=True))
     world = group_world({"a": 8}, script, terminate_timeout=5.0)
     if alone:
         session = {"name": "first", "kernels": [{"command": ["first"], "grace": 1}]}

@@ -2,7 +2,6 @@
 
 import pytest
 from tests.control.conftest import MakeWorld
-from tests.control.hollow_agent import Run
 from tests.control.world import ADA, World
 
 from muster.control.agent.requests import AgentRequests
@@ -13,6 +12,7 @@ from muster.core.ids import AgentId
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import AgentBar, JobState, SessionStatus, TaskState
+from muster.simulate.hollow.supervisor import Run
 from muster.store.queries.tasks import read_task
 from muster.store.records import Job
 from muster.wire.messages import Commands, ControllerMessage, Start, Stop
@@ -116,7 +116,7 @@ def test_drain_at_once_empties_the_agent_and_it_can_be_removed(group_world: Make
 def test_agent_whose_processes_are_not_proven_gone_is_never_removed(
     group_world: MakeWorld,
 ) -> None:
-    world = group_world({"a": 4}, lambda start: Run(1e9, ignores_stop=True))
+    world = group_world({"a": 4}, lambda start: Run(1e9, stubborn=True))
     world.submit(WORK)
     world.run(1.0)
     drain(world, "a", 0.0)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import text
-from tests.control.hollow_agent import Run
 from tests.control.world import ADA, World
 
 from muster.control.engine.module import Parts
@@ -18,6 +17,7 @@ from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, JobState
+from muster.simulate.hollow.supervisor import Run
 from muster.store.database import sqlite
 from muster.store.store import CommitFailed
 from muster.store.unit import Unit

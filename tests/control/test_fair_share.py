@@ -2,13 +2,13 @@
 
 import pytest
 from tests.control.conftest import MakeWorld
-from tests.control.hollow_agent import Run
 from tests.control.world import ADA, BOB, World
 
 from muster.control.group.requests import GroupRequests
 from muster.core.owner import Principal
 from muster.core.specs import JobSpec, Level, ScalingGroup, SessionSpec
 from muster.core.states import JOB_TABLE, JobState
+from muster.simulate.hollow.supervisor import Run
 from muster.wire.messages import Start
 
 HOUR_S = 3600.0

@@ -4,7 +4,6 @@ from functools import partial
 
 import pytest
 from tests.control.conftest import MakeWorld, cpus
-from tests.control.hollow_agent import Run
 from tests.control.world import ADA, state
 
 from muster.control.agent.requests import AgentRequests
@@ -14,6 +13,7 @@ from muster.core.errors import InvalidSpec
 from muster.core.ids import AgentId
 from muster.core.specs import JobSpec
 from muster.core.states import AgentBar, JobState
+from muster.simulate.hollow.supervisor import Run
 
 
 def asking(cpu: int, tasks: int = 1, **placement: object) -> JobSpec:

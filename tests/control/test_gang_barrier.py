@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.control.conftest import MakeWorld, under
-from tests.control.hollow_agent import Behaviour, HollowAgent, Run, attempt, kernel_index
+from tests.control.fake_agent import FakeAgent, attempt, kernel_index
 from tests.control.world import ADA, World, state
 
 from muster.control.job.explanation import explain_job
@@ -16,6 +16,7 @@ from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, JobState, SessionStatus
+from muster.simulate.hollow.supervisor import Behaviour, Run
 from muster.store.records import Job, Session
 from muster.wire.messages import Command, Commands, ControllerMessage, Go, Start
 
@@ -70,7 +71,7 @@ def test_no_kernel_of_a_gang_runs_while_one_supervisor_stalls(make_world: MakeWo
 
 
 def test_gang_starts_when_its_last_kernel_is_ready(make_world: MakeWorld) -> None:
-    world = make_world(lambda start: Run(5.0, starts_after=3.0 * kernel_index(start)))
+    world = make_world(lambda start: Run(5.0, creating_s=3.0 * kernel_index(start)))
     world.submit(GANG)
     session = only_session(world)
     world.run(2.5)
@@ -81,7 +82,7 @@ def test_gang_starts_when_its_last_kernel_is_ready(make_world: MakeWorld) -> Non
 
 @pytest.mark.parametrize("moment", ["held", "open"])
 def test_barrier_survives_a_restart_of_the_controller(make_world: MakeWorld, moment: str) -> None:
-    world = make_world(lambda start: Run(5.0, starts_after=2.0 * kernel_index(start)))
+    world = make_world(lambda start: Run(5.0, creating_s=2.0 * kernel_index(start)))
     id_ = world.submit(GANG).id
     world.run(1.0)
     if moment == "open":  # it is committed, and nobody hears it
@@ -100,7 +101,7 @@ def test_barrier_survives_a_restart_of_the_controller(make_world: MakeWorld, mom
     assert {len(agent.starts) for agent in world.agents.values()} == {1}
 
 
-def lose_go(agent: HollowAgent) -> None:
+def lose_go(agent: FakeAgent) -> None:
     """The agent does not hear the first time that it may go."""
     receive = agent.receive
 
@@ -159,13 +160,13 @@ def test_machine_that_is_lost_before_all_run_ends_the_wait_at_once(
 ) -> None:
     slow = 1e9 if barrier == "closed" else 0.0
     world = make_world(
-        lambda start: Run(5.0, starts_after=slow if attempt(start) == 1 else 0.0),
+        lambda start: Run(5.0, creating_s=slow if attempt(start) == 1 else 0.0),
         "abc",
         create_timeout=1000.0,
         terminate_timeout=5.0,
     )
     world.behaviour = lambda start: Run(
-        5.0, starts_after=slow if kernel_index(start) == 1 and not done else 0.0
+        5.0, creating_s=slow if kernel_index(start) == 1 and not done else 0.0
     )
     done: list[bool] = []
     if barrier == "open":
@@ -181,7 +182,7 @@ def test_machine_that_is_lost_before_all_run_ends_the_wait_at_once(
 
 
 def test_gang_that_is_cancelled_at_the_barrier_never_runs(make_world: MakeWorld) -> None:
-    world = make_world(lambda start: Run(5.0, starts_after=1e9 * kernel_index(start)))
+    world = make_world(lambda start: Run(5.0, creating_s=1e9 * kernel_index(start)))
     job = world.submit(GANG)
     world.run(1.0)
     world.ask(lambda work, parts: parts[JobRequests].cancel(work, ADA, job.id))

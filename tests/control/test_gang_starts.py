@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 from tests.control.conftest import MakeWorld, under
-from tests.control.hollow_agent import Behaviour, Run, attempt, kernel_index
+from tests.control.fake_agent import attempt, kernel_index
 from tests.control.world import World
 from tests.databases import ON_BOTH
 
@@ -19,6 +19,7 @@ from muster.core.states import (
     SessionStatus,
     TaskState,
 )
+from muster.simulate.hollow.supervisor import Behaviour, Run
 from muster.wire.messages import Start
 
 pytestmark = ON_BOTH

@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from tests.control.hollow_agent import Run, attempt
+from tests.control.fake_agent import attempt
 from tests.control.world import ADA, World
 
 import muster
@@ -21,6 +21,7 @@ from muster.core.resources import Resources
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.specs.amounts import ResourcesSpec
 from muster.core.states import JOB_TABLE, JobState, SessionStatus, TaskState
+from muster.simulate.hollow.supervisor import Run
 from muster.store.records import Session
 from muster.wire.codec import encode_controller_message
 from muster.wire.messages import Commands, Start
@@ -63,7 +64,7 @@ def gang_of_which_no_start_arrived(
 ) -> tuple[World, Session]:
     path.mkdir()
     names = [f"node-{index}" for index in range(agents)]
-    world = World(path, dict.fromkeys(names, LARGE), behaviour=lambda start: Run(starts_after=1))
+    world = World(path, dict.fromkeys(names, LARGE), behaviour=lambda start: Run(creating_s=1))
     session = world.submit_session(gang(kernels))
     assert session.status is SessionStatus.CREATING
     for agent in world.agents.values():

@@ -1,7 +1,6 @@
 """A group that is closed to a project: work of it that waits is cancelled, what runs goes on."""
 
 from tests.control.conftest import MakeWorld
-from tests.control.hollow_agent import Run
 from tests.control.world import ADA, World, state
 
 from muster.control.group.requests import GroupRequests
@@ -9,6 +8,7 @@ from muster.core.owner import Owner, Principal, Role
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, ScalingGroup
 from muster.core.states import JobState
+from muster.simulate.hollow.supervisor import Run
 
 EVE = Principal(Owner("default", "lab", "eve"), Role.USER)
 

@@ -3,7 +3,6 @@
 import re
 
 from tests.control.conftest import MakeWorld
-from tests.control.hollow_agent import Run
 from tests.control.world import ADA, BOB, World
 
 from muster.control.group.requests import GroupRequests
@@ -13,6 +12,7 @@ from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, QuotaSpec
 from muster.core.states import AgentStatus, JobState
 from muster.core.views.placement import WhyView
+from muster.simulate.hollow.supervisor import Run
 from muster.store.records import Job
 
 ROOT = Principal(Owner("default", "default", "root"), Role.ADMIN)

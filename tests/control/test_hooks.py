@@ -2,7 +2,7 @@
 
 import pytest
 from tests.control.conftest import MakeWorld
-from tests.control.hollow_agent import Run, task_index
+from tests.control.fake_agent import task_index
 from tests.control.strangers import BadgeHook, Hook
 from tests.control.world import World
 
@@ -11,6 +11,7 @@ from muster.control.session.explaining.explanation import explain_session
 from muster.core.ids import SessionId
 from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
 from muster.core.states import JOB_TABLE, JobState, SessionStatus
+from muster.simulate.hollow.supervisor import Run
 from muster.store.records import Session
 from muster.wire.messages import Start
 

@@ -4,7 +4,7 @@ import re
 
 from sqlalchemy import select
 from tests.control.conftest import MakeWorld
-from tests.control.hollow_agent import Run, attempt, kernel_index, task_index
+from tests.control.fake_agent import attempt, kernel_index, task_index
 from tests.control.world import ADA, World
 from tests.databases import ON_BOTH
 
@@ -15,6 +15,7 @@ from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec
 from muster.core.states import JobState, SessionStatus, TaskState
+from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 from muster.store.load import load_live
 from muster.wire.messages import Start

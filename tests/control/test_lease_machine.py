@@ -12,7 +12,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from tests.control.hollow_agent import HollowAgent, Run, task_index
+from tests.control.fake_agent import FakeAgent, task_index
 from tests.control.world import World
 
 from muster.agent.supervisor.supervisor import LEASE_GRACE_MAX_S
@@ -21,6 +21,7 @@ from muster.core.ids import AgentId
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, ScalingGroup
 from muster.core.states import AgentStatus, TaskState
+from muster.simulate.hollow.supervisor import Run
 from muster.wire.messages import (
     ControllerMessage,
     Heartbeat,
@@ -63,10 +64,10 @@ class StallingWorld(World):
         self.streams: dict[AgentId, Stream] = {}
         super().__init__(path, agents, group=group, behaviour=lambda start: Run(seconds=math.inf))
 
-    def stream(self, agent: HollowAgent) -> Stream:
+    def stream(self, agent: FakeAgent) -> Stream:
         return self.streams.setdefault(agent.id, Stream())
 
-    def say(self, agent: HollowAgent, message: Hello | Heartbeat) -> None:
+    def say(self, agent: FakeAgent, message: Hello | Heartbeat) -> None:
         """The agent says something on its stream."""
         stream = self.stream(agent)
         if stream.up_stalls:
@@ -74,7 +75,7 @@ class StallingWorld(World):
         elif agent.online:
             self.hear(agent, message)
 
-    def hear(self, agent: HollowAgent, message: Hello | Heartbeat) -> None:
+    def hear(self, agent: FakeAgent, message: Hello | Heartbeat) -> None:
         """The gateway reads it."""
         if isinstance(message, Heartbeat):
             renewal = self.leases.renew(agent.id, message)
@@ -95,7 +96,7 @@ class StallingWorld(World):
         self.outgoing = [each for each in self.outgoing if each[0] != hello.agent]
         self.desk.agent_said(hello.agent, hello)
 
-    def tell(self, agent: HollowAgent, message: ControllerMessage) -> None:
+    def tell(self, agent: FakeAgent, message: ControllerMessage) -> None:
         """The controller says something on the agent's stream."""
         stream = self.stream(agent)
         if stream.down_stalls:
@@ -103,18 +104,18 @@ class StallingWorld(World):
         elif agent.online:
             agent.receive(message)
 
-    def stream_ends(self, agent: HollowAgent) -> None:
+    def stream_ends(self, agent: FakeAgent) -> None:
         """Messages that were not read by then are lost."""
         agent.online = False
         self.streams[agent.id] = Stream()
 
-    def greet(self, agent: HollowAgent) -> None:
+    def greet(self, agent: FakeAgent) -> None:
         self.say(agent, agent.hello())
 
-    def beat(self, agent: HollowAgent) -> None:
+    def beat(self, agent: FakeAgent) -> None:
         self.say(agent, agent.heartbeat())
 
-    def connect(self, agent: HollowAgent) -> None:
+    def connect(self, agent: FakeAgent) -> None:
         self.streams[agent.id] = Stream()
         super().connect(agent)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.control.hollow_agent import HollowAgent, Run
+from tests.control.fake_agent import FakeAgent
 from tests.control.world import World
 
 from muster.agent.supervisor.supervisor import LEASE_GRACE_MAX_S
@@ -16,6 +16,7 @@ from muster.control.group.requests import GroupRequests
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, ScalingGroup
 from muster.core.states import AgentStatus, JobState
+from muster.simulate.hollow.supervisor import Run
 from muster.store.records import Agent
 from muster.wire.messages import Heartbeat, Hello, Occupied, Overtaken
 
@@ -31,7 +32,7 @@ def group(**fields: object) -> ScalingGroup:
 
 
 @contextmanager
-def running_world(path: Path, **fields: object) -> Iterator[tuple[World, HollowAgent, Agent]]:
+def running_world(path: Path, **fields: object) -> Iterator[tuple[World, FakeAgent, Agent]]:
     """A world whose agent ``a`` runs a task without an end."""
     world = World(
         path,
@@ -52,7 +53,7 @@ def apply(world: World, **fields: object) -> None:
     world.ask(lambda work, parts: parts[GroupRequests].put_group(work, group(**fields)))
 
 
-def silent_until_lost(world: World, agent: HollowAgent) -> float:
+def silent_until_lost(world: World, agent: FakeAgent) -> float:
     """For how long the agent was not heard when it was declared lost, in seconds."""
     agent.online = False
     since = world.clock.now()
@@ -259,7 +260,7 @@ def test_agent_beside_the_controller_is_not_lost_while_it_may_come_back(tmp_path
 
 
 @contextmanager
-def beside_the_controller(path: Path) -> Iterator[tuple[World, HollowAgent]]:
+def beside_the_controller(path: Path) -> Iterator[tuple[World, FakeAgent]]:
     """As ``running_world``, on the controller's own machine and without an end of the lease."""
     with running_world(path, kernel_lease=None) as (world, agent, _):
         world.boot_id, world.machine = agent.boot_id, "machine-1"

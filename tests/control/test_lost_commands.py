@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import select
 from tests.control.conftest import MakeWorld, under
-from tests.control.hollow_agent import Behaviour, Run, attempt, task_index
+from tests.control.fake_agent import attempt, task_index
 from tests.control.world import ADA, World
 
 from muster.control.job.requests import JobRequests
@@ -16,6 +16,7 @@ from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec
 from muster.core.states import JobState
+from muster.simulate.hollow.supervisor import Behaviour, Run
 from muster.store import schema
 from muster.wire.messages import (
     Command,
@@ -140,7 +141,7 @@ def test_start_sent_before_control_hears_that_a_machine_rebooted_reaches_no_late
 def test_kernel_whose_stop_was_lost_has_all_of_its_grace_from_the_next_one(
     make_world: MakeWorld,
 ) -> None:
-    world = make_world(["a"], 0.0, lambda start: Run(math.inf, ignores_stop=True))
+    world = make_world(["a"], 0.0, lambda start: Run(math.inf, stubborn=True))
     job = world.submit(JobSpec(command=["long"], grace=10.0))
     agent = world.agent("a")
     agent.online = False

@@ -4,12 +4,13 @@ import itertools
 
 import pytest
 from tests.control.conftest import MakeWorld
-from tests.control.hollow_agent import Run, attempt
+from tests.control.fake_agent import LosesSupervisor, attempt
 
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, JobState
+from muster.simulate.hollow.supervisor import Run
 from muster.wire.messages import ReportKind, Start
 
 
@@ -49,7 +50,7 @@ def test_attempts_that_are_lost_before_they_begin_wait_ever_longer_and_cost_no_b
     make_world: MakeWorld,
 ) -> None:
     mended: list[bool] = []
-    world = make_world(lambda start: Run(supervisor_dies=not mended))
+    world = make_world(lambda start: Run() if mended else LosesSupervisor())
     starts = world.agent("a").starts
     job = world.submit(JobSpec(command=["x"], max_retries_preemption=0))
     task = job.tasks[0]

@@ -4,12 +4,12 @@ import json
 
 from sqlalchemy import select
 from tests.control.conftest import MakeWorld
-from tests.control.hollow_agent import Run
 from tests.control.world import ADA, World
 
 from muster.control.job.requests import JobRequests
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec
+from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 
 

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from tests.control.conftest import MakeWorld, cpus
-from tests.control.hollow_agent import HollowAgent, Run
+from tests.control.fake_agent import FakeAgent
 from tests.control.world import World
 
 from muster.core.ids import SessionId
 from muster.core.specs import JobSpec, ScalingGroup
 from muster.core.states import JobState, SessionStatus
+from muster.simulate.hollow.supervisor import Run
 from muster.store.records import Job, Session
 
 BOTH = pytest.mark.parametrize("queue", ["strict", "backfill"])
@@ -198,7 +199,7 @@ class Play:
                 self.world.connect(self._agent(name))
                 self._watch(self.world)
 
-    def _agent(self, name: str) -> HollowAgent:
+    def _agent(self, name: str) -> FakeAgent:
         return self.world.agent(name)
 
 

@@ -10,7 +10,6 @@ import psycopg
 import pytest
 from sqlalchemy import Connection, Engine
 from tests.control.conftest import cpus
-from tests.control.hollow_agent import Run
 from tests.control.world import ADA, World
 from tests.databases import SETTINGS, Server, on_server, running_server
 
@@ -21,6 +20,7 @@ from muster.control.inbox import Unavailable
 from muster.control.job.requests import JobRequests
 from muster.core.specs import JobSpec, ScalingGroup
 from muster.core.states import JobState
+from muster.simulate.hollow.supervisor import Run
 from muster.store.database import committing, patience
 from muster.store.database.postgresql import writing_connection
 from muster.store.fence import Fenced, WentBack

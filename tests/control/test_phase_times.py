@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import select, text
 from tests.control.conftest import MakeWorld
-from tests.control.hollow_agent import Run, attempt, task_index
+from tests.control.fake_agent import attempt, task_index
 from tests.control.world import World
 
 from muster.control.engine.module import Parts
@@ -15,6 +15,7 @@ from muster.core.errors import MusterError
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, JobState
+from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 from muster.store.records import Job, Session
 from muster.wire.messages import KernelReport, ReportKind, Reports, Start
@@ -48,7 +49,7 @@ def ended_after(world: World, job: Job, limit_s: float = 200.0) -> float:
 
 
 def test_agent_that_comes_and_goes_does_not_keep_a_phase_for_ever(group_world: MakeWorld) -> None:
-    world = group_world({"a": 1}, lambda start: Run(1, starts_after=1e9), create_timeout=60.0)
+    world = group_world({"a": 1}, lambda start: Run(1, creating_s=1e9), create_timeout=60.0)
     world.submit(spec())
     session = only_session(world)
     for _ in range(8):  # each time for 20 s, which is a third of what creation may take
@@ -78,7 +79,7 @@ def read_again(world: World) -> None:
 def test_time_in_which_an_agent_could_not_be_heard_counts_for_no_phase(
     group_world: MakeWorld, reload: bool
 ) -> None:
-    world = group_world({"a": 1}, lambda start: Run(1, starts_after=50.0), create_timeout=45.0)
+    world = group_world({"a": 1}, lambda start: Run(1, creating_s=50.0), create_timeout=45.0)
     job = world.submit(spec())
     world.run(20.0)
     leave(world, "a")
@@ -97,7 +98,7 @@ def test_time_in_which_an_agent_could_not_be_heard_counts_for_no_phase(
 def test_time_in_which_an_agent_could_not_be_heard_counts_for_no_gang_that_was_told_to_run(
     group_world: MakeWorld,
 ) -> None:
-    world = group_world({"a": 2}, lambda start: Run(1, starts_after=10.0), create_timeout=30.0)
+    world = group_world({"a": 2}, lambda start: Run(1, creating_s=10.0), create_timeout=30.0)
     agent = world.agent("a")
     job = world.submit(spec(tasks=2, coscheduled=True))
     session = only_session(world)
@@ -236,7 +237,7 @@ def test_failed_try_that_is_told_again_is_charged_once(
     assert failed_at is not None
     assert kernel.session.tries == 1
     agent = world.agent("a")
-    agent.behaviour = lambda start: Run(50, starts_after=20.0)
+    agent.behaviour = lambda start: Run(50, creating_s=20.0)
     if restart:
         world.restart_controller()
         kernel = only_session(world).kernels[0]

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 from sqlalchemy import func, select
 from tests.control.conftest import MakeWorld, under
-from tests.control.hollow_agent import Run
 from tests.control.world import ADA, BOB, World
 
 from muster.control.group.requests import GroupRequests
@@ -23,6 +22,7 @@ from muster.core.specs import JobSpec, Level, QuotaSpec, SessionSpec, load_spec
 from muster.core.states import JobState, SessionStatus
 from muster.core.views.placement import PlanOutcome, PlanView
 from muster.scheduling.workload import DependencyState, Progress
+from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 
 BOX = Resources(cpu_milli=4000, memory_bytes=2**33)

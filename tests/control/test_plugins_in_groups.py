@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from tests.control.conftest import MakeWorld
-from tests.control.hollow_agent import Run
 from tests.control.strangers import CuriousSelector
 from tests.control.world import World
 
@@ -16,6 +15,7 @@ from muster.core.errors import InvalidSpec, MusterError
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, ScalingGroup
 from muster.core.states import JOB_TABLE, JobState
+from muster.simulate.hollow.supervisor import Run
 
 BROKEN: list[tuple[dict[str, Any], str, str]] = [
     ({"validators": ["raising_validator"]}, "validator", r"raised KeyError\('weather'\)"),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 from tests.control.conftest import MakeWorld
-from tests.control.hollow_agent import HollowAgent, Run, task_index
+from tests.control.fake_agent import FakeAgent, task_index
 from tests.control.world import BOB, World
 
 from muster.control.group.requests import GroupRequests
@@ -13,6 +13,7 @@ from muster.control.job.explanation import explain_job
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, Level, QuotaSpec, SessionSpec
 from muster.core.states import JOB_TABLE, JobState, SessionStatus, TaskState
+from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 from muster.store.records import Job
 from muster.wire.messages import Start
@@ -34,7 +35,7 @@ def running(world: World) -> list[str]:
     return sorted(name for agent in world.agents.values() for name in running_on(agent))
 
 
-def running_on(agent: HollowAgent) -> list[str]:
+def running_on(agent: FakeAgent) -> list[str]:
     return [start.template.command[0] for start, *_ in agent.running.values()]
 
 
@@ -89,7 +90,7 @@ def test_no_more_is_displaced_than_is_needed_and_the_cheapest(group_world: MakeW
 def test_why_of_what_others_leave_for_says_so_and_proposes_nobody_else(
     group_world: MakeWorld,
 ) -> None:
-    stays = Run(1000, ignores_stop=True)
+    stays = Run(1000, stubborn=True)
     world = group_world({"a": 1, "b": 1}, lambda start: stays, preemption=AT_ONCE)
     world.submit(job(10, 2, grace=600))
     world.run(1)
@@ -118,7 +119,7 @@ def test_room_that_victims_make_goes_to_nobody_else_though_absent_agents_might_m
 
     def run(start: Start) -> Run:
         if start.template.command[0] == "p10" and task_index(start) == 0:
-            return Run(8, ignores_stop=True)
+            return Run(8, stubborn=True)
         return Run(1000)
 
     world = group_world(
@@ -215,7 +216,7 @@ def test_victim_keeps_its_minimum_lease_and_leaves_the_moment_it_is_over(
 def test_nobody_else_is_displaced_while_the_first_victims_leave(
     group_world: MakeWorld, queue: str, restart: bool
 ) -> None:
-    slow = {"p10": Run(1000, ignores_stop=True), "p20": Run(1000)}
+    slow = {"p10": Run(1000, stubborn=True), "p20": Run(1000)}
     world = group_world(
         {"a": 1, "b": 1},
         lambda start: slow.get(start.template.command[0], Run(1000)),
@@ -251,7 +252,7 @@ def test_gang_gets_the_room_of_its_victims_though_they_leave_one_after_the_other
     world = group_world(
         {"a": 1, "b": 1},
         lambda start: Run(
-            1000, ignores_stop=start.template.command[0] == "p10" and task_index(start) == 1
+            1000, stubborn=start.template.command[0] == "p10" and task_index(start) == 1
         ),
         preemption=AT_ONCE | {"least_difference": 30},
         queue=queue,
@@ -335,7 +336,7 @@ def test_displaced_before_it_runs_waits_anew(group_world: MakeWorld) -> None:
 
     def behaviour(start: Start) -> Run:
         name = start.template.command[0]
-        return Run(lengths[name], starts_after=30 if name == "low" else 0)
+        return Run(lengths[name], creating_s=30 if name == "low" else 0)
 
     world = group_world({"a": 1}, behaviour, preemption={"minimum_lease": 0})
     world.submit(JobSpec(command=["first"], priority=90))
@@ -376,7 +377,7 @@ def test_session_for_which_others_leave_keeps_its_place_in_its_owners_quota(
 ) -> None:
     """Its own user's work of lower priority took that place, was displaced by a third session, gave
     the place back and took it again, without an end."""
-    runs = {"p10": Run(1000, ignores_stop=True)}
+    runs = {"p10": Run(1000, stubborn=True)}
     world = group_world(
         {"a": 4, "b": 4},
         lambda start: runs.get(start.template.command[0], Run(1000)),

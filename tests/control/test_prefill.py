@@ -7,12 +7,13 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tests.control.conftest import cpus
-from tests.control.hollow_agent import HollowAgent, Run
+from tests.control.fake_agent import FakeAgent
 from tests.control.world import World
 
 from muster.core.resources import DeviceShare
 from muster.core.specs import JobSpec, ScalingGroup
 from muster.core.states import SessionStatus
+from muster.simulate.hollow.supervisor import Run
 from muster.wire.messages import KernelKey, Start
 
 SHORT_S = 0.1
@@ -28,7 +29,7 @@ JOBS = st.lists(
 )
 
 
-class Watched(HollowAgent):
+class Watched(FakeAgent):
     """Fails when a kernel inherits room that one of higher priority lacks."""
 
     world: World

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 from tests.control.conftest import MakeWorld
-from tests.control.hollow_agent import Run, kernel_index
+from tests.control.fake_agent import kernel_index
 from tests.control.world import ADA, BOB, World, state
 from tests.databases import ON_BOTH
 
@@ -16,6 +16,7 @@ from muster.core.owner import Owner, Principal, Role
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, Level, QuotaSpec, SessionSpec
 from muster.core.states import JOB_TABLE, SESSION_TABLE, JobState, SessionStatus, TaskState
+from muster.simulate.hollow.supervisor import Run
 
 pytestmark = ON_BOTH
 
@@ -207,7 +208,7 @@ def test_ended_session_counts_until_its_processes_are_gone_whoever_is_in_charge(
 ) -> None:
     world = group_world(
         {"a": 8},
-        lambda start: Run(1e9, ignores_stop=kernel_index(start) == 0),
+        lambda start: Run(1e9, stubborn=kernel_index(start) == 0),
         terminate_timeout=5,
     )
     put(world, Level.USER, "default/default/ada", sessions=1)

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select
 from tests.control.conftest import MakeWorld, under
-from tests.control.hollow_agent import Behaviour, Run
 from tests.control.world import World
 from tests.databases import ON_BOTH
 
@@ -15,6 +14,7 @@ from muster.core.reasons import ReasonCode
 from muster.core.resources import DeviceShare, Resources
 from muster.core.specs import JobSpec, ResourcesSpec, ScalingGroup
 from muster.core.states import JOB_TABLE, JobState, KernelStatus, SessionStatus
+from muster.simulate.hollow.supervisor import Behaviour, Run
 from muster.store import schema
 from muster.store.records import Kernel
 from muster.wire.messages import KernelReport, ReportKind, Reports, Start

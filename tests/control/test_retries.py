@@ -3,13 +3,14 @@
 import pytest
 from sqlalchemy import select
 from tests.control.conftest import MakeWorld
-from tests.control.hollow_agent import Run, attempt, task_index
+from tests.control.fake_agent import attempt, task_index
 from tests.databases import ON_BOTH
 
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, JobState, TaskState
+from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 from muster.wire.messages import Start
 
@@ -47,7 +48,7 @@ def test_retry_that_waits_is_not_forgotten_when_the_controller_restarts(
     def behaviour(start: Start) -> Run:
         if attempt(start) > 1:
             return Run()
-        return Run(exit_code=1) if task_index(start) == 0 else Run(1e9, ignores_stop=True)
+        return Run(exit_code=1) if task_index(start) == 0 else Run(1e9, stubborn=True)
 
     world = make_world(behaviour)
     id_ = world.submit(
@@ -71,7 +72,7 @@ def test_task_that_fails_is_charged_though_a_sibling_is_not_proven_gone_in_time(
     make_world: MakeWorld,
 ) -> None:
     def behaviour(start: Start) -> Run:
-        return Run(exit_code=1) if task_index(start) == 1 else Run(1e9, ignores_stop=True)
+        return Run(exit_code=1) if task_index(start) == 1 else Run(1e9, stubborn=True)
 
     world = make_world(behaviour)
     job = world.submit(JobSpec(command=["gang"], tasks=2, coscheduled=True, grace=1))

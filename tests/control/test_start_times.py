@@ -4,12 +4,12 @@ from datetime import UTC, datetime
 
 import pytest
 from tests.control.conftest import MakeWorld
-from tests.control.hollow_agent import Run
 
 from muster.control.engine.timers import RESOLUTION_S
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec
 from muster.core.states import JobState
+from muster.simulate.hollow.supervisor import Run
 
 
 @pytest.mark.parametrize("restart", [False, True])

@@ -5,11 +5,11 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.control.conftest import MakeWorld
-from tests.control.hollow_agent import Run
 
 from muster.core.reasons import ReasonCode, reason
 from muster.core.specs import JobSpec
 from muster.core.states import KernelStatus
+from muster.simulate.hollow.supervisor import Run
 from muster.store.records import LoneTally, Tally, tally_of
 
 

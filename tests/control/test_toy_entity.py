@@ -15,7 +15,6 @@ import httpx
 import pytest
 from click.testing import CliRunner
 from tests.api.served import ADMIN, BOB, LARGE, ServedCluster, open_database
-from tests.control.hollow_agent import Run
 from tests.control.lamp.api import LAMPS, LampSpec, LampView
 from tests.control.lamp.client import AsyncLampClient, LampClient
 from tests.control.lamp.entity import LAMP, Lamp, lamps
@@ -28,6 +27,7 @@ from muster.cli.target import Target
 from muster.client import Client, InvalidSpec, NotFound
 from muster.core.owner import Role
 from muster.core.specs import load
+from muster.simulate.hollow.supervisor import Run
 from muster.store.entity import Visible
 
 CELLAR = "kind: lamp\nname: cellar\n"

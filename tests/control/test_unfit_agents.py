@@ -4,7 +4,6 @@ from collections import Counter
 
 import pytest
 from tests.control.conftest import MakeWorld
-from tests.control.hollow_agent import Run
 from tests.control.world import ADA, World
 
 from muster.control.agent.requests import AgentRequests
@@ -13,6 +12,7 @@ from muster.core.ids import AgentId
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec
 from muster.core.states import AgentBar, JobState
+from muster.simulate.hollow.supervisor import Run
 from muster.wire.messages import Start
 
 MISSING = Run(create_failure=ReasonCode.WORKDIR_MISSING)

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 from tests.control.conftest import MakeWorld, cpus
-from tests.control.hollow_agent import Run
 from tests.control.world import World
 from tests.databases import ON_BOTH
 
@@ -20,6 +19,7 @@ from muster.control.session.handlers.start import StartSessions
 from muster.core.reasons import Reason, ReasonCode
 from muster.core.specs import JobSpec
 from muster.core.states import JobState
+from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 from muster.store.records import Job, Session
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.control.conftest import MakeWorld
-from tests.control.hollow_agent import HollowAgent, Run, kernel_index
+from tests.control.fake_agent import FakeAgent, kernel_index
 from tests.control.world import ADA, World
 
 from muster.control.engine.handler import (
@@ -24,6 +24,7 @@ from muster.control.notice.turns import MAX_SENDING_OF_ONE
 from muster.control.session.lifecycle import AGAIN, STOP
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, SessionSpec
+from muster.simulate.hollow.supervisor import Run
 from muster.store.entity import Record
 from muster.wire.messages import Command, Commands, ControllerMessage, Prepare, Start
 
@@ -43,7 +44,7 @@ def with_ports(world: World) -> World:
     return world
 
 
-def deaf_to(kind: type[Command], agent: HollowAgent) -> None:
+def deaf_to(kind: type[Command], agent: FakeAgent) -> None:
     """The agent never gets commands of that kind."""
     obey = agent.receive
 
@@ -87,13 +88,13 @@ def preparation_takes_too_long(make: MakeWorld) -> World:
 
 
 def creation_takes_too_long(make: MakeWorld) -> World:
-    world = job(make({"a": 1}, lambda start: Run(1, starts_after=1e9), create_timeout=5))
+    world = job(make({"a": 1}, lambda start: Run(1, creating_s=1e9), create_timeout=5))
     world.run(10.0)
     return world
 
 
 def end_takes_too_long(make: MakeWorld) -> World:
-    world = make({"a": 1}, lambda start: Run(1e9, ignores_stop=True), terminate_timeout=5)
+    world = make({"a": 1}, lambda start: Run(1e9, stubborn=True), terminate_timeout=5)
     job(world, timeout=5, grace=1).run(30.0)
     return world
 

@@ -3,11 +3,12 @@
 import pytest
 from sqlalchemy import select
 from tests.control.conftest import MakeWorld
-from tests.control.hollow_agent import HollowAgent, Run, attempt, kernel_index
+from tests.control.fake_agent import FakeAgent, attempt, kernel_index
 from tests.control.world import World
 
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, JobState
+from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 from muster.store.records import Job
 from muster.wire.messages import Start
@@ -31,13 +32,13 @@ def charges(world: World, job: Job) -> list[tuple[int, int]]:
         return [(row.failure_count, row.preemption_count) for row in rows]
 
 
-def set_clock(world: World, agent: HollowAgent, ahead_s: float) -> None:
+def set_clock(world: World, agent: FakeAgent, ahead_s: float) -> None:
     agent.clock_ahead_s = ahead_s
     world.connect(agent)
     world.run(10.0)  # what was measured before is forgotten
 
 
-def agent_of(world: World, index: int) -> HollowAgent:
+def agent_of(world: World, index: int) -> FakeAgent:
     """The agent of the gang's kernel of that index."""
     (session,) = world.plane.live.sessions.values()
     agent_id = session.kernels[index].agent_id
@@ -86,7 +87,7 @@ def test_peer_that_fails_on_the_connection_to_a_machine_that_reboots_is_not_blam
 ) -> None:
     def behaviour(start: Start) -> Run:
         first = attempt(start) == 1
-        return Run(1e9 if first else 2.0, ignores_stop=first and kernel_index(start) == 0)
+        return Run(1e9 if first else 2.0, stubborn=first and kernel_index(start) == 0)
 
     world = group_world({"a": 1, "b": 1}, behaviour, agent_silence=60.0)
     id_ = world.submit(gang()).id
@@ -116,7 +117,7 @@ def test_task_that_failed_long_before_its_peers_machine_was_lost_is_charged(
     def behaviour(start: Start) -> Run:
         if kernel_index(start) == 1:
             return Run(5.0, exit_code=1)
-        return Run(1e9, ignores_stop=True)
+        return Run(1e9, stubborn=True)
 
     world = group_world({"a": 1, "b": 1}, behaviour, terminate_timeout=600.0)
     job = world.submit(gang())

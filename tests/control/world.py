@@ -1,4 +1,4 @@
-"""A small world under virtual time: the real control plane, hollow agents, one thread."""
+"""A small world under virtual time: the real control plane, fake agents, one thread."""
 
 import itertools
 import math
@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.control.hollow_agent import Behaviour, HollowAgent, Run
+from tests.control.fake_agent import FakeAgent
 from tests.databases import url_at
 
 from muster.control.agent.desk import AgentDesk
@@ -34,6 +34,7 @@ from muster.core.owner import Owner, Principal, Role
 from muster.core.resources import Device, Resources
 from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
 from muster.core.states import JobState
+from muster.simulate.hollow.supervisor import Behaviour, Run
 from muster.store.database import open_engine
 from muster.store.queries.dependencies import read_ended
 from muster.store.records import Agent, Job, Session
@@ -74,7 +75,7 @@ class World:
         self.clock = VirtualClock()
         self.ids = IdFactory(self.clock, random.Random(seed))
         self.behaviour = behaviour
-        self.agents: dict[AgentId, HollowAgent] = {}
+        self.agents: dict[AgentId, FakeAgent] = {}
         self.outgoing: list[tuple[AgentId, ControllerMessage]] = []
         self.closed: list[tuple[AgentId, str]] = []
         self.greeted: dict[AgentId, Hello] = {}  # the first message of each current stream
@@ -158,10 +159,10 @@ class World:
         gpus: int = 0,
         attributes: Mapping[str, str] | None = None,
         group: str = "default",
-    ) -> HollowAgent:
+    ) -> FakeAgent:
         record = self.join(name, group=group)
         devices = tuple(Device(index, "H100") for index in range(gpus))
-        agent = HollowAgent(
+        agent = FakeAgent(
             record.id,
             name,
             self.clock,
@@ -194,10 +195,10 @@ class World:
         assert self.desk.authenticate(credential) == record.id
         return record
 
-    def agent(self, name: str) -> HollowAgent:
+    def agent(self, name: str) -> FakeAgent:
         return next(agent for agent in self.agents.values() if agent.name == name)
 
-    def connect(self, agent: HollowAgent) -> None:
+    def connect(self, agent: FakeAgent) -> None:
         """Have it open a stream, as the gateway lets it.
 
         Raises:
@@ -214,7 +215,7 @@ class World:
             self.desk.agent_left(agent_id)
             self.connect(self.agents[agent_id])
 
-    def greet(self, agent: HollowAgent) -> None:
+    def greet(self, agent: FakeAgent) -> None:
         """Its Hello arrives, and is not heard by control yet."""
         hello = agent.hello()
         renewal = self.leases.admit(hello, beside=True)
@@ -225,7 +226,7 @@ class World:
             agent.receive(renewal)
         self.desk.agent_said(agent.id, hello)
 
-    def beat(self, agent: HollowAgent) -> None:
+    def beat(self, agent: FakeAgent) -> None:
         """Its heartbeat is answered at once."""
         renewal = self.leases.renew(agent.id, agent.heartbeat())
         if renewal is not None:

@@ -4,12 +4,12 @@ from collections import Counter
 from pathlib import Path
 
 from sqlalchemy import update
-from tests.control.hollow_agent import Run
 from tests.control.world import World
 from tests.databases import ON_BOTH
 
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec
+from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 
 

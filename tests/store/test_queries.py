@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, event, insert, select, text
-from tests.control.hollow_agent import Run, task_index
+from tests.control.fake_agent import task_index
 from tests.control.world import ADA, World
 
 from muster.control.job.requests import JobRequests
@@ -18,6 +18,7 @@ from muster.core.resources import Resources
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import KernelStatus, TaskState
 from muster.core.views.work import TaskView
+from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 from muster.store.entities import AGENT, ENTITIES, JOB
 from muster.store.queries.history import read_history

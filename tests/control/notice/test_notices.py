@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
-from tests.control.hollow_agent import Run, task_index
+from tests.control.fake_agent import task_index
 from tests.control.world import ADA, World, state
 from tests.databases import ON_BOTH
 
@@ -26,6 +26,7 @@ from muster.core.reasons import ReasonCode, reason
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import JOB_TABLE, JobState
+from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 from muster.wire.messages import Start
 
@@ -112,7 +113,7 @@ def test_job_that_is_cancelled_before_it_began_tells_of_a_failure(world: World) 
 
 
 def test_job_whose_processes_outlive_it_tells_its_end_once(world: World) -> None:
-    world.behaviour = lambda start: Run(1000.0, ignores_stop=task_index(start) == 0)
+    world.behaviour = lambda start: Run(1000.0, stubborn=task_index(start) == 0)
     ending = world.submit(job(tasks=3, notify=[CHANNEL]))
     world.run(1.0)
     world.ask(lambda work, parts: parts[JobRequests].cancel(work, ADA, ending.id))

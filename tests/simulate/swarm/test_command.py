@@ -15,7 +15,7 @@ from muster.simulate.swarm import __main__
 from muster.simulate.swarm.__main__ import main
 from muster.simulate.swarm.figures import Figures, load, save
 from muster.simulate.swarm.invariants.attempts import Pauses
-from muster.simulate.swarm.runner import Outcome, run
+from muster.simulate.swarm.runner import RunResult, run
 from muster.simulate.swarm.scenario import load_scenario
 
 
@@ -55,7 +55,7 @@ def _children(pid: int) -> list[int]:
 
 def test_sums_come_back_from_a_file_as_they_were(tmp_path: Path) -> None:
     figures = Figures()
-    figures.add(Outcome(3))
+    figures.add(RunResult(3))
     figures.faults["cut"] += 2
     figures.evaluated["no attempt runs twice"] += 5
     save(tmp_path / "state", 4, figures)

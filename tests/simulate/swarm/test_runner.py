@@ -4,7 +4,7 @@ import pickle
 
 from muster.simulate.swarm.invariants.attempts import Pauses
 from muster.simulate.swarm.judge import Violation
-from muster.simulate.swarm.runner import Outcome, run
+from muster.simulate.swarm.runner import RunResult, run
 from muster.simulate.swarm.steps import Step
 
 
@@ -18,6 +18,6 @@ def test_controller_stays_away_for_as_long_as_the_step_that_kills_it_says() -> N
 
 
 def test_violation_comes_back_from_a_worker_as_it_was() -> None:
-    outcome = Outcome(1, violation=Violation(Pauses.says, "task 2 began 8 times in 2 s"))
-    violation = pickle.loads(pickle.dumps(outcome)).violation
+    result = RunResult(1, violation=Violation(Pauses.says, "task 2 began 8 times in 2 s"))
+    violation = pickle.loads(pickle.dumps(result)).violation
     assert (violation.kind, str(violation)) == (Pauses.says, "task 2 began 8 times in 2 s")

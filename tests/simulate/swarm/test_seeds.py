@@ -24,9 +24,9 @@ AT_ONCE = 10
 @pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
 def test_no_seed_violates_an_invariant(first: int) -> None:
     for seed in range(first, first + AT_ONCE):
-        outcome = run(seed)
-        assert not outcome.violation, (
-            f"seed {seed}: {outcome.violation}; shrink it: "
+        result = run(seed)
+        assert not result.violation, (
+            f"seed {seed}: {result.violation}; shrink it: "
             f"`python -m muster.simulate.swarm --first {seed} --seeds 1`, "
             f"then run the file that it names for the story"
         )

@@ -91,7 +91,7 @@ class Fate:
         misfortune, self.away_s = self.coming.pop(0)
         return misfortune
 
-    def turn(self) -> None:
+    def clear(self) -> None:
         """Have no further faults from now on."""
         self.coming.clear()
         self.outage_ends = 0.0

@@ -44,7 +44,7 @@ class Timeline:
             heapq.heappop(self._coming)
         return self._coming[0][0] if self._coming else None
 
-    def turn(self) -> None:
+    def step(self) -> None:
         """Move time to the next call, and make it.
 
         Raises:
@@ -62,5 +62,5 @@ class Timeline:
         within a call."""
         end = self.clock.now() + seconds
         while (at := self.next_at()) is not None and at <= end:
-            self.turn()
+            self.step()
         self.clock.advance_to(end)

@@ -285,7 +285,7 @@ class World:
             if at is None or at > end:
                 self.clock.advance_to(end)
                 raise TimeoutError(f"it did not happen within {limit_s:g} s")
-            self.timeline.turn()
+            self.timeline.step()
 
     def close(self) -> None:
         self.witness = Witness()  # what ends now is no event of the world

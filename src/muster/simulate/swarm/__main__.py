@@ -10,11 +10,11 @@ from pathlib import Path
 
 from muster.simulate.swarm.databases import use_server
 from muster.simulate.swarm.figures import Figures, UnusableState, load, save
-from muster.simulate.swarm.runner import KINDS, Outcome, run
+from muster.simulate.swarm.runner import KINDS, RunResult, run
 from muster.simulate.swarm.scenario import InvalidScenario, Scenario, load_scenario
 from muster.simulate.swarm.shrink import shrink
 from muster.simulate.swarm.steps import Step
-from muster.simulate.swarm.workers import be_quiet, outcomes
+from muster.simulate.swarm.workers import be_quiet, results
 
 TOLD_EVERY_S = 60.0
 """How often the sums so far are told."""
@@ -70,41 +70,41 @@ def _run(options: argparse.Namespace, figures: Figures) -> None:
     seeds = count(first) if options.seeds is None else iter(range(first, first + options.seeds))
     began, took_s = time.monotonic(), figures.took_s
     told_at = began
-    for outcome in outcomes(seeds, options.workers, options.server):
-        figures.add(outcome)
-        if outcome.violation:
-            _report(outcome, options.keep)
+    for result in results(seeds, options.workers, options.server):
+        figures.add(result)
+        if result.violation:
+            _report(result, options.keep)
         now = time.monotonic()
         figures.took_s = took_s + now - began
         if options.state is not None:
-            save(options.state, outcome.seed + 1, figures)
+            save(options.state, result.seed + 1, figures)
         if now >= told_at + TOLD_EVERY_S:
             told_at = now
-            _say(f"up to seed {outcome.seed}: {figures.summary}")
+            _say(f"up to seed {result.seed}: {figures.summary}")
         if options.minutes is not None and now - began > options.minutes * 60:
             break
 
 
-def _report(outcome: Outcome, keep: Path) -> None:
+def _report(result: RunResult, keep: Path) -> None:
     """Shrink a failing run, keep it as a scenario, and tell its story."""
-    kind = _kind_of(outcome)
-    _say(f"seed {outcome.seed}: {kind}: {outcome.violation}")
+    kind = _kind_of(result)
+    _say(f"seed {result.seed}: {kind}: {result.violation}")
 
     def fails(steps: Sequence[Step]) -> bool:
-        return _kind_of(run(outcome.seed, steps)) == kind
+        return _kind_of(run(result.seed, steps)) == kind
 
-    path = keep / f"seed-{outcome.seed}.yaml"
+    path = keep / f"seed-{result.seed}.yaml"
     keep.mkdir(parents=True, exist_ok=True)
-    path.write_text(Scenario(outcome.seed, outcome.steps, str(outcome.violation)).dump())
-    steps = shrink(outcome.steps, fails)
-    path.write_text(Scenario(outcome.seed, steps, str(outcome.violation)).dump())
-    _say(f"  {len(outcome.steps)} steps, of which {len(steps)} do: {path}")
+    path.write_text(Scenario(result.seed, result.steps, str(result.violation)).dump())
+    steps = shrink(result.steps, fails)
+    path.write_text(Scenario(result.seed, steps, str(result.violation)).dump())
+    _say(f"  {len(result.steps)} steps, of which {len(steps)} do: {path}")
     for step in steps:
         _say(f"    {step}")
 
 
-def _kind_of(outcome: Outcome) -> str | None:
-    return None if outcome.violation is None else outcome.violation.kind
+def _kind_of(result: RunResult) -> str | None:
+    return None if result.violation is None else result.violation.kind
 
 
 def _replay(path: Path) -> int:
@@ -113,10 +113,10 @@ def _replay(path: Path) -> int:
     except (InvalidScenario, OSError, UnicodeDecodeError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    outcome = run(scenario.seed, scenario.steps, tell=_tell)
-    if outcome.violation is None:
+    result = run(scenario.seed, scenario.steps, tell=_tell)
+    if result.violation is None:
         _say("no invariant is violated")
-    return 1 if outcome.violation else 0
+    return 1 if result.violation else 0
 
 
 def _tell(moment: float, sentence: str) -> None:

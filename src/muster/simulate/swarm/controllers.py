@@ -80,7 +80,7 @@ def poison(scene: Scene, kind: Poison) -> None:
 
 
 def _calm(scene: Scene) -> None:
-    scene.world.fate.turn()
+    scene.world.fate.clear()
     scene.world.start_controller()
 
 

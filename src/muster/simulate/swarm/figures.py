@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from muster.core.errors import MusterError
-from muster.simulate.swarm.runner import Outcome
+from muster.simulate.swarm.runner import RunResult
 
 
 class UnusableState(MusterError):
@@ -28,15 +28,15 @@ class Figures:
     evaluated: Counter[str] = field(default_factory=Counter)
     violated: list[int] = field(default_factory=list)
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, result: RunResult) -> None:
         self.runs += 1
-        self.steps += len(outcome.steps)
-        self.wakes += outcome.wakes
-        self.seconds += outcome.seconds
-        self.faults += outcome.faults
-        self.evaluated += outcome.evaluated
-        if outcome.violation is not None:
-            self.violated.append(outcome.seed)
+        self.steps += len(result.steps)
+        self.wakes += result.wakes
+        self.seconds += result.seconds
+        self.faults += result.faults
+        self.evaluated += result.evaluated
+        if result.violation is not None:
+            self.violated.append(result.seed)
 
     def __str__(self) -> str:
         faults = ", ".join(f"{name} {times}" for name, times in self.faults.most_common())

@@ -36,8 +36,8 @@ CAPACITY = Resources(cpu_milli=4000, memory_bytes=64 << 30)
 
 
 @dataclass(slots=True)
-class Outcome:
-    """The outcome of a run: ``faults`` counts its faults by kind, ``evaluated`` the evaluations of
+class RunResult:
+    """The result of a run: ``faults`` counts its faults by kind, ``evaluated`` the evaluations of
     each invariant."""
 
     seed: int
@@ -61,7 +61,7 @@ def run(
     steps: Sequence[Step] | None = None,
     tell: Tell = in_silence,
     invariants: Sequence[type[Invariant]] = INVARIANTS,
-) -> Outcome:
+) -> RunResult:
     """Carry out the steps, let the world come to rest, and judge all the while.
 
     Args:
@@ -70,7 +70,7 @@ def run(
         tell: hears the story: moments in seconds since the beginning, and sentences.
     """
     steps = draw_steps(seed) if steps is None else steps
-    outcome = Outcome(seed)
+    result = RunResult(seed)
     chance = Chance(seed)
     with tempfile.TemporaryDirectory(prefix="muster-swarm-") as place:
         engine = databases().create(Path(place))
@@ -83,9 +83,9 @@ def run(
             scene.invite_users()
             world.run(1.0)
             for step in steps:
-                outcome.steps.append(step)
+                result.steps.append(step)
                 if KINDS.is_fault(step):
-                    outcome.faults[_kind_of(step)] += 1
+                    result.faults[_kind_of(step)] += 1
                 judge.story.note(f"-> {step}")
                 KINDS.do(step, scene)
                 world.run(0.01)
@@ -94,14 +94,14 @@ def run(
             _come_to_rest(scene)
             judge.judge_rest()
         except Violation as violation:
-            outcome.violation = violation
+            result.violation = violation
             judge.story.note(f"VIOLATION: {violation.kind}: {violation}")
         finally:
-            outcome.evaluated = judge.evaluated
-            outcome.seconds = world.clock.now() - began
+            result.evaluated = judge.evaluated
+            result.seconds = world.clock.now() - began
             world.close()
-            outcome.wakes = world.wakes
-    return outcome
+            result.wakes = world.wakes
+    return result
 
 
 def _kind_of(fault: Step) -> str:

@@ -11,14 +11,14 @@ from itertools import islice
 from multiprocessing import get_context
 
 from muster.simulate.swarm.databases import leave, use_server
-from muster.simulate.swarm.runner import Outcome, run
+from muster.simulate.swarm.runner import RunResult, run
 
 LOOK_S = 1.0
 _running = threading.Lock()
 
 
-def outcomes(seeds: Iterator[int], workers: int, server: str | None = None) -> Iterator[Outcome]:
-    """The outcomes of the seeds, in order.
+def results(seeds: Iterator[int], workers: int, server: str | None = None) -> Iterator[RunResult]:
+    """The results of the seeds, in order.
 
     Each process starts anew: one that is forked beside threads, as those of a test's process are,
     may wait for ever for a lock that one of them held.
@@ -45,7 +45,7 @@ def be_quiet() -> None:
     logging.disable(logging.CRITICAL)
 
 
-def _run(seed: int) -> Outcome:
+def _run(seed: int) -> RunResult:
     with _running:
         return run(seed)
 

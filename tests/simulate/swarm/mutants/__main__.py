@@ -125,12 +125,12 @@ def hunt(mutant: Mutant | None, seeds: int, before: Finding | None = None) -> Fi
 
 def _say(mutant: Mutant, finding: Finding | None) -> None:
     if finding is not None:
-        run, outcome = finding.run, finding.invariant
+        run, result = finding.run, finding.invariant
     elif mutant.beyond:
-        run, outcome = "beyond", mutant.beyond
+        run, result = "beyond", mutant.beyond
     else:
-        run, outcome = "NOT FOUND", f"though it breaks: {mutant.breaks}"
-    sys.stdout.write(f"{mutant.name:58} {run:20} {outcome}\n")
+        run, result = "NOT FOUND", f"though it breaks: {mutant.breaks}"
+    sys.stdout.write(f"{mutant.name:58} {run:20} {result}\n")
     sys.stdout.flush()
 
 

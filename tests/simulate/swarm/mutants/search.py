@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from muster.simulate.swarm.runner import Outcome, run
+from muster.simulate.swarm.runner import RunResult, run
 from muster.simulate.swarm.scenario import load_scenario
 
 SCENARIOS = Path(__file__).parents[1] / "scenarios"
@@ -64,7 +64,7 @@ def search(seeds: int, first: str = "") -> Finding | None:
     return None
 
 
-def _runs(seeds: int) -> Iterator[tuple[str, Callable[[], Outcome]]]:
+def _runs(seeds: int) -> Iterator[tuple[str, Callable[[], RunResult]]]:
     for path in sorted(SCENARIOS.glob("*.yaml")):
         scenario = load_scenario(path.read_text(), path.name)
         yield path.stem, partial(run, scenario.seed, scenario.steps)

@@ -1,6 +1,9 @@
-"""An agent without a machine, which keeps to the agent protocol: idempotent commands, numbered
-reports repeated until acknowledged, backlog, lease. A kernel runs for as long as its behaviour
-says.
+"""A fake agent, which keeps to the agent protocol: idempotent commands, numbered reports repeated
+until acknowledged, backlog, lease.
+
+It acts within the calls of its test: no message is on its way, and time passes only in ``tick``.
+The hollow agents of simulations are another thing: they have a supervisor, a network and faults.
+A ``stubborn`` kernel of a fake agent is never ended by a Stop.
 """
 
 import itertools
@@ -14,6 +17,7 @@ from muster.core.clock import VirtualClock
 from muster.core.ids import AgentId
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Device, DeviceShare, Resources
+from muster.simulate.hollow.supervisor import Behaviour, Run
 from muster.wire.messages import (
     Acknowledge,
     Command,
@@ -35,26 +39,15 @@ from muster.wire.messages import (
 )
 
 
-@dataclass
-class Run:
-    """The behaviour of a hollow kernel: how long it runs, and how it ends."""
-
-    seconds: float = 1.0
-    starts_after: float = 0.0  # until then it is being created
-    exit_code: int = 0
-    create_failure: ReasonCode | None = None
-    fails_at_go: bool = False  # not before it is let run
-    ignores_stop: bool = False
-    stopped_exit_code: int | None = None  # of one that ends politely when it is stopped
-    supervisor_dies: bool = False  # before it has told that the kernel began
-
-
-Behaviour = Callable[[Start], Run]
+@dataclass(frozen=True, slots=True)
+class LosesSupervisor(Run):
+    """A kernel whose supervisor dies before it has told that the kernel began."""
 
 
 @dataclass
-class HollowAgent:
-    """One agent. ``online`` False loses everything sent to it and says nothing."""
+class FakeAgent:
+    """An agent that ``World`` drives. One that is not ``online`` loses what is sent to it and says
+    nothing."""
 
     id: AgentId
     name: str
@@ -187,14 +180,14 @@ class HollowAgent:
             return
         self.seen.add(key)
         self.starts.append(key)
-        if run.supervisor_dies:
+        if isinstance(run, LosesSupervisor):
             self._report(key, ReportKind.ENDED, reason=ReasonCode.SUPERVISOR_LOST)
             return
         begin = partial(self._begin, start, shares, run, predecessor)
         if start.hold:
             begin = partial(self._hold, key, begin)
-        if run.starts_after:
-            self.creating[key] = begin, self.clock.now() + run.starts_after
+        if run.creating_s:
+            self.creating[key] = begin, self.clock.now() + run.creating_s
         else:
             begin()
 
@@ -216,7 +209,7 @@ class HollowAgent:
     def _stop(self, key: KernelKey) -> None:
         if key in self.running:
             _, run, _ = self.running[key]
-            if not run.ignores_stop:
+            if not run.stubborn:
                 code = run.stopped_exit_code
                 signal = 15 if code is None else None
                 self._end(key, ReasonCode.STOPPED, code, signal=signal)
