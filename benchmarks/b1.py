@@ -12,7 +12,7 @@ from statistics import median
 
 import psutil
 from benchmarks.cluster import Cluster, one_agent_cluster
-from benchmarks.results import Figure, Results
+from benchmarks.results import Figure, MeaninglessFigures, Results
 from sqlalchemy import text
 
 from muster.client import Client
@@ -42,10 +42,6 @@ FULL = Plan(lone_jobs=200, runs=5)
 SHORT = Plan(lone_jobs=50, runs=3)
 
 
-class WrongOutcome(Exception):
-    """A job did not succeed, so its figures mean nothing."""
-
-
 @dataclass(slots=True)
 class _Samples:
     """The measured samples, by figure."""
@@ -62,7 +58,7 @@ class _Samples:
 def measure(plan: Plan) -> Results:
     """
     Raises:
-        MusterError, WrongOutcome: there is no cluster to measure, or it does not do its work.
+        MusterError, MeaninglessFigures: there is no cluster to measure, or it does not do its work.
     """
     samples = _Samples(defaultdict(list))
     with one_agent_cluster() as cluster:
@@ -149,7 +145,7 @@ def _measure_lone_job(cluster: Cluster, samples: _Samples) -> None:
     seen_at = time.time()
     (attempt,) = client.task(job.id, 0).attempts
     if attempt.started_at is None:
-        raise WrongOutcome(f"job {job.name} ended without a start")
+        raise MeaninglessFigures(f"job {job.name} ended without a start")
     samples.add("n1_start_ms", (attempt.started_at - submitted_at) * 1e3)
     samples.add("n1_done_ms", (seen_at - submitted_at) * 1e3)
 
@@ -176,7 +172,7 @@ def _run_job(client: Client, tasks: int) -> float:
     job = client.wait(job.id, JOB_LIMIT_S)
     took_s = time.perf_counter() - began_s
     if job.state is not JobState.SUCCEEDED:
-        raise WrongOutcome(f"job {job.name} of {tasks} tasks is {job.state}: {job.counts}")
+        raise MeaninglessFigures(f"job {job.name} of {tasks} tasks is {job.state}: {job.counts}")
     return took_s
 
 

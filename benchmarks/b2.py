@@ -18,7 +18,7 @@ from statistics import median, quantiles
 
 import uvloop
 from benchmarks.fleet import ADA, LIMIT_S, Cluster
-from benchmarks.results import Figure, Results
+from benchmarks.results import Figure, MeaninglessFigures, Results
 from sqlalchemy import Engine
 from tests.databases import running_server, why_not
 
@@ -66,10 +66,6 @@ PARTS = {
     "load": Plan(loaded=100_000),
 }
 """The parts of the full plan, each in a few minutes; ``million`` is no part of it."""
-
-
-class WrongOutcome(Exception):
-    """Sessions did not live as they should, so the figures mean nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +117,7 @@ class _Watch:
 def measure(plan: Plan) -> Results:
     """
     Raises:
-        WrongOutcome, TimeoutError: sessions did not live as they should.
+        MeaninglessFigures, TimeoutError: sessions did not live as they should.
     """
     found: dict[str, _Found] = {}
     if "sqlite" in plan.databases:
@@ -182,7 +178,7 @@ async def _in_one_request(cluster: Cluster, sessions: int) -> _Rate:
     await cluster.until(lambda: job.status in JOB_TABLE.terminal)
     rate = stopwatch.rate(sessions)
     if job.status is not JobState.SUCCEEDED:
-        raise WrongOutcome(f"the job is {job.status}")
+        raise MeaninglessFigures(f"the job is {job.status}")
     return rate
 
 
@@ -216,7 +212,7 @@ async def _submit(cluster: Cluster, specs: Iterable[SessionSpec]) -> None:
     """A request for each; at most MOST_WAITING wait for their answers at a time.
 
     Raises:
-        WrongOutcome: one is refused.
+        MeaninglessFigures: one is refused.
     """
     room = asyncio.Semaphore(MOST_WAITING)
     refusals: list[Exception] = []
@@ -229,7 +225,7 @@ async def _submit(cluster: Cluster, specs: Iterable[SessionSpec]) -> None:
     for spec in specs:
         await room.acquire()
         if refusals:
-            raise WrongOutcome(f"a session is refused: {refusals[0]}")
+            raise MeaninglessFigures(f"a session is refused: {refusals[0]}")
         _ask(cluster, spec, answer)
 
 
@@ -269,7 +265,7 @@ def _start_again(engine: Engine, sessions: int) -> float:
     looks at every session.
 
     Raises:
-        WrongOutcome: it does not know so many sessions.
+        MeaninglessFigures: it does not know so many sessions.
     """
     began = time.perf_counter()
     with garbage_collection_off():  # as a controller that starts
@@ -279,7 +275,7 @@ def _start_again(engine: Engine, sessions: int) -> float:
     found = len(cluster.plane.live.sessions)
     cluster.close()
     if found != sessions:
-        raise WrongOutcome(f"{found} sessions are alive, not {sessions}")
+        raise MeaninglessFigures(f"{found} sessions are alive, not {sessions}")
     return took_s
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 import numpy as np
-from benchmarks.results import Figure, Results
+from benchmarks.results import Figure, MeaninglessFigures, Results
 
 from muster.app.process import settle_memory
 from muster.core.ids import AgentId, SessionId
@@ -60,10 +60,6 @@ FULL = Plan(runs=7)
 SHORT = Plan(runs=3)
 
 
-class WrongOutcome(Exception):
-    """Something was placed, or was not, against expectation, so the figures mean nothing."""
-
-
 @dataclass(slots=True)
 class _Samples:
     """The measured samples, by figure; of one key, those of the slowest selector count."""
@@ -80,7 +76,7 @@ class _Samples:
 def measure(plan: Plan) -> Results:
     """
     Raises:
-        WrongOutcome: a pass did not decide as it should.
+        MeaninglessFigures: a pass did not decide as it should.
     """
     samples = _Samples()
     selectors = [name for name in RANKED if name in SELECTORS]
@@ -179,7 +175,7 @@ def _pass(
         state.start(placed, NOW)
         state.end(placed.session.id, NOW)
     if not np.array_equal(before, snapshot.columns.free):
-        raise WrongOutcome("what was given back is not what was placed")
+        raise MeaninglessFigures("what was given back is not what was placed")
     return took_s
 
 
@@ -193,7 +189,7 @@ def _state(snapshot: Snapshot, policy: Policy, waiting: Iterable[SessionWorkload
 def _check(result: PassResult, sessions: int, refused: int) -> None:
     waiting = sum(len(members) for members in result.refused)
     if len(result.placed) != sessions - refused or waiting != refused:
-        raise WrongOutcome(
+        raise MeaninglessFigures(
             f"{len(result.placed)} of {sessions} sessions were placed and {waiting} refused, "
             f"not {refused}"
         )
@@ -208,7 +204,7 @@ def _explain_ms(busy: Snapshot) -> float:
     explanation = explain(session, state.queue, state.snapshot, state.policy, context)
     took_s = time.perf_counter() - began_s
     if not explanation.reasons:
-        raise WrongOutcome("the session to explain would start")
+        raise MeaninglessFigures("the session to explain would start")
     return took_s * 1e3
 
 

@@ -1,4 +1,4 @@
-"""How long large gangs hold the controller's event loop: its control plane with hollow agents."""
+"""How long large gangs hold the controller's event loop: its control plane with fake agents."""
 
 import gc
 import tempfile
@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
-from benchmarks.results import Figure, Results
+from benchmarks.results import Figure, MeaninglessFigures, Results
 from tests.control.world import ADA, World
 
 from muster.app.driver import LONGEST_PAUSE_S
@@ -24,7 +24,6 @@ from muster.store.records import Session
 
 TITLE = "Gangs: how long one wake holds the event loop"
 AGENT = Resources(cpu_milli=10**9, memory_bytes=2**50)
-MOST_WAKES = 1_000
 STEPS = {
     SessionStatus.PENDING: "create",
     SessionStatus.SCHEDULED: "place",
@@ -53,10 +52,6 @@ class Plan:
 
 FULL = Plan(runs=7, in_a_row=30)
 SHORT = Plan(runs=3, in_a_row=10)
-
-
-class WrongOutcome(Exception):
-    """A gang did not live as it should, so the figures mean nothing."""
 
 
 class TimedWorld(World):
@@ -93,7 +88,7 @@ class TimedWorld(World):
         self.wake()
         self.wakes[began] = (STEPS[SessionStatus.PENDING], self.wakes[began][1])
         if self.gang is None:
-            raise WrongOutcome("the gang was refused")
+            raise MeaninglessFigures("the gang was refused")
 
     def cancel_gang(self) -> None:
         """Cancel it, and look at it until it has ended."""
@@ -101,7 +96,7 @@ class TimedWorld(World):
         id_ = self.gang.id
         self.ask(lambda work, parts: parts[SessionRequests].cancel(work, ADA, id_))
         if self.gang.status not in SESSION_TABLE.terminal:
-            raise WrongOutcome(f"the gang is {self.gang.status}")
+            raise MeaninglessFigures(f"the gang is {self.gang.status}")
 
 
 def _clock_s() -> float:
@@ -113,7 +108,7 @@ def _clock_s() -> float:
 def measure(plan: Plan) -> Results:
     """
     Raises:
-        WrongOutcome: a gang did not run, or did not end.
+        MeaninglessFigures: a gang did not run, or did not end.
     """
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as directory:
         world = TimedWorld(Path(directory), plan.agents)
@@ -177,6 +172,6 @@ def _live(world: TimedWorld, kernels: int) -> list[tuple[str, float]]:
     world.submit_gang(kernels)
     world.settle()
     if world.gang is None or world.gang.status is not SessionStatus.RUNNING:
-        raise WrongOutcome("the gang does not run")
+        raise MeaninglessFigures("the gang does not run")
     world.cancel_gang()
     return list(world.wakes)

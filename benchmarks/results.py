@@ -41,6 +41,10 @@ class Results:
     figures: Sequence[Figure]
 
 
+class MeaninglessFigures(Exception):
+    """A run in which something did not go as it should, so its figures would mean nothing."""
+
+
 def machine() -> str:
     """The machine's properties on which figures depend, without its name."""
     memory_gib = psutil.virtual_memory().total / 2**30

@@ -5,7 +5,6 @@ from tests.simulate.swarm.mutants.ledger import LEDGER
 from tests.simulate.swarm.mutants.mutant import Mutant
 
 AGENT = "control/agent"
-ENGINE = "control/engine"
 JOB = "control/job"
 SESSION = "control/session"
 HANDLERS = f"{SESSION}/handlers"
