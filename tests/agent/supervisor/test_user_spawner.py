@@ -175,7 +175,9 @@ def test_kernels_of_a_process_that_died_are_lost_though_its_socket_stays_open(pe
     assert peer.listener.lost == [kernel]
 
 
-@pytest.mark.parametrize("chance", ["none", "unheard end", "told end", "told to begin"])
+@pytest.mark.parametrize(
+    "chance", ["none", "unheard end", "told end", "told to begin", "unheard beginning"]
+)
 def test_kernel_that_stood_by_with_a_dead_process_is_lost_only_if_that_may_have_spawned_it(
     peer: Peer, chance: str
 ) -> None:
@@ -195,6 +197,8 @@ def test_kernel_that_stood_by_with_a_dead_process_is_lost_only_if_that_may_have_
             peer.turn_until(lambda: not peer.listener.running)
         if chance == "told to begin":
             peer.spawner.launch_now(kernel)
+        # This one may have begun, ended and made place.
+        unheard = [peer.start(program("a"))] if chance == "unheard beginning" else []
         peer.process.kill()
         peer.turn_until(lambda: peer.listener.lost or peer.listener.never_begun)
         running.kill()
@@ -203,7 +207,7 @@ def test_kernel_that_stood_by_with_a_dead_process_is_lost_only_if_that_may_have_
     if chance == "none":
         assert (peer.listener.never_begun, peer.listener.lost) == ([kernel], [])
     else:
-        assert (peer.listener.never_begun, peer.listener.lost) == ([], [kernel, *begun])
+        assert (peer.listener.never_begun, peer.listener.lost) == ([], [kernel, *unheard, *begun])
 
 
 def test_process_lives_on_that_got_the_descriptor_of_one_that_has_just_died(peer: Peer) -> None:

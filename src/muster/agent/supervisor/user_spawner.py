@@ -350,12 +350,13 @@ class UserSpawner:
 
     def _never_begun(self, unseen: Collection[Kernel]) -> list[Kernel]:
         """The kernels that stood by, and that the dead process cannot have spawned: it did so only
-        once it had reaped a kernel of their shape.
+        once it had reaped a kernel of their shape, which it may not have told it had spawned.
 
         Args:
             unseen: the kernels that it may have reaped and not told of.
         """
         reaped = {kernel.shape for kernel in unseen if kernel.wait_status is None}
+        reaped |= {each.shape for each in self._asked.values() if each not in self._standbys}
         return [kernel for kernel in self._standbys if kernel.shape not in reaped]
 
 
