@@ -111,3 +111,21 @@ def test_commits_wait_for_standbys_as_the_server_says(engine: Engine, postgresql
     with engine.connect() as connection:
         assert connection.scalar(text("SHOW synchronous_commit")) == "remote_apply"
     postgresql.execute(f"ALTER DATABASE {name} RESET synchronous_commit")
+
+
+def test_server_notices_soon_that_the_machine_of_a_controller_is_gone(postgresql: Server) -> None:
+    """Else a controller that takes its place is refused for hours."""
+    name = postgresql.database()
+    engine = open_engine(postgresql.tcp_url(name))
+    with engine.connect() as connection:
+        idle, interval, count, unanswered_ms = (
+            int(connection.scalar(text(f"SELECT setting FROM pg_settings WHERE name = '{each}'")))
+            for each in (
+                *("tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count"),
+                "tcp_user_timeout",
+            )
+        )
+    engine.dispose()
+    postgresql.give_back(name)
+    assert 0 < idle + interval * count <= 30
+    assert 0 < unanswered_ms <= 30_000

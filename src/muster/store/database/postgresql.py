@@ -40,11 +40,17 @@ SET lock_timeout = '2s';
 SET statement_timeout = '60s';
 SET idle_in_transaction_session_timeout = '60s';
 SET idle_session_timeout = 0;
+SET tcp_keepalives_idle = 10;
+SET tcp_keepalives_interval = 5;
+SET tcp_keepalives_count = 3;
+SET tcp_user_timeout = 20000;
 SELECT set_config('synchronous_commit', 'on', false)
     WHERE current_setting('synchronous_commit') = 'off'
 """
 """Settings of each connection, whatever the server's own are: numbers are read back as they were
-written, an idle connection is kept, and a commit that was answered survives a loss of power."""
+written, an idle connection is kept, a commit that was answered survives a loss of power, and the
+server too notices within half a minute that a controller's machine is gone, and lets go of what
+that one held."""
 
 _HOLD = text("SELECT pg_try_advisory_lock(hashtext('muster controller ' || current_schema()))")
 LET_GO_S = 3.0
