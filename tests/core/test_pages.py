@@ -18,6 +18,9 @@ CODE = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\]\(([^)#\s]+)\)")
 MODULE = re.compile(r"[\w/]+\.py")
 TEST = re.compile(r"test_\w+")
+NAMES_IN = re.compile(r"((?:`[\w.]+` and )?`[\w.]+`) in `([\w/]+\.py)`")
+MODULE_WITH = re.compile(r"`(\w+/[\w/]+\.py)` \(((?:[^()]|\([^()]*\))*)\)")
+NAME = re.compile(r"`([A-Za-z_][\w.]*)`")
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +45,30 @@ def test_everything_that_a_page_names_is_there(page: Path, tests: set[str]) -> N
         elif TEST.fullmatch(name) and name not in tests:
             missing.append(name)
     assert missing == []
+
+
+def test_module_has_the_names_that_a_page_says_are_in_it() -> None:
+    """A page says so by "`name` in `module.py`", or by "`module.py` (`name`)"."""
+    said: set[tuple[str, str]] = set()
+    for page in PAGES:
+        text = page.read_text()
+        said |= {(path, n) for names, path in NAMES_IN.findall(text) for n in NAME.findall(names)}
+        said |= {
+            (path, n) for path, after in MODULE_WITH.findall(text) for n in NAME.findall(after)
+        }
+    assert len(said) > 40
+    sources = {path: module(path).read_text() for path, _ in said}
+    assert {
+        (path, name)
+        for path, name in said
+        for word in name.split(".")
+        if not re.search(rf"\b{word}\b", sources[path])
+    } == set()
+
+
+def module(path: str) -> Path:
+    """The module that a page means by a path."""
+    return next(file for below in SOURCES if (file := ROOT / below / path).is_file())
 
 
 def is_elsewhere(link: str, page: Path) -> bool:
