@@ -83,7 +83,7 @@ def test_group_that_begins_to_share_fairly_knows_the_past(group_world: MakeWorld
     assert had(world, ADA)["cpu"] > 300 * 2 * 1500
     world.run(100)
     assert not world.plane.live.sessions
-    assert not world.cluster.groups["default"].places
+    assert not world.cluster.groups["default"].placed
 
 
 def test_other_half_life_changes_what_counts_and_nothing_that_is_held(

@@ -124,8 +124,8 @@ def check(world: World) -> None:
         for row in live.ledger.values()
         if row.charged and row.kernel_id in live.kernels
     }
-    assert placed <= set(group.places)
-    ended = set(group.places) - placed
+    assert placed <= set(group.placed)
+    ended = set(group.placed) - placed
     assert all(id_ not in live.sessions for id_ in ended), "no agent has confirmed their end yet"
     held = group.context(world.clock.now()).running
     amounts: Counter[tuple[Scope, str]] = Counter()
@@ -158,7 +158,7 @@ def check(world: World) -> None:
         assert group.snapshot.columns.free[slot, cpu] == agent.capacity.cpu_milli - used
     for preemptor, victims in group.displacing.items():
         assert preemptor in pending
-        assert victims <= set(group.places)
+        assert victims <= set(group.placed)
 
 
 def _kernels(session: Session) -> set[KernelId]:

@@ -246,7 +246,7 @@ class World:
 
     def end(self) -> None:
         """Sessions that have run long enough leave."""
-        for id_, held in list(self.state.places.items()):
+        for id_, held in list(self.state.placed.items()):
             if held.since + self.runs_s.get(_name(id_), self.longest_s) <= self.now:
                 self.leave(id_)
 

@@ -101,7 +101,7 @@ def test_head_starts_by_the_time_it_was_first_promised(world: Backfill) -> None:
     for world.now in range(LONGEST_S * 20):
         world.end()
         world.pass_()
-        if not world.coming and not world.state.waiting and not world.state.places:
+        if not world.coming and not world.state.waiting and not world.state.placed:
             break
     assert not world.state.waiting
     for name, promised in world.promised.items():

@@ -73,7 +73,7 @@ def test_session_holds_room_from_the_pass_on_and_counts_from_its_start() -> None
     state.start(result.placed[0], 5)
     assert (state.waiting, usage(state).pending, usage(state).sessions) == (0, 0, 1)
     state.end(A, 9)
-    assert (free_cpu(state), usage(state).sessions, dict(state.places)) == (4, 0, {})
+    assert (free_cpu(state), usage(state).sessions, dict(state.placed)) == (4, 0, {})
 
 
 def test_gang_counts_whole_until_its_last_kernel_has_left() -> None:
@@ -265,7 +265,7 @@ def test_room_and_sums_are_those_of_the_sessions_that_hold_a_place(
     state = world.state
     world.arrive(*coming)
     for kind, number in steps:
-        held, waiting = list(state.places), [each.id for each in state.queue]
+        held, waiting = list(state.placed), [each.id for each in state.queue]
         world.now += 1
         if kind == "pass":
             world.pass_()
@@ -273,13 +273,13 @@ def test_room_and_sums_are_those_of_the_sessions_that_hold_a_place(
             state.withdraw(waiting[number % len(waiting)])
         elif kind == "leave" and held:
             id_ = held[number % len(held)]
-            kernels = list(state.places[id_].kernels)
+            kernels = list(state.placed[id_].kernels)
             state.leave(id_, kernels[number % len(kernels)], world.now)
         elif kind == "end" and held:
             state.end(held[number % len(held)], world.now)
         sessions: Counter[Scope] = Counter()
         pending: Counter[Scope] = Counter()
-        for place in state.places.values():
+        for place in state.placed.values():
             sessions.update(scopes(place.workload.owner))
         for each in state.queue:
             pending.update(scopes(each.workload.owner))
@@ -287,7 +287,7 @@ def test_room_and_sums_are_those_of_the_sessions_that_hold_a_place(
             for scope in scopes(owner):
                 counted = usage(state, scope)
                 assert (counted.sessions, counted.pending) == (sessions[scope], pending[scope])
-    for id_ in list(state.places):
+    for id_ in list(state.placed):
         state.end(id_, world.now)
     after = contents(state.snapshot)
     for changed in ("version", "next_slot"):

@@ -213,7 +213,7 @@ def test_all_for_whom_others_are_displaced_fit_together_once_these_have_left(
     for found in result.displaced:
         for victim in found.victims:
             assert victim.workload.priority < found.priority
-            assert victim.id in world.state.places
+            assert victim.id in world.state.placed
             world.leave(victim.id)
     taken = world.state.snapshot.copy()
     for found in result.displaced:

@@ -108,7 +108,7 @@ def test_what_the_queue_remembers_changes_no_decision(
     world.state.use(policy(queue=by))
     for turn in range(3):
         world.pass_()
-        for id_ in sorted(world.state.places):
+        for id_ in sorted(world.state.placed):
             if d.draw(st.booleans(), label=f"{id_} ends"):
                 world.leave(id_)
         for each in d.draw(queues(max_size=2), label="come"):

@@ -286,7 +286,7 @@ class _World:
                 self._fates[id_].ended_at = self._now
 
     def _leave(self, id_: SessionId) -> None:
-        self._held.subtract(self._state.places[id_].workload.total)
+        self._held.subtract(self._state.placed[id_].workload.total)
         self._state.end(id_, self._now)
         del self._placement_of[id_]
 

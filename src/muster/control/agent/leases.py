@@ -38,7 +38,7 @@ _DRIFT = 0.001
 """How much faster one machine's clock may run than another's, at most, as a part of 1."""
 
 T = TypeVar("T")
-_Place = tuple[str, str]
+_Incarnation = tuple[str, str]
 """The boot and the directory to which an agent's kernels belong."""
 
 
@@ -55,10 +55,10 @@ class _Grant:
 
 @dataclass(slots=True)
 class _Lease:
-    """The lease of one agent. ``place`` is the committed one; ``admitted`` the current stream's.
-    ``spoke_at`` is when the agent last spoke, ``heard_at`` the same moment, but no earlier than
-    this controller's start: nobody listened before. ``silent_since`` is when it last spoke before
-    it said Hello.
+    """The lease of one agent. ``incarnation`` is the committed one, ``admitted`` the current
+    stream's. ``spoke_at`` is when the agent last spoke, ``heard_at`` the same moment, but no
+    earlier than this controller's start: nobody listened before. ``silent_since`` is when it last
+    spoke before it said Hello.
 
     ``grants`` are the renewals that may be in force on the agent: its heartbeats tell which one is,
     and earlier renewals are void. ``former_until`` is the latest end of those that the agent may
@@ -71,8 +71,8 @@ class _Lease:
     silent_since: float = -math.inf
     grants: deque[_Grant] = field(default_factory=deque)
     former_until: float = -math.inf
-    place: _Place = ("", "")
-    admitted: _Place = ("", "")
+    incarnation: _Incarnation = ("", "")
+    admitted: _Incarnation = ("", "")
     hello_s: float = -math.inf
     beside: bool = False
     former_boots: deque[str] = field(default_factory=lambda: deque(maxlen=_BOOTS_KEPT))
@@ -123,16 +123,16 @@ class LeaseBook:
             if lease is None:
                 return None  # the agent was removed; control will tell it so
             now = self._clock.now()
-            place = (hello.boot_id, hello.instance)
-            if place == lease.admitted:
+            incarnation = (hello.boot_id, hello.instance)
+            if incarnation == lease.admitted:
                 if hello.sent_s < lease.hello_s:
                     raise Overtaken("a newer stream of this agent is there")
             else:
                 self._replace(lease, hello, now)
-            if place == lease.place or place != lease.admitted:
+            if incarnation == lease.incarnation or incarnation != lease.admitted:
                 lease.silent_since = lease.spoke_at
             # Otherwise control has not heard a Hello of this boot.
-            lease.admitted, lease.hello_s = place, hello.sent_s
+            lease.admitted, lease.hello_s = incarnation, hello.sent_s
             lease.beside = beside and bool(self._boot_id) and hello.boot_id == self._boot_id
             self._note(hello.agent, lease, now, hello.time_s)
             return self._grant(lease, hello.sent_s, now)
@@ -196,7 +196,7 @@ class LeaseBook:
         self._news[agent] = lease
 
     def _grant(self, lease: _Lease, sent_s: float, now: float) -> Renew | None:
-        if not lease.term_s or lease.admitted != lease.place:
+        if not lease.term_s or lease.admitted != lease.incarnation:
             return None
         if now >= self._in_charge_at + self._in_charge_s:
             return None  # another controller may wait for the ends of leases
@@ -217,17 +217,17 @@ class LeaseBook:
                 self._leases.pop(agent.id, None)
                 return
             lease = self._leases.get(agent.id)
-            place = (agent.boot_id, agent.instance)
+            incarnation = (agent.boot_id, agent.instance)
             if lease is None:
                 now = self._clock.now()
                 gone = agent.machine == self.machine != "" and agent.boot_id != self._boot_id
-                admitted = ("", "") if gone else place
-                lease = _Lease(now, agent.seen_at, place=place, admitted=admitted)
+                admitted = ("", "") if gone else incarnation
+                lease = _Lease(now, agent.seen_at, incarnation=incarnation, admitted=admitted)
                 self._leases[agent.id] = lease
                 if agent.lease_s and not gone:
                     lease.former_until = max(now, self._former_until) + agent.lease_s
-            if place != lease.place:  # its kernels are proven gone, and its leases
-                lease.place = place
+            if incarnation != lease.incarnation:  # its kernels are proven gone, and its leases
+                lease.incarnation = incarnation
                 _end(lease)
             lease.term_s = 0.0 if agent.status is AgentStatus.LOST else agent.term_s
             lease.silence_s = group.agent_silence

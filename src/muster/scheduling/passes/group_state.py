@@ -17,8 +17,8 @@ from muster.scheduling.cluster.snapshot import AgentFacts, Snapshot
 from muster.scheduling.cluster.statement import Statement
 from muster.scheduling.making_room.preemption import Preemption
 from muster.scheduling.passes.pass_result import PassResult, Placed
+from muster.scheduling.passes.placed_sessions import PlacedSession, Running, StartTimes
 from muster.scheduling.passes.placement import PlacementPass, place
-from muster.scheduling.passes.places import Place, Running, StartTimes
 from muster.scheduling.passes.queue import AGE, JoinedQueue, Queue, QueueClass
 from muster.scheduling.policy.group_policy import Policy
 from muster.scheduling.policy.learning import Learner
@@ -51,7 +51,7 @@ class GroupState:
         accounting: the holdings of owners in all groups, and their limits.
         queue: the waiting sessions about which a pass decides.
         aside: waiting sessions that passes do not see.
-        places: the sessions that hold room.
+        placed: the sessions that hold room.
         displacing: for a waiting session, the sessions that are leaving for it.
         fairness: the usage of owners of late; None where the sequencer does not need it.
         start_times: how long sessions take from their placement until they run.
@@ -79,7 +79,7 @@ class GroupState:
         self.accounting = accounting or Accounting()
         self.queue = Queue()
         self.aside: dict[SessionId, SessionWorkload] = {}
-        self.places: dict[SessionId, Place] = {}
+        self.placed: dict[SessionId, PlacedSession] = {}
         self.displacing: dict[SessionId, set[SessionId]] = {}
         self.fairness: DecayedUsage | None = None
         self.start_times = StartTimes()
@@ -115,7 +115,7 @@ class GroupState:
             half_life_s = sequencer.half_life_s
             past = self._history.usage(HALF_LIVES * half_life_s)
             self.fairness = DecayedUsage.of_past(past, half_life_s)
-            for its in self.places.values():
+            for its in self.placed.values():
                 self.fairness.placed(its.workload.owner, its.workload.total, its.since)
 
     def _teach(self) -> None:
@@ -236,7 +236,7 @@ class GroupState:
             self.accounting.usage,
             self.accounting.quotas,
             self.fairness or _NO_USAGE,
-            Running(self.places, self.policy.preemption, start_s),
+            Running(self.placed, self.policy.preemption, start_s),
             self._dependency_state,
             self.displacing,
             start_s,
@@ -288,7 +288,9 @@ class GroupState:
         session, kernels = placed
         self.withdraw(session.id)
         held = dict(enumerate(kernels))
-        self._count_placed(session.id, Place(session.workload, held, now, begun_anew, now), now)
+        self._count_placed(
+            session.id, PlacedSession(session.workload, held, now, begun_anew, now), now
+        )
 
     def adopt(
         self,
@@ -310,9 +312,11 @@ class GroupState:
         for index, kernel in kernels.items():
             self.occupy(kernel.agent_id, workload.kernels[index], kernel.shares)
             self._join_set(workload, kernel, +1)
-        held = self.places.get(id_)
+        held = self.placed.get(id_)
         if held is None:
-            self._count_placed(id_, Place(workload, dict(kernels), since, begun_anew, since), now)
+            self._count_placed(
+                id_, PlacedSession(workload, dict(kernels), since, begun_anew, since), now
+            )
         else:
             held.kernels.update(kernels)
             held.seen = None
@@ -324,8 +328,8 @@ class GroupState:
         running_since: float | None,
         leaves_by: float | None,
     ) -> None:
-        """Note the progress of a session, if it holds a place (see ``Place``)."""
-        held = self.places.get(id_)
+        """Note the progress of a session, if it is placed (see ``PlacedSession``)."""
+        held = self.placed.get(id_)
         if held is None:
             return
         if running_since is not None and held.running_since is None and leaves_by is None:
@@ -335,7 +339,7 @@ class GroupState:
 
     def move(self, id_: SessionId, index: int, shares: tuple[DeviceShare, ...]) -> None:
         """Note that a kernel runs on other devices of its agent, as the agent reports."""
-        held = self.places[id_]
+        held = self.placed[id_]
         request, before = held.workload.kernels[index], held.kernels[index]
         self.vacate(before.agent_id, request, before.shares)
         self.occupy(before.agent_id, request, shares)
@@ -343,8 +347,8 @@ class GroupState:
         held.seen = None
 
     def leave(self, id_: SessionId, index: int, now: float) -> None:
-        """Free the room of a kernel. With its last kernel the session gives up its place."""
-        held = self.places[id_]
+        """Free the room of a kernel. With its last kernel the session is placed no more."""
+        held = self.placed[id_]
         kernel = held.kernels[index]
         self.vacate(kernel.agent_id, held.workload.kernels[index], kernel.shares)
         self._join_set(held.workload, kernel, -1)
@@ -355,7 +359,7 @@ class GroupState:
 
     def end(self, id_: SessionId, now: float) -> None:
         """Free the room of a session, all kernels of which have left."""
-        for index in list(self.places[id_].kernels):
+        for index in list(self.placed[id_].kernels):
             self.leave(id_, index, now)
         self.forget(id_)
 
@@ -381,16 +385,16 @@ class GroupState:
         self.snapshot.give_back(agent_id, request, shares)
         self.due = True
 
-    def _count_placed(self, id_: SessionId, place_: Place, now: float) -> None:
+    def _count_placed(self, id_: SessionId, session: PlacedSession, now: float) -> None:
         """Count the session as placed from now on."""
-        workload = place_.workload
-        self.places[id_] = place_
+        workload = session.workload
+        self.placed[id_] = session
         self.accounting.usage.placed(workload.owner, workload.total)
         if self.fairness is not None:
             self.fairness.placed(workload.owner, workload.total, now)
 
     def _gone(self, id_: SessionId, now: float) -> None:
-        workload = self.places.pop(id_).workload
+        workload = self.placed.pop(id_).workload
         self.accounting.usage.placed(workload.owner, workload.total, -1)
         if self.fairness is not None:
             self.fairness.released(workload.owner, workload.total, now)

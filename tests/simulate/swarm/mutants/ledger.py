@@ -94,7 +94,7 @@ LEDGER = (
     Mutant(
         "a boot that control has not heard of gets a lease",
         f"{AGENT}/leases.py",
-        "        if not lease.term_s or lease.admitted != lease.place:\n",
+        "        if not lease.term_s or lease.admitted != lease.incarnation:\n",
         "        if not lease.term_s:\n",
         "kernels of a silent agent are unknown until its leases have ended",
         beyond="it does no harm: nothing runs there yet, and the answer to its Hello grants the "

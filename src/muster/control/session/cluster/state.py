@@ -236,8 +236,8 @@ class ClusterState:
         waits_as = state.waits_as(session.id)
         if waits_as is not None:
             return waits_as
-        place = state.places.get(session.id)
-        return None if place is None else place.workload
+        placed = state.placed.get(session.id)
+        return None if placed is None else placed.workload
 
     def eligible_at(self, session: Session) -> float:
         """The time from which the session could have started, had there been room: the session was
@@ -271,7 +271,7 @@ class ClusterState:
         they count."""
         for id_, session in self.placed.items():
             if level.of(session.owner) == name:
-                yield session, self.groups[session.group].places[id_].workload
+                yield session, self.groups[session.group].placed[id_].workload
 
     def may_prefill(self, session: Session) -> bool:
         """Whether agents may be prefilled with the session: batch work of one kernel that needs
@@ -298,7 +298,7 @@ class ClusterState:
         of that priority counts as displacing until the victims are gone."""
         for state in self.groups.values():
             leaving: dict[int, set[SessionId]] = {}
-            for id_ in state.places:
+            for id_ in state.placed:
                 session = self.placed[id_]
                 why = session.reason
                 if why is not None and why.code in _PREEMPTED and session.status not in IN_PLACE:
@@ -416,7 +416,7 @@ class ClusterState:
         session = kernel.session
         state = self.groups[session.group]
         state.leave(session.id, kernel.index, now)
-        if session.id not in state.places:
+        if session.id not in state.placed:
             del self.placed[session.id]
 
     def _clean(self, allocation: Allocation) -> None:

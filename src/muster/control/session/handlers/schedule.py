@@ -80,7 +80,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
             if group.policy.preemption is not None and not group.due:
                 lease_s = group.policy.preemption.minimum_lease
                 group.due = any(
-                    session.id in group.places and placed_since(session) + lease_s <= work.now
+                    session.id in group.placed and placed_since(session) + lease_s <= work.now
                     for session in candidates
                 )
         return targets

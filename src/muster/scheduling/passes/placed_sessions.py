@@ -1,4 +1,4 @@
-"""Sessions that hold a place in a scaling group, as placement passes see them."""
+"""Sessions that hold room in a scaling group, as placement passes see them."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -14,15 +14,15 @@ from overtaking for long."""
 
 
 @dataclass(slots=True)
-class Place:
+class PlacedSession:
     """A session that holds room: from its start until the last of its kernels has left.
 
     Times are in seconds since the epoch.
 
     Attributes:
         workload: the amounts that its owner is charged with for all of that time.
-        kernels: the places of the kernels that have not left, by index.
-        since: when the session got its place.
+        kernels: the placements of the kernels that have not left, by index.
+        since: when it was placed.
         begun_anew: whether the session is started again after it was displaced.
         entered_at: when it began to run or, until it runs, entered the phase that it is in.
         running_since: when it began to run; None until then.
@@ -64,8 +64,8 @@ class StartTimes:
 
 
 class Running(Mapping[SessionId, RunningSession]):
-    """A group's places as running sessions. Each is made when a pass looks at it: most passes look
-    at none.
+    """A group's placed sessions as running ones. Each is made when a pass looks at it: most passes
+    look at none.
 
     Sessions that are being stopped leave soon, at their time limit or within their grace, whichever
     comes first, and need not be displaced. A time limit counts from when a session runs; one that
@@ -74,11 +74,11 @@ class Running(Mapping[SessionId, RunningSession]):
 
     def __init__(
         self,
-        places: Mapping[SessionId, Place],
+        placed: Mapping[SessionId, PlacedSession],
         preemption: PreemptionSpec | None,
         start_s: float,
     ) -> None:
-        self._places = places
+        self._placed = placed
         self._start_s = start_s
         self._preempts = preemption is not None
         self._again = preemption is not None and preemption.mode is PreemptionMode.RESCHEDULE
@@ -87,27 +87,27 @@ class Running(Mapping[SessionId, RunningSession]):
         self._spared: dict[int, tuple[WorkloadClass, WorkloadClass]] = {}
 
     def __getitem__(self, id_: SessionId) -> RunningSession:
-        place = self._places[id_]
-        return place.seen or self._see(id_, place)
+        placed = self._placed[id_]
+        return placed.seen or self._see(id_, placed)
 
-    def _see(self, id_: SessionId, place: Place) -> RunningSession:
-        workload, runs_from, leaves_by = place.held(), place.running_since, place.leaves_by
+    def _see(self, id_: SessionId, placed: PlacedSession) -> RunningSession:
+        workload, runs_from, leaves_by = placed.held(), placed.running_since, placed.leaves_by
         if runs_from is None:
-            runs_from = max(place.entered_at, place.since + self._start_s)
+            runs_from = max(placed.entered_at, placed.since + self._start_s)
         ends_at = None if workload.duration_s is None else runs_from + workload.duration_s
         if leaves_by is not None:
             # A session stopped for its limit may have ended long ago, on an agent that is away.
             ends_at = leaves_by if ends_at is None else min(ends_at, leaves_by)
-        spared = leaves_by is not None or (self._again and not place.begun_anew)
+        spared = leaves_by is not None or (self._again and not placed.begun_anew)
         seen = RunningSession(
             id_,
             self._spare(workload) if spared else workload,
-            tuple(place.kernels.values()),
-            place.entered_at,
+            tuple(placed.kernels.values()),
+            placed.entered_at,
             ends_at,
         )
-        if not spared and place.running_since is not None:
-            place.seen = seen  # no part of it depends on the pass
+        if not spared and placed.running_since is not None:
+            placed.seen = seen  # no part of it depends on the pass
         return seen
 
     def _spare(self, workload: WorkloadClass) -> WorkloadClass:
@@ -120,7 +120,7 @@ class Running(Mapping[SessionId, RunningSession]):
         return known[1]
 
     def __iter__(self) -> Iterator[SessionId]:
-        return iter(self._places)
+        return iter(self._placed)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._placed)
