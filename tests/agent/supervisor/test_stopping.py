@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from tests.agent.supervisor.driver import Driver, alive, read_when_there, wait_gone
+from tests.patience import until
 
 IGNORING = "trap '' TERM; echo up; while :; do sleep 0.01; done"
 
@@ -252,5 +253,22 @@ def test_sigterm_to_the_supervisor_is_a_shutdown(supervisor: Driver) -> None:
     os.kill(supervisor.pid, signal.SIGTERM)
 
     assert supervisor.ended("k")["detail"] == "all work on its agent was stopped"
+    supervisor.acknowledge()
+    supervisor.until_hung_up()
+
+
+def test_kernel_that_a_machine_ends_beside_its_supervisor_was_stopped(supervisor: Driver) -> None:
+    """A machine that goes down sends SIGTERM to all processes."""
+    supervisor.start("k", command=["sh", "-c", "echo $$; exec sleep 60"])
+    pid = int(read_when_there(supervisor.log_path("k")))
+
+    os.kill(supervisor.pid, signal.SIGSTOP)  # so that it hears both signals in whatever order
+    os.kill(pid, signal.SIGTERM)
+    until(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
+    os.kill(supervisor.pid, signal.SIGTERM)
+    os.kill(supervisor.pid, signal.SIGCONT)
+
+    end = supervisor.ended("k")
+    assert (end["reason"], end["detail"]) == ("stopped", "all work on its agent was stopped")
     supervisor.acknowledge()
     supervisor.until_hung_up()

@@ -52,6 +52,7 @@ _ALONE_S = 600.0  # the life of a supervisor without an agent and a kernel
 _TERMINATION_GRACE_S = 5.0
 _LONGEST_WAIT_S = 10.0  # epoll counts no time asleep, deadlines do
 _JOURNAL_RETRY_S = 1.0
+_TERMINATIONS = frozenset({signal.SIGTERM, signal.SIGINT})
 _BUSY_KERNELS = 2
 # How long a report waits for further reports that share its message. A message costs as much as two
 # tasks.
@@ -117,8 +118,7 @@ class Process:
             OSError: the folder cannot be used, or the machine lacks what is needed.
         """
         self._directory = directory
-        self._deaths = SignalFd((signal.SIGCHLD,))
-        self._terminations = SignalFd((signal.SIGTERM, signal.SIGINT))
+        self._signals = SignalFd((signal.SIGCHLD, *_TERMINATIONS))
         children = Children()
         for name in ("kernels", "logs"):
             os.makedirs(f"{directory}/{name}", mode=0o700, exist_ok=True)
@@ -147,8 +147,7 @@ class Process:
         )
         self._take_over(directory, replay, same_boot=replay.boot_id == boot_id)
         # Deaths come first, because an idle core or GPU waits, and a message may take long to read.
-        self._loop.watch_first(self._deaths.fd, self._on_death)
-        self._loop.watch(self._terminations.fd, self._on_termination)
+        self._loop.watch_first(self._signals.fd, self._on_signals)
         self._link = AgentSocket(
             self._loop,
             _listen(),
@@ -234,13 +233,13 @@ class Process:
         else:
             self._reaper.add_helper(pid)
 
-    def _on_death(self) -> None:
-        if self._deaths.read():
-            self._supervisor.reap()
-
-    def _on_termination(self) -> None:
-        if self._terminations.read():
+    def _on_signals(self) -> None:
+        signals = self._signals.read()
+        if signals & _TERMINATIONS:
+            # Before the deaths: a machine that goes down ends its processes all at once.
             self._supervisor.shut_down(_TERMINATION_GRACE_S)
+        if signal.SIGCHLD in signals:
+            self._supervisor.reap()
 
     def _wait_s(self, now_s: float) -> float:
         return min(

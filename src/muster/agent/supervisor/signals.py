@@ -3,6 +3,7 @@
 import ctypes
 import os
 import signal
+import sys
 from collections.abc import Iterable
 
 _SIGINFO_BYTES = 128
@@ -31,9 +32,11 @@ class SignalFd:
         if self.fd < 0:
             raise OSError(ctypes.get_errno(), "signalfd failed")
 
-    def read(self) -> bool:
-        """Whether a signal has come since the last call."""
+    def read(self) -> set[int]:
+        """The signals that have come since the last call."""
         try:
-            return bool(os.read(self.fd, 8 * _SIGINFO_BYTES))
+            found = os.read(self.fd, 8 * _SIGINFO_BYTES)
         except BlockingIOError:
-            return False
+            return set()
+        each = range(0, len(found), _SIGINFO_BYTES)
+        return {int.from_bytes(found[at : at + 4], sys.byteorder) for at in each}
