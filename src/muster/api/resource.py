@@ -20,7 +20,7 @@ from muster.api.openapi import spec_body
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.session.admission import Ended
-from muster.core import verdicts
+from muster.core import sentences
 from muster.core.errors import NotFound
 from muster.core.owner import Owner, Principal
 from muster.core.specs import WorkSpec
@@ -61,7 +61,7 @@ def explain_end(
     connection: Connection, principal: Principal, found: RecordView, now: float
 ) -> WhyView:
     """The answer of ``why`` about a record of whose end no more is to be told than its reason."""
-    return WhyView.of_ended(found, verdicts.ended_as(found.status))
+    return WhyView.of_ended(found, sentences.ended_as(found.status))
 
 
 @dataclass(frozen=True)
@@ -303,7 +303,7 @@ class Resource(Generic[R, V]):
         now = call.api.clock.now()
         if live is None and found.status in self.entity.states.live:
             return answer(
-                WhyView(subject=found.id, status=found.status, verdict=verdicts.READ_AGAIN)
+                WhyView(subject=found.id, status=found.status, verdict=sentences.READ_AGAIN)
             )
         if live is None:
             return json_answer(await call.json(self.explain_ended, call.principal, found, now))

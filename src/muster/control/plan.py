@@ -23,7 +23,7 @@ from muster.control.session.cluster.state import ClusterState
 from muster.control.session.cluster.workloads import job_class, session_class
 from muster.control.session.explaining.explanation import with_policy
 from muster.control.session.explaining.placement_view import placement_view, victims_of
-from muster.core import verdicts
+from muster.core import sentences
 from muster.core.ids import IdKind, SessionId
 from muster.core.owner import Owner, Principal
 from muster.core.reasons import Reason
@@ -186,7 +186,7 @@ class _Planner:
         expected_at = found.reservation.expected_at if found.reservation else None
         return PlanView(
             outcome=outcome,
-            verdict=verdicts.plan(
+            verdict=sentences.plan(
                 outcome, found.group, sessions, len(started), displaces=displaces is not None
             ),
             group=found.group,

@@ -3,7 +3,7 @@
 from sqlalchemy import Connection
 
 from muster.control.session.explaining.machines import departure_of, silence_of
-from muster.core import verdicts
+from muster.core import sentences
 from muster.core.ids import AgentId
 from muster.core.owner import Principal
 from muster.core.reasons import Reason, ReasonCode, reason
@@ -23,7 +23,7 @@ def explain_agent(live: Live, id_: AgentId, now: float) -> WhyView:
     return WhyView(
         subject=agent.id,
         status=agent.status,
-        verdict=verdicts.agent(
+        verdict=sentences.agent(
             agent.name, charged, takes_work=not reasons, connected=agent.connected
         ),
         reasons=tuple(map(ReasonView.of, reasons)),
@@ -34,7 +34,7 @@ def explain_removed_agent(
     connection: Connection, principal: Principal, agent: AgentView, now: float
 ) -> WhyView:
     """Why an agent was removed."""
-    return WhyView.of_ended(agent, verdicts.agent_removed(agent.name))
+    return WhyView.of_ended(agent, sentences.agent_removed(agent.name))
 
 
 def _reasons(agent: Agent, now: float) -> list[Reason]:

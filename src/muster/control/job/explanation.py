@@ -15,7 +15,7 @@ from muster.control.session.explaining.explanation import (
     session_needs_agent,
 )
 from muster.control.session.handlers.schedule import cleaning_up
-from muster.core import verdicts
+from muster.core import sentences
 from muster.core.errors import NotFound
 from muster.core.ids import AgentId, JobId, SessionId
 from muster.core.owner import Principal, Role
@@ -65,7 +65,7 @@ def explain_job(
         reasons.append(reason(ReasonCode.NOT_YET_CANDIDATE, waiting=to_come, candidates=queued))
     counts = all_counts(job.counts, job.tasks_total, job.next_task, ended=False)
     return found.answer(
-        job.id, job.status, verdicts.tasks(counts), _where(live, job, now), name=job.name
+        job.id, job.status, sentences.tasks(counts), _where(live, job, now), name=job.name
     )
 
 
@@ -82,14 +82,14 @@ def explain_ended_job(
     ended_at = job.finished_at or job.state_changed_at
     ran_s = None if job.started_at is None else ended_at - job.started_at
     counts = job.counts if job.tasks_total > 1 else None
-    verdict = verdicts.ended(job.name, now - ended_at, ran_s, counts)
+    verdict = sentences.ended(job.name, now - ended_at, ran_s, counts)
     failed: Sequence[TaskDetail] = ()
     if job.state is JobState.FAILED:
         failed = list_tasks(connection, principal, job.id, TaskState.FAILED, 0, 1).items
     output = job.name if ran_s is not None else None
     if output is not None and failed and job.tasks_total > 1:
         output = f"{job.name}/{failed[0].index}"
-    details = tuple(map(verdicts.failed, failed))
+    details = tuple(map(sentences.failed, failed))
     return WhyView.of_ended(job, verdict, details=details, name=job.name, output=output)
 
 
@@ -109,7 +109,7 @@ def explain_task(
     if task.state is not TaskState.RUNNING or attempt is None or attempt.started_at is None:
         return of_session
     agents = [attempt.agent] if attempt.agent else []
-    verdict = verdicts.runs(name, now - attempt.started_at, agents, attempt=attempt.attempt)
+    verdict = sentences.runs(name, now - attempt.started_at, agents, attempt=attempt.attempt)
     return replace(
         of_session, status=task.state, verdict=verdict, details=(), name=name, output=name
     )
@@ -123,10 +123,10 @@ def explain_ended_task(task: TaskDetail, name: str, now: float) -> WhyView:
     return WhyView(
         subject=task.job_id,
         status=task.state,
-        verdict=verdicts.ended(
+        verdict=sentences.ended(
             name, now - ended_at, None if began_at is None else ended_at - began_at
         ),
-        details=(verdicts.failed(task),) if task.state is TaskState.FAILED else (),
+        details=(sentences.failed(task),) if task.state is TaskState.FAILED else (),
         reasons=() if task.reason is None else (task.reason,),
         name=name,
         output=None if began_at is None else name,
@@ -146,7 +146,7 @@ def _where(live: Live, job: Job, now: float) -> tuple[str, ...]:
     if not any(job.counts.get(state) for state in TASK_TABLE.terminal):  # it may have begun anew
         since = min((each.started_at for each in kernels if each.started_at), default=since)
     for_s = None if since is None else now - since
-    return (verdicts.runs(job.name, for_s, agents, only_first=len(kernels) > LOOKED_AT),)
+    return (sentences.runs(job.name, for_s, agents, only_first=len(kernels) > LOOKED_AT),)
 
 
 def _of_machines(live: Live, job: Job, now: float) -> list[Reason]:

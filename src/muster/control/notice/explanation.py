@@ -5,7 +5,7 @@ from sqlalchemy import Connection
 from muster.control.notice.entity import Notice
 from muster.control.notice.lifecycle import retries_of
 from muster.control.notice.states import NoticeStatus
-from muster.core import verdicts
+from muster.core import sentences
 from muster.core.owner import Principal
 from muster.core.reasons import ReasonCode, reason
 from muster.core.views.base import ReasonView
@@ -33,11 +33,11 @@ def explain_ended_notice(
 ) -> WhyView:
     """Whether a notice was sent."""
     sent = notice.status == NoticeStatus.SENT
-    return WhyView.of_ended(notice, verdicts.notice_ended(sent=sent))
+    return WhyView.of_ended(notice, sentences.notice_ended(sent=sent))
 
 
 def _verdict(notice: Notice, now: float) -> str:
-    return verdicts.notice(
+    return sentences.notice(
         notice.tries + 1,
         retries_of(notice).max_tries,
         under_way_s=None if notice.handed_at is None else now - notice.handed_at,

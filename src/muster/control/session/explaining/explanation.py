@@ -16,7 +16,7 @@ from muster.control.session.explaining.machines import departure_of, silence_of
 from muster.control.session.explaining.placement_view import placement_view
 from muster.control.session.handlers.barrier import is_closed
 from muster.control.session.handlers.schedule import cleaning_up
-from muster.core import verdicts
+from muster.core import sentences
 from muster.core.errors import NotFound
 from muster.core.ids import SessionId
 from muster.core.owner import Principal, Role
@@ -88,11 +88,11 @@ def explain_session(
         raise NotFound(f"there is no live session {id_}")
     asker = asker or Principal(session.owner, Role.USER)
     found = findings(live, cluster, session, now, asker)
-    verdict = verdicts.waits(session.status, now - session.status_changed_at)
+    verdict = sentences.waits(session.status, now - session.status_changed_at)
     details: tuple[str, ...] = ()
     if session.status is SessionStatus.RUNNING:
         for_s = None if session.started_at is None else now - session.started_at
-        details = (verdicts.runs("it", for_s, agents_of(live, session.kernels)),)
+        details = (sentences.runs("it", for_s, agents_of(live, session.kernels)),)
     return found.answer(session.id, session.status, verdict, details, name=session.id)
 
 
@@ -102,7 +102,7 @@ def explain_ended_session(
     """Why an ended session has ended."""
     ended_at = session.finished_at or session.status_changed_at
     ran_s = None if session.started_at is None else ended_at - session.started_at
-    verdict = verdicts.ended("it", now - ended_at, ran_s)
+    verdict = sentences.ended("it", now - ended_at, ran_s)
     output = None if ran_s is None else session.id
     return WhyView.of_ended(session, verdict, name=session.id, output=output)
 

@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.cluster.workloads import placed_since
-from muster.core import verdicts
+from muster.core import sentences
 from muster.core.owner import Principal
 from muster.core.reasons import Reason, ReasonCode
 from muster.core.resources import Unit, unit_of
@@ -75,7 +75,7 @@ def ahead_of(found: Explanation, live: Live, asker: Principal, now: float) -> Ah
         session = live.sessions.get(dict(why.numbers).get("session", ""))
         if session is not None:
             holder = _holder(_Sum(session, sessions=1, since=session.created_at), "", asker)
-            return AheadView(**asdict(holder), sentence=verdicts.ahead(holder, now))
+            return AheadView(**asdict(holder), sentence=sentences.ahead(holder, now))
     return None
 
 
@@ -114,9 +114,9 @@ def _room(
     unit = unit_of(resource)
     holders = _holders(holds, unit, asker)
     held_text, limit_text = unit.written(limit - left), unit.written(limit)
-    where = verdicts.on_agents(names)
+    where = sentences.on_agents(names)
     return HoldingView(
-        sentence=verdicts.in_use(resource, held_text, limit_text, where, holders, now),
+        sentence=sentences.in_use(resource, held_text, limit_text, where, holders, now),
         resource=resource,
         held=held_text,
         limit=limit_text,
@@ -162,7 +162,7 @@ def _quota(why: Reason, cluster: ClusterState, asker: Principal, now: float) -> 
     holders = _holders(holds, unit, asker)
     held_text, limit_text = unit.written(held), unit.written(limit)
     return HoldingView(
-        sentence=verdicts.in_use(resource, held_text, limit_text, f"of {of}", holders, now),
+        sentence=sentences.in_use(resource, held_text, limit_text, f"of {of}", holders, now),
         resource=resource,
         held=held_text,
         limit=limit_text,

@@ -3,7 +3,7 @@ others as numbers only."""
 
 from collections.abc import Callable, Iterable
 
-from muster.core import verdicts
+from muster.core import sentences
 from muster.core.ids import SessionId
 from muster.core.owner import Owner
 from muster.core.views.base import ReasonView
@@ -36,7 +36,7 @@ def placement_view(found: Explanation, live: Live, may_see: MaySee, now: float) 
     """The explanation as the asker may see it."""
     displaces, kept = found.displaces, found.reservation
     return PlacementView(
-        sentence=verdicts.queue_place(
+        sentence=sentences.queue_place(
             found.group, found.position, found.queue, found.kernels, found.kernels_fit
         ),
         session=found.session,
@@ -95,7 +95,7 @@ def name_of(live: Live, id_: SessionId, may_see: MaySee) -> str | None:
 def _request(found: RequestExplanation, agents: int) -> RequestView:
     asks = found.request.describe()
     return RequestView(
-        sentence=verdicts.agents_looked_at(agents, found.kernels, asks, found.fit),
+        sentence=sentences.agents_looked_at(agents, found.kernels, asks, found.fit),
         request=found.request.as_dict(),
         asks=asks,
         kernels=found.kernels,
@@ -118,7 +118,7 @@ def _reservation(kept: Reservation, live: Live, may_see: MaySee, now: float) -> 
     names = (name_of(live, id_, may_see) for id_ in kept.waits_for[:MOST_WAITED_FOR])
     places, start_at = _places(kept.kernels, live), kept.expected_at
     return ReservationView(
-        sentence=verdicts.reserved(
+        sentence=sentences.reserved(
             None if start_at is None else start_at - now, [place.agent for place in places]
         ),
         session=kept.session,
