@@ -14,6 +14,7 @@ from tests.control.world import ADA, World
 import muster
 from muster.control import plane
 from muster.control.engine import coordinator
+from muster.control.job.requests import JobRequests
 from muster.control.session.explaining.explanation import explain_session
 from muster.control.session.requests import SessionRequests
 from muster.core.reasons import ReasonCode
@@ -22,7 +23,7 @@ from muster.core.specs import JobSpec, SessionSpec
 from muster.core.specs.amounts import ResourcesSpec
 from muster.core.states import JOB_TABLE, JobState, SessionStatus, TaskState
 from muster.simulate.hollow.supervisor import Run
-from muster.store.records import Session
+from muster.store.records import Job, Session
 from muster.wire.codec import encode_controller_message
 from muster.wire.messages import Commands, Start
 
@@ -229,4 +230,29 @@ def test_tasks_are_settled_with_the_session_that_ends_though_a_wake_makes_many_c
     world.restart_controller()
     world.run(1)
     assert late.id not in world.plane.live.jobs
+    world.close()
+
+
+def test_job_comes_up_in_many_wakes_though_tasks_of_it_end_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (coordinator, plane):
+        monkeypatch.setattr(module, "MAX_CHANGES", 100)
+    tasks = 5_000
+    world = World(tmp_path, {"a": LARGE}, behaviour=lambda start: Run(0.0))
+    spec, asked = JobSpec(command=["x"], tasks=tasks), list[Job | Exception | None]()
+    world.plane.ask(
+        lambda work, parts: parts[JobRequests].submit(work, ADA, spec),
+        lambda job, error: asked.append(job or error),
+    )
+    changes = []
+    for _ in range(8):
+        world.plane.step()
+        changes.append(world.plane.changes)
+        world._deliver()
+        world.agent("a").tick()
+    (job,) = asked
+    assert isinstance(job, Job)
+    assert job.counts[TaskState.SUCCEEDED], "some have ended"
+    assert max(changes) < tasks, "a task is four rows: a wake brings up a few of them"
     world.close()

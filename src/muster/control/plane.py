@@ -302,7 +302,7 @@ class ControlPlane:
         self._inbox.apply(inputs, work, self.parts)
         if self._is_wary:
             self._try_out_inputs(inputs, work)
-        full = work.unit.size > MAX_CHANGES and not work.unit.ends_something
+        full = work.unit.size > MAX_CHANGES and not work.some_end(work.dirty)
         self._put_off = self._put_off + 1 if full and not work.must_be_whole else 0
         return not self._put_off and self._coordinator.run(work)
 

@@ -273,17 +273,6 @@ class Unit:
         return sum(map(len, self.touched.values())) + len(self._ledger) + len(self._statements)
 
     @property
-    def ends_something(self) -> bool:
-        """Whether the commit will drop an ended record from the mirror. Handlers that follow the
-        record have to run before, because nobody finds it afterwards."""
-        return any(
-            record.status in entity.states.terminal
-            for kind, entity in self._entities.items()
-            if not entity.goes_with
-            for record in self.touched[kind]
-        )
-
-    @property
     def empty(self) -> bool:
         return not (
             any(self.touched.values())

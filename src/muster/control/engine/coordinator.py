@@ -44,8 +44,8 @@ class Coordinator:
         MAX_CHANGES.
 
         A pass that makes too many changes is cut, and goes on with its next handler in the next
-        wake, so that each handler runs however many inputs come. It is not cut while a record is
-        ending, because all handlers have to see that record before it leaves the mirror.
+        wake, so that each handler runs however many inputs come. It is not cut while a record has
+        ended that some handler has not looked at since: all have to, before it leaves the mirror.
         """
         for record in self.timers.due(work.now):
             work.mark(record)
@@ -73,7 +73,9 @@ class Coordinator:
             if step.entity not in batch and not step.looks_further:
                 continue
             ran = step.run(batch, work)
-            if ran and work.unit.size > enough and not work.unit.ends_something:
+            if not ran or work.unit.size <= enough:
+                continue
+            if not work.some_end(batch) and not work.some_end(work.dirty):
                 return batch, steps[position:]
         return None
 

@@ -2,7 +2,7 @@
 afterwards."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -107,6 +107,20 @@ class Work:
             if record is not None:
                 self.unit.note(record, COMMIT_PHASE, SchedulingResult.SKIPPED, why)
                 self.mark(record)
+
+    def some_end(self, records: Mapping[type, Iterable[Record]]) -> bool:
+        """Whether some of the records have ended, and leave the mirror with the commit. Handlers
+        that follow such a record have to run before, because nobody finds it afterwards.
+
+        Args:
+            records: by their class.
+        """
+        return any(
+            record.status in entity.states.terminal
+            for kind, some in records.items()
+            if not (entity := self.live.entities[kind]).goes_with
+            for record in some
+        )
 
     def take_dirty(self) -> dict[type, list[Record]]:
         dirty, self.dirty = self.dirty, defaultdict(dict)
