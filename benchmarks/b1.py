@@ -5,14 +5,12 @@ root."""
 import asyncio
 import os
 import time
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from statistics import median
 
 import psutil
 from benchmarks.cluster import Cluster, one_agent_cluster
-from benchmarks.results import Figure, MeaninglessFigures, Results
+from benchmarks.results import Figure, MeaninglessFigures, Results, Samples
 from sqlalchemy import text
 
 from muster.client import Client
@@ -42,25 +40,12 @@ FULL = Plan(lone_jobs=200, runs=5)
 SHORT = Plan(lone_jobs=50, runs=3)
 
 
-@dataclass(slots=True)
-class _Samples:
-    """The measured samples, by figure."""
-
-    of: defaultdict[str, list[float]]
-
-    def add(self, key: str, value: float) -> None:
-        self.of[key].append(value)
-
-    def median(self, key: str) -> float:
-        return median(self.of[key])
-
-
 def measure(plan: Plan) -> Results:
     """
     Raises:
         MusterError, MeaninglessFigures: there is no cluster to measure, or it does not do its work.
     """
-    samples = _Samples(defaultdict(list))
+    samples = Samples()
     with one_agent_cluster() as cluster:
         durable = _durable(cluster)
         disk = _file_system(cluster)
@@ -78,7 +63,7 @@ def measure(plan: Plan) -> Results:
     return Results(plan.runs, list(_figures(plan, samples, durable=durable, disk=disk)))
 
 
-def _figures(plan: Plan, samples: _Samples, *, durable: bool, disk: str) -> Iterator[Figure]:
+def _figures(plan: Plan, samples: Samples, *, durable: bool, disk: str) -> Iterator[Figure]:
     yield Figure(
         "n1_start_ms_p50",
         samples.median("n1_start_ms"),
@@ -137,7 +122,7 @@ def _figures(plan: Plan, samples: _Samples, *, durable: bool, disk: str) -> Iter
     yield Figure("file_system", disk, "what holds the database")
 
 
-def _measure_lone_job(cluster: Cluster, samples: _Samples) -> None:
+def _measure_lone_job(cluster: Cluster, samples: Samples) -> None:
     client = cluster.client
     submitted_at = time.time()
     job = client.submit(JobSpec(command=[NOOP]))
@@ -150,7 +135,7 @@ def _measure_lone_job(cluster: Cluster, samples: _Samples) -> None:
     samples.add("n1_done_ms", (seen_at - submitted_at) * 1e3)
 
 
-def _measure_many(cluster: Cluster, tasks: int, samples: _Samples) -> None:
+def _measure_many(cluster: Cluster, tasks: int, samples: Samples) -> None:
     before, client_before_s = cluster.processes.cpu_s(), time.process_time()
     samples.add("many", tasks / _run_job(cluster.client, tasks))
     samples.add("client_cpu_us", (time.process_time() - client_before_s) / tasks * 1e6)

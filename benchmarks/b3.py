@@ -3,13 +3,11 @@
 import gc
 import random
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from statistics import median
+from dataclasses import dataclass
 
 import numpy as np
-from benchmarks.results import Figure, MeaninglessFigures, Results
+from benchmarks.results import Figure, MeaninglessFigures, Results, Samples
 
 from muster.app.process import settle_memory
 from muster.core.ids import AgentId, SessionId
@@ -60,25 +58,12 @@ FULL = Plan(runs=7)
 SHORT = Plan(runs=3)
 
 
-@dataclass(slots=True)
-class _Samples:
-    """The measured samples, by figure; of one key, those of the slowest selector count."""
-
-    of: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-
-    def add(self, key: str, value: float) -> None:
-        self.of[key].append(value)
-
-    def median(self, key: str) -> float:
-        return median(self.of[key])
-
-
 def measure(plan: Plan) -> Results:
     """
     Raises:
         MeaninglessFigures: a pass did not decide as it should.
     """
-    samples = _Samples()
+    samples = Samples()
     selectors = [name for name in RANKED if name in SELECTORS]
     large, small = _cluster(plan.agents), _cluster(500)
     busy = _busy(plan.agents)
@@ -106,7 +91,7 @@ def measure(plan: Plan) -> Results:
     return Results(plan.runs, list(_figures(plan, samples, selectors)))
 
 
-def _figures(plan: Plan, samples: _Samples, selectors: Sequence[str]) -> Iterator[Figure]:
+def _figures(plan: Plan, samples: Samples, selectors: Sequence[str]) -> Iterator[Figure]:
     def each(key: str, worst: Callable[[Iterable[float]], float]) -> tuple[float, str]:
         medians = {name: samples.median(f"{key}.{name}") for name in selectors}
         shown = ", ".join(f"{name} {value:,.3g}" for name, value in medians.items())

@@ -4,9 +4,11 @@ import json
 import os
 import platform
 import subprocess
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 
 import psutil
 from rich.console import Console
@@ -39,6 +41,19 @@ class Results:
 
     runs: int
     figures: Sequence[Figure]
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """The measured samples, by figure."""
+
+    of: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, key: str, value: float) -> None:
+        self.of[key].append(value)
+
+    def median(self, key: str) -> float:
+        return median(self.of[key])
 
 
 class MeaninglessFigures(Exception):
