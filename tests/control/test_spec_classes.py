@@ -27,3 +27,12 @@ def test_spec_in_the_place_of_a_forgotten_one_has_a_class_of_its_own() -> None:
         assert classes.of(ADA, fresh).priority == priority
         del fresh
     assert len(places) < 100, "some spec came to the place of an earlier one"
+
+
+def test_class_is_forgotten_with_its_spec() -> None:
+    classes, shared = SpecClasses(), spec(7)
+    for owner in (ADA, BOB):
+        classes.of(owner, shared)
+    assert len(classes) == 2
+    del shared
+    assert not len(classes)

@@ -1,6 +1,5 @@
 """Jobs, sessions and agents as placement sees them."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from weakref import ref
 
@@ -16,9 +15,6 @@ from muster.store.records import Agent, Session
 IN_PLACE = frozenset({*PLACED_SESSION, SessionStatus.RUNNING})
 """Statuses of sessions that keep their room for now. Other sessions that hold room are leaving:
 they, or processes of an earlier try, are being stopped."""
-MOST_SPECS = 4096
-"""Specs whose classes are remembered."""
-_FORGOTTEN: tuple[Callable[[], None], None] = (lambda: None), None
 _NONE: frozenset[AgentId] = frozenset()  # an empty set takes 216 bytes, and most are empty
 
 
@@ -38,22 +34,22 @@ def session_class(owner: Owner, spec: SessionSpec) -> WorkloadClass:
 
 class SpecClasses:
     """The classes of sessions without a job, as they are handed in; sessions that share their spec
-    share their class."""
+    share their class. A class is forgotten with its spec, for those of large gangs take room."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, Owner], tuple[ref[SessionSpec], WorkloadClass]] = {}
 
+    def __len__(self) -> int:
+        return len(self._known)
+
     def of(self, owner: Owner, spec: SessionSpec) -> WorkloadClass:
         """The class of the owner's sessions with this very spec."""
         key = id(spec), owner
-        of_spec, known = self._known.get(key, _FORGOTTEN)
-        if known is not None and of_spec() is spec:
-            return known
-        if len(self._known) >= MOST_SPECS:
-            self._known.clear()
-        made = session_class(owner, spec)
-        self._known[key] = ref(spec), made
-        return made
+        known = self._known.get(key)
+        if known is None:
+            known = ref(spec, lambda _: self._known.pop(key, None)), session_class(owner, spec)
+            self._known[key] = known
+        return known[1]
 
 
 def workload_class(session: Session) -> WorkloadClass:
