@@ -12,7 +12,7 @@ from muster.agent import cgroup_limits
 from muster.agent.config import AgentConfig
 from muster.agent.discovery import discover, parse_gpus
 from muster.core.errors import InvalidSpec
-from muster.core.resources import Device
+from muster.core.resources import MAX_DEVICES, Device
 
 
 def config(directory: Path, **fields: object) -> AgentConfig:
@@ -42,8 +42,8 @@ def test_declaration_that_cannot_be_understood_is_refused_with_an_example(text: 
 
 
 def test_absurd_number_of_gpus_is_refused() -> None:
-    with pytest.raises(InvalidSpec, match="at most 64"):
-        parse_gpus("60xT4,5xH100")
+    with pytest.raises(InvalidSpec, match=f"at most {MAX_DEVICES}"):
+        parse_gpus(f"{MAX_DEVICES - 4}xT4,5xH100")
 
 
 @given(st.text("0123456789xT4, -.", max_size=20))

@@ -7,8 +7,8 @@ import pytest
 from tests.scheduling.clusters import GIB, agent, ask, box, cluster, contents, places, put, workload
 
 from muster.core.errors import MusterError, NotFound
-from muster.core.resources import Device, DeviceShare, Resources
-from muster.scheduling.cluster.columns import MAX_DEVICES, MAX_DIMENSIONS
+from muster.core.resources import MAX_DEVICES, Device, DeviceShare, Resources
+from muster.scheduling.cluster.columns import MAX_DIMENSIONS
 from muster.scheduling.cluster.snapshot import NotHeld, OverCapacity, Snapshot
 from muster.scheduling.cluster.statement import Statement
 from muster.scheduling.fitting.fit import fill

@@ -11,7 +11,7 @@ from tests.wire.controller import QUICK, TOKEN, controller
 from tests.wire.test_gateway import ending, hello, stream_of
 
 from muster.core.ids import AgentId, KernelId
-from muster.core.resources import Device, DeviceShare, Resources
+from muster.core.resources import MAX_DEVICES, Device, DeviceShare, Resources
 from muster.wire import agent_pb2 as pb
 from muster.wire import agent_pb2_grpc, checks, join_gate
 from muster.wire.client import ControllerChannel, Disconnected
@@ -49,7 +49,7 @@ HELLOS: dict[str, dict[str, Any]] = {
     "negative extra": {"capacity": Resources(extra=(("a", -1),))},
     "wrong extra": {"capacity": Resources(extra=(("A b", 1),))},
     "many extras": {"capacity": Resources(extra=tuple((f"a{n}", 1) for n in range(33)))},
-    "far device": {"devices": (Device(2**31 - 1, "H100"),)},
+    "far device": {"devices": (Device(MAX_DEVICES, "H100"),)},
     "negative device": {"devices": (Device(-1, "H100"),)},
     "device twice": {"devices": (Device(0, "H100"), Device(0, "H100"))},
     "long model": {"devices": (Device(0, LONG),)},

@@ -16,9 +16,8 @@ from muster.agent.config import AgentConfig
 from muster.agent.gpus import Gpus, find_gpus
 from muster.core.errors import InvalidSpec, Problem
 from muster.core.owner import AS_OWNER, RUNS_AS
-from muster.core.resources import EXTRA_NAME, GPU_WHOLE, Device, Resources
+from muster.core.resources import EXTRA_NAME, GPU_WHOLE, MAX_DEVICES, Device, Resources
 
-MAX_DECLARED_GPUS = 64
 FOUND_ATTRIBUTES = (
     "hostname",
     "os",
@@ -83,8 +82,8 @@ def parse_gpus(text: str) -> tuple[Device, ...]:
         if match is None:
             raise InvalidSpec([Problem("gpus", repr(text), expected)])
         count, model = int(match["count"]), (match["model"] or "gpu").strip()
-        if len(devices) + count > MAX_DECLARED_GPUS:
-            limit = f"expected at most {MAX_DECLARED_GPUS} devices on one machine"
+        if len(devices) + count > MAX_DEVICES:
+            limit = f"expected at most {MAX_DEVICES} devices on one machine"
             raise InvalidSpec([Problem("gpus", repr(text), limit)])
         devices += [Device(len(devices) + ordinal, model) for ordinal in range(count)]
     return tuple(devices)

@@ -20,6 +20,8 @@ _LIMIT = 2**62  # amounts are kept in 64-bit columns, with room for a sum
 
 EXTRA_NAME = re.compile(r"[a-z][a-z0-9_.\-/]{0,62}")
 GPU_WHOLE = 1000
+MAX_DEVICES = 128
+"""Devices of one machine, at most; their indexes are below it."""
 KERNELS = "kernel slots"
 """The name of ``Resources.kernels``; no extra resource can be called so."""
 

@@ -8,12 +8,11 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from muster.core.errors import InvalidSpec, MusterError, Problem
-from muster.core.resources import Device, Resources, parse_bytes
+from muster.core.resources import MAX_DEVICES, Device, Resources, parse_bytes
 from muster.core.specs import parse_spec
 from muster.core.specs.amounts import Extra, Milli, Name, Spec, Text
 from muster.core.specs.documents import load_documents
 from muster.core.specs.placement import AttributeName
-from muster.scheduling.cluster.columns import MAX_DEVICES
 from muster.simulate.trace import read_nodes
 
 MAX_AGENTS = 100_000

@@ -7,7 +7,7 @@ message that is not allowed is closed with a sentence; no other stream is affect
 import re
 from collections.abc import Iterable, Mapping
 
-from muster.core.resources import EXTRA_NAME, Device, Resources
+from muster.core.resources import EXTRA_NAME, MAX_DEVICES, Device, Resources
 from muster.core.text import ATTRIBUTE, MAX_NAME, NAME, check_text
 from muster.wire import agent_pb2 as pb
 from muster.wire.codec import decode_agent_message
@@ -27,7 +27,6 @@ from muster.wire.transport import LOG_WINDOW_BYTES
 MAX_REPORTS = 10_000
 MAX_HELD = 100_000
 """Kernels in one Hello, including kernels whose end is not acknowledged yet."""
-MAX_DEVICES = 256
 MAX_ATTRIBUTES = 128
 MAX_EXTRA = 32
 MAX_PORTS = 64

@@ -13,12 +13,11 @@ from typing import Self
 import numpy as np
 
 from muster.core.errors import MusterError
-from muster.core.resources import GPU_WHOLE, KERNELS, Device, Resources
+from muster.core.resources import GPU_WHOLE, KERNELS, MAX_DEVICES, Device, Resources
 from muster.scheduling.cluster.agent_amounts import STEPS, AgentAmounts, Machine
 from muster.scheduling.cluster.bulk import Bulk, Flags, Ints, Shares, by_device, doubled, with_rows
 from muster.scheduling.cluster.packing import MAX_DIMENSIONS, Packing
 
-MAX_DEVICES = 128  # device indexes of one agent
 _DIMENSIONS = ("cpu", "memory", "disk")
 _FIRST_SLOTS = 16
 _MOST_CHANGES = 4096  # remembered changes, and four for each agent

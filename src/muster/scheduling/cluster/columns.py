@@ -12,11 +12,10 @@ import numpy as np
 from muster.core.resources import GPU_WHOLE, Resources, is_model
 from muster.scheduling.cluster.agent_amounts import STEPS, AgentAmounts
 from muster.scheduling.cluster.bulk import Array, Bulk, Flags, Floats, Ints, Shares
-from muster.scheduling.cluster.column_store import MAX_DEVICES, ColumnStore
+from muster.scheduling.cluster.column_store import ColumnStore
 from muster.scheduling.cluster.packing import MAX_DIMENSIONS, NOWHERE, Words
 
 __all__ = [
-    "MAX_DEVICES",
     "MAX_DIMENSIONS",
     "Bulk",
     "Columns",
