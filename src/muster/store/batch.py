@@ -35,7 +35,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.types import TypeEngine
 
-from muster.store.driver import run_for_each
+from muster.store.driver import rows_of, run_for_each
 
 Row: TypeAlias = Sequence[Any]
 Column: TypeAlias = Sequence[Any]
@@ -285,7 +285,10 @@ class Selection:
                 prepared = self._compile(connection.dialect, length)
                 self._compiled[connection.dialect.name, length] = prepared
             sql, parameters = prepared([*some, *([some[0]] * (length - len(some)))])
-            yield from connection.exec_driver_sql(sql, parameters)
+            if connection.dialect.name == "sqlite":
+                yield from rows_of(connection, sql, parameters)
+            else:
+                yield from connection.exec_driver_sql(sql, parameters)
 
     def _compile(self, dialect: Dialect, length: int) -> Callable[[Sequence[str]], tuple[str, Any]]:
         names = [f"key_{number}" for number in range(length)]

@@ -15,8 +15,9 @@ def run(connection: Connection, sql: str) -> None:
     Raises:
         DBAPIError: as from the connection's own methods.
     """
+    driver = _driver(connection)
     try:
-        _driver(connection).execute(sql)
+        driver.execute(sql)
     except sqlite3.Error as error:
         raise _wrapped(connection, sql, None, error) from error
 
@@ -28,14 +29,28 @@ def run_for_each(connection: Connection, sql: str, rows: Sequence[Sequence[Any]]
     Raises:
         DBAPIError: as from the connection's own methods.
     """
-    assert connection.in_transaction(), "a statement that writes is part of a transaction"
+    driver = _driver(connection, in_transaction=True)
     try:
-        return int(_driver(connection).executemany(sql, rows).rowcount)
+        return int(driver.executemany(sql, rows).rowcount)
     except sqlite3.Error as error:
         raise _wrapped(connection, sql, rows, error) from error
 
 
-def _driver(connection: Connection) -> sqlite3.Connection:
+def rows_of(connection: Connection, sql: str, parameters: Sequence[Any]) -> list[Sequence[Any]]:
+    """The rows that a statement finds, in the connection's transaction.
+
+    Raises:
+        DBAPIError: as from the connection's own methods.
+    """
+    driver = _driver(connection, in_transaction=True)
+    try:
+        return driver.execute(sql, parameters).fetchall()
+    except sqlite3.Error as error:
+        raise _wrapped(connection, sql, parameters, error) from error
+
+
+def _driver(connection: Connection, *, in_transaction: bool = False) -> sqlite3.Connection:
+    assert connection.in_transaction() or not in_transaction, "the driver would begin none itself"
     driver = connection.connection.driver_connection
     assert isinstance(driver, sqlite3.Connection), "the database is SQLite's"
     return driver

@@ -86,7 +86,7 @@ def test_violation_is_told_and_kept_as_a_scenario_that_shows_it_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(Pauses, "between_steps", lambda self: self.expect(False, "it is so"))
-    monkeypatch.setattr(__main__, "results", lambda seeds, workers, server: map(run, seeds))
+    monkeypatch.setattr(__main__, "results", lambda seeds, *how: map(run, seeds))
     assert main(["--first", "7", "--seeds", "1", "--keep", str(tmp_path / "kept")]) == 1
     told = capsys.readouterr().out
     assert f"seed 7: {Pauses.says}: it is so" in told

@@ -21,3 +21,14 @@ def test_violation_comes_back_from_a_worker_as_it_was() -> None:
     result = RunResult(1, violation=Violation(Pauses.says, "task 2 began 8 times in 2 s"))
     violation = pickle.loads(pickle.dumps(result)).violation
     assert (violation.kind, str(violation)) == (Pauses.says, "task 2 began 8 times in 2 s")
+
+
+def test_run_takes_the_same_course_whether_it_is_judged_or_not_and_tells_what_its_wakes_took() -> (
+    None
+):
+    judged, bare = run(2), run(2, invariants=())
+    assert (judged.wakes.count, judged.wakes.wrote) == (bare.wakes.count, bare.wakes.wrote)
+    assert judged.evaluated
+    assert not bare.evaluated
+    assert 0 < bare.wakes.wrote < bare.wakes.count
+    assert 0 < bare.wakes.processor_s < bare.processor_s

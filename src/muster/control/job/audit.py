@@ -14,20 +14,21 @@ from muster.store.audit.finding import MAX_SENTENCE, UNREADABLE, Audit, Finding,
 from muster.store.load import load_job
 from muster.store.schema import jobs, kernels, sessions, tasks
 
+_WITH_COUNTS = (
+    select(
+        jobs,
+        tasks.c.status.label("task_status"),
+        func.count(tasks.c.idx).label("tasks"),
+        func.max(tasks.c.status_changed_at).label("changed_at"),
+    )
+    .select_from(jobs.outerjoin(tasks, tasks.c.job_id == jobs.c.id))
+    .group_by(jobs.c.id, tasks.c.status)
+    .order_by(jobs.c.id)
+)
+
 
 def _wrong_jobs(stored: Stored) -> Iterator[Finding]:
-    with_counts = (
-        select(
-            jobs,
-            tasks.c.status.label("task_status"),
-            func.count(tasks.c.idx).label("tasks"),
-            func.max(tasks.c.status_changed_at).label("changed_at"),
-        )
-        .select_from(jobs.outerjoin(tasks, tasks.c.job_id == jobs.c.id))
-        .group_by(jobs.c.id, tasks.c.status)
-        .order_by(jobs.c.id)
-    )
-    rows = stored.connection.execute(with_counts)
+    rows = stored.connection.execute(_WITH_COUNTS)
     for id_, alike in groupby(rows, attrgetter("id")):
         counted = list(alike)
         try:

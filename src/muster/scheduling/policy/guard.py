@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from reprlib import Repr
 from types import FrameType
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -178,13 +178,6 @@ class _Leash:
 
     def fault(self, why: str) -> PluginFault:
         return PluginFault(self._kind, self._name, why)
-
-
-@runtime_checkable
-class Guarded(Protocol):
-    """A part of a policy that is the plug-in ``inner`` on a leash."""
-
-    inner: Any
 
 
 class GuardedValidator:

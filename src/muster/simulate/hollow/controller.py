@@ -1,6 +1,7 @@
 """The real control plane over its store, in one thread, as a process that can be killed at any
 point."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -98,6 +99,16 @@ class Fate:
         self.sends_left = None
 
 
+@dataclass(slots=True)
+class Wakes:
+    """How many wakes there were, how many of them wrote something, and the processor's seconds that
+    they took."""
+
+    count: int = 0
+    wrote: int = 0
+    processor_s: float = 0.0
+
+
 class _FatefulStore(Store):
     def __init__(
         self,
@@ -106,12 +117,14 @@ class _FatefulStore(Store):
         witness: Witness,
         clock: VirtualClock,
         wait: Callable[[float], None],
+        wakes: Wakes,
     ) -> None:
         self._fate = fate
         self.witness = witness
         self._clock = clock
         self._wait = wait
         self._told_at = 0.0  # what became of a commit whose answer was lost
+        self._wakes = wakes
         self.cut_off_until = 0.0
         self._is_open = False
         super().__init__(engine, cluster_entities())
@@ -156,6 +169,7 @@ class _FatefulStore(Store):
             case Misfortune.KILLED_BEFORE:
                 raise Killed
         super().commit(unit)
+        self._wakes.wrote += not unit.empty
         self.witness.committed(unit)
         match misfortune:
             case Misfortune.UNKNOWN:
@@ -203,6 +217,7 @@ class Controller:
     Args:
         died: called once when it was killed by its fate.
         witness: hears of what is committed, heard and sent.
+        wakes: counts those of this controller too.
     """
 
     def __init__(
@@ -216,6 +231,7 @@ class Controller:
         fate: Fate,
         died: Callable[[], None],
         witness: Witness,
+        wakes: Wakes,
     ) -> None:
         clock: VirtualClock = timeline.clock
         self._timeline = timeline
@@ -223,7 +239,8 @@ class Controller:
         self.is_up = True
         self._is_awake = False
         self._wake_at: Appointment | None = None
-        self.store = _FatefulStore(engine, fate, witness, clock, timeline.run)
+        self._wakes = wakes
+        self.store = _FatefulStore(engine, fate, witness, clock, self._wait, wakes)
         self.leases = LeaseBook(
             clock, boot_id, in_charge_s=IN_CHARGE_S, former_in_charge_s=IN_CHARGE_S
         )
@@ -238,7 +255,6 @@ class Controller:
         )
         self.desk.link = self.gateway
         self.door = FrontDoor(self.plane, engine, clock, timeline)
-        self.wakes = 0
         self._is_superseded = False
         self._look_at_fence()
         self._hint()
@@ -294,19 +310,27 @@ class Controller:
             self._wake_at.cancel()
         self._wake_at = self._timeline.at(moment, self._wake)
 
+    def _wait(self, seconds: float) -> None:
+        """Let time pass within a wake; what others do meanwhile is not the wake's."""
+        began_s = time.process_time()
+        self._timeline.run(seconds)
+        self._wakes.processor_s -= time.process_time() - began_s
+
     def _wake(self) -> None:
         self._wake_at = None
         if self._is_awake:  # inputs that came while it waits for its database are taken later
             self._wake_no_later_than(self._timeline.clock.now() + SLOW_S)
             return
-        self.wakes += 1
+        self._wakes.count += 1
         self._is_awake = True
+        began_s = time.process_time()
         try:
             due = self.plane.step()
         except (Killed, MustEnd):
             self._died()
             return
         finally:
+            self._wakes.processor_s += time.process_time() - began_s
             self._is_awake = False
         if not self.is_up:
             return

@@ -22,7 +22,7 @@ from muster.core.owner import Owner, Principal, Role
 from muster.core.specs import ScalingGroup
 from muster.core.specs.account import JoinTokenSpec
 from muster.simulate.hollow.agent import HollowAgent, Identity, Offer
-from muster.simulate.hollow.controller import Controller, Fate
+from muster.simulate.hollow.controller import Controller, Fate, Wakes
 from muster.simulate.hollow.machine import Machine
 from muster.simulate.hollow.network import CALM, Stream, Weather
 from muster.simulate.hollow.supervisor import Behaviour, HollowSupervisor
@@ -78,7 +78,7 @@ class World:
         self._ids = IdFactory(self.clock, random.Random(self._rng.random()))
         self.controller: Controller | None = None
         self.agents: dict[str, HollowAgent] = {}
-        self.wakes = 0
+        self.wakes = Wakes()  # of all controllers
         self.told: Counter[str] = Counter()
         self._channels = NO_FAULTS
         self._machines = 0
@@ -144,6 +144,7 @@ class World:
             fate=self.fate,
             died=lambda: self._died(controller),
             witness=self.witness,
+            wakes=self.wakes,
         )
         controller.channels.faults = self._channels
         controller.channels.sent = self.told
@@ -159,7 +160,6 @@ class World:
         """Somebody starts a second controller. Streams that are open stay with the first one, which
         knows nothing of that, and is cut off from the database for so long."""
         if self.controller is not None:
-            self.wakes += self.controller.wakes
             former, self.controller = self.controller, None
             self._superseded.append(former)
             former.be_superseded(cut_off_s)
@@ -169,7 +169,6 @@ class World:
     def kill_controller(self, away_s: float = math.inf) -> None:
         """kill -9; it comes back after so long."""
         if self.controller is not None:
-            self.wakes += self.controller.wakes
             controller, self.controller = self.controller, None
             controller.die()
             self.witness.controller_died()

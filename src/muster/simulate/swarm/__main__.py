@@ -10,7 +10,7 @@ from pathlib import Path
 
 from muster.simulate.swarm.databases import use_server
 from muster.simulate.swarm.figures import Figures, UnusableState, load, save
-from muster.simulate.swarm.runner import KINDS, RunResult, run
+from muster.simulate.swarm.runner import INVARIANTS, KINDS, RunResult, run
 from muster.simulate.swarm.scenario import InvalidScenario, Scenario, load_scenario
 from muster.simulate.swarm.shrink import shrink
 from muster.simulate.swarm.steps import Step
@@ -57,6 +57,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--state", type=Path, help="a file that holds the next seed and the sums")
     parser.add_argument("--resume", action="store_true", help="go on where --state stopped")
     parser.add_argument(
+        "--bare", action="store_true", help="judge nothing, to see what the wakes alone cost"
+    )
+    parser.add_argument(
         "--server",
         metavar="URL",
         help="run on databases of its own on this PostgreSQL server, which are removed afterwards",
@@ -70,7 +73,8 @@ def _run(options: argparse.Namespace, figures: Figures) -> None:
     seeds = count(first) if options.seeds is None else iter(range(first, first + options.seeds))
     began, took_s = time.monotonic(), figures.took_s
     told_at = began
-    for result in results(seeds, options.workers, options.server):
+    judged = () if options.bare else INVARIANTS
+    for result in results(seeds, options.workers, options.server, judged):
         figures.add(result)
         if result.violation:
             _report(result, options.keep)

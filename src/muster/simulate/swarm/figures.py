@@ -16,13 +16,17 @@ class UnusableState(MusterError):
 
 @dataclass
 class Figures:
-    """The sums over all runs: ``seconds`` are of virtual time, ``took_s`` of the clock on the wall;
-    ``violated`` are the seeds that violated an invariant."""
+    """The sums over all runs: ``wrote`` are the wakes that wrote something; ``seconds`` are of
+    virtual time, ``processor_s`` of processor time, of which ``control_s`` passed within wakes, and
+    ``took_s`` of the clock on the wall; ``violated`` are the seeds that violated an invariant."""
 
     runs: int = 0
     steps: int = 0
     wakes: int = 0
+    wrote: int = 0
     seconds: float = 0.0
+    processor_s: float = 0.0
+    control_s: float = 0.0
     took_s: float = 0.0
     faults: Counter[str] = field(default_factory=Counter)
     evaluated: Counter[str] = field(default_factory=Counter)
@@ -31,7 +35,10 @@ class Figures:
     def add(self, result: RunResult) -> None:
         self.runs += 1
         self.steps += len(result.steps)
-        self.wakes += result.wakes
+        self.wakes += result.wakes.count
+        self.wrote += result.wakes.wrote
+        self.control_s += result.wakes.processor_s
+        self.processor_s += result.processor_s
         self.seconds += result.seconds
         self.faults += result.faults
         self.evaluated += result.evaluated
@@ -44,6 +51,7 @@ class Figures:
         return "\n".join(
             [
                 self.summary,
+                self.speed,
                 f"{self.faults.total()} faults: {faults}",
                 f"{len(self.evaluated)} invariants, and how often each was judged:",
                 *judged,
@@ -55,9 +63,18 @@ class Figures:
         seeds = ", ".join(map(str, self.violated))
         return (
             f"{self.runs} seeds, {self.steps} steps, {self.seconds / 3600:.1f} h of virtual time "
-            f"and {self.wakes} wakes in {self.took_s:.0f} s "
-            f"({self.wakes / max(self.took_s, 1e-9):.0f}/s); violations: {len(self.violated)}"
+            f"in {self.took_s:.0f} s; violations: {len(self.violated)}"
             + (f" (seeds {seeds})" if seeds else "")
+        )
+
+    @property
+    def speed(self) -> str:
+        whole_ms = 1000 * self.processor_s / max(self.wakes, 1)
+        control_ms = 1000 * self.control_s / max(self.wakes, 1)
+        return (
+            f"{self.wakes} wakes, of which {self.wrote} wrote: "
+            f"{self.wakes / max(self.took_s, 1e-9):.0f}/s, {whole_ms:.2f} ms of processor time "
+            f"each, {control_ms:.2f} ms of it in control"
         )
 
 

@@ -2,6 +2,7 @@
 
 import random
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from muster.core.resources import Resources
 from muster.simulate.hollow.agent import Offer
+from muster.simulate.hollow.controller import Wakes
 from muster.simulate.hollow.world import World
 from muster.simulate.swarm.chance import Chance
 from muster.simulate.swarm.controllers import CONTROLLER
@@ -38,15 +40,16 @@ CAPACITY = Resources(cpu_milli=4000, memory_bytes=64 << 30)
 @dataclass(slots=True)
 class RunResult:
     """The result of a run: ``faults`` counts its faults by kind, ``evaluated`` the evaluations of
-    each invariant."""
+    each invariant. ``seconds`` are of virtual time, ``processor_s`` of the processor's."""
 
     seed: int
     steps: list[Step] = field(default_factory=list)
     violation: Violation | None = None
     faults: Counter[str] = field(default_factory=Counter)
     evaluated: Counter[str] = field(default_factory=Counter)
-    wakes: int = 0
+    wakes: Wakes = field(default_factory=Wakes)
     seconds: float = 0.0
+    processor_s: float = 0.0
 
 
 def draw_steps(seed: int, count: int = STEPS) -> list[Step]:
@@ -72,6 +75,7 @@ def run(
     steps = draw_steps(seed) if steps is None else steps
     result = RunResult(seed)
     chance = Chance(seed)
+    began_s = time.process_time()
     with tempfile.TemporaryDirectory(prefix="muster-swarm-") as place:
         engine = databases().create(Path(place))
         world = World(Path(place), lambda: engine, chance, seed=seed)
@@ -101,6 +105,7 @@ def run(
             result.seconds = world.clock.now() - began
             world.close()
             result.wakes = world.wakes
+            result.processor_s = time.process_time() - began_s
     return result
 
 

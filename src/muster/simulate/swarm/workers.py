@@ -1,23 +1,32 @@
 """Runs in several processes, which end with the one that began them."""
 
+import gc
 import logging
 import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from itertools import islice
 from multiprocessing import get_context
 
 from muster.simulate.swarm.databases import leave, use_server
-from muster.simulate.swarm.runner import RunResult, run
+from muster.simulate.swarm.judge import Invariant
+from muster.simulate.swarm.runner import INVARIANTS, RunResult, run
 
 LOOK_S = 1.0
+GARBAGE_EVERY = 50_000
+"""New objects before the youngest are searched for garbage."""
 _running = threading.Lock()
 
 
-def results(seeds: Iterator[int], workers: int, server: str | None = None) -> Iterator[RunResult]:
+def results(
+    seeds: Iterator[int],
+    workers: int,
+    server: str | None = None,
+    invariants: Sequence[type[Invariant]] = INVARIANTS,
+) -> Iterator[RunResult]:
     """The results of the seeds, in order.
 
     Each process starts anew: one that is forked beside threads, as those of a test's process are,
@@ -25,17 +34,18 @@ def results(seeds: Iterator[int], workers: int, server: str | None = None) -> It
 
     Args:
         server: see ``use_server``.
+        invariants: those that are judged.
     """
     pool = ProcessPoolExecutor(
         workers, get_context("spawn"), initializer=_begin, initargs=(os.getpid(), server)
     )
     with pool:
         try:
-            waiting = [pool.submit(_run, seed) for seed in islice(seeds, 2 * workers)]
+            waiting = [pool.submit(_run, seed, invariants) for seed in islice(seeds, 2 * workers)]
             while waiting:
                 yield waiting.pop(0).result()
                 if (seed := next(seeds, None)) is not None:
-                    waiting.append(pool.submit(_run, seed))
+                    waiting.append(pool.submit(_run, seed, invariants))
         finally:
             pool.shutdown(cancel_futures=True)
 
@@ -45,9 +55,9 @@ def be_quiet() -> None:
     logging.disable(logging.CRITICAL)
 
 
-def _run(seed: int) -> RunResult:
+def _run(seed: int, invariants: Sequence[type[Invariant]]) -> RunResult:
     with _running:
-        return run(seed)
+        return run(seed, invariants=invariants)
 
 
 def _begin(parent: int, server: str | None) -> None:
@@ -56,6 +66,8 @@ def _begin(parent: int, server: str | None) -> None:
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     if server is not None:
         use_server(server)
+    gc.freeze()  # modules, and what they hold, last
+    gc.set_threshold(GARBAGE_EVERY)
 
 
 def _end_with(parent: int) -> None:

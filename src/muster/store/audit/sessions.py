@@ -25,14 +25,18 @@ KERNELS_OF: Mapping[SessionStatus, frozenset[KernelStatus]] = {
 in one commit."""
 
 
+_PAIRS = [
+    (session, kernel) for session, several in KERNELS_OF.items() for kernel in sorted(several)
+]
+_IN_OTHER_PAIRS = (
+    select(sessions.c.id, sessions.c.status, kernels.c.id, kernels.c.status)
+    .select_from(sessions.join(kernels, kernels.c.session_id == sessions.c.id))
+    .where(tuple_(sessions.c.status, kernels.c.status).not_in(_PAIRS))
+)
+
+
 def _disagreeing(stored: Stored) -> Iterator[Finding]:
-    pairs = [(session, kernel) for session, several in KERNELS_OF.items() for kernel in several]
-    rows = (
-        select(sessions.c.id, sessions.c.status, kernels.c.id, kernels.c.status)
-        .select_from(sessions.join(kernels, kernels.c.session_id == sessions.c.id))
-        .where(tuple_(sessions.c.status, kernels.c.status).not_in(pairs))
-    )
-    for id_, status, kernel, kernel_status in stored.connection.execute(rows):
+    for id_, status, kernel, kernel_status in stored.connection.execute(_IN_OTHER_PAIRS):
         yield Finding(id_, f"is {status}, and its kernel {kernel} is {kernel_status}")
 
 

@@ -3,6 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Row, select
@@ -14,6 +15,7 @@ from muster.store.entity import Entity, Told, Tried
 from muster.store.unit import NEW, Unit
 
 LOOKED_AT_EVERY = 8
+_ALL = select(schema.history).order_by(schema.history.c.seq)
 _MERGED = frozenset({SchedulingResult.SKIPPED, SchedulingResult.NEED_RETRY})
 
 
@@ -41,10 +43,9 @@ class HistoryTellsAll(Invariant):
                     self._changes[name].append((unit.now, str(before), str(record.status)))
 
     def at_rest(self) -> None:
-        history = schema.history
         told: dict[str, list[Row[Any]]] = defaultdict(list)
         with self.world.store.engine.connect() as connection:
-            for row in connection.execute(select(history).order_by(history.c.seq)):
+            for row in connection.execute(_ALL):
                 if row.from_status != row.to_status:
                     told[row.entity].append(row)
         for name, entity in self._of.items():
@@ -100,11 +101,10 @@ class RepeatsMerge(Invariant):
 
     def _read(self) -> Sequence[Row[Any]]:
         """All rows; the codes of a row are those with which it was written."""
-        history = schema.history
         with self.world.store.engine.connect() as connection:
-            rows = connection.execute(select(history).order_by(history.c.seq)).all()
+            rows = connection.execute(_ALL).all()
         for row in rows:
-            codes = _codes(row)
+            codes = _codes(row.reasons)
             known = self._codes.setdefault((row.entity, row.seq), codes)
             self.expect(known == codes, f"{row.entity}: {known} became {codes}")
         return rows
@@ -165,12 +165,13 @@ class CountsAreKept(Invariant):
                 )
 
 
-def _codes(row: Row[Any]) -> Sequence[str]:
-    return [code for code, _ in json.loads(row.reasons or "[]")]
+@lru_cache(maxsize=4096)
+def _codes(reasons: str | None) -> Sequence[str]:
+    return tuple(code for code, _ in json.loads(reasons or "[]"))
 
 
 def _is_equal(one: Row[Any], other: Row[Any]) -> bool:
     return all(
         getattr(one, name) == getattr(other, name)
         for name in ("phase", "result", "from_status", "to_status")
-    ) and _codes(one) == _codes(other)
+    ) and _codes(one.reasons) == _codes(other.reasons)

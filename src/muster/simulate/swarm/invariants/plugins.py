@@ -1,7 +1,6 @@
 """Invariants of plug-ins that fail."""
 
 from muster.control.session.cluster.state import ClusterState
-from muster.scheduling.policy.guard import Guarded
 from muster.simulate.swarm.judge import Invariant
 from muster.simulate.swarm.wayward import NAMES, Wayward
 
@@ -19,8 +18,9 @@ class FailedPluginsServeNoMore(Invariant):
             policy = state.policy
             serving = {name for _, name in policy.made}
             for (_, part_name), (_, part) in policy.made.items():
-                if isinstance(part, Guarded) and isinstance(part.inner, Wayward):
-                    self.expect(not part.inner.has_failed, f"{part_name} has failed, and serves")
+                inner = getattr(part, "inner", None)  # of a part on a leash
+                if isinstance(inner, Wayward):
+                    self.expect(not inner.has_failed, f"{part_name} has failed, and serves")
             spec = controller.store.live.groups[name]
             named = {*spec.validators, spec.sequencer, spec.selector, *spec.hooks.values()}
             for missing in named.intersection(NAMES.values()) - serving:
