@@ -11,8 +11,9 @@ from tests.control.world import ADA, World, state
 
 from muster.control.agent.desk import AgentDesk
 from muster.control.agent.requests import AgentRequests
+from muster.control.engine.declared import Declared
 from muster.control.engine.defects import LEFT_OUT_S
-from muster.control.engine.module import Context, Declared, Module, Parts
+from muster.control.engine.module import Context, Module, Parts
 from muster.control.engine.sweeps import SWEEP_S
 from muster.control.engine.work import Work
 from muster.control.inbox import Unavailable

@@ -85,6 +85,17 @@ def test_agents_that_are_not_connected_are_not_told(world: World) -> None:
     )
 
 
+def test_agent_whose_hello_is_heard_in_the_first_wake_afterwards_is_not_told_to_say_it_again(
+    world: World,
+) -> None:
+    agent = world.agent("a")
+    break_a_commit(world)
+    world.clock.advance(1.5)  # the plane waits before it goes on
+    world.connect(agent)  # the end of its last stream is not heard of
+    assert not world.closed
+    assert agent.id in world.welcome
+
+
 def trouble(world: World) -> str | None:
     return world.plane.trouble
 

@@ -265,6 +265,7 @@ def test_control_whose_database_went_back_ends_and_the_next_one_goes_on_from_the
     world: World, server: Server
 ) -> None:
     """A standby that lacks the last commits takes the server's place."""
+    world.agent("a").behaviour = lambda start: Run(1e6)  # time passes while the server is away
     kept = world.submit(JobSpec(name="kept", command=["x"]))
     name = database_of(world)
     world.store.engine.dispose()

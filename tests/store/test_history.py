@@ -75,9 +75,7 @@ class Waiting:
 
     def cancel(self) -> None:
         unit = self.store.unit(self.now, Watch())
-        unit.transition(
-            [self.session], {SessionStatus.PENDING}, SessionStatus.CANCELLED, phase=PHASE
-        )
+        unit.move(self.session, {SessionStatus.PENDING}, SessionStatus.CANCELLED, PHASE)
         self.store.commit(unit)
 
     def refusals(self) -> list[Kept]:

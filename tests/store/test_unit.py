@@ -67,9 +67,9 @@ def test_only_records_with_the_expected_status_change_and_the_rest_is_reported(
     ]
     for task in tasks:
         work.add(task)
-    work.transition([tasks[0]], {TaskState.PENDING}, TaskState.ASSIGNED, phase="x")
-    stale = work.transition(tasks, {TaskState.ASSIGNED}, TaskState.RUNNING, phase="x")
-    assert stale == [tasks[1]]
+    assert work.move(tasks[0], {TaskState.PENDING}, TaskState.ASSIGNED, "x")
+    moved = [work.move(task, {TaskState.ASSIGNED}, TaskState.RUNNING, "x") for task in tasks]
+    assert moved == [True, False]
     assert [task.status for task in tasks] == [TaskState.RUNNING, TaskState.PENDING]
     assert job.counts == {TaskState.PENDING: 1, TaskState.ASSIGNED: 0, TaskState.RUNNING: 1}
 
@@ -78,9 +78,9 @@ def test_change_that_the_table_does_not_hold_is_refused(store: Store) -> None:
     job = a_job()
     work = unit(store)
     work.add(job)
-    work.transition([job], {JobState.PENDING}, JobState.KILLED, phase="x")
+    work.move(job, {JobState.PENDING}, JobState.KILLED, "x")
     with pytest.raises(IllegalTransition):
-        work.transition([job], {JobState.KILLED}, JobState.PENDING, phase="x")
+        work.move(job, {JobState.KILLED}, JobState.PENDING, "x")
 
 
 def test_row_that_somebody_else_changed_fails_the_commit_and_the_mirror_is_read_again(
@@ -93,7 +93,7 @@ def test_row_that_somebody_else_changed_fails_the_commit_and_the_mirror_is_read_
     with store.engine.begin() as other:
         other.execute(update(schema.jobs).values(status="RUNNING"))
     work = unit(store)
-    work.transition([job], {JobState.PENDING}, JobState.KILLED, phase="x")
+    work.move(job, {JobState.PENDING}, JobState.KILLED, "x")
     with pytest.raises(CommitFailed):
         store.commit(work)
     store.reload()
@@ -168,7 +168,7 @@ def test_name_of_an_agent_is_free_for_another_only_once_it_was_removed(
         work = unit(store)
         if removed:
             former = store.live.agents[former.id]
-            work.transition([former], AGENT_TABLE.live, AgentStatus.REMOVED, phase="x")
+            work.move(former, AGENT_TABLE.live, AgentStatus.REMOVED, "x")
         work.add(an_agent("agt-2"))
         if removed:
             store.commit(work)

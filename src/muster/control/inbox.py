@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Generic, TypeVar, cast
 
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
@@ -41,11 +41,11 @@ class Unavailable(MusterError):
 
 
 @dataclass(slots=True, eq=False)
-class RequestInput(Input):
+class RequestInput(Input, Generic[T]):
     """A request; its caller gets the answer once the request is committed."""
 
-    action: Callable[[Work, Parts], Any]
-    answer: Callable[[Any, Exception | None], None]
+    action: Callable[[Work, Parts], T]
+    answer: Callable[[T | None, Exception | None], None]
     owner: Owner | None = None
 
     is_kept = False
@@ -64,21 +64,24 @@ class RequestInput(Input):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Generic[T]):
     """The effect of a request: its caller gets the result, or the refusal."""
 
-    to: RequestInput
-    result: Any
+    to: RequestInput[T]
+    result: T | None
     refusal: Exception | None
 
+    def tell(self) -> None:
+        self.to.answer(self.result, self.refusal)
 
-class Answers(Performer[Answer]):
+
+class Answers(Performer[Answer[object]]):
     kind = Answer
 
-    def perform(self, effects: Sequence[Answer]) -> None:
+    def perform(self, effects: Sequence[Answer[object]]) -> None:
         for each in effects:
             try:
-                each.to.answer(each.result, each.refusal)
+                each.tell()
             except Exception:  # the others' callers wait too
                 log.exception("a caller could not be told what became of its request")
 
@@ -156,13 +159,13 @@ class Inbox:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
 
-        def answer(result: Any, error: Exception | None) -> None:
+        def answer(result: T | None, error: Exception | None) -> None:
             if future.done():
                 return
             if error is not None:
                 future.set_exception(error)
             else:
-                future.set_result(result)
+                future.set_result(cast(T, result))
 
         self.ask(action, answer, owner)
         return await asyncio.wait_for(future, timeout_s)

@@ -9,15 +9,15 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from muster.control.engine.coordinator import MAX_CHANGES, Coordinator
+from muster.control.engine.declared import Declared, SomePerformer
 from muster.control.engine.defects import LOOK_AGAIN_S, Defects, Undone
-from muster.control.engine.effects import Performer
 from muster.control.engine.inputs import Input
-from muster.control.engine.module import Context, Declared, Module, Parts, with_own
+from muster.control.engine.module import Context, Module, Parts, with_own
 from muster.control.engine.races import Races
 from muster.control.engine.steps import Order
 from muster.control.engine.sweeps import Sweeps
@@ -81,7 +81,7 @@ class ControlPlane:
         ids: IdFactory,
         inbox: Inbox,
         modules: Sequence[Module],
-        stand_ins: Sequence[Performer[Any]] = (),
+        stand_ins: Sequence[SomePerformer] = (),
     ) -> None:
         self._store = store
         self._clock = clock
@@ -89,11 +89,11 @@ class ControlPlane:
         self._inbox = inbox
         self._modules = modules
         of_modules = (performer for module in modules for performer in module.performers)
-        performers: dict[type, Performer[Any]] = {}
+        performers: dict[type, SomePerformer] = {}
         for performer in (*of_modules, *stand_ins):
             performers[performer.kind] = performer
         performers[Answer] = Answers()  # last: whoever is answered may ask about the other effects
-        self._performers = [*performers.values()]
+        self._performers = performers
         self._suspect: tuple[Input, MusterError] | None = None  # failed alone; is it to blame?
         self.defects = Defects()
         """The failures of handlers and other parts of modules."""
@@ -151,7 +151,7 @@ class ControlPlane:
 
     def close(self) -> None:
         """Have the performers end their processes and threads."""
-        for performer in self._performers:
+        for performer in self._performers.values():
             performer.close()
 
     @property
@@ -340,9 +340,9 @@ class ControlPlane:
         """Tell modules, performers and watchers about the commit, in this order."""
         tell: list[Callable[[], None]] = [partial(each.committed, work) for each in self._told]
         tell += [
-            partial(performer.perform, effects)
-            for performer in self._performers
-            if (effects := work.effects.pop(performer.kind, None))
+            partial(performer.perform, work.effects_of(kind))
+            for kind, performer in self._performers.items()
+            if kind in work.effects
         ]
         if events := work.unit.events():
             tell += [partial(watcher, events) for watcher in self._watchers.values()]
@@ -351,7 +351,7 @@ class ControlPlane:
                 each()
             except Exception:  # a failure must not delay others; its effects come again
                 log.exception("the effects of a commit were not all told")
-        for kind in work.effects:
+        for kind in work.effects.keys() - self._performers.keys():
             log.error("no performer carries out effects of kind %s", kind.__name__)
 
     # -- when nothing was committed ------------------------------------------------------------

@@ -55,7 +55,7 @@ class Repeat:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Tried(Record):
-    """A record that lifecycle handlers act on, with the engine's account of its tries.
+    """A record with the engine's account of its tries, as lifecycle handlers need it.
 
     ``tries`` counts the failed tries of the phase that the record is in, ``retry_at`` is the
     earliest moment of the next try, ``repeats`` are the latest history rows with which equal ones

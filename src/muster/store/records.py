@@ -124,11 +124,10 @@ class Job(Record):
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Task(Record):
+class Task(Tried):
     """One replica of a job; ``attempt`` counts from 1 and is 0 before the first. ``session_id`` is
-    the current attempt's, None between two attempts; ``kernel_id`` is the last attempt's.
-    ``lost_starts`` counts the latest attempts in a row that were lost before they began,
-    ``retry_at`` is the earliest moment of the attempt after them; neither is stored."""
+    the current attempt's, None between two attempts; ``kernel_id`` is the last attempt's. Its tries
+    are those to begin an attempt: the latest ones in a row that failed. They are not stored."""
 
     job: Job
     index: int
@@ -142,8 +141,6 @@ class Task(Record):
     finished_at: float | None = None
     exit_code: int | None = None
     reason: Reason | None = None
-    lost_starts: int = 0
-    retry_at: float = 0.0
 
 
 _NONE: "Mapping[Kernel, None]" = MappingProxyType({})

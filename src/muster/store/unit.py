@@ -8,7 +8,7 @@ for each status. The verbs of the ledger are here too (``allocate``, ``grant``, 
 ``release``); its check at the commit is in ``ledger``.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -18,7 +18,7 @@ from muster.core.reasons import Reason
 from muster.core.resources import DeviceShare
 from muster.core.results import SchedulingResult
 from muster.store import rows
-from muster.store.entity import R, Record, Told, Tried
+from muster.store.entity import Record, Told, Tried
 from muster.store.history import REPEATING, History
 from muster.store.ledger import overcommitted
 from muster.store.live import Live
@@ -106,29 +106,6 @@ class Unit:
 
     # -- statuses ------------------------------------------------------------------------------
 
-    def transition(
-        self,
-        records: Iterable[R],
-        expected: Collection[str],
-        to: StrEnum,
-        *,
-        phase: str,
-        result: SchedulingResult = SchedulingResult.SUCCESS,
-        reason: Reason | None = None,
-    ) -> list[R]:
-        """Change the status of those records that have an ``expected`` one.
-
-        The others are left alone and returned: somebody was faster.
-
-        Raises:
-            IllegalTransition: the entity's table does not allow the change.
-        """
-        return [
-            record
-            for record in records
-            if not self.move(record, expected, to, phase, result, reason)
-        ]
-
     def move(
         self,
         record: Record,
@@ -138,7 +115,8 @@ class Unit:
         result: SchedulingResult = SchedulingResult.SUCCESS,
         reason: Reason | None = None,
     ) -> bool:
-        """``transition`` of one record; whether it had an ``expected`` status.
+        """Change the record's status, if it has an ``expected`` one; else it is left alone, because
+        somebody was faster. The answer is whether it moved.
 
         Raises:
             IllegalTransition: the entity's table does not allow the change.

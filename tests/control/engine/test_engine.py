@@ -4,17 +4,20 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import pytest
-from sqlalchemy import select
 from tests.control.engine.conftest import MakeWorld
 from tests.control.engine.toy import (
+    FAILURE,
     Door,
     DoorLifecycle,
     DoorStatus,
+    Hinge,
     HingeStatus,
     OpenDoors,
-    Opens,
     ToyWorld,
+    always,
+    history,
     moved,
+    reached,
 )
 from tests.databases import ON_BOTH
 
@@ -31,31 +34,12 @@ from muster.control.engine.handler import (
 )
 from muster.control.engine.races import MAX_IN_A_ROW as MAX_RACES
 from muster.control.engine.races import SIT_OUT_S
-from muster.control.engine.steps import Order, Verdict
+from muster.control.engine.steps import Order
 from muster.control.engine.work import Move, Work
-from muster.core.reasons import Reason, ReasonCode, reason
-from muster.store import schema
+from muster.core.reasons import Reason
+from muster.store.entity import Record
 
 pytestmark = ON_BOTH
-
-FAILURE = reason(ReasonCode.DISK_FULL, agent="a", detail="")
-
-
-def history(world: ToyWorld, door: Door) -> list[tuple[str, str, str, int]]:
-    """(from, to, result, times) of the rows that tell of the door."""
-    columns = schema.history.c
-    query = select(columns.from_status, columns.to_status, columns.result, columns.times)
-    with world.store.engine.connect() as connection:
-        rows = connection.execute(query.where(columns.entity == door.id).order_by(columns.seq))
-        return [(row.from_status, row.to_status, row.result, row.times) for row in rows]
-
-
-def reached(world: ToyWorld) -> dict[Verdict, int]:
-    return {verdict: times for (_, verdict), times in world.coordinator.reached.items()}
-
-
-def always(outcome: Reason | str | None) -> Opens:
-    return lambda door: outcome
 
 
 def test_success_moves_the_record_and_those_who_follow_it(make_world: MakeWorld) -> None:
@@ -68,45 +52,6 @@ def test_success_moves_the_record_and_those_who_follow_it(make_world: MakeWorld)
     stored = world.store.live.of(Door)["d"]
     assert stored.status is DoorStatus.OPEN
     assert {hinge.status for hinge in stored.hinges} == {HingeStatus.STRAIGHT}
-
-
-def test_failure_is_tried_again_later_each_time_and_given_up_at_the_limit(
-    make_world: MakeWorld,
-) -> None:
-    tried_at: list[float] = []
-
-    def opens(door: Door) -> Reason | str | None:
-        tried_at.append(world.clock.now())
-        return FAILURE
-
-    world = make_world(OpenDoors(opens))
-    began = world.clock.now()
-    door = world.door("d")
-    assert (door.tries, door.retry_at) == (1, began + 10.0)
-    world.run(60.0)
-    assert [round(at - began) for at in tried_at] == [0, 10, 30]
-    assert door.status is DoorStatus.STUCK
-    assert door.tries == 0, "tries belong to a phase"
-    assert history(world, door) == [
-        ("SHUT", "SHUT", "NEED_RETRY", 2),
-        ("SHUT", "STUCK", "GIVE_UP", 1),
-    ]
-
-
-def test_failure_that_no_other_try_cures_is_given_up_at_once(make_world: MakeWorld) -> None:
-    world = make_world(OpenDoors(always(reason(ReasonCode.WORKDIR_MISSING, agent="a", detail=""))))
-    door = world.door("d")
-    assert door.status is DoorStatus.STUCK
-    assert reached(world) == {Verdict.GIVE_UP: 1}
-
-
-def test_tries_are_stored_with_the_record(make_world: MakeWorld) -> None:
-    world = make_world(OpenDoors(always(FAILURE)))
-    door = world.door("d")
-    world.store.reload()
-    stored = world.store.live.of(Door)["d"]
-    assert stored is not door
-    assert (stored.tries, stored.retry_at) == (1, door.retry_at)
 
 
 def test_record_that_stays_too_long_is_expired(make_world: MakeWorld) -> None:
@@ -147,14 +92,16 @@ def test_record_that_somebody_else_moved_is_left_alone(make_world: MakeWorld) ->
 
 
 def test_record_for_which_another_transition_is_declared_takes_that(make_world: MakeWorld) -> None:
+    def is_heavy(door: Record) -> bool:
+        assert isinstance(door, Door)
+        return len(door.hinges) > 2
+
     class UnlessHeavy(OpenDoors):
         transitions: ClassVar[StatusTransitions] = StatusTransitions(
             success=TransitionStatus(
                 DoorStatus.OPEN,
-                HingeStatus.STRAIGHT,
-                unless=Unless(
-                    lambda door: len(door.hinges) > 2, TransitionStatus(DoorStatus.STUCK)
-                ),
+                TransitionStatus(HingeStatus.STRAIGHT),
+                unless=Unless(is_heavy, TransitionStatus(DoorStatus.STUCK)),
             )
         )
 
@@ -164,14 +111,29 @@ def test_record_for_which_another_transition_is_declared_takes_that(make_world: 
     assert {hinge.status for hinge in heavy.hinges} == {HingeStatus.BENT}, "they follow it alone"
 
 
-def test_record_is_not_tried_again_before_its_time_however_often_it_is_looked_at(
+def test_followers_for_which_another_transition_is_declared_take_that(
     make_world: MakeWorld,
 ) -> None:
-    world = make_world(handler := OpenDoors(always(FAILURE)))
-    world.door("d")
-    for _ in range(5):
-        world.look("d")
-    assert [asked for asked in handler.asked if asked] == [["d"]]
+    def is_rusty(hinge: Record) -> bool:
+        assert isinstance(hinge, Hinge)
+        return hinge.id.endswith("1")
+
+    class UnlessRusty(OpenDoors):
+        transitions: ClassVar[StatusTransitions] = StatusTransitions(
+            success=TransitionStatus(
+                DoorStatus.OPEN,
+                TransitionStatus(
+                    HingeStatus.STRAIGHT,
+                    unless=Unless(is_rusty, TransitionStatus(HingeStatus.BROKEN)),
+                ),
+            )
+        )
+
+    world = make_world(UnlessRusty(always(None)))
+    door = world.door("d", hinges=3)
+    straight, broken = HingeStatus.STRAIGHT, HingeStatus.BROKEN
+    assert [hinge.status for hinge in door.hinges] == [straight, broken, straight]
+    assert world.lifecycle.followed == [("d-0", "BENT"), ("d-1", "BENT"), ("d-2", "BENT")]
 
 
 def test_record_with_two_verdicts_gets_the_first(make_world: MakeWorld) -> None:

@@ -20,15 +20,18 @@ from muster.control.engine.handler import (
     StatusTransitions,
     TransitionStatus,
 )
-from muster.control.engine.lifecycle import Lifecycle, RetryPolicy
+from muster.control.engine.lifecycle import Lifecycle
 from muster.control.engine.races import Races
+from muster.control.engine.retries import RetryPolicy
 from muster.control.engine.steps import Order
 from muster.control.engine.work import Move, Work
 from muster.core.clock import VirtualClock
 from muster.core.ids import IdFactory
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.resources import DeviceShare
+from muster.core.results import SchedulingResult
 from muster.core.states import StateTable
+from muster.store import schema
 from muster.store.database import open_engine
 from muster.store.entities import ENTITIES
 from muster.store.entity import Entities, Entity, Record, Told, Tried
@@ -64,6 +67,7 @@ DOOR_TABLE: StateTable[DoorStatus] = StateTable(
 class HingeStatus(StrEnum):
     BENT = "BENT"
     STRAIGHT = "STRAIGHT"
+    BROKEN = "BROKEN"
 
 
 HINGE_TABLE: StateTable[HingeStatus] = StateTable(
@@ -73,6 +77,7 @@ HINGE_TABLE: StateTable[HingeStatus] = StateTable(
     allowed={
         (HingeStatus.BENT, HingeStatus.STRAIGHT): "follows",
         (HingeStatus.STRAIGHT, HingeStatus.BENT): "follows",
+        (HingeStatus.BENT, HingeStatus.BROKEN): "follows",
     },
 )
 
@@ -152,20 +157,25 @@ HINGE = Entity(
 
 
 class DoorLifecycle(Lifecycle[Door]):
+    """``followed`` are the hinges that followed a door, each with its former status."""
+
     entity = Door
+
+    def __init__(self) -> None:
+        self.followed: list[tuple[str, str]] = []
 
     def followers(self, record: Door) -> Iterable[Record]:
         return record.hinges
+
+    def follower_moved(self, work: Work, follower: Record, before: StrEnum) -> None:
+        assert isinstance(follower, Hinge)
+        self.followed.append((follower.id, before))
 
     def retry_policy(self, record: Door, work: Work) -> RetryPolicy:
         return RetryPolicy(max_tries=3, backoff_s=10.0)
 
     def final(self, reason: Reason) -> bool:
         return reason.code is ReasonCode.WORKDIR_MISSING
-
-    def deadlines(self, record: Door, work: Work) -> Iterable[float]:
-        if record.retry_at:
-            yield record.retry_at
 
 
 Opens = Callable[[Door], "Reason | str | None"]
@@ -178,7 +188,7 @@ class OpenDoors(LifecycleHandler[Door]):
     entity = Door
     statuses = frozenset({DoorStatus.SHUT})
     transitions: ClassVar[StatusTransitions] = StatusTransitions(
-        success=TransitionStatus(DoorStatus.OPEN, HingeStatus.STRAIGHT),
+        success=TransitionStatus(DoorStatus.OPEN, TransitionStatus(HingeStatus.STRAIGHT)),
         need_retry=NO_CHANGE,
         expired=TransitionStatus(DoorStatus.STUCK),
         give_up=TransitionStatus(DoorStatus.STUCK),
@@ -228,13 +238,14 @@ class ToyWorld:
         self.store = Store(engine, Entities((*ENTITIES.values(), DOOR, HINGE)))
         self._ids = IdFactory(self.clock, random.Random(1))
         self._handlers = handlers
+        self.lifecycle = DoorLifecycle()
         self.defects = Defects()
         self.races = Races()
         self.undone = 0
         self._build()
 
     def _build(self) -> None:
-        order = Order.of([DoorLifecycle()], self._handlers, self.defects)
+        order = Order.of([self.lifecycle], self._handlers, self.defects)
         self.coordinator = Coordinator(order)
 
     def door(self, id_: str, hinges: int = 0) -> Door:
@@ -302,6 +313,30 @@ def moved(world: ToyWorld, door: Door, to: DoorStatus) -> None:
     """Somebody moves the door beside the handlers."""
     work = world.work()
     DoorLifecycle().move(
-        work, [door], DOOR_TABLE.live, TransitionStatus(to, HingeStatus.BENT), Move("Test")
+        work,
+        [door],
+        DOOR_TABLE.live,
+        TransitionStatus(to, TransitionStatus(HingeStatus.BENT)),
+        Move("Test"),
     )
     world.wake(work)
+
+
+FAILURE = reason(ReasonCode.DISK_FULL, agent="a", detail="")
+
+
+def history(world: ToyWorld, door: Door) -> list[tuple[str, str, str, int]]:
+    """(from, to, result, times) of the rows that tell of the door."""
+    columns = schema.history.c
+    query = select(columns.from_status, columns.to_status, columns.result, columns.times)
+    with world.store.engine.connect() as connection:
+        rows = connection.execute(query.where(columns.entity == door.id).order_by(columns.seq))
+        return [(row.from_status, row.to_status, row.result, row.times) for row in rows]
+
+
+def reached(world: ToyWorld) -> dict[SchedulingResult, int]:
+    return {verdict: times for (_, verdict), times in world.coordinator.reached.items()}
+
+
+def always(outcome: Reason | str | None) -> Opens:
+    return lambda door: outcome

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from tests.control.lamp.entity import LAMP, LAMP_TABLE, Lamp, LampStatus
 
+from muster.control.engine.declared import Declared
 from muster.control.engine.effects import Performer, Surroundings
 from muster.control.engine.handler import (
     NO_CHANGE,
@@ -15,8 +16,9 @@ from muster.control.engine.handler import (
     TransitionStatus,
 )
 from muster.control.engine.inputs import Input
-from muster.control.engine.lifecycle import Lifecycle, RetryPolicy
-from muster.control.engine.module import Context, Declared, EntityModule, Parts
+from muster.control.engine.lifecycle import Lifecycle
+from muster.control.engine.module import Context, EntityModule, Parts
+from muster.control.engine.retries import RetryPolicy
 from muster.control.engine.work import Move, Work
 from muster.core.errors import NotFound
 from muster.core.owner import Principal
@@ -75,8 +77,8 @@ class LampLifecycle(Lifecycle[Lamp]):
         record.reason = move.reason
 
     def deadlines(self, record: Lamp, work: Work) -> Iterable[float]:
-        if record.status is LampStatus.OFF:
-            yield record.retry_at if record.asked_at is None else record.asked_at + ANSWER_S
+        if record.asked_at is not None:
+            yield record.asked_at + ANSWER_S
 
     def retry_policy(self, record: Lamp, work: Work) -> RetryPolicy:
         return RetryPolicy(max_tries=4, backoff_s=5.0)
@@ -96,11 +98,10 @@ class LightLamps(LifecycleHandler[Lamp]):
         result: HandlerResult[Lamp] = HandlerResult()
         for lamp in targets:
             if lamp.asked_at is None:
-                if work.now >= lamp.retry_at:
-                    lamp.generation += 1
-                    lamp.asked_at = work.now
-                    work.unit.touch(lamp)
-                    work.emit(LightLamp(lamp.id, lamp.generation))
+                lamp.generation += 1
+                lamp.asked_at = work.now
+                work.unit.touch(lamp)
+                work.emit(LightLamp(lamp.id, lamp.generation))
                 continue
             if lamp.was_lit:
                 result.successes.append(lamp)

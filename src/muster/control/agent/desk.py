@@ -203,7 +203,7 @@ class AgentDesk:
                 self.link.close(agent.id, "say hello again")
         if self._forgetful:
             self._forgetful = False
-            told = _Letters.of(work.effects.get(TellAgent, ()))
+            told = _Letters.of(work.effects_of(TellAgent))
             greeted = {id_ for id_, letters in told.items() if letters.hello is not None}
             for id_ in self.connected - greeted:
                 self.link.close(id_, "say hello again")

@@ -11,7 +11,8 @@ from muster.control.agent.lifecycle import (
     GrantLeases,
 )
 from muster.control.agent.requests import AgentRequests
-from muster.control.engine.module import Context, Declared, Module
+from muster.control.engine.declared import Declared
+from muster.control.engine.module import Context, Module
 from muster.control.engine.work import Work
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.kernel_reports import KernelReports

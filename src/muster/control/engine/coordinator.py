@@ -33,8 +33,8 @@ class Coordinator:
 
     def __init__(self, order: Order) -> None:
         self._steps = order.steps
-        self._lifecycles = order.deadlines
-        self._deadlines: dict[tuple[type, StrEnum], Sequence[Deadlines]] = {}  # as they are met
+        self._of_lifecycles = order.deadlines
+        self._deadlines: dict[tuple[type, StrEnum], Sequence[Deadlines]] = {}  # of handlers, too
         self.reached = order.reached
         self.timers = Timers()
         self._rest: tuple[Batch, Sequence[Step]] | None = None  # of a pass that was cut
@@ -81,7 +81,7 @@ class Coordinator:
 
     def _set_alarms(self, work: Work, records: Iterable[Record]) -> None:
         for record in records:
-            if type(record) in self._lifecycles:
+            if type(record) in self._of_lifecycles:
                 self.timers.set(record, self._next_look(record, work))
 
     def _next_look(self, record: Record, work: Work) -> float | None:
@@ -98,6 +98,6 @@ class Coordinator:
         found = self._deadlines.get((kind, status))
         if found is None:
             timed = (step for step in self._steps if step.entity is kind and step.times(status))
-            found = [self._lifecycles[kind], *(step.deadlines for step in timed)]
+            found = [self._of_lifecycles[kind], *(step.deadlines for step in timed)]
             self._deadlines[kind, status] = found
         return found

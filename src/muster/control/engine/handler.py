@@ -6,23 +6,25 @@ in a pass waits, and passes run under virtual time.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from muster.control.engine.work import Work
 from muster.core.reasons import Reason
+from muster.core.results import SchedulingResult
 from muster.store.entity import R, Record, Tried
 
 
 @dataclass(frozen=True, slots=True)
 class TransitionStatus:
-    """The next status of a record, and of the records that follow it (a session's kernels); None
-    leaves either as it is. ``unless`` declares another transition for some records."""
+    """The next status of a record; None leaves it as it is. ``followers`` is the transition of the
+    records that follow it (a session's kernels), and ``unless`` declares another transition for
+    some records."""
 
     status: StrEnum | None = None
-    followers: StrEnum | None = None
+    followers: "TransitionStatus | None" = None
     unless: "Unless | None" = None
 
     def of(self, record: Record) -> "TransitionStatus":
@@ -33,9 +35,9 @@ class TransitionStatus:
 
 @dataclass(frozen=True, slots=True)
 class Unless:
-    """The transition ``to`` of those of the handler's records for which ``condition`` is true."""
+    """The transition ``to`` of those records for which ``condition`` is true."""
 
-    condition: Callable[[Any], bool]
+    condition: Callable[[Record], bool]
     to: TransitionStatus
 
 
@@ -53,6 +55,17 @@ class StatusTransitions:
     expired: TransitionStatus | None = None
     give_up: TransitionStatus | None = None
     stale: TransitionStatus | None = None
+
+    def declared(self) -> Mapping[SchedulingResult, TransitionStatus]:
+        """The transition for each verdict that the handler's targets may get."""
+        every = {
+            SchedulingResult.SUCCESS: self.success,
+            SchedulingResult.NEED_RETRY: self.need_retry,
+            SchedulingResult.EXPIRED: self.expired,
+            SchedulingResult.GIVE_UP: self.give_up,
+            SchedulingResult.STALE: self.stale,
+        }
+        return {verdict: to for verdict, to in every.items() if to is not None}
 
 
 @dataclass(slots=True)

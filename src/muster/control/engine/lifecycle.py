@@ -1,27 +1,14 @@
 """An entity's rules for the engine, beside its handlers."""
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Generic
 
 from muster.control.engine.handler import TransitionStatus
+from muster.control.engine.retries import RetryPolicy
 from muster.control.engine.work import Move, Work
 from muster.core.reasons import Reason, ReasonCode
 from muster.store.entity import R, Record, Tried
-
-
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """How often a phase is tried (design: Tries), and the wait after its first failure, which
-    doubles with each up to a limit."""
-
-    max_tries: int
-    backoff_s: float
-    longest_backoff_s: float = 60.0
-
-    def delay_s(self, tries: int) -> float:
-        return min(self.backoff_s * 2.0 ** (tries - 1), self.longest_backoff_s)
 
 
 class Lifecycle(Generic[R]):
@@ -54,9 +41,8 @@ class Lifecycle(Generic[R]):
         if there.status is not None:
             if not work.move(record, expected, there.status, move):
                 return False
-            if isinstance(record, Tried):  # tries belong to a phase
-                record.tries = 0
-                record.retry_at = 0.0
+            if isinstance(record, Tried):
+                work.forget_tries(record)  # they belong to the phase
             self.moved(work, record, move)
         if there.followers is not None:
             self.lead(work, record, there.followers, move)
@@ -71,12 +57,18 @@ class Lifecycle(Generic[R]):
         them."""
         return ()
 
-    def lead(self, work: Work, record: R, status: StrEnum, move: Move) -> None:
-        """Give the live followers of the record their next status."""
+    def lead(self, work: Work, record: R, to: TransitionStatus, move: Move) -> None:
+        """Give the live followers of the record the status that is declared for them."""
         unit, entities, phase = work.unit, work.live.entities, move.phase
         for each in self.followers(record):
-            if each.status is not status:
-                unit.move(each, entities[type(each)].states.live, status, phase)
+            before, status = each.status, to.of(each).status
+            if status is None or status is before:
+                continue
+            if unit.move(each, entities[type(each)].states.live, status, phase):
+                self.follower_moved(work, each, before)
+
+    def follower_moved(self, work: Work, follower: Record, before: StrEnum) -> None:
+        """Called for a follower that has its new status, with its former one."""
 
     def settled(self, work: Work, record: R) -> None:
         """Called once the record and its followers have moved."""

@@ -3,19 +3,16 @@ module (design: What an entity is)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar, cast
+from typing import ClassVar, TypeVar, cast
 
-from muster.control.engine.effects import Performer, Surroundings
-from muster.control.engine.handler import Handler
-from muster.control.engine.lifecycle import Lifecycle
+from muster.control.engine.declared import Declared, SomeEntity, SomePerformer
+from muster.control.engine.effects import Surroundings
 from muster.control.engine.work import Work
 from muster.core.clock import Clock
 from muster.core.specs.amounts import Spec
 from muster.store.audit.finding import Audit
-from muster.store.entity import Entity
 from muster.store.live import Live
 from muster.store.store import Store
-from muster.store.unit import LedgerWatch
 
 S = TypeVar("S")
 
@@ -27,7 +24,7 @@ class Parts:
     """
 
     def __init__(self) -> None:
-        self._parts: dict[type, Any] = {}
+        self._parts: dict[type, object] = {}
 
     def add(self, part: object) -> None:
         self._parts[type(part)] = part
@@ -51,25 +48,11 @@ class Context:
     parts: Parts
 
 
-@dataclass(frozen=True, slots=True)
-class Declared:
-    """A module's declarations over a mirror that was just read.
-
-    ``offers`` are parts for other modules and for requests; ``watch``, if there is one, is told of
-    each change of the ledger.
-    """
-
-    lifecycles: Sequence[Lifecycle[Any]] = ()
-    handlers: Sequence[Handler[Any]] = ()
-    offers: Sequence[object] = ()
-    watch: LedgerWatch | None = None
-
-
 class Module:
     """One for each entity; it lives as long as the control plane. ``performers`` carry out its
     effects."""
 
-    performers: Sequence[Performer[Any]] = ()
+    performers: Sequence[SomePerformer] = ()
 
     def check(self, spec: Spec) -> None:
         """Refuse a spec that is handed in, or planned, for a reason that only this module knows.
@@ -121,7 +104,7 @@ class EntityModule(Module):
         surroundings: the parts of the process that its performers may use.
     """
 
-    entities: ClassVar[Sequence[Entity[Any]]]
+    entities: ClassVar[Sequence[SomeEntity]]
     audits: ClassVar[Sequence[Audit]] = ()
 
     def __init__(self, surroundings: Surroundings) -> None:

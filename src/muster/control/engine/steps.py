@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Generic, Protocol, Self, cast
+from typing import Generic, Protocol, Self, cast
 
+from muster.control.engine.declared import SomeHandler, SomeLifecycle
 from muster.control.engine.defects import Defects, FailedOn, Undone
 from muster.control.engine.handler import (
     NO_CHANGE,
@@ -34,15 +35,7 @@ Batch = Mapping[type, Sequence[Record]]
 """Changed records, by their class."""
 
 
-class Verdict(StrEnum):
-    SUCCESS = "success"
-    STALE = "stale"
-    NEED_RETRY = "need_retry"
-    GIVE_UP = "give_up"
-    EXPIRED = "expired"
-
-
-Reached = tuple[str, Verdict]
+Reached = tuple[str, SchedulingResult]
 """A handler's name, and a verdict on one of its targets."""
 
 
@@ -177,71 +170,58 @@ class _Step(ABC, Generic[R]):
         return self._lifecycle.move_one(work, record, self._handler.statuses, to, move)
 
 
-class _Promotion(_Step[R]):
+class _Each(_Step[R]):
+    """A step that looks at each record by itself."""
+
+    def _run(self, targets: Sequence[R], work: Work) -> None:
+        run_on = self._run_on
+        for record in targets:
+            try:
+                run_on(record, work)
+            except Exception as error:
+                raise self._undo(record, error, work) from error
+
+    @abstractmethod
+    def _run_on(self, record: R, work: Work) -> None: ...
+
+
+class _Promotion(_Each[R]):
     def __init__(
         self, handler: PromotionHandler[R], lifecycle: Lifecycle[R] | None, defects: Defects
     ) -> None:
         super().__init__(handler, lifecycle, defects)
         self._promotion = handler
 
-    def _run(self, targets: Sequence[R], work: Work) -> None:
-        promotes, reason = self._promotion.promotes, self._promotion.reason
-        for record in targets:
-            try:
-                if promotes(record):
-                    self._move(
-                        record,
-                        self._promotion.success,
-                        Move(self._handler.name, reason=reason(record)),
-                        work,
-                    )
-            except Exception as error:
-                raise self._undo(record, error, work) from error
+    def _run_on(self, record: R, work: Work) -> None:
+        if self._promotion.promotes(record):
+            why = Move(self._handler.name, reason=self._promotion.reason(record))
+            self._move(record, self._promotion.success, why, work)
 
 
-class _Derivation(_Step[R]):
+class _Derivation(_Each[R]):
     def __init__(
         self, handler: DerivationHandler[R], lifecycle: Lifecycle[R] | None, defects: Defects
     ) -> None:
         super().__init__(handler, lifecycle, defects)
         self._derivation = handler
 
-    def _run(self, targets: Sequence[R], work: Work) -> None:
-        derive = self._derivation.derive
-        for record in targets:
-            try:
-                derived = derive(record, work)
-                if derived is not None:
-                    to, why = derived
-                    if self._move(record, to, Move(self._handler.name, reason=why), work):
-                        self._derivation.derived(record, work)
-            except Exception as error:
-                raise self._undo(record, error, work) from error
+    def _run_on(self, record: R, work: Work) -> None:
+        derived = self._derivation.derive(record, work)
+        if derived is not None:
+            to, why = derived
+            if self._move(record, to, Move(self._handler.name, reason=why), work):
+                self._derivation.derived(record, work)
 
 
-class _Following(_Step[R]):
+class _Following(_Each[R]):
     def __init__(
         self, handler: FollowingHandler[R], lifecycle: Lifecycle[R] | None, defects: Defects
     ) -> None:
         super().__init__(handler, lifecycle, defects)
         self._following = handler
 
-    def _run(self, targets: Sequence[R], work: Work) -> None:
-        follow = self._following.follow
-        for record in targets:
-            try:
-                follow(record, work)
-            except Exception as error:
-                raise self._undo(record, error, work) from error
-
-
-_RESULTS = {
-    Verdict.SUCCESS: SchedulingResult.SUCCESS,
-    Verdict.STALE: SchedulingResult.STALE,
-    Verdict.NEED_RETRY: SchedulingResult.NEED_RETRY,
-    Verdict.GIVE_UP: SchedulingResult.GIVE_UP,
-    Verdict.EXPIRED: SchedulingResult.EXPIRED,
-}
+    def _run_on(self, record: R, work: Work) -> None:
+        self._following.follow(record, work)
 
 
 class _Judged(_Step[T]):
@@ -258,10 +238,7 @@ class _Judged(_Step[T]):
         self._judged = handler
         self._rules = lifecycle
         self._reached = reached
-        self._to: dict[Verdict, TransitionStatus | None] = {
-            verdict: getattr(handler.transitions, verdict) for verdict in Verdict
-        }
-        self._changing_nothing = {verdict for verdict, to in self._to.items() if to == NO_CHANGE}
+        self._to = handler.transitions.declared()
 
     def _run(self, targets: Sequence[T], work: Work) -> None:
         if self._defects.is_alone(self._handler.name, work.now):
@@ -275,7 +252,7 @@ class _Judged(_Step[T]):
     def _run_some(self, targets: Sequence[T], work: Work) -> None:
         tried = targets
         if not self._judged.between_tries:
-            tried = [record for record in targets if record.retry_at <= work.now]
+            tried = [record for record in targets if work.may_try(record)]
         try:
             result = self._judged.execute(tried, work)
         except Undone:
@@ -289,7 +266,7 @@ class _Judged(_Step[T]):
             raise self._undo(alone, error, work) from error
         for record in result.successes:
             try:
-                if self._apply(record, Verdict.SUCCESS, None, work):
+                if self._apply(record, SchedulingResult.SUCCESS, None, work):
                     self._judged.succeeded(record, work)
             except Exception as error:
                 raise self._undo(record, error, work) from error
@@ -305,24 +282,19 @@ class _Judged(_Step[T]):
 
     def _judge(self, record: T, result: HandlerResult[T], work: Work) -> None:
         if record in result.stale:
-            self._apply(record, Verdict.STALE, result.stale[record], work)
+            self._apply(record, SchedulingResult.STALE, result.stale[record], work)
         elif record in result.failures:
             self._judge_failure(record, result.failures[record], work)
         else:
             self._judge_rest(record, result.skipped.get(record, ()), work)
 
     def _judge_failure(self, record: T, why: Reason, work: Work) -> None:
-        policy, tries = self._rules.retry_policy(record, work), record.tries + 1
-        gives_up = tries >= policy.max_tries or self._rules.final(why)
-        verdict = Verdict.GIVE_UP if gives_up else Verdict.NEED_RETRY
-        self._declared(verdict)
-        record.tries = tries
-        work.unit.touch(record)
-        if gives_up:
-            why = self._rules.gave_up(self._handler.name, tries, why)
+        granted = work.charge_try(record, self._rules.retry_policy(record, work))
+        if granted and not self._rules.final(why):
+            self._apply(record, SchedulingResult.NEED_RETRY, why, work)
         else:
-            record.retry_at = work.now + policy.delay_s(tries)
-        self._apply(record, verdict, why, work)
+            given_up = self._rules.gave_up(self._handler.name, record.tries, why)
+            self._apply(record, SchedulingResult.GIVE_UP, given_up, work)
 
     def _judge_rest(self, record: T, skipped: Sequence[Reason], work: Work) -> None:
         timeout_s = self._judged.timeout_s(record, work)
@@ -330,25 +302,25 @@ class _Judged(_Step[T]):
             why = self._judged.expiry_reason(record, work, timeout_s) or reason(
                 ReasonCode.PHASE_EXPIRED, phase=self._handler.name, timeout_s=round(timeout_s, 3)
             )
-            self._apply(record, Verdict.EXPIRED, why, work)
+            self._apply(record, SchedulingResult.EXPIRED, why, work)
         elif skipped:
             work.unit.skip(record, self._handler.name, tuple(skipped))
 
-    def _declared(self, verdict: Verdict) -> TransitionStatus:
-        to = self._to[verdict]
+    def _apply(self, record: T, verdict: SchedulingResult, why: Reason | None, work: Work) -> bool:
+        """Carry a verdict out; whether the record has the status that the verdict leads to.
+
+        Raises:
+            UndeclaredVerdict: the handler's transitions do not hold it.
+        """
+        to = self._to.get(verdict)
         if to is None:
             raise UndeclaredVerdict(f"{self._handler.name} does not say what {verdict} leads to")
-        return to
-
-    def _apply(self, record: T, verdict: Verdict, why: Reason | None, work: Work) -> bool:
-        """Carry a verdict out; whether the record has the status that the verdict leads to."""
-        to, result = self._declared(verdict), _RESULTS[verdict]
         self._reached[self._handler.name, verdict] += 1
-        if to.status is None and result is not SchedulingResult.SUCCESS:
-            work.unit.note(record, self._handler.name, result, why)
-        if verdict in self._changing_nothing:
+        if to.status is None and verdict is not SchedulingResult.SUCCESS:
+            work.unit.note(record, self._handler.name, verdict, why)
+        if to is NO_CHANGE:
             return True
-        return self._move(record, to, Move(self._handler.name, result, why), work)
+        return self._move(record, to, Move(self._handler.name, verdict, why), work)
 
     def times(self, status: StrEnum) -> bool:
         return status in self._handler.statuses
@@ -377,8 +349,8 @@ class Order:
     @classmethod
     def of(
         cls,
-        lifecycles: Iterable[Lifecycle[Any]],
-        handlers: Iterable[Handler[Any]],
+        lifecycles: Iterable[SomeLifecycle],
+        handlers: Iterable[SomeHandler],
         defects: Defects | None = None,
     ) -> Self:
         """

@@ -2,16 +2,17 @@
 afterwards."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 from muster.control.engine.defects import Defects
 from muster.control.engine.races import Races
+from muster.control.engine.retries import RetryPolicy
 from muster.core.ids import IdFactory
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult
-from muster.store.entity import R, Record
+from muster.store.entity import Record, Tried
 from muster.store.unit import Unit
 
 T = TypeVar("T")
@@ -51,11 +52,11 @@ class Work:
         self.races = races or Races()
         self.defects = defects or Defects()
         self.now = unit.now
-        self.effects: dict[type, list[Any]] = {}
+        self.effects: dict[type, list[object]] = {}
         self.must_be_whole = False
         self.dirty: defaultdict[type, dict[Record, None]] = defaultdict(dict)
         self._wholes = unit.live.entities.wholes
-        self._once: dict[Callable[[], Any], Any] = {}
+        self._once: dict[Callable[[], object], object] = {}
 
     def once(self, make: Callable[[], T]) -> T:
         """The result of ``make``, which is called once a wake, for things that many records
@@ -126,35 +127,49 @@ class Work:
         dirty, self.dirty = self.dirty, defaultdict(dict)
         return {kind: list(records) for kind, records in dirty.items()}
 
-    def transition(
-        self,
-        records: Iterable[R],
-        expected: Collection[str],
-        to: StrEnum,
-        *,
-        phase: str,
-        result: SchedulingResult = SchedulingResult.SUCCESS,
-        reason: Reason | None = None,
-    ) -> list[R]:
-        """Call ``Unit.transition`` and mark the changed records; the answer is the stale ones. An
-        entity's lifecycle, if it has one, is asked instead."""
-        records = list(records)
-        stale = self.unit.transition(
-            records, expected, to, phase=phase, result=result, reason=reason
-        )
-        left_alone = set(stale) if stale else ()
-        for record in records:
-            if record not in left_alone:
-                self.mark(record)
-        return stale
-
     def move(self, record: Record, expected: Collection[str], to: StrEnum, move: Move) -> bool:
-        """``transition`` of one record, for its lifecycle; whether it moved."""
+        """Have the record move, see ``Unit.move``, and mark it; whether it moved. An entity's
+        lifecycle, if it has one, is asked instead."""
         moved = self.unit.move(record, expected, to, move.phase, move.result, move.reason)
         if moved:
             self.mark(record)
         return moved
 
+    # -- tries (design: Tries) -----------------------------------------------------------------
+
+    def charge_try(self, record: Tried, policy: RetryPolicy) -> bool:
+        """Charge the record a failed try of its phase. The answer is whether the policy grants
+        another, which may begin after the policy's wait."""
+        record.tries += 1
+        self.unit.touch(record)
+        if record.tries >= policy.max_tries:
+            return False
+        record.retry_at = self.now + policy.delay_s(record.tries)
+        return True
+
+    def try_later(self, record: Tried, at: float) -> None:
+        """Have the next try of the record begin at this moment; no try is charged."""
+        if record.retry_at != at:
+            record.retry_at = at
+            self.unit.touch(record)
+
+    def may_try(self, record: Tried) -> bool:
+        """Whether the time of the record's next try has come, or none is set."""
+        return record.retry_at <= self.now
+
+    def begin_try(self, record: Tried) -> None:
+        """Take note that the record's next try begins; no time is set for another."""
+        self.try_later(record, 0.0)
+
+    def forget_tries(self, record: Tried) -> None:
+        """Have the record's tries begin at zero, because its phase is over."""
+        record.tries = 0
+        record.retry_at = 0.0
+
     def emit(self, effect: object) -> None:
         """Add an effect, to be performed after the commit: see ``engine.effects``."""
         self.effects.setdefault(type(effect), []).append(effect)
+
+    def effects_of(self, kind: type[T]) -> Sequence[T]:
+        """The effects of this class, in the order in which they were emitted."""
+        return cast(Sequence[T], self.effects.get(kind, ()))

@@ -1,6 +1,7 @@
 """Scaling groups and quotas, as the control plane composes them."""
 
-from muster.control.engine.module import Context, Declared, Module
+from muster.control.engine.declared import Declared
+from muster.control.engine.module import Context, Module
 from muster.control.group.requests import GroupRequests
 from muster.control.session.cluster.state import ClusterState
 

@@ -2,7 +2,7 @@
 tasks (design: Job derivation)."""
 
 from muster.control.engine.handler import DerivationHandler, Stage, TransitionStatus
-from muster.control.engine.work import Work
+from muster.control.engine.work import Move, Work
 from muster.control.job.judge import derive_job
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.lifecycle import SessionLifecycle
@@ -69,7 +69,7 @@ def kill_tasks(
     for task in tasks:
         task.reason = why
         task.finished_at = work.now
-    work.transition(tasks, TASK_TABLE.live, TaskState.KILLED, phase=phase, reason=why)
+        work.move(task, TASK_TABLE.live, TaskState.KILLED, Move(phase, reason=why))
     job.waiting.clear()
     sessions.terminate(work, [work.live.sessions[id_] for id_ in attempts], phase, why)
 

@@ -7,7 +7,7 @@ its tasks stand in the queue at a time.
 from collections.abc import Sequence
 
 from muster.control.engine.handler import FollowingHandler, Stage
-from muster.control.engine.work import Work
+from muster.control.engine.work import Move, Work
 from muster.control.session.cluster.state import ClusterState
 from muster.core.reasons import DISPLACED, Reason, ReasonCode
 from muster.core.results import SchedulingResult
@@ -85,7 +85,7 @@ class ExpandJobs(FollowingHandler[Job]):
     def _gone(self, task: Task, work: Work) -> bool:
         """Whether the processes of the task's last attempt are proven gone."""
         gone = task.kernel_id is None or task.kernel_id not in work.live.allocations_of
-        return gone and work.now >= task.retry_at
+        return gone and work.may_try(task)
 
     def _next_task(self, job: Job, work: Work) -> Task:
         index = job.spec.task_at(job.next_task)
@@ -114,8 +114,8 @@ class ExpandJobs(FollowingHandler[Job]):
         kernels = []
         for index, task in enumerate(tasks):
             if task.status is not TaskState.PENDING:  # nobody settled the end of its last attempt
-                retry = SchedulingResult.NEED_RETRY
-                work.transition([task], ACTIVE, TaskState.PENDING, phase=self.name, result=retry)
+                again = Move(self.name, SchedulingResult.NEED_RETRY)
+                work.move(task, ACTIVE, TaskState.PENDING, again)
             kernel = Kernel(
                 id=work.ids.kernel(),
                 session=session,

@@ -1,6 +1,7 @@
 """Jobs and their tasks, as the control plane composes them."""
 
-from muster.control.engine.module import Context, Declared, Module
+from muster.control.engine.declared import Declared
+from muster.control.engine.module import Context, Module
 from muster.control.job.derive import DeriveJobs
 from muster.control.job.expand import ExpandJobs
 from muster.control.job.lifecycle import JobLifecycle

@@ -2,7 +2,8 @@
 judged."""
 
 from muster.control.engine.handler import FollowingHandler, Stage
-from muster.control.engine.work import Work
+from muster.control.engine.retries import NO_LIMIT, RetryPolicy
+from muster.control.engine.work import Move, Work
 from muster.control.job.judge import Attempt, Budget, TaskVerdict, judge, judge_gang
 from muster.control.session.cluster.state import ClusterState
 from muster.core.reasons import ReasonCode, reason
@@ -16,8 +17,10 @@ from muster.core.states import (
 )
 from muster.store.records import Job, Kernel, Session, Task
 
-LONGEST_WAIT_S = 60.0
-"""The longest wait between attempts of a task that are lost before they begin."""
+STARTS = RetryPolicy(max_tries=NO_LIMIT, backoff_s=1.0, longest_backoff_s=60.0, at_once=1)
+"""The tries to begin an attempt. One that is lost before it began charges no budget (design:
+Budgets), so the wait for the next grows each time, lest a machine that loses all attempts is tried
+without end."""
 
 STATE_OF = {
     SessionStatus.PENDING: TaskState.PENDING,
@@ -64,8 +67,8 @@ class SettleTasks(FollowingHandler[Session]):
             task.started_at = kernel.started_at or work.now
             self._job_runs(job, session, work)
             if task.status is TaskState.PENDING:  # it was placed and started in one wake
-                work.transition([task], {task.status}, TaskState.ASSIGNED, phase=self.name)
-        work.transition([task], TASK_TABLE.live, state, phase=self.name)
+                work.move(task, {task.status}, TaskState.ASSIGNED, Move(self.name))
+        work.move(task, TASK_TABLE.live, state, Move(self.name))
 
     def _job_runs(self, job: Job, session: Session, work: Work) -> None:
         """Note that the job has begun, with the first of its tasks that runs."""
@@ -108,7 +111,7 @@ class SettleTasks(FollowingHandler[Session]):
         work.unit.touch(task)
         retry = verdict.state is TaskState.PENDING
         if task.status is TaskState.PENDING and not retry and verdict.state in _NEEDS_ASSIGNED:
-            work.transition([task], {task.status}, TaskState.ASSIGNED, phase=self.name)
+            work.move(task, {task.status}, TaskState.ASSIGNED, Move(self.name))
         if not retry:
             task.finished_at = kernel.ended_at or work.now
             if not sibling:
@@ -117,29 +120,17 @@ class SettleTasks(FollowingHandler[Session]):
         if verdict.attempt_state is not TaskState.SUCCEEDED:
             result = SchedulingResult.NEED_RETRY if retry else SchedulingResult.GIVE_UP
         if task.status is not verdict.state:
-            work.transition(
-                [task],
-                TASK_TABLE.live,
-                verdict.state,
-                phase=self.name,
-                result=result,
-                reason=verdict.reason if result is not SchedulingResult.SUCCESS else None,
-            )
+            why = verdict.reason if result is not SchedulingResult.SUCCESS else None
+            work.move(task, TASK_TABLE.live, verdict.state, Move(self.name, result, why))
         if retry:
-            _put_off(task, kernel, work)
+            if kernel.started_at is None:
+                work.charge_try(task, STARTS)
+            else:
+                work.forget_tries(task)
             # Its session may be looked at again before the next attempt has one of its own.
             task.session_id = None
             task.job.waiting[task.index] = task
             work.mark(task)
-
-
-def _put_off(task: Task, kernel: Kernel, work: Work) -> None:
-    """Delay the next attempt. An attempt that is lost before it began charges no budget (design:
-    Budgets). So the wait grows each time, to bound the attempts on a machine that loses all of
-    them."""
-    task.lost_starts = 0 if kernel.started_at is not None else task.lost_starts + 1
-    if task.lost_starts > 1:
-        task.retry_at = work.now + min(2.0 ** (task.lost_starts - 2), LONGEST_WAIT_S)
 
 
 def _note_first_loss(task: Task, verdict: TaskVerdict) -> None:

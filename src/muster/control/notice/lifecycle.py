@@ -10,7 +10,8 @@ from muster.control.engine.handler import (
     StatusTransitions,
     TransitionStatus,
 )
-from muster.control.engine.lifecycle import Lifecycle, RetryPolicy
+from muster.control.engine.lifecycle import Lifecycle
+from muster.control.engine.retries import RetryPolicy
 from muster.control.engine.work import Move, Work
 from muster.control.notice.effects import ANSWER_S, SendNotice
 from muster.control.notice.entity import Notice
@@ -58,8 +59,8 @@ class NoticeLifecycle(Lifecycle[Notice]):
         self.move(work, [notice], {NoticeStatus.PENDING}, FAIL, move)
 
     def deadlines(self, record: Notice, work: Work) -> Iterable[float]:
-        if record.status is NoticeStatus.SENDING:
-            yield record.retry_at if record.handed_at is None else record.handed_at + ANSWER_S
+        if record.status is NoticeStatus.SENDING and record.handed_at is not None:
+            yield record.handed_at + ANSWER_S
 
     def retry_policy(self, record: Notice, work: Work) -> RetryPolicy:
         return retries_of(record)
@@ -129,7 +130,7 @@ class SendNotices(LifecycleHandler[Notice]):
                 result.successes.append(notice)  # perhaps late: then it is not sent again
                 self._turns.leave(notice)
             elif notice.handed_at is None:
-                if work.now >= notice.retry_at:
+                if work.may_try(notice):
                     self._turns.wait(notice)
             elif outcome is not None and outcome.reason is not None:
                 result.failures[notice] = outcome.reason

@@ -1,7 +1,8 @@
 """Notices, as the control plane composes them."""
 
+from muster.control.engine.declared import Declared
 from muster.control.engine.effects import Surroundings
-from muster.control.engine.module import Context, Declared, EntityModule
+from muster.control.engine.module import Context, EntityModule
 from muster.control.notice.ends import TellEndsOfJobs, TellEndsOfSessions, Writer
 from muster.control.notice.entity import NOTICE
 from muster.control.notice.lifecycle import NoticeLifecycle, SendNotices, TakeTurns

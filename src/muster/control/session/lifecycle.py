@@ -16,7 +16,8 @@ from muster.control.engine.handler import (
     TransitionStatus,
     Unless,
 )
-from muster.control.engine.lifecycle import Lifecycle, RetryPolicy
+from muster.control.engine.lifecycle import Lifecycle
+from muster.control.engine.retries import RetryPolicy
 from muster.control.engine.work import Move, Work
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.cluster.workloads import IN_PLACE, placed_since
@@ -32,6 +33,7 @@ from muster.core.states import (
     SessionStatus,
 )
 from muster.scheduling.policy.validators import NEVER
+from muster.store.entity import Record
 from muster.store.records import Kernel, Session
 from muster.wire.messages import Stop
 
@@ -63,22 +65,28 @@ _BEGUN = KERNEL_TABLE.terminal | {KernelStatus.RUNNING}
 _ENDING = SESSION_TABLE.live - {SessionStatus.TERMINATING}
 
 
-def _waits(session: Session) -> bool:
+def _waits(session: Record) -> bool:
     return session.status is SessionStatus.PENDING
 
 
-def _has_begun(session: Session) -> bool:
+def _is_unsent(kernel: Record) -> bool:
+    """Whether the kernel has its place, and its agent has not heard of it."""
+    return kernel.status is KernelStatus.SCHEDULED
+
+
+def _has_begun(session: Record) -> bool:
     """Whether a kernel of the session runs or has ended, or its barrier was opened."""
+    assert isinstance(session, Session)
     return session.barrier_opened_at is not None or session.tally.among(_BEGUN) > 0
 
 
-CANCEL = TransitionStatus(SessionStatus.CANCELLED, KernelStatus.CANCELLED)
-STOP = TransitionStatus(
-    SessionStatus.TERMINATING, KernelStatus.TERMINATING, unless=Unless(_waits, CANCEL)
-)
+_CANCEL_KERNEL = TransitionStatus(KernelStatus.CANCELLED)
+STOP_KERNEL = TransitionStatus(KernelStatus.TERMINATING, unless=Unless(_is_unsent, _CANCEL_KERNEL))
+CANCEL = TransitionStatus(SessionStatus.CANCELLED, _CANCEL_KERNEL)
+STOP = TransitionStatus(SessionStatus.TERMINATING, STOP_KERNEL, unless=Unless(_waits, CANCEL))
 """The end of a session; one that waits has no kernels to stop, and is cancelled at once."""
 AGAIN = TransitionStatus(
-    SessionStatus.PENDING, KernelStatus.PENDING, unless=Unless(_has_begun, STOP)
+    SessionStatus.PENDING, TransitionStatus(KernelStatus.PENDING), unless=Unless(_has_begun, STOP)
 )
 """Back to the queue: the old generation of the kernels is told to stop. A session that has begun is
 stopped instead, and its job begins another attempt: a terminal status is final, and an attempt that
@@ -139,31 +147,23 @@ class SessionLifecycle(Lifecycle[Session]):
     def followers(self, record: Session) -> Sequence[Kernel]:
         return record.kernels
 
-    def lead(self, work: Work, record: Session, status: StrEnum, move: Move) -> None:
-        if status is KernelStatus.PENDING:
-            for kernel in record.kernels:
-                self._take_back(work, kernel, move.phase)
-            return
-        if status is KernelStatus.TERMINATING:
-            scheduled = KernelStatus.SCHEDULED  # the agents of such kernels have not heard of them
-            never_sent = [kernel for kernel in record.kernels if kernel.status is scheduled]
-            to = KernelStatus.CANCELLED
-            work.unit.transition(never_sent, (scheduled,), to, phase=move.phase)
-            for kernel in never_sent:
-                work.unit.release((kernel.id, kernel.generation))
-        super().lead(work, record, status, move)
+    def follower_moved(self, work: Work, follower: Record, before: StrEnum) -> None:
+        assert isinstance(follower, Kernel)
+        match follower.status:
+            case KernelStatus.PENDING:
+                self._take_back(work, follower, before)
+            case KernelStatus.CANCELLED:  # whatever room it has, no agent has heard of it
+                work.unit.release((follower.id, follower.generation))
 
     def settled(self, work: Work, record: Session) -> None:
         self._cluster.session_changed(record)
 
-    def _take_back(self, work: Work, kernel: Kernel, phase: str) -> None:
-        never_sent = kernel.status is KernelStatus.SCHEDULED
-        if kernel.status is not KernelStatus.PENDING:
-            work.unit.move(kernel, KERNEL_TABLE.live, KernelStatus.PENDING, phase)
+    def _take_back(self, work: Work, kernel: Kernel, before: StrEnum) -> None:
+        """Have a kernel of a session that goes back to the queue be placed anew."""
         key = (kernel.id, kernel.generation)
         allocation = work.live.ledger.get(key)
         if allocation is not None:
-            if never_sent:
+            if before is KernelStatus.SCHEDULED:
                 work.unit.release(key)
             else:
                 work.emit(
@@ -253,12 +253,11 @@ def tried_in_place(success: TransitionStatus) -> StatusTransitions:
 def begin_again(session: Session, work: Work) -> Sequence[Kernel]:
     """Begin the next try of a phase in which kernels have failed, if its time has come. The answer
     is these kernels, which count as failed no more; none before that time."""
-    if work.now < session.retry_at:
+    if not work.may_try(session):
         return ()
     failed = list(session.tally.failed)
     if failed:
-        session.retry_at = 0.0
-        work.unit.touch(session)
+        work.begin_try(session)
     for kernel in failed:
         work.unit.fail(kernel, None)
     return failed

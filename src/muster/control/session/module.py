@@ -1,6 +1,7 @@
 """Sessions and their kernels, as the control plane composes them."""
 
-from muster.control.engine.module import Context, Declared, Module
+from muster.control.engine.declared import Declared
+from muster.control.engine.module import Context, Module
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.handlers.barrier import OpenBarriers
 from muster.control.session.handlers.prepare import PrepareSessions

@@ -9,12 +9,12 @@ LEDGER = (
     Mutant(
         "the ledger is freed before the agent confirms",
         f"{SESSION}/lifecycle.py",
-        """            if never_sent:
+        """            if before is KernelStatus.SCHEDULED:
                 work.unit.release(key)
             else:
 """,
         """            work.unit.release(key)
-            if not never_sent:
+            if before is not KernelStatus.SCHEDULED:
 """,
         "a row of the ledger stays until the agent confirms that the processes are gone",
     ),

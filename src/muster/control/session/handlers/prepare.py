@@ -26,7 +26,9 @@ class PrepareSessions(HeardPhase):
     between_tries = True
     entity = Session
     statuses = frozenset({SessionStatus.SCHEDULED, SessionStatus.PREPARING})
-    transitions = tried_in_place(TransitionStatus(SessionStatus.PREPARING, KernelStatus.PREPARING))
+    transitions = tried_in_place(
+        TransitionStatus(SessionStatus.PREPARING, TransitionStatus(KernelStatus.PREPARING))
+    )
 
     def execute(self, targets: Sequence[Session], work: Work) -> HandlerResult[Session]:
         result: HandlerResult[Session] = HandlerResult()
@@ -42,7 +44,8 @@ class PrepareSessions(HeardPhase):
 
     def succeeded(self, record: Session, work: Work) -> None:
         ready = [kernel for kernel in record.kernels if not needs_preparation(kernel)]
-        work.unit.transition(ready, _WAITING, KernelStatus.PREPARED, phase=self.name)
+        for kernel in ready:
+            work.unit.move(kernel, _WAITING, KernelStatus.PREPARED, self.name)
         if len(ready) < len(record.kernels):
             self._send(record.kernels, work)
 

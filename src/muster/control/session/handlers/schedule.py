@@ -58,7 +58,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
     entity = Session
     statuses = frozenset({SessionStatus.PENDING})
     transitions = StatusTransitions(
-        success=TransitionStatus(SessionStatus.SCHEDULED, KernelStatus.SCHEDULED),
+        success=TransitionStatus(SessionStatus.SCHEDULED, TransitionStatus(KernelStatus.SCHEDULED)),
         expired=CANCEL,
         give_up=CANCEL,
     )
@@ -125,7 +125,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
         try:
             aside = self._set_aside(group, work)
             self._serve(group, result, work)
-            self._take_back(aside, group)
+            self._take_back(aside, group, work)
         except FailedOn:
             raise
         except Exception as error:
@@ -159,14 +159,14 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
             group.set_aside(session.id)
         return aside
 
-    def _take_back(self, aside: Mapping[Session, float], group: GroupState) -> None:
+    def _take_back(self, aside: Mapping[Session, float], group: GroupState, work: Work) -> None:
         due = group.due
         for session, until in aside.items():
             try:
                 group.readmit(session.id)
             except PluginFault as fault:  # it is in the queue; the selector failed to learn
                 self._cluster.plugin_failed(group.snapshot.group, fault)
-            session.retry_at = until
+            work.try_later(session, until)
         group.due = due  # readmission makes a pass due, in this wake
 
     def _say_why(self, session: Session, result: HandlerResult[Session], work: Work) -> None:

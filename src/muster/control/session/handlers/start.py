@@ -43,7 +43,9 @@ class StartSessions(HeardPhase):
     between_tries = True
     entity = Session
     statuses = frozenset({SessionStatus.PREPARED, SessionStatus.CREATING})
-    transitions = tried_in_place(TransitionStatus(SessionStatus.CREATING, KernelStatus.CREATING))
+    transitions = tried_in_place(
+        TransitionStatus(SessionStatus.CREATING, TransitionStatus(KernelStatus.CREATING))
+    )
 
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster

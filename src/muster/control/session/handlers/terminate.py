@@ -28,7 +28,9 @@ class TerminateSessions(HeardPhase):
     entity = Session
     statuses = frozenset({SessionStatus.TERMINATING})
     transitions = StatusTransitions(
-        expired=TransitionStatus(SessionStatus.TERMINATED, KernelStatus.TERMINATED),
+        expired=TransitionStatus(
+            SessionStatus.TERMINATED, TransitionStatus(KernelStatus.TERMINATED)
+        ),
     )
 
     def execute(self, targets: Sequence[Session], work: Work) -> HandlerResult[Session]:
