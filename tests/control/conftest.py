@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+from tests.control.moves import Moves, observed
 from tests.control.strangers import install
 from tests.control.world import World
 
@@ -19,6 +20,14 @@ MakeWorld: TypeAlias = Callable[..., World]
 
 def cpus(count: int) -> Resources:
     return Resources(cpu_milli=1000 * count, memory_bytes=64 * 2**30)
+
+
+@pytest.fixture(autouse=True)
+def only_lifecycles_move(monkeypatch: pytest.MonkeyPatch) -> Iterator[Moves]:
+    """In each test, records whose entity has a lifecycle move by that alone."""
+    with observed(monkeypatch) as moves:
+        yield moves
+    assert not moves.beside
 
 
 @pytest.fixture
