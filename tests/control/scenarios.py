@@ -14,7 +14,6 @@ from muster.control import plane
 from muster.control.agent.requests import AgentRequests
 from muster.control.engine import coordinator
 from muster.control.engine.handler import TransitionStatus
-from muster.control.engine.steps import Reached
 from muster.control.job.requests import JobRequests
 from muster.control.job.settle import SettleTasks
 from muster.control.notice import ends
@@ -33,6 +32,8 @@ from muster.wire.messages import Command, Commands, ControllerMessage, Prepare, 
 
 CHANNEL = "json://hooks.example/token"
 Scenario = Callable[[MakeWorld], World]
+Verdict = tuple[str, SchedulingResult]
+"""A handler's name, and a verdict on one of its targets."""
 
 
 @contextmanager
@@ -71,6 +72,12 @@ def deaf_to(kind: type[Command], agent: FakeAgent) -> None:
 
 def placed(make: MakeWorld) -> World:
     return job(make({"a": 1}))
+
+
+def placed_and_run(make: MakeWorld) -> World:
+    world = placed(make)
+    world.run(30.0)
+    return world
 
 
 def no_room_in_time(make: MakeWorld) -> World:
@@ -135,7 +142,7 @@ def more_than_a_day_without_a_turn(make: MakeWorld) -> World:
     return world
 
 
-SCENARIOS: dict[Reached, Scenario] = {
+SCENARIOS: dict[Verdict, Scenario] = {
     ("ScheduleNewSessions", SchedulingResult.SUCCESS): placed,
     ("ScheduleNewSessions", SchedulingResult.EXPIRED): no_room_in_time,
     ("ScheduleNewSessions", SchedulingResult.GIVE_UP): too_often_without_success,
@@ -153,6 +160,10 @@ SCENARIOS: dict[Reached, Scenario] = {
     ("SendNotices", SchedulingResult.SUCCESS): channel_that_takes_it,
     ("SendNotices", SchedulingResult.NEED_RETRY): channel_that_refuses,
     ("SendNotices", SchedulingResult.GIVE_UP): channel_that_refuses,
+    ("PromoteToPrepared", SchedulingResult.SUCCESS): placed,
+    ("PromoteToRunning", SchedulingResult.SUCCESS): placed,
+    ("DetectTermination", SchedulingResult.SUCCESS): placed_and_run,
+    ("PromoteToTerminated", SchedulingResult.SUCCESS): placed_and_run,
 }
 
 

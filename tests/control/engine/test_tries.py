@@ -8,13 +8,11 @@ from tests.control.engine.toy import (
     OpenDoors,
     always,
     history,
-    reached,
 )
 from tests.databases import ON_BOTH
 
 from muster.control.engine.retries import NO_LIMIT, RetryPolicy
 from muster.core.reasons import Reason, ReasonCode, reason
-from muster.core.results import SchedulingResult
 
 pytestmark = ON_BOTH
 
@@ -45,8 +43,7 @@ def test_failure_is_tried_again_later_each_time_and_given_up_at_the_limit(
 def test_failure_that_no_other_try_cures_is_given_up_at_once(make_world: MakeWorld) -> None:
     world = make_world(OpenDoors(always(reason(ReasonCode.WORKDIR_MISSING, agent="a", detail=""))))
     door = world.door("d")
-    assert door.status is DoorStatus.STUCK
-    assert reached(world) == {SchedulingResult.GIVE_UP: 1}
+    assert history(world, door) == [("SHUT", "STUCK", "GIVE_UP", 1)]
 
 
 def test_first_failures_may_be_tried_again_at_once(make_world: MakeWorld) -> None:

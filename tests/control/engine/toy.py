@@ -29,7 +29,6 @@ from muster.core.clock import VirtualClock
 from muster.core.ids import IdFactory
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.resources import DeviceShare
-from muster.core.results import SchedulingResult
 from muster.core.states import StateTable
 from muster.store import schema
 from muster.store.database import open_engine
@@ -332,10 +331,6 @@ def history(world: ToyWorld, door: Door) -> list[tuple[str, str, str, int]]:
     with world.store.engine.connect() as connection:
         rows = connection.execute(query.where(columns.entity == door.id).order_by(columns.seq))
         return [(row.from_status, row.to_status, row.result, row.times) for row in rows]
-
-
-def reached(world: ToyWorld) -> dict[SchedulingResult, int]:
-    return {verdict: times for (_, verdict), times in world.coordinator.reached.items()}
 
 
 def always(outcome: Reason | str | None) -> Opens:

@@ -35,7 +35,6 @@ class Coordinator:
         self._steps = order.steps
         self._of_lifecycles = order.deadlines
         self._deadlines: dict[tuple[type, StrEnum], Sequence[Deadlines]] = {}  # of handlers, too
-        self.reached = order.reached
         self.timers = Timers()
         self._rest: tuple[Batch, Sequence[Step]] | None = None  # of a pass that was cut
 

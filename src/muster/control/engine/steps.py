@@ -6,7 +6,6 @@ that neither succeeded nor failed and have had their status for too long; SKIPPE
 """
 
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -33,10 +32,6 @@ from muster.store.entity import R, Record, Told, Tried
 
 Batch = Mapping[type, Sequence[Record]]
 """Changed records, by their class."""
-
-
-Reached = tuple[str, SchedulingResult]
-"""A handler's name, and a verdict on one of its targets."""
 
 
 class UndeclaredVerdict(Exception):
@@ -225,19 +220,14 @@ class _Following(_Each[R]):
 
 
 class _Judged(_Step[T]):
-    """A step of a lifecycle handler, whose results are judged. ``reached`` counts the verdicts."""
+    """A step of a lifecycle handler, whose results are judged."""
 
     def __init__(
-        self,
-        handler: LifecycleHandler[T],
-        lifecycle: Lifecycle[T],
-        defects: Defects,
-        reached: Counter[Reached],
+        self, handler: LifecycleHandler[T], lifecycle: Lifecycle[T], defects: Defects
     ) -> None:
         super().__init__(handler, lifecycle, defects)
         self._judged = handler
         self._rules = lifecycle
-        self._reached = reached
         self._to = handler.transitions.declared()
 
     def _run(self, targets: Sequence[T], work: Work) -> None:
@@ -315,7 +305,6 @@ class _Judged(_Step[T]):
         to = self._to.get(verdict)
         if to is None:
             raise UndeclaredVerdict(f"{self._handler.name} does not say what {verdict} leads to")
-        self._reached[self._handler.name, verdict] += 1
         if to.status is None and verdict is not SchedulingResult.SUCCESS:
             work.unit.note(record, self._handler.name, verdict, why)
         if to is NO_CHANGE:
@@ -338,13 +327,11 @@ Deadlines = Callable[[Record, Work], Iterable[float]]
 class Order:
     """The handlers in the order in which a pass runs them, each with its entity's lifecycle.
 
-    ``deadlines`` tell for a record of each kind when its lifecycle has it looked at again;
-    ``reached`` counts the verdicts on targets of lifecycle handlers.
+    ``deadlines`` tell for a record of each kind when its lifecycle has it looked at again.
     """
 
     steps: Sequence[Step]
     deadlines: Mapping[type, Deadlines]
-    reached: Counter[Reached]
 
     @classmethod
     def of(
@@ -359,25 +346,19 @@ class Order:
                 lifecycle.
         """
         rules = {lifecycle.entity: lifecycle for lifecycle in lifecycles}
-        reached: Counter[Reached] = Counter()
         ordered = sorted(handlers, key=lambda handler: handler.stage)
         failed = defects or Defects()
-        steps = [_step_of(each, rules.get(each.entity), failed, reached) for each in ordered]
+        steps = [_step_of(each, rules.get(each.entity), failed) for each in ordered]
         deadlines = {kind: lifecycle.deadlines for kind, lifecycle in rules.items()}
-        return cls(steps, deadlines, reached)
+        return cls(steps, deadlines)
 
 
-def _step_of(
-    handler: Handler[R],
-    lifecycle: Lifecycle[R] | None,
-    defects: Defects,
-    reached: Counter[Reached],
-) -> Step:
+def _step_of(handler: Handler[R], lifecycle: Lifecycle[R] | None, defects: Defects) -> Step:
     match handler:
         case LifecycleHandler():
             if lifecycle is None:
                 raise TypeError(f"the entity of {handler.name} has no lifecycle")
-            return _Judged(handler, lifecycle, defects, reached)
+            return _Judged(handler, lifecycle, defects)
         case PromotionHandler():
             return _Promotion(handler, lifecycle, defects)
         case DerivationHandler():

@@ -163,8 +163,9 @@ class Work:
 
     def forget_tries(self, record: Tried) -> None:
         """Have the record's tries begin at zero, because its phase is over."""
-        record.tries = 0
-        record.retry_at = 0.0
+        if record.tries or record.retry_at:
+            record.tries, record.retry_at = 0, 0.0
+            self.unit.touch(record)
 
     def emit(self, effect: object) -> None:
         """Add an effect, to be performed after the commit: see ``engine.effects``."""
