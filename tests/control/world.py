@@ -5,6 +5,7 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,13 @@ from muster.control.agent.joining import join
 from muster.control.agent.leases import LeaseBook
 from muster.control.agent.lifecycle import AgentLifecycle
 from muster.control.engine.effects import Surroundings
-from muster.control.engine.module import Module, Parts
+from muster.control.engine.module import EntityModule, Module, Parts
 from muster.control.engine.work import Work
 from muster.control.group.requests import GroupRequests
 from muster.control.identity.tokens import create_open_join_token
 from muster.control.inbox import Inbox
 from muster.control.job.requests import JobRequests
-from muster.control.modules import cluster_entities, cluster_modules
+from muster.control.modules import ENTITY_MODULES, cluster_entities, cluster_modules
 from muster.control.notice.hollow import NO_FAULTS, Faults, HollowSender
 from muster.control.plane import ControlPlane
 from muster.control.session.admission import Ended
@@ -54,7 +55,8 @@ BOB = Principal(Owner("default", "default", "bob"), Role.USER)
 class World:
     """Control and agents in one thread; ``run`` moves time from event to event.
 
-    ``channels`` is where notices go, ``more`` are modules beside the product's.
+    ``channels`` is where notices go, ``more`` are modules beside the product's; of those of
+    ``entity_modules``, the world makes the tables that are not there.
     ``drips`` has each agent send what it reports one by one, each in a wake of its own.
     """
 
@@ -69,9 +71,11 @@ class World:
         seed: int = 1,
         channels: Faults = NO_FAULTS,
         more: Sequence[Module] = (),
+        entity_modules: Sequence[type[EntityModule]] = ENTITY_MODULES,
     ) -> None:
         self.path = path
         self._more = more
+        self._entity_modules = entity_modules
         self.clock = VirtualClock()
         self.ids = IdFactory(self.clock, random.Random(seed))
         self.behaviour = behaviour
@@ -108,14 +112,16 @@ class World:
 
     def _open(self) -> None:
         engine = open_engine(url_at(self.path))
-        self.store = Store(engine, cluster_entities())
+        for entity in chain.from_iterable(each.entities for each in self._entity_modules):
+            entity.rows.table.create(engine, checkfirst=True)
+        self.store = Store(engine, cluster_entities(self._entity_modules))
         former_s = self.in_charge_s if math.isfinite(self.in_charge_s) else 0.0
         self.leases = LeaseBook(self.clock, self.boot_id, self.machine, self.in_charge_s, former_s)
         self.inbox = Inbox()
         self.desk = AgentDesk(self.store, self.clock, self.leases, self.inbox)
         surroundings = Surroundings(engine, self.inbox.put, self.path)
         self.modules = [
-            *cluster_modules(self.desk, self.leases, surroundings),
+            *cluster_modules(self.desk, self.leases, surroundings, self._entity_modules),
             *self._more,
         ]
         self.plane = ControlPlane(
