@@ -19,7 +19,7 @@ from muster.core.states import AGENT_TABLE, AgentStatus, IllegalTransition, JobS
 from muster.store import schema
 from muster.store.database import open_engine
 from muster.store.records import Agent, Allocation, Job, Task
-from muster.store.store import CommitFailed, Store
+from muster.store.store import CommitFailed, Store, Unstorable
 from muster.store.unit import Unit
 
 pytestmark = ON_BOTH
@@ -193,3 +193,14 @@ def test_moment_of_the_last_commit_is_known_to_the_next_process(tmp_path: Path) 
     last = Store(open_engine(url))
     assert last.last_commit_at == 250.0
     last.close()
+
+
+def test_failure_for_a_value_does_not_tell_the_values_of_other_rows(store: Store) -> None:
+    other, spoilt = a_job(1), a_job(2)
+    other.name, spoilt.name = "a-secret", "\ud800"
+    work = unit(store)
+    for job in (other, spoilt):
+        work.add(job)
+    with pytest.raises(Unstorable, match="surrogates not allowed") as refused:
+        store.commit(work)
+    assert "a-secret" not in str(refused.value)

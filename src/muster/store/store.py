@@ -180,7 +180,9 @@ class Store:
     def _failure(self, error: Exception) -> CommitFailed:
         """The failure of a commit in which this was raised before its end."""
         if not isinstance(error, SQLAlchemyError):
-            return Unstorable(repr(error))  # no value for the driver can be made of the record's
+            # No value for the driver can be made of the record's. The error's text, unlike its
+            # representation, does not hold all values of a column.
+            return Unstorable(f"{type(error).__name__}: {error}")
         cause = cause_of(error)
         self._commits.note(error)
         if isinstance(error, _OF_THE_VALUE) and not error.connection_invalidated:
