@@ -8,7 +8,7 @@ import pytest
 from muster.agent.config import AgentConfig
 from muster.app import local
 from muster.app.account_options import AccountOptions, with_accounts
-from muster.app.home import Home, LocalAgents, Running, Settings
+from muster.app.home import Home, LocalAgents, RunningController, Settings
 from muster.app.local_agent_settings import agent_configs
 from muster.cli.agent_options import Accounts, AccountSource
 from muster.cli.commands.agent import agent
@@ -89,7 +89,7 @@ def test_up_and_agent_take_the_same_words_about_accounts(tmp_path: Path) -> None
     kept = Settings(agents=LocalAgents(accounts=replace(expected, source="range")))
     home = Home(tmp_path)
     home.write_settings(kept)
-    home.write_running(Running(1, "http://127.0.0.1:7600", "127.0.0.1:7601", "1", 0.0))
+    home.write_running(RunningController(1, "http://127.0.0.1:7600", "127.0.0.1:7601", "1", 0.0))
     said = local._already_running(home, local.UpOptions(accounts=expected))
     assert "to which --accounts was not applied" in said
     assert Accounts(["none"]).options() == AccountOptions(mapped={})

@@ -9,12 +9,14 @@ from tests.client.authority import served
 from muster.agent.identity import locked
 from muster.agent.trouble import Trouble
 from muster.app.doctor import Check, checks
-from muster.app.home import Home, Running
+from muster.app.home import Home, RunningController
 
 
 def test_controller_that_died_is_named_with_what_to_do(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    home.write_running(Running(4242, "http://127.0.0.1:7600", "127.0.0.1:7601", "1.0", 0.0))
+    home.write_running(
+        RunningController(4242, "http://127.0.0.1:7600", "127.0.0.1:7601", "1.0", 0.0)
+    )
     check = _of_controller(home)
     assert (check.ok, check.detail) == (False, "died (process 4242, http://127.0.0.1:7600)")
     assert check.remedy == "run `muster up` again: nothing is lost"
@@ -40,7 +42,7 @@ def test_controller_is_well_only_by_its_own_word(
     home = Home(tmp_path)
     with home.locked(), served(answer) as port:
         url = f"http://127.0.0.1:{port}"
-        home.write_running(Running(os.getpid(), url, "127.0.0.1:7601", "1.0", 0.0))
+        home.write_running(RunningController(os.getpid(), url, "127.0.0.1:7601", "1.0", 0.0))
         check = _of_controller(home)
     assert check.ok is ok
     assert said in check.detail

@@ -20,7 +20,7 @@ from tests.patience import until
 from muster.agent.config import AgentConfig, default_users_directory
 from muster.app.agent_process import dump_config
 from muster.app.controller_config import ControllerConfig, dump_controller
-from muster.app.home import Home, Running
+from muster.app.home import Home, RunningController
 from muster.app.local import down
 from muster.client import Client
 from muster.store.database import sqlite_url
@@ -131,10 +131,10 @@ class Cluster:
         self._controller = self._spawn(CONTROLLER, dump_controller(config), self.home.log)
         return self._controller
 
-    def running(self) -> Running:
+    def running(self) -> RunningController:
         """The controller's account of itself once it is ready."""
 
-        def ready() -> Running | None:
+        def ready() -> RunningController | None:
             process = self._controller
             assert process is not None, "it was started"
             assert process.poll() is None, self.home.log.read_text()[-2000:]

@@ -15,7 +15,7 @@ from tests.patience import until
 from muster.app import keeper, local
 from muster.app.detached import has_ended
 from muster.app.doctor import checks
-from muster.app.home import Home, Running
+from muster.app.home import Home, RunningController
 from muster.app.keeper import keeper_of, last_kept
 from muster.app.local import UpOptions, down, up
 from muster.core.errors import Conflict
@@ -23,7 +23,7 @@ from muster.core.errors import Conflict
 MUSTER = Path(sys.executable).with_name("muster")
 
 
-def running(home: Home) -> Running:
+def running(home: Home) -> RunningController:
     found = home.running()
     assert found is not None
     return found
@@ -74,7 +74,7 @@ def test_controller_that_is_told_to_end_is_not_started_again(home: Home) -> None
     processes = [psutil.Process(pid) for pid in (kept, report.pid)]
     os.kill(report.pid, signal.SIGTERM)
     until(lambda: all(map(has_ended, processes)))
-    assert last_kept(home) == keeper.Kept(kept)
+    assert last_kept(home) == keeper.KeeperRecord(kept)
 
 
 def test_controller_whose_keeper_was_killed_runs_on_until_down(home: Home) -> None:

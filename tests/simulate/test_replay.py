@@ -167,7 +167,9 @@ def test_displaced_session_waits_from_then_on_for_the_timeout_and_for_its_turn()
     )
     assert starts(found) == {"victim": 0, "patient": 55, "urgent": 40, "longer": 75}
     assert codes(found, "victim") == ["SCHEDULING_TIMEOUT"]
-    assert next(step.at for step in found.steps if step.at >= 40 and not step.waiting) == 90
+    assert (
+        next(moment.at for moment in found.moments if moment.at >= 40 and not moment.waiting) == 90
+    )
 
 
 def test_displaced_session_is_gone_where_the_group_ends_its_victims() -> None:
@@ -229,7 +231,7 @@ def test_group_that_is_not_for_the_project_refuses_it() -> None:
 def test_session_that_waits_too_long_is_given_up() -> None:
     found = replayed(comes("a", runs=100), comes("b", at=1), under=policy(pending_timeout=20))
     assert codes(found, "b") == ["SCHEDULING_TIMEOUT"]
-    assert [step.waiting for step in found.steps if step.at == 21] == [0]
+    assert [moment.waiting for moment in found.moments if moment.at == 21] == [0]
 
 
 def test_session_that_still_waits_at_the_end_says_why() -> None:
@@ -288,10 +290,10 @@ def test_every_session_that_can_start_runs_to_its_end_within_capacity(
         never = {str(reason.code) for reason in each.reasons}
         assert never <= {"NEVER_FITS", "GANG_NEVER_FITS"}
         assert (each.started_at is None) == (each.ended_at is None) == bool(never)
-    for step in found.steps:
-        assert 0 <= step.gpu_milli <= 3000
-        assert 0 <= step.cpu_milli <= 28_000
-    last = found.steps[-1]
+    for moment in found.moments:
+        assert 0 <= moment.gpu_milli <= 3000
+        assert 0 <= moment.cpu_milli <= 28_000
+    last = found.moments[-1]
     assert (last.gpu_milli, last.cpu_milli, last.waiting) == (0, 0, 0)
 
 

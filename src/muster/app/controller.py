@@ -26,7 +26,7 @@ from muster.app.credentials import mend_credential
 from muster.app.database import holder, in_charge_s, opened, url_of, watch_fence
 from muster.app.driver import Driver
 from muster.app.former_agents import forget
-from muster.app.home import Home, Running, write_private
+from muster.app.home import Home, RunningController, write_private
 from muster.app.http_server import serving
 from muster.app.local_agents import LocalAgents
 from muster.app.lost_supervisors import watch_supervisors
@@ -149,7 +149,9 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     agents_at = address(reachable, agent_port)
     users = len(plane.live.accounts.users)
     shown = shown_url(engine.url)
-    running = Running(os.getpid(), url, agents_at, __version__, now, len(agents), users, shown)
+    running = RunningController(
+        os.getpid(), url, agents_at, __version__, now, len(agents), users, shown
+    )
     home.write_running(running)
 
 

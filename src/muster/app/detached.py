@@ -10,7 +10,7 @@ from contextlib import suppress
 import psutil
 
 from muster.app.controller_config import ControllerConfig, dump_controller
-from muster.app.home import Home, Running, open_log
+from muster.app.home import Home, RunningController, open_log
 from muster.app.keeper import keeper_of
 from muster.core.errors import Conflict, MusterError
 
@@ -88,7 +88,7 @@ class DetachedController:
                 return
             time.sleep(LOOK_AGAIN_S)
 
-    def wait_until_ready(self, told_to_stop: threading.Event) -> Running:
+    def wait_until_ready(self, told_to_stop: threading.Event) -> RunningController:
         """The controller's description of itself, once it accepts requests.
 
         Raises:

@@ -15,7 +15,7 @@ from muster.agent.cgroup_limits import ROOT as CGROUPS
 from muster.agent.gpus import find_gpus
 from muster.agent.trouble import read_trouble
 from muster.app.database_option import named_database
-from muster.app.home import Home, Running, default_home
+from muster.app.home import Home, RunningController, default_home
 from muster.app.keeper import keeper_of, last_kept
 from muster.app.local_agents import former_directories, holder
 from muster.client import Client
@@ -163,7 +163,7 @@ def _controller(home: Home) -> Check:
     return Check("controller", None, "does not run here", "start one with `muster up`")
 
 
-def _trouble(home: Home, running: Running) -> str:
+def _trouble(home: Home, running: RunningController) -> str:
     """The fault that a controller tells of itself; empty if there is none."""
     kept = home.client()
     url, token = kept.get("url", running.url), kept.get("token", "none")

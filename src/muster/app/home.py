@@ -29,7 +29,7 @@ class UnusableHome(MusterError):
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningController:
     """The controller that runs on a home."""
 
     pid: int
@@ -156,15 +156,15 @@ class Home:
         """Whether a process holds the lock."""
         return lock_file.is_held(self._lock_file)
 
-    def running(self) -> Running | None:
+    def running(self) -> RunningController | None:
         """The description of itself by the controller that runs, or ran last."""
         found = _read_json(self._running_file)
         try:
-            return Running(**found) if found else None
+            return RunningController(**found) if found else None
         except TypeError:
             return None
 
-    def write_running(self, running: Running) -> None:
+    def write_running(self, running: RunningController) -> None:
         write_private(self._running_file, json.dumps(asdict(running)))
 
     def forget_running(self) -> None:

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from muster.agent.supervisor import lock_file
-from muster.app.home import Home, Running, write_private
+from muster.app.home import Home, RunningController, write_private
 from muster.app.own_log import log_to_stderr
 from muster.core.errors import Conflict, MusterError, Superseded
 
@@ -35,7 +35,7 @@ LOOK_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeeperRecord:
     """A keeper's account: the number of crashes, the end and the moment of the last one.
     ``gave_up``: the keeper started no other controller after it."""
 
@@ -69,10 +69,10 @@ def keeper_of(home: Home) -> int | None:
     return lock_file.holder_of(_lock_file(home))
 
 
-def last_kept(home: Home) -> Kept | None:
+def last_kept(home: Home) -> KeeperRecord | None:
     """The account that the last keeper wrote."""
     try:
-        return Kept(**json.loads(_state_file(home).read_text()))
+        return KeeperRecord(**json.loads(_state_file(home).read_text()))
     except (OSError, ValueError, TypeError):
         return None
 
@@ -83,7 +83,7 @@ class _Keeper:
         self._settings = settings
         self._stop = stop
         self._controller: subprocess.Popen[bytes] | None = None
-        self._kept = Kept(os.getpid())
+        self._kept = KeeperRecord(os.getpid())
         self._was_ready = False  # of the present controller, or the last one
 
     def run(self) -> int:
@@ -99,7 +99,9 @@ class _Keeper:
                 return 0
             if code == Superseded.exit_code:
                 end = "another controller works on its database"
-                self._note(Kept(os.getpid(), self._kept.crashes, end, time.time(), gave_up=True))
+                self._note(
+                    KeeperRecord(os.getpid(), self._kept.crashes, end, time.time(), gave_up=True)
+                )
                 log.error("the controller is not started again: %s", end)
                 return code
             if not started:
@@ -109,7 +111,9 @@ class _Keeper:
             crashes += 1
             end = f"signal {-code}" if code < 0 else f"exit code {code}"
             gives_up = crashes > MAX_CRASHES
-            self._note(Kept(os.getpid(), self._kept.crashes + 1, end, time.time(), gives_up))
+            self._note(
+                KeeperRecord(os.getpid(), self._kept.crashes + 1, end, time.time(), gives_up)
+            )
             if gives_up:
                 log.error("the controller ended with %s, %s times in a row: given up", end, crashes)
                 return 1
@@ -154,7 +158,7 @@ class _Keeper:
         if self._controller is not None:
             self._controller.terminate()
 
-    def _note(self, kept: Kept) -> None:
+    def _note(self, kept: KeeperRecord) -> None:
         self._kept = kept
         try:
             write_private(_state_file(self._home), json.dumps(asdict(kept)))
@@ -162,7 +166,7 @@ class _Keeper:
             log.error("%s", error)
 
 
-def _at_the_same_ports(settings: str, running: Running) -> str:
+def _at_the_same_ports(settings: str, running: RunningController) -> str:
     """The settings of a controller that takes the place of ``running``: agents and clients look for
     it there, and nowhere else."""
     same = {

@@ -28,7 +28,7 @@ class Fate:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Moment:
     """The state from ``at`` on: thousandths of GPUs and processors in use, sessions that wait."""
 
     at: float
@@ -54,7 +54,7 @@ class Recording:
     policy: NamedPolicy
     capacity: dict[str, int]
     fates: list[Fate] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
+    moments: list[Moment] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
     window: tuple[float, float] = (0.0, 0.0)
     lost_gpu_milli_s: float = 0.0

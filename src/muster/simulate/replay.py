@@ -35,7 +35,7 @@ from muster.scheduling.workload import Classes, SessionWorkload, WorkloadClass
 from muster.simulate.cluster_file import ClusterAgent
 from muster.simulate.measures import Gauge
 from muster.simulate.policy_file import NamedPolicy
-from muster.simulate.recording import Fate, Recording, Step
+from muster.simulate.recording import Fate, Moment, Recording
 from muster.simulate.trace import TraceSession
 
 SAMPLES = 200
@@ -157,13 +157,13 @@ class _World:
             while self._state.waiting and self._pass():
                 pass  # victims have left: their room is given away at the same moment
             held = self._held
-            recording.steps.append(Step(now, held["gpu"], held["cpu"], self._state.waiting))
+            recording.moments.append(Moment(now, held["gpu"], held["cpu"], self._state.waiting))
             self._gauge.look(now)
             progress(submitted)
         self._leave_waiting()
         recording.fates = list(self._fates.values())
         recording.samples = self._gauge.samples
-        recording.window = _window(arrivals, recording.steps[-1].at)
+        recording.window = _window(arrivals, recording.moments[-1].at)
         return recording
 
     def _next(self, arrivals: Sequence[_Arrival], submitted: int) -> float:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from muster.scheduling.cluster.columns import Floats
-from muster.simulate.recording import Fate, Recording, Step
+from muster.simulate.recording import Fate, Moment, Recording
 
 POINTS = 300
 """Points of a course over time, at most."""
@@ -123,9 +123,9 @@ class Report:
 
 def report(recording: Recording) -> Report:
     """Figures of a recording; rounded, so that they can be compared as text."""
-    steps, fates = recording.steps, recording.fates
+    moments, fates = recording.moments, recording.fates
     gpu, cpu = recording.capacity.get("gpu", 0), recording.capacity.get("cpu", 0)
-    over = _OverTime(steps, recording.window)
+    over = _OverTime(moments, recording.window)
     started = [fate for fate in fates if fate.started_at is not None]
     waits = np.sort(np.array([_waited_s(fate) for fate in started], np.float64))
     backfilled = sum(fate.backfilled for fate in started)
@@ -141,17 +141,17 @@ def report(recording: Recording) -> Report:
         unstarted=_unstarted(fates),
         window_s=_rounded(recording.window[1] - recording.window[0]),
         makespan_s=_rounded(max((each.ended_at or 0.0 for each in fates), default=0.0)),
-        gpu_percent=_percent(over.mean([step.gpu_milli for step in steps]), gpu),
-        gpu_peak_percent=_percent(max((step.gpu_milli for step in steps), default=0), gpu),
+        gpu_percent=_percent(over.mean([each.gpu_milli for each in moments]), gpu),
+        gpu_peak_percent=_percent(max((each.gpu_milli for each in moments), default=0), gpu),
         gpu_under_demand_percent=_percent(
-            over.mean([step.gpu_milli if step.waiting else None for step in steps]), gpu
+            over.mean([each.gpu_milli if each.waiting else None for each in moments]), gpu
         ),
-        cpu_percent=_percent(over.mean([step.cpu_milli for step in steps]), cpu) or 0.0,
+        cpu_percent=_percent(over.mean([each.cpu_milli for each in moments]), cpu) or 0.0,
         fragmentation_percent=_percent(measured.mean([each.fragmented for each in samples]), 1),
         stranded_percent=_percent(measured.mean([each.stranded for each in samples]), 1),
         waits=_waits(waits),
-        queue_mean=_rounded(over.mean([step.waiting for step in steps]) or 0.0),
-        queue_max=max((step.waiting for step in steps), default=0),
+        queue_mean=_rounded(over.mean([each.waiting for each in moments]) or 0.0),
+        queue_max=max((each.waiting for each in moments), default=0),
         fairness=_maybe_rounded(measured.mean([each.fairness for each in samples]), 4),
         backfilled=backfilled,
         backfill_percent=_percent(backfilled, len(started)),
@@ -221,14 +221,14 @@ def _why(fate: Fate) -> str:
 
 
 def _course(recording: Recording, waits: Floats) -> Course:
-    steps = _thinned(recording)
+    moments = _thinned(recording)
     gpu, cpu = recording.capacity.get("gpu", 0), recording.capacity.get("cpu", 0)
     samples = recording.samples
     return Course(
-        at_s=tuple(_rounded(step.at) for step in steps),
-        gpu_percent=tuple(_percent(step.gpu_milli, gpu) or 0.0 for step in steps),
-        cpu_percent=tuple(_percent(step.cpu_milli, cpu) or 0.0 for step in steps),
-        waiting=tuple(step.waiting for step in steps),
+        at_s=tuple(_rounded(each.at) for each in moments),
+        gpu_percent=tuple(_percent(each.gpu_milli, gpu) or 0.0 for each in moments),
+        cpu_percent=tuple(_percent(each.cpu_milli, cpu) or 0.0 for each in moments),
+        waiting=tuple(each.waiting for each in moments),
         measured_at_s=tuple(_rounded(each.at) for each in samples),
         fragmentation_percent=tuple(_percent(each.fragmented, 1) for each in samples),
         fairness=tuple(_maybe_rounded(each.fairness, 4) for each in samples),
@@ -236,14 +236,14 @@ def _course(recording: Recording, waits: Floats) -> Course:
     )
 
 
-def _thinned(recording: Recording) -> list[Step]:
-    """Steps, evenly chosen from the start of the window until it is over and all but the last
+def _thinned(recording: Recording) -> list[Moment]:
+    """Moments, evenly chosen from the start of the window until it is over and all but the last
     percent of the sessions have started."""
     began = sorted(fate.started_at for fate in recording.fates if fate.started_at is not None)
     most = began[-1 - len(began) // 100] if began else 0.0
     first, last = recording.window[0], max(recording.window[1], most)
-    steps = [step for step in recording.steps if first <= step.at <= last]
-    return [steps[index] for index in _spread(len(steps))]
+    moments = [each for each in recording.moments if first <= each.at <= last]
+    return [moments[index] for index in _spread(len(moments))]
 
 
 def _spread(count: int) -> list[int]:

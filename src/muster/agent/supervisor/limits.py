@@ -19,7 +19,7 @@ Stop = Callable[[Kernel, float, EndReason, str], None]
 """Stops a kernel with so many seconds of grace, for a reason with a detail."""
 
 
-class Limits:
+class Limiter:
     """Sets the limits of kernels; a kernel whose limits cannot be set is stopped."""
 
     def __init__(self, starter: Starter, stop: Stop) -> None:

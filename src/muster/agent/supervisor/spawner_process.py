@@ -104,7 +104,7 @@ def main(text: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Order:
+class _LaunchOrder:
     """A launch, and what goes with it."""
 
     number: int
@@ -132,7 +132,7 @@ class _Service:
         self._socket = peer
         self._home_fds = home_fds
         self._programs: dict[int, Program] = {}
-        self._waiting: dict[str, dict[int, _Order]] = {}  # by shape and number, oldest first
+        self._waiting: dict[str, dict[int, _LaunchOrder]] = {}  # by shape and number, oldest first
         self._running: dict[int, tuple[str, int]] = {}  # shape and population_fd by pid
         self._lease_end_s = 0.0
         self._facts: list[bytes] = []  # to be told
@@ -202,7 +202,7 @@ class _Service:
             if heir is None or len(self._waiting.get(heir.shape, ())) < len(self._running):
                 self._due_s = 0.0  # a place is free, or soon will be
 
-    def _take_heir(self, shape: str, population_fd: int) -> _Order | None:
+    def _take_heir(self, shape: str, population_fd: int) -> _LaunchOrder | None:
         """Remove and return the launch that takes the place of an ended kernel, if there is one and
         the place is free. It is not free while processes of the ended kernel are left, which only
         the supervisor kills."""
@@ -216,7 +216,7 @@ class _Service:
             return None
         return self._take(shape, next(iter(waiting)))
 
-    def _take(self, shape: str, number: int) -> _Order | None:
+    def _take(self, shape: str, number: int) -> _LaunchOrder | None:
         """Remove and return a launch that waits; None if it does not, because it was taken."""
         waiting = self._waiting.get(shape, {})
         order = waiting.pop(number, None)
@@ -244,7 +244,9 @@ class _Service:
                     return
                 launch = Launch(self._programs[place], env, scratch)
                 population_fd = fds.pop() if hierarchies else -1
-                order = _Order(number, shape, launch, hierarchies, fds[0], fds[1:], population_fd)
+                order = _LaunchOrder(
+                    number, shape, launch, hierarchies, fds[0], fds[1:], population_fd
+                )
                 if waits:
                     self._waiting.setdefault(shape, {})[number] = order
                 else:
@@ -260,7 +262,7 @@ class _Service:
             case "lease", until_s:
                 self._lease_end_s = until_s
 
-    def _launch(self, order: _Order) -> None:
+    def _launch(self, order: _LaunchOrder) -> None:
         """
         Raises:
             ConnectionError: the supervisor is gone.

@@ -16,7 +16,7 @@ from muster.agent.supervisor.failures import CannotExecute, CreateFailed
 from muster.agent.supervisor.journal import Journal
 from muster.agent.supervisor.kernel import CreateFailure, EndReason, Event, Kernel, Status
 from muster.agent.supervisor.known_kernels import KnownKernels
-from muster.agent.supervisor.limits import Limits
+from muster.agent.supervisor.limits import Limiter
 from muster.agent.supervisor.protocol import (
     VERSION,
     KernelOrder,
@@ -52,7 +52,7 @@ class Supervisor:
         self._to_start: deque[Kernel] = deque()  # may hold kernels that are no longer queued
         self._backlog = Backlog()
         self._stops = Stops(starter, reaper, self._backlog, self._withdraw)
-        self._limits = Limits(starter, self._stops.stop)
+        self._limiter = Limiter(starter, self._stops.stop)
         self._leftovers_due_s = math.inf
         self.lease_end_s = math.inf
         self._lease_expired = False
@@ -176,7 +176,7 @@ class Supervisor:
         """Enforce deadlines and start due kernels, a bounded number."""
         if self._reaper.due or now_s >= self._leftovers_due_s:
             self.reap()
-        self._limits.enforce_due(now_s)
+        self._limiter.enforce_due(now_s)
         if now_s >= self.lease_end_s and not self._lease_expired:
             self._lease_expired = True
             for kernel in self._known.live_in_stop_order():
@@ -190,7 +190,7 @@ class Supervisor:
         """For how long `tick` has nothing to do unless something happens."""
         if self._to_start or self._reaper.due:
             return 0.0
-        due_s = min(self._leftovers_due_s, self._stops.next_s(), self._limits.next_s())
+        due_s = min(self._leftovers_due_s, self._stops.next_s(), self._limiter.next_s())
         if not self._lease_expired:
             due_s = min(due_s, self.lease_end_s)
         return max(0.0, due_s - now_s)
@@ -211,7 +211,7 @@ class Supervisor:
         note_spawned(kernel, spawned)
         self._reaper.add_of_another(kernel)
         self._record([reports.started(kernel)], kernel)
-        self._limits.spawned(kernel)
+        self._limiter.spawned(kernel)
         if kernel.status is Status.STARTING:
             kernel.status = Status.RUNNING
             self._hand_standbys(kernel)
@@ -399,7 +399,7 @@ class Supervisor:
                 events.append(reports.started(kernel))
                 kernel.status = Status.RUNNING
                 self._reaper.add(kernel)
-                self._limits.spawned(kernel)
+                self._limiter.spawned(kernel)
                 return kernel
             heir = self._appoint_heir(kernel, events[-1])
             if heir is None:

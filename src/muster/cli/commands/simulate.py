@@ -26,7 +26,7 @@ _TOLD_S = 0.1  # progress is shown so often at most
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class Arrivals:
     """How the sessions of a trace come, and what the scheduler knows of them."""
 
     speed_up: Annotated[
@@ -51,7 +51,7 @@ def simulate(
         Path,
         Option("--cluster", metavar="FILE", help="The agents: .yaml, or openb's node .csv."),
     ],
-    course: Course,
+    arrivals: Arrivals,
     policies: Annotated[
         list[str] | None,
         Option(
@@ -63,7 +63,7 @@ def simulate(
     ] = None,
     plot_to: Annotated[
         Path | None,
-        Option("--plot", metavar="FILE", help="Draw the course to a .png or .svg file."),
+        Option("--plot", metavar="FILE", help="Draw the arrivals to a .png or .svg file."),
     ] = None,
     timings: Annotated[
         bool, Option("--timings", help="With the scheduler's own time in the report.")
@@ -74,15 +74,15 @@ def simulate(
     from muster.simulate.plot import check_plot, plot
     from muster.simulate.policy_file import DEFAULT, UnknownPolicy, read_policy
 
-    if not 0 < course.speed_up < float("inf"):
-        raise click.BadParameter(f"--speed-up is {course.speed_up:g}: expected a number above 0")
+    if not 0 < arrivals.speed_up < float("inf"):
+        raise click.BadParameter(f"--speed-up is {arrivals.speed_up:g}: expected a number above 0")
     if plot_to is not None:
         check_plot(plot_to)
     try:
         named = [read_policy(each) for each in policies or [DEFAULT]]
     except UnknownPolicy as error:
         raise click.BadParameter(str(error)) from None
-    reports = _replayed(trace, cluster, named, course)
+    reports = _replayed(trace, cluster, named, arrivals)
     if plot_to is not None:
         plot(reports, plot_to)
     if as_json:
@@ -93,7 +93,7 @@ def simulate(
 
 
 def _replayed(
-    trace: Path, cluster: Path, policies: Sequence["NamedPolicy"], course: Course
+    trace: Path, cluster: Path, policies: Sequence["NamedPolicy"], arrivals: Arrivals
 ) -> list["Report"]:
     """A report of each policy.
 
@@ -106,7 +106,7 @@ def _replayed(
     from muster.simulate.trace import read_trace
 
     agents = read_cluster(cluster)
-    sessions = sorted(read_trace(trace), key=lambda each: each.submit_at_s)[: course.limit]
+    sessions = sorted(read_trace(trace), key=lambda each: each.submit_at_s)[: arrivals.limit]
     reports = []
     for policy in policies:
         with _progress(policy, len(sessions)) as told:
@@ -114,8 +114,8 @@ def _replayed(
                 sessions,
                 agents,
                 policy,
-                speed_up=course.speed_up,
-                ends_known=course.ends_known,
+                speed_up=arrivals.speed_up,
+                ends_known=arrivals.ends_known,
                 progress=told,
             )
         reports.append(report(recording))

@@ -17,7 +17,7 @@ from muster.scheduling.cluster.snapshot import AgentFacts, Snapshot
 from muster.scheduling.cluster.statement import Statement
 from muster.scheduling.making_room.preemption import Preemption
 from muster.scheduling.passes.pass_result import PassResult, Placed
-from muster.scheduling.passes.placed_sessions import PlacedSession, Running, StartTimes
+from muster.scheduling.passes.placed_sessions import PlacedSession, RunningSessions, StartTimes
 from muster.scheduling.passes.placement import PlacementPass, place
 from muster.scheduling.passes.queue import AGE, JoinedQueue, Queue, QueueClass
 from muster.scheduling.policy.group_policy import Policy
@@ -236,7 +236,7 @@ class GroupState:
             self.accounting.usage,
             self.accounting.quotas,
             self.fairness or _NO_USAGE,
-            Running(self.placed, self.policy.preemption, start_s),
+            RunningSessions(self.placed, self.policy.preemption, start_s),
             self._dependency_state,
             self.displacing,
             start_s,

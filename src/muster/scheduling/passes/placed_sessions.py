@@ -63,7 +63,7 @@ class StartTimes:
         return self.longest_s * math.pow(0.5, max(0.0, now - self.seen_at) / HALF_LIFE_S)
 
 
-class Running(Mapping[SessionId, RunningSession]):
+class RunningSessions(Mapping[SessionId, RunningSession]):
     """A group's placed sessions as running ones. Each is made when a pass looks at it: most passes
     look at none.
 
