@@ -6,6 +6,7 @@ import math
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tests.control.fake_agent import FakeAgent, task_index
 from tests.control.world import World
 
 from muster.agent.supervisor.supervisor import LEASE_GRACE_MAX_S
+from muster.control.agent.leases import LeaseBook
 from muster.control.group.requests import GroupRequests
 from muster.core.ids import AgentId
 from muster.core.resources import Resources
@@ -34,6 +36,7 @@ from muster.wire.messages import (
 SILENCE_S = 4.0
 LONG_S, SHORT_S = 40.0, 2.0
 STEP_S = 0.5
+IN_CHARGE_S = 20.0
 TASKS = 4
 WORK = JobSpec.model_validate(
     {"command": ["train"], "tasks": TASKS, "max_retries_preemption": 1000}
@@ -143,6 +146,7 @@ class StallingWorld(World):
         end = self.clock.now() + seconds
         while self.clock.now() < end:
             self.clock.advance(step_s)
+            self.leases.confirm_charge(self.clock.now())
             for agent in self.agents.values():
                 agent.tick()
                 self.beat(agent)
@@ -159,6 +163,9 @@ class Leases(RuleBasedStateMachine):
         self.world = StallingWorld(
             Path(self._folder.name), dict.fromkeys(AGENTS, room), group(LONG_S)
         )
+        self.world.in_charge_s = IN_CHARGE_S
+        self.world.restart_controller()
+        self.overtaken: LeaseBook | None = None  # of a controller that does not know it
         for agent in self.world.agents.values():
             agent.lease_grace_s = LEASE_GRACE_MAX_S
         self.former = {name: [self.world.agent(name).hello()] for name in AGENTS}
@@ -261,6 +268,28 @@ class Leases(RuleBasedStateMachine):
             for answer in stream.down if read_first else ():
                 agent.receive(answer)
         self.world.restart_controller(away_s)
+
+    @rule()
+    def controller_is_overtaken(self) -> None:
+        """It is cut off from the database, and not from agents."""
+        self.overtaken = self.world.leases
+        self.world.restart_controller()
+
+    @rule(name=agents, seconds=spans)
+    def agent_goes_back_to_an_overtaken_controller(self, name: str, seconds: float) -> None:
+        if self.overtaken is None:
+            return
+        agent = self.world.agent(name)
+        self.world.stream_ends(agent)
+        with suppress(Occupied, Overtaken):
+            renewal = self.overtaken.admit(agent.hello(), beside=True)
+            for _ in range(int(seconds / STEP_S) + 1):
+                if renewal is not None:
+                    agent.receive(renewal)
+                self.time_passes(STEP_S)
+                if agent.online:  # it has another stream by now
+                    break
+                renewal = self.overtaken.renew(agent.id, agent.heartbeat())
 
     # What must hold
 
