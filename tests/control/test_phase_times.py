@@ -257,6 +257,19 @@ def test_failed_try_that_is_told_again_is_charged_once(
     assert kernel.status == "RUNNING"
 
 
+def test_failed_tries_are_charged_though_the_agents_clock_is_set_back(
+    broken: Callable[..., World],
+) -> None:
+    world = broken(max_tries=9, retry_backoff=5.0)
+    world.submit(spec())
+    session = only_session(world)
+    world.run(0.5)
+    assert session.tries == 1
+    world.agent("a").clock_ahead_s = -90.0
+    world.run(5.0)
+    assert session.tries == 2, "and the next one is not before its time"
+
+
 def test_retry_that_finds_room_at_once_needs_no_time_to_wait(group_world: MakeWorld) -> None:
     def behaviour(start: Start) -> Run:
         return Run(1, exit_code=int(task_index(start) == 0 and attempt(start) == 1))

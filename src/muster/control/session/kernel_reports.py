@@ -260,8 +260,10 @@ class KernelReports:
 
 def _told_before(kernel: Kernel, report: KernelReport) -> bool:
     """Whether the reported failure of a try was charged before: an agent repeats a report until it
-    is acknowledged."""
-    return kernel.failed_at is not None and report.at <= kernel.failed_at
+    is acknowledged. Before the next try is sent there is no other failure to report; after that a
+    repeated report has the time of the charged failure. An earlier time is no sign of a repeated
+    report, because the agent's clock may have been set back."""
+    return kernel.failure is not None or report.at == kernel.failed_at
 
 
 _NOT_ON_AGENT = frozenset({KernelStatus.PENDING, KernelStatus.SCHEDULED})

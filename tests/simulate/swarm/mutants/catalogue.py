@@ -253,7 +253,7 @@ VERDICTS = (
     Mutant(
         "a failed try is charged each time that it is told",
         f"{SESSION}/kernel_reports.py",
-        "    return kernel.failed_at is not None and report.at <= kernel.failed_at\n",
+        "    return kernel.failure is not None or report.at == kernel.failed_at\n",
         "    return False\n",
         "a report that is repeated changes nothing",
     ),
