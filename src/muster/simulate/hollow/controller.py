@@ -68,29 +68,39 @@ SLOW_S = 0.8
 """How long a slow write takes."""
 
 
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """A misfortune that will happen. If it kills the controller, that stays away for ``away_s``
+    seconds; among its sends it is killed after ``sends`` messages to agents."""
+
+    misfortune: Misfortune
+    away_s: float
+    sends: int = 1
+
+
 @dataclass(slots=True)
 class Fate:
     """The faults that will happen to a controller.
 
     Args:
-        coming: the next misfortunes, each with the seconds for which the controller stays away if
-            the misfortune kills it. Each commit that changes something takes the first of them.
+        coming: the next misfortunes. Each commit that changes something takes the first of them.
         outage: the way in which the database fails until ``outage_ends``.
         sends_left: how many messages are sent before the controller is killed.
         away_s: the seconds for which the controller stays away after the misfortune drawn last.
     """
 
-    coming: list[tuple[Misfortune, float]] = field(default_factory=list)
+    coming: list[Coming] = field(default_factory=list)
     outage: Outage = Outage.FULL
     outage_ends: float = 0.0
     sends_left: int | None = None
     away_s: float = 0.0
 
-    def draw(self) -> Misfortune | None:
+    def draw(self) -> Coming | None:
         if not self.coming:
             return None
-        misfortune, self.away_s = self.coming.pop(0)
-        return misfortune
+        drawn = self.coming.pop(0)
+        self.away_s = drawn.away_s
+        return drawn
 
     def clear(self) -> None:
         """Have no further faults from now on."""
@@ -152,10 +162,11 @@ class _FatefulStore(Store):
         super().try_to_write()
 
     def commit(self, unit: Unit) -> None:
-        misfortune = None
+        drawn = None
         if not unit.empty:
             self._suffer_outage()
-            misfortune = self._fate.draw()
+            drawn = self._fate.draw()
+        misfortune = None if drawn is None else drawn.misfortune
         match misfortune:
             case Misfortune.FULL:
                 raise CommitFailed("the disk is full")
@@ -177,8 +188,8 @@ class _FatefulStore(Store):
                 raise CommitUnknown("the connection was lost")
             case Misfortune.KILLED_AFTER:
                 raise Killed
-            case Misfortune.KILLED_AMONG_SENDS:
-                self._fate.sends_left = 1
+            case Misfortune.KILLED_AMONG_SENDS if drawn is not None:
+                self._fate.sends_left = drawn.sends
 
     def settle(self, unit: Unit) -> bool:
         if self.is_away or self._clock.now() < self._told_at:

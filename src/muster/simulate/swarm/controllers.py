@@ -4,12 +4,12 @@ from enum import StrEnum
 
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
-from muster.simulate.hollow.controller import Misfortune, Outage
+from muster.simulate.hollow.controller import Coming, Misfortune, Outage
 from muster.simulate.swarm.invariants.defects import ControllerRests, NoHandlerFailed
 from muster.simulate.swarm.invariants.stored import StoredRowsAgree
 from muster.simulate.swarm.part import Part
 from muster.simulate.swarm.scene import Scene
-from muster.simulate.swarm.steps import Kinds, Lot, Params, Seconds
+from muster.simulate.swarm.steps import Count, Kinds, Lot, Params, Seconds
 
 FAULTS = Kinds(faults=True)
 
@@ -19,14 +19,17 @@ def _draw_away(lot: Lot) -> Params:
 
 
 def _draw_misfortune(lot: Lot) -> Params:
-    return {"kind": lot.rng.choice([*Misfortune]).value, **_draw_away(lot)}
+    kind, away = lot.rng.choice([*Misfortune]), _draw_away(lot)
+    among_sends = kind is Misfortune.KILLED_AMONG_SENDS
+    sends = {"sends": lot.submissions % 5} if among_sends else {}  # as good as chance
+    return {"kind": kind.value, **away, **sends}
 
 
 @FAULTS.add(6, _draw_misfortune)
-def misfortune(scene: Scene, kind: Misfortune, away_s: Seconds) -> None:
+def misfortune(scene: Scene, kind: Misfortune, away_s: Seconds, sends: Count = 1) -> None:
     """A coming commit of the controller fails in some way; if that kills the controller, it stays
-    away for a while."""
-    scene.world.fate.coming.append((kind, away_s))
+    away for a while. Among the sends that follow a commit it is killed after so many of them."""
+    scene.world.fate.coming.append(Coming(kind, away_s, sends))
 
 
 @FAULTS.add(2, _draw_away)

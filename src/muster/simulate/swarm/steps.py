@@ -14,6 +14,7 @@ from muster.simulate.swarm.scene import Scene
 
 Params: TypeAlias = Mapping[str, Any]
 Seconds: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Count: TypeAlias = Annotated[int, Field(ge=0)]
 
 
 @dataclass(frozen=True, slots=True)
