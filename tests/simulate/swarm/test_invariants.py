@@ -147,6 +147,18 @@ def twice_the_room_is_placed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("muster.store.unit.overcommitted", lambda connection, granted: [])
 
 
+@finds(attempts.Capacity, state.PlacementKnowsTheLedger)
+def all_kernels_are_given_the_first_device(patch: pytest.MonkeyPatch) -> None:
+    allocate = Unit.allocate
+
+    def crowded(self: Unit, kernel: Kernel, agent: Agent, shares: Any, **how: Any) -> Any:
+        first = tuple(replace(each, index=0) for each in shares[:1])
+        return allocate(self, kernel, agent, first, **how)
+
+    patch.setattr(Unit, "allocate", crowded)
+    patch.setattr("muster.store.unit.overcommitted", lambda connection, granted: [])
+
+
 @finds(attempts.Pauses)
 def displaced_work_begins_at_once_though_nobody_makes_room(patch: pytest.MonkeyPatch) -> None:
     verdict = judge

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from muster.core.resources import Resources
+from muster.core.resources import Device, Resources
 from muster.simulate.hollow.agent import Offer
 from muster.simulate.hollow.controller import Wakes
 from muster.simulate.hollow.world import World
@@ -34,7 +34,10 @@ INVARIANTS = tuple(each for part in PARTS for each in part.invariants)
 STEPS = 80
 REST_S = 1500.0
 """Seconds within which all work must end once faults have stopped."""
-CAPACITY = Resources(cpu_milli=4000, memory_bytes=64 << 30)
+OFFER = Offer(
+    Resources(cpu_milli=4000, memory_bytes=64 << 30, gpu_milli=2000),
+    (Device(0, "H100"), Device(1, "H100")),
+)
 
 
 @dataclass(slots=True)
@@ -53,8 +56,9 @@ class RunResult:
 
 
 def draw_steps(seed: int, count: int = STEPS) -> list[Step]:
-    """The steps of a seed."""
-    lot = Lot(random.Random(seed))
+    """The steps of a seed. In a third of all seeds work asks for devices, which decide where it may
+    lie; in the others it may lie anywhere."""
+    lot = Lot(random.Random(seed), uses_devices=seed % 3 == 0)
     first = Step("group", {"policy": draw_group(lot.rng)})
     return [first, *(KINDS.draw(lot) for _ in range(count))]
 
@@ -83,7 +87,7 @@ def run(
         world.witness = judge = Judge(scene, invariants, tell)
         began = world.clock.now()
         try:
-            world.begin({name: Offer(CAPACITY) for name in ("a", "b", "c")})
+            world.begin(dict.fromkeys(("a", "b", "c"), OFFER))
             scene.invite_users()
             world.run(1.0)
             for step in steps:

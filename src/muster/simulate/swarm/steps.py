@@ -33,10 +33,17 @@ class Step:
 class Lot:
     """The source of randomness from which steps are drawn; ``submissions`` counts those drawn so
     far. A later step names a submission by its number, so that it means the same when other steps
-    are taken out."""
+    are taken out. ``uses_devices`` says whether work may ask for devices."""
 
     rng: random.Random
     submissions: int = 0
+    uses_devices: bool = False
+
+    def devices(self, most: int) -> Params:
+        """The devices that a kernel asks for, as keys of its resources: ``most`` at most."""
+        if not self.uses_devices:
+            return {}
+        return {"gpu": self.rng.choice([0, 0, 0.5, *range(1, most + 1)])}
 
     def a_submission(self) -> int:
         return self.rng.randrange(max(1, self.submissions))

@@ -67,14 +67,14 @@ def _draw_job(lot: Lot) -> Params:
         "max_retries_preemption": rng.choice([1, 100]),
         "timeout": rng.choice([None, None, 3, 60]),
         "scheduling_timeout": rng.choice([None, None, None, 30]),
-        "resources": {"cpu": rng.choice([1, 1, 2, 4])},
+        "resources": {"cpu": rng.choice([1, 1, 2, 4]), **lot.devices(2)},
         "notify": rng.choice([[], [], [], ["https://example.org/hook"]]),
     }
     if kind == "gang":
         spec |= {
             "tasks": rng.choice([2, 3, 5]),
             "coscheduled": True,
-            "resources": {"cpu": rng.choice([1, 2])},
+            "resources": {"cpu": rng.choice([1, 2]), **lot.devices(1)},
         }
     elif kind == "many":
         spec |= {
@@ -112,7 +112,7 @@ def _draw_session(lot: Lot) -> Params:
         "command": ["x"],
         "replicas": rng.choice([1, 1, 3]),
         "grace": rng.choice([0.5, 5]),
-        "resources": {"cpu": rng.choice([1, 2, 4])},
+        "resources": {"cpu": rng.choice([1, 2, 4]), **lot.devices(1)},
     }
     spec = {
         "kernels": [kernel],

@@ -1,13 +1,16 @@
 """Invariants of placement: the order of a queue, reserved room, quotas, and no session forgotten.
 
-All are judged by what was committed: the rows of the ledger, and simple sums of processors.
+All are judged by what was committed: the rows of the ledger, and simple sums of processors and
+devices.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from muster.control.session.cluster.state import ClusterState
 from muster.core.ids import AgentId, KernelId
+from muster.core.resources import GPU_WHOLE, Resources
 from muster.core.specs import Level, QuotaSpec, ScalingGroup
 from muster.core.specs.group import QueuePolicy
 from muster.core.states import AgentStatus, SessionStatus
@@ -79,20 +82,49 @@ def _may_come_back(agent: Agent) -> bool:
     return agent.status is AgentStatus.ALIVE and agent.barred is None and not agent.disk_full
 
 
-def _free(live: Live, agents: Iterable[Agent], *, less: Iterable[Session] = ()) -> Counter[AgentId]:
-    """Free processors by agent, in thousandths; rows of the sessions ``less`` do not count."""
+@dataclass(slots=True)
+class _Room:
+    """The free processors of an agent, and the free part of each of its devices, in thousandths."""
+
+    cpu_milli: int
+    devices: dict[int, int]
+
+    @classmethod
+    def of(cls, agent: Agent) -> "_Room":
+        """All that the agent has."""
+        return cls(agent.capacity.cpu_milli, {device.index: GPU_WHOLE for device in agent.devices})
+
+    def holds(self, request: Resources) -> int:
+        """How many kernels find room that ask for so much each."""
+        most = max(0, self.cpu_milli) // request.cpu_milli
+        if not request.gpu_milli:
+            return most
+        if request.gpu_milli < GPU_WHOLE:
+            shares = sum(max(0, left) // request.gpu_milli for left in self.devices.values())
+            return min(most, shares)
+        whole = sum(left == GPU_WHOLE for left in self.devices.values())
+        return min(most, whole // request.gpu_devices)
+
+
+def _free(
+    live: Live, agents: Iterable[Agent], *, less: Iterable[Session] = ()
+) -> Mapping[AgentId, _Room]:
+    """The free room by agent; rows of the sessions ``less`` do not count."""
     skipped = {kernel.id for session in less for kernel in session.kernels}
-    free = Counter({agent.id: agent.capacity.cpu_milli for agent in agents})
+    free = {agent.id: _Room.of(agent) for agent in agents}
     for row in live.ledger.values():
         if row.agent_id in free and row.charged and row.kernel_id not in skipped:
-            free[row.agent_id] -= row.resources.cpu_milli
+            room = free[row.agent_id]
+            room.cpu_milli -= row.resources.cpu_milli
+            for share in row.shares:
+                room.devices[share.index] -= share.milli
     return free
 
 
-def _fits(session: Session, free: Mapping[AgentId, int]) -> bool:
-    """Whether processors suffice for all of its kernels, which are alike."""
-    unfit, cpu = {agent for agent, _ in session.unfit}, session.kernels[0].resources.cpu_milli
-    room = sum(max(0, left) // cpu for agent, left in free.items() if agent not in unfit)
+def _fits(session: Session, free: Mapping[AgentId, _Room]) -> bool:
+    """Whether there is room for all of its kernels, which are alike."""
+    unfit, request = {agent for agent, _ in session.unfit}, session.kernels[0].resources
+    room = sum(left.holds(request) for agent, left in free.items() if agent not in unfit)
     return room >= len(session.kernels)
 
 
@@ -114,9 +146,7 @@ class StrictOrder(_OfPlacements):
             if group.queue is not QueuePolicy.STRICT:
                 continue
             whole = {
-                agent.id: agent.capacity.cpu_milli
-                for agent in live.agents.values()
-                if _may_come_back(agent)
+                agent.id: _Room.of(agent) for agent in live.agents.values() if _may_come_back(agent)
             }
             before = [
                 other

@@ -6,6 +6,7 @@ from dataclasses import fields
 
 from muster.control.session.cluster.state import ClusterState
 from muster.core.ids import AgentId
+from muster.core.resources import GPU_WHOLE
 from muster.core.specs import Level
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.simulate.swarm.invariants.placing import Placed
@@ -119,14 +120,25 @@ class PlacementKnowsTheLedger(Invariant):
         live, cluster = controller.store.live, controller.plane.parts[ClusterState]
         charged = [row for row in live.ledger.values() if row.charged]
         used: Counter[str] = Counter()
+        shares: Counter[tuple[str, int]] = Counter()
         for row in charged:
             used[row.agent_id] += row.resources.cpu_milli
+            shares.update({(row.agent_id, each.index): each.milli for each in row.shares})
         for agent in live.agents.values():
-            seen = _cpu_used(cluster.groups[agent.group].snapshot, agent.id)
+            snapshot = cluster.groups[agent.group].snapshot
+            seen = _cpu_used(snapshot, agent.id)
             self.expect(
                 seen == used[agent.id],
                 f"{used[agent.id]} are charged on {agent.name}, and {seen} counted",
             )
+            free = snapshot.columns.device_free[snapshot.slot(agent.id)]
+            for device in agent.devices:
+                left = GPU_WHOLE - shares[agent.id, device.index]
+                self.expect(
+                    free[device.index] == left,
+                    f"{left} of device {device.index} of {agent.name} is left by the ledger, and "
+                    f"{free[device.index]} counted",
+                )
         for user in USERS:
             placed = {self._placed.session_of[row.kernel_id] for row in charged}
             ids = {session.id for session in placed if session.owner == user.owner}
