@@ -10,10 +10,10 @@ import pytest
 from muster.api import submissions
 from muster.control.agent import hello
 from muster.control.agent.leases import LeaseBook
-from muster.control.engine.work import Work
+from muster.control.engine.work import Move, Work
 from muster.control.job import derive, settle
 from muster.control.job.judge import TaskVerdict, derive_job, judge, judge_gang
-from muster.control.session import kernel_reports
+from muster.control.session import kernel_reports, lifecycle
 from muster.control.session.cluster import state as cluster_state
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.cluster.workloads import agent_facts
@@ -21,8 +21,10 @@ from muster.control.session.handlers import barrier, start, terminate
 from muster.control.session.handlers.promote import DetectTermination, EnforceTimeout
 from muster.control.session.handlers.schedule import ScheduleNewSessions
 from muster.control.session.kernel_reports import KernelReports
+from muster.control.session.lifecycle import SessionLifecycle
 from muster.core import exit_codes
 from muster.core.owner import Principal
+from muster.core.results import SchedulingResult
 from muster.core.specs import ScalingGroup
 from muster.core.specs.group import QueuePolicy
 from muster.core.states import JobState
@@ -50,7 +52,7 @@ from muster.simulate.swarm.invariants import (
     tries,
 )
 from muster.simulate.swarm.judge import Invariant
-from muster.simulate.swarm.oracle import judgement, sessions
+from muster.simulate.swarm.oracle import judgement, sessions, starts
 from muster.simulate.swarm.runner import INVARIANTS, run
 from muster.store.entity import Repeat
 from muster.store.history import History
@@ -336,6 +338,33 @@ def ends_of_old_generations_are_not_heard(patch: pytest.MonkeyPatch) -> None:
 def plugins_that_fail_are_not_named(patch: pytest.MonkeyPatch) -> None:
     without = ClusterState._without
     patch.setattr(ClusterState, "_without", lambda *of: replace(without(*of), refused=()))
+
+
+@finds(starts.StartsAreCharged)
+def whatever_is_taken_back_is_charged(patch: pytest.MonkeyPatch) -> None:
+    back = SessionLifecycle._back_in_queue
+
+    def charged(self: SessionLifecycle, session: Session, now: float, move: Move) -> None:
+        back(self, session, now, move._replace(result=SchedulingResult.NEED_RETRY))
+
+    patch.setattr(SessionLifecycle, "_back_in_queue", charged)
+
+
+@finds(starts.StartsAreCharged)
+def failed_placements_are_not_charged(patch: pytest.MonkeyPatch) -> None:
+    back = SessionLifecycle._back_in_queue
+
+    def uncharged(self: SessionLifecycle, session: Session, now: float, move: Move) -> None:
+        charges = session.reschedules
+        back(self, session, now, move)
+        session.reschedules = charges
+
+    patch.setattr(SessionLifecycle, "_back_in_queue", uncharged)
+
+
+@finds(starts.StartsAreCharged)
+def failures_that_nothing_cures_are_tried_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(lifecycle, "_FINAL", frozenset())
 
 
 @finds(rest.WorkEnds)

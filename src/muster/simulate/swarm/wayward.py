@@ -81,7 +81,8 @@ class WaywardHook(Wayward, BatchHook):
         return self._answer(lambda: environment, ["PATH"])
 
     def after_end(self, session: SessionId, succeeded: bool) -> None:
-        self._answer(lambda: None, None)
+        if self._fails is not Failure.BABBLES:  # nobody looks at the answer
+            self._answer(lambda: None, None)
 
 
 NAMES: Mapping[str, str] = {

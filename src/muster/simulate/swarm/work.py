@@ -36,6 +36,7 @@ from muster.simulate.swarm.invariants.state import (
 from muster.simulate.swarm.invariants.tries import TriesAreCharged
 from muster.simulate.swarm.oracle.judgement import JobsAreDerived, TasksAreJudged
 from muster.simulate.swarm.oracle.sessions import SessionsEndForCause, TasksEndWithTheirCode
+from muster.simulate.swarm.oracle.starts import StartsAreCharged
 from muster.simulate.swarm.part import Part
 from muster.simulate.swarm.scene import ADMIN, USERS, VIEWER, Scene, User
 from muster.simulate.swarm.steps import Kinds, Lot, Params, Seconds
@@ -189,6 +190,7 @@ WORK = Part(
         JobsAreDerived,
         SessionsEndForCause,
         TasksEndWithTheirCode,
+        StartsAreCharged,
         AcceptedOnce,
         AnsweredByRole,
         WorkEnds,

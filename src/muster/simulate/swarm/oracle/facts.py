@@ -46,11 +46,13 @@ class End:
 
 @dataclass(slots=True)
 class Known:
-    """Known facts about one generation of a kernel: ``ends`` are the reports of its end, in the
-    order in which the controller got them. ``is_unsure`` says that a controller was killed while it
-    had such reports, and that it is unknown whether it had applied them."""
+    """Known facts about one generation of a kernel: ``failures`` are the reasons why it failed to
+    start, by the moments at which it did; ``ends`` are the reports of its end, in the order in
+    which the controller got them. ``is_unsure`` says that a controller was killed while it had such
+    reports, and that it is unknown whether it had applied them."""
 
     has_begun: bool = False
+    failures: dict[float, ReasonCode | None] = field(default_factory=dict)
     ends: list[End] = field(default_factory=list)
     is_unsure: bool = False
 
@@ -120,6 +122,8 @@ class Facts(Observer):
         known = self.known[key]
         if report.kind is ReportKind.STARTED:
             known.has_begun = True
+        elif report.kind in (ReportKind.CREATE_FAILED, ReportKind.PREPARE_FAILED):
+            known.failures[report.at] = report.reason
         elif report.kind is ReportKind.ENDED:
             at = self._true_at.get((key, report.kind, report.at), self.now)
             code = report.reason or ReasonCode.EXITED

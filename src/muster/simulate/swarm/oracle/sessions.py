@@ -87,12 +87,17 @@ def _may_be_displaced(session: Session, unit: Unit) -> bool:
     return bool(dict(reason.numbers)["priority"] > session.priority)
 
 
+def _was_placed_in_vain(session: Session, unit: Unit) -> bool:
+    return session.reschedules > unit.live.groups[session.group].max_reschedules
+
+
 _CAUSES: Mapping[ReasonCode, Callable[[Session, Unit], bool] | ReasonCode] = {
     ReasonCode.CANCELLED: ReasonCode.CANCELLED,
     ReasonCode.TIMEOUT: _ran_too_long,
     ReasonCode.SCHEDULING_TIMEOUT: _waited_too_long,
     ReasonCode.JOB_ENDED: _job_has_ended,
     ReasonCode.JOB_FAILED: _job_has_ended,
+    ReasonCode.RESCHEDULE_LIMIT: _was_placed_in_vain,
     ReasonCode.PREEMPTED: _may_be_displaced,
     ReasonCode.PREEMPTED_FOR_GOOD: _may_be_displaced,
 }
