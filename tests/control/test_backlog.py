@@ -1,14 +1,18 @@
 """Prefill of an agent: short work behind short work, and what if the next is not short."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from sqlalchemy import func, select
 from tests.control.conftest import MakeWorld, under
 from tests.control.fake_agent import task_index
-from tests.control.world import World
+from tests.control.world import ADA, World
 
+from muster.control.engine.module import Parts
+from muster.control.engine.work import Work
 from muster.control.group.requests import GroupRequests
+from muster.control.job.requests import JobRequests
 from muster.core.owner import Owner, Principal, Role
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, Level, QuotaSpec
@@ -17,10 +21,11 @@ from muster.core.states import JOB_TABLE, JobState, TaskState
 from muster.simulate.hollow.supervisor import Behaviour, Run
 from muster.store import schema
 from muster.store.records import Job, Kernel
-from muster.wire.messages import Start
+from muster.wire.messages import Commands, Start, Stop
 
 ONE_CPU = Resources(cpu_milli=1000, memory_bytes=2**30)
 SHORT_S, LONG_S = 0.1, 300.0
+Request = Callable[[Work, Parts], object]
 LONG_TASK = 3  # those before it are short, so that the next seem to be so too
 
 
@@ -132,6 +137,28 @@ def test_quota_that_is_set_calls_back_what_is_prefilled(make_world: MakeWorld) -
     assert not world.agent("a").queued
     world.ask(lambda work, parts: parts[GroupRequests].remove_quota(work, Level.DOMAIN, "default"))
     world.run_until(lambda: job.status is JobState.SUCCEEDED)
+
+
+@pytest.mark.parametrize("cancelled_first", [False, True])
+def test_prefilled_kernel_that_is_recalled_and_cancelled_in_one_wake_is_told_to_stop(
+    world: World, cancelled_first: bool
+) -> None:
+    job = world.submit(JobSpec(command=["x"], tasks=LONG_TASK + 2, grace=7.0))
+    kernel = behind_the_long_task(world, job)
+    nobody = QuotaSpec(level=Level.DOMAIN, name="default", sessions=0)
+    requests: list[Request] = [
+        lambda work, parts: parts[GroupRequests].put_quota(work, nobody),
+        lambda work, parts: parts[JobRequests].cancel(work, ADA, job.id),
+    ]
+    for request in requests[::-1] if cancelled_first else requests:
+        world.plane.ask(request, lambda *_: None)
+    world.wake()
+    told = [
+        each for _, said in world.outgoing if isinstance(said, Commands) for each in said.commands
+    ]
+    (command,) = (each for each in told if each.kernel == kernel.id)
+    assert isinstance(command, Stop)
+    assert command.grace_s == 7.0
 
 
 @pytest.mark.parametrize("memory", ["0", "1MiB"])

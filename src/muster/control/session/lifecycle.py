@@ -121,6 +121,8 @@ class SessionLifecycle(Lifecycle[Session]):
             case SessionStatus.TERMINATING:
                 record.reason = why
                 record.stop_at = 0.0
+                for kernel in record.kernels:
+                    kernel.stop_sent_at = None  # a Recall is no Stop
             case SessionStatus.TERMINATED:
                 record.finished_at = work.now
                 record.reason = record.reason or why

@@ -98,8 +98,11 @@ def recall_prefilled(
 
 
 def recall(kernel: Kernel, work: Work) -> None:
-    """Have the agent give the kernel back, unless it has begun; the agent is told once."""
-    if kernel.stop_sent_at is None and kernel.agent_id is not None:
+    """Have the agent give the kernel back, unless it has begun; the agent is told once. A kernel
+    that is to end is told to stop instead."""
+    if kernel.status is KernelStatus.TERMINATING or kernel.agent_id is None:
+        return
+    if kernel.stop_sent_at is None:
         kernel.stop_sent_at = work.now
         work.emit(TellAgent(kernel.agent_id, Recall(kernel.id, kernel.generation)))
 

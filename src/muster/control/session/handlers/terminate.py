@@ -45,8 +45,6 @@ class TerminateSessions(HeardPhase):
     def _stop(self, kernel: Kernel, work: Work) -> float:
         """Tell the kernel to stop, if that is due; the answer is when it is due again."""
         sent_at = kernel.stop_sent_at
-        if sent_at is not None and sent_at < kernel.session.status_changed_at:
-            sent_at = None  # the last message was a Recall
         if kernel.agent_id is None:
             return math.inf
         if sent_at is not None and work.now < stop_again_at(kernel, sent_at):
