@@ -10,7 +10,7 @@ from tests.scheduling.clusters import agent, ask, box, cluster, put
 from muster.core.ids import AgentId
 from muster.core.resources import DeviceShare, Resources
 from muster.scheduling.cluster import order
-from muster.scheduling.cluster.columns import Shares
+from muster.scheduling.cluster.columns import Bulk, Shares
 from muster.scheduling.cluster.order import Ranking, Tier
 from muster.scheduling.cluster.packing import MARKS, OPEN, PLAIN, WANTED, Packing
 from muster.scheduling.cluster.snapshot import Snapshot
@@ -50,6 +50,30 @@ def best(snapshot: Snapshot, ranking: Ranking, slots: list[int]) -> int | None:
 def busy() -> Snapshot:
     machines = {f"n{n}": box(4 + n % 3, 8, gpus=n % 4, licence=n % 2) for n in range(60)}
     return cluster(**machines)
+
+
+def cpus(snapshot: Snapshot, *slots: int) -> Bulk:
+    """One CPU in each of the slots."""
+    nothing = np.empty(0, np.int64)
+    amounts = np.zeros((len(snapshot.columns.dimensions), len(slots)), np.int64)
+    amounts[0] = 1000
+    return Bulk(np.array(slots, np.int64), amounts, nothing, nothing, nothing)
+
+
+def test_small_group_knows_the_slots_in_which_room_was_taken_together() -> None:
+    snapshot = cluster(a=box(4, 8), b=box(4, 8), c=box(4, 8))
+    columns, order_ = snapshot.columns, snapshot.order(Ranking.FULLEST)
+    need = columns.need(ask(3))
+    assert need is not None
+    assert order_.first(need, Tier(), (), 0, plain=False) == 0
+    mark = columns.changes_mark
+    columns.move_all(cpus(snapshot), -1)
+    assert columns.changes_mark == mark
+    columns.move_all(cpus(snapshot, 0, 0, 2), -1)
+    assert columns.changed_since(mark) == [0, 2]
+    assert order_.first(need, Tier(), (), 0, plain=False) == 2
+    columns.move_all(cpus(snapshot, 0, 0, 2))
+    assert order_.first(need, Tier(), (), 0, plain=False) == 0
 
 
 @pytest.mark.parametrize("seed", range(6))

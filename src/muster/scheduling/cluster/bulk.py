@@ -23,7 +23,8 @@ class Bulk:
     Args:
         slots: to which the columns of ``amounts`` belong.
         amounts: dimensions × entries.
-        device_slots, devices, device_milli: shares of devices, one entry each.
+        device_slots, devices, device_milli: shares of devices, one entry each, in slots that
+            ``slots`` name too.
     """
 
     slots: Ints

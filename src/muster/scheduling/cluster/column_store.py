@@ -21,7 +21,7 @@ from muster.scheduling.cluster.packing import MAX_DIMENSIONS, Packing
 _DIMENSIONS = ("cpu", "memory", "disk")
 _FIRST_SLOTS = 16
 _MOST_CHANGES = 4096  # remembered changes, and four for each agent
-_FEW = 8  # slots up to which writing one by one is faster than together
+_FEW = 8  # slots that are written, and told apart, one by one
 
 
 class ColumnStore:
@@ -249,12 +249,14 @@ class ColumnStore:
 
     def move_all(self, bulk: Bulk, copies: int = 1) -> None:
         """Give back all of ``bulk`` ``copies`` times, or take it where negative."""
+        if not bulk.slots.size:
+            return
         self._write()
         for free, amounts in zip(self._free, bulk.amounts, strict=True):
             np.add.at(free, bulk.slots, amounts * copies)
         where = (bulk.devices, bulk.device_slots)
         np.add.at(self._device_free, where, bulk.device_milli * copies)
-        slots = np.unique(np.concatenate((bulk.slots, bulk.device_slots)))
+        slots = np.unique(bulk.slots)
         self._derive(slots)
         self._written_to(slots)
 
@@ -388,7 +390,7 @@ class ColumnStore:
         agents, changed = self._agents, slots.tolist()
         for slot in changed:
             agents[slot] = None
-        if len(changed) < self._count // 4:
+        if len(changed) <= max(_FEW, self._count // 4):
             self._changes += changed
         else:  # too many to be worth telling apart
             self._changes, self._changes_from = [], self.changes_mark + 1
