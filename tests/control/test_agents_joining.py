@@ -147,8 +147,7 @@ def invite(world: World, agent: str | None = None, **fields: object) -> str:
 
 def goes_away(world: World, name: str) -> FakeAgent:
     agent = world.agent(name)
-    agent.online = False
-    world.desk.agent_left(agent.id)
+    world.disconnect(agent)
     world.settle()
     return agent
 

@@ -61,7 +61,6 @@ def cut_off_at_its_start(world: World, spec: JobSpec) -> Job:
         agent.receive(message)
     world.outgoing.clear()
     assert agent.running
-    agent.online = False
-    world.desk.agent_left(agent.id)
+    world.disconnect(agent)
     world.settle()
     return next(iter(world.plane.live.jobs.values()))

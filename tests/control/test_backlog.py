@@ -204,8 +204,7 @@ def test_room_that_comes_free_is_not_granted_ahead_of_higher_priority(
     stream(world)
     agent = world.agent("a")
     order.clear()
-    agent.online = False
-    world.desk.agent_left(agent.id)
+    world.disconnect(agent)
     world.run(SHORT_S, 0.05)
     world.submit(JobSpec(command=["urgent"], priority=90))
     world.run(0.2, 0.05)

@@ -46,7 +46,7 @@ def test_handler_that_raises_costs_its_targets_no_try_and_they_go_on_when_it_no_
         patch.setattr(StartSessions, "execute", broken)
         job = world.submit(JobSpec(command=["x"]))
         world.run(100.0)
-        (session,) = world.plane.live.sessions.values()
+        session = world.only_session()
         assert session.status is SessionStatus.PREPARED
         assert (session.tries, session.reschedules) == (0, 0)
         history = schema.history

@@ -212,7 +212,7 @@ def attendants(world: World) -> list[SessionStatus]:
 
 
 def agent_of(world: World) -> FakeAgent:
-    (session,) = world.plane.live.sessions.values()
+    session = world.only_session()
     (kernel,) = session.kernels
     assert kernel.agent_id is not None
     return world.agents[kernel.agent_id]

@@ -64,7 +64,7 @@ def test_failed_start_that_a_failed_commit_forgot_is_tried_again_before_long(
     assert world.closed == [(world.agent("a").id, "say hello again")]
     world.connect_again()
     job = world.plane.live.jobs[job_id]
-    (session,) = world.plane.live.sessions.values()
+    session = world.only_session()
     world.run_until(lambda: job.status in JOB_TABLE.terminal, RUN_S + 5.0)
     assert job.status is JobState.SUCCEEDED
     assert (session.reschedules, session.failed_agents) == (0, ())
@@ -73,8 +73,7 @@ def test_failed_start_that_a_failed_commit_forgot_is_tried_again_before_long(
 
 def test_agents_that_are_not_connected_are_not_told(world: World) -> None:
     agent = world.agent("a")
-    agent.online = False
-    world.desk.agent_left(agent.id)
+    world.disconnect(agent)
     world.settle()
     break_a_commit(world)
     world.run(1.5)

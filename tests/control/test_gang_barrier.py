@@ -17,7 +17,7 @@ from muster.core.resources import Resources
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, JobState, SessionStatus
 from muster.simulate.hollow.supervisor import Behaviour, Run
-from muster.store.records import Job, Session
+from muster.store.records import Job
 from muster.wire.messages import Command, Commands, ControllerMessage, Go, Start
 
 ONE_CPU = Resources(cpu_milli=1000, memory_bytes=2**30)
@@ -34,11 +34,6 @@ def make_world(worlds: MakeWorld) -> MakeWorld:
 
 def running(world: World) -> int:
     return sum(len(agent.running) for agent in world.agents.values())
-
-
-def only_session(world: World) -> Session:
-    (session,) = world.plane.live.sessions.values()
-    return session
 
 
 def finish(world: World, job: Job, limit_s: float = 200.0) -> None:
@@ -73,7 +68,7 @@ def test_no_kernel_of_a_gang_runs_while_one_supervisor_stalls(make_world: MakeWo
 def test_gang_starts_when_its_last_kernel_is_ready(make_world: MakeWorld) -> None:
     world = make_world(lambda start: Run(5.0, creating_s=3.0 * kernel_index(start)))
     world.submit(GANG)
-    session = only_session(world)
+    session = world.only_session()
     world.run(2.5)
     assert (running(world), session.status) == (0, SessionStatus.CREATING)
     world.run(0.5)
@@ -90,7 +85,7 @@ def test_barrier_survives_a_restart_of_the_controller(make_world: MakeWorld, mom
         for agent in world.agents.values():
             agent.tick()
         world._deliver()
-        while only_session(world).barrier_opened_at is None:
+        while world.only_session().barrier_opened_at is None:
             world.plane.step()
     assert not running(world)
     world.restart_controller()
@@ -236,7 +231,7 @@ def test_gang_that_was_let_go_ends_with_a_kernel_that_was_never_begun(
 
     agent._obey = note  # type: ignore[method-assign]
     job = world.submit(GANG.model_copy(update={"max_retries_preemption": 0}))
-    assert only_session(world).barrier_opened_at is not None
+    assert world.only_session().barrier_opened_at is not None
     (key,) = agent.held
     agent._stop(key)  # its lease has ended, say
     finish(world, job, 30.0)

@@ -131,7 +131,7 @@ def test_gang_that_waits_to_try_again_when_a_machine_is_lost_begins_anew_at_once
         ports = 1
         world.agent("a").prepare_failures.append(broken.pop())
     job = world.submit(GANG.model_copy(update={"ports": ports}))
-    (session,) = world.plane.live.sessions.values()
+    session = world.only_session()
     waiting, running = session.kernels
     assert session.status is phase
     assert waiting.failure is not None, "it is tried again after the backoff"

@@ -100,8 +100,7 @@ def test_running_work_whose_agent_cannot_be_reached_says_so_and_until_when_it_co
     assert runs.status is JobState.RUNNING
     assert not why(world, runs, ADA).reasons
     agent = world.agent("a")
-    agent.online = False
-    world.desk.agent_left(agent.id)
+    world.disconnect(agent)
     world.run(4)
     (reason,) = why(world, runs, ADA).reasons
     assert reason.code == ReasonCode.AGENT_UNREACHABLE

@@ -356,8 +356,7 @@ def test_end_that_could_not_be_told_in_time_keeps_its_exit_code(worlds: MakeWorl
     job = world.submit(JobSpec(command=["x"], timeout=60))
     world.run(2)
     agent = world.agent("a")
-    agent.online = False
-    world.desk.agent_left(agent.id)
+    world.disconnect(agent)
     world.run(200)
     world.connect(agent)
     world.run(5)
@@ -377,8 +376,7 @@ def test_gang_that_loses_a_machine_charges_that_and_not_who_failed_of_it(
     first, second = world.agents.values()
     starts = [start for start, *_ in first.running.values()]
     lost, other = (first, second) if kernel_index(starts[0]) == 0 else (second, first)
-    lost.online = False
-    world.desk.agent_left(lost.id)
+    world.disconnect(lost)
     world.run(3)
     (key,) = other.running
     other._end(key, ReasonCode.EXITED, 1)

@@ -66,7 +66,7 @@ def test_change_beside_the_lifecycle_is_noticed_whatever_its_names_are(
     group_world: MakeWorld, only_lifecycles_move: Moves
 ) -> None:
     world = job(group_world({"a": 1}))
-    (session,), (its_job,) = world.plane.live.sessions.values(), world.plane.live.jobs.values()
+    session, (its_job,) = world.only_session(), world.plane.live.jobs.values()
     (task,) = its_job.tasks.values()
     work = Work(world.store.unit(world.clock.now(), world.cluster), world.ids)
     into, change = SessionStatus.TERMINATING, work.unit.move

@@ -34,9 +34,7 @@ def gang(tasks: int, **more: Any) -> JobSpec:
 def leave(world: World, *names: str) -> None:
     """The connections of these agents break."""
     for name in names:
-        agent = world.agent(name)
-        agent.online = False
-        world.desk.agent_left(agent.id)
+        world.disconnect(world.agent(name))
     world.settle()
 
 

@@ -17,7 +17,7 @@ from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, JobState
 from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
-from muster.store.records import Job, Session
+from muster.store.records import Job
 from muster.wire.messages import KernelReport, ReportKind, Reports, Start
 
 
@@ -26,15 +26,8 @@ def spec(**fields: object) -> JobSpec:
 
 
 def leave(world: World, name: str) -> None:
-    agent = world.agent(name)
-    agent.online = False
-    world.desk.agent_left(agent.id)
+    world.disconnect(world.agent(name))
     world.settle()
-
-
-def only_session(world: World) -> Session:
-    (session,) = world.plane.live.sessions.values()
-    return session
 
 
 def began_at(text: float) -> str:
@@ -51,7 +44,7 @@ def ended_after(world: World, job: Job, limit_s: float = 200.0) -> float:
 def test_agent_that_comes_and_goes_does_not_keep_a_phase_for_ever(group_world: MakeWorld) -> None:
     world = group_world({"a": 1}, lambda start: Run(1, creating_s=1e9), create_timeout=60.0)
     world.submit(spec())
-    session = only_session(world)
+    session = world.only_session()
     for _ in range(8):  # each time for 20 s, which is a third of what creation may take
         world.run(20.0)
         leave(world, "a")
@@ -90,7 +83,7 @@ def test_time_in_which_an_agent_could_not_be_heard_counts_for_no_phase(
         job = world.plane.live.jobs[job.id]
     world.run(10.0)
     assert job.status is JobState.RUNNING
-    session = only_session(world)
+    session = world.only_session()
     world.run_until(lambda: job.status in JOB_TABLE.terminal, 60.0)
     assert session.reschedules == 0
 
@@ -101,7 +94,7 @@ def test_time_in_which_an_agent_could_not_be_heard_counts_for_no_gang_that_was_t
     world = group_world({"a": 2}, lambda start: Run(1, creating_s=10.0), create_timeout=30.0)
     agent = world.agent("a")
     job = world.submit(spec(tasks=2, coscheduled=True))
-    session = only_session(world)
+    session = world.only_session()
     world.run(5.0)
     agent.supervisor_frozen = True  # it gets them ready, and does not hear that they may run
     world.run_until(lambda: session.barrier_opened_at is not None)
@@ -210,7 +203,7 @@ def test_retries_of_a_phase_merge_in_history_and_survive_a_kill(
 ) -> None:
     world = broken(max_tries=9, retry_backoff=0.5)
     world.submit(spec())
-    session = only_session(world)
+    session = world.only_session()
     world.run_until(lambda: session.tries == 5)
     assert rows_of(world, session.id, "NEED_RETRY") == [5]
 
@@ -231,7 +224,7 @@ def test_failed_try_that_is_told_again_is_charged_once(
 ) -> None:
     world = broken(max_tries=3, retry_backoff=5.0)
     world.submit(spec())
-    kernel = only_session(world).kernels[0]
+    kernel = world.only_session().kernels[0]
     world.run(0.5)
     failed_at = kernel.failed_at
     assert failed_at is not None
@@ -240,7 +233,7 @@ def test_failed_try_that_is_told_again_is_charged_once(
     agent.behaviour = lambda start: Run(50, creating_s=20.0)
     if restart:
         world.restart_controller()
-        kernel = only_session(world).kernels[0]
+        kernel = world.only_session().kernels[0]
     world.run(6.0)
     again = KernelReport(
         kernel.id,
@@ -262,7 +255,7 @@ def test_failed_tries_are_charged_though_the_agents_clock_is_set_back(
 ) -> None:
     world = broken(max_tries=9, retry_backoff=5.0)
     world.submit(spec())
-    session = only_session(world)
+    session = world.only_session()
     world.run(0.5)
     assert session.tries == 1
     world.agent("a").clock_ahead_s = -90.0

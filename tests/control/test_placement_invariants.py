@@ -84,8 +84,7 @@ class History:
 
     def _silence(self, name: str) -> None:
         agent = self.world.agent(name)
-        agent.online = False
-        self.world.desk.agent_left(agent.id)
+        self.world.disconnect(agent)
         self.world.settle()
 
     def _hello(self, name: str) -> None:

@@ -99,7 +99,7 @@ def test_work_that_fits_is_told_where_each_kernel_goes_and_nothing_is_changed(
     assert found.reasons == ()
 
     submitted = world.submit(gang)
-    (session,) = world.plane.live.sessions.values()
+    session = world.only_session()
     assert session.job is submitted
     placed = [
         (world.plane.live.agents[kernel.agent_id].name, [s.index for s in kernel.shares])

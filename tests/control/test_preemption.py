@@ -129,8 +129,7 @@ def test_room_that_victims_make_goes_to_nobody_else_though_absent_agents_might_m
     low = world.submit(job(10, 6, grace=600))
     world.run(1)
     absent = next(agent for agent in world.agents.values() if running_on(agent) == ["p80"])
-    absent.online = False
-    world.desk.agent_left(absent.id)
+    world.disconnect(absent)
     world.settle()
     high = world.submit(job(50, resources={"cpu": 2}))
     world.run(20)
@@ -322,7 +321,7 @@ def test_victim_that_does_not_run_yet_goes_back_to_the_queue_uncharged(
     world = group_world({"a": 1}, forever, preemption=AT_ONCE)
     world.agent("a").prepare_failures = [ReasonCode.NO_PORTS]  # it is tried again, by and by
     low = world.submit(job(10, ports=1))
-    (session,) = world.plane.live.sessions.values()
+    session = world.only_session()
     statuses = [session.status]
     world.submit(job(80))
     world.run(0.5)
@@ -342,7 +341,7 @@ def test_displaced_before_it_runs_waits_anew(group_world: MakeWorld) -> None:
     world.submit(JobSpec(command=["first"], priority=90))
     low = world.submit(JobSpec(command=["low"], priority=10, scheduling_timeout=10))
     world.run(9)
-    (session,) = world.plane.live.sessions.values()
+    session = world.only_session()
     statuses = [session.status]
     world.submit(JobSpec(command=["high"], priority=90))
     world.run(4)

@@ -16,7 +16,7 @@ from muster.store.records import LoneTally, Tally, tally_of
 def test_tally_of_one_kernel_says_what_one_of_many_would(group_world: MakeWorld) -> None:
     world = group_world({"a": 1}, lambda start: Run(1000))
     world.submit(JobSpec(command=["x"]))
-    (session,) = world.plane.live.sessions.values()
+    session = world.only_session()
     (kernel,) = session.kernels
     lone, counted = LoneTally(kernel), Tally([kernel])
     failed = reason(ReasonCode.WORKDIR_MISSING, agent="a", detail="")
@@ -43,6 +43,6 @@ def test_tally_of_one_kernel_says_what_one_of_many_would(group_world: MakeWorld)
 def test_session_of_one_kernel_counts_it_in_few_bytes(group_world: MakeWorld) -> None:
     world = group_world({"a": 1}, lambda start: Run(1000))
     world.submit(JobSpec(command=["x"]))
-    (session,) = world.plane.live.sessions.values()
+    session = world.only_session()
     assert isinstance(tally_of(session.kernels), LoneTally)
     assert sys.getsizeof(session.tally) <= 64

@@ -40,7 +40,7 @@ def set_clock(world: World, agent: FakeAgent, ahead_s: float) -> None:
 
 def agent_of(world: World, index: int) -> FakeAgent:
     """The agent of the gang's kernel of that index."""
-    (session,) = world.plane.live.sessions.values()
+    session = world.only_session()
     agent_id = session.kernels[index].agent_id
     assert agent_id is not None
     return world.agents[agent_id]

@@ -204,6 +204,11 @@ class World:
     def agent(self, name: str) -> FakeAgent:
         return next(agent for agent in self.agents.values() if agent.name == name)
 
+    def only_session(self) -> Session:
+        """The one session that has not ended."""
+        (session,) = self.plane.live.sessions.values()
+        return session
+
     def connect(self, agent: FakeAgent) -> None:
         """Have it open a stream, as the gateway lets it.
 
@@ -213,6 +218,11 @@ class World:
         agent.online = True
         self.greet(agent)
         self.settle()
+
+    def disconnect(self, agent: FakeAgent) -> None:
+        """Break its stream, of which control hears with its next wake."""
+        agent.online = False
+        self.desk.agent_left(agent.id)
 
     def connect_again(self) -> None:
         """Agents whose streams were closed connect again."""
