@@ -9,12 +9,12 @@ from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import select, text
+from sqlalchemy import Connection, select, text
 from tests.databases import ON_BOTH, url_at
 from tests.store.test_unit import a_job, unit
 
 from muster.store import schema
-from muster.store.database import open_engine
+from muster.store.database import HEAD, bring_up_to_date, open_engine, opening
 from muster.store.database.committing import DatabaseAway
 from muster.store.fence import Fenced, Holder, WentBack
 from muster.store.store import CommitUnknown, Store
@@ -226,3 +226,34 @@ def test_holder_that_was_overtaken_leaves_the_row_of_its_successor_alone(
     open_store(THERE)
     overtaken.leave()
     assert open_store(HERE).former_renews_s > 0.0
+
+
+def migrate(store: Store) -> None:
+    """Run a migration that changes no table on the database of a store that works on it."""
+
+    def to_this_version(connection: Connection) -> None:
+        connection.execute(text(f"UPDATE alembic_version SET version_num = '{HEAD}'"))
+
+    with store.engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '0015'"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(opening, "migrate", to_this_version)
+        bring_up_to_date(store.engine)
+
+
+def test_store_whose_tables_were_migrated_writes_no_more(
+    open_store: Callable[[Holder], Store],
+) -> None:
+    store = open_store(HERE)
+    migrate(store)
+    with pytest.raises(Fenced, match="a migration to version"):
+        submit(store, 1)
+    assert jobs(store) == 0
+
+
+@pytest.mark.parametrize(("after", "waits"), [(HERE, False), (THERE, True)])
+def test_leases_of_before_a_migration_are_waited_for_as_without_it(
+    open_store: Callable[[Holder], Store], after: Holder, waits: bool
+) -> None:
+    migrate(open_store(HERE))
+    assert open_store(after).former_renews_s == (pytest.approx(900.0, abs=30.0) if waits else 0.0)

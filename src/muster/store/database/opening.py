@@ -1,7 +1,9 @@
 """Opening a database."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from sqlalchemy import Connection, Engine
 
@@ -10,6 +12,8 @@ from muster.store.database.migrating import HEAD, lock_migrations, migrate, migr
 from muster.store.database.postgresql import postgresql_engine, require_usable
 from muster.store.database.reading import unusable
 from muster.store.database.sqlite import sqlite_engine
+from muster.store.fence import Fence, read_holder
+from muster.version import __version__
 
 
 def reach(url: str) -> Engine:
@@ -35,7 +39,8 @@ def reach(url: str) -> Engine:
 
 
 def bring_up_to_date(engine: Engine) -> None:
-    """Run the migrations that the database lacks, all in one transaction.
+    """Run the migrations that the database lacks, all in one transaction. Whoever has written to
+    the older tables writes no more.
 
     Raises:
         DatabaseUnusable: they cannot be run, or not by this version.
@@ -46,8 +51,13 @@ def bring_up_to_date(engine: Engine) -> None:
             return
         connection.detach()  # it may be waited for without limit
         lock_migrations(connection)
-        if migration_of(connection, shown) != HEAD:  # nobody was faster
+        found = migration_of(connection, shown)
+        if found != HEAD:  # nobody was faster
             migrate(connection)
+        if found not in (None, HEAD):
+            former = read_holder(connection)  # its leases are waited for as before
+            name = f"a migration to version {__version__}"
+            Fence(replace(former, name=name, since=time.time())).take(connection)
         connection.commit()
 
 
