@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -233,6 +234,30 @@ def running_server(settings: Mapping[str, str] = MappingProxyType(SETTINGS)) -> 
     finally:
         server.stop()
         shutil.rmtree(directory)
+
+
+_DIES = """\
+import os, signal
+from sqlalchemy import Engine, event
+left = {statements}
+
+@event.listens_for(Engine, "before_cursor_execute")
+def _count(connection, cursor, statement, *_):
+    global left
+    if statement.lstrip().startswith(("CREATE", "ALTER", "UPDATE", "INSERT")):
+        left -= 1
+        if not left:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+{program}
+"""
+
+
+def die_half_way(program: str, statements: int) -> None:
+    """Run a Python program that dies before this one of its statements that change a database."""
+    words = [sys.executable, "-c", _DIES.format(statements=statements, program=program)]
+    died = subprocess.run(words, check=False, capture_output=True, timeout=60.0)
+    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
 
 
 _of_paths: dict[Path, str] = {}

@@ -1,8 +1,5 @@
 """Opening a database: a new one, a former one, and what is none of Muster's."""
 
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +9,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, inspect, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.schema import CreateIndex
-from tests.databases import ON_BOTH, empty_url_at, url_at
+from tests.databases import ON_BOTH, die_half_way, empty_url_at, url_at
 
 from muster.control.modules import cluster_entities
 from muster.store import schema
@@ -123,32 +120,12 @@ def _raw_engine(url: str) -> Engine:
     return create_engine(parsed(url))
 
 
-# A process that dies before one of the statements of its migrations.
-_DIES = """\
-import os, signal, sys
-from sqlalchemy import Engine, event
-from muster.store.database import open_engine
-left = int(sys.argv[2])
-
-@event.listens_for(Engine, "before_cursor_execute")
-def _count(connection, cursor, statement, *_):
-    global left
-    if statement.lstrip().startswith(("CREATE", "ALTER", "UPDATE", "INSERT")):
-        left -= 1
-        if not left:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-open_engine(sys.argv[1]).dispose()
-"""
-
-
 @pytest.mark.parametrize("statements", [2, 20, 45])
 def test_migration_that_is_killed_half_way_leaves_nothing_and_is_run_again(
     tmp_path: Path, statements: int
 ) -> None:
     url = empty_url_at(tmp_path)
-    died = subprocess.run([sys.executable, "-c", _DIES, url, str(statements)], check=False)
-    assert died.returncode == -signal.SIGKILL
+    die_half_way(f"from muster.store.database import open_engine; open_engine({url!r})", statements)
     engine = _raw_engine(url)
     with engine.connect() as connection:
         assert inspect(connection).get_table_names() == []
