@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests.databases import Server, on_server, running_server
+from tests.databases import DATABASES, Server, on_server, running_server
 
 # How fast a machine draws examples says nothing of what is tested.
 settings.register_profile("muster", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("muster")
 
 CGROUPS = Path("/sys/fs/cgroup")
+OF_THE_STATE = {Path(__file__).with_name("store"), Path(__file__).with_name("control")}
 USERS = Path("/var/lib/muster/users")
 LEAVING_S = 20.0
 
@@ -60,9 +61,31 @@ def postgresql() -> Iterator[Server]:
         yield server
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--database",
+        choices=DATABASES,
+        help="run all tests of the store and of control on this kind of database, and those that "
+        "are for both kinds on this one alone",
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Choose the kinds of database on which a test runs, by ``--database`` and its marker."""
+    chosen = metafunc.config.getoption("--database")
+    marker = metafunc.definition.get_closest_marker("databases")
+    if marker is not None:
+        kinds = marker.args
+    else:
+        kinds = DATABASES if chosen and OF_THE_STATE & {*metafunc.definition.path.parents} else ()
+    if kinds:
+        on = [kind for kind in kinds if chosen in (None, kind)]
+        metafunc.parametrize("database", on, indirect=True)
+
+
 @pytest.fixture(autouse=True)
 def database(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The kind of database at ``tests.databases.url_at``: SQLite, and with ``ON_BOTH`` each."""
+    """The kind of database at ``tests.databases.url_at``: SQLite unless told otherwise."""
     kind = getattr(request, "param", "sqlite")
     if kind == "sqlite":
         yield kind

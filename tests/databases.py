@@ -43,8 +43,14 @@ SETTINGS = {
 assert cluster_entities()  # they declare their tables themselves
 MISSING = "no PostgreSQL server is installed here: on Debian, apt-get install postgresql"
 
-ON_BOTH = pytest.mark.parametrize("database", ["sqlite", "postgresql"], indirect=True)
-"""Runs tests on both databases, where they open the one at ``url_at``."""
+DATABASES = "sqlite", "postgresql"
+ON_BOTH = pytest.mark.databases(*DATABASES)
+"""Runs tests on both kinds of database, where they open the one at ``url_at``. Other tests of the
+store and of control run on SQLite, and on the kind that ``--database`` names."""
+ONLY_SQLITE = pytest.mark.databases("sqlite")
+"""Runs tests on SQLite alone: they are about what is special about it."""
+OF_ITS_OWN = pytest.mark.databases()
+"""Runs tests once: they choose their database themselves."""
 
 
 def programs() -> Path | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 from tests.control.world import ADA, World
+from tests.databases import ONLY_SQLITE
 
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
@@ -43,12 +44,18 @@ def world(tmp_path: Path, failures: list[ReasonCode]) -> Iterator[World]:
     world.close()
 
 
-def break_a_commit(world: World) -> None:
-    def nonsense(work: Work, _: Parts) -> None:
-        work.unit.also(text("INSERT INTO nonsense VALUES (1)"))
+def full(unit: Unit) -> None:
+    raise CommitFailed("database or disk is full")
 
-    with pytest.raises(Unavailable):
-        world.ask(nonsense)
+
+def break_a_commit(world: World) -> None:
+    def change(work: Work, _: Parts) -> None:
+        work.unit.also(text("UPDATE cluster SET value = value"))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.store, "commit", full)
+        with pytest.raises(Unavailable):
+            world.ask(change)
 
 
 def test_failed_start_that_a_failed_commit_forgot_is_tried_again_before_long(
@@ -104,9 +111,6 @@ def test_leases_are_renewed_and_no_agent_is_cut_off_while_nothing_can_be_stored(
 ) -> None:
     agent = world.agent("a")
 
-    def full(unit: Unit) -> None:
-        raise CommitFailed("database or disk is full")
-
     world.submit(JobSpec(command=["x"]))
     with monkeypatch.context() as patch:
         patch.setattr(world.store, "commit", full)
@@ -129,6 +133,7 @@ def test_leases_are_renewed_and_no_agent_is_cut_off_while_nothing_can_be_stored(
     assert len(agent.starts) == 1
 
 
+@ONLY_SQLITE
 def test_nothing_is_read_again_before_something_can_be_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -166,6 +166,7 @@ def life_of_a_gang_that_cannot_be_created(world: World, kernels: int) -> None:
     assert not world.plane.live.ledger
 
 
+@pytest.mark.timeout(300)  # counting lines takes long
 @pytest.mark.parametrize(
     "life", [life_of_a_session, life_of_a_job, life_of_a_gang_that_cannot_be_created]
 )

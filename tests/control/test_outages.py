@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Connection, Engine
 from tests.control.conftest import cpus
 from tests.control.world import ADA, World
-from tests.databases import SETTINGS, Server, on_server, running_server
+from tests.databases import OF_ITS_OWN, SETTINGS, Server, on_server, running_server
 
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
@@ -27,6 +27,7 @@ from muster.store.fence import Fenced, WentBack
 from muster.store.records import Job
 from muster.store.store import Store
 
+pytestmark = OF_ITS_OWN
 LIMIT_S = 30.0
 
 

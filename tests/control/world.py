@@ -4,6 +4,7 @@ import itertools
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -124,9 +125,12 @@ class World:
             *cluster_modules(self.desk, self.leases, surroundings, self._entity_modules),
             *self._more,
         ]
-        self.plane = ControlPlane(
-            self.store, self.clock, self.ids, self.inbox, self.modules, [self.channels]
-        )
+        with ExitStack() as stack:
+            stack.callback(self.store.close)
+            self.plane = ControlPlane(
+                self.store, self.clock, self.ids, self.inbox, self.modules, [self.channels]
+            )
+            stack.pop_all()  # the state was taken over
         self.desk.link = Link(self)
 
     @property

@@ -3,7 +3,11 @@
 import sqlite3
 from pathlib import Path
 
+from tests.databases import ONLY_SQLITE
+
 from muster.store.database import checkpoint, open_engine, sqlite_url
+
+pytestmark = ONLY_SQLITE
 
 
 def test_log_is_copied_while_a_writer_has_it_open(tmp_path: Path) -> None:

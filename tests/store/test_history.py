@@ -2,12 +2,14 @@
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
+from tests.databases import ON_BOTH, url_at
 from tests.store.watching import Watch
 
 from muster.core.clock import VirtualClock
@@ -18,10 +20,12 @@ from muster.core.results import SchedulingResult
 from muster.core.specs import SessionSpec, SessionType
 from muster.core.states import SessionStatus
 from muster.store import schema
-from muster.store.database import open_engine, sqlite_url
+from muster.store.database import open_engine
 from muster.store.history import MAX_REPEATS
 from muster.store.records import Session
 from muster.store.store import Store
+
+pytestmark = ON_BOTH
 
 IDS = IdFactory(VirtualClock(), random.Random(1))
 PHASE = "ScheduleNewSessions"
@@ -90,9 +94,9 @@ class Waiting:
             return [Kept(*row) for row in connection.execute(rows)]
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    opened = Store(open_engine(sqlite_url(tmp_path_factory.mktemp("history") / "muster.db")))
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = Store(open_engine(url_at(tmp_path)))
     yield opened
     opened.close()
 
@@ -135,7 +139,7 @@ def test_refusal_that_many_others_followed_begins_another_row(
     assert counts == [2, *[1] * (MAX_REPEATS - 1), 1, 1]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from(REFUSALS), max_size=30))
 def test_no_order_of_a_few_refusals_makes_more_rows_than_there_are_kinds_or_loses_one(
     store: Store, refusals: list[tuple[Reason, ...]]

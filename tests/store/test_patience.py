@@ -5,10 +5,12 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import OperationalError
-from tests.databases import Server
+from tests.databases import OF_ITS_OWN, Server
 
 from muster.store.database import open_engine, patience
 from muster.store.database.patience import answered_in_time, wait_without_limit
+
+pytestmark = OF_ITS_OWN
 
 SILENT = pytest.raises(OperationalError, match="the server does not answer")
 

@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, event, insert, select, text
 from tests.control.fake_agent import task_index
 from tests.control.world import ADA, World
+from tests.databases import ON_BOTH, ONLY_SQLITE
 
 from muster.control.job.requests import JobRequests
 from muster.core.errors import InvalidSpec, NotFound
@@ -28,6 +29,8 @@ from muster.store.queries.output import session_output, task_output
 from muster.store.queries.refs import owners_of, resolve
 from muster.store.queries.sessions import list_sessions, read_session_detail
 from muster.store.queries.tasks import list_tasks, read_task
+
+pytestmark = ON_BOTH
 
 BOB = Principal(Owner("default", "default", "bob"), Role.USER)
 ROOT = Principal(Owner("default", "default", "root"), Role.ADMIN)
@@ -130,11 +133,11 @@ def test_tasks_without_rows_are_pending_and_killed_once_the_job_ended(
     assert list_tasks(connection, ADA, submitted.id, TaskState.PENDING, 0, 10).items == ()
 
 
-@pytest.fixture(scope="module")
-def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+@pytest.fixture
+def mixed(tmp_path: Path) -> Iterator[World]:
     """Job "mixed" of 400 tasks: some ended either way, some run, some wait, some have no rows."""
     world = World(
-        tmp_path_factory.mktemp("mixed"),
+        tmp_path,
         {"a1": SMALL},
         behaviour=lambda start: Run(seconds=1.0, exit_code=task_index(start) % 2),
     )
@@ -147,7 +150,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 @given(
     state=st.sampled_from([None, *TaskState]), offset=st.integers(0, 450), limit=st.integers(1, 450)
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_page_of_tasks_is_that_part_of_all_of_them(
     mixed: World, state: TaskState | None, offset: int, limit: int
 ) -> None:
@@ -329,6 +332,7 @@ def test_reading_does_not_lock_the_writer_out(world: World, connection: Connecti
     assert resolve(fresh(connection), JOB, ADA, "while-reading")
 
 
+@ONLY_SQLITE
 @pytest.mark.parametrize(
     ("listing", "index"),
     [

@@ -5,10 +5,12 @@ from pathlib import Path
 import psycopg
 import pytest
 from sqlalchemy import text
-from tests.databases import Server
+from tests.databases import OF_ITS_OWN, Server
 
 from muster.store.database import DatabaseUnusable, database_url, open_engine, shown_url, sqlite_url
 from muster.store.database.reading import reading
+
+pytestmark = OF_ITS_OWN
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, insert, select, text
 from tests.control.world import ADA, World
+from tests.databases import ON_BOTH, empty_url_at
 
 from muster.control.engine.module import Parts
 from muster.control.engine.sweeps import SWEEP_S
@@ -23,9 +24,12 @@ from muster.core.errors import Ambiguous, Conflict, InvalidSpec, NotFound
 from muster.core.owner import Owner, Principal, Role
 from muster.core.specs.account import JoinTokenSpec, TokenSpec
 from muster.store import schema
-from muster.store.database import open_engine, sqlite_url
+from muster.store.database import open_engine
+from muster.store.database.address import parsed
 from muster.store.store import Store
 from muster.store.tokens import Token, token_hash
+
+pytestmark = ON_BOTH
 
 ROOT = Principal(Owner("default", "default", "root"), Role.ADMIN)
 
@@ -227,7 +231,7 @@ def test_token_whose_making_could_not_be_stored_opens_nothing(world: World) -> N
 
 
 def test_tokens_of_before_there_were_users_make_their_owners_users(tmp_path: Path) -> None:
-    url = sqlite_url(tmp_path / "muster.db")
+    url = empty_url_at(tmp_path)
     engine = _former_database(url)
     with engine.begin() as connection:
         for kind, user, project in (
@@ -262,7 +266,7 @@ def _former_database(url: str) -> Engine:
 
     from muster.store import database
 
-    engine = create_engine(url)
+    engine = create_engine(parsed(url))
     config = Config()
     config.set_main_option("script_location", str(database.MIGRATIONS))
     with engine.connect() as connection:
