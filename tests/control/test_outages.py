@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Engine
 from tests.control.conftest import cpus
 from tests.control.world import ADA, World
 from tests.databases import OF_ITS_OWN, SETTINGS, Server, on_server, running_server
+from tests.patience import until
 
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
@@ -22,10 +23,11 @@ from muster.core.specs import JobSpec, ScalingGroup
 from muster.core.states import JobState
 from muster.simulate.hollow.supervisor import Run
 from muster.store.database import committing, patience
+from muster.store.database.committing import DatabaseAway
 from muster.store.database.postgresql import writing_connection
 from muster.store.fence import Fenced, WentBack
 from muster.store.records import Job
-from muster.store.store import Store
+from muster.store.store import CommitFailed, Store
 
 pytestmark = OF_ITS_OWN
 LIMIT_S = 30.0
@@ -260,6 +262,26 @@ def test_connection_to_a_server_that_became_read_only_is_made_anew(
     let_return(world)
     assert world.submit(JobSpec(command=["x"])).status is JobState.RUNNING
     assert not {*before} & {*server.backends(database_of(world))}
+
+
+def test_connection_on_which_nothing_can_be_stored_is_given_up_where_the_server_became_read_only(
+    world: World, server: Server
+) -> None:
+    server.execute("ALTER SYSTEM SET default_transaction_read_only = on")
+    server.execute("SELECT pg_reload_conf()")
+    until(lambda: refusal_of_a_write(world) == CommitFailed)
+    assert refusal_of_a_write(world) == DatabaseAway
+    server.execute("ALTER SYSTEM RESET default_transaction_read_only")
+    server.execute("SELECT pg_reload_conf()")
+    until(lambda: refusal_of_a_write(world) is None)
+
+
+def refusal_of_a_write(world: World) -> type[Exception] | None:
+    try:
+        world.store.try_to_write()
+    except (CommitFailed, DatabaseAway) as refusal:
+        return type(refusal)
+    return None
 
 
 def test_control_whose_database_went_back_ends_and_the_next_one_goes_on_from_there(

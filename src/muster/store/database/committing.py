@@ -66,9 +66,11 @@ class CommitConnection:
             with answered_in_time(self._connection):
                 self._connection.rollback()
             yield
-        except OperationalError as error:
-            if self._is_remote:
+        except SQLAlchemyError as error:
+            if self._is_remote and isinstance(error, OperationalError):
                 self._outage = Outage(self._engine, cause_of(error))
+            else:
+                self.note(error)
             raise
 
     @property
