@@ -1,8 +1,8 @@
 """The journal: facts that must survive the death of the supervisor, the agent or both.
 
 An append-only file of JSON lines. It is written before a spawn (the intent) and before an event is
-sent, without fsync: it has to survive the death of processes, not of the machine, whose kernels are
-gone anyway. Lines:
+sent, without fsync: it has to survive the death of processes, and an orderly reboot. If a loss of
+power takes its end, kernels whose ends it held count as lost. Lines:
 
     {"boot": id, "next_seq": n, "acked": n}           a supervisor began, or the file was compacted
     {"accepted": [[id, generation, shape], …]}        these may have processes from here on
