@@ -71,10 +71,10 @@ def test_fixed_group_does_not_count_agents_out_that_may_come_back(
         if absence == "silent":
             world.desk.agent_left(id_)
         else:
-            world.ask(partial(_suspect, id_=id_))
+            world.ask(partial(_cordon, id_=id_))
     job = world.submit(asking(8))
     assert state(job) is JobState.PENDING
 
 
-def _suspect(work: Work, parts: Parts, id_: AgentId) -> None:
-    parts[AgentRequests].bar(work, ADA, id_, AgentBar.SUSPECT)
+def _cordon(work: Work, parts: Parts, id_: AgentId) -> None:
+    parts[AgentRequests].bar(work, ADA, id_, AgentBar.CORDONED)

@@ -43,8 +43,8 @@ def racks(**sizes: int) -> Snapshot:
             "those that are silent again.",
         ),
         (
-            ["draining", "suspect"],
-            "none of 2 agents in group pool takes new work: 1 draining, 1 suspect",
+            ["draining", "cordoned"],
+            "none of 2 agents in group pool takes new work: 1 cordoned, 1 draining",
             "Look at `muster agents`. `muster uncordon AGENT` has an agent take work again.",
         ),
         (

@@ -13,11 +13,11 @@ class AgentStatus(StrEnum):
 
 
 class AgentBar(StrEnum):
-    """Why an agent takes no new work although it could; its kernels run on for the time being."""
+    """Why an agent takes no new work although it could; its kernels run on for the time being
+    (design: Machine health)."""
 
     CORDONED = "cordoned"  # an operator said so
     DRAINING = "draining"  # the same, and its kernels have to leave; it stays so when empty
-    SUSPECT = "suspect"  # its machine may be faulty (design: Machine health)
 
 
 _A = AgentStatus

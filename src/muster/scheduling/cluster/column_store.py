@@ -93,8 +93,7 @@ class ColumnStore:
     def changed_since(self, mark: int) -> list[int] | None:
         """The slots whose entries may have changed since ``mark``, some repeatedly; None if that is
         too long ago to tell."""
-        if len(self._changes) > _MOST_CHANGES + 4 * self._count:
-            self._forget_changes()
+        self._forget_changes()
         if mark < self._changes_from:
             return None
         return self._changes[mark - self._changes_from :]
@@ -351,14 +350,13 @@ class ColumnStore:
 
     def _write(self) -> None:
         """Write the amounts of changed agents from their ``AgentAmounts`` to the columns."""
-        mark = self._changes_from + len(self._changes)
+        mark = self.changes_mark
         if mark == self._written:
             return
         changed = set(self._changes[self._written - self._changes_from :])
         self._written = mark
         agents = [self._agent(slot) for slot in changed]
-        if len(self._changes) > _MOST_CHANGES + 4 * self._count:
-            self._forget_changes()
+        self._forget_changes()
         first = len(self._free)
         if len(changed) > _FEW:
             slots = np.array(list(changed), np.int64)
@@ -379,11 +377,12 @@ class ColumnStore:
             self._open[slot] = agent.open
 
     def _forget_changes(self) -> None:
-        """Forget the older half of the remembered changes."""
-        self._write()
-        forgotten = len(self._changes) // 2
-        del self._changes[:forgotten]
-        self._changes_from += forgotten
+        """Forget the older half of the remembered changes, if they are too many."""
+        if len(self._changes) > _MOST_CHANGES + 4 * self._count:
+            self._write()
+            forgotten = len(self._changes) // 2
+            del self._changes[:forgotten]
+            self._changes_from += forgotten
 
     def _written_to(self, slots: Ints) -> None:
         """Note that the columns of ``slots`` are newer than their ``AgentAmounts``."""
