@@ -84,7 +84,7 @@ class _Found:
     many_requests: list[_Rate] = field(default_factory=list)
     start_ms: list[float] = field(default_factory=list)
     growth: dict[int, _Rate] = field(default_factory=dict)
-    load_s: float = 0.0
+    load: _Rate | None = None
 
 
 class _Stopwatch:
@@ -163,7 +163,7 @@ async def _measure_on(engine: Engine, plan: Plan) -> _Found:
         gc.unfreeze()
         del cluster
         gc.collect()
-        found.load_s = _start_again(engine, plan.loaded)
+        found.load = _start_again(engine, plan.loaded)
     return found
 
 
@@ -260,23 +260,23 @@ def _ask(
     )
 
 
-def _start_again(engine: Engine, sessions: int) -> float:
-    """Seconds that a new controller takes to read its state, and for its first wake, in which it
+def _start_again(engine: Engine, sessions: int) -> _Rate:
+    """The rate at which a new controller reads its state and takes its first wake, in which it
     looks at every session.
 
     Raises:
         MeaninglessFigures: it does not know so many sessions.
     """
-    began = time.perf_counter()
+    stopwatch = _Stopwatch()
     with garbage_collection_off():  # as a controller that starts
         cluster = Cluster(engine)
         cluster.plane.step()
-    took_s = time.perf_counter() - began
+    rate = stopwatch.rate(sessions)
     found = len(cluster.plane.live.sessions)
     cluster.close()
     if found != sessions:
         raise MeaninglessFigures(f"{found} sessions are alive, not {sessions}")
-    return took_s
+    return rate
 
 
 def _figures(plan: Plan, found: Mapping[str, _Found]) -> Iterator[Figure]:
@@ -303,14 +303,16 @@ def _figures(plan: Plan, found: Mapping[str, _Found]) -> Iterator[Figure]:
             how = f"{sessions} sessions, asked for as the tasks of one job, once"
             yield Figure(f"{name}_sessions_per_s_{sessions}", rate.per_s, how)
             yield Figure(f"{name}_cpu_us_{sessions}", rate.cpu_us, "processor time for each")
-        if its.load_s:
+        if its.load is not None:
             yield Figure(
                 f"{name}_load_s",
-                its.load_s,
+                plan.loaded / its.load.per_s,
                 f"a controller's start with {plan.loaded} running sessions: reading its state, and "
                 f"its first wake",
                 "≤ 5",
             )
+            cpu_s = its.load.cpu_us * plan.loaded / 1e6
+            yield Figure(f"{name}_load_cpu_s", cpu_s, "processor time of that start")
     for name, its in found.items() if plan.paced else ():
         p50, p99 = (quantiles(its.start_ms, n=100)[percent - 1] for percent in (50, 99))
         suffix = "" if name == "sqlite" else f"_{name}"
