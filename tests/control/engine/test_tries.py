@@ -74,13 +74,18 @@ def test_try_that_is_put_off_is_charged_to_nobody(make_world: MakeWorld) -> None
     assert door.tries == 0
 
 
-def test_tries_are_stored_with_the_record(make_world: MakeWorld) -> None:
+def test_tries_are_stored_with_the_record_until_they_are_forgotten(make_world: MakeWorld) -> None:
     world = make_world(OpenDoors(always(FAILURE)))
     door = world.door("d")
     world.store.reload()
     stored = world.store.live.of(Door)["d"]
     assert stored is not door
     assert (stored.tries, stored.retry_at) == (1, door.retry_at)
+    work = world.work()
+    work.forget_tries(stored)
+    world.wake(work)
+    world.store.reload()
+    assert world.store.live.of(Door)["d"].tries == 0
 
 
 def test_record_is_not_tried_again_before_its_time_however_often_it_is_looked_at(
