@@ -99,7 +99,7 @@ class UserSpawner:
         self._last_number = 0
         self._programs: list[Program] = []  # those that the process keeps, by place
         self._last_place = -1  # the place given last
-        self._asked: dict[int, Kernel] = {}  # by the number of the request
+        self._requested: dict[int, Kernel] = {}  # by the number of the request
         self._standbys: dict[Kernel, int] = {}  # those of them that wait for others to end
         self._running: dict[int, Kernel] = {}  # by pid
         # By shape: running kernels in whose places others may follow, and those that stand by.
@@ -113,7 +113,7 @@ class UserSpawner:
 
     @property
     def idle(self) -> bool:
-        return not self._asked and not self._running
+        return not self._requested and not self._running
 
     @property
     def has_standbys(self) -> bool:
@@ -125,7 +125,7 @@ class UserSpawner:
     def owes_end_of(self, kernel: Kernel) -> bool:
         """Whether the process should have told of the end of a kernel that was killed."""
         running = self._running.get(kernel.pid) is kernel
-        return not _is_dying(kernel) if running else kernel in self._asked.values()
+        return not _is_dying(kernel) if running else kernel in self._requested.values()
 
     def start(self, kernel: Kernel, launch: Launch, *, standby: bool = False) -> None:
         """
@@ -142,7 +142,7 @@ class UserSpawner:
         place = self._place_of(launch.program)
         message = launch_message(number, place, launch, hierarchies, kernel.shape, waits=standby)
         self._require_room(message)
-        self._asked[number] = kernel
+        self._requested[number] = kernel
         if standby:
             self._standbys[kernel] = number
             self._waiting[kernel.shape] += 1
@@ -280,7 +280,7 @@ class UserSpawner:
             elif kind == ENDED:
                 kernel = self._running.pop(pid)
                 _subtract(self._hosts, kernel.shape, _is_host(kernel))
-                heir = self._asked[low] if low else None
+                heir = self._requested[low] if low else None
                 if heir in self._standbys:
                     self._stands_no_more(heir)
                 self._listener.main_ended(kernel, number, heir)
@@ -297,7 +297,7 @@ class UserSpawner:
         Raises:
             KeyError: there is no such request.
         """
-        kernel = self._asked.pop(number)
+        kernel = self._requested.pop(number)
         if kernel in self._standbys:
             self._stands_no_more(kernel)
         return kernel
@@ -325,7 +325,7 @@ class UserSpawner:
         unseen = [kernel for kernel in self._running.values() if _stat_of(kernel) is None]
         detail = "the process that starts its user's kernels was killed"
         if not self._ready:
-            never_begun = [*self._asked.values()]
+            never_begun = [*self._requested.values()]
             detail = (
                 f"no process could become {self.account.name} ({self.account.uid}), or this "
                 f"version of muster was replaced while its supervisor ran on"
@@ -334,8 +334,8 @@ class UserSpawner:
             never_begun = self._never_begun(unseen)
         else:
             never_begun = []
-        lost = [*(each for each in self._asked.values() if each not in never_begun), *unseen]
-        for number in list(self._asked):
+        lost = [*(each for each in self._requested.values() if each not in never_begun), *unseen]
+        for number in list(self._requested):
             self._answered(number)
         self._running.clear()
         if lost:
@@ -356,7 +356,7 @@ class UserSpawner:
             unseen: the kernels that it may have reaped and not told of.
         """
         reaped = {kernel.shape for kernel in unseen if kernel.wait_status is None}
-        reaped |= {each.shape for each in self._asked.values() if each not in self._standbys}
+        reaped |= {each.shape for each in self._requested.values() if each not in self._standbys}
         return [kernel for kernel in self._standbys if kernel.shape not in reaped]
 
 

@@ -188,14 +188,14 @@ class KernelReports:
             return
         if kernel.session.status in PLACED_SESSION and kernel.status in _NOT_ON_AGENT:
             return
-        asked = kernel.session.status is SessionStatus.TERMINATING
-        asked_for = kernel.session.reason
+        stopping = kernel.session.status is SessionStatus.TERMINATING
+        stop_reason = kernel.session.reason
         lost = why.code in LOST_CODES or why.code is ReasonCode.STOPPED
-        if asked and why.code in (ReasonCode.STOPPED, ReasonCode.KERNEL_VANISHED):
+        if stopping and why.code in (ReasonCode.STOPPED, ReasonCode.KERNEL_VANISHED):
             lost = False
-        if asked and why.code is ReasonCode.STOPPED and asked_for is not None:
-            told = asked_for.code is ReasonCode.CANCELLED or asked_for.code in DISPLACED
-            why = asked_for if told else why
+        if stopping and why.code is ReasonCode.STOPPED and stop_reason is not None:
+            says_more = stop_reason.code is ReasonCode.CANCELLED or stop_reason.code in DISPLACED
+            why = stop_reason if says_more else why
         to = KernelStatus.ERROR if lost else KernelStatus.TERMINATED
         # The clocks' difference may have been measured anew since the start.
         kernel.ended_at = max(at, kernel.started_at or at)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from muster.agent.supervisor.supervisor import LEASE_GRACE_MAX_S
 from muster.core.reasons import ReasonCode
 from muster.core.resources import DeviceShare
 from muster.simulate.hollow.machine import Machine
@@ -22,7 +23,6 @@ from muster.wire.messages import (
     Stop,
 )
 
-LEASE_GRACE_MAX_S = 10.0
 SPAWN_S = 0.001
 TAKEOVER_S = 0.05
 """How long a new supervisor takes to end the kernels of a dead one."""

@@ -56,7 +56,7 @@ class Submission:
     user: User
     id: str | None = None
     refusal: int | None = None
-    asked: int = 0
+    tries: int = 0
 
     @property
     def is_answered(self) -> bool:
@@ -159,9 +159,9 @@ class Scene:
         self._hand_in(submission)
 
     def _hand_in(self, submission: Submission) -> None:
-        if submission.is_answered or submission.asked > REPEATS:
+        if submission.is_answered or submission.tries > REPEATS:
             return
-        submission.asked += 1
+        submission.tries += 1
 
         def answered(answer: Answered) -> None:
             if answer.status in (200, 201):
