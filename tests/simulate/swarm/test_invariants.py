@@ -9,6 +9,7 @@ import pytest
 
 from muster.api import submissions
 from muster.control.agent import hello
+from muster.control.agent.drain import DrainAgents
 from muster.control.agent.leases import LeaseBook
 from muster.control.engine.work import Move, Work
 from muster.control.job import derive, settle
@@ -52,12 +53,13 @@ from muster.simulate.swarm.invariants import (
     tries,
 )
 from muster.simulate.swarm.judge import Invariant
-from muster.simulate.swarm.oracle import judgement, sessions, starts
+from muster.simulate.swarm.oracle import dates, judgement, sessions, starts
 from muster.simulate.swarm.runner import INVARIANTS, run
 from muster.store.entity import Repeat
 from muster.store.history import History
 from muster.store.records import Agent, Kernel, Session
 from muster.store.unit import Unit
+from muster.wire.messages import Stop
 
 SEEDS = 60
 
@@ -134,6 +136,21 @@ def work_waits_for_no_other_work(patch: pytest.MonkeyPatch) -> None:
 @finds(limits.TimeLimitsHold)
 def nobody_enforces_time_limits(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(EnforceTimeout, "derive", lambda *of: None)
+
+
+@finds(limits.WaitsEnd, first=15)
+def nobody_enforces_scheduling_timeouts(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ScheduleNewSessions, "timeout_s", lambda *of: None)
+
+
+@finds(limits.DrainsEnd, first=133)
+def nobody_has_work_leave_drained_machines(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(DrainAgents, "follow", lambda *of: None)
+
+
+@finds(limits.GraceIsGranted)
+def kernels_are_stopped_without_their_grace(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(terminate, "Stop", lambda id_, number, grace_s, why: Stop(id_, number, 0.0, why))
 
 
 @finds(attempts.Capacity)
@@ -306,6 +323,19 @@ def sessions_are_said_to_have_completed(patch: pytest.MonkeyPatch) -> None:
 def failed_tasks_end_with_two(patch: pytest.MonkeyPatch) -> None:
     code = exit_codes.of_task
     patch.setattr(exit_codes, "of_task", lambda task: 2 if code(task) else 0)
+
+
+@finds(dates.EndsAreDated)
+def clocks_of_machines_are_believed(patch: pytest.MonkeyPatch) -> None:
+    news = LeaseBook.take_news
+    patch.setattr(
+        LeaseBook, "take_news", lambda self: {id_: (at, 0.0) for id_, (at, _) in news(self).items()}
+    )
+
+
+@finds(dates.EndsAreDated)
+def losses_are_dated_when_they_are_found(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LeaseBook, "silent_since", lambda self, agent: self._clock.now())
 
 
 @finds(requests.AcceptedOnce, first=3)

@@ -18,7 +18,12 @@ from muster.simulate.swarm.invariants.history import (
     RepeatsMerge,
 )
 from muster.simulate.swarm.invariants.jobs import EndsAreWhole
-from muster.simulate.swarm.invariants.limits import TimeLimitsHold
+from muster.simulate.swarm.invariants.limits import (
+    DrainsEnd,
+    GraceIsGranted,
+    TimeLimitsHold,
+    WaitsEnd,
+)
 from muster.simulate.swarm.invariants.placing import (
     AgentsTakeWork,
     NobodyIsForgotten,
@@ -34,6 +39,7 @@ from muster.simulate.swarm.invariants.state import (
     PlacementKnowsTheLedger,
 )
 from muster.simulate.swarm.invariants.tries import TriesAreCharged
+from muster.simulate.swarm.oracle.dates import EndsAreDated
 from muster.simulate.swarm.oracle.judgement import JobsAreDerived, TasksAreJudged
 from muster.simulate.swarm.oracle.sessions import SessionsEndForCause, TasksEndWithTheirCode
 from muster.simulate.swarm.oracle.starts import StartsAreCharged
@@ -181,6 +187,9 @@ WORK = Part(
         QuotasHold,
         DependenciesAreMet,
         TimeLimitsHold,
+        WaitsEnd,
+        DrainsEnd,
+        GraceIsGranted,
         HistoryTellsAll,
         RepeatsMerge,
         CountsAreKept,
@@ -191,6 +200,7 @@ WORK = Part(
         SessionsEndForCause,
         TasksEndWithTheirCode,
         StartsAreCharged,
+        EndsAreDated,
         AcceptedOnce,
         AnsweredByRole,
         WorkEnds,

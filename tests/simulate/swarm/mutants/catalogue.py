@@ -3,6 +3,7 @@ rot; whoever changes such a line changes the bug with it, or drops it with a rea
 
 from tests.simulate.swarm.mutants.ledger import LEDGER
 from tests.simulate.swarm.mutants.mutant import Mutant
+from tests.simulate.swarm.mutants.times import TIMES
 
 AGENT = "control/agent"
 JOB = "control/job"
@@ -100,6 +101,13 @@ COMMITS = (
         "an input is taken, or its sender is told that it is not",
     ),
     Mutant(
+        "keys of submissions are not stored",
+        "api/submissions.py",
+        "            work.unit.also(*remember(key, accepted.id, now))\n",
+        "",
+        "work that was accepted is there once, however often it is handed in",
+    ),
+    Mutant(
         "the compare-and-set is dropped",
         "store/unit.py",
         "        if before not in expected:\n            return False\n",
@@ -189,6 +197,8 @@ AGREEMENT = (
         "        if sent_at is not None and work.now < stop_again_at(kernel, sent_at):\n",
         "        if sent_at is not None:\n",
         "a kernel that does not end is told again to stop",
+        beyond="it is the second wall: a Stop is lost with its stream alone, and the Hello of the "
+        "next one has it sent again; what a hollow supervisor is told it does",
     ),
     Mutant(
         "superseded kernels run on",
@@ -264,13 +274,6 @@ VERDICTS = (
         "",
         "the end of a job ends its tasks",
     ),
-    Mutant(
-        "time limits are not enforced",
-        f"{HANDLERS}/promote.py",
-        "        if work.now < record.started_at + timeout_s:\n            return None\n",
-        "        return None\n",
-        "no session runs for longer than its time limit",
-    ),
 )
 
 PLACEMENT = (
@@ -303,11 +306,39 @@ PLACEMENT = (
         "quotas are never exceeded",
     ),
     Mutant(
+        "quotas of resources are ignored",
+        f"{SCHEDULING}/policy/validators.py",
+        "            elif requested and used + requested > limit:\n",
+        "            elif False:\n",
+        "quotas are never exceeded",
+    ),
+    Mutant(
+        "work that can never run waits for ever",
+        f"{HANDLERS}/schedule.py",
+        "            if any(each.code in NEVER for each in reasons):\n",
+        "            if False:\n",
+        "all work ends once faults have stopped",
+    ),
+    Mutant(
         "work does not wait for that on which it depends",
         f"{SCHEDULING}/policy/validators.py",
         "            if not is_met(dependency, state):\n                reasons",
         "            if False:\n                reasons",
         "no work starts before its dependencies are met",
+    ),
+    Mutant(
+        "a plug-in that failed is asked again",
+        f"{SESSION}/cluster/state.py",
+        "(*policy.refused, fault), policy)",
+        "policy.refused, policy)",
+        "a plug-in that failed serves no more",
+    ),
+    Mutant(
+        "failed placements are not counted",
+        f"{SESSION}/lifecycle.py",
+        "            session.reschedules += 1\n",
+        "",
+        "a session is given up once too many of its placements failed",
     ),
     Mutant(
         "agents that take no work get work",
@@ -319,6 +350,13 @@ PLACEMENT = (
 )
 
 HISTORY = (
+    Mutant(
+        "a notice that was refused counts as sent",
+        "control/notice/lifecycle.py",
+        "            if outcome is not None and outcome.reason is None:\n",
+        "            if outcome is not None:\n",
+        "whoever asked is told of the end of work",
+    ),
     Mutant(
         "two different refusals are merged",
         "store/entity.py",
@@ -341,6 +379,7 @@ MUTANTS = (
     *COMMITS,
     *AGREEMENT,
     *VERDICTS,
+    *TIMES,
     *PLACEMENT,
     *HISTORY,
 )

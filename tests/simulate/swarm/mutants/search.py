@@ -1,5 +1,5 @@
 """``python -m tests.simulate.swarm.mutants.search SEEDS [RUN]``: the first run that violates an
-invariant, in whichever copy of the package is on the path: RUN, kept scenarios, then seeds."""
+invariant, in whichever copy of the package is on the path: RUN, seeds, then kept scenarios."""
 
 import json
 import logging
@@ -38,7 +38,7 @@ def _give_up(_signal: int, _frame: Any) -> None:
 
 
 def search(seeds: int, first: str = "") -> Finding | None:
-    """Run the kept scenarios and the seeds from 0 on, until one shows a bug, or nobody waits for
+    """Run the seeds from 0 on and the kept scenarios, until one shows a bug, or nobody waits for
     that any more.
 
     Args:
@@ -65,11 +65,11 @@ def search(seeds: int, first: str = "") -> Finding | None:
 
 
 def _runs(seeds: int) -> Iterator[tuple[str, Callable[[], RunResult]]]:
+    for seed in range(seeds):
+        yield f"seed {seed}", partial(run, seed)
     for path in sorted(SCENARIOS.glob("*.yaml")):
         scenario = load_scenario(path.read_text(), path.name)
         yield path.stem, partial(run, scenario.seed, scenario.steps)
-    for seed in range(seeds):
-        yield f"seed {seed}", partial(run, seed)
 
 
 def main() -> None:

@@ -1,8 +1,13 @@
-"""Time limits of sessions."""
+"""Times that are granted to work, and no more than these."""
 
-from muster.core.states import SessionStatus
-from muster.simulate.hollow.supervisor import Stage
-from muster.simulate.swarm.judge import Invariant
+from muster.core.ids import AgentId
+from muster.core.reasons import ReasonCode
+from muster.core.states import AgentBar, SessionStatus
+from muster.simulate.hollow.agent import HollowAgent
+from muster.simulate.hollow.supervisor import Kernel, Stage
+from muster.simulate.swarm.judge import Invariant, Judge
+from muster.store.records import LedgerKey
+from muster.wire.messages import Commands, ControllerMessage, Stop
 
 LATE_S = 1.0
 
@@ -23,3 +28,66 @@ class TimeLimitsHold(Invariant):
                     continue
                 ran_s = self.now - began
                 self.expect(ran_s <= limit_s + LATE_S, f"{kernel.key} has run for {ran_s:.1f} s")
+
+
+class DrainsEnd(Invariant):
+    """Judged when no message between the agent and control is on its way."""
+
+    says = "nothing runs on a drained machine after its deadline, once quiet"
+
+    def between_steps(self) -> None:
+        for id_, agent in self.world.quiet_agents():
+            record = self.world.store.live.agents.get(id_)
+            if record is None or record.barred is not AgentBar.DRAINING or record.leave_by is None:
+                continue
+            if self.now > record.leave_by + LATE_S:
+                running = [
+                    kernel.key
+                    for kernel in agent.supervisor.kernels.values()
+                    if kernel.stage is Stage.RUNNING
+                ]
+                self.expect(not running, f"{running} still run on {agent.name}")
+
+
+class WaitsEnd(Invariant):
+    """Judged while the controller has nothing to do, of sessions that depend on no others and have
+    not been placed before."""
+
+    says = "nothing waits for longer than its scheduling timeout"
+
+    def between_steps(self) -> None:
+        controller = self.world.controller
+        if controller is None or not controller.is_idle:
+            return
+        for session in controller.store.live.sessions.values():
+            limit_s = session.scheduling_timeout_s
+            if session.status is not SessionStatus.PENDING or limit_s is None:
+                continue
+            spec = session.spec or (session.job.spec if session.job is not None else None)
+            if spec is None or spec.after or session.reason is not None:
+                continue
+            waited_s = self.now - session.created_at
+            self.expect(waited_s <= limit_s + LATE_S, f"{session.id} has waited {waited_s:.1f} s")
+
+
+class GraceIsGranted(Invariant):
+    """A kernel that goes by SIGKILL alone is left its grace after it was first told to stop."""
+
+    says = "a kernel that is told to stop has its grace"
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._told_at: dict[LedgerKey, float] = {}
+
+    def sent(self, agent: AgentId, message: ControllerMessage) -> None:
+        if isinstance(message, Commands):
+            for each in message.commands:
+                if isinstance(each, Stop):
+                    self._told_at.setdefault((each.kernel, each.generation), self.now)
+
+    def gone(self, agent: HollowAgent, kernel: Kernel) -> None:
+        told_at, stops = self._told_at.get(kernel.key), kernel.stop_reason is ReasonCode.STOPPED
+        if kernel.killed_at is None or told_at is None or not stops:
+            return
+        had_s, grace_s = kernel.killed_at - told_at, kernel.start.template.grace_s
+        self.expect(had_s >= grace_s - 0.001, f"{kernel.key} was killed after {had_s:.3f} s")

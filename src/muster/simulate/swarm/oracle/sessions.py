@@ -8,7 +8,7 @@ from muster.core import exit_codes
 from muster.core.owner import Principal
 from muster.core.reasons import ReasonCode
 from muster.core.specs import SessionType
-from muster.core.states import JOB_TABLE, SESSION_TABLE, TaskState
+from muster.core.states import JOB_TABLE, SESSION_TABLE, SessionStatus, TaskState
 from muster.simulate.swarm.judge import Invariant, Judge
 from muster.simulate.swarm.oracle.facts import End, Facts, How
 from muster.simulate.swarm.scene import ADMIN
@@ -20,7 +20,7 @@ from muster.store.unit import Unit
 
 class SessionsEndForCause(Invariant):
     """The reason of a session's end is true: somebody asked, a time was over, a higher priority
-    waited, all exited with 0."""
+    waited and its lease was over, all exited with 0."""
 
     says = "a session ends for the reason that it tells, and its kernels with their own codes"
 
@@ -29,11 +29,21 @@ class SessionsEndForCause(Invariant):
         self._facts = judge.of(Facts)
 
     def committed(self, unit: Unit) -> None:
-        for session in unit.touched[Session]:
+        for session, stored in unit.touched[Session].items():
+            if stored is SessionStatus.RUNNING and session.status is SessionStatus.TERMINATING:
+                self._judge_lease(session, unit)
             if session.status in SESSION_TABLE.terminal:
                 ends = self._ends(session)
                 self._judge_codes(session, ends)
                 self._judge_reason(session, ends, unit)
+
+    def _judge_lease(self, session: Session, unit: Unit) -> None:
+        code = None if session.reason is None else session.reason.code
+        preemption, began = unit.live.groups[session.group].preemption, session.started_at
+        if code in _PREEMPTED and preemption is not None and began is not None:
+            ran_s = unit.now - began
+            right = ran_s >= preemption.minimum_lease
+            self.expect(right, f"{session.id} was displaced after {ran_s:.3f} s")
 
     def _ends(self, session: Session) -> list[End | None]:
         """The end of each kernel; None where it is not known, or two pieces of news cross."""
@@ -91,6 +101,7 @@ def _was_placed_in_vain(session: Session, unit: Unit) -> bool:
     return session.reschedules > unit.live.groups[session.group].max_reschedules
 
 
+_PREEMPTED = (ReasonCode.PREEMPTED, ReasonCode.PREEMPTED_FOR_GOOD)
 _CAUSES: Mapping[ReasonCode, Callable[[Session, Unit], bool] | ReasonCode] = {
     ReasonCode.CANCELLED: ReasonCode.CANCELLED,
     ReasonCode.TIMEOUT: _ran_too_long,

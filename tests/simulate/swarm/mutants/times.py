@@ -1,0 +1,60 @@
+"""The deliberate bugs about dates, and about times that are granted to work."""
+
+from tests.simulate.swarm.mutants.mutant import Mutant
+
+AGENT = "control/agent"
+SESSION = "control/session"
+HANDLERS = f"{SESSION}/handlers"
+
+TIMES = (
+    Mutant(
+        "time limits are not enforced",
+        f"{HANDLERS}/promote.py",
+        "        if work.now < record.started_at + timeout_s:\n            return None\n",
+        "        return None\n",
+        "no session runs for longer than its time limit",
+    ),
+    Mutant(
+        "work waits beyond its scheduling timeout",
+        f"{HANDLERS}/schedule.py",
+        "        return record.scheduling_timeout_s or work.live.groups[record.group]"
+        ".pending_timeout\n",
+        "        return work.live.groups[record.group].pending_timeout\n",
+        "no session waits for longer than its scheduling timeout",
+    ),
+    Mutant(
+        "a drain's deadline passes unheeded",
+        f"{AGENT}/drain.py",
+        "        if work.now < record.leave_by:\n            return\n",
+        "        return\n",
+        "work has left a draining machine at its deadline",
+    ),
+    Mutant(
+        "kernels are stopped without their grace",
+        f"{HANDLERS}/terminate.py",
+        "        grace_s = kernel.process.grace if sent_at is None else 0.0\n",
+        "        grace_s = 0.0\n",
+        "a kernel that is told to stop has its grace",
+    ),
+    Mutant(
+        "ends are dated by the machine's clock",
+        f"{SESSION}/kernel_reports.py",
+        "        at = report.at + work.live.agents[agent_id].clock_offset_s\n",
+        "        at = report.at\n",
+        "what happened is dated by the controller's clock",
+    ),
+    Mutant(
+        "a loss is dated when the machine is back",
+        f"{AGENT}/hello.py",
+        "        lost_at = self._leases.silent_since(agent.id)\n",
+        "        lost_at = work.now\n",
+        "kernels of an earlier boot are gone, as of when that boot was last heard",
+    ),
+    Mutant(
+        "work is displaced before its lease is over",
+        "scheduling/making_room/preemption.py",
+        "        if may and each.started_at + policy.minimum_lease <= now:\n",
+        "        if may:\n",
+        "no session is displaced before the minimum lease of its group",
+    ),
+)
