@@ -41,6 +41,7 @@ SETTINGS = {
     "log_min_messages": "fatal",
 }
 assert cluster_entities()  # they declare their tables themselves
+_IN_TIME: Mapping[str, Any] = {"connect_timeout": 10, "options": "-c statement_timeout=30s"}
 MISSING = "no PostgreSQL server is installed here: on Debian, apt-get install postgresql"
 
 DATABASES = "sqlite", "postgresql"
@@ -85,7 +86,9 @@ class Server:
         words = ["initdb", "-D", str(self.directory / "data"), "-U", "muster", "-N"]
         words += ["--auth-local=trust", "--auth-host=scram-sha-256", f"--pwfile={secret}"]
         words += ["-E", "UTF8", "--locale=C.UTF-8"]
-        subprocess.run(self._as_server(words), check=True, capture_output=True, cwd="/")
+        subprocess.run(
+            self._as_server(words), check=True, capture_output=True, cwd="/", timeout=START_S
+        )
 
     def start(self) -> None:
         """Start the server, and wait until it answers."""
@@ -129,10 +132,16 @@ class Server:
 
     def stop(self, how: signal.Signals = signal.SIGQUIT) -> None:
         """End the server at once, without a word to its clients, or by another signal."""
-        if self._process is not None:
-            self._process.send_signal(how)
-            self._process.wait(STOP_S)
-            self._process = None
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(how)
+        try:
+            process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
 
     def url(self, database: str) -> str:
         """The URL of a database, over the server's socket."""
@@ -144,7 +153,7 @@ class Server:
 
     def execute(self, statement: str, database: str = "postgres") -> Any:
         """Execute statements; the answer is the first value of the last one's, if it has any."""
-        with psycopg.connect(self.url(database), autocommit=True) as connection:
+        with psycopg.connect(self.url(database), autocommit=True, **_IN_TIME) as connection:
             cursor = connection.execute(statement)
             while cursor.nextset():
                 pass
@@ -154,13 +163,14 @@ class Server:
     @contextmanager
     def hanging(self, backends: Sequence[int]) -> Iterator[None]:
         """Have the server's processes for some connections do nothing, and not end either."""
-        for pid in backends:
-            os.kill(pid, signal.SIGSTOP)
         try:
-            yield
-        finally:
             for pid in backends:
-                os.kill(pid, signal.SIGCONT)
+                os.kill(pid, signal.SIGSTOP)
+            yield
+        finally:  # one that stayed so would have the server wait for it for ever
+            for pid in backends:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
 
     def backends(self, database: str) -> list[int]:
         """The server's processes for Muster's connections to a database."""

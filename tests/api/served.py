@@ -142,7 +142,7 @@ class ServedCluster:
         self._secrets: dict[tuple[Owner, Role], str] = {}
         self._port = 0
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="cluster")
+        self._thread = threading.Thread(target=self._loop.run_forever, name="cluster", daemon=True)
         self._hinted = False
         self.paused = False
         self._entity_modules = (*ENTITY_MODULES, *more)

@@ -23,7 +23,7 @@ class Stream:
         self.lines: Queue[str] = Queue()
         self._cluster, self._token = cluster, cluster.token(owner, role)
         self._left = threading.Event()
-        self._thread = threading.Thread(target=self._read)
+        self._thread = threading.Thread(target=self._read, daemon=True)
 
     def __enter__(self) -> "Stream":
         self._thread.start()

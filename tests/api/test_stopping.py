@@ -71,7 +71,9 @@ def test_submission_that_no_wake_takes_is_answered_all_the_same(
 ) -> None:
     served.paused = True
     answers: list[httpx.Response] = []
-    asking = threading.Thread(target=lambda: answers.append(http.post("/v1/jobs", json=TRUE)))
+    asking = threading.Thread(
+        target=lambda: answers.append(http.post("/v1/jobs", json=TRUE)), daemon=True
+    )
     asking.start()
     served.until(lambda: served.requests_under_way() == 1)
     served.call(lambda: stop(served.app))

@@ -90,7 +90,7 @@ def test_answers_that_nobody_reads_delay_nobody_else(target: Target) -> None:
             connection.sendall(request * 200)
 
     with connected(target, 50) as connections:
-        threads = [threading.Thread(target=ask, args=(each,)) for each in connections]
+        threads = [threading.Thread(target=ask, args=(each,), daemon=True) for each in connections]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -47,7 +47,7 @@ def answering(answers: Sequence[tuple[int, str]]) -> Iterator[str]:
             pass
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         try:
             yield f"http://127.0.0.1:{server.server_port}"
@@ -75,7 +75,7 @@ def test_waiting_hears_that_the_controller_went_away_and_came_back(
             def wait() -> None:
                 states.append(waiting.wait(job.id, LIMIT_S, lambda _: watched.set()).state)
 
-            thread = threading.Thread(target=wait)
+            thread = threading.Thread(target=wait, daemon=True)
             thread.start()
             assert watched.wait(LIMIT_S)
             cluster.down()

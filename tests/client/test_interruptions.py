@@ -29,7 +29,7 @@ class Proxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self.requests = 0
-        self._threads = [threading.Thread(target=self._accept)]
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
         self._threads[0].start()
 
     def close(self) -> None:
@@ -44,7 +44,7 @@ class Proxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            thread = threading.Thread(target=self._carry, args=(client,))
+            thread = threading.Thread(target=self._carry, args=(client,), daemon=True)
             self._threads.append(thread)
             thread.start()
 
@@ -128,7 +128,10 @@ def test_wait_and_followed_output_survive_a_restart_of_the_controller(
         def wait() -> None:
             states.append(third.wait(job.id, LIMIT_S).state)
 
-        threads = [threading.Thread(target=follow), threading.Thread(target=wait)]
+        threads = [
+            threading.Thread(target=follow, daemon=True),
+            threading.Thread(target=wait, daemon=True),
+        ]
         for thread in threads:
             thread.start()
         assert begun.wait(LIMIT_S)

@@ -121,7 +121,7 @@ def proxy(port: int) -> Iterator[tuple[str, list[bytes]]]:
                     (server if source is client else client).sendall(data)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=carry)
+        thread = threading.Thread(target=carry, daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{listener.getsockname()[1]}", asked
         thread.join(20.0)

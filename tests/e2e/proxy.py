@@ -16,7 +16,7 @@ class StallingProxy:
         self.port = 0
         self._target = target
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="proxy")
+        self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
         self._up, self._down = asyncio.Event(), asyncio.Event()
 
     def stall(self, *, up: bool = True, down: bool = True) -> None:
@@ -35,7 +35,7 @@ class StallingProxy:
     def stop(self) -> None:
         asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(10.0)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        self._thread.join(10.0)
         self._loop.close()
 
     async def _listen(self) -> int:

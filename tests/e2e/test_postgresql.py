@@ -62,14 +62,18 @@ def test_server_that_is_killed_and_away_under_load_loses_and_doubles_nothing(
     turns = [Event() for _ in workload]
     with ThreadPoolExecutor(1) as pool:
         handed_in = pool.submit(hand_in, cluster, workload, turns)
-        for number, turn in enumerate(turns):
-            turn.set()
-            if number % (len(turns) // KILLS) == 0:
-                time.sleep(rng.uniform(0.1, 0.5))
-                server.stop(rng.choice([signal.SIGQUIT, signal.SIGINT]))
-                time.sleep(AWAY_S if number == 0 else rng.uniform(0.1, 1.0))
-                server.start()
-                time.sleep(rng.uniform(0.5, 1.5))
+        try:
+            for number, turn in enumerate(turns):
+                turn.set()
+                if number % (len(turns) // KILLS) == 0:
+                    time.sleep(rng.uniform(0.1, 0.5))
+                    server.stop(rng.choice([signal.SIGQUIT, signal.SIGINT]))
+                    time.sleep(AWAY_S if number == 0 else rng.uniform(0.1, 1.0))
+                    server.start()
+                    time.sleep(rng.uniform(0.5, 1.5))
+        finally:  # the other thread is waited for
+            for turn in turns:
+                turn.set()
         ids = handed_in.result(LIMIT_S)
     with cluster.client() as client:
         for id_, spec in zip(ids, workload, strict=True):

@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+LIMIT_S = 20.0
 REFUSED = {"/missing": 404, "/redirect": 302, "/busy": 503}
 
 
@@ -53,12 +54,12 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def receiving() -> Iterator[Receiver]:
     server = Receiver()
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
         yield server
     finally:
         server.over.set()
         server.shutdown()
-        thread.join()
+        thread.join(LIMIT_S)
         server.server_close()
