@@ -38,6 +38,9 @@ MAX_WAITING = 20_000
 """Messages of agents that may wait for control; past that the stream of the agent that speaks is
 closed, and it repeats its message after its next Hello."""
 
+END_S = 10.0
+"""How long the thread may take to end once all streams are closed."""
+
 
 class GatewayThread:
     """An ``AgentGateway`` that is used from one event loop and serves agents on another.
@@ -107,7 +110,7 @@ class GatewayThread:
 
     async def _end(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
-        await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(self._thread.join, END_S)
 
     async def _there(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the gateway's event loop."""

@@ -6,11 +6,13 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any, Protocol
 
-from sqlalchemy import Engine, create_engine, delete, event, text, update
+from sqlalchemy import Engine, delete, event, text, update
 
 from muster.store import schema
 from muster.store.database import open_engine, sqlite_url
 from muster.store.database.address import parsed
+from muster.store.database.patience import answered_in_time
+from muster.store.database.postgresql import postgresql_engine
 
 NAME = "muster.db"
 
@@ -90,8 +92,9 @@ class OnServer:
         self._tell_server(f"DROP DATABASE IF EXISTS {self._name} WITH (FORCE)")
 
     def _tell_server(self, statement: str) -> None:
-        engine = create_engine(self._server, isolation_level="AUTOCOMMIT")
-        with engine.connect() as connection:
+        engine = postgresql_engine(self._server)
+        autocommit = engine.execution_options(isolation_level="AUTOCOMMIT")
+        with autocommit.connect() as connection, answered_in_time(connection):
             connection.execute(text(statement))
         engine.dispose()
 

@@ -16,6 +16,7 @@ from muster.simulate.swarm.judge import Invariant
 from muster.simulate.swarm.runner import INVARIANTS, RunResult, run
 
 LOOK_S = 1.0
+LAST_RUN_S = 60.0
 GARBAGE_EVERY = 50_000
 """New objects before the youngest are searched for garbage."""
 _running = threading.Lock()
@@ -72,9 +73,9 @@ def _begin(parent: int, server: str | None) -> None:
 
 def _end_with(parent: int) -> None:
     """End this process soon after its parent, which may have been killed; a run that is under way
-    is finished, and leaves nothing behind."""
+    is finished, unless it hangs, and leaves nothing behind."""
     while os.getppid() == parent:
         time.sleep(LOOK_S)
-    with _running:
-        leave()
-        os._exit(1)
+    _running.acquire(timeout=LAST_RUN_S)
+    leave()
+    os._exit(1)
