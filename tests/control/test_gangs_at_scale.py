@@ -257,3 +257,21 @@ def test_job_comes_up_in_many_wakes_though_tasks_of_it_end_meanwhile(
     assert job.counts[TaskState.SUCCEEDED], "some have ended"
     assert max(changes) < tasks, "a task is four rows: a wake brings up a few of them"
     world.close()
+
+
+def test_handlers_go_on_in_the_next_wake_however_soon_it_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (coordinator, plane):
+        monkeypatch.setattr(module, "MAX_CHANGES", 1)
+    world = World(tmp_path, {"a": LARGE}, behaviour=lambda start: Run(10**6))
+    world.clock.advance(0.01)
+    now, spec = world.clock.now(), JobSpec(command=["x"])
+    world.plane.ask(lambda work, parts: parts[JobRequests].submit(work, ADA, spec), lambda *_: None)
+    wakes = 1
+    while world.plane.step() == now and wakes < 100:
+        wakes += 1
+    (session,) = world.plane.live.sessions.values()
+    assert session.status is SessionStatus.CREATING
+    assert 1 < wakes < 100, "the changes are too many for one wake"
+    world.close()

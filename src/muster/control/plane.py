@@ -255,10 +255,8 @@ class ControlPlane:
         self.is_calm = calm
         self._note_commit(work, calm)
         self._perform(work)
+        self._coordinator.leave(work.dirty)
         if self._inbox or self._sweeps.is_under_way or not calm:
-            for kind in work.dirty.values():
-                for record in kind:
-                    self._coordinator.timers.set(record, work.now)
             return work.now
         due = self._coordinator.timers.next_due()
         return self._sweeps.due_at if due is None else min(due, self._sweeps.due_at)

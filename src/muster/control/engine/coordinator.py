@@ -3,7 +3,7 @@ and looks at records again when their time is up."""
 
 import logging
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
 from muster.control.engine.steps import Batch, Deadlines, Order, Step
@@ -37,6 +37,7 @@ class Coordinator:
         self._deadlines: dict[tuple[type, StrEnum], Sequence[Deadlines]] = {}  # of handlers, too
         self.timers = Timers()
         self._rest: tuple[Batch, Sequence[Step]] | None = None  # of a pass that was cut
+        self._left: list[Record] = []  # for the next wake
 
     def run(self, work: Work) -> bool:
         """Run passes until nothing changes; whether that was reached within MAX_PASSES and
@@ -46,8 +47,9 @@ class Coordinator:
         wake, so that each handler runs however many inputs come. It is not cut while a record has
         ended that some handler has not looked at since: all have to, before it leaves the mirror.
         """
-        for record in self.timers.due(work.now):
+        for record in (*self._left, *self.timers.due(work.now)):
             work.mark(record)
+        self._left.clear()
         seen: dict[Record, None] = {}
         enough = work.unit.size + MAX_CHANGES
         for _ in range(MAX_PASSES):
@@ -62,6 +64,11 @@ class Coordinator:
                 seen.update(dict.fromkeys(records))
         self._set_alarms(work, seen)
         return not work.dirty and self._rest is None
+
+    def leave(self, dirty: Mapping[type, Iterable[Record]]) -> None:
+        """Have the next wake look at the records that a wake left for it, by their class."""
+        for records in dirty.values():
+            self._left += records
 
     def _pass(
         self, batch: Batch, steps: Sequence[Step], work: Work, enough: int
