@@ -120,7 +120,7 @@ def test_what_has_not_started_has_no_output_to_show(ada: httpx.Client) -> None:
     job = submit(ada, TOO_LARGE)
     answer = ada.get(f"/v1/jobs/{job}/logs")
     assert answer.status_code == 409
-    assert "has no output yet, it is pending" in answer.json()["error"]
+    assert "has no output yet because it is pending" in answer.json()["error"]
 
 
 def test_following_what_has_not_started_waits_for_it(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_submission_that_no_agent_could_hold_is_accepted_with_a_warning(
         ({**TRUE, "taks": 3}, "taks", "did you mean tasks?"),
         ({}, "command", "missing"),
         ({"command": [], "tasks": 1}, "command", "at least 1 item"),
-        ({**TRUE, "tasks": 0}, "tasks", "greater than or equal to 1"),
+        ({**TRUE, "tasks": 0}, "tasks", "at least 1"),
         ({**TRUE, "tasks": 10_001, "coscheduled": True}, "spec", "at most 10000"),
         ({**TRUE, "resources": {"cpu": -1}}, "resources.cpu", "not less than 0"),
         ({**TRUE, "resources": {"memory": "much"}}, "resources.memory", "16GiB"),

@@ -255,7 +255,7 @@ def test_url_that_is_none_is_wrong_use(monkeypatch: pytest.MonkeyPatch) -> None:
     result = CliRunner().invoke(app, ["ps"])
     assert result.exit_code == 2
     assert result.stderr == (
-        "muster: MUSTER_URL is 'foo', which is not a URL: expected one such as "
+        "muster: MUSTER_URL is 'foo', which is not an http or https URL: expected one such as "
         "http://127.0.0.1:7600\n"
     )
 

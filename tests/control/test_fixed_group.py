@@ -25,7 +25,10 @@ def asking(cpu: int, tasks: int = 1, **placement: object) -> JobSpec:
     ("spec", "sentence"),
     [
         (asking(5), "none of 2 agents in group default is large enough"),
-        (asking(2, tasks=5), "4 of 5 kernels would fit in group default even if it were empty"),
+        (
+            asking(2, tasks=5),
+            "only 4 of 5 kernels would fit in group default even if it were empty",
+        ),
         (asking(1, agents=["c"]), "placement: group default has no agent c. Name agents of the"),
         (
             asking(2, tasks=3, mode="single-node"),

@@ -88,8 +88,8 @@ def test_gang_of_more_kernels_than_the_agents_may_hold_is_told_so(group_world: M
     assert why(world, gang(world, 5)) == [
         (
             ReasonCode.GANG_NEVER_FITS,
-            "4 of 5 kernels would fit in group default even if it were empty, as an agent may hold "
-            "2 (kernels_per_agent)",
+            "only 4 of 5 kernels would fit in group default even if it were empty, as an agent may "
+            "hold 2 (kernels_per_agent)",
         )
     ]
     assert [code for code, _ in why(world, gang(world, 3))] == [ReasonCode.AGENTS_FULL]

@@ -132,3 +132,13 @@ def test_holders_of_a_resource_are_named_or_counted() -> None:
     )
     alone = HolderView(sessions=1)
     assert sentences.ahead(alone, 7200) == "ahead of it is a session of others"
+
+
+def test_silent_agent_is_told_with_the_end_of_its_lease() -> None:
+    silent = {"agent": "a", "silent_s": 4}
+    code = ReasonCode.AGENT_UNREACHABLE
+    ends = [reason(code, **silent, ends_in_s=9), reason(code, **silent, endless=1)]
+    assert [each.sentence().partition("running ")[2] for each in ends] == [
+        "until their lease ends, in 9 s",
+        "until it is heard again, or seen gone: beside the controller a lease has no end",
+    ]

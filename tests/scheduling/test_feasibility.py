@@ -230,11 +230,11 @@ def test_rule_for_all_kernels_that_is_in_the_way_is_named(
     snapshot = racks(y=2, x=3)
     why = reason_of(snapshot, session("g", *[ask(1)] * 13, **rules))
     assert why.sentence() == (
-        f"{placed} of 13 kernels would fit in group pool even if it were empty, {why_not}"
+        f"only {placed} of 13 kernels would fit in group pool even if it were empty, {why_not}"
     )
     assert f", leave out {key}, or add" in why.remedy()
     larger = reason_of(snapshot, session("h", *[ask(1)] * 30, **rules))
-    assert larger.sentence().startswith(f"{placed} of 30 ")
+    assert larger.sentence().startswith(f"only {placed} of 30 ")
     assert "leave out" not in larger.remedy()
 
 
@@ -252,13 +252,13 @@ def test_rule_for_all_kernels_is_told_of_the_room_that_is_there_now() -> None:
 def test_unlike_kernels_are_counted_where_most_of_them_find_room() -> None:
     snapshot = cluster(a=box(cpu=4), b=box(cpu=7), c=box(cpu=6))
     gang = session("g", *[ask(3)] * 3, *[ask(1)] * 2, mode="single-node")
-    assert reason_of(snapshot, gang).sentence().startswith("3 of 5 kernels would fit")
+    assert reason_of(snapshot, gang).sentence().startswith("only 3 of 5 kernels would fit")
 
 
 def test_limit_that_more_than_all_kernels_would_need_is_not_told() -> None:
     gang = session("g", *[ask(3)] * 3, max_kernels_per_agent=3)
     assert reason_of(racks(x=2), gang).sentence() == (
-        "2 of 3 kernels would fit in group pool even if it were empty"
+        "only 2 of 3 kernels would fit in group pool even if it were empty"
     )
 
 

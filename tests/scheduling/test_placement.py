@@ -221,7 +221,7 @@ def test_gang_larger_than_the_group_is_told_how_much_would_fit() -> None:
     snapshot = cluster(a=box(cpu=4), b=box(cpu=4))
     snapshot.take(agent("a"), ask(4))
     assert sentence(snapshot, session("g", *[ask(3)] * 3)) == [
-        "2 of 3 kernels would fit in group pool even if it were empty"
+        "only 2 of 3 kernels would fit in group pool even if it were empty"
     ]
 
 

@@ -190,6 +190,12 @@ def test_task_that_the_job_does_not_have_is_not_found(
         read_task(connection, ADA, id_, index)
 
 
+def test_job_of_one_task_has_no_other(world: World, connection: Connection) -> None:
+    id_ = world.submit(job()).id
+    with pytest.raises(NotFound, match=r"its only task is 0$"):
+        read_task(connection, ADA, id_, 1)
+
+
 # -- sessions ------------------------------------------------------------------------------------
 
 PAIR = SessionSpec.model_validate(

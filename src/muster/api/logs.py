@@ -136,8 +136,8 @@ async def _answer(
         return Response(headers=_headers(source, 0, ended=True), media_type=_TEXT)
     if not follow:
         raise Conflict(
-            f"{source.entity} has no output yet, it is {str(source.state).lower()}: follow it "
-            f"(-f) to wait for it, or ask why it does not start"
+            f"{source.entity} has no output yet because it is {str(source.state).lower()}: "
+            f"follow it (-f) to wait for it, or ask `muster why` what it waits for"
         )
     # The answer's headers name this attempt, which may fail before the next look.
     body = _after_start(api, owner, lambda: find(source.attempt), source.entity)

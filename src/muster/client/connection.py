@@ -111,7 +111,8 @@ def _check(url: str, source: str) -> None:
     scheme = _scheme(url)
     if scheme is None:
         raise NotAUrl(
-            f"{source} is {url!r}, which is not a URL: expected one such as http://127.0.0.1:7600"
+            f"{source} is {url!r}, which is not an http or https URL: expected one such as "
+            "http://127.0.0.1:7600"
         )
     if scheme == "http" and not is_loopback(url):
         raise NoConnection(

@@ -20,6 +20,9 @@ both ends."""
 ATTRIBUTE = r"[A-Za-z][A-Za-z0-9._/-]{0,62}"
 """The pattern of the name of an agent's attribute."""
 
+ENV_NAME = r"[A-Za-z_][A-Za-z0-9_]{0,254}"
+"""The pattern of the name of a variable of the environment."""
+
 
 def check_text(text: str, limit: int = MAX_NAME) -> str:
     """``text`` itself, once it is known that every part of Muster can take it.

@@ -92,10 +92,12 @@ def _why(job: Job, state: JobState) -> Reason | None:
         return reason(ReasonCode.TASKS_TOLERATED, failed=failed, tolerated=tolerated)
     if state is JobState.FAILED and job.reason and job.reason.code is ReasonCode.TASKS_FAILED:
         alone = not job.spec.keep_going and not job.spec.coscheduled
+        stopped = alone and failed > tolerated
         numbers = dict(job.reason.numbers) | {
             "failed": failed,
             "others": failed - 1,
-            "stopped": alone and failed > tolerated,
+            "stopped": stopped,
+            "sole": failed == 1 and not stopped,
         }
         return Reason(job.reason.code, tuple(numbers.items()))
     return job.reason

@@ -96,10 +96,11 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ),
     ReasonCode.AGENT_UNREACHABLE: Definition(
         _W,
-        "agent {agent} has been silent for {silent_s} s; its kernels count as running until their "
-        "lease ends{ends_in_s:?, in {ends_in_s} s}"
-        "{endless:?, which beside the controller has no end}",
-        "Start the agent again, or wait for the lease; if its machine is gone or was rebooted, an "
+        "agent {agent} has been silent for {silent_s} s; its kernels count as running until "
+        "{endless:!their lease ends}{ends_in_s:?, in {ends_in_s} s}"
+        "{endless:?it is heard again, or seen gone: beside the controller a lease has no end}",
+        "Nothing if it was only cut off, or the controller has just begun: it comes back by "
+        "itself. Else start the agent again; if its machine is gone or was rebooted, an "
         "administrator says so with `muster agents remove --lost {agent}`.",
     ),
     ReasonCode.AT_BARRIER: Definition(
@@ -139,7 +140,7 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ),
     ReasonCode.GANG_NEVER_FITS: Definition(
         _R,
-        "{placed} of {kernels:kernel} would fit in group {group} even if it were empty"
+        "only {placed} of {kernels:kernel} would fit in group {group} even if it were empty"
         + _TOGETHER
         + "{most:?, as an agent may hold {most} (kernels_per_agent)}"
         + _MISSING,
@@ -278,7 +279,7 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ReasonCode.TASKS_FAILED: Definition(
         _R,
         "{stopped:?stopped because }task {index}{others:? and {others} more} failed"
-        "{stopped:? and max_task_failures is {tolerated}}; task {index}: {how}",
+        "{stopped:? and max_task_failures is {tolerated}}{sole:!; task {index}}: {how}",
         "{stopped:?--keep-going (keep_going: true) lets the others run on; }"
         "`muster retry {job} --failed` runs again what failed.",
     ),

@@ -15,13 +15,14 @@ from pydantic import (
     PlainSerializer,
     Strict,
     StringConstraints,
-    model_validator,
+    ValidationInfo,
+    field_validator,
 )
 
 from muster.core.errors import Problem
 from muster.core.owner import OWNER_NAME
 from muster.core.resources import EXTRA_NAME, Resources, parse_bytes, parse_gpu, parse_milli
-from muster.core.text import MAX_ARGUMENT, MAX_NAME, NAME, check_text
+from muster.core.text import ENV_NAME, MAX_ARGUMENT, MAX_NAME, NAME, check_text
 
 _NUMBER = r"[0-9]{1,15}(?:\.[0-9]{1,15})?"
 _BARE_SECONDS = re.compile(_NUMBER)
@@ -124,9 +125,7 @@ ShortText = Annotated[str, BeforeValidator(_text_of(MAX_NAME))]
 
 PathText = Annotated[str, BeforeValidator(_text_of(4096))]
 
-EnvName = Annotated[
-    str, StringConstraints(max_length=MAX_NAME, pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,254}$")
-]
+EnvName = Annotated[str, StringConstraints(max_length=MAX_NAME, pattern=f"^{ENV_NAME}$")]
 Environment = Annotated[dict[EnvName, Text], Field(max_length=1000)]
 
 
@@ -258,11 +257,12 @@ class ResourcesSpec(Spec):
     gpu_model: GpuModels = ()
     extra: Extra = Field(default_factory=dict)
 
-    @model_validator(mode="after")
-    def _models_of_something(self) -> "ResourcesSpec":
-        if self.gpu_model and not self.gpu:
-            raise ValueError("gpu_model: expected only with gpu")
-        return self
+    @field_validator("gpu_model")
+    @classmethod
+    def _models_of_something(cls, models: GpuModels, info: ValidationInfo) -> GpuModels:
+        if models and not info.data.get("gpu", 1):  # no gpu is there if it is wrong itself
+            raise ValueError("expected only with gpu")
+        return models
 
     def resources(self) -> Resources:
         """The request; equal kernels share the object."""

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from muster.core.errors import MAX_PROBLEMS, InvalidSpec, Problem
+from muster.core.owner import OWNER_NAME
 from muster.core.specs.amounts import Spec
 from muster.core.specs.documents import load_keys
 from muster.core.specs.group import ScalingGroup
@@ -18,6 +19,7 @@ from muster.core.specs.job import JobSpec
 from muster.core.specs.quota import QuotaSpec
 from muster.core.specs.session import SessionSpec
 from muster.core.specs.shape import check_shape, is_secret, named
+from muster.core.text import ATTRIBUTE, ENV_NAME, NAME
 
 AnySpec = JobSpec | SessionSpec | ScalingGroup | QuotaSpec
 KINDS: Mapping[str, type[AnySpec]] = {
@@ -80,16 +82,27 @@ _EXPECTED: Mapping[str, str] = {
     "bool_type": "expected true or false",
     "float_parsing": "expected a number",
     "float_type": "expected a number",
+    "greater_than_equal": "expected at least {ge}",
     "int_from_float": "expected a whole number",
     "int_parsing": "expected a whole number",
     "int_type": "expected a whole number",
     "invalid_key": "expected text as a key: quote it",
+    "less_than_equal": "expected at most {le}",
     "missing": "missing, and it has no default",
-    "string_pattern_mismatch": "expected letters, digits, '.', '-' or '_', at most 63 of them",
     "string_too_short": "expected some text",
     "string_type": "expected text",
 }
 """Sentences for pydantic's kinds of errors, which it words for programmers."""
+_OF_NAME = "expected letters, digits, '.', '-' or '_', at most 63 of them"
+_OF_PATTERN: Mapping[str, str] = {
+    f"^{NAME}$": f"{_OF_NAME}, a letter or digit at both ends",
+    f"^{OWNER_NAME.pattern}$": "expected letters, digits, '.', '-', '_' or '@', at most 63 of "
+    "them, a letter or digit at both ends",
+    f"^{ATTRIBUTE}$": "expected letters, digits, '.', '-', '_' or '/', at most 63 of them, the "
+    "first a letter",
+    f"^{ENV_NAME}$": "expected letters, digits or '_', at most 255 of them, the first no digit",
+}
+"""Sentences for the patterns of text in specs."""
 _WRITTEN = 80  # characters of a value that are shown
 _SHOULD = re.compile(r"^(Input|Value|String|List|Tuple|Dictionary) should (be|have)\b")
 
@@ -106,7 +119,7 @@ def _problem(model: type[BaseModel], detail: ErrorDetails) -> Problem:
     match kind:
         case "extra_forbidden":
             known = _known_keys(model, place[:-1])
-            near = _nearest(str(place[-1]), known)
+            near = _deeper(model, place) or _nearest(str(place[-1]), known)
             written, expected = "", f"unknown key{near or _listed(known)}"
         case "model_type" | "dict_type":
             known = _known_keys(model, place) if kind == "model_type" else []
@@ -117,8 +130,12 @@ def _problem(model: type[BaseModel], detail: ErrorDetails) -> Problem:
             expected = f"expected a list{as_list}"
         case "string_type" if isinstance(value, bool | int | float | date):
             expected = f'expected text: quote it, as "{written}"'
+        case "string_pattern_mismatch":
+            expected = _OF_PATTERN.get(detail["ctx"]["pattern"], _OF_NAME)
+        case _ if kind in _EXPECTED:
+            expected = _EXPECTED[kind].format_map(detail.get("ctx", {}))
         case _:
-            expected = _EXPECTED.get(kind) or _reworded(detail["msg"])
+            expected = _reworded(detail["msg"])
     return Problem(field, written, expected)
 
 
@@ -149,10 +166,25 @@ def _listed(known: Sequence[str]) -> str:
 
 def _known_keys(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
     """The keys of the model found by walking ``path`` from ``model``."""
+    return list(_model_at(model, path).model_fields)
+
+
+def _model_at(model: type[BaseModel], path: Sequence[int | str]) -> type[BaseModel]:
+    """The model found by walking ``path`` from ``model``."""
     for part in path:
         if isinstance(part, str) and part in model.model_fields:
             model = _model_in(model.model_fields[part].annotation) or model
-    return list(model.model_fields)
+    return model
+
+
+def _deeper(model: type[BaseModel], place: Sequence[int | str]) -> str:
+    """The offer of a key of the same name one level deeper, as ``resources.gpu`` for ``gpu``."""
+    *path, key = place
+    for name, field in _model_at(model, path).model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel) and key in inner.model_fields:
+            return f"; did you mean {named([*path, name, key])}?"
+    return ""
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

@@ -167,7 +167,8 @@ def task_view(connection: Connection, job: Row[Any], index: int) -> TaskDetail:
     tasks = schema.tasks
     ranges = _ranges(job)
     if not 0 <= index < job.task_count or (ranges is not None and index not in ranges):
-        told = f"its tasks are 0 to {job.task_count - 1}"
+        last = job.task_count - 1
+        told = f"its tasks are 0 to {last}" if last else "its only task is 0"
         if ranges is not None:
             shown = str(ranges)
             told = f"it runs only tasks {shown if len(shown) < 80 else shown[:80] + '…'}"
