@@ -86,7 +86,7 @@ def silent_agents_count_as_lost(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LeaseBook, "revoke", lambda self, agent: True)
 
 
-@finds(attempts.NoAttemptTwice, first=199)
+@finds(attempts.NoAttemptTwice, first=231)
 def lost_kernels_that_may_have_run_are_placed_anew(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(kernel_reports, "may_have_run", lambda kernel: False)
 

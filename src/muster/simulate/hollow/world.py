@@ -245,11 +245,13 @@ class World:
             return
         if agent.credential is None:
             agent.credential = f"{agent.name}-{self._rng.random()}".ljust(40, "-")
-        credential = agent.credential
+        credential, secret = agent.credential, ""
 
-        def action(work: Work, parts: Parts) -> Any:
-            invitation = JoinTokenSpec(agent=agent.name)
-            _, secret = create_join_token(work, _OPERATOR, invitation)
+        def invite(work: Work, parts: Parts) -> None:
+            nonlocal secret
+            _, secret = create_join_token(work, _OPERATOR, JoinTokenSpec(agent=agent.name))
+
+        def enter(work: Work, parts: Parts) -> Any:
             request = JoinRequest(secret, agent.name, "default", credential)
             return join(work, parts[AgentLifecycle], request)
 
@@ -257,7 +259,8 @@ class World:
             if error is None:
                 agent.identity = Identity(record.id, credential)
 
-        self.controller.ask(action, answer)
+        self.controller.ask(invite, lambda result, error: None)
+        self.controller.ask(enter, answer)
 
     def replace_machine(self, broken: HollowAgent, after_s: float) -> None:
         """Remove a machine for good, with all that ran on it. Later an empty machine joins under
