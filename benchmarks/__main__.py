@@ -30,6 +30,9 @@ BENCHMARKS = {
 
 
 def main(arguments: list[str]) -> None:
+    if "-h" in arguments or "--help" in arguments:
+        sys.stdout.write(f"{__doc__}\nBenchmarks: {', '.join(BENCHMARKS)}\n")
+        return
     unknown = [name for name in arguments if name not in BENCHMARKS]
     if unknown:
         sys.exit(f"there is no benchmark {unknown[0]!r}; there are: {', '.join(BENCHMARKS)}")

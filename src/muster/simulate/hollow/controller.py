@@ -274,7 +274,8 @@ class Controller:
     def is_idle(self) -> bool:
         """Whether the controller has nothing to do at this moment."""
         is_awake = self._wake_at is None or self._wake_at.at > self._timeline.clock.now()
-        return is_awake and not self.inbox and not self.plane.is_broken
+        plane = self.plane
+        return is_awake and not self.inbox and plane.is_calm and not plane.is_broken
 
     def ask(
         self, action: Callable[..., Any], answer: Callable[[Any, Exception | None], None]
