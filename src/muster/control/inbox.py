@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Generic, TypeVar, cast
@@ -110,6 +110,10 @@ class Inbox:
     def is_taking_again(self) -> bool:
         """Whether inputs of undone wakes wait."""
         return bool(self._again)
+
+    def waiting(self) -> Iterator[Input]:
+        """All inputs that no wake has taken yet."""
+        return chain(chain.from_iterable(self._again), self._fresh, *self._slow.values())
 
     def put(self, item: Input) -> None:
         """

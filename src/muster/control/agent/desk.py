@@ -7,7 +7,7 @@ wake; a message to an agent is an effect of a committed wake.
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -84,6 +84,7 @@ class AgentDesk:
         self.link: AgentLink = NoLink()
         self.connected: set[AgentId] = set()
         self._not_heard: dict[AgentId, float] = {}  # until then
+        self._unheard: Set[AgentId] | None = None  # counted at most once a wake
         self._forgetful = False  # reported failures are not stored: agents have to repeat them
         self.performers = (_Talk(self),)
 
@@ -124,6 +125,13 @@ class AgentDesk:
         if agent is not None and agent not in live.agents:
             raise Dismissed("this agent was removed, or another machine has its name now")
         return agent
+
+    def unheard(self) -> Set[AgentId]:
+        """The agents that have said something that waits for a later wake."""
+        if self._unheard is None:
+            said = (each for each in self._inbox.waiting() if isinstance(each, Said))
+            self._unheard = {each.agent for each in said if each.message is not None}
+        return self._unheard
 
     def hear(self, work: Work, parts: Parts, said: "Said") -> None:
         """Apply an agent's message to the wake's work."""
@@ -222,6 +230,7 @@ class AgentDesk:
     def catch_up(self) -> None:
         """Note when agents were heard: a heartbeat counts from its arrival, however late control
         looks at it."""
+        self._unheard = None
         agents = self._store.live.agents
         for id_, (heard_at, offset_s) in self._leases.take_news().items():
             if (agent := agents.get(id_)) is not None:

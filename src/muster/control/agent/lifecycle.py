@@ -1,7 +1,7 @@
 """An agent that falls silent is UNREACHABLE; when its leases have ended, LOST (design: Leases)."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 
 from muster.control.agent.leases import (
     DEFAULT_TERM_S,
@@ -19,12 +19,18 @@ from muster.control.engine.lifecycle import Lifecycle
 from muster.control.engine.work import Move, Work
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.kernel_reports import KernelReports
+from muster.core.ids import AgentId
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult
 from muster.core.states import AGENT_TABLE, AgentStatus
 from muster.store.records import Agent, LedgerKey
 
 _AWAY = frozenset({AgentStatus.UNREACHABLE, AgentStatus.LOST})
+_Unheard = Callable[[], Set[AgentId]]
+"""Tells the agents that have said something that waits for a later wake. After an outage messages
+may fill several wakes: what an agent said is heard before its silence is judged."""
+_LOOK_AGAIN_S = 1.0
+"""How long the verdict on an agent is put off whose message waits."""
 
 
 class AgentLifecycle(Lifecycle[Agent]):
@@ -67,9 +73,9 @@ class AgentLifecycle(Lifecycle[Agent]):
             yield record.leave_by
         match record.status:
             case AgentStatus.ALIVE:
-                yield _silent_at(record, work, self._leases)
+                yield _at_or_again(_silent_at(record, work, self._leases), work)
             case AgentStatus.UNREACHABLE:
-                yield self._leases.until(record.id) + LEASE_MARGIN_S
+                yield _at_or_again(self._leases.until(record.id) + LEASE_MARGIN_S, work)
 
 
 class GrantLeases(FollowingHandler[Agent]):
@@ -115,12 +121,13 @@ class DetectSilence(DerivationHandler[Agent]):
     entity = Agent
     statuses = frozenset({AgentStatus.ALIVE})
 
-    def __init__(self, leases: LeaseBook) -> None:
+    def __init__(self, leases: LeaseBook, unheard: _Unheard) -> None:
         self._leases = leases
+        self._unheard = unheard
 
     def derive(self, record: Agent, work: Work) -> tuple[TransitionStatus, Reason | None] | None:
         # Heartbeats that came while the controller was busy count.
-        if work.now < _silent_at(record, work, self._leases):
+        if work.now < _silent_at(record, work, self._leases) or record.id in self._unheard():
             return None
         return TransitionStatus(AgentStatus.UNREACHABLE), _silence(record, work)
 
@@ -134,14 +141,15 @@ class DetectLoss(DerivationHandler[Agent]):
     entity = Agent
     statuses = frozenset({AgentStatus.UNREACHABLE})
 
-    def __init__(self, kernel_reports: KernelReports, leases: LeaseBook) -> None:
+    def __init__(self, kernel_reports: KernelReports, leases: LeaseBook, unheard: _Unheard) -> None:
         self._kernel_reports = kernel_reports
         self._leases = leases
+        self._unheard = unheard
 
     def derive(self, record: Agent, work: Work) -> tuple[TransitionStatus, Reason | None] | None:
         """The agent is LOST if its leases have ended. They are revoked in the same step, so that
         none is renewed between the decision and its commit."""
-        if not self._leases.revoke(record.id):
+        if record.id in self._unheard() or not self._leases.revoke(record.id):
             return None
         return TransitionStatus(AgentStatus.LOST), _silence(record, work)
 
@@ -152,9 +160,17 @@ class DetectLoss(DerivationHandler[Agent]):
 
 
 def _silent_at(agent: Agent, work: Work, leases: LeaseBook) -> float:
-    """When the agent counts as silent, unless it is heard before."""
+    """When the agent counts as silent, unless it is heard before. One that waited for the answer to
+    its Hello, and had no lease to renew, could not speak meanwhile."""
     heard_at = max(agent.seen_at, leases.heard_at(agent.id))
+    if agent.connected:
+        heard_at = max(heard_at, agent.connected_at)
     return heard_at + _silence_s(agent, work, leases)
+
+
+def _at_or_again(moment: float, work: Work) -> float:
+    """The moment of a verdict, or of the next look if that verdict is overdue: it was put off."""
+    return moment if moment > work.now else work.now + _LOOK_AGAIN_S
 
 
 def _silence_s(agent: Agent, work: Work, leases: LeaseBook) -> float:

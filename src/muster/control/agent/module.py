@@ -44,8 +44,8 @@ class AgentModule(Module):
             lifecycles=[agents],
             handlers=[
                 GrantLeases(leases),
-                DetectSilence(leases),
-                DetectLoss(kernel_reports, leases),
+                DetectSilence(leases, self._desk.unheard),
+                DetectLoss(kernel_reports, leases, self._desk.unheard),
                 DrainAgents(parts[SessionLifecycle]),
             ],
             offers=[

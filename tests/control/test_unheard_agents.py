@@ -1,0 +1,123 @@
+"""What agents have said waits while nothing can be stored, or while others are heard: nobody is
+judged as silent before that is heard."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.control.fake_agent import FakeAgent
+from tests.control.world import World
+
+from muster.control import inbox
+from muster.core.resources import Resources
+from muster.core.specs import JobSpec, ScalingGroup
+from muster.core.states import AgentStatus
+from muster.simulate.hollow.supervisor import Run
+from muster.store.store import CommitFailed
+from muster.store.unit import Unit
+from muster.wire.messages import Disk, Reports
+
+ONE_CPU = Resources(cpu_milli=1000, memory_bytes=2**30)
+SILENCE_S = 5.0
+LEASE_S = 30.0
+IN_CHARGE_S = 10.0
+RUN_S = 5.0
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """A controller that renews no lease while it cannot tell whether it is in charge."""
+    group = ScalingGroup(name="default", agent_silence=SILENCE_S, kernel_lease=LEASE_S)
+    world = World(
+        tmp_path, {"a": ONE_CPU, "b": ONE_CPU}, group=group, behaviour=lambda start: Run(RUN_S)
+    )
+    world.in_charge_s = IN_CHARGE_S
+    world.restart_controller()
+    yield world
+    world.close()
+
+
+def full(unit: Unit) -> None:
+    raise CommitFailed("database or disk is full")
+
+
+def let_time_pass(world: World, seconds: int) -> None:
+    for _ in range(seconds):
+        world.clock.advance(1.0)
+        for agent in world.agents.values():
+            agent.tick()
+        world.wake()
+
+
+def status(world: World, agent: FakeAgent) -> AgentStatus:
+    return world.plane.live.agents[agent.id].status
+
+
+@pytest.fixture
+def outage(world: World, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Begins an outage of the database, which ``monkeypatch`` ends."""
+    return lambda: monkeypatch.setattr(world.store, "commit", full)
+
+
+def test_agent_whose_hello_waits_after_an_outage_is_not_lost_and_its_work_has_succeeded(
+    world: World, monkeypatch: pytest.MonkeyPatch, outage: Callable[[], None]
+) -> None:
+    job = world.submit(JobSpec(command=["x"]))
+    (agent,) = (each for each in world.agents.values() if each.starts)
+    (other,) = (each for each in world.agents.values() if each is not agent)
+    world.disconnect(agent)
+    world.settle()
+    let_time_pass(world, 20)
+    assert status(world, agent) is AgentStatus.UNREACHABLE
+    outage()
+    world.disconnect(other)
+    let_time_pass(world, 60)
+    agent.online = True
+    world.greet(agent)
+    world.desk.agent_said(agent.id, Reports(len(agent.reports), tuple(agent.reports)))
+    assert world.leases.until(agent.id) < world.clock.now(), "it got no lease"
+    monkeypatch.undo()
+    world.clock.advance(2.0)  # the plane waits before it goes on
+    world.settle()
+    world.run(1.0)
+    assert status(world, agent) is AgentStatus.ALIVE
+    assert job.id not in world.plane.live.jobs
+    assert len(agent.starts) == 1
+    assert other.starts == []
+
+
+def test_agent_that_waited_for_the_answer_to_its_hello_was_not_silent(
+    world: World, monkeypatch: pytest.MonkeyPatch, outage: Callable[[], None]
+) -> None:
+    agent = world.agent("a")
+    outage()
+    let_time_pass(world, int(IN_CHARGE_S))
+    world.disconnect(agent)
+    agent.online = True
+    world.greet(agent)
+    let_time_pass(world, int(SILENCE_S) + 1)
+    monkeypatch.undo()
+    world.clock.advance(2.0)
+    world.settle()
+    assert status(world, agent) is AgentStatus.ALIVE
+    assert agent.id in world.welcome
+    assert agent.id not in {id_ for id_, _ in world.closed}
+    let_time_pass(world, int(SILENCE_S) - 1)
+    assert status(world, agent) is AgentStatus.ALIVE
+    let_time_pass(world, 2)
+    assert status(world, agent) is AgentStatus.UNREACHABLE, "it is silent since"
+
+
+def test_verdict_that_was_put_off_is_given_soon(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inbox, "INPUTS_A_WAKE", 1)
+    agent, other = world.agent("a"), world.agent("b")
+    world.clock.advance(SILENCE_S + 0.5)
+    for each in other, agent:
+        world.desk.agent_said(each.id, Disk(True))
+    world.settle()
+    assert status(world, other) is AgentStatus.UNREACHABLE
+    assert status(world, agent) is AgentStatus.ALIVE
+    let_time_pass(world, 2)
+    assert status(world, agent) is AgentStatus.UNREACHABLE
