@@ -11,6 +11,7 @@ from muster.api import submissions
 from muster.control.agent import hello
 from muster.control.agent.drain import DrainAgents
 from muster.control.agent.leases import LeaseBook
+from muster.control.agent.lifecycle import lose_kernels
 from muster.control.engine.work import Move, Work
 from muster.control.job import derive, settle
 from muster.control.job.judge import TaskVerdict, derive_job, judge, judge_gang
@@ -25,6 +26,7 @@ from muster.control.session.kernel_reports import KernelReports
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.core import exit_codes
 from muster.core.owner import Principal
+from muster.core.reasons import ReasonCode, reason
 from muster.core.results import SchedulingResult
 from muster.core.specs import ScalingGroup
 from muster.core.specs.group import QueuePolicy
@@ -317,6 +319,23 @@ def sessions_are_said_to_have_completed(patch: pytest.MonkeyPatch) -> None:
     promises = DetectTermination.reason
     well = promises(DetectTermination(), type("none", (), {"kernels": ()}))  # type: ignore[arg-type]
     patch.setattr(DetectTermination, "reason", lambda self, record: well)
+
+
+@finds(sessions.SessionsEndForCause)
+def kernels_that_ended_well_are_said_to_be_at_fault(patch: pytest.MonkeyPatch) -> None:
+    why = reason(ReasonCode.KERNEL_ENDED, index=0, how="it exited with 1")
+    patch.setattr(DetectTermination, "reason", lambda self, record: why)
+
+
+@finds(sessions.SessionsEndForCause)
+def machines_that_rebooted_are_said_to_be_lost(patch: pytest.MonkeyPatch) -> None:
+    lost = reason(ReasonCode.AGENT_LOST, agent="a")
+    lose = lose_kernels
+    patch.setattr(
+        hello,
+        "lose_kernels",
+        lambda work, agent, keys, why, *of: lose(work, agent, keys, lost, *of),
+    )
 
 
 @finds(sessions.TasksEndWithTheirCode)

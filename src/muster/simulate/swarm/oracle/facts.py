@@ -64,7 +64,7 @@ class Facts(Observer):
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self.known: dict[LedgerKey, Known] = defaultdict(Known)
-        self._pending: list[tuple[AgentId, AgentMessage, float]] = []
+        self._pending: list[tuple[float, AgentId, AgentMessage, float]] = []
         self._rows: dict[LedgerKey, tuple[AgentId, str]] = {}  # with the boot of each
         self._heard_at: dict[AgentId, float] = {}
         self._true_at: dict[tuple[LedgerKey, ReportKind, float], float] = {}
@@ -84,12 +84,15 @@ class Facts(Observer):
         before = self._heard_at.get(agent, self.now)
         self._heard_at[agent] = self.now
         if isinstance(message, Hello | Reports):
-            self._pending.append((agent, message, before))
+            self._pending.append((self.now, agent, message, before))
 
     def committed(self, unit: Unit) -> None:
-        pending, self._pending = self._pending, []
+        heard, self._pending = self._pending, []
         greeted: dict[AgentId, float] = {}
-        for agent, message, before in pending:
+        for at, agent, message, before in heard:
+            if at > unit.now:  # while the wake waited for its commit; the next wake takes it
+                self._pending.append((at, agent, message, before))
+                continue
             if isinstance(message, Hello):
                 greeted[agent] = before
                 self._reboot(agent, message, before)

@@ -3,17 +3,14 @@
 from collections import defaultdict
 from dataclasses import dataclass
 
-from muster.core.reasons import ReasonCode
 from muster.core.states import PLACED_SESSION, SessionStatus
 from muster.simulate.swarm.judge import Invariant, Judge
+from muster.simulate.swarm.oracle.causes import UNFIT
 from muster.simulate.swarm.oracle.facts import Facts, How, Known
 from muster.simulate.swarm.oracle.verdicts import DISPLACED
 from muster.store.records import LedgerKey, Session
 from muster.store.unit import Unit
 from muster.wire.messages import KernelReport, ReportKind
-
-_UNFIT = frozenset({ReasonCode.WORKDIR_MISSING, ReasonCode.NO_ACCOUNT, ReasonCode.BAD_FILE_PATH})
-"""Failures that no further try on the same agent can cure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +42,7 @@ class StartsAreCharged(Invariant):
             return
         key = report.kernel, report.generation
         self._failed[key] += 1
-        most = 1 if report.reason in _UNFIT else self._most_tries
+        most = 1 if report.reason in UNFIT else self._most_tries
         self.expect(
             self._failed[key] <= most,
             f"{key} has failed {self._failed[key]} times to start for {report.reason}",
@@ -99,4 +96,4 @@ class StartsAreCharged(Invariant):
     def _is_given_up(self, known: Known) -> bool:
         """Whether no more tries of a kernel follow its failures on the same agent."""
         failures = known.failures.values()
-        return len(failures) >= self._most_tries or not _UNFIT.isdisjoint(failures)
+        return len(failures) >= self._most_tries or not UNFIT.isdisjoint(failures)
