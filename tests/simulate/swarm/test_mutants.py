@@ -49,8 +49,10 @@ def test_seeds_find_a_bug_in_a_copy_and_nothing_in_the_code_itself() -> None:
 
 
 def test_program_fails_for_a_bug_that_it_does_not_find(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (tmp_path / "found.json").write_text("{}")
+    monkeypatch.setattr(__main__, "FOUND", tmp_path / "found.json")
     known = next(each for each in MUTANTS if each.name == CHEAP)
     harmless = replace(known, name="no bug", replacement=f"{known.text}            # as before\n")
     monkeypatch.setattr(__main__, "MUTANTS", (harmless,))
