@@ -100,10 +100,10 @@ def test_file_that_does_not_say_it_is_told_with_what_to_do(
 @pytest.mark.parametrize(
     ("url", "token", "told"),
     [
-        ("127.0.0.1:7600", "t", "is not a URL"),
-        ("ftp://127.0.0.1", "t", "is not a URL"),
-        ("http://", "t", "is not a URL"),
-        ("http://127.0.0.1:port", "t", "is not a URL"),
+        ("127.0.0.1:7600", "t", "is not an http or https URL"),
+        ("ftp://127.0.0.1", "t", "is not an http or https URL"),
+        ("http://", "t", "is not an http or https URL"),
+        ("http://127.0.0.1:port", "t", "is not an http or https URL"),
         (URL, "a b", "no token has"),
         (URL, "a\nb", "no token has"),
         (URL, "ä", "no token has"),

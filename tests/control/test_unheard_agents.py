@@ -1,5 +1,5 @@
-"""What agents have said waits while nothing can be stored, or while others are heard: nobody is
-judged as silent before that is heard."""
+"""Messages of agents wait while nothing can be stored, or while others are heard: no agent is
+judged as silent while one of its own waits."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
