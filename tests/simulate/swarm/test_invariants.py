@@ -9,10 +9,12 @@ import pytest
 
 from muster.api import submissions
 from muster.control.agent import hello
+from muster.control.agent.desk import AgentDesk
 from muster.control.agent.drain import DrainAgents
 from muster.control.agent.leases import LeaseBook
 from muster.control.agent.lifecycle import lose_kernels
 from muster.control.engine.work import Move, Work
+from muster.control.inbox import Inbox
 from muster.control.job import derive, settle
 from muster.control.job.judge import TaskVerdict, derive_job, judge, judge_gang
 from muster.control.session import kernel_reports, lifecycle
@@ -25,6 +27,7 @@ from muster.control.session.handlers.schedule import ScheduleNewSessions
 from muster.control.session.kernel_reports import KernelReports
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.core import exit_codes
+from muster.core.ids import AgentId
 from muster.core.owner import Principal
 from muster.core.reasons import ReasonCode, reason
 from muster.core.results import SchedulingResult
@@ -36,6 +39,7 @@ from muster.scheduling.policy.group_policy import Policy
 from muster.scheduling.policy.validators import Concurrency, Dependencies
 from muster.simulate.swarm.chance import Chance
 from muster.simulate.swarm.invariants import (
+    answers,
     attempts,
     barriers,
     commands,
@@ -192,6 +196,23 @@ def displaced_work_begins_at_once_though_nobody_makes_room(patch: pytest.MonkeyP
     patch.setattr(
         Chance, "__call__", lambda *of: replace(draw(*of), seconds=0.0, exit_code=1, creating_s=0)
     )
+
+
+@finds(answers.RequestsAreAnswered)
+def inputs_of_undone_wakes_are_dropped(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Inbox, "give_back", lambda *of: None)
+
+
+@finds(answers.ReportsAreAcknowledged)
+def some_acknowledgements_are_not_sent(patch: pytest.MonkeyPatch) -> None:
+    deliver, numbers = AgentDesk.deliver, itertools.count()
+
+    def badly(self: AgentDesk, agent: AgentId, letters: Any) -> None:
+        if next(numbers) % 5 == 0:
+            letters.acknowledged = None
+        deliver(self, agent, letters)
+
+    patch.setattr(AgentDesk, "deliver", badly)
 
 
 @finds(state.EndsStay)

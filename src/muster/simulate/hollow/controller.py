@@ -1,12 +1,13 @@
 """The real control plane over its store, in one thread, as a process that can be killed at any
 point."""
 
+import itertools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
@@ -14,6 +15,8 @@ from sqlalchemy.exc import OperationalError
 from muster.control.agent.desk import AgentDesk
 from muster.control.agent.leases import LeaseBook
 from muster.control.engine.effects import Surroundings
+from muster.control.engine.module import Parts
+from muster.control.engine.work import Work
 from muster.control.inbox import Inbox
 from muster.control.modules import cluster_entities, cluster_modules
 from muster.control.notice.hollow import NO_FAULTS, HollowSender
@@ -21,6 +24,7 @@ from muster.control.plane import ControlPlane
 from muster.core.clock import VirtualClock
 from muster.core.errors import MustEnd
 from muster.core.ids import AgentId, IdFactory
+from muster.core.owner import Owner
 from muster.simulate.hollow.door import FrontDoor
 from muster.simulate.hollow.gateway import HollowGateway
 from muster.simulate.hollow.timeline import Appointment, Timeline
@@ -29,6 +33,8 @@ from muster.store.database.committing import DatabaseAway
 from muster.store.store import CommitFailed, CommitUnknown, LostRace, Store
 from muster.store.unit import Unit
 from muster.wire.messages import ControllerMessage
+
+T = TypeVar("T")
 
 WAKE_AFTER_S = 0.0005
 FENCE_LOOK_S = 2.0
@@ -222,6 +228,32 @@ class _FatefulGateway(HollowGateway):
         super().send(agent, message)
 
 
+class _InboxOfRecord(Inbox):
+    """An inbox that keeps account of requests: ``asked`` are the moments at which those came that
+    are not answered yet, by number."""
+
+    def __init__(self, hint: Callable[[], None], clock: VirtualClock) -> None:
+        super().__init__(hint)
+        self.asked: dict[int, float] = {}
+        self._clock = clock
+        self._numbers = itertools.count()
+
+    def ask(
+        self,
+        action: Callable[[Work, Parts], T],
+        answer: Callable[[T | None, Exception | None], None],
+        owner: Owner | None = None,
+    ) -> None:
+        number = next(self._numbers)
+
+        def answered(result: T | None, error: Exception | None) -> None:
+            del self.asked[number]
+            answer(result, error)
+
+        super().ask(action, answered, owner)
+        self.asked[number] = self._clock.now()
+
+
 class Controller:
     """One life of the controller, from its start to its death.
 
@@ -255,7 +287,7 @@ class Controller:
         self.leases = LeaseBook(
             clock, boot_id, in_charge_s=IN_CHARGE_S, former_in_charge_s=IN_CHARGE_S
         )
-        self.inbox = Inbox(self._hint)
+        self.inbox = _InboxOfRecord(self._hint, clock)
         self.desk = AgentDesk(self.store, clock, self.leases, self.inbox)
         surroundings = Surroundings(engine, self.inbox.put, path)
         modules = cluster_modules(self.desk, self.leases, surroundings)

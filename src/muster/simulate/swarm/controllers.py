@@ -5,6 +5,7 @@ from enum import StrEnum
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.simulate.hollow.controller import Coming, Misfortune, Outage
+from muster.simulate.swarm.invariants.answers import ReportsAreAcknowledged, RequestsAreAnswered
 from muster.simulate.swarm.invariants.defects import ControllerRests, NoHandlerFailed
 from muster.simulate.swarm.invariants.stored import StoredRowsAgree
 from muster.simulate.swarm.part import Part
@@ -87,4 +88,14 @@ def _calm(scene: Scene) -> None:
     scene.world.start_controller()
 
 
-CONTROLLER = Part(FAULTS, (StoredRowsAgree, NoHandlerFailed, ControllerRests), _calm)
+CONTROLLER = Part(
+    FAULTS,
+    (
+        StoredRowsAgree,
+        NoHandlerFailed,
+        ControllerRests,
+        RequestsAreAnswered,
+        ReportsAreAcknowledged,
+    ),
+    _calm,
+)
