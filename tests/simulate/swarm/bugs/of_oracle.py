@@ -1,0 +1,118 @@
+"""Bugs that the invariants of ``simulate.swarm.oracle`` find."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.simulate.swarm.bugs.registry import finds
+
+from muster.control.agent import hello
+from muster.control.agent.leases import LeaseBook
+from muster.control.agent.lifecycle import lose_kernels
+from muster.control.engine.work import Move
+from muster.control.job import derive, settle
+from muster.control.job.judge import TaskVerdict, derive_job, judge, judge_gang
+from muster.control.session import lifecycle
+from muster.control.session.handlers.promote import DetectTermination
+from muster.control.session.lifecycle import SessionLifecycle
+from muster.core import exit_codes
+from muster.core.reasons import ReasonCode, reason
+from muster.core.results import SchedulingResult
+from muster.simulate.swarm.oracle import dates, judgement, sessions, starts
+from muster.store.records import Session
+
+
+@finds(judgement.TasksAreJudged)
+def failures_are_not_counted(patch: pytest.MonkeyPatch) -> None:
+    verdict = judge
+    patch.setattr(settle, "judge", lambda *of: replace(verdict(*of), failure_count=0))
+
+
+@finds(judgement.TasksAreJudged)
+def the_last_of_a_gang_is_charged(patch: pytest.MonkeyPatch) -> None:
+    verdicts = judge_gang
+
+    def reversed_(gang: Any, budgets: Any) -> list[TaskVerdict]:
+        return verdicts(gang[::-1], budgets[::-1])
+
+    patch.setattr(settle, "judge_gang", reversed_)
+
+
+@finds(judgement.JobsAreDerived)
+def failed_tasks_are_tolerated(patch: pytest.MonkeyPatch) -> None:
+    derived = derive_job
+    patch.setattr(
+        derive,
+        "derive_job",
+        lambda now, total, counts, most, **kw: derived(now, total, counts, most + 1, **kw),
+    )
+
+
+@finds(sessions.SessionsEndForCause)
+def sessions_are_said_to_have_completed(patch: pytest.MonkeyPatch) -> None:
+    promises = DetectTermination.reason
+    well = promises(DetectTermination(), type("none", (), {"kernels": ()}))  # type: ignore[arg-type]
+    patch.setattr(DetectTermination, "reason", lambda self, record: well)
+
+
+@finds(sessions.SessionsEndForCause)
+def kernels_that_ended_well_are_said_to_be_at_fault(patch: pytest.MonkeyPatch) -> None:
+    why = reason(ReasonCode.KERNEL_ENDED, index=0, how="it exited with 1")
+    patch.setattr(DetectTermination, "reason", lambda self, record: why)
+
+
+@finds(sessions.SessionsEndForCause)
+def machines_that_rebooted_are_said_to_be_lost(patch: pytest.MonkeyPatch) -> None:
+    lost = reason(ReasonCode.AGENT_LOST, agent="a")
+    lose = lose_kernels
+    patch.setattr(
+        hello,
+        "lose_kernels",
+        lambda work, agent, keys, why, *of: lose(work, agent, keys, lost, *of),
+    )
+
+
+@finds(sessions.TasksEndWithTheirCode)
+def failed_tasks_end_with_two(patch: pytest.MonkeyPatch) -> None:
+    code = exit_codes.of_task
+    patch.setattr(exit_codes, "of_task", lambda task: 2 if code(task) else 0)
+
+
+@finds(dates.EndsAreDated)
+def clocks_of_machines_are_believed(patch: pytest.MonkeyPatch) -> None:
+    news = LeaseBook.take_news
+    patch.setattr(
+        LeaseBook, "take_news", lambda self: {id_: (at, 0.0) for id_, (at, _) in news(self).items()}
+    )
+
+
+@finds(dates.EndsAreDated)
+def losses_are_dated_when_they_are_found(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LeaseBook, "silent_since", lambda self, agent: self._clock.now())
+
+
+@finds(starts.StartsAreCharged)
+def whatever_is_taken_back_is_charged(patch: pytest.MonkeyPatch) -> None:
+    back = SessionLifecycle._back_in_queue
+
+    def charged(self: SessionLifecycle, session: Session, now: float, move: Move) -> None:
+        back(self, session, now, move._replace(result=SchedulingResult.NEED_RETRY))
+
+    patch.setattr(SessionLifecycle, "_back_in_queue", charged)
+
+
+@finds(starts.StartsAreCharged)
+def failed_placements_are_not_charged(patch: pytest.MonkeyPatch) -> None:
+    back = SessionLifecycle._back_in_queue
+
+    def uncharged(self: SessionLifecycle, session: Session, now: float, move: Move) -> None:
+        charges = session.reschedules
+        back(self, session, now, move)
+        session.reschedules = charges
+
+    patch.setattr(SessionLifecycle, "_back_in_queue", uncharged)
+
+
+@finds(starts.StartsAreCharged)
+def failures_that_nothing_cures_are_tried_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(lifecycle, "_FINAL", frozenset())
