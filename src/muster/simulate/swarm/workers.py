@@ -30,15 +30,17 @@ def results(
 ) -> Iterator[RunResult]:
     """The results of the seeds, in order.
 
-    Each process starts anew: one that is forked beside threads, as those of a test's process are,
-    may wait for ever for a lock that one of them held.
+    Processes are forked from this one, which has imported all that they need. Beside threads, as
+    those of a test's process are, each starts anew: a forked one may wait for ever for a lock that
+    one of them held.
 
     Args:
         server: see ``use_server``.
         invariants: those that are judged.
     """
+    start = "spawn" if threading.active_count() > 1 else "fork"
     pool = ProcessPoolExecutor(
-        workers, get_context("spawn"), initializer=_begin, initargs=(os.getpid(), server)
+        workers, get_context(start), initializer=_begin, initargs=(os.getpid(), server)
     )
     with pool:
         try:
