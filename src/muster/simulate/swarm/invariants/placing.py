@@ -5,19 +5,26 @@ devices.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from muster.control.session.cluster.state import ClusterState
-from muster.core.ids import AgentId, KernelId
-from muster.core.resources import GPU_WHOLE, Resources
-from muster.core.specs import Level, QuotaSpec, ScalingGroup
+from muster.core.ids import KernelId
+from muster.core.specs import Level
 from muster.core.specs.group import QueuePolicy
-from muster.core.states import AgentStatus, SessionStatus
+from muster.core.states import SessionStatus
 from muster.scheduling.accounting.usage import scopes
 from muster.simulate.swarm.judge import Invariant, Judge, Observer
+from muster.simulate.swarm.oracle.room import (
+    Room,
+    fits,
+    free_room,
+    lacks_room_alone,
+    may_come_back,
+    order,
+    quotas_of,
+    waiting_in,
+)
 from muster.store.live import Live
-from muster.store.records import Agent, LedgerKey, Session
+from muster.store.records import LedgerKey, Session
 from muster.store.unit import NEW, Unit
 
 _WAITED = frozenset({NEW, SessionStatus.PENDING})
@@ -45,89 +52,6 @@ def _holds_room(session: Session, live: Live) -> bool:
     return any(row is not None and row.charged for row in rows)
 
 
-def _order(session: Session) -> tuple[int, float, str]:
-    """The key by which the sessions of a queue are ordered, where no session starves."""
-    return -session.priority, session.created_at, session.id
-
-
-def _waiting(live: Live, group: ScalingGroup) -> list[Session]:
-    """The sessions that wait in the queue, the first one first."""
-    sessions = [
-        session
-        for session in live.sessions.values()
-        if session.status is SessionStatus.PENDING
-        and session.group == group.name
-        and not any(kernel.id in live.allocations_of for kernel in session.kernels)
-    ]
-    return sorted(sessions, key=_order)
-
-
-def _lacks_room_alone(live: Live, session: Session) -> bool:
-    """Whether it is plain that nothing but a lack of room keeps the session waiting: it depends on
-    no other, and its owner has no quota."""
-    spec = session.spec or (session.job.spec if session.job is not None else None)
-    return spec is not None and not spec.after and not any(_quotas(live, session))
-
-
-def _quotas(live: Live, session: Session) -> Iterable[QuotaSpec]:
-    """The quotas that bind the session's owner."""
-    for level, name in scopes(session.owner):
-        own = live.quotas.get((level, name))
-        if own is not None:
-            yield own
-
-
-def _may_come_back(agent: Agent) -> bool:
-    """Whether the agent takes work, or would if its connection were not broken just now."""
-    return agent.status is AgentStatus.ALIVE and agent.barred is None and not agent.disk_full
-
-
-@dataclass(slots=True)
-class _Room:
-    """The free processors of an agent, and the free part of each of its devices, in thousandths."""
-
-    cpu_milli: int
-    devices: dict[int, int]
-
-    @classmethod
-    def of(cls, agent: Agent) -> "_Room":
-        """All that the agent has."""
-        return cls(agent.capacity.cpu_milli, {device.index: GPU_WHOLE for device in agent.devices})
-
-    def holds(self, request: Resources) -> int:
-        """How many kernels find room that ask for so much each."""
-        most = max(0, self.cpu_milli) // request.cpu_milli
-        if not request.gpu_milli:
-            return most
-        if request.gpu_milli < GPU_WHOLE:
-            shares = sum(max(0, left) // request.gpu_milli for left in self.devices.values())
-            return min(most, shares)
-        whole = sum(left == GPU_WHOLE for left in self.devices.values())
-        return min(most, whole // request.gpu_devices)
-
-
-def _free(
-    live: Live, agents: Iterable[Agent], *, less: Iterable[Session] = ()
-) -> Mapping[AgentId, _Room]:
-    """The free room by agent; rows of the sessions ``less`` do not count."""
-    skipped = {kernel.id for session in less for kernel in session.kernels}
-    free = {agent.id: _Room.of(agent) for agent in agents}
-    for row in live.ledger.values():
-        if row.agent_id in free and row.charged and row.kernel_id not in skipped:
-            room = free[row.agent_id]
-            room.cpu_milli -= row.resources.cpu_milli
-            for share in row.shares:
-                room.devices[share.index] -= share.milli
-    return free
-
-
-def _fits(session: Session, free: Mapping[AgentId, _Room]) -> bool:
-    """Whether there is room for all of its kernels, which are alike."""
-    unfit, request = {agent for agent, _ in session.unfit}, session.kernels[0].resources
-    room = sum(left.holds(request) for agent, left in free.items() if agent not in unfit)
-    return room >= len(session.kernels)
-
-
 class _OfPlacements(Invariant):
     """Judges what the latest commit placed."""
 
@@ -146,15 +70,15 @@ class StrictOrder(_OfPlacements):
             if group.queue is not QueuePolicy.STRICT:
                 continue
             whole = {
-                agent.id: _Room.of(agent) for agent in live.agents.values() if _may_come_back(agent)
+                agent.id: Room.of(agent) for agent in live.agents.values() if may_come_back(agent)
             }
             before = [
                 other
-                for other in _waiting(live, group)
+                for other in waiting_in(live, group)
                 if other.priority > session.priority
-                and _lacks_room_alone(live, other)
+                and lacks_room_alone(live, other)
                 and max(other.created_at, other.queued_at) < unit.now
-                and _fits(other, whole)
+                and fits(other, whole)
             ]
             self.expect(
                 not before,
@@ -174,20 +98,20 @@ class RoomIsKept(_OfPlacements):
         if not placed or self.world.controller is None:
             return
         groups = self.world.controller.plane.parts[ClusterState].groups
-        agents = [agent for agent in live.agents.values() if _may_come_back(agent)]
+        agents = [agent for agent in live.agents.values() if may_come_back(agent)]
         for group in live.groups.values():
-            waiting = _waiting(live, group)
+            waiting = waiting_in(live, group)
             if group.queue is QueuePolicy.BEST_EFFORT or not waiting:
                 continue
             first = waiting[0]
-            if not _lacks_room_alone(live, first) or first.id in groups[group.name].displacing:
+            if not lacks_room_alone(live, first) or first.id in groups[group.name].displacing:
                 continue
-            later = [each for each in placed if _order(each) > _order(first)]
+            later = [each for each in placed if order(each) > order(first)]
             if not later or max(first.created_at, first.queued_at) >= unit.now:
                 continue
-            if _fits(first, _free(live, agents, less=later)):
+            if fits(first, free_room(live, agents, less=later)):
                 self.expect(
-                    _fits(first, _free(live, agents)),
+                    fits(first, free_room(live, agents)),
                     f"{[each.id for each in later]} took the room of {first.id}",
                 )
 
@@ -207,7 +131,7 @@ class AgentsTakeWork(Invariant):
         for key in self._known - known:
             agent = live.agents[live.ledger[key].agent_id]
             self.expect(
-                agent.connected and _may_come_back(agent),
+                agent.connected and may_come_back(agent),
                 f"{key} was placed on {agent.name}, which takes no work",
             )
 
@@ -223,18 +147,18 @@ class NobodyIsForgotten(Invariant):
             return
         live, groups = controller.store.live, controller.plane.parts[ClusterState].groups
         for group in live.groups.values():
-            waiting = _waiting(live, group)
+            waiting = waiting_in(live, group)
             if not waiting or groups[group.name].displacing:
                 continue  # room may also be kept for other sessions
             agents = [
-                agent for agent in live.agents.values() if agent.connected and _may_come_back(agent)
+                agent for agent in live.agents.values() if agent.connected and may_come_back(agent)
             ]
             first = waiting if group.queue is QueuePolicy.BEST_EFFORT else waiting[:1]
             for session in first:
-                if not _lacks_room_alone(live, session):
+                if not lacks_room_alone(live, session):
                     continue
                 self.expect(
-                    not _fits(session, _free(live, agents)),
+                    not fits(session, free_room(live, agents)),
                     f"{session.id} waits, and there is room for it",
                 )
 
@@ -246,7 +170,7 @@ class QuotasHold(_OfPlacements):
 
     def committed(self, unit: Unit) -> None:
         live, facts = unit.live, self._placed
-        bound = [each for each in facts.sessions if any(_quotas(live, each))]
+        bound = [each for each in facts.sessions if any(quotas_of(live, each))]
         if not bound:
             return
         sessions: dict[tuple[Level, str], set[str]] = {}
@@ -257,7 +181,7 @@ class QuotasHold(_OfPlacements):
                 for scope in scopes(session.owner):
                     sessions.setdefault(scope, set()).add(session.id)
                     cpus[scope] += row.resources.cpu_milli
-        quotas = {each.name: each for session in bound for each in _quotas(live, session)}
+        quotas = {each.name: each for session in bound for each in quotas_of(live, session)}
         for quota in quotas.values():
             scope = quota.level, quota.name
             most = len(sessions[scope]), cpus[scope]

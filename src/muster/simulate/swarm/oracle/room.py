@@ -1,0 +1,95 @@
+"""The room of a scaling group and the order of its queue: simple sums over what was committed."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from muster.core.ids import AgentId
+from muster.core.resources import GPU_WHOLE, Resources
+from muster.core.specs import QuotaSpec, ScalingGroup
+from muster.core.states import AgentStatus, SessionStatus
+from muster.scheduling.accounting.usage import scopes
+from muster.store.live import Live
+from muster.store.records import Agent, Session
+
+
+def order(session: Session) -> tuple[int, float, str]:
+    """The key by which the sessions of a queue are ordered, where no session starves."""
+    return -session.priority, session.created_at, session.id
+
+
+def waiting_in(live: Live, group: ScalingGroup) -> list[Session]:
+    """The sessions that wait in the queue, the first one first."""
+    sessions = [
+        session
+        for session in live.sessions.values()
+        if session.status is SessionStatus.PENDING
+        and session.group == group.name
+        and not any(kernel.id in live.allocations_of for kernel in session.kernels)
+    ]
+    return sorted(sessions, key=order)
+
+
+def lacks_room_alone(live: Live, session: Session) -> bool:
+    """Whether it is plain that nothing but a lack of room keeps the session waiting: it depends on
+    no other, and its owner has no quota."""
+    spec = session.spec or (session.job.spec if session.job is not None else None)
+    return spec is not None and not spec.after and not any(quotas_of(live, session))
+
+
+def quotas_of(live: Live, session: Session) -> Iterable[QuotaSpec]:
+    """The quotas that bind the session's owner."""
+    for level, name in scopes(session.owner):
+        own = live.quotas.get((level, name))
+        if own is not None:
+            yield own
+
+
+def may_come_back(agent: Agent) -> bool:
+    """Whether the agent takes work, or would if its connection were not broken just now."""
+    return agent.status is AgentStatus.ALIVE and agent.barred is None and not agent.disk_full
+
+
+@dataclass(slots=True)
+class Room:
+    """The free processors of an agent, and the free part of each of its devices, in thousandths."""
+
+    cpu_milli: int
+    devices: dict[int, int]
+
+    @classmethod
+    def of(cls, agent: Agent) -> "Room":
+        """All that the agent has."""
+        return cls(agent.capacity.cpu_milli, {device.index: GPU_WHOLE for device in agent.devices})
+
+    def holds(self, request: Resources) -> int:
+        """How many kernels find room that ask for so much each."""
+        most = max(0, self.cpu_milli) // request.cpu_milli
+        if not request.gpu_milli:
+            return most
+        if request.gpu_milli < GPU_WHOLE:
+            shares = sum(max(0, left) // request.gpu_milli for left in self.devices.values())
+            return min(most, shares)
+        whole = sum(left == GPU_WHOLE for left in self.devices.values())
+        return min(most, whole // request.gpu_devices)
+
+
+def free_room(
+    live: Live, agents: Iterable[Agent], *, less: Iterable[Session] = ()
+) -> Mapping[AgentId, Room]:
+    """The free room by agent; rows of the sessions ``less`` do not count."""
+    skipped = {kernel.id for session in less for kernel in session.kernels}
+    free = {agent.id: Room.of(agent) for agent in agents}
+    for row in live.ledger.values():
+        if row.agent_id in free and row.charged and row.kernel_id not in skipped:
+            room = free[row.agent_id]
+            room.cpu_milli -= row.resources.cpu_milli
+            for share in row.shares:
+                room.devices[share.index] -= share.milli
+    return free
+
+
+def fits(session: Session, free: Mapping[AgentId, Room]) -> bool:
+    """Whether there is room for all of its kernels, which are alike."""
+    unfit, request = {agent for agent, _ in session.unfit}, session.kernels[0].resources
+    room = sum(left.holds(request) for agent, left in free.items() if agent not in unfit)
+    return room >= len(session.kernels)
