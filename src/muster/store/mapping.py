@@ -32,6 +32,7 @@ class RowMapping(Generic[R]):
     Args:
         table: its rows may have a ``status``.
         changing: the columns that may change after the insert; they are always written together.
+        seldom: columns that hardly ever change; they are written by themselves, by ``rewrite``.
         sources: the sources of columns whose values are not the attributes of the same name.
         differ: columns in which rows differ that are inserted together, and are alike otherwise.
         alike: whether many rows change alike; they have a primary key of one column.
@@ -46,6 +47,7 @@ class RowMapping(Generic[R]):
         self,
         table: Table,
         changing: Sequence[str],
+        seldom: Sequence[str] = (),
         sources: Mapping[str, Source] = MappingProxyType({}),
         differ: Sequence[str] = (),
         alike: bool = False,
@@ -73,6 +75,9 @@ class RowMapping(Generic[R]):
             self.update = updating_together(table, changing, found_by, key, dumps)
         else:
             self.update = updating(table, changing, found_by, dumps)
+        self.rewrite = updating(table, seldom, keys, dumps)
+        self.rewritten = _reading([*seldom, *keys], sources)
+        """A function that makes the row of a record for ``rewrite``."""
         self.delete = deleting(table, keys)
         self.whole = _reading(columns, sources)
         """A function that makes the row of a record for ``insert``."""

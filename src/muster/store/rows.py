@@ -155,6 +155,7 @@ JOBS = RowMapping[Job](
         "finished_at",
         *REASON,
     ),
+    seldom=("spec",),
     sources={
         "spec": ("spec", _dump_spec),
         "counts": ("counts", json.dumps),
@@ -197,6 +198,7 @@ SESSIONS = RowMapping[Session](
         "barrier_opened_at",
         *REASON,
     ),
+    seldom=("priority", "spec"),
     sources={
         "job_id": ("job", _id_of),
         "spec": ("spec", _dump_spec),

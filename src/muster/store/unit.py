@@ -58,8 +58,8 @@ class LedgerWatch(Protocol):
 class Unit:
     """One unit of work over the mirror.
 
-    ``touched`` holds each changed record with its status in SQL. ``watch`` hears of each change of
-    the ledger, so that snapshots follow.
+    ``touched`` holds each changed record with its status in SQL; ``rewritten`` the records of which
+    seldom columns changed. ``watch`` hears of each change of the ledger, so that snapshots follow.
     """
 
     def __init__(
@@ -73,6 +73,7 @@ class Unit:
         self.now = now
         self._entities = live.entities
         self.touched: dict[type, dict[Any, str]] = {kind: {} for kind in self._entities}
+        self.rewritten: dict[type, dict[Any, None]] = {kind: {} for kind in self._entities}
         self._watch = watch
         self._ledger: dict[LedgerKey, tuple[bool, Allocation | None]] = {}
         self._granted: dict[LedgerKey, Allocation] = {}
@@ -85,6 +86,11 @@ class Unit:
     def touch(self, record: Record) -> None:
         """Have the columns of a record written, because others than its status change now."""
         self.touched[type(record)].setdefault(record, record.status)
+
+    def rewrite(self, record: Record) -> None:
+        """Have the columns of a record written that hardly ever change (see ``RowMapping``); nobody
+        is told of that."""
+        self.rewritten[type(record)][record] = None
 
     def add(self, *records: Record) -> None:
         """Add new records, all of one entity."""
@@ -248,12 +254,14 @@ class Unit:
     @property
     def size(self) -> int:
         """About how many rows the unit will write, history left out."""
-        return sum(map(len, self.touched.values())) + len(self._ledger) + len(self._statements)
+        records = sum(map(len, self.touched.values())) + sum(map(len, self.rewritten.values()))
+        return records + len(self._ledger) + len(self._statements)
 
     @property
     def empty(self) -> bool:
         return not (
             any(self.touched.values())
+            or any(self.rewritten.values())
             or not self._history.empty
             or self._ledger
             or self._statements
@@ -286,6 +294,9 @@ class Unit:
                 raise StaleWrite(f"{len(old) - written} of {len(old)} {kind.__name__} rows")
             if new:  # last: a name may just have become free
                 mapping.insert.execute(connection, new)
+        for kind, some in self.rewritten.items():
+            mapping = self._entities[kind].rows
+            mapping.rewrite.execute(connection, [mapping.rewritten(record) for record in some])
         if self._ledger:
             self._write_ledger(connection)
         self._history.write(connection)

@@ -9,7 +9,8 @@ from muster.control.session.lifecycle import SessionLifecycle
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import JOB_TABLE, TASK_TABLE, JobState, TaskState
 from muster.scheduling.policy.validators import NEVER
-from muster.store.records import Job
+from muster.store.live import Live
+from muster.store.records import Job, Session
 
 
 class DeriveJobs(DerivationHandler[Job]):
@@ -60,18 +61,19 @@ def kill_tasks(
 
     Tasks without rows get none: an ended job's missing tasks never ran.
     """
-    tasks = list(job.tasks.values())
-    attempts = [
-        session
-        for session in {task.session_id: None for task in tasks if task.session_id}
-        if session in work.live.sessions
-    ]
-    for task in tasks:
+    attempts = live_attempts(job, work.live)
+    for task in list(job.tasks.values()):
         task.reason = why
         task.finished_at = work.now
         work.move(task, TASK_TABLE.live, TaskState.KILLED, Move(phase, reason=why))
     job.waiting.clear()
-    sessions.terminate(work, [work.live.sessions[id_] for id_ in attempts], phase, why)
+    sessions.terminate(work, attempts, phase, why)
+
+
+def live_attempts(job: Job, live: Live) -> list[Session]:
+    """The sessions of a job that have not ended."""
+    ids = {task.session_id: None for task in job.tasks.values() if task.session_id}
+    return [live.sessions[id_] for id_ in ids if id_ in live.sessions]
 
 
 def _ends_whole(job: Job) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from muster.control.engine.work import Work
-from muster.control.job.derive import kill_tasks
+from muster.control.job.derive import kill_tasks, live_attempts
 from muster.control.naming import MAX_STEM, program_name
 from muster.control.session.admission import (
     NONE_ENDED,
@@ -17,6 +17,7 @@ from muster.control.session.admission import (
     track_dependencies,
     with_ids,
 )
+from muster.control.session.cluster.priorities import set_priority, tell_priority
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.cluster.workloads import job_class
 from muster.control.session.lifecycle import SessionLifecycle
@@ -148,6 +149,24 @@ class JobRequests:
         kill_tasks(job, why, work, self._sessions, phase=PHASE)
         work.mark(job)
         return job
+
+    def reprioritise(self, work: Work, principal: Principal, id_: JobId, priority: int) -> int:
+        """Give a job another priority, all of its tasks included; the answer is the former one.
+
+        Raises:
+            NotFound: no such live job of the principal's.
+        """
+        job = work.live.jobs.get(id_)
+        if job is None or not principal.may_change(job.owner):
+            raise NotFound(f"there is no live job {id_}")
+        before = job.spec.priority
+        if priority != before:
+            job.spec = job.spec.model_copy(update={"priority": priority})
+            work.unit.rewrite(job)
+            attempts = live_attempts(job, work.live)
+            set_priority(work, self._cluster, attempts, priority, job.id)
+            tell_priority(work, job, before, priority, principal)
+        return before
 
     def _new_name(self, work: Work, owner: Owner, stem: str) -> str:
         """The stem with a number that no live or stored job of the owner's has, so that the name of

@@ -10,6 +10,7 @@ from muster.control.session.admission import (
     track_dependencies,
     with_ids,
 )
+from muster.control.session.cluster.priorities import set_priority, tell_priority
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.core.errors import Conflict, NotFound
@@ -93,11 +94,39 @@ class SessionRequests:
             NotFound: no such live session of the principal's.
             Conflict: the session belongs to a job.
         """
+        session = self._alone(work, principal, id_, "cancel that")
+        why = reason(ReasonCode.CANCELLED, by=principal.owner.user)
+        self._sessions.terminate(work, [session], PHASE, why)
+        return session
+
+    def reprioritise(self, work: Work, principal: Principal, id_: SessionId, priority: int) -> int:
+        """Give a session without a job another priority; the answer is the former one.
+
+        Raises:
+            NotFound: no such live session of the principal's.
+            Conflict: the session belongs to a job, whose priority it has.
+        """
+        session = self._alone(work, principal, id_, "change the priority of that")
+        before, spec = session.priority, session.spec
+        if priority != before and spec is not None:
+            session.spec = work.live.shared(spec.model_copy(update={"priority": priority}))
+            set_priority(work, self._cluster, [session], priority)
+            tell_priority(work, session, before, priority, principal)
+        return before
+
+    def _alone(self, work: Work, principal: Principal, id_: SessionId, instead: str) -> Session:
+        """A live session without a job.
+
+        Args:
+            instead: the advice where the session has a job.
+
+        Raises:
+            NotFound: no such live session of the principal's.
+            Conflict: the session belongs to a job.
+        """
         session = work.live.sessions.get(id_)
         if session is None or not principal.may_change(session.owner):
             raise NotFound(f"there is no live session {id_}")
         if session.job is not None:
-            raise Conflict(f"session {id_} belongs to job {session.job.id}: cancel that")
-        why = reason(ReasonCode.CANCELLED, by=principal.owner.user)
-        self._sessions.terminate(work, [session], PHASE, why)
+            raise Conflict(f"session {id_} belongs to job {session.job.id}: {instead}")
         return session

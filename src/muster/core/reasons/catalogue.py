@@ -307,6 +307,7 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ReasonCode.HANDLER_ERROR: Definition(
         _O, "{handler} raised {error}", "This is a defect of Muster; please report it."
     ),
+    ReasonCode.REPRIORITISED: Definition(_W, "priority {before} → {after}, by {by}"),
     ReasonCode.AGENT_JOINED: Definition(_W, "joined group {group}"),
     ReasonCode.AGENT_SILENT: Definition(_O, "silent for {silent_s} s"),
     ReasonCode.AGENT_RETURNED: Definition(_W, "speaks again"),

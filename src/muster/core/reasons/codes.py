@@ -105,6 +105,8 @@ class ReasonCode(StrEnum):
     NO_AGENT_ABLE = "NO_AGENT_ABLE"
     PHASE_EXPIRED = "PHASE_EXPIRED"
     PHASE_GAVE_UP = "PHASE_GAVE_UP"
+    # Changes of work
+    REPRIORITISED = "REPRIORITISED"
     # Changes of an agent
     AGENT_JOINED = "AGENT_JOINED"
     AGENT_SILENT = "AGENT_SILENT"

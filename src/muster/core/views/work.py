@@ -65,8 +65,9 @@ def job_version(state: JobState, counts: dict[TaskState, int]) -> str:
 
 
 class JobDetail(JobView):
-    """``spec`` is what was submitted, in the form of ``JobSpec``; defaults are left out.
-    ``retried_by`` are the jobs that ran tasks of it again, the newest first, if they are few."""
+    """``spec`` is what was submitted, with the priority that the job has now, in the form of
+    ``JobSpec``; defaults are left out. ``retried_by`` are the jobs that ran tasks of it again, the
+    newest first, if they are few."""
 
     spec: dict[str, Any]
     retried_by: tuple[str, ...] = ()

@@ -5,6 +5,7 @@ the methods of every group; ``control.group`` stores the settings that operators
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 from muster.core.ids import AgentId, SessionId
 from muster.core.owner import Owner
@@ -215,6 +216,27 @@ class GroupState:
         for session in sorted(self.queue, key=AGE):
             queue.add(anew(session))
         self.queue, self.aside = queue, {id_: anew(each) for id_, each in self.aside.items()}
+
+    def reprioritise(self, sessions: Iterable[SessionWorkload]) -> None:
+        """Have sessions that wait or hold room do so as of other classes, which differ from their
+        former ones in priority alone. They keep their ages, and those who leave for them still
+        do."""
+        waiting: list[SessionWorkload] = []
+        known: dict[int, tuple[WorkloadClass, WorkloadClass]] = {}  # by the former's identity
+        for session in sessions:
+            if session.id in self.queue:
+                waiting.append(session)
+            elif session.id in self.aside:
+                self.aside[session.id] = session
+            held = self.placed.get(session.id)
+            if held is not None:
+                if id(held.workload) not in known:
+                    former = held.workload
+                    now = replace(former, priority=session.workload.priority)
+                    known[id(former)] = former, now
+                held.workload, held.seen = known[id(held.workload)][1], None
+        self.queue.move(waiting)
+        self.due = True
 
     def _enqueue(self, session: SessionWorkload) -> None:
         workload = self.queue.known(session.workload)

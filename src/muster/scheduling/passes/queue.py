@@ -6,7 +6,7 @@ order in which a pass tries the classes is kept in ``class_order``.
 """
 
 from collections import deque
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -131,11 +131,18 @@ class QueueClass:
             order.pop()
         return order[-1]
 
+    def add_all(self, sessions: Iterable[SessionWorkload]) -> None:
+        """Add sessions of any age, at the cost of one sort."""
+        added = list(sessions)
+        self._order = deque(sorted((*self, *added), key=AGE))
+        self._waiting.update((session.id, session) for session in added)
+
     def add(self, session: SessionWorkload) -> None:
         if not self._order or AGE(self._order[-1]) < AGE(session):
             self._order.append(session)
         else:  # an older session comes back to the queue after it was placed
-            self._order = deque(sorted((*self, session), key=AGE))
+            self.add_all([session])
+            return
         self._waiting[session.id] = session
 
     def remove(self, id_: SessionId) -> None:
@@ -199,11 +206,31 @@ class Queue:
     def add(self, session: SessionWorkload) -> QueueClass:
         """Add a session, unless it waits already."""
         self.remove(session.id)
-        members = self._classes.get(session.workload)
-        if members is None:
-            members = self._classes[session.workload] = QueueClass(session.workload)
+        members = self._members(session.workload)
         members.add(session)
         self._class_of[session.id] = members
+        return members
+
+    def move(self, sessions: Sequence[SessionWorkload]) -> None:
+        """Have waiting sessions wait in the classes that they have now, without the room that was
+        kept for them in their former classes."""
+        by_class: dict[WorkloadClass, list[SessionWorkload]] = {}
+        for session in sessions:
+            self.remove(session.id)
+            self.rooms.pop(session.id, None)
+            by_class.setdefault(session.workload, []).append(session)
+        for workload, some in by_class.items():
+            members = self._members(workload)
+            members.add_all(
+                SessionWorkload(each.id, each.submitted_at, members.workload) for each in some
+            )
+            self._class_of.update((each.id, members) for each in some)
+
+    def _members(self, workload: WorkloadClass) -> QueueClass:
+        """The class of these sessions, in which none may wait yet."""
+        members = self._classes.get(workload)
+        if members is None:
+            members = self._classes[workload] = QueueClass(workload)
         return members
 
     def remove(self, id_: SessionId) -> QueueClass | None:

@@ -97,6 +97,6 @@ class Hooks:
         except PluginFault as fault:
             self._failed(session.group, fault)
 
-    def job_ended(self, id_: JobId) -> None:
-        """Forget the job: none of its sessions comes any more."""
+    def forget_job(self, id_: JobId) -> None:
+        """Forget the class of a job, because it has ended, or has another spec now."""
         self._class_of_job.pop(id_, None)

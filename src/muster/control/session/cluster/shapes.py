@@ -11,6 +11,7 @@ from muster.core.ids import AgentId, JobId
 from muster.core.resources import Resources
 from muster.core.states import JOB_TABLE, AgentStatus, KernelStatus
 from muster.scheduling.fitting.backlog_depth import backlog_depth
+from muster.scheduling.workload import WorkloadClass
 from muster.store.live import Live
 from muster.store.records import Allocation, Job, Kernel, LedgerKey
 
@@ -44,14 +45,15 @@ class Shapes:
         self._groups: dict[str, _ByShape] = {}
         self._mean_run_s: dict[JobId, float] = {}
         self._priorities: dict[str, Counter[int]] = {}  # of prefilled kernels, by group
-        self._priority_of: dict[LedgerKey, int] = {}
+        self._waits_as: dict[LedgerKey, WorkloadClass] = {}  # of prefilled kernels
 
     def of_group(self, name: str) -> Mapping[str, Mapping[AgentId, Shape]]:
         """The group's shapes, by shape and agent; shapes without kernels are absent."""
         return self._groups.get(name, {})
 
-    def allocated(self, allocation: Allocation, priority: int) -> None:
-        """Take note of a new allocation, of a session of this priority."""
+    def allocated(self, allocation: Allocation, workload: WorkloadClass | None = None) -> None:
+        """Take note of a new allocation; ``workload`` is the class of a prefilled kernel's session,
+        if that is known."""
         agents = self._shapes_of(allocation).setdefault(allocation.resources.shape, {})
         shape = agents.get(allocation.agent_id)
         if shape is None:
@@ -60,15 +62,21 @@ class Shapes:
             shape.running[allocation.key] = allocation.since
         else:
             shape.prefilled[allocation.key] = allocation
-            self._priority_of[allocation.key] = priority
-            self._priorities.setdefault(self._group_of(allocation), Counter())[priority] += 1
+            self._join_backlog(allocation, workload)
 
-    def charged(self, allocation: Allocation, now: float) -> None:
-        """Take note that a prefilled kernel has got its room."""
+    def charged(self, allocation: Allocation, now: float) -> WorkloadClass | None:
+        """Take note that a prefilled kernel has got its room; the answer is its class, if that is
+        known."""
         shape = self._shapes_of(allocation)[allocation.resources.shape][allocation.agent_id]
         del shape.prefilled[allocation.key]
-        self._leave_backlog(allocation)
         shape.running[allocation.key] = now
+        return self._leave_backlog(allocation)
+
+    def reclassify(self, allocation: Allocation, workload: WorkloadClass) -> None:
+        """Have a prefilled kernel, which keeps its turn in the backlog, count as of another class
+        from now on."""
+        self._leave_backlog(allocation)
+        self._join_backlog(allocation, workload)
 
     def released(self, allocation: Allocation) -> None:
         shapes = self._shapes_of(allocation)
@@ -89,14 +97,22 @@ class Shapes:
 
     def priority_of(self, allocation: Allocation) -> int:
         """The priority of a prefilled kernel."""
-        return self._priority_of[allocation.key]
+        return _priority(self._waits_as.get(allocation.key))
 
-    def _leave_backlog(self, allocation: Allocation) -> None:
-        priority = self._priority_of.pop(allocation.key)
+    def _join_backlog(self, allocation: Allocation, workload: WorkloadClass | None) -> None:
+        if workload is not None:
+            self._waits_as[allocation.key] = workload
+        counts = self._priorities.setdefault(self._group_of(allocation), Counter())
+        counts[_priority(workload)] += 1
+
+    def _leave_backlog(self, allocation: Allocation) -> WorkloadClass | None:
+        workload = self._waits_as.pop(allocation.key, None)
         counts = self._priorities[self._group_of(allocation)]
+        priority = _priority(workload)
         counts[priority] -= 1
         if not counts[priority]:
             del counts[priority]
+        return workload
 
     def _shapes_of(self, allocation: Allocation) -> _ByShape:
         return self._groups.setdefault(self._group_of(allocation), {})
@@ -145,3 +161,7 @@ class Shapes:
         took_s = max(kernel.ended_at - kernel.started_at, 0.0)
         mean_s = self._mean_run_s.get(job.id, took_s)
         self._mean_run_s[job.id] = mean_s + _SMOOTHING * (took_s - mean_s)
+
+
+def _priority(workload: WorkloadClass | None) -> int:
+    return 0 if workload is None else workload.priority

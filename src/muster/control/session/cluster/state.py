@@ -69,7 +69,6 @@ class ClusterState:
         self.shapes = Shapes(live)
         self.dependencies = DependencyTracker(live)
         self.hooks = Hooks(self.groups, self.plugin_failed)
-        self._prefilled_as: dict[LedgerKey, WorkloadClass] = {}  # of prefilled kernels
         self._kernel_of: dict[LedgerKey, Kernel] = {}  # of charged allocations
         self._remains: dict[SessionId, dict[KernelId, int]] = {}
         self._to_come: dict[JobId, int] = {}  # sessions of a job not in the queue yet
@@ -80,7 +79,7 @@ class ClusterState:
         classes = Classes()  # most sessions are equal to others
         for allocation in live.ledger.values():
             if allocation.charged:
-                self.shapes.allocated(allocation, 0)
+                self.shapes.allocated(allocation)
                 left = live.left.get(allocation.kernel_id)
                 ended_at = None if left is None else left.session.finished_at
                 # Until a session ended, its use is in the history of its group.
@@ -329,28 +328,24 @@ class ClusterState:
         self.expanded(job)
         self.dependencies.ended(job)
         self.shapes.job_ended(job)
-        self.hooks.job_ended(job.id)
+        self.hooks.forget_job(job.id)
 
     # -- the ledger (store.unit.LedgerWatch) ---------------------------------------------------
 
     def allocated(self, allocation: Allocation) -> None:
         kernel = self._live.kernels.get(allocation.kernel_id)
-        priority = 0
+        workload = None
         if kernel is not None and allocation.charged:
             self._kernel_of[allocation.key] = kernel  # its session has been started
         elif kernel is not None:
-            session = kernel.session
-            workload = self._known(session) or self.hooks.arriving(session)
-            self._prefilled_as[allocation.key] = workload
-            priority = workload.priority
-        self.shapes.allocated(allocation, priority)
+            workload = self._known(kernel.session) or self.hooks.arriving(kernel.session)
+        self.shapes.allocated(allocation, workload)
 
     def charged(
         self, allocation: Allocation, before: tuple[DeviceShare, ...] | None, now: float
     ) -> None:
         if before is None:
-            self.shapes.charged(allocation, now)
-            self._adopt(allocation, now)
+            self._adopt(allocation, now, prefilled_as=self.shapes.charged(allocation, now))
             return
         kernel = self._kernel_of.get(allocation.key)
         if kernel is not None:
@@ -371,7 +366,6 @@ class ClusterState:
                 allocation.agent_id, allocation.resources, allocation.shares
             )
         else:
-            self._prefilled_as.pop(allocation.key, None)
             self._group_of(allocation).due = True
         if allocation.kernel_id not in self._live.allocations_of and self.dependencies.released(
             allocation.kernel_id
@@ -383,14 +377,20 @@ class ClusterState:
     def _group_of(self, allocation: Allocation) -> GroupState:
         return self.groups[self._live.agents[allocation.agent_id].group]
 
-    def _adopt(self, allocation: Allocation, now: float, classes: Classes | None = None) -> None:
+    def _adopt(
+        self,
+        allocation: Allocation,
+        now: float,
+        classes: Classes | None = None,
+        prefilled_as: WorkloadClass | None = None,
+    ) -> None:
         """Count an allocation that is charged, though no pass has placed it: its room is in use,
         and its session placed; one that has ended is, too, until its agents confirm the end.
 
         Args:
             classes: where many are adopted, those of their sessions.
+            prefilled_as: the class as which its session was prefilled.
         """
-        prefilled_as = self._prefilled_as.pop(allocation.key, None)
         kernel = self._live.kernels.get(allocation.kernel_id)
         kernel = kernel or self._live.left.get(allocation.kernel_id)
         if kernel is None:
