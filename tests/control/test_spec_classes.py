@@ -1,6 +1,10 @@
 """Sessions that are handed in alike are one class, found by the spec that they share."""
 
-from muster.control.session.cluster.workloads import SpecClasses, session_class
+from muster.control.session.cluster.workloads import (
+    MOST_SPECS,
+    SpecClasses,
+    session_class,
+)
 from muster.core.owner import Owner
 from muster.core.specs import SessionSpec
 
@@ -36,3 +40,12 @@ def test_class_is_forgotten_with_its_spec() -> None:
     assert len(classes) == 2
     del shared
     assert not len(classes)
+
+
+def test_only_so_many_classes_are_remembered_while_their_specs_live() -> None:
+    classes = SpecClasses()
+    specs = [spec(priority=number % 100) for number in range(MOST_SPECS + 5)]
+    for each in specs:
+        classes.of(ADA, each)
+    assert len(classes) <= MOST_SPECS
+    assert classes.of(ADA, specs[0]) == session_class(ADA, specs[0])

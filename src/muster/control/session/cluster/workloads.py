@@ -15,6 +15,9 @@ from muster.store.records import Agent, Session
 IN_PLACE = frozenset({*PLACED_SESSION, SessionStatus.RUNNING})
 """Statuses of sessions that keep their room for now. Other sessions that hold room are leaving:
 they, or processes of an earlier try, are being stopped."""
+MOST_SPECS = 512
+"""Specs whose classes are remembered. Clients that hand in the same spec again and again do so one
+after the other; where each session has a spec of its own, remembered classes only take room."""
 _NONE: frozenset[AgentId] = frozenset()  # an empty set takes 216 bytes, and most are empty
 
 
@@ -34,7 +37,8 @@ def session_class(owner: Owner, spec: SessionSpec) -> WorkloadClass:
 
 class SpecClasses:
     """The classes of sessions without a job, as they are handed in; sessions that share their spec
-    share their class. A class is forgotten with its spec, for those of large gangs take room."""
+    share their class. A class is forgotten with its spec, for those of large gangs take room, or
+    when MOST_SPECS are remembered."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, Owner], tuple[ref[SessionSpec], WorkloadClass]] = {}
@@ -47,6 +51,8 @@ class SpecClasses:
         key = id(spec), owner
         known = self._known.get(key)
         if known is None:
+            if len(self._known) >= MOST_SPECS:
+                self._known.clear()
             known = ref(spec, lambda _: self._known.pop(key, None)), session_class(owner, spec)
             self._known[key] = known
         return known[1]
