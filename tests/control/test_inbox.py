@@ -4,6 +4,7 @@ import pytest
 from tests.control.conftest import MakeWorld
 from tests.control.world import ADA, BOB, World
 
+from muster.control import inbox
 from muster.control.engine.coordinator import MAX_CHANGES
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
@@ -12,7 +13,9 @@ from muster.control.plane import RETRY_COMMIT_S
 from muster.control.session.requests import SessionRequests
 from muster.core.owner import Principal
 from muster.core.resources import Resources
-from muster.core.specs import SessionSpec
+from muster.core.specs import JobSpec, SessionSpec
+from muster.core.states import JobState
+from muster.simulate.hollow.supervisor import Run
 from muster.store.records import Session
 from muster.store.store import CommitFailed, Store
 from muster.store.unit import Unit
@@ -97,6 +100,26 @@ def test_users_who_send_large_inputs_take_turns_and_each_keeps_its_order(world: 
     asking.submit(BOB, 2)
     found = [each for _ in range(6) for each in asking.step()]
     assert found == [f"ada {LARGE + 1}", "bob 2", "ada 1"]
+
+
+def test_sessions_that_end_at_once_end_in_many_wakes(
+    worlds: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each wake ends the sessions of whose ends it takes the reports."""
+    monkeypatch.setattr(inbox, "MAX_RECORDS", 5)
+    agents = {f"agent-{number}": Resources(cpu_milli=1000) for number in range(20)}
+    world = worlds(agents, behaviour=lambda start: Run(1))
+    job = world.submit(JobSpec(command=["x"], tasks=len(agents)))
+    world.clock.advance(1)
+    for agent in world.agents.values():
+        agent.tick()
+    world._deliver()
+    live = [len(world.plane.live.sessions)]
+    while live[-1]:
+        world.wake()
+        live.append(len(world.plane.live.sessions))
+    assert live == [20, 16, 12, 8, 4, 0], "four sessions, and their job"
+    assert job.status is JobState.SUCCEEDED
 
 
 def test_requests_are_refused_while_nothing_can_be_stored_though_an_agent_has_more_to_say(

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar, cast
 
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from muster.control.engine.coordinator import MAX_CHANGES
+from muster.control.engine.coordinator import MAX_CHANGES, MAX_RECORDS
 from muster.control.engine.defects import Undone
 from muster.control.engine.effects import Performer
 from muster.control.engine.inputs import Input
@@ -191,16 +191,17 @@ class Inbox:
         return [self._fresh.popleft() for _ in range(min(len(self._fresh), INPUTS_A_WAKE))]
 
     def apply(self, inputs: list[Input], work: Work, parts: Parts) -> None:
-        """Apply the inputs of a wake; those left after MAX_CHANGES changes wait for the next wake.
+        """Apply the inputs of a wake; those left after MAX_CHANGES changes, or once handlers have
+        MAX_RECORDS records more to look at, wait for the next wake.
 
         Raises:
             Undone: an input failed; see ``_take_apart``.
             CommitFailed: the database cannot be read. No other input is tried: each would wait for
                 the server.
         """
-        size = work.unit.size
+        size, most_marked = work.unit.size, work.marked + MAX_RECORDS
         for position, item in enumerate(inputs):
-            if size > MAX_CHANGES:
+            if size > MAX_CHANGES or work.marked >= most_marked:
                 self.put_back(inputs[position:])
                 del inputs[position:]
                 break  # handlers have their turn in the next wake

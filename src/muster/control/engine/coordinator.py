@@ -21,6 +21,11 @@ MAX_CHANGES = 4_000
 """Rows that a wake writes before it leaves further work to the next wake: the commit of a large
 gang's step takes as long as many wakes of other users, which are served in between."""
 
+MAX_RECORDS = 1_000
+"""Records that a wake has handlers look at because of its inputs, before further inputs wait for
+the next wake. What inputs change is the smaller part: a session whose kernel ends makes two changes
+by the report, and two by handlers, which all see it in one wake because it ends."""
+
 
 class Coordinator:
     """Runs handlers over the records that changed, again and again until none changes (design:

@@ -77,6 +77,11 @@ class Work:
         if whole is not None and not self.unit.has_left(whole):
             self.dirty[type(whole)][whole] = None
 
+    @property
+    def marked(self) -> int:
+        """The number of records that the next pass looks at."""
+        return sum(map(len, self.dirty.values()))
+
     def some_sit_out(self, handler: str) -> bool:
         """Whether ``sits_out_until`` may name a moment for some record."""
         return self.races.any(self.now) or self.defects.leaves_some_out(handler, self.now)
