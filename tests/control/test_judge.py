@@ -75,6 +75,13 @@ def test_member_that_could_not_be_started_once_its_gang_was_let_go_is_charged() 
     assert unbegun.preemption_count == 1
 
 
+def test_members_that_could_not_be_started_are_charged_alike_however_their_ends_were_told() -> None:
+    gave_up, failed = never_begun(let_go=True), replace(never_begun(let_go=True), ended_at=1.4)
+    failed = replace(failed, kernel_reason=reason(ReasonCode.CREATE_FAILED, agent="b", detail="x"))
+    verdicts = judge_gang([ended(0), gave_up, failed], [Budget(0, 0, 0, 1)] * 3)
+    assert [each.preemption_count for each in verdicts] == [0, 1, 1]
+
+
 def test_task_that_ended_well_before_it_was_stopped_has_succeeded() -> None:
     late = replace(ended(0), session_reason=reason(ReasonCode.TIMEOUT, timeout_s=1))
     assert attempt_state(late) is TaskState.SUCCEEDED

@@ -188,8 +188,9 @@ def _end_of(verdict: TaskVerdict) -> TaskState:
 def _culprits(attempts: Sequence[Attempt], states: Sequence[TaskState]) -> set[int]:
     """The indexes of the attempts that are charged (design: Verdicts on gangs): the first that went
     wrong; or all that were lost, if one of them was lost no later than CANNOT_TELL_S after the
-    first. A kernel that was stopped before it began is charged only if no other can be."""
-    unbegun = {i for i, each in enumerate(attempts) if not each.started and _was_stopped(each)}
+    first. A kernel that never began, because it could not or was stopped before, is charged only
+    if no other can be."""
+    unbegun = {i for i, each in enumerate(attempts) if not each.started}
     lost = {i for i, state in enumerate(states) if state is TaskState.WORKER_FAILED}
     failed = {
         i
