@@ -343,7 +343,9 @@ class FakeCluster(FakeAccounts):
         deadline: float | str | None = None,
     ) -> AgentView:
         self.asked.append(("bar_agent", (ref, bar, note, deadline)))
-        found = next(each for each in self.agents_ if each.name == ref)
+        found = next((each for each in self.agents_ if each.name == ref), None)
+        if found is None:
+            raise NotFound(f"there is no agent {ref!r}")
         return msgspec.structs.replace(found, barred=bar, bar_note=note)
 
     def remove_agent(self, ref: str, *, lost: bool = False) -> None:

@@ -369,6 +369,15 @@ def test_agent_that_is_gone_for_good_is_removed_on_an_administrators_word() -> N
     assert (both.exit_code, len(cluster.asked)) == (2, 1)
 
 
+@pytest.mark.parametrize("command", ["cordon", "drain", "uncordon"])
+def test_unknown_agent_is_answered_with_those_like_it(command: str) -> None:
+    cluster = FakeCluster(agents_=[agent(name="node-1"), agent(name="gpu-7")])
+    result = cluster.run(command, "nod1", "gpu-7")
+    assert result.exit_code == 1
+    assert result.stderr == "muster: there is no agent 'nod1'; did you mean node-1?\n"
+    assert cluster.asked[-1][1][0] == "gpu-7", "the others are told all the same"
+
+
 def test_agents_show_who_takes_nothing_new_and_why() -> None:
     barred = agent(name="a2", barred=AgentBar.DRAINING, bar_note="new disk")
     told = FakeCluster(agents_=[agent(), barred]).run("agents").stdout.splitlines()

@@ -183,7 +183,18 @@ def test_task_is_told_by_its_index_and_refused_where_there_is_none(
         assert records.run(command, f"{job}/0").exit_code == 0
         missing = records.run(command, f"{job}/7")
         assert missing.exit_code != 0
-        assert "has no task 7" in missing.stderr
+        with records.cluster.client(ADA) as client:
+            name = client.job(job).name
+        assert f"job {name} has no task 7" in missing.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_unknown_name_is_answered_with_the_name_of_an_agent_like_it(
+    records: Records, command: str
+) -> None:
+    told = records.run(command, "a11")
+    assert told.exit_code == 1
+    assert told.stderr.endswith("agent 'a11'; did you mean a1?\n")
 
 
 @pytest.mark.parametrize("command", ["show", "why"])

@@ -298,7 +298,7 @@ def test_session_of_a_job_has_the_priority_of_that(group_world: MakeWorld) -> No
     runs = Runs()
     world = group_world({"a": 1}, runs)
     of = world.submit(job("runs"))
-    with pytest.raises(Conflict, match=f"belongs to job {of.id}: change the priority of that"):
+    with pytest.raises(Conflict, match=f"belongs to job {of.name}: change the priority of that"):
         reprioritise(world, world.only_session(), 90)
 
 

@@ -1,19 +1,20 @@
 """Suggestions of names that are similar to a typed name which does not exist."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from muster.cli import kinds
 from muster.core.errors import InvalidSpec, MusterError, NotFound, Problem
 
 if TYPE_CHECKING:
+    from muster.cli.kinds.kind import Kind
     from muster.client import Client
 
 LOOKED_AT = 500
-"""The newest records of each kind of work whose names are compared."""
+"""The newest records of each kind whose names are compared."""
 OFFERED = 3
 ALIKE = 0.75
 """The similarity (``difflib``) that a name must have to the typed one: it allows one or two slips,
@@ -22,12 +23,15 @@ _DEPENDENCY = re.compile(r"after\.\d+\.on")
 
 
 @contextmanager
-def suggesting(client: "Client", ref: str) -> Iterator[None]:
-    """Add similar known names to an error about an unknown REF."""
+def suggesting(
+    client: "Client", ref: str, among: "Iterable[Kind[Any, Any]] | None" = None
+) -> Iterator[None]:
+    """Add similar known names to an error about an unknown REF: those of work, or those ``among``
+    records of these kinds."""
     try:
         yield
     except NotFound as error:
-        names = nearest(client, ref.partition("/")[0])
+        names = nearest(client, ref.partition("/")[0], among)
         if not names:
             raise
         raise NotFound(f"{error}; did you mean {' or '.join(names)}?") from None
@@ -49,14 +53,16 @@ def _with_names(client: "Client", problem: Problem) -> Problem:
     return replace(problem, expected=f"{problem.expected}; did you mean {' or '.join(names)}?")
 
 
-def nearest(client: "Client", name: str) -> list[str]:
-    """Names of work similar to this one; none if the name is known, or nothing can be
-    listed."""
+def nearest(
+    client: "Client", name: str, among: "Iterable[Kind[Any, Any]] | None" = None
+) -> list[str]:
+    """Names similar to this one, of work or ``among`` records of these kinds; none if the name is
+    known, or nothing can be listed."""
     import difflib
 
     known: list[str] = []
     with suppress(MusterError):
-        for kind in kinds.work():
+        for kind in kinds.work() if among is None else among:
             names = map(kind.name_of, kind.newest(client, "all", limit=LOOKED_AT))
             known += filter(None, names)
     if name in known:

@@ -8,6 +8,7 @@ import click
 
 from muster.cli.completion import complete_agent
 from muster.cli.exits import ExitCode
+from muster.cli.nearest import suggesting
 from muster.cli.parameters import Argument, Option, naming_options
 from muster.cli.screen import plain
 from muster.cli.target import Target, on_cluster
@@ -79,13 +80,14 @@ def each_agent(target: Target, refs: list[str], act: "Callable[[Client, str], No
         click.exceptions.Exit: with the worst of the exit codes.
     """
     from muster.cli import failures
+    from muster.cli.kinds import agent
     from muster.core.errors import MusterError
 
     worst: int = ExitCode.OK
     with target.client() as client:
         for ref in dict.fromkeys(refs):
             try:
-                with naming_options():
+                with naming_options(), suggesting(client, ref, [agent.KIND]):
                     act(client, ref)
             except MusterError as error:
                 worst = max(worst, failures.report(error))

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from muster.cli import kinds
 from muster.cli.arguments import AnyRef, AsJson
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Option
@@ -41,7 +42,7 @@ def history(
     as_json: AsJson = False,
 ) -> None:
     """Tell what happened to a record, such as a job or an agent."""
-    with target.client() as client, suggesting(client, ref):
+    with target.client() as client, suggesting(client, ref, kinds.every()):
         page = client.history(ref, limit=limit)
     if as_json:
         print_json(page.items)

@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+from muster.cli import kinds
 from muster.cli.arguments import AnyRef, AsJson, kind_of, parse_ref
 from muster.cli.kinds.kind import Shown
 from muster.cli.nearest import suggesting
@@ -28,7 +29,7 @@ def show(
     """Show a record, such as a job, one task of it, or an agent."""
     subject = parse_ref(ref)
     shown = Shown(subject.index, tasks, limit, offset)
-    with target.client() as client, suggesting(client, ref):
+    with target.client() as client, suggesting(client, ref, kinds.every()):
         found = client.show(subject.ref)
         kind = kind_of(found, subject)
         if as_json:

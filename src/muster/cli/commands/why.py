@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from muster.cli import kinds
 from muster.cli.arguments import AnyRef, AsJson, kind_of, parse_ref
 from muster.cli.explained import placement_shown
 from muster.cli.nearest import suggesting
@@ -26,7 +27,7 @@ def why(target: Target, ref: AnyRef, as_json: AsJson = False) -> None:
     Of another record, such as an agent or a notice, it tells what it lacks or waits for.
     """
     subject = parse_ref(ref)
-    with target.client() as client, suggesting(client, ref):
+    with target.client() as client, suggesting(client, ref, kinds.every()):
         if subject.index is None:
             answer = client.why(subject.ref)
         else:

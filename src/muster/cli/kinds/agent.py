@@ -21,7 +21,10 @@ class AgentKind(Kind[AgentView, AgentView]):
     def newest(
         self, client: "Client", state: str, *, limit: int, **filters: Any
     ) -> Sequence[AgentView]:
-        return client.agents() if state == "live" else ()
+        return client.agents() if state != "ended" else ()
+
+    def name_of(self, record: AgentView) -> str:
+        return record.name
 
     def offers(self, record: AgentView) -> Iterator[tuple[str, str]]:
         yield record.name, str(record.barred or record.status.lower())

@@ -128,5 +128,5 @@ class SessionRequests:
         if session is None or not principal.may_change(session.owner):
             raise NotFound(f"there is no live session {id_}")
         if session.job is not None:
-            raise Conflict(f"session {id_} belongs to job {session.job.id}: {instead}")
+            raise Conflict(f"session {id_} belongs to job {session.job.name}: {instead}")
         return session

@@ -79,7 +79,7 @@ def session_output(
         select(kernels).where(kernels.c.session_id == id_, kernels.c.idx == index)
     ).one_or_none()
     if row is None:
-        raise NotFound(f"session {id_} has no kernel {index}")
+        raise NotFound(f"session {ref} has no kernel {index}")
     return _source(row, id_, status, last=True)
 
 

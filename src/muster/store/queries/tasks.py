@@ -141,6 +141,7 @@ def job_row(connection: Connection, principal: Principal, ref: str) -> Row[Any]:
     id_ = resolve(connection, JOB, principal, ref)
     needed: Select[Any] = select(
         c.id,
+        c.name,
         c.status,
         c.status_changed_at,
         c.submitted_at,
@@ -172,7 +173,7 @@ def task_view(connection: Connection, job: Row[Any], index: int) -> TaskDetail:
         if ranges is not None:
             shown = str(ranges)
             told = f"it runs only tasks {shown if len(shown) < 80 else shown[:80] + '…'}"
-        raise NotFound(f"job {job.id} has no task {index}: {told}")
+        raise NotFound(f"job {job.name} has no task {index}: {told}")
     row = connection.execute(
         select(tasks).where(tasks.c.job_id == job.id, tasks.c.idx == index)
     ).one_or_none()
