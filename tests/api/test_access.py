@@ -74,6 +74,8 @@ def test_job_of_another_answers_exactly_as_one_that_does_not_exist(
         assert found.status_code == absent.status_code == 404, path
         assert found.text == absent.text.replace(missing, theirs)
     assert bob.post(f"/v1/jobs/{theirs}/cancel").status_code == 404
+    urgent = bob.post(f"/v1/jobs/{theirs}/reprioritise", json={"priority": 90})
+    assert urgent.status_code == 404
     assert bob.get(f"/v1/history/{theirs}").status_code == 404
     assert bob.get(f"/v1/history/{theirs}/0").status_code == 404
     assert bob.get(f"/v1/jobs/{theirs}/logs?follow=true").status_code == 404
@@ -87,6 +89,8 @@ def test_session_of_another_is_not_found(ada: httpx.Client, bob: httpx.Client) -
         assert bob.get(f"/v1/sessions/{theirs}{path}").status_code == 404, path
     assert bob.get(f"/v1/history/{theirs}").status_code == 404
     assert bob.post(f"/v1/sessions/{theirs}/cancel").status_code == 404
+    urgent = bob.post(f"/v1/sessions/{theirs}/reprioritise", json={"priority": 90})
+    assert urgent.status_code == 404
     assert bob.get("/v1/sessions?state=all").json()["items"] == []
 
 
@@ -100,10 +104,11 @@ def test_viewer_sees_what_is_the_owners_and_changes_nothing(
         viewer.post("/v1/sessions", json={"kernels": [TRUE]}),
         viewer.post(f"/v1/jobs/{theirs}/cancel"),
         viewer.post("/v1/jobs/nothing/cancel"),
+        viewer.post(f"/v1/jobs/{theirs}/reprioritise", json={"priority": 90}),
         viewer.put("/v1/groups/g", json={"name": "g"}),
         viewer.delete("/v1/agents/a1"),
     ]
-    assert [refusal.status_code for refusal in refusals] == [403] * 6
+    assert [refusal.status_code for refusal in refusals] == [403] * 7
     assert refusals[2].text == refusals[3].text, "whether it exists is not revealed"
     assert viewer.get(f"/v1/jobs/{theirs}").json()["state"] in ("PENDING", "RUNNING")
 
@@ -124,4 +129,6 @@ def test_admin_sees_and_cancels_what_is_anybodys(ada: httpx.Client, admin: httpx
     assert admin.get(f"/v1/jobs/{theirs}").json()["owner"]["user"] == "ada"
     listed = admin.get("/v1/jobs", params={"owner": "ada"}).json()["items"]
     assert theirs in [item["id"] for item in listed]
+    urgent = admin.post(f"/v1/jobs/{theirs}/reprioritise", json={"priority": 90})
+    assert urgent.json()["priority"] == 90
     assert admin.post(f"/v1/jobs/{theirs}/cancel").json()["changed"] is True

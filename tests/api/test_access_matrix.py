@@ -30,9 +30,11 @@ ADMINS_ONLY = {
 NOT_FOR_VIEWERS = {
     ("post", "/v1/jobs"),
     ("post", "/v1/jobs/{ref}/cancel"),
+    ("post", "/v1/jobs/{ref}/reprioritise"),
     ("post", "/v1/jobs/{ref}/retry"),
     ("post", "/v1/sessions"),
     ("post", "/v1/sessions/{ref}/cancel"),
+    ("post", "/v1/sessions/{ref}/reprioritise"),
     ("post", "/v1/notices/trial"),
     ("get", "/v1/tokens"),
     ("post", "/v1/tokens"),

@@ -26,6 +26,7 @@ from muster.core.views.work import (
     JobDetail,
     JobView,
     KernelView,
+    PriorityView,
     SessionDetail,
     ShareView,
     TaskDetail,
@@ -266,6 +267,14 @@ class FakeCluster(FakeAccounts):
     def retry(self, ref: str, *, failed: bool) -> JobDetail:
         self.asked.append(("retry", (ref, failed)))
         return self.job(ref)
+
+    def reprioritise(self, ref: str, priority: int) -> PriorityView:
+        self.asked.append(("reprioritise", (ref, priority)))
+        found = self.work(ref)
+        said = f"{found.name} has priority {priority} now"
+        return PriorityView(
+            id=found.id, status=found.status, priority=priority, changed=True, message=said
+        )
 
     def cancel(self, ref: str) -> CancelView:
         self.asked.append(("cancel", ref))

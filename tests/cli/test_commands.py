@@ -73,6 +73,9 @@ def test_defect_is_a_sentence_and_a_traceback_only_when_asked_for(
         ("run", "--tasks", "many", "true"),
         ("show", "a/b"),
         ("cancel", "a/3"),
+        ("reprioritise", "a/3", "80"),
+        ("reprioritise", "a"),
+        ("reprioritise", "a", "high"),
         ("run", "--scratch", "--workdir", "/tmp", "true"),
         ("run", "--env", "=1", "true"),
         ("submit", "x", "--wait", "--no-wait"),
@@ -163,6 +166,15 @@ def test_cancel_goes_on_after_one_that_cannot_be() -> None:
     assert "there is no job 'nope'" in result.stderr
 
 
+def test_reprioritise_passes_the_priority_and_tells_what_was_changed() -> None:
+    cluster = FakeCluster(jobs_=[job("a")])
+    result = cluster.run("reprioritise", "a", "80")
+    assert (result.exit_code, result.stdout) == (0, "a has priority 80 now\n")
+    assert cluster.asked == [("reprioritise", ("a", 80))]
+    told = cluster.json("reprioritise", "a", "7", "--json")
+    assert (told["priority"], told["changed"]) == (7, True)
+
+
 def test_groups_apply_puts_the_policy_and_nothing_but_a_group() -> None:
     cluster = FakeCluster()
     assert cluster.run("groups", "apply", "-", stdin="kind: group\nname: fast").exit_code == 0
@@ -193,17 +205,18 @@ def test_version_without_a_controller_is_no_error() -> None:
     assert (result.stdout, result.stderr) == (f"client {__version__}\n", "")
 
 
-@pytest.mark.parametrize("command", ["show", "logs", "why", "cancel"])
+@pytest.mark.parametrize("command", ["show", "logs", "why", "cancel", "reprioritise"])
 def test_unknown_name_is_answered_with_those_like_it(command: str) -> None:
     cluster = FakeCluster(
         jobs_=[job("train"), job("eval", JobState.FAILED, number=1)],
         sessions_=[session(name="trial")],
     )
-    result = cluster.run(command, "trian")
+    more = ["80"] if command == "reprioritise" else []
+    result = cluster.run(command, "trian", *more)
     assert result.exit_code == 1
     assert result.stderr == "muster: there is no job 'trian'; did you mean trial or train?\n"
     for unlike in ("nothing", "rain-2"):
-        assert cluster.run(command, unlike).stderr == f"muster: there is no job {unlike!r}\n"
+        assert cluster.run(command, unlike, *more).stderr == f"muster: there is no job {unlike!r}\n"
 
 
 @pytest.mark.parametrize("command", ["show", "logs"])

@@ -66,6 +66,10 @@ def _cancel(work: Work, parts: Parts, principal: Principal, id_: str) -> Job:
     return parts[JobRequests].cancel(work, principal, JobId(id_))
 
 
+def _reprioritise(work: Work, parts: Parts, principal: Principal, id_: str, priority: int) -> int:
+    return parts[JobRequests].reprioritise(work, principal, JobId(id_), priority)
+
+
 def _graces_s(job: Job) -> Collection[float]:
     return [job.spec.grace] if any(job.counts.get(state) for state in _HAS_PROCESSES) else ()
 
@@ -88,6 +92,7 @@ JOBS: Resource[Job, JobView] = Resource(
     submission=Submission(JobSpec, _submit, _plan),
     cancel=_cancel,
     graces_s=_graces_s,
+    reprioritise=_reprioritise,
     explain=_explain,
     explain_ended=explain_ended_job,
 )

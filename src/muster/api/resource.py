@@ -1,5 +1,5 @@
 """Resources: an entity as people deal with it over HTTP. One declaration makes the endpoints that
-all of them have: submit, list, show, cancel and why."""
+all of them have: submit, list, show, cancel, reprioritise and why."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -16,18 +16,19 @@ from muster.api.bodies import read_spec
 from muster.api.context import Call, Caller
 from muster.api.dependencies import knowing_ended, known_group
 from muster.api.listing import Cursor, Group, Limit, Name, OwnerOf, State, states_of
-from muster.api.openapi import spec_body
+from muster.api.openapi import json_body, spec_body
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.session.admission import Ended
 from muster.core import sentences
-from muster.core.errors import NotFound
+from muster.core.errors import Conflict, NotFound
 from muster.core.owner import Owner, Principal
 from muster.core.specs import WorkSpec
 from muster.core.specs.amounts import Spec
+from muster.core.specs.work import PrioritySpec
 from muster.core.views.base import RecordView, View
 from muster.core.views.placement import PlanView, WhyView
-from muster.core.views.work import CancelView
+from muster.core.views.work import CancelView, PriorityView
 from muster.store.entity import Entity
 from muster.store.live import Live
 from muster.store.queries.listing import Listing
@@ -48,6 +49,7 @@ S = TypeVar("S", bound=WorkSpec)
 
 Plan = Callable[[Live, Parts, Principal, S, float, Ended], PlanView]
 Cancel = Callable[[Work, Parts, Principal, str], R]
+Reprioritise = Callable[[Work, Parts, Principal, str, int], int]
 Explain = Callable[[Live, Parts, str, float, Principal], WhyView]
 ExplainEnded = Callable[[Connection, Principal, V, float], WhyView]
 
@@ -95,9 +97,10 @@ class Resource(Generic[R, V]):
         list_of: the query of a page; ``filters`` are its keyword arguments, a dependency of FastAPI
             that reads them from the query of the URL.
         name_of: the name of a record in the mirror; its id unless given.
-        named: the words for a record in a sentence about its cancellation:
+        named: the words for a record in a sentence about what was done to it:
             ``job train (job-01…)``.
         submission: how records are handed in.
+        reprioritise: the request for another priority, whose answer is the former one.
         cancel: its request; ``graces_s`` are the seconds that running processes of a record have to
             end.
         explain, explain_ended: the answer of ``why`` about a record of the mirror, and the query of
@@ -119,6 +122,7 @@ class Resource(Generic[R, V]):
     submission: Submission[R, Any] | None = None
     cancel: Cancel[R] | None = None
     graces_s: Callable[[R], Collection[float]] = lambda record: ()
+    reprioritise: Reprioritise | None = None
     explain: Explain | None = None
     explain_ended: ExplainEnded[V] = explain_end
 
@@ -163,6 +167,17 @@ class Resource(Generic[R, V]):
                 name=f"cancel_{name}",
                 description=f"Cancel a {name}; one that has ended already stays as it is.",
                 response_model=CancelView,
+            )
+        if self.reprioritise is not None:
+            router.add_api_route(
+                "/{ref}/reprioritise",
+                self._reprioritising(self.reprioritise),
+                methods=["POST"],
+                name=f"reprioritise_{name}",
+                description=f"Give a {name} that has not ended another priority, which counts from "
+                "now on: in the queue, and for what may displace it.",
+                response_model=PriorityView,
+                openapi_extra=json_body(PrioritySpec),
             )
         if self.explain is not None:
             router.add_api_route(
@@ -283,6 +298,33 @@ class Resource(Generic[R, V]):
                 return answer(_cancel_view(found, False, said))
             said = f"{self.named(found)} is cancelled{_grace_left(graces_s)}"
             return answer(_cancel_view(cancelled, True, said))
+
+        return endpoint
+
+    def _reprioritising(self, reprioritise: Reprioritise) -> Callable[..., Any]:
+        async def endpoint(request: Request, call: Call, ref: str) -> Response:
+            call.must_change()
+            principal = call.principal
+            asked = (await read_spec(request, PrioritySpec)).priority
+            found = await call.read(self.read, principal, ref)
+
+            def action(work: Work, parts: Parts) -> tuple[int, str]:
+                before = reprioritise(work, parts, principal, found.id, asked)
+                return before, work.live.of(self.entity.record)[found.id].status
+
+            try:
+                before, status = await call.change(action)
+            except NotFound:
+                found = await call.read(self.read, principal, found.id)
+                ended = f"{self.named(found)} has ended: it is {found.status.lower()}"
+                raise Conflict(f"{ended}, and its priority no longer counts") from None
+            changed = before != asked
+            said = f"now, before it was {before}" if changed else "already"
+            message = f"{self.named(found)} has priority {asked} {said}"
+            view = PriorityView(
+                id=found.id, status=status, priority=asked, changed=changed, message=message
+            )
+            return answer(view)
 
         return endpoint
 

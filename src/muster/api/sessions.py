@@ -47,6 +47,10 @@ def _cancel(work: Work, parts: Parts, principal: Principal, id_: str) -> Session
     return parts[SessionRequests].cancel(work, principal, SessionId(id_))
 
 
+def _reprioritise(work: Work, parts: Parts, principal: Principal, id_: str, priority: int) -> int:
+    return parts[SessionRequests].reprioritise(work, principal, SessionId(id_), priority)
+
+
 def _graces_s(session: Session) -> Collection[float]:
     running = (each for each in session.kernels if each.started_at and not each.ended_at)
     return [kernel.process.grace for kernel in running]
@@ -71,6 +75,7 @@ SESSIONS: Resource[Session, SessionView] = Resource(
     submission=Submission(SessionSpec, _submit, _plan),
     cancel=_cancel,
     graces_s=_graces_s,
+    reprioritise=_reprioritise,
     explain=_explain,
     explain_ended=explain_ended_session,
 )

@@ -21,6 +21,7 @@ from muster.core.views.work import (
     JobDetail,
     JobPage,
     JobView,
+    PriorityView,
     SessionDetail,
     SessionPage,
     SessionView,
@@ -176,6 +177,24 @@ class Work(ResourceCalls):
         path, key = JOBS.of(ref, "retry"), {"Idempotency-Key": uuid.uuid4().hex}
         body = json_of({"failed": failed})
         return self._read(JobView, self._send("POST", path, body=body, headers=key))
+
+    @exchange
+    def reprioritise(self, ref: str, priority: int) -> Exchange[PriorityView]:
+        """Give a job with all of its tasks, or a session of its own, another priority, from 0 to
+        100. It counts from now on: in the queue, and for what may displace running work.
+
+        Raises:
+            NotFound, Ambiguous: as ``job``.
+            Conflict: it has ended, or is a session of a job.
+            InvalidSpec: no such priority.
+        """
+        body = json_of({"priority": priority})
+
+        def ask(of: Resource[Any, Any, Any]) -> Exchange[PriorityView]:
+            sent = self._send("POST", of.of(ref, "reprioritise"), body=body)
+            return self._read(PriorityView, sent)
+
+        return self._of_any(ref, (JOBS, SESSIONS), ask)
 
     @exchange
     def tasks(

@@ -21,6 +21,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "logs": "logs",
         "why": "why",
         "history": "history",
+        "reprioritise": "reprioritise",
         "cancel": "cancel",
         "retry": "retry",
         "notify": "notify",

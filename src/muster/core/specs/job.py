@@ -17,6 +17,7 @@ from muster.core.specs.amounts import Flag, Moment, Name, OwnerName, PositiveDur
 from muster.core.specs.notify import Channels
 from muster.core.specs.placement import ANYWHERE, Dependencies, PlacementSpec
 from muster.core.specs.session import MAX_GANG, Process, like_an_id
+from muster.core.specs.work import Priority
 from muster.core.task_ranges import TaskRanges
 
 MAX_TASKS = 10_000_000
@@ -84,7 +85,7 @@ class JobSpec(Process):
     placement: PlacementSpec = Field(default_factory=lambda: ANYWHERE)
     after: Dependencies = ()
     not_before: Moment | None = None
-    priority: Annotated[Whole, Field(ge=0, le=100)] = 50
+    priority: Priority = 50
     notify: Channels = ()
 
     @model_validator(mode="after")

@@ -25,6 +25,7 @@ from muster.core.specs.amounts import (
 )
 from muster.core.specs.notify import Channels
 from muster.core.specs.placement import ANYWHERE, Dependencies, PlacementSpec
+from muster.core.specs.work import Priority
 
 MAX_GANG = 10_000
 MAX_KINDS = 256
@@ -180,7 +181,7 @@ class SessionSpec(Spec):
         BeforeValidator(_kernels),
         Field(min_length=1, max_length=MAX_GANG),
     ]
-    priority: Annotated[Whole, Field(ge=0, le=100)] = 50
+    priority: Priority = 50
     timeout: PositiveDuration | None = None
     scheduling_timeout: PositiveDuration | None = None
     placement: PlacementSpec = Field(default_factory=lambda: ANYWHERE)

@@ -1,9 +1,21 @@
 """The part that the specs of all work have in common."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Annotated, Protocol, TypeAlias
 
+from pydantic import Field
+
+from muster.core.specs.amounts import Spec, Whole
 from muster.core.specs.placement import Dependency
+
+Priority: TypeAlias = Annotated[Whole, Field(ge=0, le=100)]
+"""The priority of work: higher goes first."""
+
+
+class PrioritySpec(Spec):
+    """Another priority for work that was handed in."""
+
+    priority: Priority
 
 
 class WorkSpec(Protocol):

@@ -228,6 +228,17 @@ class CancelView(View):
     message: str
 
 
+class PriorityView(View):
+    """The effect of a change of the priority of work, which is ``priority`` now. ``changed`` is
+    false if it was that already; ``message`` says so."""
+
+    id: str
+    status: str
+    priority: int
+    changed: bool
+    message: str
+
+
 LOG_ATTEMPT_HEADER = "Muster-Log-Attempt"
 """The header that tells of which attempt an answer holds output."""
 LOG_OFFSET_HEADER = "Muster-Log-Offset"
