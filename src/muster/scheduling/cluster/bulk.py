@@ -1,13 +1,13 @@
 """Amounts of many agents at once, as arrays."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.core.resources import DeviceShare
+from muster.core.resources import KERNELS, DeviceShare, Resources
 
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
@@ -33,6 +33,11 @@ class Bulk:
     devices: Ints
     device_milli: Ints
 
+    def shares(self) -> Iterator[tuple[int, DeviceShare]]:
+        """The shares of devices, each with its slot."""
+        shares = (self.devices.tolist(), self.device_milli.tolist())
+        yield from zip(self.device_slots.tolist(), map(DeviceShare, *shares), strict=True)
+
 
 def doubled(rows: Array, fill: int = 0) -> Array:
     """The columns with as many new slots, which hold ``fill``."""
@@ -50,3 +55,23 @@ def by_device(shares: Shares) -> Iterable[tuple[int, int]]:
     for share in shares:
         milli[share.index] = milli.get(share.index, 0) + share.milli
     return milli.items()
+
+
+def amounts_by_dimension(
+    request: Resources, dimensions: Mapping[str, int]
+) -> list[tuple[int, int]] | None:
+    """(dimension, amount) of each resource in the request; None where one of them has no
+    dimension.
+
+    Args:
+        dimensions: by name; cpu, memory and disk are the first three.
+    """
+    plain = (request.cpu_milli, request.memory_bytes, request.disk_bytes)
+    requested = [(dimension, amount) for dimension, amount in enumerate(plain) if amount]
+    named = (*request.extra, *([(KERNELS, request.kernels)] if request.kernels else ()))
+    for name, amount in named:
+        dimension = dimensions.get(name)
+        if dimension is None:
+            return None
+        requested.append((dimension, amount))
+    return requested

@@ -15,7 +15,16 @@ import numpy as np
 from muster.core.errors import MusterError
 from muster.core.resources import GPU_WHOLE, KERNELS, MAX_DEVICES, Device, Resources
 from muster.scheduling.cluster.agent_amounts import STEPS, AgentAmounts, Machine
-from muster.scheduling.cluster.bulk import Bulk, Flags, Ints, Shares, by_device, doubled, with_rows
+from muster.scheduling.cluster.bulk import (
+    Bulk,
+    Flags,
+    Ints,
+    Shares,
+    amounts_by_dimension,
+    by_device,
+    doubled,
+    with_rows,
+)
 from muster.scheduling.cluster.packing import MAX_DIMENSIONS, Packing
 
 _DIMENSIONS = ("cpu", "memory", "disk")
@@ -247,8 +256,9 @@ class ColumnStore:
         self._changes.append(slot)
 
     def move_all(self, bulk: Bulk, copies: int = 1) -> None:
-        """Give back all of ``bulk`` ``copies`` times, or take it where negative."""
-        if not bulk.slots.size:
+        """Give back all of ``bulk``, or take it where ``copies`` is -1."""
+        if bulk.slots.size <= _FEW:
+            self._move_few(bulk, copies)
             return
         self._write()
         for free, amounts in zip(self._free, bulk.amounts, strict=True):
@@ -258,6 +268,12 @@ class ColumnStore:
         slots = np.unique(bulk.slots)
         self._derive(slots)
         self._written_to(slots)
+
+    def _move_few(self, bulk: Bulk, copies: int) -> None:
+        for slot, moved in zip(bulk.slots.tolist(), bulk.amounts.T.tolist(), strict=True):
+            self.move_requested(slot, [*enumerate(moved)], (), copies)
+        for slot, share in bulk.shares():
+            self.move_requested(slot, [], (share,), copies)
 
     def amounts(self, request: Resources) -> Ints:
         """The amount of each dimension in ``request``."""
@@ -282,7 +298,7 @@ class ColumnStore:
         """A copy in which returning agents take work too."""
         twin = self.copy()
         twin._accepting = self._accepting | self._returning
-        twin._derive(np.flatnonzero(self._returning))
+        twin._open[self._returning] = self._least_free(self._returning) >= 0
         return twin
 
     def emptied(self, *, all_accept: bool) -> Self:
@@ -305,29 +321,9 @@ class ColumnStore:
         The last answer is remembered: kernels of a gang or a job share one request object."""
         last, known = self._last_requested
         if request is not last:
-            known = self._find_requested(request)
+            known = amounts_by_dimension(request, self._dimensions)
             self._last_requested = request, known
         return known
-
-    def _find_requested(self, request: Resources) -> list[tuple[int, int]] | None:
-        requested = []
-        if request.cpu_milli:
-            requested.append((0, request.cpu_milli))
-        if request.memory_bytes:
-            requested.append((1, request.memory_bytes))
-        if request.disk_bytes:
-            requested.append((2, request.disk_bytes))
-        for name, amount in request.extra:
-            dimension = self._dimensions.get(name)
-            if dimension is None:
-                return None
-            requested.append((dimension, amount))
-        if request.kernels:
-            dimension = self._dimensions.get(KERNELS)
-            if dimension is None:
-                return None
-            requested.append((dimension, request.kernels))
-        return requested
 
     def _agent(self, slot: int) -> AgentAmounts:
         return self._agents[slot] or self._load(slot)
@@ -398,13 +394,17 @@ class ColumnStore:
     def _derive(self, slots: Ints) -> None:
         """Compute the derived columns of many slots (see ``AgentAmounts``)."""
         free, devices = self._free[:, slots], self._device_free[:, slots]
-        lowest = free.min(axis=0)
         if len(devices):
-            np.minimum(lowest, devices.min(axis=0), out=lowest)
             self._whole_free[slots] = (devices == GPU_WHOLE).sum(axis=0)
             self._largest_free[slots] = devices.max(axis=0)
-        self._open[slots] = (lowest >= 0) & self._accepting[slots]
+        self._open[slots] = (self._least_free(slots) >= 0) & self._accepting[slots]
         self._steps[slots] = self._steps_of(slots, free, devices.sum(axis=0))
+
+    def _least_free(self, slots: Ints | Flags) -> Ints:
+        least: Ints = self._free[:, slots].min(axis=0)
+        if len(self._device_free):
+            np.minimum(least, self._device_free[:, slots].min(axis=0), out=least)
+        return least
 
     def _steps_of(self, slots: Ints, free: Ints, device_free: Ints) -> Ints:
         """The utilisation of ``slots`` in millionths, if ``free`` of each dimension and

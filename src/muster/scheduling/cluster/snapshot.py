@@ -178,19 +178,20 @@ class Snapshot:
 
     def copy(self) -> "Snapshot":
         """A copy with all holdings, to try on; its agents must not be changed."""
-        twin = copy.copy(self)
-        twin.is_trial = True
-        twin.columns = self.columns.copy()
-        twin._sets = {key: dict(held) for key, held in self._sets.items()}
-        return twin
+        return self._trial(self.columns.copy())
 
     def with_returning(self) -> "Snapshot":
         """A copy in which returning agents are back, to try on; its agents must not be changed. The
         snapshot itself if no agent is returning."""
         if not self.columns.returning.any():
             return self
-        twin = self.copy()
-        twin.columns = self.columns.with_returning()
+        return self._trial(self.columns.with_returning())
+
+    def _trial(self, columns: Columns) -> "Snapshot":
+        twin = copy.copy(self)
+        twin.is_trial = True
+        twin.columns = columns
+        twin._sets = {key: dict(held) for key, held in self._sets.items()}
         return twin
 
     def emptied(self, *, all_accept: bool = False) -> "Snapshot":
