@@ -207,6 +207,17 @@ def test_submit_of_a_wrong_file_hands_in_nothing(stdin: str | bytes, said: str) 
     assert cluster.asked == []
 
 
+@pytest.mark.parametrize("words", [("submit",), ("plan",), ("groups", "apply"), ("quota", "set")])
+def test_wrong_file_is_named(tmp_path: Path, words: tuple[str, ...]) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("comand: [date]\ntaks: 3")
+    cluster = FakeCluster()
+    result = cluster.run(*words, str(file))
+    assert (result.exit_code, cluster.asked) == (1, [])
+    wrong = [line for line in result.stderr.splitlines() if "did you mean" in line]
+    assert [line.split(": ")[0] for line in wrong] == [f"  {file}"] * 2
+
+
 def test_submit_of_a_missing_file_says_so() -> None:
     result = FakeCluster().run("submit", "/nowhere/job.yaml")
     assert result.exit_code == 1

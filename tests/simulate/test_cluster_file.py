@@ -61,7 +61,7 @@ def test_node_list_of_openb_is_a_cluster(tmp_path: Path) -> None:
         ("agents: [{name: a, cpu: 4, memory: 0, count: 0}]", r"agents\.0\.count is 0"),
         (
             "agents: [{name: a-1, cpu: 4, memory: 0}, {name: a, count: 2, cpu: 4, memory: 0}]",
-            "two of them are called a-1",
+            "two agents are called a-1",
         ),
         ("agents: [", "line 1: not readable"),
         ("kind: group\nname: a", "kind is 'group': expected 'cluster'"),

@@ -1,7 +1,7 @@
 """Errors that a person meets. Each tells the mistake, its place, and a remedy."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from muster.core.text import either
@@ -82,6 +82,10 @@ class InvalidSpec(MusterError):
             told[MAX_PROBLEMS - 1 :] = [Problem("spec", "", more)]
         self.problems = tuple(told)
         super().__init__("; ".join(problem.sentence() for problem in self.problems))
+
+    def in_file(self, file: str) -> "InvalidSpec":
+        """The same problems, each with the file that it is in."""
+        return InvalidSpec([replace(each, field=f"{file}: {each.field}") for each in self.problems])
 
 
 def _bounded(problem: Problem) -> Problem:

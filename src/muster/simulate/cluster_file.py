@@ -52,10 +52,10 @@ class ClusterSpec(Spec):
     def _counted_and_unlike(self) -> "ClusterSpec":
         names = [name for spec in self.agents for name in _names(spec)]
         if len(names) > MAX_AGENTS:
-            raise ValueError(f"agents: expected at most {MAX_AGENTS:,} in all, not {len(names):,}")
+            raise ValueError(f"expected at most {MAX_AGENTS:,} agents, not {len(names):,}")
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
-            raise ValueError(f"agents: two of them are called {twice}; give each entry its name")
+            raise ValueError(f"two agents are called {twice}; give each entry its name")
         return self
 
 
@@ -89,7 +89,7 @@ def read_cluster(path: Path) -> tuple[ClusterAgent, ...]:
             raise InvalidSpec([Problem("cluster", shown, "expected one a file")])
         spec = parse_spec(ClusterSpec, documents[0])
     except InvalidSpec as error:
-        raise in_file(path, error) from None
+        raise error.in_file(str(path)) from None
     return tuple(agent for agents in spec.agents for agent in _agents(agents))
 
 
@@ -104,16 +104,6 @@ def read_text(path: Path) -> str:
         raise MusterError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise MusterError(f"cannot read {path}: it is not text in UTF-8") from None
-
-
-def in_file(path: Path, error: InvalidSpec) -> InvalidSpec:
-    """The same problems, each with the file that it is in."""
-    return InvalidSpec(
-        [
-            Problem(f"{path}: {each.field}", each.value, each.expected.removeprefix("agents: "))
-            for each in error.problems
-        ]
-    )
 
 
 def _names(spec: AgentsSpec) -> Iterable[str]:

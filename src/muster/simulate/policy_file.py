@@ -11,7 +11,7 @@ from muster.core.specs import QuotaSpec, ScalingGroup, parse_spec
 from muster.core.specs.documents import load_documents
 from muster.core.specs.group import QueuePolicy
 from muster.scheduling.policy.group_policy import SELECTORS, SEQUENCERS, check_options
-from muster.simulate.cluster_file import in_file, read_text
+from muster.simulate.cluster_file import read_text
 
 GROUP = "simulated"
 """The name of the scaling group of a policy that has no file."""
@@ -101,5 +101,5 @@ def _from_file(path: Path) -> NamedPolicy:
             raise InvalidSpec(problems)
         check_options(group)
     except InvalidSpec as error:
-        raise in_file(path, error) from None
+        raise error.in_file(str(path)) from None
     return NamedPolicy(path.stem, group, tuple(quotas))
