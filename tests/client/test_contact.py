@@ -106,6 +106,17 @@ def test_listener_is_patient_from_the_first_request_on_and_then_told_what_to_do(
     assert heard == [False]
 
 
+def test_who_asks_a_controller_that_is_started_again_is_told_to_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(patience, "WAITING_S", 0.1)
+    with (
+        Client(NOBODY, "t", on_contact=lambda _: None, comes_back=lambda url: url == NOBODY) as it,
+        pytest.raises(Unreachable, match="it is being started again: try again shortly"),
+    ):
+        it.jobs()
+
+
 @pytest.mark.parametrize("answer", [DEFECT, STOPPING, (502, "Bad Gateway")])
 def test_failure_of_a_moment_is_not_noticed(answer: tuple[int, str]) -> None:
     with answering([answer, answer, WELL]) as url, Client(url, "t") as client:

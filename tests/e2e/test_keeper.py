@@ -55,6 +55,15 @@ def test_controller_that_is_killed_with_running_work_is_back_without_a_person(ho
     assert not home.is_running()
 
 
+def test_command_right_after_a_crash_waits_for_the_controller(home: Home) -> None:
+    first = up(UpOptions(home.path, agents=0))
+    os.kill(first.pid, signal.SIGKILL)
+    env = {**os.environ, "MUSTER_HOME": str(home.path)}
+    listed = subprocess.run([MUSTER, "ps"], env=env, capture_output=True, text=True, timeout=60)
+    assert (listed.returncode, listed.stdout) == (0, "")
+    assert running(home).pid != first.pid
+
+
 def test_controller_that_comes_back_is_where_it_was_though_a_lower_port_is_free_now(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:

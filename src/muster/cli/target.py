@@ -58,8 +58,23 @@ def connect(target: "Target", timeout_s: float, on_contact: OnContact | None) ->
     if target.home is not None:
         os.environ["MUSTER_HOME"] = str(target.home.expanduser().absolute())
     return Client(
-        target.url, target.token, ca=target.ca, timeout_s=timeout_s, on_contact=on_contact
+        target.url,
+        target.token,
+        ca=target.ca,
+        timeout_s=timeout_s,
+        on_contact=on_contact,
+        comes_back=_is_kept_alive,
     )
+
+
+def _is_kept_alive(url: str) -> bool:
+    """Whether a process on this machine starts the controller at the URL again when it crashes."""
+    from muster.app.home import Home, default_home
+    from muster.app.keeper import keeper_of
+
+    home = Home(default_home())
+    running = home.running()
+    return running is not None and running.url == url and keeper_of(home) is not None
 
 
 @dataclass(frozen=True, slots=True)

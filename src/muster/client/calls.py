@@ -34,9 +34,10 @@ class Calls:
         ca: Path | str | None = None,
         timeout_s: float = 30.0,
         on_contact: Callable[[bool], None] | None = None,
+        comes_back: Callable[[str], bool] = lambda url: False,
     ) -> None:
         self._connection = find_connection(url, token, ca)
-        self._patience = Patience(self._connection, timeout_s, on_contact)
+        self._patience = Patience(self._connection, timeout_s, on_contact, comes_back)
 
     @property
     def url(self) -> str:

@@ -1,8 +1,8 @@
 """How long a request is repeated while the controller does not answer.
 
 A request that may be repeated is repeated briefly if the controller never answered before, longer
-if it did and is likely to be restarting, and for ``WAITING_S`` by a caller that waits for work to
-end.
+if it did, or is known to be started again when it ends, and for ``WAITING_S`` by a caller that
+waits for work to end.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ class Patience:
         timeout_s: longest wait for one answer.
         on_contact: hears False when the controller has not answered for ``TOLD_AFTER_S``, and True
             when it does again. With this callback every request is repeated for ``WAITING_S``.
+        comes_back: tells whether something starts the controller at a URL again when it ends.
     """
 
     def __init__(
@@ -55,10 +56,12 @@ class Patience:
         connection: Connection,
         timeout_s: float,
         on_contact: Callable[[bool], None] | None = None,
+        comes_back: Callable[[str], bool] = lambda url: False,
     ) -> None:
         self._connection = connection
         self._timeout_s = timeout_s
         self._on_contact = on_contact
+        self._comes_back = partial(comes_back, connection.url)
         self._answered = on_contact is not None
 
     def ask(
@@ -86,7 +89,8 @@ class Patience:
                 answer = self._accept((yield request))
             except (NoAnswer, Unavailable, Busy, ControllerFailed) as error:
                 silence.goes_on(error)
-                limit_s = patience_s if self._answered else min(patience_s, FIRST_CONTACT_S)
+                is_known = self._answered or self._comes_back()
+                limit_s = patience_s if is_known else min(patience_s, FIRST_CONTACT_S)
                 if silence.waited_s + pause_s > limit_s or silence.failing_s > FAILING_S:
                     if not isinstance(error, NoAnswer):
                         raise
@@ -148,7 +152,9 @@ class Patience:
     def _unreachable(self, error: Exception, waited_s: float) -> Unreachable:
         tried = f" for {waited_s:.0f} s" if waited_s >= 1 else ""
         remedy = "`muster up` starts one on this machine"
-        if not self._connection.loopback:
+        if self._comes_back():
+            remedy = "it is being started again: try again shortly, `muster doctor` says more"
+        elif not self._connection.loopback:
             remedy = "is its machine up, and the address the controller's?"
         return Unreachable(
             f"no controller answers at {self._connection.url}{tried} ({error}); {remedy}"
