@@ -60,6 +60,16 @@ def finish(cluster: ServedCluster) -> None:
         cluster.pass_time(5.0)
 
 
+def test_why_tells_once_how_the_first_task_that_failed_ended(ada: Client, ended: JobView) -> None:
+    told = ada.why(ended.id)
+    (agent,) = {each.agent for each in ada.task(ended.id, 3).attempts}
+    assert told.details == (f"task 3 ran on {agent}",)
+    assert [each.sentence for each in told.reasons] == [
+        "task 3 and 3 more failed; task 3: exited with code 2"
+    ]
+    assert told.output == "sweep/3"
+
+
 def test_sweep_that_keeps_going_runs_all_of_its_tasks(ended: JobView) -> None:
     assert ended.state is JobState.FAILED
     assert ended.counts == {TaskState.SUCCEEDED: 7, TaskState.FAILED: 4, TaskState.KILLED: 1}

@@ -83,6 +83,14 @@ def test_failed_task_tells_agent_attempt_signal_and_reason_as_far_as_they_are_kn
     )
 
 
+def test_task_tells_where_its_last_attempt_ran_if_that_is_known() -> None:
+    assert [*sentences.ran(task())] == [*sentences.ran(task(attempt(1)))] == []
+    last = attempt(2, agent="b", signal=9)
+    assert [*sentences.ran(task(attempt(1, agent="a"), last))] == [
+        "task 1 ran on b in attempt 2 (SIGKILL)"
+    ]
+
+
 def test_place_in_the_queue_tells_how_many_kernels_would_find_room() -> None:
     start = "Place 1 of 5 in the queue of group default"
     assert sentences.queue_place("default", 1, 5, 4, 4) == f"{start}."

@@ -6,13 +6,13 @@ the Python client and the command line tell the same, and whoever shows an answe
 The sentences of reasons come from their catalogue (``core.reasons``).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from muster.core.reasons import ReasonCode, reason
 from muster.core.states import TaskState
 from muster.core.text import count, duration, signal_name
 from muster.core.views.placement import HolderView, PlanOutcome
-from muster.core.views.work import TaskDetail
+from muster.core.views.work import KernelView, TaskDetail
 
 NAMED = 3
 """Agents that a sentence about running work names."""
@@ -93,20 +93,31 @@ def tasks(counts: Mapping[TaskState, int]) -> str:
     return f"{'1 task' if total == 1 else f'{total} tasks'}: {', '.join(parts)}"
 
 
+def ran(task: TaskDetail) -> Iterator[str]:
+    """The agent and the number of an ended task's last attempt, where they are known."""
+    for last in task.attempts[-1:]:
+        if last.agent:
+            yield f"task {task.index} ran{_of_attempt(last)}"
+
+
 def failed(task: TaskDetail) -> str:
     """A failed task, with the agent and the number of its last attempt, and the reason."""
     said = f"task {task.index} failed"
     last = task.attempts[-1] if task.attempts else None
     if last is not None:
-        said += f" on {last.agent}" if last.agent else ""
-        said += f" in attempt {last.attempt}" if last.attempt > 1 else ""
-        said += f" ({signal_name(last.signal)})" if last.signal else ""
+        said += _of_attempt(last)
     exit_code = last.exit_code if task.exit_code is None and last is not None else task.exit_code
     if task.reason is not None:
         return f"{said}: {task.reason.sentence}"
     if exit_code is not None:
         return f"{said}: {reason(ReasonCode.EXITED, exit_code=exit_code).sentence()}"
     return said
+
+
+def _of_attempt(attempt: KernelView) -> str:
+    said = f" on {attempt.agent}" if attempt.agent else ""
+    said += f" in attempt {attempt.attempt}" if attempt.attempt > 1 else ""
+    return said + (f" ({signal_name(attempt.signal)})" if attempt.signal else "")
 
 
 def agent(name: str, kernels: int, *, takes_work: bool, connected: bool) -> str:

@@ -25,7 +25,7 @@ from muster.core.views.placement import WhyView
 from muster.core.views.work import JobView, TaskDetail
 from muster.store.live import Live
 from muster.store.queries.jobs import all_counts
-from muster.store.queries.tasks import list_tasks
+from muster.store.queries.tasks import list_tasks, read_task
 from muster.store.records import Job, Session
 
 MOST_MACHINES = 5
@@ -78,19 +78,25 @@ def job_needs_agent(live: Live, cluster: ClusterState, job: Job) -> list[Reason]
 def explain_ended_job(
     connection: Connection, principal: Principal, job: JobView, now: float
 ) -> WhyView:
-    """Why an ended job has ended, and how the first of its tasks failed, if that ended it."""
+    """Why an ended job has ended; and of the first of its tasks that failed, if one ended it, where
+    it ran, and how it failed unless the job's reason says so."""
     ended_at = job.finished_at or job.state_changed_at
     ran_s = None if job.started_at is None else ended_at - job.started_at
     counts = job.counts if job.tasks_total > 1 else None
     verdict = sentences.ended(job.name, now - ended_at, ran_s, counts)
     failed: Sequence[TaskDetail] = ()
-    if job.state is JobState.FAILED:
+    details: Sequence[str] = ()
+    if job.reason is not None and job.reason.code == ReasonCode.TASKS_FAILED:
+        # The reason says how this task ended.
+        first = read_task(connection, principal, job.id, int(job.reason.numbers["index"] or 0))
+        failed, details = (first,), tuple(sentences.ran(first))
+    elif job.state is JobState.FAILED:
         failed = list_tasks(connection, principal, job.id, TaskState.FAILED, 0, 1).items
+        details = tuple(map(sentences.failed, failed))
     output = job.name if ran_s is not None else None
     if output is not None and failed and job.tasks_total > 1:
         output = f"{job.name}/{failed[0].index}"
-    details = tuple(map(sentences.failed, failed))
-    return WhyView.of_ended(job, verdict, details=details, name=job.name, output=output)
+    return WhyView.of_ended(job, verdict, details=tuple(details), name=job.name, output=output)
 
 
 def explain_task(
