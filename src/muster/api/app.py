@@ -91,7 +91,7 @@ def create_app(
     app.state.large_bodies = LargeBodies()
     for resource in resources:
         app.include_router(resource.router)
-    app.include_router(plan_router(resources))
+    app.include_router(plan_router(tuple(resources)))
     for module in _OTHERS:
         app.include_router(module.router)
     app.add_middleware(BearerAuth, access=access)

@@ -1,6 +1,6 @@
 """The fate of work if it were handed in now, over HTTP. Nothing changes."""
 
-from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -16,7 +16,8 @@ from muster.control.session.admission import Ended
 from muster.core.views.placement import PlanView
 
 
-def plan_router(resources: Sequence[Resource[Any, Any]]) -> APIRouter:
+@cache
+def plan_router(resources: tuple[Resource[Any, Any], ...]) -> APIRouter:
     """The endpoint for the specs of those resources that can be planned."""
     submissions = [each.submission for each in resources if each.submission is not None]
     plans = {each.spec: each.plan for each in submissions if each.plan is not None}

@@ -107,7 +107,7 @@ class Submissions:
             accepted = action(work, parts)
             if forget is not None:
                 work.unit.also(forget_before(forget))
-            work.unit.also(*remember(key, accepted.id, now))
+            work.unit.also_rows(*remember(key, accepted.id, now))
             return accepted
 
         def answered(accepted: R | None, error: Exception | None) -> None:

@@ -5,13 +5,14 @@ that accepts the work, so there is no moment at which one exists without the oth
 """
 
 import hashlib
-from typing import Any
 
-from sqlalchemy import Connection, Delete, Insert, bindparam, delete, insert, select
+from sqlalchemy import Connection, Delete, bindparam, delete, select
 
 from muster.core.owner import Owner
+from muster.store.batch import Batch, Row, inserting
 from muster.store.schema import submissions
 
+_REMEMBER = inserting(submissions, ("key", "entity", "at"))
 _ALL = select(submissions).order_by(submissions.c.at)
 _BY_KEY = select(submissions).where(submissions.c.key == bindparam("key"))
 
@@ -32,9 +33,9 @@ def read_submission(connection: Connection, key: str) -> tuple[str, float] | Non
     return None if row is None else (row.entity, row.at)
 
 
-def remember(key: str, entity: str, at: float) -> tuple[Insert, dict[str, Any]]:
-    """The statement that stores the key together with the work; for ``Unit.also``."""
-    return insert(submissions), {"key": key, "entity": entity, "at": at}
+def remember(key: str, entity: str, at: float) -> tuple[Batch, Row]:
+    """The statement that stores the key together with the work; for ``Unit.also_rows``."""
+    return _REMEMBER, (key, entity, at)
 
 
 def forget_before(moment: float) -> Delete:

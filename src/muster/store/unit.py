@@ -8,7 +8,7 @@ for each status. The verbs of the ledger are here too (``allocate``, ``grant``, 
 ``release``); its check at the commit is in ``ledger``.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -18,6 +18,7 @@ from muster.core.reasons import Reason
 from muster.core.resources import DeviceShare
 from muster.core.results import SchedulingResult
 from muster.store import rows
+from muster.store.batch import Batch, Row
 from muster.store.entity import Record, Told, Tried
 from muster.store.history import REPEATING, History
 from muster.store.ledger import overcommitted
@@ -78,7 +79,7 @@ class Unit:
         self._ledger: dict[LedgerKey, tuple[bool, Allocation | None]] = {}
         self._granted: dict[LedgerKey, Allocation] = {}
         self._history = History(live.entities, now, history_seq)
-        self._statements: list[tuple[Any, Any]] = []
+        self._statements: list[Callable[[Connection], object]] = []
         self._told: list[tuple[str, str, str]] = []
 
     # -- records -------------------------------------------------------------------------------
@@ -240,7 +241,11 @@ class Unit:
         self, statement: Any, parameters: dict[str, Any] | list[dict[str, Any]] | None = None
     ) -> None:
         """Run a statement in the same transaction, for state without a record in the mirror."""
-        self._statements.append((statement, parameters or {}))
+        self._statements.append(lambda connection: connection.execute(statement, parameters or {}))
+
+    def also_rows(self, batch: Batch, *rows: Row) -> None:
+        """``also`` for rows of a statement that is used often: it is compiled once."""
+        self._statements.append(lambda connection: batch.execute(connection, rows))
 
     def tell(self, kind: str, id_: str, status: str) -> None:
         """Add an event for a change that belongs to no record."""
@@ -300,8 +305,8 @@ class Unit:
         if self._ledger:
             self._write_ledger(connection)
         self._history.write(connection)
-        for statement, parameters in self._statements:
-            connection.execute(statement, parameters)
+        for run in self._statements:
+            run(connection)
 
     def _write_ledger(self, connection: Connection) -> None:
         inserts, updates, deletes = [], [], []

@@ -4,7 +4,8 @@ A token is known by its hash from the commit on, and its secret is told once.
 """
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import asdict
+from dataclasses import asdict, fields
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from sqlalchemy import bindparam, delete, insert, update
@@ -16,6 +17,7 @@ from muster.core.owner import Owner, Principal, Role
 from muster.core.specs.account import JoinTokenSpec, TokenSpec
 from muster.store import schema
 from muster.store.accounts import Accounts, User
+from muster.store.batch import deleting, inserting, updating
 from muster.store.live import Live
 from muster.store.tokens import JoinToken, Token, new_secret, token_hash
 
@@ -24,6 +26,11 @@ MAX_OF_ONE = 100
 MAX_JOIN_TOKENS = 10_000
 KEPT_EXPIRED_S = 7 * 86400.0
 """How long an expired token is still listed."""
+
+_JOIN_TOKEN = tuple(each.name for each in fields(JoinToken))
+_ADD_JOIN_TOKEN = inserting(schema.join_tokens, _JOIN_TOKEN)
+_CHARGE_JOIN_TOKEN = updating(schema.join_tokens, ("uses_left",), ("id",))
+_DROP_JOIN_TOKEN = deleting(schema.join_tokens, ("id",))
 
 K = TypeVar("K", Token, JoinToken)
 
@@ -248,7 +255,7 @@ def _add_join_token(
         made_by=made_by,
     )
     work.live.accounts.join_tokens.add(token)
-    work.unit.also(insert(schema.join_tokens), asdict(token))
+    work.unit.also_rows(_ADD_JOIN_TOKEN, attrgetter(*_JOIN_TOKEN)(token))
     return token
 
 
@@ -256,8 +263,7 @@ def charge(work: Work, token: JoinToken) -> None:
     """Count one use of a join token."""
     if token.uses_left is not None:
         token.uses_left -= 1
-        kept = schema.join_tokens
-        work.unit.also(update(kept).where(kept.c.id == token.id).values(uses_left=token.uses_left))
+        work.unit.also_rows(_CHARGE_JOIN_TOKEN, (token.uses_left, token.id))
 
 
 def revoke_join_token(work: Work, ref: str) -> JoinToken:
@@ -277,8 +283,7 @@ def revoke_join_token(work: Work, ref: str) -> JoinToken:
 
 def _drop_join_token(work: Work, token: JoinToken) -> None:
     work.live.accounts.join_tokens.remove(token)
-    kept = schema.join_tokens
-    work.unit.also(delete(kept).where(kept.c.id == token.id))
+    work.unit.also_rows(_DROP_JOIN_TOKEN, (token.id,))
 
 
 # -- of both kinds ---------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from muster.core.reasons import Reason
 from muster.core.resources import Resources
 from muster.scheduling.cluster.columns import Floats, Ints
 from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.policy import guard
 from muster.scheduling.policy.guard import TooLate
 from muster.scheduling.policy.hooks import BatchHook
 from muster.scheduling.policy.plugins import PassContext, registered
@@ -18,6 +19,8 @@ from muster.scheduling.policy.sequencers import Fifo
 from muster.scheduling.workload import SessionWorkload, WorkloadClass
 
 T = TypeVar("T")
+
+guard.MAX_LINES = 10_000  # more than sound plug-ins need here: one that loops is noticed soon
 
 
 class Failure(StrEnum):

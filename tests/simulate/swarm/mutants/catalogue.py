@@ -103,7 +103,7 @@ COMMITS = (
     Mutant(
         "keys of submissions are not stored",
         "api/submissions.py",
-        "            work.unit.also(*remember(key, accepted.id, now))\n",
+        "            work.unit.also_rows(*remember(key, accepted.id, now))\n",
         "",
         "work that was accepted is there once, however often it is handed in",
     ),
