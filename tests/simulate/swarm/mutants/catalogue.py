@@ -270,7 +270,7 @@ VERDICTS = (
     Mutant(
         "the tasks of an ended job go on",
         f"{JOB}/derive.py",
-        "    sessions.terminate(work, [work.live.sessions[id_] for id_ in attempts], phase, why)\n",
+        "    sessions.terminate(work, attempts, phase, why)\n",
         "",
         "the end of a job ends its tasks",
     ),
