@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.control.conftest import MakeWorld
 from tests.control.fake_agent import FakeAgent
 from tests.control.world import World
 
 from muster.control import inbox
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, ScalingGroup
-from muster.core.states import AgentStatus
+from muster.core.states import AgentStatus, SessionStatus
 from muster.simulate.hollow.supervisor import Run
 from muster.store.store import CommitFailed
 from muster.store.unit import Unit
@@ -121,3 +122,41 @@ def test_verdict_that_was_put_off_is_given_soon(
     assert status(world, agent) is AgentStatus.ALIVE
     let_time_pass(world, 2)
     assert status(world, agent) is AgentStatus.UNREACHABLE
+
+
+def test_phase_does_not_expire_while_the_report_that_ends_it_waits(
+    worlds: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inbox, "INPUTS_A_WAKE", 1)
+    group = ScalingGroup(name="default", create_timeout=10.0, agent_silence=60.0, kernel_lease=60.0)
+    slow = Run(RUN_S, creating_s=10.5)
+    world = worlds({"a": ONE_CPU, "b": ONE_CPU}, group=group, behaviour=lambda start: slow)
+    world.submit(JobSpec(command=["x"]))
+    session = world.only_session()
+    (agent,) = (each for each in world.agents.values() if each.creating)
+    (other,) = (each for each in world.agents.values() if each is not agent)
+    world.clock.advance(11.0)
+    agent.tick()
+    world.desk.agent_said(other.id, Disk(True))
+    world.desk.agent_said(agent.id, Reports(len(agent.reports), tuple(agent.reports)))
+    world.wake()
+    assert session.status is SessionStatus.CREATING
+    world.wake()
+    assert (session.status, session.reschedules) == (SessionStatus.RUNNING, 0)
+
+
+def test_phase_expires_soon_after_a_message_that_does_not_end_it(
+    worlds: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inbox, "INPUTS_A_WAKE", 1)
+    group = ScalingGroup(name="default", create_timeout=10.0, agent_silence=60.0, kernel_lease=60.0)
+    world = worlds({"a": ONE_CPU}, group=group, behaviour=lambda start: Run(1, creating_s=1e9))
+    world.submit(JobSpec(command=["x"]))
+    session, agent = world.only_session(), world.agent("a")
+    world.clock.advance(11.0)
+    for full_ in (True, False):
+        world.desk.agent_said(agent.id, Disk(full_))
+    world.wake()
+    assert session.reschedules == 0
+    let_time_pass(world, 2)
+    assert session.reschedules == 1

@@ -42,7 +42,7 @@ def cluster_modules(
     entity_modules: Sequence[type[EntityModule]] = ENTITY_MODULES,
 ) -> Sequence[Module]:
     return (
-        SessionModule(),
+        SessionModule(desk.unheard),
         JobModule(),
         AgentModule(desk, leases),
         GroupModule(),

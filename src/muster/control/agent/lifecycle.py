@@ -1,7 +1,7 @@
 """An agent that falls silent is UNREACHABLE; when its leases have ended, LOST (design: Leases)."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 
 from muster.control.agent.leases import (
     DEFAULT_TERM_S,
@@ -19,18 +19,13 @@ from muster.control.engine.lifecycle import Lifecycle
 from muster.control.engine.work import Move, Work
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.kernel_reports import KernelReports
-from muster.core.ids import AgentId
+from muster.control.session.lifecycle import LOOK_AGAIN_S, Unheard
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult
 from muster.core.states import AGENT_TABLE, AgentStatus
 from muster.store.records import Agent, LedgerKey
 
 _AWAY = frozenset({AgentStatus.UNREACHABLE, AgentStatus.LOST})
-_Unheard = Callable[[], Set[AgentId]]
-"""Tells the agents that have said something that waits for a later wake. After an outage messages
-may fill several wakes: what an agent said is heard before its silence is judged."""
-_LOOK_AGAIN_S = 1.0
-"""How long the verdict on an agent is put off whose message waits."""
 
 
 class AgentLifecycle(Lifecycle[Agent]):
@@ -121,7 +116,7 @@ class DetectSilence(DerivationHandler[Agent]):
     entity = Agent
     statuses = frozenset({AgentStatus.ALIVE})
 
-    def __init__(self, leases: LeaseBook, unheard: _Unheard) -> None:
+    def __init__(self, leases: LeaseBook, unheard: Unheard) -> None:
         self._leases = leases
         self._unheard = unheard
 
@@ -141,7 +136,7 @@ class DetectLoss(DerivationHandler[Agent]):
     entity = Agent
     statuses = frozenset({AgentStatus.UNREACHABLE})
 
-    def __init__(self, kernel_reports: KernelReports, leases: LeaseBook, unheard: _Unheard) -> None:
+    def __init__(self, kernel_reports: KernelReports, leases: LeaseBook, unheard: Unheard) -> None:
         self._kernel_reports = kernel_reports
         self._leases = leases
         self._unheard = unheard
@@ -170,7 +165,7 @@ def _silent_at(agent: Agent, work: Work, leases: LeaseBook) -> float:
 
 def _at_or_again(moment: float, work: Work) -> float:
     """The moment of a verdict, or of the next look if that verdict is overdue: it was put off."""
-    return moment if moment > work.now else work.now + _LOOK_AGAIN_S
+    return moment if moment > work.now else work.now + LOOK_AGAIN_S
 
 
 def _silence_s(agent: Agent, work: Work, leases: LeaseBook) -> float:

@@ -6,8 +6,9 @@ charged until its agent confirms the stop (design: Generation).
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from enum import StrEnum
+from typing import ClassVar
 
 from muster.control.engine.handler import (
     NO_CHANGE,
@@ -91,10 +92,25 @@ AGAIN = TransitionStatus(
 """Back to the queue: the old generation of the kernels is told to stop. A session that has begun is
 stopped instead, and its job begins another attempt: a terminal status is final, and an attempt that
 may have run is not run again."""
+UNPREPARED = frozenset(
+    {
+        KernelStatus.PENDING,
+        KernelStatus.SCHEDULED,
+        KernelStatus.PREPARING,
+        KernelStatus.PULLING,
+    }
+)
+UNSTARTED = UNPREPARED | {KernelStatus.PREPARED, KernelStatus.CREATING}
 RECALL_AFTER_S = 1.0
 """How long a prefilled kernel waits on an agent before it is taken back to be placed anew."""
 TELLING_S = 5.0
 """The time that an agent has after it connects to report what happened meanwhile."""
+LOOK_AGAIN_S = 1.0
+"""How long a verdict is put off because a message of an agent waits."""
+Unheard = Callable[[], Set[AgentId]]
+"""Tells the agents that have said something that waits for a later wake. After an outage messages
+may fill several wakes: what an agent said is heard before its silence is judged, or the time of its
+kernels."""
 STOP_AGAIN_AFTER_S = 5.0
 """The time past a kernel's grace after which it is told again to stop, if it is not reported
 gone."""
@@ -302,13 +318,25 @@ def heard_since(session: Session, began: float, work: Work) -> float | None:
 
 
 class HeardPhase(LifecycleHandler[Session]):
-    """A handler of a phase that is ended by reports of agents. Its timeout counts only the time in
-    which all these agents can be heard."""
+    """A handler of a phase that is ended by reports of agents about the kernels that have an
+    ``awaited`` status. Its timeout counts only the time in which all these agents can be heard, and
+    is judged neither while one of them is ``unheard``, nor once all reports have come: the handler
+    that ends the phase follows in the same pass."""
+
+    awaited: ClassVar[frozenset[KernelStatus]]
+
+    def __init__(self, unheard: Unheard) -> None:
+        self._unheard = unheard
 
     def since(self, record: Session, work: Work) -> float:
         timeout_s, began = self.timeout_s(record, work), self.began(record)
         if timeout_s is None or work.now < began + timeout_s:
             return began  # at the earliest; agents need not be looked at yet
+        if record.kernels and not record.tally.among(self.awaited):
+            return work.now
+        unheard = self._unheard()
+        if unheard and any(kernel.agent_id in unheard for kernel in record.kernels):
+            return work.now + LOOK_AGAIN_S - timeout_s
         heard = heard_since(record, began, work)
         if heard is None:
             return math.inf

@@ -16,13 +16,20 @@ from muster.control.session.handlers.schedule import ScheduleNewSessions
 from muster.control.session.handlers.start import StartSessions
 from muster.control.session.handlers.terminate import TerminateSessions
 from muster.control.session.kernel_reports import KernelReports
-from muster.control.session.lifecycle import SessionLifecycle
+from muster.control.session.lifecycle import SessionLifecycle, Unheard
 from muster.control.session.requests import SessionRequests
 from muster.scheduling.accounting.fairness import UsageSpan
 
 
 class SessionModule(Module):
-    """The module of sessions; offers the cluster as placement sees it, too."""
+    """The module of sessions; offers the cluster as placement sees it, too.
+
+    Args:
+        unheard: tells the agents of which messages wait for a later wake.
+    """
+
+    def __init__(self, unheard: Unheard) -> None:
+        self._unheard = unheard
 
     def declare(self, context: Context) -> Declared:
         store, clock = context.store, context.clock
@@ -36,14 +43,14 @@ class SessionModule(Module):
             lifecycles=[sessions],
             handlers=[
                 ScheduleNewSessions(cluster, sessions),
-                PrepareSessions(),
+                PrepareSessions(self._unheard),
                 PromoteToPrepared(),
-                StartSessions(cluster),
+                StartSessions(cluster, self._unheard),
                 OpenBarriers(),
                 PromoteToRunning(),
                 DetectTermination(),
                 EnforceTimeout(),
-                TerminateSessions(),
+                TerminateSessions(self._unheard),
                 PromoteToTerminated(),
             ],
             offers=[

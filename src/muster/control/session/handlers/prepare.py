@@ -6,6 +6,7 @@ from muster.control.engine.handler import HandlerResult, TransitionStatus
 from muster.control.engine.work import Work
 from muster.control.session.handlers.environment import needs_preparation, ports_needed
 from muster.control.session.lifecycle import (
+    UNPREPARED,
     HeardPhase,
     begin_again,
     failure_to_judge,
@@ -24,6 +25,7 @@ class PrepareSessions(HeardPhase):
 
     name = "PrepareSessions"
     between_tries = True
+    awaited = UNPREPARED
     entity = Session
     statuses = frozenset({SessionStatus.SCHEDULED, SessionStatus.PREPARING})
     transitions = tried_in_place(

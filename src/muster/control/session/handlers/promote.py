@@ -5,15 +5,11 @@ from typing import ClassVar
 
 from muster.control.engine.handler import DerivationHandler, PromotionHandler, TransitionStatus
 from muster.control.engine.work import Work
-from muster.control.session.lifecycle import STOP
+from muster.control.session.lifecycle import STOP, UNPREPARED, UNSTARTED
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.specs import SessionType
 from muster.core.states import KERNEL_TABLE, SESSION_TABLE, KernelStatus, SessionStatus
 from muster.store.records import Session
-
-_K = KernelStatus
-_UNPREPARED = frozenset({_K.PENDING, _K.SCHEDULED, _K.PREPARING, _K.PULLING})
-_UNSTARTED = _UNPREPARED | {_K.PREPARED, _K.CREATING}
 
 
 class SessionPromotionHandler(PromotionHandler[Session]):
@@ -35,7 +31,7 @@ class PromoteToPrepared(SessionPromotionHandler):
 
     name = "PromoteToPrepared"
     statuses = frozenset({SessionStatus.SCHEDULED, SessionStatus.PREPARING})
-    unmet = _UNPREPARED
+    unmet = UNPREPARED
     success = TransitionStatus(SessionStatus.PREPARED)
 
 
@@ -44,7 +40,7 @@ class PromoteToRunning(SessionPromotionHandler):
 
     name = "PromoteToRunning"
     statuses = frozenset({SessionStatus.CREATING})
-    unmet = _UNSTARTED
+    unmet = UNSTARTED
     success = TransitionStatus(SessionStatus.RUNNING)
 
 

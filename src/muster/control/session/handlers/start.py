@@ -16,7 +16,9 @@ from muster.control.session.handlers.environment import (
 )
 from muster.control.session.lifecycle import (
     RECALL_AFTER_S,
+    UNSTARTED,
     HeardPhase,
+    Unheard,
     begin_again,
     failure_to_judge,
     is_prefilled,
@@ -41,13 +43,15 @@ class StartSessions(HeardPhase):
 
     name = "StartSessions"
     between_tries = True
+    awaited = UNSTARTED
     entity = Session
     statuses = frozenset({SessionStatus.PREPARED, SessionStatus.CREATING})
     transitions = tried_in_place(
         TransitionStatus(SessionStatus.CREATING, TransitionStatus(KernelStatus.CREATING))
     )
 
-    def __init__(self, cluster: ClusterState) -> None:
+    def __init__(self, cluster: ClusterState, unheard: Unheard) -> None:
+        super().__init__(unheard)
         self._cluster = cluster
 
     def execute(self, targets: Sequence[Session], work: Work) -> HandlerResult[Session]:

@@ -25,6 +25,7 @@ class TerminateSessions(HeardPhase):
 
     name = "TerminateSessions"
     between_tries = True
+    awaited = KERNEL_TABLE.live
     entity = Session
     statuses = frozenset({SessionStatus.TERMINATING})
     transitions = StatusTransitions(
