@@ -166,3 +166,16 @@ def test_submission_whose_commit_only_seemed_to_fail_is_answered_with_its_job_on
     assert again.status_code == 200
     (job,) = ada.get("/v1/jobs", params={"state": "all"}).json()["items"]
     assert job["id"] == again.json()["id"]
+
+
+def test_part_beside_the_plane_that_failed_is_told_to_admins_alone(cluster: ServedCluster) -> None:
+    def fail_beside() -> None:
+        api = cluster.app.state.api
+        cluster.app.state.api = replace(api, trouble_beside=lambda: "the watch failed: 'x'")
+
+    cluster.call(fail_beside)
+    with cluster.client(ADMIN, Role.ADMIN) as admin, cluster.client() as user:
+        assert admin.cluster().trouble == "the watch failed: 'x'"
+        assert user.cluster().trouble is None
+    health = httpx.get(f"{cluster.url}/health").json()
+    assert (health["status"], "watch" in health["reason"]) == ("degraded", False)

@@ -1,6 +1,6 @@
 """The application: endpoints, errors and authentication over the injected parts."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fastapi import FastAPI
@@ -49,6 +49,7 @@ def create_app(
     agent_address: str = "",
     resources: Sequence[Resource[Any, Any]] = RESOURCES,
     reader: Reader | None = None,
+    trouble_beside: Callable[[], str | None] = lambda: None,
 ) -> FastAPI:
     """The HTTP API of a controller, to be served on the plane's event loop.
 
@@ -57,6 +58,7 @@ def create_app(
         read_log: reads the output of a kernel from its agent.
         agent_address: where agents on other machines find the controller, as host:port.
         reader: of the engine, in place of the one that uses threads.
+        trouble_beside: tells which parts beside the plane rest because they failed, and why.
 
     ``stop`` is called before the server is stopped.
     """
@@ -87,6 +89,7 @@ def create_app(
             "readers of output", MAX_OUTPUT_READERS_OF_ONE, MAX_OUTPUT_READERS
         ),
         agent_address=agent_address,
+        trouble_beside=trouble_beside,
     )
     app.state.large_bodies = LargeBodies()
     for resource in resources:

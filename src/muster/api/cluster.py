@@ -23,17 +23,21 @@ from muster.version import __version__
 router = APIRouter(tags=["cluster"])
 
 _DEGRADED = "nothing can be stored; `muster doctor` tells an admin why"
+_FAILED_BESIDE = "a part of the controller failed; `muster doctor` tells an admin which"
 
 
 @router.get("/health", response_model=HealthView)
 async def get_health(request: Request) -> Response:
     """The controller's health; no token is needed. A controller that can store nothing, for
     instance because its disk is full, is "degraded": it answers, keeps agents and their kernels
-    alive, and refuses changes with 503. Only admins are told why, by the view of the cluster."""
+    alive, and refuses changes with 503. So is one of which a part beside the control plane rests
+    because it failed. Only admins are told why, by the view of the cluster."""
     api: Api = request.app.state.api
-    if api.plane.trouble is None:
-        return answer(HealthView(status="ok", version=__version__))
-    return answer(HealthView(status="degraded", version=__version__, reason=_DEGRADED))
+    if api.plane.trouble is not None:
+        return answer(HealthView(status="degraded", version=__version__, reason=_DEGRADED))
+    if api.trouble_beside() is not None:
+        return answer(HealthView(status="degraded", version=__version__, reason=_FAILED_BESIDE))
+    return answer(HealthView(status="ok", version=__version__))
 
 
 @router.get("/v1/cluster", response_model=ClusterView)
@@ -50,7 +54,7 @@ async def get_cluster(call: Call) -> Response:
         waiting=sum(group.waiting for group in cluster.groups.values()),
         kernels=len(live.ledger),
         unauthenticated=call.api.access.refused,
-        trouble=call.api.plane.trouble if call.principal.is_admin else None,
+        trouble=call.api.trouble if call.principal.is_admin else None,
     )
     return answer(view)
 

@@ -32,7 +32,7 @@ ReadLog = Callable[[AgentId, LogRequest], AsyncIterator[LogChunk]]
 @dataclass(frozen=True, slots=True)
 class Api:
     """The parts behind the API, injected; ``agent_address`` is where agents on other
-    machines find the controller."""
+    machines find the controller, and ``trouble_beside`` tells which parts beside the plane rest."""
 
     plane: ControlPlane
     reader: Reader
@@ -43,6 +43,12 @@ class Api:
     access: Access
     output_readers: Allowance
     agent_address: str
+    trouble_beside: Callable[[], str | None]
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing can be stored, or why parts beside the plane rest; None if all is well."""
+        return self.plane.trouble or self.trouble_beside()
 
 
 @dataclass(frozen=True, slots=True)

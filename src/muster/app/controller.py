@@ -20,6 +20,7 @@ from muster.agent.config import AgentConfig
 from muster.api.app import create_app
 from muster.api.app import stop as stop_requests
 from muster.app.addresses import address, host_for_others, is_loopback, reachable_host
+from muster.app.beside import Beside
 from muster.app.checkpoints import keep_checkpointing
 from muster.app.controller_config import ControllerConfig
 from muster.app.credentials import mend_credential
@@ -110,9 +111,16 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     gateway = GatewayThread(desk, desk, leases, tls=config.tls)
     desk.link = gateway
     await stack.enter_async_context(_driving(driver, plane, stop))
-    watching = watch_fence(plane, store, leases, clock, driver.hint, database.hold_on)
-    await stack.enter_async_context(_beside(watching, "fence"))
-    await stack.enter_async_context(_beside(keep_checkpointing(plane, engine), "checkpoints"))
+    beside = Beside()
+
+    async def run_beside(name: str, part: Callable[[], Coroutine[None, None, None]]) -> None:
+        await stack.enter_async_context(beside.running(name, part))
+
+    await run_beside(
+        "fence",
+        partial(watch_fence, plane, store, leases, clock, driver.hint, database.hold_on),
+    )
+    await run_beside("checkpoints", partial(keep_checkpointing, plane, engine))
     with engine.connect().execution_options(readonly=True) as connection:
         named = bool(read_cluster_id(connection))
     if not named:
@@ -130,6 +138,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
         clock=clock,
         read_log=gateway.read_log,
         agent_address=address(host_for_others(config.host, config.tls), agent_port),
+        trouble_beside=lambda: beside.trouble,
     )
     scheme = "https" if config.tls else "http"
     reachable = reachable_host(config.host, config.tls)
@@ -138,12 +147,10 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     user, join_token = await _introduce(home, plane, url, clock.now(), config.authority)
     own_address = address(config.host, agent_port)
     agents = [_local(agent, own_address, join_token, user, home) for agent in config.agents]
-    await stack.enter_async_context(
-        _beside(forget(plane, leases, home, config.former_agents), "former agents")
-    )
-    await stack.enter_async_context(_beside(watch_supervisors(plane, leases), "supervisors"))
+    await run_beside("former agents", partial(forget, plane, leases, home, config.former_agents))
+    await run_beside("supervisors", partial(watch_supervisors, plane, leases))
     local_agents = LocalAgents(agents, partial(mend_credential, plane))
-    await stack.enter_async_context(_beside(local_agents.run(), "local agents"))
+    await run_beside("local agents", local_agents.run)
     stack.callback(stop_requests, app)  # called first: no new requests while other parts stop
     now = clock.now()
     agents_at = address(reachable, agent_port)
@@ -265,18 +272,6 @@ async def _driving(driver: Driver, plane: ControlPlane, stop: asyncio.Event) -> 
     finally:
         driver.stop()
         await task
-
-
-@asynccontextmanager
-async def _beside(work: Coroutine[None, None, None], name: str) -> AsyncIterator[None]:
-    """Run ``work`` beside the context, and cancel it at the end."""
-    task = asyncio.create_task(work, name=name)
-    try:
-        yield
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 @contextmanager

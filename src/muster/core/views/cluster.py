@@ -116,7 +116,8 @@ class QuotaPage(View):
 
 class HealthView(View):
     """The controller's health; the only answer without a token. ``status`` is "ok", or "degraded"
-    while nothing can be stored; ``reason`` is a sentence that says so."""
+    while nothing can be stored, or a part of the controller rests because it failed; ``reason`` is
+    a sentence that says which."""
 
     status: str
     version: str
@@ -126,7 +127,7 @@ class HealthView(View):
 class ClusterView(View):
     """The cluster as a whole; ``agents`` are by status, ``unauthenticated`` the requests without a
     good token since the controller started; the other counts are of live records. ``trouble`` is
-    why nothing can be stored, where that is so; only admins are told."""
+    why the controller is "degraded", if it is; only admins are told."""
 
     id: str
     version: str
