@@ -144,11 +144,11 @@ def test_report_that_fails_is_dropped_whole_and_all_others_are_heard(
     monkeypatch.setattr(KernelReports, "apply", poisoned)
     refuse, stored = AgentDesk.refuse, []
 
-    def refused(desk: AgentDesk, said: Said) -> None:
+    def refused(desk: AgentDesk, said: Said, error: Exception) -> None:
         with world.store.engine.connect() as connection:
             ended = text("SELECT count(*) FROM kernels WHERE status = 'TERMINATED'")
             stored.append(connection.scalar(ended))
-        refuse(desk, said)
+        refuse(desk, said, error)
 
     monkeypatch.setattr(AgentDesk, "refuse", refused)
     job_id = world.submit(JobSpec(command=["x"], tasks=4)).id
@@ -218,6 +218,24 @@ def test_hello_that_cannot_be_taken_is_not_heard_again_for_a_while(
     world.closed.clear()
     world.connect(agent)
     assert world.closed == []
+    world.connect(world.agent("b"))
+    assert world.submit(JobSpec(command=["x"])).status is JobState.RUNNING
+
+
+def test_agent_with_more_kinds_of_resources_than_a_group_can_have_is_told_limit_and_count(
+    world: World,
+) -> None:
+    """Each agent by itself keeps to the limit of a Hello, so its group finds that they are many."""
+    agent = world.agent("a")
+    extra = {f"extra-{number}": 1000 for number in range(130)}
+    agent.capacity = Resources.with_extra(8000, 2**33, 0, 0, extra)
+    for _ in range(2):
+        world.connect(agent)
+    told = "the agents of a group have at most 128 kinds of resources in all; with extra-0, "
+    refused = [why for id_, why in world.closed if id_ == agent.id and why.startswith(told)]
+    assert len(refused) == 2
+    assert "of this one there would be 134" in refused[0]
+    assert refused[1].endswith("; it is not heard again for a while")
     world.connect(world.agent("b"))
     assert world.submit(JobSpec(command=["x"])).status is JobState.RUNNING
 

@@ -82,6 +82,24 @@ def test_wrong_hello_is_refused_with_a_sentence(wrong: str) -> None:
     assert 10 < len(str(refused.value)) < 400
 
 
+@pytest.mark.parametrize(
+    ("many", "told"),
+    [
+        (
+            {"devices": tuple(Device(n, "H100") for n in range(130))},
+            "130 devices: expected at most 128",
+        ),
+        (HELLOS["many extras"], "33 extra resources: expected at most 32"),
+        (HELLOS["many attributes"], "129 attributes: expected at most 128"),
+    ],
+)
+def test_hello_with_too_much_is_refused_with_the_count_and_the_limit(
+    many: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(MalformedMessage, match=f"it said {told}"):
+        checks.check_hello(replace(GOOD, **many))
+
+
 @pytest.mark.parametrize("wrong", REPORTS)
 def test_wrong_report_is_refused_with_a_sentence(wrong: str) -> None:
     checks.check_reports(Reports(1, (REPORT,)))

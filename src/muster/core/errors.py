@@ -44,6 +44,11 @@ class Busy(MusterError):
     """A bounded queue is full; the same request may pass later."""
 
 
+class LimitExceeded(MusterError):
+    """More of something than is allowed; the text tells the limit and the count (design: Everything
+    is bounded)."""
+
+
 MAX_PROBLEMS = 50
 """Problems that one error tells."""
 _MAX_TEXT = 300

@@ -5,7 +5,7 @@ message that is not allowed is closed with a sentence; no other stream is affect
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence, Sized
 
 from muster.core.resources import EXTRA_NAME, MAX_DEVICES, Device, Resources
 from muster.core.text import ATTRIBUTE, MAX_NAME, NAME, check_text
@@ -92,7 +92,7 @@ def check_hello(hello: Hello) -> None:
     _check_capacity(hello.capacity)
     _check_devices(hello.devices)
     _check_attributes(hello.attributes)
-    _require(len(hello.kernels) <= MAX_HELD, f"more than {MAX_HELD} kernels")
+    _at_most(MAX_HELD, "kernels", hello.kernels)
     for held in hello.kernels:
         _require(len(held.kernel) <= MAX_ID and held.generation >= 0, "a kernel that is none")
 
@@ -102,7 +102,7 @@ def check_reports(batch: Reports) -> None:
     Raises:
         MalformedMessage: one of its texts, numbers or counts is out of bounds.
     """
-    _require(len(batch.reports) <= MAX_REPORTS, f"more than {MAX_REPORTS} reports in one message")
+    _at_most(MAX_REPORTS, "reports in one message", batch.reports)
     _require(batch.last_seq >= 0, "a number of a report below 0")
     for report in batch.reports:
         # This runs twice for each task, so the common case is one comparison.
@@ -150,14 +150,13 @@ def _check_capacity(capacity: Resources) -> None:
         *(amount for _, amount in capacity.extra),
     )
     _require(all(0 <= amount < _MAX_AMOUNT for amount in named), "a capacity that is no amount")
-    _require(
-        len(capacity.extra) <= MAX_EXTRA
-        and all(EXTRA_NAME.fullmatch(name) for name, _ in capacity.extra),
-        f"more than {MAX_EXTRA} extra resources, or a wrong name of one",
-    )
+    _at_most(MAX_EXTRA, "extra resources", capacity.extra)
+    wrong = next((name for name, _ in capacity.extra if not EXTRA_NAME.fullmatch(name)), "")
+    _require(not wrong, f"{wrong[:80]!r} as the name of an extra resource")
 
 
-def _check_devices(devices: Iterable[Device]) -> None:
+def _check_devices(devices: Sequence[Device]) -> None:
+    _at_most(MAX_DEVICES, "devices", devices)
     seen: set[int] = set()
     for device in devices:
         _require(
@@ -171,7 +170,7 @@ def _check_devices(devices: Iterable[Device]) -> None:
 
 
 def _check_attributes(attributes: Mapping[str, str]) -> None:
-    _require(len(attributes) <= MAX_ATTRIBUTES, f"more than {MAX_ATTRIBUTES} attributes")
+    _at_most(MAX_ATTRIBUTES, "attributes", attributes)
     for name, value in attributes.items():
         _require(_ATTRIBUTE.fullmatch(name[:MAX_NAME]) is not None, "a wrong name of an attribute")
         _check_text(f"attribute {name}", value)
@@ -190,6 +189,10 @@ def _check_text(field: str, text: str, limit: int = MAX_NAME) -> None:
         check_text(text, limit)
     except ValueError as wrong:
         raise MalformedMessage(f"the {field}: {wrong}") from None
+
+
+def _at_most(limit: int, what: str, said: Sized) -> None:
+    _require(len(said) <= limit, f"{len(said):,} {what}: expected at most {limit:,}")
 
 
 def _require(holds: bool, otherwise: str) -> None:

@@ -26,7 +26,7 @@ from muster.control.session.cluster.state import ClusterState
 from muster.control.session.kernel_reports import KernelReports
 from muster.control.tell_agent import TellAgent
 from muster.core.clock import Clock
-from muster.core.errors import Busy, MusterError
+from muster.core.errors import Busy, LimitExceeded, MusterError
 from muster.core.ids import AgentId
 from muster.core.states import AgentStatus
 from muster.store.live import Live
@@ -55,6 +55,7 @@ log = logging.getLogger(__name__)
 
 REFUSED_S = 30.0
 """Seconds for which further Hellos of an agent are ignored after one that could not be applied."""
+NOT_UNDERSTOOD = "what it said could not be understood"
 
 
 class NoLink:
@@ -83,7 +84,7 @@ class AgentDesk:
         self._inbox = inbox
         self.link: AgentLink = NoLink()
         self.connected: set[AgentId] = set()
-        self._not_heard: dict[AgentId, float] = {}  # until then
+        self._not_heard: dict[AgentId, tuple[float, str]] = {}  # until then, and why
         self._unheard: Set[AgentId] | None = None  # counted at most once a wake
         self._forgetful = False  # reported failures are not stored: agents have to repeat them
         self.performers = (_Talk(self),)
@@ -95,8 +96,9 @@ class AgentDesk:
             self.link.close(agent, "this agent was removed")
             return
         now = self._clock.now()
-        if isinstance(message, Hello) and now < self._not_heard.get(agent, 0.0):
-            self.link.close(agent, "what it said lately could not be understood; wait a while")
+        until, why = self._not_heard.get(agent, (0.0, ""))
+        if isinstance(message, Hello) and now < until:
+            self.link.close(agent, f"{why}; it is not heard again for a while")
             return
         try:
             self._inbox.put(Said(self, agent, message))
@@ -160,10 +162,12 @@ class AgentDesk:
                         work.emit(TellAgent(agent.id, (report.kernel, report.generation)))
                 work.emit(TellAgent(agent.id, Acknowledge(batch.last_seq)))
 
-    def refuse(self, said: "Said") -> None:
+    def refuse(self, said: "Said", error: Exception) -> None:
         """Give up a message that cannot be applied. Its agent says Hello again and tells all
-        kernels that it holds, which makes up for a dropped report."""
+        kernels that it holds, which makes up for a dropped report. It is told the limit that it
+        exceeds, but nothing about a defect of the controller."""
         agent = said.agent
+        why = str(error) if isinstance(error, LimitExceeded) else NOT_UNDERSTOOD
         match said.message:
             case Reports(last_seq=seq):
                 log.warning("a report of agent %s is dropped: %.1000r", agent, said.message)
@@ -171,13 +175,13 @@ class AgentDesk:
                 self.link.close(agent, "a report of it could not be taken, and is dropped")
             case Hello():
                 now = self._clock.now()
-                lately = {id_: until for id_, until in self._not_heard.items() if until > now}
-                self._not_heard = {**lately, agent: now + REFUSED_S}
-                self.link.close(agent, "what it said could not be understood")
+                lately = {id_: each for id_, each in self._not_heard.items() if each[0] > now}
+                self._not_heard = {**lately, agent: (now + REFUSED_S, why)}
+                self.link.close(agent, why)
             case None:
                 self.connected.discard(agent)
             case _:
-                self.link.close(agent, "what it said could not be understood")
+                self.link.close(agent, why)
 
     # -- after the mirror was read, and after a commit -----------------------------------------
 
@@ -262,7 +266,7 @@ class Said(Input):
         self.desk.hear(work, parts, self)
 
     def refuse(self, error: Exception) -> None:
-        self.desk.refuse(self)
+        self.desk.refuse(self, error)
 
     def apart(self) -> Sequence[Input]:
         """The reports of one message as messages of their own."""

@@ -12,7 +12,7 @@ from typing import Self
 
 import numpy as np
 
-from muster.core.errors import MusterError
+from muster.core.errors import LimitExceeded
 from muster.core.resources import GPU_WHOLE, KERNELS, MAX_DEVICES, Device, Resources
 from muster.scheduling.cluster.agent_amounts import STEPS, AgentAmounts, Machine
 from muster.scheduling.cluster.bulk import (
@@ -159,18 +159,18 @@ class ColumnStore:
         """Make rows for these resources and devices; to be called before their amounts are used.
 
         Raises:
-            MusterError: more devices or kinds of resources than a group can have.
+            LimitExceeded: more devices or kinds of resources than a group can have.
         """
         names = [*(name for name, _ in resources.extra), *([KERNELS] if resources.kernels else ())]
         missing = [name for name in names if name not in self._dimensions]
         if any(not 0 <= index < MAX_DEVICES for index in device_indexes):
-            raise MusterError(
+            raise LimitExceeded(
                 f"device indexes go from 0 to {MAX_DEVICES - 1}, not {list(device_indexes)}"
             )
-        if len(self._dimensions) + len(missing) > MAX_DIMENSIONS:
-            raise MusterError(
-                f"a group knows at most {MAX_DIMENSIONS} kinds of resources; {', '.join(missing)} "
-                "would be too many"
+        if (kinds := len(self._dimensions) + len(missing)) > MAX_DIMENSIONS:
+            raise LimitExceeded(
+                f"the agents of a group have at most {MAX_DIMENSIONS} kinds of resources in all; "
+                f"with {', '.join(missing[:5])} of this one there would be {kinds}"
             )
         devices = max(device_indexes, default=-1) + 1 - len(self._device_free)
         if not missing and devices <= 0:
