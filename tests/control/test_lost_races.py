@@ -186,7 +186,7 @@ def charged_cpus(world: World, agent: str) -> float:
 def place_as_if_nothing_ran(
     queue: Queue, snapshot: Snapshot, policy: Policy, context: PassContext
 ) -> Any:
-    empty = snapshot.emptied()
+    empty = snapshot.emptied().copy()  # in which the room stays taken
     return place(queue, empty, policy, replace(context, snapshot=empty))
 
 

@@ -8,6 +8,7 @@ for each status. The verbs of the ledger are here too (``allocate``, ``grant``, 
 ``release``); its check at the commit is in ``ledger``.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from enum import StrEnum
 from typing import Any, Protocol
@@ -73,8 +74,8 @@ class Unit:
         self.live = live
         self.now = now
         self._entities = live.entities
-        self.touched: dict[type, dict[Any, str]] = {kind: {} for kind in self._entities}
-        self.rewritten: dict[type, dict[Any, None]] = {kind: {} for kind in self._entities}
+        self.touched: defaultdict[type, dict[Any, str]] = defaultdict(dict)
+        self.rewritten: defaultdict[type, dict[Any, None]] = defaultdict(dict)
         self._watch = watch
         self._ledger: dict[LedgerKey, tuple[bool, Allocation | None]] = {}
         self._granted: dict[LedgerKey, Allocation] = {}

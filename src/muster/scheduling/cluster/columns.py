@@ -74,6 +74,11 @@ class Columns(ColumnStore):
     # For selectors and explanations: read-only views, one row or entry a slot
 
     @property
+    def rows(self) -> tuple[int, int]:
+        """How many dimensions and devices there are."""
+        return len(self._free), len(self._device_free)
+
+    @property
     def dimensions(self) -> tuple[str, ...]:
         """Names of the columns of ``capacity`` and ``free``."""
         return tuple(self._dimensions)

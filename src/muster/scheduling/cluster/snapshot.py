@@ -90,6 +90,7 @@ class Snapshot:
         self._memory: dict[Hashable, Any] = {}  # answers that are valid for ``_memory_version``
         self._memory_version = 0
         self._orders: dict[Ranking, Order] = {}
+        self._emptied: dict[bool, tuple[Hashable, Snapshot]] = {}  # the state that each was made of
 
     def __len__(self) -> int:
         """The number of agents, accepting or not."""
@@ -173,8 +174,8 @@ class Snapshot:
         return answer
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state for copies, each of which makes orders of its own."""
-        return vars(self) | {"_orders": {}}
+        """The state for copies, each of which makes orders and copies of its own."""
+        return vars(self) | {"_orders": {}, "_emptied": {}}
 
     def copy(self) -> "Snapshot":
         """A copy with all holdings, to try on; its agents must not be changed."""
@@ -196,15 +197,20 @@ class Snapshot:
 
     def emptied(self, *, all_accept: bool = False) -> "Snapshot":
         """A copy in which nothing is held and returning agents are back, to try on; its agents must
-        not be changed.
+        not be changed, and what is tried is undone: until an agent changes it is the same copy, so
+        that its orders are not made anew.
 
         Args:
             all_accept: whether every agent counts as accepting, silent ones included.
         """
-        twin = copy.copy(self)
-        twin.is_trial = True
-        twin.columns = self.columns.emptied(all_accept=all_accept)
-        twin._sets = {}
+        state = self.capacity_version, self.columns.rows, self.next_slot
+        known, twin = self._emptied.get(all_accept, (None, self))
+        if known != state:
+            twin = copy.copy(self)
+            twin.is_trial = True
+            twin.columns = self.columns.emptied(all_accept=all_accept)
+            twin._sets = {}
+            self._emptied[all_accept] = state, twin
         return twin
 
     # Deltas

@@ -202,9 +202,10 @@ class Feasibility:
 
     def _fit(self, workload: WorkloadClass, statement: Statement) -> Fit:
         mark = statement.mark()
-        fit = fit_session(statement, self._selector, workload)
-        statement.rollback(mark)
-        return fit
+        try:
+            return fit_session(statement, self._selector, workload)
+        finally:  # others try on the same copy
+            statement.rollback(mark)
 
     @cached_property
     def _when_empty(self) -> Statement:

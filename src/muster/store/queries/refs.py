@@ -6,9 +6,20 @@ Work of others is not found, and is never among the candidates (design: Access).
 
 import re
 from collections.abc import Collection
+from functools import cache
 from typing import Any, assert_never
 
-from sqlalchemy import ColumnElement, Connection, Table, and_, false, null, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    Table,
+    and_,
+    bindparam,
+    false,
+    null,
+    select,
+)
 
 from muster.core.errors import Ambiguous, nothing_named
 from muster.core.ids import prefix_range
@@ -81,12 +92,17 @@ def _may_be_id(entity: Entity[Any], ref: str) -> bool:
 def _by_id(
     connection: Connection, entity: Entity[Any], principal: Principal, ref: str
 ) -> str | None:
-    id_ = entity.table.c.id
+    query, seen = _with_id(entity.table), visible(entity, principal)
     low, _ = prefix_range(entity.prefix, ref)
     found: str | None = connection.execute(
-        select(id_).where(id_ == low, *visible(entity, principal))
+        query.where(*seen) if seen else query, {"exact": low}
     ).scalar()
     return found
+
+
+@cache
+def _with_id(table: Table) -> Select[Any]:
+    return select(table.c.id).where(table.c.id == bindparam("exact"))
 
 
 def _by_name(
