@@ -12,7 +12,7 @@ from muster.cli.follow.feed import away_line, back_line
 from muster.cli.follow.lines import last_lines
 from muster.client import Unreachable
 from muster.core.errors import MusterError
-from muster.core.states import TaskState
+from muster.core.states import JobState, TaskState
 
 
 def test_logs_pass_on_the_bytes_of_a_single_task() -> None:
@@ -43,6 +43,23 @@ def test_logs_of_many_tasks_are_all_shown_in_order_and_some_can_be_named() -> No
     assert cluster.run("logs", "train", "--failed").stdout == "100 | 100\n101 | 101\n"
     followed = cluster.run("logs", "-f", "train").stdout.splitlines()
     assert sorted(followed) == lines
+
+
+@pytest.mark.parametrize("words", [(), ("--failed",), ("-t", "0", "-t", "1")])
+def test_empty_output_is_told(words: tuple[str, ...]) -> None:
+    failed = job(JobState.FAILED, counts={TaskState.FAILED: 2})
+    cluster = FakeCluster(jobs_=[failed], output={0: [b""], 1: []})
+    result = cluster.run("logs", "train", *words)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "nothing was written\n"
+
+
+def test_output_that_is_empty_so_far_is_told_unless_none_was_asked_for() -> None:
+    cluster = FakeCluster(jobs_=[job(counts={TaskState.RUNNING: 2})], output={0: [], 1: []})
+    assert cluster.run("logs", "train").stderr == "nothing has been written yet\n"
+    assert cluster.run("logs", "train", "--tail", "0").stderr == ""
+    written = FakeCluster(jobs_=[job(counts={TaskState.RUNNING: 2})], output={0: [], 1: [b"a\n"]})
+    assert written.run("logs", "train").stderr == ""
 
 
 def test_logs_are_saved_in_a_file_a_task_and_links_are_not_followed(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Explanations for missing output, where no process ran that could have written any."""
+"""Explanations for missing output: no process ran that could have written any, or none wrote."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,12 @@ def never_started(outputs: "Outputs[Any]", found: "RecordView") -> str:
         ref = kind.name_of(found) or found.id
         return f"no {outputs.part} has started yet: `muster why {ref}` says why"
     return _never(f"the {kind.name}", found.reason)
+
+
+def nothing_written(found: "RecordView") -> str:
+    """The sentence for parts that have started, all of whose output is empty."""
+    ended = kinds.of_work(found).ended(found)
+    return "nothing was written" if ended else "nothing has been written yet"
 
 
 def _never(name: str, reason: "ReasonView | None") -> str:

@@ -31,7 +31,7 @@ from muster.cli.follow.lines import PrefixedLines, prefix_width
 from muster.cli.follow.reading import Reading
 from muster.cli.follow.status_line import StatusLine
 from muster.cli.kinds.kind import WorkKind
-from muster.cli.missing_output import never_started, why_no_output
+from muster.cli.missing_output import never_started, nothing_written, why_no_output
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Option
 from muster.cli.screen import discard_stdout, plain, stderr
@@ -109,11 +109,16 @@ def logs(
                 code = _save(client, reading, indexes, save, outputs.index_end(found), screen)
             else:
                 code = _print(client, reading, indexes, screen, nothing)
-            if not (several or screen.wrote or save):
-                only = next(chain(named, outputs.indexes(found)))
-                with suppress(MusterError):  # the output has been shown
-                    if sentence := why_no_output(client, outputs, found, only):
-                        screen.line.say(Text(plain(sentence)))
+            if not (screen.wrote or save):
+                sentence: str | None = None
+                if not several:
+                    only = next(chain(named, outputs.indexes(found)))
+                    with suppress(MusterError):  # the output has been shown
+                        sentence = why_no_output(client, outputs, found, only)
+                if sentence is None and not (follow or screen.told or tail == 0):
+                    sentence = nothing_written(found)
+                if sentence is not None:
+                    screen.say(sentence)
     except BrokenPipeError:  # as in `muster logs … | head`
         discard_stdout()
         code = ExitCode.OK
@@ -144,7 +149,7 @@ class _Screen:
         self._lines = PrefixedLines(width)
         self._cut: dict[int, int] = {}
         self.line = StatusLine(stderr())
-        self.wrote = False
+        self.wrote = self.told = False
 
     def output(self, index: int, data: bytes) -> None:
         self.wrote |= bool(data)
@@ -156,8 +161,11 @@ class _Screen:
         self.line.output(self._lines.finish(index))
 
     def note(self, index: int, said: str) -> None:
-        which = f"{index}: " if self._width else ""
-        self.line.say(Text(plain(which + said)))
+        self.say(f"{index}: {said}" if self._width else said)
+
+    def say(self, said: str) -> None:
+        self.told = True
+        self.line.say(Text(plain(said)))
 
     def cut(self, index: int, size: int) -> None:
         """Note that so many bytes are gone before the next piece; the note is printed with that
@@ -171,7 +179,7 @@ def _print(
     """Show one output after the other, or say that there is ``nothing``; several are read ahead."""
     first, second = next(indexes, None), next(indexes, None)
     if first is None:
-        screen.line.say(Text(plain(nothing)))
+        screen.say(nothing)
         return ExitCode.OK
     if second is None:  # shown as it comes; its failure is the command's
         for data in reading.read(client, first, screen.cut):
