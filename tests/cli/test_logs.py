@@ -47,7 +47,7 @@ def test_logs_of_many_tasks_are_all_shown_in_order_and_some_can_be_named() -> No
 
 @pytest.mark.parametrize("words", [(), ("--failed",), ("-t", "0", "-t", "1")])
 def test_empty_output_is_told(words: tuple[str, ...]) -> None:
-    failed = job(JobState.FAILED, counts={TaskState.FAILED: 2})
+    failed = job(state=JobState.FAILED, counts={TaskState.FAILED: 2})
     cluster = FakeCluster(jobs_=[failed], output={0: [b""], 1: []})
     result = cluster.run("logs", "train", *words)
     assert (result.exit_code, result.stdout) == (0, "")
