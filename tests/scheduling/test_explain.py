@@ -368,7 +368,7 @@ def test_explanation_agrees_with_the_decision_and_changes_nothing(
 
 
 def queue_contents(queue: Queue) -> object:
-    remembered = {each.workload: (each.reasons, each.refused_at) for each in queue.classes}
+    remembered = {each.workload: (each.reasons, each.lack) for each in queue.classes}
     return sorted(each.id for each in queue), remembered, dict(queue.rooms)
 
 

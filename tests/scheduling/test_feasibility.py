@@ -8,7 +8,7 @@ from tests.scheduling.clusters import agent, ask, box, cluster, context, passed,
 
 from muster.core.reasons import Reason, ReasonCode
 from muster.core.specs.group import QueuePolicy
-from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.cluster.snapshot import OUT_OF_DISK, Snapshot
 from muster.scheduling.explaining.explain import explain
 from muster.scheduling.passes.queue import Queue
 from muster.scheduling.workload import SessionWorkload
@@ -51,6 +51,12 @@ def racks(**sizes: int) -> Snapshot:
             ["UNREACHABLE"],
             "none of 1 agent in group pool takes new work: 1 unreachable",
             "Look at `muster agents`. Start those that are silent again.",
+        ),
+        (
+            [OUT_OF_DISK, "LOST"],
+            "none of 2 agents in group pool takes new work: 1 lost, 1 out of disk (disk_full)",
+            "Look at `muster agents`. Make room on the disks that are full. Start those that are "
+            "silent again.",
         ),
     ],
 )

@@ -166,14 +166,44 @@ def test_refusal_is_remembered_while_nothing_is_given_back() -> None:
     snapshot.take(agent("a"), ask(3))
     queue, by = Queue([session("a", ask(2)), session("b", ask(3))]), policy()
     first = settled(queue, snapshot, by)
-    remembered = {members.workload: members.refused_at for members in queue.classes}
+    remembered = {members.workload: members.lack for members in queue.classes}
     assert None not in remembered.values()
 
     snapshot.take(agent("a"), ask(0.5))
     again = settled(queue, snapshot, by)
     assert again.refused == first.refused
     assert all(again.refused[members] is first.refused[members] for members in queue.classes)
-    assert {members.workload: members.refused_at for members in queue.classes} == remembered
+    assert {members.workload: members.lack for members in queue.classes} == remembered
+
+
+def test_lack_of_room_is_told_again_once_the_session_ahead_has_left() -> None:
+    snapshot = cluster(a=box(cpu=4))
+    snapshot.take(agent("a"), ask(3))
+    queue, by = Queue([session("b", ask(2))]), policy(queue="strict")
+    settled(queue, snapshot, by)
+    queue.add(session("a", ask(3), priority=90))
+    settled(queue, snapshot, by)
+    assert codes(queue, "b") == ["STRICT_ORDER"]
+    queue.remove(SessionId("ses-a"))
+    settled(queue, snapshot, by)
+    assert codes(queue, "b") == ["NO_ROOM"]
+
+
+def test_session_behind_kept_room_names_the_one_for_which_it_is_kept_now() -> None:
+    snapshot = cluster(a=box(cpu=4))
+    queue, by = Queue([session("c", ask(2), at=3)]), policy()
+    held = running("r", "a", kernels=[ask(2)], runs_s=100)
+    occupy(snapshot, held)
+    for first in "ab":
+        queue.add(session(first, ask(4), priority=90))
+        place(queue, snapshot, by, context(snapshot, held))
+        (why,) = queue.class_of(SessionId("ses-c")).reasons
+        assert dict(why.numbers)["session"] == f"ses-{first}"
+        queue.remove(SessionId(f"ses-{first}"))
+
+
+def codes(queue: Queue, name: str) -> list[str]:
+    return [why.code for why in queue.class_of(SessionId(f"ses-{name}")).reasons]
 
 
 def test_remembered_refusal_asks_the_selector_nothing() -> None:
@@ -226,7 +256,7 @@ def test_refused_pass_is_forgotten_when_a_plugin_fails() -> None:
     queue = Queue([session("big", ask(5)), session("small", ask(1))])
     with pytest.raises(MusterError, match="selector Fails failed"):
         place(queue, snapshot, Policy(selector=Fails()), context(snapshot))
-    assert [members.refused_at for members in queue.classes] == [None, None]
+    assert [members.lack for members in queue.classes] == [None, None]
     assert kept(queue) is None
     assert where(settled(queue, snapshot, policy()))["small"] == ["a"]
 

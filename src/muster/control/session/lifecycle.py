@@ -131,6 +131,8 @@ class SessionLifecycle(Lifecycle[Session]):
         match record.status:
             case SessionStatus.PENDING:
                 self._back_in_queue(record, work.now, move)
+            case SessionStatus.SCHEDULED:
+                record.reason = None  # it no longer waits for what its last placement lacked
             case SessionStatus.RUNNING:
                 record.started_at = work.now
                 record.reason = None

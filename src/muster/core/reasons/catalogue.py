@@ -41,6 +41,7 @@ _TOGETHER = (
 _MISSING = "{missing:?; there is no agent {missing}}"
 _OPEN = (
     "{barred:? `muster uncordon AGENT` has an agent take work again.}"
+    "{full:? Make room on the disks that are full.}"
     "{silent:? Start those that are silent again.}"
 )
 _STARTS = "Nothing: it starts {leaving:?when those that make room for it have left}"

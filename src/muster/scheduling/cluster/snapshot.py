@@ -34,6 +34,10 @@ class NotHeld(MusterError):
     """The amounts to give back exceed the held ones; nothing was given back."""
 
 
+OUT_OF_DISK = "out of disk (DISK_FULL)"
+"""The status, for people, of an agent without room on its disk."""
+
+
 @dataclass(frozen=True, slots=True)
 class AgentFacts:
     """The facts of an agent, apart from its amounts; ``status`` is for people only.

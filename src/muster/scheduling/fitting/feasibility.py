@@ -3,6 +3,7 @@ attributes, not by their free amounts."""
 
 import difflib
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -16,7 +17,7 @@ from muster.core.specs.placement import ClusterMode, Constraint, Operator, Place
 from muster.core.states import AgentBar
 from muster.scheduling.cluster.columns import Columns, Flags, Ints
 from muster.scheduling.cluster.constraints import eligible, hard_rules, meets_rule
-from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.cluster.snapshot import OUT_OF_DISK, Snapshot
 from muster.scheduling.cluster.statement import Statement
 from muster.scheduling.fitting.fit import Fit, fit_session, most_placed
 from muster.scheduling.policy.plugins import AgentSelector
@@ -162,8 +163,8 @@ class Feasibility:
         return slots, np.array([index_of[each] for each in statuses], np.int64), known
 
     def _closed_among(self, mask: Flags | None) -> dict[str, Any]:
-        """Numbers of a reason: how many agents take no new work, their statuses, and whether they
-        are barred or silent."""
+        """Numbers of a reason: how many agents take no new work, their statuses, and how many of
+        them are barred, out of disk or silent, which have remedies of their own."""
         slots, indexes, statuses = self._closed
         if mask is not None:
             indexes = indexes[mask[slots]]
@@ -171,15 +172,14 @@ class Feasibility:
             return {}
         counts = np.bincount(indexes, minlength=len(statuses)).tolist()
         by_count = sorted(zip(counts, statuses, strict=True), key=lambda each: (-each[0], each[1]))
-        barred = sum(count for count, status in by_count if status.startswith(_BARS))
         numbers: dict[str, Any] = {
             "closed": indexes.size,
             "statuses": ", ".join(f"{count} {each}" for count, each in by_count if count),
         }
-        if barred:
-            numbers["barred"] = barred
-        if barred < indexes.size:
-            numbers["silent"] = indexes.size - barred
+        remedies = Counter[str]()
+        for count, status in by_count:
+            remedies[_remedy_of(status)] += count
+        numbers |= {name: count for name, count in remedies.items() if count}
         return numbers
 
     # Room
@@ -217,6 +217,13 @@ class Feasibility:
 
 
 _BARS = tuple(map(str, AgentBar))  # an operator's note may follow
+
+
+def _remedy_of(status: str) -> str:
+    """The number of a reason that counts the agents of this status."""
+    if status.startswith(_BARS):
+        return "barred"
+    return "full" if status == OUT_OF_DISK.lower() else "silent"
 
 
 def together(workload: WorkloadClass) -> dict[str, Any]:

@@ -194,7 +194,15 @@ class GroupState:
         self.queue.remove(id_)
 
     def withdraw(self, id_: SessionId) -> bool:
-        """End the wait of a session; the answer says whether it waited."""
+        """End the wait of a session that is not to be placed any more; the answer says whether it
+        waited. Sessions behind it may start now."""
+        waited = self.leave_queue(id_)
+        self.due = self.due or waited
+        return waited
+
+    def leave_queue(self, id_: SessionId) -> bool:
+        """End the wait of a session that has its place, be it in a backlog; the answer says whether
+        it waited."""
         left: QueueClass | SessionWorkload | None = self.queue.remove(id_)
         if left is None:
             left = self.aside.pop(id_, None)
@@ -308,7 +316,7 @@ class GroupState:
             begun_anew: whether it would be begun anew if it were displaced.
         """
         session, kernels = placed
-        self.withdraw(session.id)
+        self.leave_queue(session.id)
         held = dict(enumerate(kernels))
         self._count_placed(
             session.id, PlacedSession(session.workload, held, now, begun_anew, now), now

@@ -21,7 +21,7 @@ from muster.scheduling.making_room.preemption import (
 from muster.scheduling.making_room.reservation import reserve
 from muster.scheduling.passes.class_order import ClassCursor, ClassOrder, Rank, bounds, rank_of
 from muster.scheduling.passes.pass_result import PassResult, Placed, behind
-from muster.scheduling.passes.queue import Kept, Queue, QueueClass
+from muster.scheduling.passes.queue import Kept, Lack, Queue, QueueClass
 from muster.scheduling.policy.group_policy import Policy
 from muster.scheduling.policy.plugins import PassContext
 from muster.scheduling.workload import (
@@ -83,7 +83,7 @@ class PlacementPass:
         self._stopped: Reason | None = None  # the reason for which no further session starts
         self._bindings = Bindings(self._snapshot, context.runs_from)
         self._blocked: list[SessionWorkload] = []  # the first of each class that lacks room
-        self._lacking: dict[QueueClass, object] = {}
+        self._lacking: dict[QueueClass, Lack] = {}
 
     def run(self, before: SessionWorkload | None = None) -> PassResult:
         """Decide about all waiting sessions; with ``before`` only about the sessions that rank
@@ -138,8 +138,8 @@ class PlacementPass:
         """Store the findings of this pass in the queue, for the next one."""
         for members, reasons in self.result.refused.items():
             members.reasons = reasons
-        for members, state in self._lacking.items():
-            members.refused_at = state
+        for members, lack in self._lacking.items():
+            members.lack = lack
         self._queue.rooms = self.result.rooms
 
     def _run(self, before: SessionWorkload | None) -> None:
@@ -170,7 +170,7 @@ class PlacementPass:
         if self._stopped is not None:
             self.result.refused[members] = (self.never(members) or self._stopped,)
             return False
-        if members.refused_at is not None and members.refused_at == self._state(workload):
+        if members.lack is not None and members.lack.state == self._state(workload):
             self._lacks_room(members, cursor.session)
             return False
         sequencer = self._policy.sequencer
@@ -232,13 +232,11 @@ class PlacementPass:
 
     def _lacks_room(self, members: QueueClass, session: SessionWorkload) -> None:
         """Note the lack of room: its reason, and the consequences for later sessions."""
-        state = self._state(members.workload)
-        remembered = members.refused_at == state and members.reasons
-        never = self.never(members)
-        self.result.refused[members] = (
-            members.reasons if remembered else (never or self._no_room(members, session),)
-        )
-        self._lacking[members] = state
+        state, lack, never = self._state(members.workload), members.lack, self.never(members)
+        if lack is None or lack.state != state:
+            lack = Lack(state, (never or self._no_room(members, session),))
+        self.result.refused[members] = lack.reasons
+        self._lacking[members] = lack
         if never is not None:
             return  # it holds up no other session
         is_head, policy = not self._blocked, self._policy.queue
@@ -371,9 +369,10 @@ class PlacementPass:
     # Why not
 
     def _state(self, workload: WorkloadClass) -> object:
-        """The state on which a lack of room depends: the version of the snapshot, and the
-        reservations that bind the class. While both are unchanged, the class still lacks room."""
-        bound = [reservation.reserved for reservation in self._bindings.of(workload)]
+        """The state on which a lack of room and its reason depend: the version of the snapshot, and
+        the reservations that bind the class. While both are unchanged, the class still lacks room,
+        and waits for the same sessions."""
+        bound = [(each.session, each.reserved) for each in self._bindings.of(workload)]
         return self._snapshot.version, bound
 
     def _no_room(self, members: QueueClass, session: SessionWorkload) -> Reason:

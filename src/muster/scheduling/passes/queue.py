@@ -68,22 +68,29 @@ class Kept:
         return now < self.made_at + KEPT_S and all(id_ in running for id_ in waits_for)
 
 
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """The lack of room of a class in a pass: while the ``state`` on which it depends is the same,
+    the class is not tried again, and its ``reasons`` are the same."""
+
+    state: object
+    reasons: tuple[Reason, ...]
+
+
 class QueueClass:
     """Waiting sessions that differ in age and id alone, the oldest first.
 
     Passes keep their findings here. ``reasons``: the reasons for which the last pass refused
-    the class. ``refused_at``: the version of the snapshot and the reservations when the class
-    last failed to fit; while both are unchanged, the class is not tried again. ``never``: the
-    reason why the group cannot hold such a session even when empty, with the group's
-    ``capacity_version`` then.
+    the class. ``lack``: its lack of room when it last failed to fit. ``never``: the reason why the
+    group cannot hold such a session even when empty, with the group's ``capacity_version`` then.
     """
 
-    __slots__ = ("_order", "_waiting", "never", "reasons", "refused_at", "workload")
+    __slots__ = ("_order", "_waiting", "lack", "never", "reasons", "workload")
 
     def __init__(self, workload: WorkloadClass) -> None:
         self.workload = workload
         self.reasons: tuple[Reason, ...] = ()
-        self.refused_at: object = None
+        self.lack: Lack | None = None
         self.never: tuple[int, Reason | None] | None = None
         self._order: deque[SessionWorkload] = deque()  # may hold sessions that wait no longer
         self._waiting: dict[SessionId, SessionWorkload] = {}
@@ -201,7 +208,7 @@ class Queue:
         """Forget the findings of passes, which were made under another policy."""
         self.rooms = {}
         for members in self._classes.values():
-            members.refused_at = members.never = None
+            members.lack = members.never = None
 
     def add(self, session: SessionWorkload) -> QueueClass:
         """Add a session, unless it waits already."""

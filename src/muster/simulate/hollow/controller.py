@@ -305,9 +305,10 @@ class Controller:
     @property
     def is_idle(self) -> bool:
         """Whether the controller has nothing to do at this moment."""
-        is_awake = self._wake_at is None or self._wake_at.at > self._timeline.clock.now()
+        is_due = self._wake_at is not None and self._wake_at.at <= self._timeline.clock.now()
         plane = self.plane
-        return is_awake and not self.inbox and plane.is_calm and not plane.is_broken
+        rests = not is_due and not self._is_awake  # a wake may wait for its commit
+        return rests and not self.inbox and plane.is_calm and not plane.is_broken
 
     def ask(
         self, action: Callable[..., Any], answer: Callable[[Any, Exception | None], None]

@@ -1,9 +1,11 @@
 """An event loop under virtual time: coroutines run as calls of a timeline, in its order."""
 
 import asyncio
+import inspect
 from collections.abc import Callable, Coroutine
 from contextvars import Context
 from typing import Any, TypeVar, cast
+from weakref import WeakSet
 
 from muster.simulate.hollow.timeline import Timeline
 
@@ -18,10 +20,14 @@ class TimelineLoop:
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
         self._is_closed = False
+        self._coroutines: WeakSet[Coroutine[Any, Any, Any]] = WeakSet()
         self._as_loop = cast(asyncio.AbstractEventLoop, self)
 
     def close(self) -> None:
         self._is_closed = True
+        for each in self._coroutines:
+            if inspect.getcoroutinestate(each) == inspect.CORO_CREATED:
+                each.close()  # else Python warns of a coroutine that nobody awaits
 
     def is_closed(self) -> bool:
         return self._is_closed
@@ -60,6 +66,7 @@ class TimelineLoop:
     def create_task(
         self, coro: Coroutine[Any, Any, T], *, name: str | None = None, **options: Any
     ) -> "asyncio.Task[T]":
+        self._coroutines.add(coro)
         return asyncio.Task(coro, loop=self._as_loop, name=name, **options)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:

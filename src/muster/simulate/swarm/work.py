@@ -40,6 +40,7 @@ from muster.simulate.swarm.invariants.state import (
 )
 from muster.simulate.swarm.invariants.tries import TriesAreCharged
 from muster.simulate.swarm.oracle.dates import EndsAreDated
+from muster.simulate.swarm.oracle.explained import RefusalsHold, WhyIsAnswered
 from muster.simulate.swarm.oracle.judgement import JobsAreDerived, TasksAreJudged
 from muster.simulate.swarm.oracle.sessions import SessionsEndForCause, TasksEndWithTheirCode
 from muster.simulate.swarm.oracle.starts import StartsAreCharged
@@ -201,6 +202,8 @@ WORK = Part(
         TasksEndWithTheirCode,
         StartsAreCharged,
         EndsAreDated,
+        RefusalsHold,
+        WhyIsAnswered,
         AcceptedOnce,
         AnsweredByRole,
         WorkEnds,

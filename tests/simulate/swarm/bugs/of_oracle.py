@@ -16,9 +16,13 @@ from muster.control.session import lifecycle
 from muster.control.session.handlers.promote import DetectTermination
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.core import exit_codes
+from muster.core.owner import Principal
 from muster.core.reasons import ReasonCode, reason
 from muster.core.results import SchedulingResult
-from muster.simulate.swarm.oracle import dates, judgement, sessions, starts
+from muster.scheduling.fitting import feasibility
+from muster.scheduling.passes.group_state import GroupState
+from muster.scheduling.passes.placement import PlacementPass
+from muster.simulate.swarm.oracle import dates, explained, judgement, sessions, starts
 from muster.store.records import Session
 
 
@@ -116,3 +120,23 @@ def failed_placements_are_not_charged(patch: pytest.MonkeyPatch) -> None:
 @finds(starts.StartsAreCharged)
 def failures_that_nothing_cures_are_tried_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(lifecycle, "_FINAL", frozenset())
+
+
+@finds(explained.RefusalsHold)
+def no_pass_follows_a_session_that_leaves_the_queue(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(GroupState, "withdraw", GroupState.leave_queue)
+
+
+@finds(explained.RefusalsHold)
+def full_agents_are_said_to_be_silent(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(feasibility, "_remedy_of", lambda status: "silent")
+
+
+@finds(explained.WhyIsAnswered)
+def everybody_is_said_to_be_next(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PlacementPass, "ahead_of", lambda self, session: 0)
+
+
+@finds(explained.WhyIsAnswered)
+def everything_is_explained_to_everybody(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Principal, "is_admin", True)

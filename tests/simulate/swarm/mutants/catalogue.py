@@ -3,6 +3,7 @@ rot; whoever changes such a line changes the bug with it, or drops it with a rea
 
 from tests.simulate.swarm.mutants.ledger import LEDGER
 from tests.simulate.swarm.mutants.mutant import Mutant
+from tests.simulate.swarm.mutants.reasons import REASONS
 from tests.simulate.swarm.mutants.times import TIMES
 
 AGENT = "control/agent"
@@ -280,8 +281,8 @@ PLACEMENT = (
     Mutant(
         "a reservation is forgotten when its agent is away",
         f"{SESSION}/cluster/workloads.py",
-        "        returning=alive and not agent.connected and agent.barred is None,\n",
-        "        returning=False,\n",
+        "        returning=alive and not agent.connected",
+        "        returning=False and not agent.connected",
         "a reservation survives that an agent is away for a moment",
     ),
     Mutant(
@@ -379,6 +380,7 @@ MUTANTS = (
     *COMMITS,
     *AGREEMENT,
     *VERDICTS,
+    *REASONS,
     *TIMES,
     *PLACEMENT,
     *HISTORY,

@@ -168,7 +168,8 @@ class ClusterState:
         if session.id in self.placed:
             self._progressed(session, state)
         if session.status is not SessionStatus.PENDING:
-            if state.withdraw(session.id):
+            end_wait = state.leave_queue if session.status in IN_PLACE else state.withdraw
+            if end_wait(session.id):
                 self._withdrawn(session)
         elif not state.waits(session.id):
             self._submit(session, state)

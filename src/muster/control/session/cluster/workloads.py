@@ -8,7 +8,7 @@ from muster.core.owner import Owner
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, ScalingGroup, SessionSpec, SessionType
 from muster.core.states import PLACED_SESSION, AgentStatus, SessionStatus
-from muster.scheduling.cluster.snapshot import AgentFacts
+from muster.scheduling.cluster.snapshot import OUT_OF_DISK, AgentFacts
 from muster.scheduling.workload import WorkloadClass
 from muster.store.records import Agent, Session
 
@@ -113,7 +113,7 @@ def agent_facts(agent: Agent, group: ScalingGroup) -> AgentFacts:
         accepting=able and agent.barred is None and not agent.disk_full,
         status=_bar_of(agent) or status if able else status,
         attributes=agent.attributes,
-        returning=alive and not agent.connected and agent.barred is None,
+        returning=alive and not agent.connected and agent.barred is None and not agent.disk_full,
     )
 
 
@@ -121,5 +121,5 @@ def _bar_of(agent: Agent) -> str:
     """The reason, as people are told, for which a connected agent takes no new work; empty if it
     takes some."""
     if agent.disk_full:
-        return "out of disk (DISK_FULL)"
+        return OUT_OF_DISK
     return ": ".join(filter(None, (agent.barred or "", agent.bar_note)))

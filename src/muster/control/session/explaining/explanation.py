@@ -21,7 +21,7 @@ from muster.core.errors import NotFound
 from muster.core.ids import SessionId
 from muster.core.owner import Principal, Role
 from muster.core.reasons import NEEDS_AGENT, Reason, ReasonCode, reason
-from muster.core.states import PLACED_SESSION, SessionStatus
+from muster.core.states import KERNEL_TABLE, PLACED_SESSION, SessionStatus
 from muster.core.views.base import ReasonView
 from muster.core.views.placement import AheadView, HoldingView, PlacementView, WhyView
 from muster.core.views.work import SessionView
@@ -186,7 +186,9 @@ def _at_barrier(live: Live, session: Session) -> Reason:
 
 def delay_of(live: Live, kernel: Kernel, now: float) -> Reason | None:
     """The reason for which a placed kernel does not run yet, or may not run on; None if there is
-    none."""
+    none, as of a kernel that has ended."""
+    if kernel.status in KERNEL_TABLE.terminal:
+        return None
     agent = live.agents.get(kernel.agent_id) if kernel.agent_id else None
     if agent is None:
         return kernel.failure

@@ -5,7 +5,7 @@ from muster.core.states import JOB_TABLE, SESSION_TABLE, JobState, SessionStatus
 from muster.simulate.hollow.agent import HollowAgent
 from muster.simulate.hollow.supervisor import Kernel
 from muster.simulate.swarm.judge import Invariant, Judge
-from muster.store.unit import Unit
+from muster.simulate.swarm.oracle.facts import Statuses
 
 _WAITING = {JobState.PENDING.value, SessionStatus.PENDING.value}
 _ENDED = {*JOB_TABLE.terminal, *SESSION_TABLE.terminal}
@@ -16,12 +16,7 @@ class DependenciesAreMet(Invariant):
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
-        self._statuses: dict[str, str] = {}  # of jobs and sessions, as last committed
-
-    def committed(self, unit: Unit) -> None:
-        self._statuses |= {
-            id_: status for kind, id_, status in unit.events() if kind in ("job", "session")
-        }
+        self._statuses = judge.of(Statuses)
 
     def begun(self, agent: HollowAgent, kernel: Kernel) -> None:
         if self.world.controller is None:
@@ -32,7 +27,7 @@ class DependenciesAreMet(Invariant):
         job = record.session.job
         spec = record.session.spec if job is None else job.spec
         for each in spec.after if spec is not None else ():
-            status = self._statuses.get(each.on, "")
+            status = self._statuses.known.get(each.on, "")
             told = f"{kernel.key} begins after {each.on} is {each.condition}, which is {status}"
             self.expect(_may_be_met(each.condition, status), told)
 

@@ -8,8 +8,8 @@ from muster.core.specs import SessionType
 from muster.core.states import JOB_TABLE, SESSION_TABLE, JobState
 from muster.scheduling.accounting.usage import scopes
 from muster.simulate.swarm.oracle.facts import End, How, Known
+from muster.store.live import Live
 from muster.store.records import Session
-from muster.store.unit import Unit
 
 UNFIT = frozenset({ReasonCode.WORKDIR_MISSING, ReasonCode.NO_ACCOUNT, ReasonCode.BAD_FILE_PATH})
 """Failures that no further try on the same agent can cure."""
@@ -25,7 +25,8 @@ _ENDED = {*JOB_TABLE.terminal, *SESSION_TABLE.terminal}
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A session that has ended, and all that the oracle knows of it.
+    """A session that tells a reason, as it does once it has ended, and all that the oracle knows of
+    it.
 
     Args:
         known: of each of its kernels, each of the kernel's generations; the last one is the
@@ -36,7 +37,8 @@ class Case:
     """
 
     session: Session
-    unit: Unit
+    live: Live
+    now: float
     known: Sequence[Sequence[Known]]
     cancelled: bool
     statuses: Mapping[str, str]
@@ -123,14 +125,14 @@ def _was_cancelled(case: Case) -> bool:
 
 def _ran_too_long(case: Case) -> bool:
     timeout_s, began = case.session.timeout_s, case.session.started_at
-    return timeout_s is not None and began is not None and case.unit.now >= began + timeout_s
+    return timeout_s is not None and began is not None and case.now >= began + timeout_s
 
 
 def _waited_too_long(case: Case) -> bool:
     session = case.session
     handed_in = session.created_at if session.job is None else session.job.submitted_at
     timeout_s = session.scheduling_timeout_s
-    return timeout_s is not None and case.unit.now >= handed_in + timeout_s
+    return timeout_s is not None and case.now >= handed_in + timeout_s
 
 
 def _job_has_ended(case: Case) -> bool:
@@ -144,22 +146,22 @@ def _may_be_displaced(case: Case) -> bool:
 
 def _had_to_leave(case: Case) -> bool:
     left_by = case.left_by.get(str(case.number("agent")))
-    return left_by is not None and case.unit.now >= left_by
+    return left_by is not None and case.now >= left_by
 
 
 def _was_placed_in_vain(case: Case) -> bool:
-    return case.session.reschedules > case.unit.live.groups[case.session.group].max_reschedules
+    return case.session.reschedules > case.live.groups[case.session.group].max_reschedules
 
 
 def _failed_too_often(case: Case) -> bool:
-    most_tries = case.unit.live.groups[case.session.group].max_tries
+    most_tries = case.live.groups[case.session.group].max_tries
     return case.most_failures() >= most_tries or case.is_unsure
 
 
 def _took_too_long(case: Case) -> bool:
     opened_at = case.session.barrier_opened_at
     began = case.session.created_at if opened_at is None else opened_at
-    return case.unit.now >= began + float(case.number("timeout_s"))  # type: ignore[arg-type]
+    return case.now >= began + float(case.number("timeout_s"))  # type: ignore[arg-type]
 
 
 def _has_unfit_agents(case: Case) -> bool:
@@ -168,7 +170,7 @@ def _has_unfit_agents(case: Case) -> bool:
 
 def _is_above_quota(case: Case) -> bool:
     cpu_milli = sum(kernel.resources.cpu_milli for kernel in case.session.kernels)
-    bound = (case.unit.live.quotas.get(scope) for scope in scopes(case.session.owner))
+    bound = (case.live.quotas.get(scope) for scope in scopes(case.session.owner))
     limits = [quota.limits.cpu for quota in bound if quota is not None]
     return any(limit is not None and cpu_milli > limit for limit in limits)
 

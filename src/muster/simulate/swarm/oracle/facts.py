@@ -57,6 +57,19 @@ class Known:
     is_unsure: bool = False
 
 
+class Statuses(Observer):
+    """The statuses of jobs and sessions as last committed, by their ids."""
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self.known: dict[str, str] = {}
+
+    def committed(self, unit: Unit) -> None:
+        self.known |= {
+            id_: status for kind, id_, status in unit.events() if kind in ("job", "session")
+        }
+
+
 class Facts(Observer):
     """News as the controller takes them: news of a wake are known once the wake is committed; a
     controller that is killed forgets the news that it had not committed."""

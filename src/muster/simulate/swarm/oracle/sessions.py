@@ -8,9 +8,10 @@ from muster.core.reasons import ReasonCode
 from muster.core.states import SESSION_TABLE, SessionStatus, TaskState
 from muster.simulate.swarm.judge import Invariant, Judge
 from muster.simulate.swarm.oracle.causes import Case, is_true
-from muster.simulate.swarm.oracle.facts import Facts
+from muster.simulate.swarm.oracle.facts import Facts, Statuses
 from muster.simulate.swarm.scene import ADMIN
 from muster.store import schema
+from muster.store.live import Live
 from muster.store.queries.tasks import read_task
 from muster.store.records import Agent, Session
 from muster.store.unit import Unit
@@ -27,7 +28,7 @@ class SessionsEndForCause(Invariant):
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self._facts = judge.of(Facts)
-        self._statuses: dict[str, str] = {}  # of jobs and sessions, as last committed
+        self._statuses = judge.of(Statuses)
         self._left_by: dict[str, float] = {}  # by the names of agents that were drained
 
     def committed(self, unit: Unit) -> None:
@@ -35,14 +36,11 @@ class SessionsEndForCause(Invariant):
             if agent.leave_by is not None:
                 left_by = self._left_by.get(agent.name, agent.leave_by)
                 self._left_by[agent.name] = min(left_by, agent.leave_by)
-        self._statuses |= {
-            id_: status for kind, id_, status in unit.events() if kind in ("job", "session")
-        }
         for session, stored in unit.touched[Session].items():
             if stored is SessionStatus.RUNNING and session.status is SessionStatus.TERMINATING:
                 self._judge_lease(session, unit)
             if session.status in SESSION_TABLE.terminal:
-                case = self._case(session, unit)
+                case = self.case(session, unit.live, unit.now)
                 self._judge_codes(case)
                 self.expect(is_true(case), f"{session.id} ended for {session.reason}: {case.ends}")
 
@@ -54,14 +52,15 @@ class SessionsEndForCause(Invariant):
             right = ran_s >= preemption.minimum_lease
             self.expect(right, f"{session.id} was displaced after {ran_s:.3f} s")
 
-    def _case(self, session: Session, unit: Unit) -> Case:
+    def case(self, session: Session, live: Live, now: float) -> Case:
+        """The session with all that is known of it."""
         known = [
             [self._facts.known[kernel.id, each] for each in range(kernel.generation + 1)]
             for kernel in session.kernels
         ]
         work = session.id if session.job is None else session.job.id
         cancelled = work in self.scene.cancelled
-        return Case(session, unit, known, cancelled, self._statuses, self._left_by)
+        return Case(session, live, now, known, cancelled, self._statuses.known, self._left_by)
 
     def _judge_codes(self, case: Case) -> None:
         for kernel, end in zip(case.session.kernels, case.ends, strict=True):

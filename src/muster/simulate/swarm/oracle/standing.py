@@ -1,0 +1,142 @@
+"""The state of a scaling group at a moment when nothing is on its way."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import cached_property
+
+from muster.core.ids import AgentId, KernelId
+from muster.core.reasons import ReasonCode
+from muster.core.resources import GPU_WHOLE
+from muster.core.specs import ScalingGroup
+from muster.core.states import AgentStatus
+from muster.scheduling.accounting.usage import Scope, scopes
+from muster.simulate.swarm.oracle.room import Room, fits, free_room, may_come_back, waiting_in
+from muster.store.live import Live
+from muster.store.records import Agent, Allocation, LedgerKey, Session
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A scaling group while nothing is on its way: its agents, its queue, and who holds what.
+
+    Args:
+        now: in seconds since the epoch.
+        session_of: the session of each kernel that there was.
+        displacing: priorities of the sessions for which others are leaving.
+        ready: kernels that their agents hold ready at a barrier.
+        quiet: agents that have no messages on their way.
+    """
+
+    live: Live
+    spec: ScalingGroup
+    now: float
+    session_of: Mapping[KernelId, Session]
+    displacing: Set[int]
+    ready: Set[LedgerKey]
+    quiet: Set[AgentId]
+
+    @cached_property
+    def agents(self) -> Sequence[Agent]:
+        return [
+            each
+            for each in self.live.agents.values()
+            if each.group == self.spec.name and each.status is not AgentStatus.REMOVED
+        ]
+
+    @cached_property
+    def open(self) -> Sequence[Agent]:
+        """The agents that take new work."""
+        return [each for each in self.agents if each.connected and may_come_back(each)]
+
+    @cached_property
+    def waiting(self) -> Sequence[Session]:
+        """The sessions of the queue, the first one first."""
+        return waiting_in(self.live, self.spec)
+
+    @cached_property
+    def free(self) -> Mapping[AgentId, Room]:
+        """The free room of all agents."""
+        return free_room(self.live, self.agents)
+
+    def has_room(self, session: Session) -> bool:
+        """Whether there is free room for the session, whoever may have it."""
+        return fits(session, {agent.id: self.free[agent.id] for agent in self.open})
+
+    def places(self, session: Session) -> int:
+        """How many kernels like the session's find free room."""
+        request = session.kernels[0].resources
+        fit = fit_for(session, self.open)
+        return sum(self.free[agent.id].holds(request) for agent in fit)
+
+    def is_ahead(self, id_: object, session: Session) -> bool:
+        """Whether the session named so waits, and comes before the other one."""
+        ids = [each.id for each in self.waiting]
+        return id_ in ids and (
+            session.id not in ids or ids.index(session.id) > ids.index(str(id_))  # type: ignore[arg-type]
+        )
+
+    def used(self, scope: Scope, resource: str) -> int:
+        """The usage of an owner: a session counts whole while it holds any charged room."""
+        sessions = {
+            session.id: session
+            for row in self.live.ledger.values()
+            if row.charged
+            and (session := self.session_of.get(row.kernel_id)) is not None
+            and scope in scopes(session.owner)
+        }
+        if resource == "sessions":
+            return len(sessions)
+        return sum(requested(each, resource) for each in sessions.values())
+
+    def rows_of(self, session: Session) -> Iterator[Allocation]:
+        """The rows of the ledger of the session or, where it has a job, of all work of that."""
+        for row in self.live.ledger.values():
+            holder = self.session_of.get(row.kernel_id)
+            if holder is not None and work_of(holder) == work_of(session):
+                yield row
+
+    def named(self, name: object) -> Collection[Agent]:
+        """The agents of this name."""
+        return [each for each in self.agents if each.name == name]
+
+    def shortfalls(self, agent: Agent, session: Session) -> frozenset[ReasonCode]:
+        """The reasons why the agent cannot take a kernel of the session now."""
+        request, room, whole = session.kernels[0].resources, self.free[agent.id], Room.of(agent)
+        found = set[ReasonCode]()
+        if agent not in self.open:
+            found.add(ReasonCode.AGENT_NOT_ALIVE)
+        if agent not in fit_for(session, [agent]):
+            found.add(ReasonCode.AGENT_UNFIT)
+        if request.cpu_milli > room.cpu_milli:
+            above = request.cpu_milli > whole.cpu_milli
+            found.add(ReasonCode.LACKS_CAPACITY if above else ReasonCode.LACKS_FREE)
+        gpus = Room(request.cpu_milli, room.devices)
+        if not gpus.holds(request):
+            if not Room(request.cpu_milli, whole.devices).holds(request):
+                found.add(ReasonCode.LACKS_CAPACITY)
+            elif request.gpu_milli < GPU_WHOLE:
+                found.add(ReasonCode.NO_SINGLE_DEVICE)
+            else:
+                found.add(ReasonCode.LACKS_FREE)
+        return frozenset(found)
+
+
+def fit_for(session: Session, agents: Iterable[Agent]) -> Sequence[Agent]:
+    """The agents that have not said that they cannot run the session."""
+    unfit = {agent for agent, _ in session.unfit}
+    return [agent for agent in agents if agent.id not in unfit]
+
+
+def could_hold(session: Session, agents: Iterable[Agent]) -> bool:
+    """Whether these agents could hold the session if they were empty."""
+    return fits(session, {agent.id: Room.of(agent) for agent in agents})
+
+
+def requested(session: Session, resource: str) -> int:
+    """The amount for which the kernels of the session ask together."""
+    return sum(kernel.resources.as_dict().get(resource, 0) for kernel in session.kernels)
+
+
+def work_of(session: Session) -> str:
+    """The id of the session's job, or its own if it has none."""
+    return session.id if session.job is None else session.job.id

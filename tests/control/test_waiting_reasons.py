@@ -1,0 +1,81 @@
+"""Reasons that waiting work tells: those that hold, and none that held before."""
+
+import pytest
+from tests.control.conftest import MakeWorld
+from tests.control.test_unfit_agents import MISSING
+from tests.control.world import ADA, World
+
+from muster.control.job.requests import JobRequests
+from muster.control.session.explaining.explanation import explain_session
+from muster.core.reasons import ReasonCode
+from muster.core.specs import JobSpec
+from muster.core.states import JobState, SessionStatus
+from muster.simulate.hollow.supervisor import Run
+from muster.store.records import Job, Session
+
+
+def ask(cpus: int, **more: object) -> JobSpec:
+    return JobSpec.model_validate({"command": ["x"], "resources": {"cpu": cpus}, **more})
+
+
+def told(world: World, session: Session) -> list[str]:
+    """The codes of the answer of `muster why`."""
+    why = explain_session(world.plane.live, world.cluster, session.id, world.clock.now())
+    return [each.code for each in why.reasons]
+
+
+def session_of(world: World, job: Job) -> Session:
+    (session,) = (each for each in world.plane.live.sessions.values() if each.job is job)
+    return session
+
+
+@pytest.mark.parametrize("queue", ["strict", "backfill"])
+def test_work_starts_once_the_session_before_it_is_cancelled(
+    group_world: MakeWorld, queue: str
+) -> None:
+    world = group_world({"a": 2}, lambda start: Run(600.0), queue=queue)
+    world.submit(ask(1, timeout=300))
+    first, second = world.submit(ask(2)), world.submit(ask(1))
+    behind = {"strict": "STRICT_ORDER", "backfill": "BEHIND_RESERVATION"}[queue]
+    assert told(world, session_of(world, second)) == [behind]
+    world.ask(lambda work, parts: parts[JobRequests].cancel(work, ADA, first.id))
+    assert second.status is JobState.RUNNING, "at once, and not with the next sweep"
+
+
+def test_session_that_has_its_place_tells_nothing_of_its_last_one(group_world: MakeWorld) -> None:
+    world = group_world({"a": 2, "b": 1}, retry_backoff=60, max_tries=3)
+    world.agent("a").behaviour = lambda start: MISSING
+    world.agent("b").behaviour = lambda start: Run(create_failure=ReasonCode.NO_PROCESSES)
+    session = session_of(
+        world, world.submit(ask(1, placement={"agents": ["a"], "agents_only": False}))
+    )
+    world.run(5)
+    assert (session.status, session.reschedules) == (SessionStatus.CREATING, 1)
+    assert sorted(told(world, session)) == ["NO_PROCESSES", "RETRY_BACKOFF"]
+
+
+def test_agent_is_not_to_blame_for_the_kernels_that_have_ended_on_it(
+    group_world: MakeWorld,
+) -> None:
+    world = group_world({"a": 1, "b": 1})
+    world.agent("a").behaviour = lambda start: Run(1.0, exit_code=1)
+    world.agent("b").behaviour = lambda start: Run(600.0, stubborn=True)
+    job = world.submit(ask(1, tasks=2, coscheduled=True, grace=60))
+    session = session_of(world, job)
+    world.run_until(lambda: session.status is SessionStatus.TERMINATING)
+    world.disconnect(world.agent("a"))
+    world.settle()
+    assert told(world, session) == ["KERNEL_ENDED"]
+
+
+def test_agent_without_room_on_its_disk_is_not_waited_for_while_it_is_away(
+    group_world: MakeWorld,
+) -> None:
+    world = group_world({"a": 1})
+    agent = world.agent("a")
+    agent.disk_full = True
+    world.connect(agent)
+    session = session_of(world, world.submit(ask(1)))
+    world.disconnect(agent)
+    world.run(1)
+    assert told(world, session) == ["NO_ALIVE_AGENTS"]
