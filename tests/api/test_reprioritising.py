@@ -80,9 +80,9 @@ def test_ended_work_is_refused_with_its_end(ada: Client) -> None:
 
 
 def test_session_of_a_job_is_refused_with_advice(ada: Client) -> None:
-    job = ada.submit(WAITS)
+    job = ada.job(ada.submit(WAITS).id)
     session = next(each for each in ada.sessions(of_jobs=True) if each.job_id == job.id)
-    with pytest.raises(Conflict, match=f"belongs to job {job.id}: change the priority of that"):
+    with pytest.raises(Conflict, match=f"belongs to job {job.name}: change the priority of that"):
         ada.reprioritise(session.id, 80)
     ada.cancel(job.id)
 

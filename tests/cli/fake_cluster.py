@@ -10,8 +10,8 @@ import msgspec
 from click.testing import CliRunner, Result
 from tests.cli.fake_accounts import FakeAccounts
 
+from muster.cli.cluster import Cluster, OnContact
 from muster.cli.main import app
-from muster.cli.target import OnContact, Target
 from muster.client import Client
 from muster.core.errors import Conflict, InvalidSpec, MusterError, NotFound, Problem
 from muster.core.reasons import ReasonCode, ReasonKind, reason
@@ -158,7 +158,7 @@ class FakeCluster(FakeAccounts):
     at_start: Callable[[], None] = lambda: None
     fails: MusterError | None = None
     asked: list[tuple[str, Any]] = field(default_factory=list)
-    targets: list[Target] = field(default_factory=list)
+    asked_at: list[Cluster] = field(default_factory=list)
     cancelled: threading.Event = field(default_factory=threading.Event)
     heard: dict[int, OnContact] = field(default_factory=dict)  # by the thread that asked for it
     url: str = "http://127.0.0.1:7600"
@@ -372,11 +372,11 @@ class FakeCluster(FakeAccounts):
     def run(self, *words: str, stdin: str | bytes = "") -> Result:
         """The output and the exit code of a command that this cluster answers."""
 
-        target = Target(connector=self.connect)
-        return CliRunner().invoke(app, list(words), input=stdin, obj=target)
+        cluster = Cluster(connector=self.connect)
+        return CliRunner().invoke(app, list(words), input=stdin, obj=cluster)
 
-    def connect(self, target: Target, timeout_s: float, on_contact: OnContact | None) -> Client:
-        self.targets.append(target)
+    def connect(self, cluster: Cluster, timeout_s: float, on_contact: OnContact | None) -> Client:
+        self.asked_at.append(cluster)
         if on_contact is not None:
             self.heard[threading.get_ident()] = on_contact
         return self.client()

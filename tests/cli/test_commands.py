@@ -135,7 +135,7 @@ def test_cluster_is_named_before_or_after_the_command_and_the_later_counts() -> 
     cluster.run("--url", "http://a", "--token", "t", "ps")
     cluster.run("--url", "http://a", "ps", "--url", "http://b", "--home", "/x")
     cluster.run("groups", "--url", "http://c")
-    assert [(each.url, each.token, str(each.home)) for each in cluster.targets] == [
+    assert [(each.url, each.token, str(each.home)) for each in cluster.asked_at] == [
         ("http://a", "t", "None"),
         ("http://b", None, "/x"),
         ("http://c", None, "None"),

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from tests.cli.fake_cluster import IDS, FakeCluster, job, session
 from tests.cli.test_placement import agent
 
+from muster.cli.cluster import Cluster, OnContact
 from muster.cli.completion import (
     TIMEOUT_S,
     complete_agent,
@@ -16,7 +17,6 @@ from muster.cli.completion import (
     complete_user,
 )
 from muster.cli.main import app
-from muster.cli.target import OnContact, Target
 from muster.client import Client
 from muster.core.errors import MusterError
 from muster.core.states import AgentBar, JobState
@@ -30,12 +30,12 @@ def complete(
 ) -> list[tuple[str, str]]:
     """The completions offered for ``typed`` after a command line with the options ``words``."""
 
-    def connector(target: Target, timeout_s: float, on_contact: OnContact | None) -> Client:
+    def connector(addressed: Cluster, timeout_s: float, on_contact: OnContact | None) -> Client:
         assert timeout_s <= TIMEOUT_S
-        cluster.targets.append(target)
+        cluster.asked_at.append(addressed)
         return cluster.client()
 
-    context = SimpleNamespace(obj=Target(connector=connector), params={})
+    context = SimpleNamespace(obj=Cluster(connector=connector), params={})
     context.find_root = lambda: SimpleNamespace(params=words)
     return completing(cast(click.Context, context), typed)
 
@@ -72,7 +72,7 @@ def test_users_are_offered_with_their_domains() -> None:
 def test_cluster_is_the_one_that_the_line_names() -> None:
     cluster = FakeCluster()
     complete(cluster, "", url="http://a")
-    assert cluster.targets[0].url == "http://a"
+    assert cluster.asked_at[0].url == "http://a"
 
 
 @pytest.mark.parametrize("error", [MusterError("no controller answers"), RuntimeError("defect")])
@@ -91,7 +91,7 @@ def offered(cluster: FakeCluster, line: str) -> list[str]:
         "COMP_WORDS": line,
         "COMP_CWORD": str(len(words) - 1),
     }
-    result = CliRunner(env=environment).invoke(app, obj=Target(connector=cluster.connect))
+    result = CliRunner(env=environment).invoke(app, obj=Cluster(connector=cluster.connect))
     return [each.partition(",")[2] for each in result.stdout.splitlines()]
 
 

@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 from tests.api.served import LARGE, ServedCluster
 from tests.control.fake_agent import task_index
 
+from muster.cli.cluster import Cluster
 from muster.cli.main import app
-from muster.cli.target import Target
 from muster.core.ids import KernelId
 from muster.core.owner import Role
 from muster.simulate.hollow.supervisor import Run
@@ -36,8 +36,8 @@ class Typed:
         self.cluster = cluster
 
     def run(self, *words: str, stdin: str = "", role: Role = Role.USER) -> Result:
-        target = Target(self.cluster.url, self.cluster.token(role=role))
-        return CliRunner().invoke(app, list(words), input=stdin, obj=target)
+        cluster = Cluster(self.cluster.url, self.cluster.token(role=role))
+        return CliRunner().invoke(app, list(words), input=stdin, obj=cluster)
 
     def said(self, *words: str, stdin: str = "") -> str:
         """The stdout of a command, which must end well."""

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from tests.cli.fake_cluster import IDS, FakeCluster, because, job, kernel, session, task
 
+from muster.cli.cluster import Cluster, OnContact
 from muster.cli.follow import follow
 from muster.cli.follow.feed import Away, Back, Feed, away_line, back_line
-from muster.cli.target import OnContact, Target
 from muster.client import Client, Unreachable
 from muster.core.errors import MusterError
 from muster.core.reasons import ReasonCode
@@ -203,7 +203,7 @@ def test_interrupt_while_the_controller_is_away_leaves_the_job_alone() -> None:
 
 def test_connections_that_lose_the_controller_together_report_it_once() -> None:
     cluster = FakeCluster()
-    connector = Target(connector=cluster.connect)
+    connector = Cluster(connector=cluster.connect)
     both_away, both_back = threading.Barrier(2), threading.Barrier(2)
 
     def lose_and_find(client: Client) -> Iterator[bytes]:

@@ -16,12 +16,12 @@ from rich.text import Text
 from tests.cli.fake_cluster import IDS, FakeCluster, session
 from tests.cli.test_follow import KILLED, RUNNING, SUCCEEDED, assert_set, interrupt, life
 
+from muster.cli.cluster import Cluster
 from muster.cli.follow import follow
 from muster.cli.follow import interrupt as interrupt_module
 from muster.cli.follow.feed import Feed
 from muster.cli.follow.interrupt import Choice, Interrupts, ask
 from muster.cli.follow.status_line import StatusLine
-from muster.cli.target import Target
 from muster.core.views.work import SessionDetail
 
 
@@ -211,7 +211,7 @@ def test_question_is_withdrawn_once_the_job_has_ended(monkeypatch: pytest.Monkey
 
 def test_feed_knows_of_the_end_before_its_reader_does() -> None:
     cluster = FakeCluster(play=life(RUNNING, SUCCEEDED))
-    with Feed(Target(connector=cluster.connect)) as feed:
+    with Feed(Cluster(connector=cluster.connect)) as feed:
         assert not feed.job_ended()
         feed.watch_job(IDS[0])
         deadline_s = time.monotonic() + 10.0

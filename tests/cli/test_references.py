@@ -14,9 +14,9 @@ from tests.control.lamp.api import LampView
 
 from muster.api.app import RESOURCES
 from muster.cli import kinds
+from muster.cli.cluster import Cluster
 from muster.cli.described.record import record_parts
 from muster.cli.main import app
-from muster.cli.target import Target
 from muster.client import Client
 from muster.control.notice.hollow import NO_FAULTS, Faults
 from muster.core.owner import Owner, Role
@@ -47,8 +47,8 @@ class Records:
 
     def run(self, *words: str) -> Result:
         """A command that Ada types."""
-        target = Target(self.cluster.url, self.cluster.token())
-        return CliRunner().invoke(app, list(words), obj=target)
+        cluster = Cluster(self.cluster.url, self.cluster.token())
+        return CliRunner().invoke(app, list(words), obj=cluster)
 
     def submit(self, owner: Owner, command: str) -> dict[str, str]:
         """A job that tells its end, and a session."""

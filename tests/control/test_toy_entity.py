@@ -22,8 +22,8 @@ from tests.control.lamp.module import LampLighter, LampModule
 
 import muster
 from muster.cli import kinds
+from muster.cli.cluster import Cluster
 from muster.cli.main import app
-from muster.cli.target import Target
 from muster.client import Client, InvalidSpec, NotFound
 from muster.core.owner import Role
 from muster.core.specs import load
@@ -158,7 +158,7 @@ class Muster:
 
     def __init__(self, cluster: ServedCluster) -> None:
         url, token = cluster.url, cluster.token()
-        self._target = Target(connector=lambda *_: LampClient(url, token))
+        self._target = Cluster(connector=lambda *_: LampClient(url, token))
 
     def __call__(self, *words: str, stdin: str = "", code: int = 0) -> str:
         result = CliRunner().invoke(app, list(words), input=stdin, obj=self._target)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.cli import kinds
-from muster.cli.target import Target
+from muster.cli.cluster import Cluster
 
 if TYPE_CHECKING:
     from muster.cli.kinds.kind import Kind
@@ -79,12 +79,12 @@ def _offered(
 ) -> list[tuple[str, str]]:
     """The suggestions of ``look`` that begin with the typed text; none where no cluster answers."""
     # No callback has run yet, not even the program's: only the words are parsed.
-    target: Target = ctx.obj or Target()
+    cluster: Cluster = ctx.obj or Cluster()
     for words in (ctx.find_root().params, ctx.params):
-        target = target.said(words.get("url"), words.get("token"), words.get("home"))
+        cluster = cluster.said(words.get("url"), words.get("token"), words.get("home"))
     found: dict[str, str] = {}
     try:
-        with target.client(timeout_s=TIMEOUT_S) as client:
+        with cluster.client(timeout_s=TIMEOUT_S) as client:
             for name, said in look(client):
                 if name.startswith(incomplete):
                     found.setdefault(name, said)

@@ -9,11 +9,11 @@ import click
 from rich.text import Text
 
 from muster.cli import kinds
+from muster.cli.cluster import Cluster
 from muster.cli.exits import ExitCode
 from muster.cli.local_workdir import refuse_missing_workdirs
 from muster.cli.nearest import suggesting_dependencies
 from muster.cli.screen import plain, print_json, stderr
-from muster.cli.target import Target
 
 if TYPE_CHECKING:
     from muster.cli.kinds.kind import WorkKind
@@ -46,7 +46,7 @@ class Display:
     as_json: bool = False
 
 
-def submitted(target: Target, spec: "Spec | Mapping[str, Any]", display: Display) -> int:
+def submitted(cluster: Cluster, spec: "Spec | Mapping[str, Any]", display: Display) -> int:
     """Submit work; the answer is the exit code.
 
     Raises:
@@ -58,17 +58,17 @@ def submitted(target: Target, spec: "Spec | Mapping[str, Any]", display: Display
         with suggesting_dependencies(client):
             return client.submit(spec)
 
-    return handed_in(target, submit, display)
+    return handed_in(cluster, submit, display)
 
 
-def handed_in(target: Target, hand_in: "Callable[[Client], RecordView]", display: Display) -> int:
+def handed_in(cluster: Cluster, hand_in: "Callable[[Client], RecordView]", display: Display) -> int:
     """Have ``hand_in`` hand work in, and follow it as ``display`` says; the answer is the exit
     code.
 
     Raises:
         MusterError: it was refused; nothing was started.
     """
-    with target.client() as client:
+    with cluster.client() as client:
         accepted = hand_in(client)
         kind = kinds.of_work(accepted)
         if display.as_json and (display.detach or display.no_wait):
@@ -84,7 +84,7 @@ def handed_in(target: Target, hand_in: "Callable[[Client], RecordView]", display
                 stderr().print(Text(f"warning: {plain(said)}"), soft_wrap=True)
     if display.detach:
         return ExitCode.OK
-    ended, code = kind.wait(target, accepted, display)
+    ended, code = kind.wait(cluster, accepted, display)
     if display.as_json:
         import msgspec
 

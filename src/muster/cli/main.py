@@ -4,10 +4,10 @@ from typing import Annotated, Any, NoReturn
 
 import click
 
+from muster.cli.cluster import Ca, Cluster, Home, Token, Url
 from muster.cli.commands import SECTIONS, load
 from muster.cli.commands.version import print_version
 from muster.cli.parameters import Option, annotated
-from muster.cli.target import Ca, Home, Target, Token, Url
 
 EPILOG = (
     "REF is a job's name, its id or the beginning of its id; REF/3 is task 3 of it. "
@@ -79,7 +79,7 @@ def app(
         bool, Option("--version", help="Show the version.", callback=print_version, is_eager=True)
     ] = False,
 ) -> None:
-    ctx.obj = (ctx.obj or Target()).said(url, token, home, ca)
+    ctx.obj = (ctx.obj or Cluster()).said(url, token, home, ca)
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 

@@ -1,6 +1,6 @@
 """Commands as typed functions: the annotations of their parameters describe the command line.
 
-    def ps(target: Target, limit: Annotated[int, Option("--limit", min=1)] = 50) -> None: ...
+    def ps(cluster: Cluster, limit: Annotated[int, Option("--limit", min=1)] = 50) -> None: ...
 
 Options that belong together, or to several commands, are the fields of a dataclass: a parameter of
 its type takes all of them.

@@ -7,10 +7,10 @@ from tests.control.lamp.api import LampView
 from tests.control.lamp.client import LampClient
 from tests.control.lamp.entity import LAMP_TABLE
 
+from muster.cli.cluster import Cluster
 from muster.cli.follow.waiting import wait_until_ended
 from muster.cli.hand_in import Display
 from muster.cli.kinds.kind import Row, WorkKind
-from muster.cli.target import Target
 from muster.core.views.base import OwnerView
 
 if TYPE_CHECKING:
@@ -43,12 +43,12 @@ class LampKind(WorkKind[LampView, LampView]):
             finished_at=None,
         )
 
-    def wait(self, target: Target, accepted: LampView, display: Display) -> tuple[LampView, int]:
+    def wait(self, cluster: Cluster, accepted: LampView, display: Display) -> tuple[LampView, int]:
         def look(client: "Client") -> LampView:
             return cast(LampClient, client).lamps.show(accepted.id)
 
         quiet = display.quiet
-        return wait_until_ended(target, self, accepted, look, lambda ended: 0, quiet=quiet)
+        return wait_until_ended(cluster, self, accepted, look, lambda ended: 0, quiet=quiet)
 
 
 KIND = LampKind()

@@ -6,11 +6,11 @@ import click
 from rich.text import Text
 
 from muster.cli.arguments import AsJson
+from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.completion import complete_user
 from muster.cli.listed_group import ListedGroup
 from muster.cli.parameters import Argument, Option, annotated
 from muster.cli.screen import Column, plain, print_json, show_change, show_listing, stderr
-from muster.cli.target import Target, on_cluster
 from muster.cli.words import moment
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ def users() -> None:
 @users.command(name="list")
 @annotated
 @on_cluster
-def list_users(target: Target, as_json: AsJson = False) -> None:
+def list_users(cluster: Cluster, as_json: AsJson = False) -> None:
     """List the users, and their projects."""
-    with target.client() as client:
+    with cluster.client() as client:
         found = client.users()
     columns = [Column("USER"), Column("DOMAIN"), Column("PROJECTS"), Column("SINCE", drops=1)]
     show_listing(found, columns, _user_row, as_json=as_json)
@@ -55,14 +55,14 @@ def list_users(target: Target, as_json: AsJson = False) -> None:
 @annotated
 @on_cluster
 def add_user(
-    target: Target,
+    cluster: Cluster,
     name: UserName,
     project: Projects = None,
     domain: Domain = DEFAULT,
     as_json: AsJson = False,
 ) -> None:
     """Add a user to a domain and to projects of it."""
-    with target.client() as client:
+    with cluster.client() as client:
         user = client.add_user(name, project or [DEFAULT], domain)
     if as_json:
         print_json(user)
@@ -83,7 +83,7 @@ def add_user(
 @annotated
 @on_cluster
 def set_user(
-    target: Target,
+    cluster: Cluster,
     name: UserName,
     project: Projects = None,
     domain: Domain = DEFAULT,
@@ -93,7 +93,7 @@ def set_user(
     """Have a user be in these projects and no others."""
     if not project:
         raise click.BadParameter("name the user's projects", param_hint="--project")
-    with target.client() as client:
+    with cluster.client() as client:
         user = client.set_projects(name, project, domain, cancel=cancel)
     show_change(user, f"user {_user(user)} is in {_in_projects(user)}", as_json=as_json)
 
@@ -102,10 +102,10 @@ def set_user(
 @annotated
 @on_cluster
 def remove_user(
-    target: Target, name: UserName, domain: Domain = DEFAULT, cancel: Cancel = False
+    cluster: Cluster, name: UserName, domain: Domain = DEFAULT, cancel: Cancel = False
 ) -> None:
     """Remove a user, and revoke the user's tokens."""
-    with target.client() as client:
+    with cluster.client() as client:
         client.remove_user(name, domain, cancel=cancel)
     click.echo(f"user {domain}/{name} removed, and their tokens are revoked")
 
@@ -125,9 +125,9 @@ def projects() -> None:
 @projects.command(name="list")
 @annotated
 @on_cluster
-def list_projects(target: Target, as_json: AsJson = False) -> None:
+def list_projects(cluster: Cluster, as_json: AsJson = False) -> None:
     """List the projects."""
-    with target.client() as client:
+    with cluster.client() as client:
         found = client.projects()
     columns = [Column("PROJECT"), Column("DOMAIN"), Column("SINCE")]
     show_listing(
@@ -139,10 +139,10 @@ def list_projects(target: Target, as_json: AsJson = False) -> None:
 @annotated
 @on_cluster
 def add_project(
-    target: Target, name: ProjectName, domain: Domain = DEFAULT, as_json: AsJson = False
+    cluster: Cluster, name: ProjectName, domain: Domain = DEFAULT, as_json: AsJson = False
 ) -> None:
     """Add a project to a domain; `muster users add` and `set` put users in it."""
-    with target.client() as client:
+    with cluster.client() as client:
         added = client.add_project(name, domain)
     show_change(added, f"project {domain}/{name} added", as_json=as_json)
 
@@ -151,10 +151,10 @@ def add_project(
 @annotated
 @on_cluster
 def remove_project(
-    target: Target, name: ProjectName, domain: Domain = DEFAULT, cancel: Cancel = False
+    cluster: Cluster, name: ProjectName, domain: Domain = DEFAULT, cancel: Cancel = False
 ) -> None:
     """Remove a project, and revoke the tokens that are good for it alone."""
-    with target.client() as client:
+    with cluster.client() as client:
         client.remove_project(name, domain, cancel=cancel)
     click.echo(f"project {domain}/{name} removed")
 
@@ -170,9 +170,9 @@ def domains() -> None:
 @domains.command(name="list")
 @annotated
 @on_cluster
-def list_domains(target: Target, as_json: AsJson = False) -> None:
+def list_domains(cluster: Cluster, as_json: AsJson = False) -> None:
     """List the domains."""
-    with target.client() as client:
+    with cluster.client() as client:
         found = client.domains()
     columns = [Column("DOMAIN"), Column("SINCE")]
     show_listing(found, columns, lambda d: [d.name, moment(d.created_at)], as_json=as_json)
@@ -181,9 +181,9 @@ def list_domains(target: Target, as_json: AsJson = False) -> None:
 @domains.command(name="add")
 @annotated
 @on_cluster
-def add_domain(target: Target, name: DomainName, as_json: AsJson = False) -> None:
+def add_domain(cluster: Cluster, name: DomainName, as_json: AsJson = False) -> None:
     """Add a domain."""
-    with target.client() as client:
+    with cluster.client() as client:
         added = client.add_domain(name)
     show_change(added, f"domain {name} added", as_json=as_json)
 
@@ -191,9 +191,9 @@ def add_domain(target: Target, name: DomainName, as_json: AsJson = False) -> Non
 @domains.command(name="remove")
 @annotated
 @on_cluster
-def remove_domain(target: Target, name: DomainName) -> None:
+def remove_domain(cluster: Cluster, name: DomainName) -> None:
     """Remove a domain that has neither users nor projects."""
-    with target.client() as client:
+    with cluster.client() as client:
         client.remove_domain(name)
     click.echo(f"domain {name} removed")
 
@@ -202,9 +202,9 @@ def remove_domain(target: Target, name: DomainName) -> None:
 
 
 @on_cluster
-def whoami(target: Target, as_json: AsJson = False) -> None:
+def whoami(cluster: Cluster, as_json: AsJson = False) -> None:
     """Say whom the controller takes you for, and how long."""
-    with target.client() as client:
+    with cluster.client() as client:
         me = client.whoami()
         url = client.url
     if as_json:

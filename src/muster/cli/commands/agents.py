@@ -11,12 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from muster.cli.arguments import AsJson
+from muster.cli.cluster import Cluster, Home, Token, Url, on_cluster
 from muster.cli.commands.bars import AgentRefs, each_agent
 from muster.cli.commands.invites import invite, invites, uninvite
 from muster.cli.completion import complete_group
 from muster.cli.parameters import Option, annotated, command_of
 from muster.cli.screen import Column, plain, print_json, status, stderr, stdout, table, write
-from muster.cli.target import Home, Target, Token, Url, on_cluster
 from muster.cli.words import clock_time, count, duration
 from muster.core.errors import MusterError
 from muster.core.resources import format_amount
@@ -46,11 +46,11 @@ def agents(
     home: Home = None,
 ) -> None:
     """List the agents: what they have, and how much of it is free."""
-    target: Target = ctx.obj.said(url, token, home)
-    ctx.obj = target
+    cluster: Cluster = ctx.obj.said(url, token, home)
+    ctx.obj = cluster
     if ctx.invoked_subcommand is not None:
         return
-    with target.client() as client:
+    with cluster.client() as client:
         found = client.agents(group)
     if as_json:
         print_json(found)
@@ -69,7 +69,7 @@ for _command in (invite, invites, uninvite):
 @annotated
 @on_cluster
 def remove(
-    target: Target,
+    cluster: Cluster,
     refs: AgentRefs,
     force: Annotated[
         bool, Option("--force", help="Stop what it runs, wait until that is gone, then remove it.")
@@ -93,7 +93,7 @@ def remove(
         client.remove_agent(ref, lost=lost)
         click.echo(f"agent {plain(ref)} is removed; one whose process still runs joins anew")
 
-    each_agent(target, refs, remove_one)
+    each_agent(cluster, refs, remove_one)
 
 
 def _emptied(client: "Client", ref: str) -> None:

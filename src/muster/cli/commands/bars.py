@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
+from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.completion import complete_agent
 from muster.cli.exits import ExitCode
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Argument, Option, naming_options
 from muster.cli.screen import plain
-from muster.cli.target import Target, on_cluster
 from muster.cli.words import clock_time, count
 from muster.core.states import AgentBar
 
@@ -33,10 +33,10 @@ Reason = Annotated[
 
 
 @on_cluster
-def cordon(target: Target, refs: AgentRefs, reason: Reason = "") -> None:
+def cordon(cluster: Cluster, refs: AgentRefs, reason: Reason = "") -> None:
     """Have agents take nothing new; what they run goes on."""
     each_agent(
-        target,
+        cluster,
         refs,
         lambda client, ref: _say(client.bar_agent(ref, AgentBar.CORDONED, note=reason)),
     )
@@ -44,7 +44,7 @@ def cordon(target: Target, refs: AgentRefs, reason: Reason = "") -> None:
 
 @on_cluster
 def drain(
-    target: Target,
+    cluster: Cluster,
     refs: AgentRefs,
     reason: Reason = "",
     deadline: Annotated[
@@ -59,7 +59,7 @@ def drain(
     """Empty agents: nothing new, and what they run has to leave."""
     within = None if deadline == "never" else deadline
     each_agent(
-        target,
+        cluster,
         refs,
         lambda client, ref: _say(
             client.bar_agent(ref, AgentBar.DRAINING, note=reason, deadline=within)
@@ -68,12 +68,12 @@ def drain(
 
 
 @on_cluster
-def uncordon(target: Target, refs: AgentRefs) -> None:
+def uncordon(cluster: Cluster, refs: AgentRefs) -> None:
     """Have agents take work again, after cordon or drain."""
-    each_agent(target, refs, lambda client, ref: _say(client.bar_agent(ref, None)))
+    each_agent(cluster, refs, lambda client, ref: _say(client.bar_agent(ref, None)))
 
 
-def each_agent(target: Target, refs: list[str], act: "Callable[[Client, str], None]") -> None:
+def each_agent(cluster: Cluster, refs: list[str], act: "Callable[[Client, str], None]") -> None:
     """Do something with each agent, even if it failed for an earlier agent.
 
     Raises:
@@ -84,7 +84,7 @@ def each_agent(target: Target, refs: list[str], act: "Callable[[Client, str], No
     from muster.core.errors import MusterError
 
     worst: int = ExitCode.OK
-    with target.client() as client:
+    with cluster.client() as client:
         for ref in dict.fromkeys(refs):
             try:
                 with naming_options(), suggesting(client, ref, [agent.KIND]):

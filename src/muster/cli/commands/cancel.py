@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from muster.cli.arguments import AsJson, parse_ref
+from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.completion import complete_cancelled
 from muster.cli.exits import ExitCode
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Argument, Option
 from muster.cli.screen import plain, print_json
-from muster.cli.target import Target, on_cluster
 
 if TYPE_CHECKING:
     from muster.core.views.work import CancelView
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @on_cluster
 def cancel(
-    target: Target,
+    cluster: Cluster,
     refs: Annotated[
         list[str],
         Argument(metavar="REF...", help="Jobs and sessions.", autocompletion=complete_cancelled),
@@ -38,7 +38,7 @@ def cancel(
         click.confirm(f"Cancel {len(refs)} jobs?", abort=True, err=True)
     worst: int = ExitCode.OK
     done: list[CancelView] = []
-    with target.client() as client:
+    with cluster.client() as client:
         for ref in refs:
             try:
                 with suggesting(client, ref):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from muster.cli.agent_options import Accounts, Machine
+from muster.cli.cluster import Home
 from muster.cli.parameters import Option
-from muster.cli.target import Home
 from muster.cli.words import count, duration
 
 if TYPE_CHECKING:

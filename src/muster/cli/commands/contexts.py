@@ -9,8 +9,8 @@ from typing import Annotated
 import click
 
 from muster.cli.arguments import AsJson
+from muster.cli.cluster import Ca, Cluster
 from muster.cli.parameters import Argument, Option
-from muster.cli.target import Ca, Target
 
 MAX_TOKEN_BYTES = 1024
 
@@ -43,9 +43,9 @@ def login(
         write_contexts,
     )
 
-    target: Target = ctx.obj
-    authority = ca or target.ca or os.environ.get("MUSTER_CA")
-    token = target.token or _token(token_file, url)
+    cluster: Cluster = ctx.obj
+    authority = ca or cluster.ca or os.environ.get("MUSTER_CA")
+    token = cluster.token or _token(token_file, url)
     name = check_name(name or urlsplit(url).hostname or url)
     with Client(url, token, ca=authority) as client:
         who = client.whoami()

@@ -8,10 +8,10 @@ import click
 from rich.text import Text
 
 from muster.cli.arguments import AsJson
+from muster.cli.cluster import Home
 from muster.cli.exits import ExitCode
 from muster.cli.parameters import Argument, Option, annotated
 from muster.cli.screen import plain, stderr, stdout
-from muster.cli.target import Home
 from muster.cli.words import count, moment
 from muster.core.errors import MusterError
 

@@ -6,9 +6,9 @@ import click
 from rich.text import Text
 
 from muster.cli.arguments import AsJson
+from muster.cli.cluster import Home
 from muster.cli.exits import ExitCode
 from muster.cli.screen import plain, stdout
-from muster.cli.target import Home
 
 if TYPE_CHECKING:
     from muster.app.doctor import Check

@@ -9,10 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from muster.cli.arguments import AsJson
+from muster.cli.cluster import Ca, Cluster, Home, Token, Url, on_cluster
 from muster.cli.parameters import annotated
 from muster.cli.screen import Column, plain, print_json, stdout, table, write
 from muster.cli.spec_file import SpecFile, read_spec
-from muster.cli.target import Ca, Home, Target, Token, Url, on_cluster
 
 if TYPE_CHECKING:
     from muster.core.views.cluster import GroupView
@@ -29,11 +29,11 @@ def groups(
     ca: Ca = None,
 ) -> None:
     """List the scaling groups; `groups apply FILE` writes one."""
-    target: Target = ctx.obj.said(url, token, home, ca)
-    ctx.obj = target
+    cluster: Cluster = ctx.obj.said(url, token, home, ca)
+    ctx.obj = cluster
     if ctx.invoked_subcommand is not None:
         return
-    with target.client() as client:
+    with cluster.client() as client:
         found = client.groups()
     if as_json:
         print_json(found)
@@ -46,7 +46,7 @@ def groups(
 @annotated
 @on_cluster
 def apply(
-    target: Target,
+    cluster: Cluster,
     file: Annotated[str, SpecFile],
 ) -> None:
     """Make a scaling group, or write one anew: what the file leaves out is the default."""
@@ -58,7 +58,7 @@ def apply(
             f"{file} is a {spec.kind}: a group needs `kind: group`; hand work in with "
             f"`muster submit`"
         )
-    with target.client() as client:
+    with cluster.client() as client:
         click.echo(f"group {client.put_group(spec).name} applied")
 
 

@@ -10,10 +10,10 @@ from rich.text import Text
 
 from muster.cli import kinds
 from muster.cli.arguments import AnyRef, AsJson
+from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Option
 from muster.cli.screen import Column, plain, print_json, status, stderr, stdout, table, write
-from muster.cli.target import Target, on_cluster
 from muster.cli.words import clock_time
 from muster.core.results import SchedulingResult
 
@@ -33,7 +33,7 @@ _STAYED = {
 
 @on_cluster
 def history(
-    target: Target,
+    cluster: Cluster,
     ref: AnyRef,
     limit: Annotated[int, Option("--limit", "-n", min=1, help="Newest entries shown.")] = 100,
     every: Annotated[
@@ -42,7 +42,7 @@ def history(
     as_json: AsJson = False,
 ) -> None:
     """Tell what happened to a record, such as a job or an agent."""
-    with target.client() as client, suggesting(client, ref, kinds.every()):
+    with cluster.client() as client, suggesting(client, ref, kinds.every()):
         page = client.history(ref, limit=limit)
     if as_json:
         print_json(page.items)

@@ -8,10 +8,10 @@ import click
 from rich.text import Text
 
 from muster.cli.arguments import AsJson
+from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.completion import complete_group
 from muster.cli.parameters import Argument, Option
 from muster.cli.screen import Column, plain, print_json, show_change, show_listing, stderr
-from muster.cli.target import Target, on_cluster
 from muster.cli.words import count, moment
 from muster.client.connection import is_loopback
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @on_cluster
 def invite(
-    target: Target,
+    cluster: Cluster,
     name: Annotated[str | None, Argument(metavar="NAME")] = None,
     group: Annotated[
         str | None,
@@ -36,7 +36,7 @@ def invite(
     as_json: AsJson = False,
 ) -> None:
     """Make a join token, and print the command to run on the machine that is to be an agent."""
-    with target.client() as client:
+    with cluster.client() as client:
         made = client.create_join_token(name, group=group, uses=uses, expires=expires)
         url, ca = client.url, client.ca
     if as_json:
@@ -82,9 +82,9 @@ def _agent_address(made: "NewJoinTokenView", url: str) -> str:
 
 
 @on_cluster
-def invites(target: Target, as_json: AsJson = False) -> None:
+def invites(cluster: Cluster, as_json: AsJson = False) -> None:
     """List the join tokens, without their secrets."""
-    with target.client() as client:
+    with cluster.client() as client:
         found = client.join_tokens()
     columns = [
         Column("ID"),
@@ -99,14 +99,14 @@ def invites(target: Target, as_json: AsJson = False) -> None:
 
 @on_cluster
 def uninvite(
-    target: Target,
+    cluster: Cluster,
     ref: Annotated[
         str, Argument(metavar="INVITE", help="Its id, the beginning of it, or the agent's name.")
     ],
     as_json: AsJson = False,
 ) -> None:
     """Revoke a join token: no agent joins with it any more; those that have stay."""
-    with target.client() as client:
+    with cluster.client() as client:
         token = client.revoke_join_token(ref)
     show_change(token, f"join token {token.id} is revoked", as_json=as_json)
 

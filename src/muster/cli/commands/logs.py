@@ -16,6 +16,7 @@ from rich.text import Text
 
 from muster.cli import kinds
 from muster.cli.arguments import Ref, parse_ref
+from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.exits import ExitCode
 from muster.cli.follow.feed import (
     Away,
@@ -35,7 +36,6 @@ from muster.cli.missing_output import never_started, nothing_written, why_no_out
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Option
 from muster.cli.screen import discard_stdout, plain, stderr
-from muster.cli.target import Target, on_cluster
 from muster.cli.words import count, one
 from muster.core.errors import MusterError
 from muster.core.ids import looks_like_id
@@ -58,7 +58,7 @@ WAIT_S = 1.0
 
 @on_cluster
 def logs(
-    target: Target,
+    cluster: Cluster,
     ref: Ref,
     follow: Annotated[
         bool,
@@ -88,7 +88,7 @@ def logs(
         _outputs_of(kind, attempt, failed)
     named = [subject.index] if subject.index is not None else list(dict.fromkeys(task or ()))
     try:
-        with target.client() as client:
+        with cluster.client() as client:
             with suggesting(client, ref):
                 found = client.show(subject.ref)
             outputs = _outputs_of(kinds.of_record(found), attempt, failed)
@@ -104,7 +104,7 @@ def logs(
                 "no task failed after it had started" if failed else never_started(outputs, found)
             )
             if follow:
-                code = _follow(target, reading, indexes, screen)
+                code = _follow(cluster, reading, indexes, screen)
             elif save is not None:
                 code = _save(client, reading, indexes, save, outputs.index_end(found), screen)
             else:
@@ -260,7 +260,7 @@ def _side_by_side(
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _follow(target: Target, reading: Reading, indexes: Iterator[int], screen: _Screen) -> int:
+def _follow(cluster: Cluster, reading: Reading, indexes: Iterator[int], screen: _Screen) -> int:
     """Show several outputs as they grow; when one ends the next begins."""
     code, drawn = ExitCode.OK, False
     left: set[int] = set()
@@ -272,7 +272,7 @@ def _follow(target: Target, reading: Reading, indexes: Iterator[int], screen: _S
             read = partial(reading.read, index=index, on_cut=screen.cut, follow=True)
             feed.follow_task(read, index)
 
-    with Feed(target) as feed:
+    with Feed(cluster) as feed:
         follow_next(feed, READERS)
         several = len(left) > 1
         while left:

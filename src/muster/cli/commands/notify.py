@@ -8,9 +8,9 @@ import click
 from rich.text import Text
 
 from muster.cli.arguments import AsJson
+from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.parameters import Argument, Option, annotated
 from muster.cli.screen import Column, plain, print_json, show_listing, status
-from muster.cli.target import Target, on_cluster
 from muster.cli.words import duration
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def notify() -> None:
 @annotated
 @on_cluster
 def list_notices(
-    target: Target,
+    cluster: Cluster,
     every: Annotated[
         bool, Option("--all", "-a", help="Also those that were sent, or given up.")
     ] = False,
@@ -34,7 +34,7 @@ def list_notices(
     as_json: AsJson = False,
 ) -> None:
     """List the notices that wait, and why; `muster why NOTICE` tells more."""
-    with target.client() as client:
+    with cluster.client() as client:
         found = client.notices("all" if every else "live", limit=limit)
     columns = [
         Column("ID"),
@@ -65,7 +65,7 @@ def _row(notice: "NoticeView", now: float) -> list[Text | str]:
 @annotated
 @on_cluster
 def try_channel(
-    target: Target,
+    cluster: Cluster,
     channel: Annotated[
         str,
         Argument(
@@ -79,7 +79,7 @@ def try_channel(
     """Send a notice to a channel now, and tell what became of it."""
     if channel == "-":
         channel = sys.stdin.readline().strip()
-    with target.client() as client:
+    with cluster.client() as client:
         notice = client.try_channel(channel)
     if as_json:
         print_json(notice)

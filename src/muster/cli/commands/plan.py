@@ -10,13 +10,13 @@ from rich.text import Text
 
 from muster.cli import kinds
 from muster.cli.arguments import AsJson
+from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.exits import ExitCode
 from muster.cli.explained import placement_shown
 from muster.cli.nearest import suggesting_dependencies
 from muster.cli.placement_options import Project, with_keys
 from muster.cli.screen import Column, plain, print_json, stdout, table, write
 from muster.cli.spec_file import SpecFile, read_spec
-from muster.cli.target import Target, on_cluster
 from muster.core.states.task import COLOURS, TaskState
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _CODES = {"waits": ExitCode.NOT_PLACED, "cancelled": ExitCode.FAILED}
 
 @on_cluster
 def plan(
-    target: Target,
+    cluster: Cluster,
     file: Annotated[str, SpecFile],
     project: Project = None,
     as_json: AsJson = False,
@@ -50,7 +50,7 @@ def plan(
         raise click.BadParameter(f"{file} is a {spec.kind}, which is not work to hand in")
     if project is not None:
         spec = with_keys(spec, {"project": project})
-    with target.client() as client, suggesting_dependencies(client):
+    with cluster.client() as client, suggesting_dependencies(client):
         answer = client.plan(spec)
     if as_json:
         print_json(answer)

@@ -10,9 +10,9 @@ import click
 
 from muster.cli import kinds
 from muster.cli.arguments import AsJson
+from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.completion import complete_group, complete_user
 from muster.cli.parameters import Option
-from muster.cli.target import Target, on_cluster
 from muster.core.errors import MusterError
 from muster.core.text import either
 from muster.core.views.base import RecordView
@@ -49,7 +49,7 @@ class Wanted:
 
 @on_cluster
 def ps(
-    target: Target,
+    cluster: Cluster,
     show_all: Annotated[bool, Option("--all", "-a", help="Also what has ended.")] = False,
     watch: Annotated[
         bool, Option("--watch", "-w", help="Keep showing them as they change.")
@@ -86,9 +86,9 @@ def ps(
     wanted = Wanted(_state(state, show_all), name, owner, group)
     if watch:
         with suppress(KeyboardInterrupt):
-            _watch(target, wanted, limit, as_json=as_json)
+            _watch(cluster, wanted, limit, as_json=as_json)
         return
-    with target.client() as client:
+    with cluster.client() as client:
         found = wanted.look(client, limit)
         shown = found[:limit]
         why = {} if as_json else reasons(client, shown)
@@ -148,7 +148,7 @@ def _nothing(wanted: Wanted) -> str:
     return f"no {state}{either(kind.name for kind in kinds.work())} matches{more}"
 
 
-def _watch(target: Target, wanted: Wanted, limit: int, *, as_json: bool) -> None:
+def _watch(cluster: Cluster, wanted: Wanted, limit: int, *, as_json: bool) -> None:
     from rich.console import Group, RenderableType
     from rich.live import Live
     from rich.text import Text
@@ -169,8 +169,8 @@ def _watch(target: Target, wanted: Wanted, limit: int, *, as_json: bool) -> None
             live.update(Group(shown, away), refresh=True)
 
     with (
-        target.client() as first,
-        target.client(on_contact=heard) as client,
+        cluster.client() as first,
+        cluster.client(on_contact=heard) as client,
         Live(console=console, auto_refresh=False, vertical_overflow="crop") as live,
     ):
         first.health()  # no controller at all is told at once

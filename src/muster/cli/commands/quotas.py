@@ -9,10 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from muster.cli.arguments import AsJson
+from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.parameters import Argument, annotated
 from muster.cli.screen import Column, print_json, stderr, stdout, table, write
 from muster.cli.spec_file import SpecFile, read_spec
-from muster.cli.target import Target, on_cluster
 from muster.core.resources import format_amount
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ def quota() -> None:
 
 
 @on_cluster
-def quotas(target: Target, as_json: AsJson = False) -> None:
+def quotas(cluster: Cluster, as_json: AsJson = False) -> None:
     """List the quotas, and what is used of them."""
-    with target.client() as client:
+    with cluster.client() as client:
         found = client.quotas()
     if as_json:
         print_json(found)
@@ -41,14 +41,14 @@ def quotas(target: Target, as_json: AsJson = False) -> None:
 @quota.command(name="set")
 @annotated
 @on_cluster
-def set_quota(target: Target, file: Annotated[str, SpecFile]) -> None:
+def set_quota(cluster: Cluster, file: Annotated[str, SpecFile]) -> None:
     """Limit somebody, in place of the limits they have."""
     from muster.core.specs import QuotaSpec
 
     spec = read_spec(file)
     if not isinstance(spec, QuotaSpec):
         raise click.BadParameter(f"{file} is a {spec.kind}: a quota needs `kind: quota`")
-    with target.client() as client:
+    with cluster.client() as client:
         set_ = client.put_quota(spec)
     click.echo(f"quota of {set_.level} {set_.name} set")
 
@@ -57,14 +57,14 @@ def set_quota(target: Target, file: Annotated[str, SpecFile]) -> None:
 @annotated
 @on_cluster
 def remove(
-    target: Target,
+    cluster: Cluster,
     level: Annotated[str, Argument(metavar="LEVEL", help="domain, project or user.")],
     name: Annotated[
         str, Argument(metavar="NAME", help="As `muster quotas` shows it: domain/project/…")
     ],
 ) -> None:
     """Have somebody have no limits of their own."""
-    with target.client() as client:
+    with cluster.client() as client:
         client.remove_quota(level, name)
     click.echo(f"quota of {level} {name} removed")
 

@@ -5,15 +5,15 @@ from typing import Annotated
 import click
 
 from muster.cli.arguments import AsJson, Ref, parse_ref
+from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Argument
 from muster.cli.screen import plain, print_json
-from muster.cli.target import Target, on_cluster
 
 
 @on_cluster
 def reprioritise(
-    target: Target,
+    cluster: Cluster,
     ref: Ref,
     priority: Annotated[int, Argument(metavar="PRIORITY", help="0 to 100; higher goes first.")],
     as_json: AsJson = False,
@@ -21,7 +21,7 @@ def reprioritise(
     """Give a job that waits or runs another priority."""
     if parse_ref(ref).index is not None:
         raise click.BadParameter(f"{ref!r} is one task: it has the priority of its job")
-    with target.client() as client, suggesting(client, ref):
+    with cluster.client() as client, suggesting(client, ref):
         changed = client.reprioritise(ref, priority)
     if as_json:
         print_json(changed)

@@ -6,11 +6,11 @@ import click
 
 from muster.cli import kinds
 from muster.cli.arguments import Ref, parse_ref
+from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.hand_in import handed_in
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Option
 from muster.cli.staying import Staying
-from muster.cli.target import Target, on_cluster
 from muster.cli.words import one
 from muster.core.errors import NotFound
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @on_cluster
 def retry(
-    target: Target,
+    cluster: Cluster,
     ref: Ref,
     staying: Staying,
     failed: Annotated[
@@ -44,4 +44,4 @@ def retry(
             said = f"{ref!r} is {one(kind.name)}: only jobs are retried"
             raise click.BadParameter(said) from None
 
-    raise click.exceptions.Exit(handed_in(target, hand_in, staying.display()))
+    raise click.exceptions.Exit(handed_in(cluster, hand_in, staying.display()))

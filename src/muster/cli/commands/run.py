@@ -5,6 +5,7 @@ from typing import Annotated
 import click
 from rich.text import Text
 
+from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.exits import ExitCode
 from muster.cli.hand_in import Display, submitted
 from muster.cli.job_options import Environment, Resources, Tasks
@@ -12,7 +13,6 @@ from muster.cli.parameters import Argument, Option, annotated, naming_options
 from muster.cli.placement_options import Placement
 from muster.cli.request import command_of, unread_input, without_nones
 from muster.cli.screen import stderr
-from muster.cli.target import Target, on_cluster
 from muster.core.errors import InvalidSpec
 
 
@@ -21,7 +21,7 @@ from muster.core.errors import InvalidSpec
 @annotated
 @on_cluster
 def run(
-    target: Target,
+    cluster: Cluster,
     command: Annotated[
         list[str],
         Argument(
@@ -67,7 +67,7 @@ def run(
     display = Display(detach=detach, no_wait=no_wait, output=True, quiet=quiet, as_json=as_json)
     try:
         with naming_options():
-            code = submitted(target, fields, display)
+            code = submitted(cluster, fields, display)
     except InvalidSpec as error:  # the whole spec stood on the command line
         failures.report(error)
         code = ExitCode.USAGE

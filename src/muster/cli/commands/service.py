@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
+from muster.cli.cluster import Home
 from muster.cli.parameters import Argument, Option, annotated
-from muster.cli.target import Home
 
 if TYPE_CHECKING:
     from muster.app.service import Service

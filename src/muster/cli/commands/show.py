@@ -4,16 +4,16 @@ from typing import Annotated
 
 from muster.cli import kinds
 from muster.cli.arguments import AnyRef, AsJson, kind_of, parse_ref
+from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.kinds.kind import Shown
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Option
 from muster.cli.screen import print_json, stdout, write
-from muster.cli.target import Target, on_cluster
 
 
 @on_cluster
 def show(
-    target: Target,
+    cluster: Cluster,
     ref: AnyRef,
     tasks: Annotated[
         bool, Option("--tasks", help="List the tasks by index, not the noteworthy few.")
@@ -29,7 +29,7 @@ def show(
     """Show a record, such as a job, one task of it, or an agent."""
     subject = parse_ref(ref)
     shown = Shown(subject.index, tasks, limit, offset)
-    with target.client() as client, suggesting(client, ref, kinds.every()):
+    with cluster.client() as client, suggesting(client, ref, kinds.every()):
         found = client.show(subject.ref)
         kind = kind_of(found, subject)
         if as_json:

@@ -7,18 +7,18 @@ import click
 from rich.text import Text
 
 from muster.cli import kinds
+from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.hand_in import submitted
 from muster.cli.parameters import Option
 from muster.cli.placement_options import Placement, with_keys
 from muster.cli.screen import plain, stderr
 from muster.cli.spec_file import SpecFile, read_spec
 from muster.cli.staying import Staying
-from muster.cli.target import Target, on_cluster
 
 
 @on_cluster
 def submit(
-    target: Target,
+    cluster: Cluster,
     file: Annotated[str, SpecFile],
     placement: Placement,
     staying: Staying,
@@ -43,4 +43,4 @@ def submit(
     if not staying.quiet and (note := kind.note(spec, file)):
         stderr().print(Text(f"note: {plain(note)}"), soft_wrap=True)
     display = replace(staying.display(), no_wait=no_wait)
-    raise click.exceptions.Exit(submitted(target, spec, display))
+    raise click.exceptions.Exit(submitted(cluster, spec, display))

@@ -6,11 +6,11 @@ import click
 from rich.text import Text
 
 from muster.cli.arguments import AsJson
+from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.completion import complete_user
 from muster.cli.listed_group import ListedGroup
 from muster.cli.parameters import Argument, Option, annotated
 from muster.cli.screen import Column, print_json, show_change, show_listing, stderr
-from muster.cli.target import Target, on_cluster
 from muster.cli.words import moment
 from muster.core.owner import Role
 
@@ -37,9 +37,9 @@ def tokens() -> None:
 @tokens.command(name="list")
 @annotated
 @on_cluster
-def list_tokens(target: Target, as_json: AsJson = False) -> None:
+def list_tokens(cluster: Cluster, as_json: AsJson = False) -> None:
     """List the API tokens, without their secrets."""
-    with target.client() as client:
+    with cluster.client() as client:
         found = client.tokens()
     show_listing(found, _COLUMNS, _row, as_json=as_json)
 
@@ -48,7 +48,7 @@ def list_tokens(target: Target, as_json: AsJson = False) -> None:
 @annotated
 @on_cluster
 def create(
-    target: Target,
+    cluster: Cluster,
     name: Annotated[str, Argument(metavar="NAME")] = "token",
     role: Annotated[Role, Option("--role", help="What may be done with it.")] = Role.USER,
     user: Annotated[
@@ -73,7 +73,7 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Make an API token, and show its secret, once."""
-    with target.client() as client:
+    with cluster.client() as client:
         made = client.create_token(
             name, role=role, user=user, domain=domain, project=project, expires=expires
         )
@@ -96,12 +96,12 @@ def create(
 @annotated
 @on_cluster
 def revoke(
-    target: Target,
+    cluster: Cluster,
     ref: Annotated[str, Argument(metavar="TOKEN", help="Its id, the beginning of it, or a name.")],
     as_json: AsJson = False,
 ) -> None:
     """Have a token open nothing any more, from this moment on."""
-    with target.client() as client:
+    with cluster.client() as client:
         token = client.revoke_token(ref)
     said = f"token {token.name} ({token.id}) of {token.domain}/{token.user} is revoked"
     show_change(token, said, as_json=as_json)

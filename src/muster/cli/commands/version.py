@@ -3,7 +3,7 @@
 import click
 
 from muster.cli.arguments import AsJson
-from muster.cli.target import Target, on_cluster
+from muster.cli.cluster import Cluster, on_cluster
 from muster.core.errors import MusterError
 from muster.version import __version__
 
@@ -19,9 +19,9 @@ def print_version(wanted: bool) -> None:
 
 
 @on_cluster
-def version(target: Target, as_json: AsJson = False) -> None:
+def version(cluster: Cluster, as_json: AsJson = False) -> None:
     """Show the version, and the controller's if one answers."""
-    controller = _controller(target)
+    controller = _controller(cluster)
     if as_json:
         import json
 
@@ -32,10 +32,10 @@ def version(target: Target, as_json: AsJson = False) -> None:
         click.echo(f"controller {controller['version']} at {controller['url']}")
 
 
-def _controller(target: Target) -> dict[str, str] | None:
+def _controller(cluster: Cluster) -> dict[str, str] | None:
     """The controller's version and URL; None where no cluster is known or none answers."""
     try:
-        with target.client(TIMEOUT_S) as client:
+        with cluster.client(TIMEOUT_S) as client:
             return {"version": client.health().version, "url": client.url}
     except MusterError:
         return None

@@ -9,10 +9,10 @@ from rich.text import Text
 
 from muster.cli import kinds
 from muster.cli.arguments import AnyRef, AsJson, kind_of, parse_ref
+from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.explained import placement_shown
 from muster.cli.nearest import suggesting
 from muster.cli.screen import plain, print_json, status, stdout, unbroken, write
-from muster.cli.target import Target, on_cluster
 from muster.core.reasons import WHO_ACTS, ReasonKind
 
 if TYPE_CHECKING:
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 @on_cluster
-def why(target: Target, ref: AnyRef, as_json: AsJson = False) -> None:
+def why(cluster: Cluster, ref: AnyRef, as_json: AsJson = False) -> None:
     """Explain why work does not start or has ended.
 
     Of another record, such as an agent or a notice, it tells what it lacks or waits for.
     """
     subject = parse_ref(ref)
-    with target.client() as client, suggesting(client, ref, kinds.every()):
+    with cluster.client() as client, suggesting(client, ref, kinds.every()):
         if subject.index is None:
             answer = client.why(subject.ref)
         else:

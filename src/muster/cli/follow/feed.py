@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from muster.cli.target import Target
+from muster.cli.cluster import Cluster
 from muster.core.errors import MusterError
 
 if TYPE_CHECKING:
@@ -88,8 +88,8 @@ class Feed:
     the process.
     """
 
-    def __init__(self, target: Target) -> None:
-        self._target = target
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
         self._events: queue.Queue[Event] = queue.Queue(MAX_EVENTS)
         self._closed = threading.Event()
         self._job_ended = threading.Event()
@@ -142,7 +142,7 @@ class Feed:
             from muster.client import Unreachable
 
             try:
-                with self._target.client(on_contact=lambda on: self._heard(client, on)) as client:
+                with self._cluster.client(on_contact=lambda on: self._heard(client, on)) as client:
                     work(client)
             except Unreachable as error:
                 self._put(failed(LostSight(error)))

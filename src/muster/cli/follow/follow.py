@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from muster.cli.cluster import Cluster
 from muster.cli.exits import ExitCode
 from muster.cli.follow.exit_code import exit_code, first_failed
 from muster.cli.follow.feed import (
@@ -28,7 +29,6 @@ from muster.cli.follow.lines import PrefixedLines, last_lines, prefix_width
 from muster.cli.follow.progress import conclusion, progress
 from muster.cli.follow.status_line import StatusLine
 from muster.cli.screen import discard_stdout, plain, status, stderr
-from muster.cli.target import Target
 from muster.cli.words import count, shorten
 from muster.core.errors import Conflict, MusterError
 from muster.core.states import JobState, TaskState
@@ -68,9 +68,9 @@ class Follower:
     """
 
     def __init__(
-        self, target: Target, job: "JobView", *, output: bool = True, quiet: bool = False
+        self, cluster: Cluster, job: "JobView", *, output: bool = True, quiet: bool = False
     ) -> None:
-        self._target = target
+        self._cluster = cluster
         self._job = job
         self._quiet = quiet
         self._output = output
@@ -104,7 +104,7 @@ class Follower:
             MusterError: the job cannot be watched any more.
         """
         try:
-            with Feed(self._target) as feed:
+            with Feed(self._cluster) as feed:
                 return self._follow(feed, interrupts)
         except KeyboardInterrupt:
             return False
@@ -203,7 +203,7 @@ class Follower:
             self._say(Text(f"the output of task {task} is not shown: {plain(str(error))}"), True)
 
     def _learn_why(self) -> None:
-        with suppress(MusterError), self._target.client(WHY_TIMEOUT_S) as client:
+        with suppress(MusterError), self._cluster.client(WHY_TIMEOUT_S) as client:
             reasons = client.why(self._job.id).reasons
             why = reasons[0].sentence if reasons else ""
             if why and why != self._why and not self._screen.enabled:
@@ -226,7 +226,7 @@ class Follower:
         if choice is Choice.CANCEL:
             self._cancelled = True
             self._say(Text(f"cancelling {self._job.name}"))
-            with self._target.client() as client:
+            with self._cluster.client() as client:
                 client.cancel(self._job.id)
         return choice
 
@@ -237,7 +237,7 @@ class Follower:
             self._screen.clear()
             self._say(line, True)
 
-        return Ending(self._job, told_to_end(by, self._target, self._job.id, self._job.name, say))
+        return Ending(self._job, told_to_end(by, self._cluster, self._job.id, self._job.name, say))
 
     def _detached(self) -> Ending:
         if self._away:
@@ -265,7 +265,7 @@ class Follower:
             )
         failed, code = None, int(ExitCode.FAILED)
         try:
-            with self._target.client() as client:
+            with self._cluster.client() as client:
                 failed = first_failed(client, self._job)
                 code = exit_code(client, self._job, failed)
                 if failed is not None and self._output and failed.index >= MAX_FOLLOWED:

@@ -11,8 +11,8 @@ from types import FrameType, TracebackType
 from rich.console import Console
 from rich.text import Text
 
+from muster.cli.cluster import Cluster
 from muster.cli.screen import discard_stderr, discard_stdout, plain
-from muster.cli.target import Target
 from muster.core.errors import MusterError
 
 CANCEL_TIMEOUT_S = 5.0
@@ -85,7 +85,7 @@ class Interrupts:
 
 def told_to_end(
     by: signal.Signals,
-    target: Target,
+    cluster: Cluster,
     id_: str,
     name: str,
     say: Callable[[Text], None],
@@ -94,7 +94,7 @@ def told_to_end(
     end: whoever sent the signal waits for this process. The answer is its exit code."""
     said = f"cancelled {name}, because of {by.name}"
     try:
-        with target.client(CANCEL_TIMEOUT_S) as client:
+        with cluster.client(CANCEL_TIMEOUT_S) as client:
             client.cancel(id_)
     except MusterError as error:
         said = f"{name} goes on despite {by.name}: {plain(str(error))}"

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from rich.text import Text
 
+from muster.cli.cluster import Cluster
 from muster.cli.follow.feed import LostSight, away_line, back_line
 from muster.cli.follow.interrupt import Interrupts, told_to_end
 from muster.cli.screen import plain, stderr
-from muster.cli.target import Target
 from muster.core.views.base import RecordView
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ LOOK_S = 0.5
 
 
 def wait_until_ended(
-    target: Target,
+    cluster: Cluster,
     kind: "WorkKind[V, D]",
     accepted: V,
     look: "Callable[[Client], D]",
@@ -43,12 +43,12 @@ def wait_until_ended(
     with Interrupts() as interrupts:
         try:
             with interrupts.raised():
-                ended = _ended(target, kind, look)
+                ended = _ended(cluster, kind, look)
         except KeyboardInterrupt:
             if interrupts.told_to_end is None:
                 raise
             name = kind.name_of(accepted) or accepted.id
-            return accepted, told_to_end(interrupts.told_to_end, target, accepted.id, name, _say)
+            return accepted, told_to_end(interrupts.told_to_end, cluster, accepted.id, name, _say)
     if not quiet:
         why = f": {ended.reason.sentence}" if ended.reason else ""
         line = f"{kind.name_of(ended) or ended.id} {ended.status.lower()}{why}"
@@ -56,13 +56,13 @@ def wait_until_ended(
     return ended, exit_code(ended)
 
 
-def _ended(target: Target, kind: "WorkKind[V, D]", look: "Callable[[Client], D]") -> D:
+def _ended(cluster: Cluster, kind: "WorkKind[V, D]", look: "Callable[[Client], D]") -> D:
     from muster.client import Unreachable
 
     def heard(answers: bool) -> None:
         _say(Text(back_line(client.url) if answers else away_line(client.url)))
 
-    with target.client(on_contact=heard) as client:
+    with cluster.client(on_contact=heard) as client:
         try:
             while not kind.ended(found := look(client)):
                 time.sleep(LOOK_S)

@@ -13,8 +13,8 @@ from muster.core.views.work import JobDetail, JobView
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from muster.cli.cluster import Cluster
     from muster.cli.hand_in import Display
-    from muster.cli.target import Target
     from muster.client import Client
     from muster.core.specs import JobSpec
     from muster.core.specs.amounts import Spec
@@ -147,12 +147,12 @@ class JobKind(WorkKind[JobView, JobDetail]):
         return accepted.warnings
 
     def wait(
-        self, target: "Target", accepted: JobView, display: "Display"
+        self, cluster: "Cluster", accepted: JobView, display: "Display"
     ) -> "tuple[RecordView, int]":
         from muster.cli.follow.follow import Follower
 
         output, quiet = display.output and not display.as_json, display.quiet or display.as_json
-        ending = Follower(target, accepted, output=output, quiet=quiet).run()
+        ending = Follower(cluster, accepted, output=output, quiet=quiet).run()
         return ending.job, ending.exit_code
 
 

@@ -14,9 +14,9 @@ from muster.core.views.base import OwnerView, RecordView, View
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from muster.cli.cluster import Cluster
     from muster.cli.hand_in import Display
     from muster.cli.kinds.outputs import Outputs
-    from muster.cli.target import Target
     from muster.client import Client
     from muster.core.specs.amounts import Spec
     from muster.core.states import StateTable
@@ -135,7 +135,7 @@ class WorkKind(Kind[V, D], ABC):
         return ()
 
     @abstractmethod
-    def wait(self, target: "Target", accepted: V, display: "Display") -> "tuple[RecordView, int]":
+    def wait(self, cluster: "Cluster", accepted: V, display: "Display") -> "tuple[RecordView, int]":
         """The record once it has ended, or is left to itself, and the exit code; as much is shown
         meanwhile as the person wants.
 

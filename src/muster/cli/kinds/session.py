@@ -13,8 +13,8 @@ from muster.core.views.work import SessionDetail, SessionView
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from muster.cli.cluster import Cluster
     from muster.cli.hand_in import Display
-    from muster.cli.target import Target
     from muster.client import Client
     from muster.core.views.base import ReasonView
 
@@ -87,7 +87,7 @@ class SessionKind(WorkKind[SessionView, SessionDetail]):
         return accepted.warnings
 
     def wait(
-        self, target: "Target", accepted: SessionView, display: "Display"
+        self, cluster: "Cluster", accepted: SessionView, display: "Display"
     ) -> "tuple[SessionView, int]":
         from muster.cli.exits import ExitCode
         from muster.cli.follow.waiting import wait_until_ended
@@ -99,7 +99,7 @@ class SessionKind(WorkKind[SessionView, SessionDetail]):
             return ExitCode.FAILED if ended.exit_code is None else ended.exit_code
 
         quiet = display.quiet or display.as_json
-        return wait_until_ended(target, self, accepted, look, exit_code, quiet=quiet)
+        return wait_until_ended(cluster, self, accepted, look, exit_code, quiet=quiet)
 
 
 KIND = SessionKind()

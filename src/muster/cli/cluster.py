@@ -49,18 +49,18 @@ OnContact = Callable[[bool], None]
 """Hears False when the controller does not answer, and True when it does again."""
 
 
-def connect(target: "Target", timeout_s: float, on_contact: OnContact | None) -> "Client":
+def connect(cluster: "Cluster", timeout_s: float, on_contact: OnContact | None) -> "Client":
     """A client of the cluster that the options, the environment or the home directory name."""
     from muster.client import Client
 
     # Otherwise pydantic reads the metadata of every installed package, in search of plug-ins.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    if target.home is not None:
-        os.environ["MUSTER_HOME"] = str(target.home.expanduser().absolute())
+    if cluster.home is not None:
+        os.environ["MUSTER_HOME"] = str(cluster.home.expanduser().absolute())
     return Client(
-        target.url,
-        target.token,
-        ca=target.ca,
+        cluster.url,
+        cluster.token,
+        ca=cluster.ca,
         timeout_s=timeout_s,
         on_contact=on_contact,
         comes_back=_is_kept_alive,
@@ -78,14 +78,14 @@ def _is_kept_alive(url: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """The options for the cluster so far; tests replace ``connector``."""
+class Cluster:
+    """The cluster that a command speaks to, by the options so far; tests replace ``connector``."""
 
     url: str | None = None
     token: str | None = None
     home: Path | None = None
     ca: Path | None = None
-    connector: "Callable[[Target, float, OnContact | None], Client]" = connect
+    connector: "Callable[[Cluster, float, OnContact | None], Client]" = connect
 
     def client(self, timeout_s: float = TIMEOUT_S, on_contact: OnContact | None = None) -> "Client":
         """A new connection; each thread needs its own. With ``on_contact`` its requests are
@@ -98,8 +98,8 @@ class Target:
 
     def said(
         self, url: str | None, token: str | None, home: Path | None, ca: Path | None = None
-    ) -> "Target":
-        """The target with these options in place of its own, where they are given."""
+    ) -> "Cluster":
+        """The cluster with these options in place of its own, where they are given."""
         return replace(
             self,
             url=url or self.url,
@@ -109,11 +109,11 @@ class Target:
         )
 
 
-def on_cluster(command: Callable[Concatenate[Target, P], R]) -> Callable[..., R]:
-    """Give a command the options of ``Target``, and the command a ``Target`` made of them."""
+def on_cluster(command: Callable[Concatenate[Cluster, P], R]) -> Callable[..., R]:
+    """Give a command the options of ``Cluster``, and the command a ``Cluster`` made of them."""
 
     @functools.wraps(command)
-    def with_target(
+    def with_cluster(
         *,
         ctx: click.Context,
         url: str | None,
@@ -122,8 +122,8 @@ def on_cluster(command: Callable[Concatenate[Target, P], R]) -> Callable[..., R]
         ca: Path | None,
         **arguments: Any,
     ) -> R:
-        target: Target = ctx.obj
-        return command(target.said(url, token, home, ca), **arguments)  # type: ignore[call-arg]
+        cluster: Cluster = ctx.obj
+        return command(cluster.said(url, token, home, ca), **arguments)  # type: ignore[call-arg]
 
     def parameter(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
         kind = inspect.Parameter.KEYWORD_ONLY
@@ -138,6 +138,6 @@ def on_cluster(command: Callable[Concatenate[Target, P], R]) -> Callable[..., R]
         parameter("home", Home),
         parameter("ca", Ca),
     ]
-    with_target.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    with_target.__annotations__ = {each.name: each.annotation for each in parameters}
-    return with_target
+    with_cluster.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    with_cluster.__annotations__ = {each.name: each.annotation for each in parameters}
+    return with_cluster
