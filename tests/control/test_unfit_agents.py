@@ -8,10 +8,16 @@ from tests.control.world import ADA, World
 
 from muster.control.agent.requests import AgentRequests
 from muster.control.session.explaining.explanation import explain_session
+from muster.control.session.handlers import schedule
 from muster.core.ids import AgentId
-from muster.core.reasons import ReasonCode
+from muster.core.reasons import Reason, ReasonCode
 from muster.core.specs import JobSpec
 from muster.core.states import AgentBar, JobState
+from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.passes.placement import never_fits
+from muster.scheduling.policy.group_policy import Policy
+from muster.scheduling.policy.guard import PluginFault
+from muster.scheduling.workload import WorkloadClass
 from muster.simulate.hollow.supervisor import Run
 from muster.wire.messages import Start
 
@@ -82,3 +88,25 @@ def test_work_waits_for_a_cordoned_agent_that_may_be_able(group_world: MakeWorld
     bar(None)
     world.run(20)
     assert (job.status, tried) == (JobState.SUCCEEDED, {"a": 1, "b": 1})
+
+
+def test_selector_that_fails_while_it_is_asked_whether_work_could_ever_fit_is_replaced(
+    group_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[WorkloadClass] = []
+
+    def fails_once(workload: WorkloadClass, snapshot: Snapshot, policy: Policy) -> Reason | None:
+        asked.append(workload)
+        if len(asked) == 1:
+            raise PluginFault("selector", "concentrated", "raised ZeroDivisionError")
+        return never_fits(workload, snapshot, policy)
+
+    monkeypatch.setattr(schedule, "never_fits", fails_once)
+    world, tried = group_world({"a": 1}), Tried()
+    tried.answers(world, a=MISSING)
+    job = world.submit(SPEC)
+    world.run(30)
+    assert job.status is JobState.UNSCHEDULABLE
+    assert len(asked) == 2
+    (fault,) = world.cluster.groups["default"].policy.refused
+    assert fault.name == "concentrated"

@@ -137,7 +137,11 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
         if not session.unfit:
             return None
         group, workload = self._cluster.groups[session.group], self._cluster.workload(session)
-        never = never_fits(workload, group.snapshot, group.policy)
+        try:
+            never = never_fits(workload, group.snapshot, group.policy)
+        except PluginFault as fault:
+            self._cluster.plugin_failed(session.group, fault)
+            return self._unfit_everywhere(session)  # each time with one plug-in less
         if never is None or never.code in _MAY_RETURN:
             return None
         _, said = session.unfit[-1]
