@@ -36,6 +36,7 @@ class Lot:
     are taken out. ``uses_devices`` says whether work may ask for devices."""
 
     rng: random.Random
+    seed: int = 0
     submissions: int = 0
     uses_devices: bool = False
 
@@ -58,7 +59,8 @@ class Kind:
 
     ``draw`` makes parameters; ``do`` carries the step out, or does nothing where it has no sense
     (the agent is gone, say), so that steps can be taken out of a run. The annotations of ``do`` say
-    what its parameters may be. ``weight`` is how often it is drawn, next to others.
+    what its parameters may be. ``weight`` is how often it is drawn, next to others, in each of
+    ``every`` seeds.
     """
 
     name: str
@@ -66,6 +68,11 @@ class Kind:
     draw: Draw
     do: Callable[..., None]
     is_fault: bool = False
+    every: int = 1
+
+    def is_in(self, seed: int) -> bool:
+        """Whether it is drawn in the steps of a seed: in the last of so many."""
+        return seed % self.every == self.every - 1
 
 
 class Kinds:
@@ -83,21 +90,21 @@ class Kinds:
             self._kinds |= each._kinds
 
     def add(
-        self, weight: float, draw: Draw
+        self, weight: float, draw: Draw, *, every: int = 1
     ) -> Callable[[Callable[..., None]], Callable[..., None]]:
         """Register the decorated function, which takes the scene and the parameters; its name is
         the step's."""
 
         def register(do: Callable[..., None]) -> Callable[..., None]:
             name = do.__name__
-            self._kinds[name] = Kind(name, weight, draw, do, self._faults)
+            self._kinds[name] = Kind(name, weight, draw, do, self._faults, every)
             return do
 
         return register
 
     def draw(self, lot: Lot) -> Step:
         """A step at random."""
-        kinds = [*self._kinds.values()]
+        kinds = [kind for kind in self._kinds.values() if kind.is_in(lot.seed)]
         (kind,) = lot.rng.choices(kinds, [each.weight for each in kinds])
         return Step(kind.name, kind.draw(lot))
 

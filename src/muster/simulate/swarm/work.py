@@ -1,4 +1,4 @@
-"""Users: they hand work in, cancel it, run it again, and wait."""
+"""Users: they hand work in, give it another priority, cancel it, run it again, and wait."""
 
 from typing import Any
 
@@ -36,6 +36,7 @@ from muster.simulate.swarm.invariants.rest import RoomReturns, WorkEnds
 from muster.simulate.swarm.invariants.state import (
     EndsStay,
     MirrorIsAsSql,
+    PlacementKnowsPriorities,
     PlacementKnowsTheLedger,
 )
 from muster.simulate.swarm.invariants.tries import TriesAreCharged
@@ -157,6 +158,22 @@ def cancel(scene: Scene, submission: int, user: int = 3) -> None:
     scene.ask(by, "POST", f"{work.path}/{work.id}/cancel")
 
 
+def _draw_priority(lot: Lot) -> Params:
+    rng = lot.rng
+    recent = max(0, lot.submissions - rng.randint(1, 5))  # most of it has not ended
+    priority = rng.choice([10, 30, 50, 70, 90])
+    return {"submission": recent, "priority": priority, "user": rng.choice([0, 0, 3, 3, 1, 2])}
+
+
+@KINDS.add(12, _draw_priority, every=6)
+def reprioritise(scene: Scene, submission: int, priority: int, user: int = 3) -> None:
+    """A user asks for another priority of work, perhaps that of another user."""
+    work = scene.work(submission)
+    if work is not None:
+        path = f"{work.path}/{work.id}/reprioritise"
+        scene.ask(_user(user), "POST", path, {"priority": priority})
+
+
 @KINDS.add(2, lambda lot: {"number": lot.submissions, "submission": lot.a_submission()})
 def retry(scene: Scene, number: int, submission: int) -> None:
     """The owner has tasks of an ended job run again."""
@@ -181,6 +198,7 @@ WORK = Part(
         Pauses,
         MirrorIsAsSql,
         PlacementKnowsTheLedger,
+        PlacementKnowsPriorities,
         StrictOrder,
         RoomIsKept,
         AgentsTakeWork,

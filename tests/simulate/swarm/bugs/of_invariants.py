@@ -209,6 +209,11 @@ def placement_does_not_hear_of_kernels_that_leave(patch: pytest.MonkeyPatch) -> 
     patch.setattr(GroupState, "vacate", lambda *of: None)
 
 
+@finds(state.PlacementKnowsPriorities)
+def groups_do_not_hear_of_other_priorities(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(GroupState, "reprioritise", lambda *of: None)
+
+
 @finds(placing.StrictOrder, first=2)
 def strict_groups_let_others_overtake(patch: pytest.MonkeyPatch) -> None:
     of = Policy.of

@@ -279,6 +279,27 @@ VERDICTS = (
 
 PLACEMENT = (
     Mutant(
+        "the queue is not told of another priority",
+        f"{SCHEDULING}/passes/group_state.py",
+        "        self.queue.move(waiting)\n",
+        "",
+        "work that was given another priority takes its place among others",
+    ),
+    Mutant(
+        "running work is not told of another priority",
+        f"{SCHEDULING}/passes/group_state.py",
+        "                held.workload, held.seen = known[id(held.workload)][1], None\n",
+        "",
+        "work that was given another priority is displaced by what outranks it now",
+    ),
+    Mutant(
+        "another priority of a job is not stored",
+        f"{JOB}/requests.py",
+        "            work.unit.rewrite(job)\n",
+        "",
+        "work that was given another priority has it with the next controller too",
+    ),
+    Mutant(
         "a reservation is forgotten when its agent is away",
         f"{SESSION}/cluster/workloads.py",
         "        returning=alive and not agent.connected",

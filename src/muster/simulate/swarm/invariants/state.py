@@ -149,6 +149,33 @@ class PlacementKnowsTheLedger(Invariant):
             )
 
 
+class PlacementKnowsPriorities(Invariant):
+    """Sessions in the queue, with room of their own, and in the backlogs of agents."""
+
+    says = "placement counts each session as of the priority of its work"
+
+    def between_steps(self) -> None:
+        controller = self.world.controller
+        if controller is None or self.world.is_broken:
+            return
+        live, cluster = controller.store.live, controller.plane.parts[ClusterState]
+        for session in live.sessions.values():
+            state, work = cluster.groups[session.group], session.job or session
+            right = 0 if work.spec is None else work.spec.priority
+            counted = [session.priority]
+            if (waits_as := state.waits_as(session.id)) is not None:
+                counted.append(waits_as.priority)
+            if (held := state.placed.get(session.id)) is not None:
+                counted.append(held.workload.priority)
+            for kernel in session.kernels:
+                counted += [
+                    cluster.shapes.priority_of(row)
+                    for row in live.allocations_of.get(kernel.id, ())
+                    if not row.charged
+                ]
+            self.expect({*counted} == {right}, f"{session.id} of {right} counts as of {counted}")
+
+
 def _cpu_used(snapshot: Snapshot, agent: AgentId) -> int:
     columns, slot = snapshot.columns, snapshot.slot(agent)
     cpu = columns.dimensions.index("cpu")

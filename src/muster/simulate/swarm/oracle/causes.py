@@ -34,6 +34,7 @@ class Case:
         cancelled: whether somebody asked to cancel it or its job.
         statuses: of jobs and sessions, as last committed.
         left_by: when the draining agents had to be left, by their names.
+        lowest_priority: that it ever had.
     """
 
     session: Session
@@ -43,6 +44,7 @@ class Case:
     cancelled: bool
     statuses: Mapping[str, str]
     left_by: Mapping[str, float]
+    lowest_priority: int
 
     @property
     def is_unsure(self) -> bool:
@@ -141,7 +143,7 @@ def _job_has_ended(case: Case) -> bool:
 
 
 def _may_be_displaced(case: Case) -> bool:
-    return bool(case.number("priority") > case.session.priority)  # type: ignore[operator]
+    return bool(case.number("priority") > case.lowest_priority)  # type: ignore[operator]
 
 
 def _had_to_leave(case: Case) -> bool:

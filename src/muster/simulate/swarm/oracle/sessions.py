@@ -30,12 +30,16 @@ class SessionsEndForCause(Invariant):
         self._facts = judge.of(Facts)
         self._statuses = judge.of(Statuses)
         self._left_by: dict[str, float] = {}  # by the names of agents that were drained
+        self._lowest: dict[str, int] = {}  # the lowest priority that each session had
 
     def committed(self, unit: Unit) -> None:
         for agent in unit.touched[Agent]:
             if agent.leave_by is not None:
                 left_by = self._left_by.get(agent.name, agent.leave_by)
                 self._left_by[agent.name] = min(left_by, agent.leave_by)
+        for session in (*unit.touched[Session], *unit.rewritten[Session]):
+            lowest = self._lowest.get(session.id, session.priority)
+            self._lowest[session.id] = min(lowest, session.priority)
         for session, stored in unit.touched[Session].items():
             if stored is SessionStatus.RUNNING and session.status is SessionStatus.TERMINATING:
                 self._judge_lease(session, unit)
@@ -60,7 +64,10 @@ class SessionsEndForCause(Invariant):
         ]
         work = session.id if session.job is None else session.job.id
         cancelled = work in self.scene.cancelled
-        return Case(session, live, now, known, cancelled, self._statuses.known, self._left_by)
+        lowest = self._lowest[session.id]
+        return Case(
+            session, live, now, known, cancelled, self._statuses.known, self._left_by, lowest
+        )
 
     def _judge_codes(self, case: Case) -> None:
         for kernel, end in zip(case.session.kernels, case.ends, strict=True):
