@@ -74,12 +74,12 @@ def charged(gang: Sequence[Attempt]) -> Sequence[Set[int]] | None:
     if {TaskState.KILLED, TaskState.UNSCHEDULABLE} & set(states):
         return None
     lost = {i for i, state in enumerate(states) if state is TaskState.WORKER_FAILED}
-    stopped = {i for i, each in enumerate(gang) if each.was_stopped and not each.has_begun}
+    unbegun = {i for i, each in enumerate(gang) if not each.has_begun}
     failed = {
         i for i, state in enumerate(states) if state is TaskState.FAILED and not gang[i].was_stopped
     }
-    if (lost | failed) - stopped:  # it was stopped for another that went wrong
-        lost -= stopped
+    if (lost | failed) - unbegun:  # one that began went wrong, or its machine did
+        lost -= unbegun
     if not lost | failed:
         return [set()]
     first = min(gang[i].at for i in lost | failed)
