@@ -193,7 +193,7 @@ def _counts_agents(claim: Claim, told_of: Iterable[Agent]) -> bool:
     closed = [agent for agent in told_of if agent not in standing.open]
     words = Counter(map(_word, closed))
     told: Counter[str] = Counter()
-    for count, word in re.findall(r"(\d+) ([^,]+)", numbers.get("statuses") or ""):
+    for count, word in re.findall(r"(?<!\d)(\d+) ([^,]+)", numbers.get("statuses") or ""):
         told[next((known for known in _WORDS if word.startswith(known)), word)] += int(count)
     barred = sum(words[str(bar)] for bar in AgentBar)
     silent = len(closed) - barred - words[_FULL]
