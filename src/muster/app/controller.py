@@ -15,6 +15,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from sqlalchemy import Engine
+
 from muster.agent.boot import boot_id, machine_id
 from muster.agent.config import AgentConfig
 from muster.api.app import create_app
@@ -121,14 +123,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
         partial(watch_fence, plane, store, leases, clock, driver.hint, database.hold_on),
     )
     await run_beside("checkpoints", partial(keep_checkpointing, plane, engine))
-    with engine.connect().execution_options(readonly=True) as connection:
-        named = bool(read_cluster_id(connection))
-    if not named:
-        name = secrets.token_hex(8)
-        await plane.request(lambda work, parts: parts[GroupRequests].name_cluster(work, name))
-    if DEFAULT_GROUP not in plane.live.groups:
-        group = ScalingGroup(name=DEFAULT_GROUP)
-        await plane.request(lambda work, parts: parts[GroupRequests].put_group(work, group))
+    await _complete(plane, engine)
     agent_ports = _ports(config.agent_port, config.agent_ports_tried)
     agent_port = await gateway.start(*(address(config.host, port) for port in agent_ports))
     stack.push_async_callback(gateway.stop)
@@ -160,6 +155,18 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
         os.getpid(), url, agents_at, __version__, now, len(agents), users, shown
     )
     home.write_running(running)
+
+
+async def _complete(plane: ControlPlane, engine: Engine) -> None:
+    """Give a fresh cluster its id and its first group."""
+    with engine.connect().execution_options(readonly=True) as connection:
+        named = bool(read_cluster_id(connection))
+    if not named:
+        name = secrets.token_hex(8)
+        await plane.request(lambda work, parts: parts[GroupRequests].name_cluster(work, name))
+    if DEFAULT_GROUP not in plane.live.groups:
+        group = ScalingGroup(name=DEFAULT_GROUP)
+        await plane.request(lambda work, parts: parts[GroupRequests].put_group(work, group))
 
 
 def _local(
