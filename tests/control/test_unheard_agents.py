@@ -1,10 +1,12 @@
 """Messages of agents wait while nothing can be stored, or while others are heard: no agent is
 judged as silent while one of its own waits."""
 
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import func, select
 from tests.control.conftest import MakeWorld
 from tests.control.fake_agent import FakeAgent
 from tests.control.world import World
@@ -14,6 +16,7 @@ from muster.core.resources import Resources
 from muster.core.specs import JobSpec, ScalingGroup
 from muster.core.states import AgentStatus, SessionStatus
 from muster.simulate.hollow.supervisor import Run
+from muster.store import schema
 from muster.store.store import CommitFailed
 from muster.store.unit import Unit
 from muster.wire.messages import Disk, Reports
@@ -107,6 +110,29 @@ def test_agent_that_waited_for_the_answer_to_its_hello_was_not_silent(
     assert status(world, agent) is AgentStatus.ALIVE
     let_time_pass(world, 2)
     assert status(world, agent) is AgentStatus.UNREACHABLE, "it is silent since"
+
+
+def test_lost_work_is_dated_by_when_its_agent_was_heard_and_not_by_when_it_was_answered(
+    world: World, monkeypatch: pytest.MonkeyPatch, outage: Callable[[], None]
+) -> None:
+    world.behaviour = lambda start: Run(math.inf)
+    world.submit(JobSpec(command=["x"]))
+    (agent,) = (each for each in world.agents.values() if each.starts)
+    outage()
+    world.disconnect(agent)
+    world.greet(agent)  # and no word from now on
+    heard_at = world.clock.now()
+    let_time_pass(world, 20)
+    monkeypatch.undo()
+    world.clock.advance(2.0)
+    world.settle()
+    assert status(world, agent) is AgentStatus.ALIVE
+    world.restart_controller()  # to which nothing of this agent is known but what is stored
+    world.run_until(lambda: status(world, agent) is AgentStatus.LOST, 120.0)
+    with world.store.engine.connect() as connection:
+        ended_at = connection.scalar(select(func.min(schema.kernels.c.ended_at)))
+    assert ended_at is not None
+    assert ended_at <= heard_at
 
 
 def test_verdict_that_was_put_off_is_given_soon(

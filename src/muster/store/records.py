@@ -42,8 +42,8 @@ class Agent(Record):
     ``supervisor`` the process that holds them. ``machine`` is the id of the controller's machine
     for an agent that runs there too, else empty. ``lease_s`` is the longest kernel lease that it
     may count with, ``term_s`` the one that is granted now. ``silence_s`` is the longest for which
-    it may have been silent while it is ALIVE. ``seen_at`` moves with each message and is stored
-    with other changes only.
+    it may have been silent while it is ALIVE, when this is judged next. ``seen_at`` moves with each
+    message and is stored with other changes only.
 
     Not stored are ``term_s``; ``connected``, whether it has a stream to this process, and
     ``connected_at``, since when; ``left_at``, since when it has no stream; its latest ``absences``,

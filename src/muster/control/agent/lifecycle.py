@@ -97,7 +97,7 @@ class GrantLeases(FollowingHandler[Agent]):
             term_s = math.inf if self._leases.is_beside(record.id) else DEFAULT_TERM_S
         over = leased_until <= work.now + term_s
         lease_s = term_s if over else max(term_s, record.lease_s)
-        silence_s = _silence_s(record, work, self._leases) + self._leases.unheard_s(record.id)
+        silence_s = self._longest_silence_s(record, work)
         machine = record.machine
         if record.connected:
             machine = self._leases.machine if self._leases.is_beside(record.id) else ""
@@ -105,6 +105,20 @@ class GrantLeases(FollowingHandler[Agent]):
         if terms != (record.term_s, record.lease_s, record.silence_s, record.machine):
             record.term_s, record.lease_s, record.silence_s, record.machine = terms
             work.unit.touch(record)
+
+    def _longest_silence_s(self, record: Agent, work: Work) -> float:
+        """How long the agent may have been silent when its silence is judged next. This is longer
+        than its group says where this controller has not heard it yet, where it waited for the
+        answer to its Hello, and where the verdict is put off."""
+        if record.status is not AgentStatus.ALIVE:
+            return record.silence_s
+        leases, id_ = self._leases, record.id
+        due_at = _silent_at(record, work, leases)
+        put_off_s = _at_or_again(due_at, work) - due_at
+        waited_s = _counts_since(record, leases) - leases.heard_at(id_)
+        longest_s = _silence_s(record, work, leases) + leases.unheard_s(id_) + waited_s + put_off_s
+        is_known = longest_s <= record.silence_s < longest_s + LOOK_AGAIN_S
+        return record.silence_s if is_known else longest_s  # a little less is worth no commit
 
 
 class DetectSilence(DerivationHandler[Agent]):
@@ -155,12 +169,15 @@ class DetectLoss(DerivationHandler[Agent]):
 
 
 def _silent_at(agent: Agent, work: Work, leases: LeaseBook) -> float:
-    """When the agent counts as silent, unless it is heard before. One that waited for the answer to
-    its Hello, and had no lease to renew, could not speak meanwhile."""
+    """When the agent counts as silent, unless it is heard before."""
+    return _counts_since(agent, leases) + _silence_s(agent, work, leases)
+
+
+def _counts_since(agent: Agent, leases: LeaseBook) -> float:
+    """Since when the agent's silence counts. One that waited for the answer to its Hello, and had
+    no lease to renew, could not speak meanwhile."""
     heard_at = max(agent.seen_at, leases.heard_at(agent.id))
-    if agent.connected:
-        heard_at = max(heard_at, agent.connected_at)
-    return heard_at + _silence_s(agent, work, leases)
+    return max(heard_at, agent.connected_at) if agent.connected else heard_at
 
 
 def _at_or_again(moment: float, work: Work) -> float:
