@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import select
 from tests.control.conftest import MakeWorld, under
-from tests.control.fake_agent import attempt, task_index
+from tests.control.fake_agent import FakeAgent, attempt, task_index
 from tests.control.world import ADA, World
 
 from muster.control.job.requests import JobRequests
@@ -50,6 +50,19 @@ def noting(attempts: list[int]) -> Behaviour:
         return Run(math.inf)
 
     return begin
+
+
+def obeyed(agent: FakeAgent) -> list[Command]:
+    """The commands that the agent gets from now on."""
+    told: list[Command] = []
+    obey = agent._obey
+
+    def note(command: Command) -> None:
+        told.append(command)
+        obey(command)
+
+    agent._obey = note  # type: ignore[method-assign]
+    return told
 
 
 def ended_well(world: World, id_: JobId) -> bool:
@@ -147,18 +160,10 @@ def test_kernel_whose_stop_was_lost_has_all_of_its_grace_from_the_next_one(
     agent.online = False
     world.ask(lambda work, parts: parts[JobRequests].cancel(work, ADA, job.id))
     world.run(14.0)  # a second Stop, which grants nothing, is due in a second
-    graces: list[float] = []
-    obey = agent._obey
-
-    def note(command: Command) -> None:
-        if isinstance(command, Stop):
-            graces.append(command.grace_s)
-        obey(command)
-
-    agent._obey = note  # type: ignore[method-assign]
+    told = obeyed(agent)
     world.connect(agent)
     world.run(10.0)
-    assert graces == [10.0]
+    assert [each.grace_s for each in told if isinstance(each, Stop)] == [10.0]
 
 
 def test_agent_is_not_told_of_a_kernel_whose_end_it_tells_beside_its_hello(
@@ -223,3 +228,26 @@ def test_next_try_that_was_lost_follows_the_repeated_report_of_the_failure(
     world.settle()
     assert len(starts) == 2
     assert ended_well(world, job.id)
+
+
+def test_next_try_that_follows_a_hello_is_not_sent_again_for_the_repeated_report(
+    make_world: MakeWorld,
+) -> None:
+    world, _ = where_the_first_start_fails(make_world)
+    agent = world.agent("a")
+    job = world.submit(JobSpec(command=["x"]))
+    (key,) = world.plane.live.ledger
+    failed = KernelReport(
+        *key, ReportKind.CREATE_FAILED, world.clock.now(), reason=ReasonCode.DISK_FULL
+    )
+    told = obeyed(agent)
+    world.disconnect(agent)  # the acknowledgement is lost
+    again = replace(agent.hello(), kernels=(HeldKernel(*key, HeldStatus.CREATE_FAILED),))
+    agent.hello = lambda: again  # type: ignore[method-assign]
+    world.clock.advance(2.0)
+    agent.online = True
+    world.greet(agent)  # in the wake in which the next try is due
+    world.wake()
+    world.desk.agent_said(agent.id, Reports(agent.acknowledged, (failed,)))
+    assert ended_well(world, job.id)
+    assert [each for each in told if isinstance(each, Start)] == [told[0]]

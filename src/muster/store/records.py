@@ -293,7 +293,9 @@ class Session(Tried):
 class Kernel(Record):
     """One process tree on one agent. ``failure`` is the last failed try of the phase it is in;
     ``failed_at`` is when that try failed, by the agent's clock: a report with the same time is a
-    repetition and no other failure. ``stop_sent_at`` is when the kernel was last told to stop."""
+    repetition and no other failure. ``next_try_may_be_lost``, which is not stored, says that the
+    agent's last Hello told of a failed try after the next one had been sent. ``stop_sent_at`` is
+    when the kernel was last told to stop."""
 
     id: KernelId
     session: Session
@@ -314,6 +316,7 @@ class Kernel(Record):
     reason: Reason | None = None
     failure: Reason | None = None
     failed_at: float | None = None
+    next_try_may_be_lost: bool = False
     stop_sent_at: float | None = None
 
     @property

@@ -24,7 +24,7 @@ from muster.wire.messages import HeldStatus, Hello, Prepare, Stop
 
 PHASE = "AgentHello"
 _PREPARING = frozenset({KernelStatus.PREPARING, KernelStatus.PULLING})
-_NOT_STARTED = frozenset({None, HeldStatus.PREPARED, HeldStatus.QUEUED, HeldStatus.CREATE_FAILED})
+_NOT_STARTED = frozenset({None, HeldStatus.PREPARED, HeldStatus.QUEUED})
 _GONE = frozenset({HeldStatus.ENDED, HeldStatus.LOST})
 _MAY_STOP = frozenset(HeldStatus) - _GONE
 _ON_AGENT = frozenset({KernelStatus.RUNNING, KernelStatus.TERMINATING})
@@ -128,7 +128,11 @@ class Greeter:
             kernel.stop_sent_at = None
             if held is HeldStatus.CREATED:
                 note_ready(kernel, work)
-            elif held in _NOT_STARTED and not _is_told_of(kernel, held):
+            elif held is HeldStatus.CREATE_FAILED:
+                # If the report, which the agent repeats next, is of a failure that was charged, the
+                # next try was sent in vain.
+                kernel.next_try_may_be_lost = kernel.failure is None
+            elif held in _NOT_STARTED and kernel.failure is None:
                 send_starts(kernel.session, [kernel], work, self._cluster)
         elif kernel.status is KernelStatus.TERMINATING and held in _MAY_STOP:
             # A Stop may have been lost: the kernel gets its grace from the next one.
@@ -137,9 +141,3 @@ class Greeter:
         elif kernel.status in _ON_AGENT and held is None:
             why = reason(ReasonCode.KERNEL_VANISHED, agent=agent.name)
             self._lose(work, agent, [(kernel.id, kernel.generation)], why)
-
-
-def _is_told_of(kernel: Kernel, held: HeldStatus | None) -> bool:
-    """Whether control knows of the failure to start the kernel, or will hear of it next, because
-    the agent repeats the report. The next try follows from that report."""
-    return held is HeldStatus.CREATE_FAILED or kernel.failure is not None

@@ -61,10 +61,12 @@ class KernelReports:
             case ReportKind.STARTED:
                 self._started(work, work.live.agents[agent_id], kernel, report)
             case ReportKind.PREPARE_FAILED | ReportKind.CREATE_FAILED:
+                may_be_lost, kernel.next_try_may_be_lost = kernel.next_try_may_be_lost, False
                 if kernel.started_at is not None:
                     pass  # the kernel was tried once more since, and runs
                 elif _told_before(kernel, report):
-                    self._try_again(work, kernel)
+                    if may_be_lost and kernel.status is KernelStatus.CREATING:
+                        send_starts(kernel.session, [kernel], work, self._cluster)
                 elif kernel.status in KERNEL_TABLE.live and kernel.session.status in PLACED_SESSION:
                     work.unit.fail(kernel, self._why(work, agent_id, report))
                     kernel.failed_at = report.at
@@ -101,12 +103,6 @@ class KernelReports:
             work.emit(TellAgent(agent_id, Stop(*key, 0.0, "superseded")))
             if kernel is not None:
                 self._end_attempt(work, kernel, reason(ReasonCode.STOPPED, detail="superseded"))
-
-    def _try_again(self, work: Work, kernel: Kernel) -> None:
-        """Send the next try again, if it had been sent: an agent that repeats the report of the
-        failure before it has not got the command."""
-        if kernel.failure is None and kernel.status is KernelStatus.CREATING:
-            send_starts(kernel.session, [kernel], work, self._cluster)
 
     def _started(self, work: Work, agent: Agent, kernel: Kernel, report: KernelReport) -> None:
         key = (kernel.id, kernel.generation)
