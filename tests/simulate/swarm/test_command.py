@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.databases import Server
 from tests.patience import until
 
 from muster.simulate.swarm import __main__
@@ -69,6 +70,56 @@ def test_file_that_does_not_tell_where_to_go_on_is_refused(
     (tmp_path / "state").write_text(text)
     assert main(["--state", str(tmp_path / "state"), "--resume", "--seeds", "1"]) == 2
     assert "remove it to begin anew" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", [None, b"\xff", b"steps: ["])
+def test_scenario_that_cannot_be_read_is_named(
+    content: bytes | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenario = tmp_path / "a.yaml"
+    if content is not None:
+        scenario.write_bytes(content)
+    assert main([str(scenario)]) == 2
+    (told,) = capsys.readouterr().err.splitlines()
+    assert str(scenario) in told
+
+
+@pytest.mark.parametrize(
+    "words", ["--seeds -1", "--seeds 0", "--workers 0", "--first -1", "--minutes nan", "--seeds x"]
+)
+def test_number_with_which_nothing_would_be_judged_is_refused(
+    words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words.split())
+    assert ended.value.code == 2
+    assert words.split()[0] in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("muster.db", "cannot be understood"),
+        ("sqlite:///muster.db", "--server names a PostgreSQL server"),
+        ("postgresql://muster:secret@127.0.0.1:1/x", "look at whether the server runs there"),
+    ],
+)
+def test_server_that_cannot_be_used_is_told_in_a_sentence(
+    url: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--server", url, "--seeds", "1"]) == 2
+    (told,) = capsys.readouterr().err.splitlines()
+    assert said in told
+    assert "secret" not in told
+
+
+def test_server_on_which_no_database_may_be_made_is_told_in_a_sentence(
+    postgresql: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    postgresql.execute("CREATE ROLE maker LOGIN")
+    url = postgresql.url("postgres").replace("muster@", "maker@")
+    assert main(["--server", url, "--seeds", "1"]) == 2
+    assert "let the user create databases" in capsys.readouterr().err
 
 
 def test_steps_are_listed_with_their_parameters_and_what_they_do(

@@ -16,7 +16,7 @@ def test_drawn_steps_come_back_from_a_file_as_they_were(seed: int) -> None:
     ("steps", "said"),
     [
         ("- wait: {seconds: 1}\n- explode: {}", "a.yaml:4: there is no step 'explode'; there are"),
-        ("- wait: {minutes: 1}", "a.yaml:3: wait: "),
+        ("- wait: {minutes: 1}", "a.yaml:3: wait: minutes: Extra inputs are not permitted"),
         ("- wait: {seconds: soon}", "a.yaml:3: wait: seconds: Input should be a valid number"),
         ("- wait: {seconds: -1}", "a.yaml:3: wait: seconds: Input should be greater than or equal"),
         ("- poison: {kind: arsenic}", "a.yaml:3: poison: kind: Input should be 'a defect' or"),
@@ -35,7 +35,17 @@ def test_step_that_cannot_be_carried_out_is_told_with_its_line(steps: str, said:
     assert said in str(refused.value)
 
 
-@pytest.mark.parametrize("text", ["", "steps: 1", "[", "seed: x\nsteps: []"])
+@pytest.mark.parametrize("text", ["", "steps: 1", "seed: x\nsteps: []", "[" * 5000, "a\x00"])
 def test_file_that_is_no_scenario_is_refused(text: str) -> None:
     with pytest.raises(InvalidScenario, match=r"a\.yaml: "):
         load_scenario(text, "a.yaml")
+
+
+@pytest.mark.parametrize(("text", "line"), [("steps: [", 1), ("seed: 1\nsteps:\n- a: b: c", 3)])
+def test_file_that_is_not_yaml_is_refused_with_its_line_in_one_sentence(
+    text: str, line: int
+) -> None:
+    with pytest.raises(InvalidScenario) as refused:
+        load_scenario(text, "a.yaml")
+    assert str(refused.value).startswith(f"a.yaml:{line}: not readable as YAML: ")
+    assert "\n" not in str(refused.value)

@@ -4,14 +4,15 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 
+from muster.core.errors import MusterError
 from muster.simulate.swarm.databases import use_server
-from muster.simulate.swarm.figures import Figures, UnusableState, load, save
+from muster.simulate.swarm.figures import Figures, load, save
 from muster.simulate.swarm.runner import INVARIANTS, KINDS, RunResult, run
-from muster.simulate.swarm.scenario import InvalidScenario, Scenario, load_scenario
+from muster.simulate.swarm.scenario import Scenario, read_scenario
 from muster.simulate.swarm.shrink import shrink
 from muster.simulate.swarm.steps import Step
 from muster.simulate.swarm.workers import be_quiet, results
@@ -21,22 +22,32 @@ TOLD_EVERY_S = 60.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit codes: 0 if nothing is violated, 1 if something is, 2 if that was not found out."""
     options = _parser().parse_args(arguments)
     be_quiet()
-    if options.server is not None:
-        use_server(options.server)
+    try:
+        return _obey(options)
+    except MusterError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+
+
+def _obey(options: argparse.Namespace) -> int:
+    """
+    Raises:
+        MusterError: the scenario, the server or the file of the state cannot be used.
+    """
     if options.steps:
         _say("\n".join(KINDS.described()))
         return 0
-    if options.scenario is not None:
-        return _replay(options.scenario)
+    scenario = None if options.scenario is None else read_scenario(options.scenario)
+    if options.server is not None:
+        use_server(options.server)
+    if scenario is not None:
+        return _replay(scenario)
     figures = Figures()
-    try:
-        if options.resume and options.state is not None and options.state.exists():
-            options.first, figures = load(options.state)
-    except UnusableState as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
+    if options.resume and options.state is not None and options.state.exists():
+        options.first, figures = load(options.state)
     try:
         _run(options, figures)
     except KeyboardInterrupt:
@@ -49,10 +60,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m muster.simulate.swarm", description=__doc__)
     parser.add_argument("scenario", nargs="?", type=Path, help="a scenario's file, to be told")
     parser.add_argument("--steps", action="store_true", help="list the steps of scenarios")
-    parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
-    parser.add_argument("--seeds", type=int, help="how many; without end unless given")
-    parser.add_argument("--minutes", type=float, help="stop after so long")
-    parser.add_argument("--workers", type=int, default=2, help="processes (2)")
+    parser.add_argument("--first", type=_at_least(0), default=0, help="the first seed (0)")
+    parser.add_argument("--seeds", type=_at_least(1), help="how many; without end unless given")
+    parser.add_argument("--minutes", type=_at_least(0, float), help="stop after so long")
+    parser.add_argument("--workers", type=_at_least(1), default=2, help="processes (2)")
     parser.add_argument("--keep", type=Path, default=Path(), help="where scenarios are kept")
     parser.add_argument("--state", type=Path, help="a file that holds the next seed and the sums")
     parser.add_argument("--resume", action="store_true", help="go on where --state stopped")
@@ -65,6 +76,19 @@ def _parser() -> argparse.ArgumentParser:
         help="run on databases of its own on this PostgreSQL server, which are removed afterwards",
     )
     return parser
+
+
+def _at_least(least: int, of: type[int | float] = int) -> Callable[[str], int | float]:
+    """What reads a number of an option that is no less than ``least``."""
+
+    def read(text: str) -> int | float:
+        number = of(text)
+        if not number >= least:  # NaN is not
+            raise argparse.ArgumentTypeError(f"expected {least} or more, found {text}")
+        return number
+
+    read.__name__ = "number"  # in the words of argparse: invalid number value
+    return read
 
 
 def _run(options: argparse.Namespace, figures: Figures) -> None:
@@ -111,12 +135,7 @@ def _kind_of(result: RunResult) -> str | None:
     return None if result.violation is None else result.violation.kind
 
 
-def _replay(path: Path) -> int:
-    try:
-        scenario = load_scenario(path.read_text(), str(path))
-    except (InvalidScenario, OSError, UnicodeDecodeError) as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
+def _replay(scenario: Scenario) -> int:
     result = run(scenario.seed, scenario.steps, tell=_tell)
     if result.violation is None:
         _say("no invariant is violated")

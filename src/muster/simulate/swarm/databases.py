@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sqlalchemy import Engine, delete, event, text, update
+from sqlalchemy.exc import SQLAlchemyError
 
 from muster.store import schema
 from muster.store.database import open_engine, sqlite_url
-from muster.store.database.address import parsed
+from muster.store.database.address import DatabaseUnusable, parsed
 from muster.store.database.patience import answered_in_time
 from muster.store.database.postgresql import postgresql_engine
+from muster.store.database.reading import unusable
 
 NAME = "muster.db"
 
@@ -68,6 +70,10 @@ class OnServer:
 
     def __init__(self, url: str) -> None:
         self._server = parsed(url)
+        if self._server.get_backend_name() != "postgresql":
+            raise DatabaseUnusable(
+                "--server names a PostgreSQL server: expected postgresql://user@host/database"
+            )
         self._name = f"muster_swarm_{os.getpid()}"
         self._tell_server(f"DROP DATABASE IF EXISTS {self._name} WITH (FORCE)")
         self._tell_server(f"CREATE DATABASE {self._name} ENCODING 'UTF8' TEMPLATE template0")
@@ -94,17 +100,26 @@ class OnServer:
     def _tell_server(self, statement: str) -> None:
         engine = postgresql_engine(self._server)
         autocommit = engine.execution_options(isolation_level="AUTOCOMMIT")
-        with autocommit.connect() as connection, answered_in_time(connection):
-            connection.execute(text(statement))
-        engine.dispose()
+        try:
+            with autocommit.connect() as connection, answered_in_time(connection):
+                connection.execute(text(statement))
+        finally:
+            engine.dispose()
 
 
 _used: list[Databases] = []
 
 
 def use_server(url: str) -> None:
-    """Have all later runs of this process on a PostgreSQL server; see ``OnServer``."""
-    _used[:] = [OnServer(url)]
+    """Have all later runs of this process on a PostgreSQL server; see ``OnServer``.
+
+    Raises:
+        DatabaseUnusable: there is none, or no database can be made on it.
+    """
+    try:
+        _used[:] = [OnServer(url)]
+    except SQLAlchemyError as error:
+        raise unusable(url, error) from error
 
 
 def leave() -> None:

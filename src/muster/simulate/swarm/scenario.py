@@ -7,11 +7,13 @@ of one name to its parameters.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from muster.core.errors import MusterError
+from muster.simulate.cluster_file import read_text
 from muster.simulate.swarm.runner import KINDS
 from muster.simulate.swarm.steps import Step
 
@@ -35,6 +37,14 @@ class Scenario:
         return yaml.safe_dump(content, sort_keys=False, width=100)
 
 
+def read_scenario(path: Path) -> Scenario:
+    """
+    Raises:
+        MusterError: the file cannot be read, or is no scenario.
+    """
+    return load_scenario(read_text(path), str(path))
+
+
 def load_scenario(text: str, name: str) -> Scenario:
     """
     Args:
@@ -46,8 +56,8 @@ def load_scenario(text: str, name: str) -> Scenario:
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InvalidScenario(f"{name}: {error}") from error
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise InvalidScenario(_unreadable(name, error)) from error
     if not isinstance(content, dict) or not isinstance(content.get("steps"), list):
         raise InvalidScenario(f"{name}: expected a mapping with seed and steps")
     seed = content.get("seed", 0)
@@ -58,6 +68,13 @@ def load_scenario(text: str, name: str) -> Scenario:
         _step(each, f"{name}:{line}") for each, line in zip(content["steps"], lines, strict=True)
     ]
     return Scenario(seed, steps, str(content.get("about", "")))
+
+
+def _unreadable(name: str, error: Exception) -> str:
+    mark = getattr(error, "problem_mark", None)
+    where = f"{name}:{mark.line + 1}" if mark is not None else name
+    why = getattr(error, "problem", None) or str(error) or "too deep"
+    return f"{where}: not readable as YAML: {' '.join(why.split())}"
 
 
 def _lines_of_steps(root: Any) -> list[int]:

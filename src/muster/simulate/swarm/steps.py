@@ -126,7 +126,9 @@ class Kinds:
         try:
             _read(kind.do, step.params)
         except ValidationError as error:
-            first = error.errors()[0]
+            # A name that there is not tells more than that of the parameter which it was to be.
+            wrong = sorted(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
+            first = wrong[0]
             return f"{step.name}: {'.'.join(map(str, first['loc']))}: {first['msg']}"
         return None
 

@@ -269,6 +269,8 @@ _WAYS_ON = (
     ("too many clients", "raise max_connections of the server, or end other programs"),
     ("connection slots are reserved", "raise max_connections of the server, or end other programs"),
     ("permission denied for database", "make the user the owner of the database"),
+    ("permission denied to create database", "let the user create databases (CREATEDB)"),
+    ("permission denied for table", "make the user the owner of the database and of all in it"),
     ("must be owner of", "make the user the owner of the database and of all in it"),
     (
         "lock timeout",
