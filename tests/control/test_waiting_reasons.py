@@ -54,6 +54,16 @@ def test_session_that_has_its_place_tells_nothing_of_its_last_one(group_world: M
     assert sorted(told(world, session)) == ["NO_PROCESSES", "RETRY_BACKOFF"]
 
 
+def test_next_try_that_is_ahead_is_never_said_to_be_in_no_time(group_world: MakeWorld) -> None:
+    world = group_world({"a": 1}, retry_backoff=60)
+    world.agent("a").behaviour = lambda start: Run(create_failure=ReasonCode.NO_PROCESSES)
+    session = session_of(world, world.submit(ask(1)))
+    world.clock.advance(session.retry_at - world.clock.now() - 0.01)
+    why = explain_session(world.plane.live, world.cluster, session.id, world.clock.now())
+    waits = (each.sentence for each in why.reasons if each.code == ReasonCode.RETRY_BACKOFF)
+    assert next(waits) == "the next try is in 0.1 s"
+
+
 def test_agent_is_not_to_blame_for_the_kernels_that_have_ended_on_it(
     group_world: MakeWorld,
 ) -> None:

@@ -1,7 +1,11 @@
 """How often something is tried, and the waits between the tries (design: Tries)."""
 
+import math
 import sys
 from dataclasses import dataclass
+
+from muster.core.reasons import Reason, ReasonCode, reason
+from muster.store.entity import Tried
 
 NO_LIMIT = sys.maxsize
 """The ``max_tries`` of what is never given up."""
@@ -29,3 +33,11 @@ class RetryPolicy:
         if waits <= 0:
             return 0.0
         return min(self.backoff_s * 2.0 ** min(waits - 1, 64), self.longest_backoff_s)
+
+
+def wait_for_next_try(record: Tried, now: float) -> list[Reason]:
+    """The reason that a record tells while its next try is ahead, if one is. The wait is rounded
+    up, so that no try that has not come is said to be in 0 s."""
+    if record.retry_at <= now:
+        return []
+    return [reason(ReasonCode.RETRY_BACKOFF, seconds=math.ceil((record.retry_at - now) * 10) / 10)]

@@ -2,12 +2,12 @@
 
 from sqlalchemy import Connection
 
+from muster.control.engine.retries import wait_for_next_try
 from muster.control.notice.entity import Notice
 from muster.control.notice.lifecycle import retries_of
 from muster.control.notice.states import NoticeStatus
 from muster.core import sentences
 from muster.core.owner import Principal
-from muster.core.reasons import ReasonCode, reason
 from muster.core.views.base import ReasonView
 from muster.core.views.notices import NoticeView
 from muster.core.views.placement import WhyView
@@ -18,8 +18,8 @@ def explain_notice(live: Live, name: str, now: float) -> WhyView:
     """Why a live notice was not sent yet: its try, and how the one before failed."""
     notice = live.of(Notice)[name]
     reasons = [] if notice.reason is None else [notice.reason]
-    if notice.handed_at is None and notice.retry_at > now:
-        reasons.append(reason(ReasonCode.RETRY_BACKOFF, seconds=round(notice.retry_at - now, 1)))
+    if notice.handed_at is None:
+        reasons += wait_for_next_try(notice, now)
     return WhyView(
         subject=notice.id,
         status=notice.status,

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
+from muster.control.engine.retries import wait_for_next_try
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.explaining.holders import ahead_of, holdings
 from muster.control.session.explaining.machines import departure_of, silence_of
@@ -129,8 +130,7 @@ def findings(
     reasons = [why for kernel in session.kernels if (why := delay_of(live, kernel, now))]
     if session.status is SessionStatus.CREATING and is_closed(session):
         reasons.append(_at_barrier(live, session))
-    if session.retry_at > now:
-        reasons.append(reason(ReasonCode.RETRY_BACKOFF, seconds=round(session.retry_at - now, 1)))
+    reasons += wait_for_next_try(session, now)
     if session.reason is not None:
         reasons.append(session.reason)
     return Found(list(dict.fromkeys(reasons)))
