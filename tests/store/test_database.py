@@ -19,7 +19,7 @@ from muster.store.database import (
     DatabaseUnusable,
     open_engine,
 )
-from muster.store.database.address import parsed
+from muster.store.database.address import parsed, sqlite_file
 
 pytestmark = ON_BOTH
 
@@ -108,8 +108,14 @@ def test_database_of_another_program_is_left_alone(tmp_path: Path, alembic: bool
             connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32))"))
             connection.execute(text("INSERT INTO alembic_version VALUES ('0001')"))
         before = sorted(inspect(connection).get_table_names())
+    engine.dispose()
+    file = sqlite_file(url)
+    content = file.read_bytes() if file is not None else b""
     with pytest.raises(DatabaseUnusable, match=r"another program's \(it has the tables invoices\)"):
         open_engine(url)
+    if file is not None:
+        assert file.read_bytes() == content
+        assert [each.name for each in tmp_path.iterdir()] == [file.name]
     with engine.connect() as connection:
         assert sorted(inspect(connection).get_table_names()) == before
     engine.dispose()

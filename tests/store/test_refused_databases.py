@@ -1,14 +1,18 @@
 """A database that cannot be used is refused with one sentence, which tells the way on."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
 import pytest
 from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
 from tests.databases import OF_ITS_OWN, Server
 
 from muster.store.database import DatabaseUnusable, database_url, open_engine, shown_url, sqlite_url
-from muster.store.database.reading import reading
+from muster.store.database.reading import reading, unusable
+from muster.store.fence import Fence, Holder
 
 pytestmark = OF_ITS_OWN
 
@@ -31,7 +35,34 @@ def refusal(url: str) -> str:
 
 def test_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "muster.db").write_text("not a database, but long enough to look like one" * 50)
-    assert "cannot be used" in refusal(sqlite_url(tmp_path / "muster.db"))
+    sentence = refusal(sqlite_url(tmp_path / "muster.db"))
+    assert "cannot be used: file is not a database: name another file, or put a backup" in sentence
+
+
+def test_file_whose_directory_is_not_there_is_refused(tmp_path: Path) -> None:
+    sentence = refusal(sqlite_url(tmp_path / "nowhere" / "muster.db"))
+    assert sentence.endswith("look at whether its directory is there and can be written")
+
+
+def test_file_that_was_cut_off_is_refused_with_the_way_to_restore_it(tmp_path: Path) -> None:
+    file = tmp_path / "muster.db"
+    open_engine(sqlite_url(file)).dispose()
+    with file.open("r+b") as opened:
+        opened.truncate(50_000)
+    sentence = refusal(sqlite_url(file))
+    assert sentence.endswith("malformed: put a backup in its place with `muster db restore`")
+
+
+def test_file_in_the_transaction_of_another_program_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "muster.db"
+    open_engine(sqlite_url(file)).dispose()
+    monkeypatch.setattr("muster.store.database.sqlite.BUSY_TIMEOUT_S", 0.1)
+    with closing(sqlite3.connect(file)) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("CREATE TABLE others (id INTEGER)")
+        assert refusal(sqlite_url(file)).endswith("locked: end the program that works on it")
 
 
 def test_wrong_password_is_refused_with_the_ways_to_give_one(postgresql: Server, name: str) -> None:
@@ -105,8 +136,20 @@ def test_user_who_may_make_no_tables_is_refused(postgresql: Server) -> None:
     name = postgresql.empty_database()
     postgresql.execute("CREATE ROLE guest LOGIN")
     sentence = refusal(postgresql.url(name).replace("muster@", "guest@"))
-    assert "permission denied for schema public" in sentence
-    assert sentence.endswith("make the user the owner of the database")
+    assert sentence.endswith(
+        "permission denied for schema public: make the user the owner of the database"
+    )
+
+
+def test_user_who_may_only_read_is_refused(postgresql: Server, name: str) -> None:
+    postgresql.execute("CREATE ROLE reader LOGIN IN ROLE pg_read_all_data")
+    url = postgresql.url(name).replace("muster@", "reader@")
+    engine = open_engine(url)
+    with pytest.raises(SQLAlchemyError) as refused, engine.begin() as connection:
+        Fence(Holder("a test", 0.0)).take(connection)
+    engine.dispose()
+    sentence = str(unusable(url, refused.value))
+    assert sentence.endswith("make the user the owner of the database and of all in it")
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ async def opened(
     if url.startswith("sqlite:"):
         # SQLite gives its other files the permissions of this one, and tells errors itself.
         with suppress(OSError):
-            Path(url.removeprefix("sqlite:///")).touch(mode=0o600)
+            Path(url.removeprefix("sqlite:///")).touch(mode=0o600, exist_ok=False)
     engine = await _reached(url, stop, waits=waits)
     try:
         with only_controller(engine, home) as hold_on:

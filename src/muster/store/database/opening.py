@@ -4,14 +4,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from sqlalchemy import Connection, Engine
 
-from muster.store.database.address import DatabaseUnusable, parsed, shown_url
+from muster.store.database.address import DatabaseUnusable, parsed, shown_url, sqlite_file
 from muster.store.database.migrating import HEAD, lock_migrations, migrate, migration_of
 from muster.store.database.postgresql import postgresql_engine, require_usable
 from muster.store.database.reading import unusable
-from muster.store.database.sqlite import sqlite_engine
+from muster.store.database.sqlite import reading_engine, sqlite_engine
 from muster.store.fence import Fence, read_holder
 from muster.version import __version__
 
@@ -27,15 +28,24 @@ def reach(url: str) -> Engine:
             the server does not answer.
     """
     address = parsed(url)
-    is_server = address.get_backend_name() == "postgresql"
-    engine = postgresql_engine(address) if is_server else sqlite_engine(address)
+    file = sqlite_file(address)
+    engine = postgresql_engine(address) if file is None else sqlite_engine(address)
+    # A connection for writing has SQLite's files in WAL mode, which would change another program's.
+    looking = engine if file is None or not _has_content(file) else reading_engine(file)
     try:
-        with _usable(engine) as connection:
+        with _usable(looking) as connection:
             migration_of(connection, shown_url(url))
     except BaseException:
         engine.dispose()
         raise
     return engine
+
+
+def _has_content(file: Path) -> bool:
+    try:
+        return file.stat().st_size > 0
+    except OSError:
+        return False
 
 
 def bring_up_to_date(engine: Engine) -> None:

@@ -52,5 +52,8 @@ class Outage:
 
 
 def cause_of(error: Exception) -> str:
-    """The driver's own message on one line, without the statement and its values."""
-    return " ".join(str(getattr(error, "orig", None) or error).split())
+    """The driver's own message on one line, without the statement and its values: a server repeats
+    some of them in the details that follow the first line."""
+    cause = getattr(error, "orig", None) or error
+    first = getattr(getattr(cause, "diag", None), "message_primary", None)
+    return " ".join(str(first or cause).split())

@@ -249,13 +249,7 @@ def takes_no_changes(error: SQLAlchemyError) -> bool:
     return getattr(getattr(error, "orig", None), "sqlstate", None) == "25006"
 
 
-def what_to_do(cause: str) -> str:
-    """The way on for an error with which the server answers, or with which it is not reached; empty
-    where the error says it itself. Servers that speak another language than English have none."""
-    return next((way for sign, way in _WAYS_ON if sign in cause), "")
-
-
-_WAYS_ON = (
+WAYS_ON = (
     ("password authentication failed", "look at the user and the password (PGPASSWORD, ~/.pgpass)"),
     ("no password supplied", "give the password in PGPASSWORD or in ~/.pgpass"),
     ("does not exist", "make it, for example with createuser and createdb"),
@@ -277,3 +271,5 @@ _WAYS_ON = (
         "somebody else's transaction holds a lock: end that one, which pg_stat_activity shows",
     ),
 )
+"""Signs of errors in their words, and the way on after each. A server that speaks another language
+than English gives no sign."""

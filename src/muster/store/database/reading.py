@@ -16,7 +16,9 @@ from muster.store.database.address import (
 from muster.store.database.migrating import migration_of
 from muster.store.database.outage import cause_of
 from muster.store.database.patience import wait_without_limit
-from muster.store.database.postgresql import postgresql_engine, what_to_do
+from muster.store.database.postgresql import WAYS_ON as OF_SERVERS
+from muster.store.database.postgresql import postgresql_engine
+from muster.store.database.sqlite import WAYS_ON as OF_FILES
 from muster.store.database.sqlite import reading_engine
 
 
@@ -63,7 +65,8 @@ def unusable(url: str | URL, error: Exception) -> DatabaseUnusable:
     """The sentence on a database that met an error, and the way on."""
     cause = cause_of(error)
     is_server = sqlite_file(url) is None
-    way_on = what_to_do(cause) if is_server else ""
+    ways_on = OF_SERVERS if is_server else OF_FILES
+    way_on = next((way for sign, way in ways_on if sign in cause), "")
     is_away = is_server and isinstance(error, OperationalError)
     return (DatabaseUnreachable if is_away else DatabaseUnusable)(
         f"the database {shown_url(url)} cannot be used: {cause}{': ' if way_on else ''}{way_on}"

@@ -10,6 +10,7 @@ from muster.core.reasons import ReasonCode
 from muster.core.results import SchedulingResult
 from muster.core.specs import SessionType
 from muster.core.states import AgentStatus, JobState, KernelStatus, SessionStatus, TaskState
+from muster.store.database.address import sqlite_url
 from muster.store.driver import run
 
 BUSY_TIMEOUT_S = 10.0
@@ -59,7 +60,11 @@ def sqlite_engine(address: URL) -> Engine:
 def reading_engine(file: Path) -> Engine:
     """An engine that only reads a file, which is left as it is. Writers go on meanwhile."""
     uri = f"{file.absolute().as_uri()}?mode=ro"
-    return _transactional(lambda: sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S), "BEGIN")
+
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S)
+
+    return _transactional(file, connect, "BEGIN")
 
 
 def scratch_engine(file: Path) -> Engine:
@@ -72,12 +77,14 @@ def scratch_engine(file: Path) -> Engine:
         connection.execute("PRAGMA synchronous=OFF")
         return connection
 
-    return _transactional(connect, "BEGIN IMMEDIATE")
+    return _transactional(file, connect, "BEGIN IMMEDIATE")
 
 
-def _transactional(connect: Callable[[], sqlite3.Connection], begin: str) -> Engine:
+def _transactional(file: Path, connect: Callable[[], sqlite3.Connection], begin: str) -> Engine:
     """An engine whose connections begin transactions when SQLAlchemy does."""
-    engine = create_engine("sqlite://", creator=connect, poolclass=NullPool, hide_parameters=True)
+    engine = create_engine(
+        sqlite_url(file), creator=connect, poolclass=NullPool, hide_parameters=True
+    )
 
     @event.listens_for(engine, "connect")
     def _connect(connection: sqlite3.Connection, _record: object) -> None:
@@ -107,3 +114,18 @@ def checkpoint(engine: Engine) -> int:
         return int(pages - copied)
     finally:
         connection.close()
+
+
+WAYS_ON = (
+    ("unable to open database file", "look at whether its directory is there and can be written"),
+    ("readonly database", "make it and its directory writable"),
+    (
+        "file is not a database",
+        "name another file, or put a backup in its place with `muster db restore`",
+    ),
+    ("malformed", "put a backup in its place with `muster db restore`"),
+    ("database is locked", "end the program that works on it"),
+    ("disk is full", "make room on its disk"),
+    ("disk I/O error", "look at its disk"),
+)
+"""Signs of errors in their words, and the way on after each."""
