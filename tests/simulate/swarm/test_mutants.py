@@ -9,6 +9,7 @@ from tests.simulate.swarm.mutants import __main__
 from tests.simulate.swarm.mutants.__main__ import hunt, main
 from tests.simulate.swarm.mutants.catalogue import MUTANTS
 from tests.simulate.swarm.mutants.mutant import PACKAGE, Mutant, copy_with
+from tests.simulate.swarm.mutants.search import SCENARIOS
 
 CHEAP = "the number of an attempt is used again"
 """Found by one of the first seeds."""
@@ -25,6 +26,11 @@ def test_text_of_a_bug_is_in_the_code_once_and_its_replacement_is_code(mutant: M
 def test_bugs_are_told_apart_by_their_names() -> None:
     names = [mutant.name for mutant in MUTANTS]
     assert len(set(names)) == len(names) >= 25
+
+
+def test_scenarios_of_bugs_are_kept() -> None:
+    named = {mutant.scenario for mutant in MUTANTS if mutant.scenario}
+    assert named <= {path.stem for path in SCENARIOS.glob("*.yaml")}
 
 
 def test_copy_has_the_bug_and_the_package_has_not(tmp_path: Path) -> None:
@@ -58,3 +64,21 @@ def test_program_fails_for_a_bug_that_it_does_not_find(
     monkeypatch.setattr(__main__, "MUTANTS", (harmless,))
     assert main(["--seeds", "0"]) == 1
     assert "1 not found within 0 seeds" in capsys.readouterr().out
+
+
+def test_bug_that_its_scenario_does_not_show_is_found_by_luck_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "found.json").write_text("{}")
+    monkeypatch.setattr(__main__, "FOUND", tmp_path / "found.json")
+    known = next(each for each in MUTANTS if each.name == CHEAP)
+    monkeypatch.setattr(__main__, "MUTANTS", (replace(known, scenario="end_told_twice"),))
+    assert main(["--seeds", str(FIRST_SEEDS)]) == 1
+    assert "and not by end_told_twice" in capsys.readouterr().out
+
+
+def test_scenario_of_a_bug_shows_it_before_all_seeds() -> None:
+    mutant = next(each for each in MUTANTS if each.name == "the generation of reports is ignored")
+    found = hunt(mutant, 0)
+    assert found is not None
+    assert found.run == mutant.scenario

@@ -2,8 +2,9 @@
 
 import pytest
 
-from muster.simulate.swarm.runner import draw_steps
+from muster.simulate.swarm.runner import draw_steps, run
 from muster.simulate.swarm.scenario import InvalidScenario, Scenario, load_scenario
+from muster.simulate.swarm.steps import Step
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -19,6 +20,10 @@ def test_drawn_steps_come_back_from_a_file_as_they_were(seed: int) -> None:
         ("- wait: {minutes: 1}", "a.yaml:3: wait: minutes: Extra inputs are not permitted"),
         ("- wait: {seconds: soon}", "a.yaml:3: wait: seconds: Input should be a valid number"),
         ("- wait: {seconds: -1}", "a.yaml:3: wait: seconds: Input should be greater than or equal"),
+        (
+            "- submit: {number: 0, spec: {}, user: 0, runs: {second: 3}}",
+            "a.yaml:3: submit: runs.second: Unexpected keyword argument",
+        ),
         ("- poison: {kind: arsenic}", "a.yaml:3: poison: kind: Input should be 'a defect' or"),
         ("- kill_supervisor: {}", "a.yaml:3: kill_supervisor: agent: Field required"),
         ("- wait: 1", "a.yaml:3: expected parameters of wait by name, found 1"),
@@ -49,3 +54,18 @@ def test_file_that_is_not_yaml_is_refused_with_its_line_in_one_sentence(
         load_scenario(text, "a.yaml")
     assert str(refused.value).startswith(f"a.yaml:{line}: not readable as YAML: ")
     assert "\n" not in str(refused.value)
+
+
+def test_kernels_of_a_scenario_run_as_it_says() -> None:
+    spec = {"command": ["x"], "resources": {"cpu": 1}}
+    runs = {"seconds": 7.5, "exit_code": 3}
+    told: list[str] = []
+    run(
+        1,
+        [
+            Step("submit", {"number": 0, "spec": spec, "user": 0, "runs": runs}),
+            Step("wait", {"seconds": 9}),
+        ],
+        tell=lambda moment, sentence: told.append(f"{moment:.1f} {sentence}"),
+    )
+    assert any(line.startswith("8.5 ") and "EXITED, exit code 3" in line for line in told)

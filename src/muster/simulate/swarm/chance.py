@@ -1,7 +1,12 @@
 """The random behaviour of kernels. It depends on the seed and the attempt alone, and so is the same
-whatever else happens."""
+whatever else happens. A scenario may say how the kernels of its work behave, instead."""
 
 import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pydantic import ConfigDict, TypeAdapter
 
 from muster.core.reasons import ReasonCode
 from muster.simulate.hollow.supervisor import Run
@@ -9,6 +14,24 @@ from muster.wire.messages import Start
 
 CHANCE = "CHANCE"
 """The variable in a job's environment that selects the behaviour of its kernels."""
+RUN = "RUN"
+"""The variable that tells the behaviour, where it is not left to chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToldRun(Run):
+    """The behaviour of kernels as a scenario has it."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+
+_TOLD = TypeAdapter(ToldRun)
+
+
+def behaviour(number: int, runs: ToldRun | None = None) -> Mapping[str, str]:
+    """The variables that have the kernels of a submission behave by chance, or as ``runs`` says."""
+    told = {} if runs is None else {RUN: _TOLD.dump_json(runs).decode()}
+    return {CHANCE: str(number), **told}
 
 
 def attempt_of(start: Start) -> tuple[str, int, int] | None:
@@ -32,6 +55,8 @@ class Chance:
         rng = random.Random(f"{self._seed} {env.get(CHANCE)} {attempt[1:]} {start.generation}")
         if self.is_kind:
             return Run(seconds=rng.choice([0.1, 0.5, 2.0]))
+        if (told := env.get(RUN)) is not None:
+            return _TOLD.validate_json(told)
         draw = rng.random()
         if draw < 0.08:
             return Run(create_failure=ReasonCode.WORKDIR_MISSING)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from muster.core.specs import DependencyCondition
-from muster.simulate.swarm.chance import CHANCE
+from muster.simulate.swarm.chance import ToldRun, behaviour
 from muster.simulate.swarm.invariants.attempts import (
     Barrier,
     Capacity,
@@ -107,9 +107,11 @@ def submit(
     user: int,
     after: int | None = None,
     condition: DependencyCondition = DependencyCondition.ENDED,
+    runs: ToldRun | None = None,
 ) -> None:
-    """A user hands in a job, whose number later steps name; ``after`` is the number of another."""
-    whole = {"env": {CHANCE: str(number)}, **spec}
+    """A user hands in a job, whose number later steps name; ``after`` is the number of another.
+    Its kernels run by chance, unless ``runs`` says how."""
+    whole = {"env": behaviour(number, runs), **spec}
     if after is not None and (on := scene.work(after)) is not None:
         whole["after"] = [{"on": on.id, "condition": condition}]
     scene.submit(number, "/v1/jobs", whole, _user(user))
@@ -136,9 +138,11 @@ def _draw_session(lot: Lot) -> Params:
 
 
 @KINDS.add(4, _draw_session)
-def session(scene: Scene, number: int, spec: dict[str, Any], user: int) -> None:
-    """A session of its own, without a job."""
-    kernels = [{"env": {CHANCE: str(number)}, **each} for each in spec["kernels"]]
+def session(
+    scene: Scene, number: int, spec: dict[str, Any], user: int, runs: ToldRun | None = None
+) -> None:
+    """A session of its own, without a job; see ``submit`` for ``runs``."""
+    kernels = [{"env": behaviour(number, runs), **each} for each in spec["kernels"]]
     scene.submit(number, "/v1/sessions", {**spec, "kernels": kernels}, _user(user))
 
 

@@ -8,49 +8,38 @@ so a list that was cut off is gone through quickly when it is begun again.
 
 import argparse
 import json
-import os
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from importlib import import_module
+from multiprocessing.connection import wait
 from pathlib import Path
 
 from tests.simulate.swarm.mutants.catalogue import MUTANTS
-from tests.simulate.swarm.mutants.mutant import Mutant, copy_with
-from tests.simulate.swarm.mutants.search import Finding
+from tests.simulate.swarm.mutants.mutant import Mutant
+from tests.simulate.swarm.mutants.searcher import SEARCH, Finding, Searcher, SearchFailed
 
-ROOT = Path(__file__).parents[4]
 FOUND = Path(__file__).with_name("found.json")
 SEEDS = 200
 LIMIT_S = 6 * 3600.0
-"""How long the seeds of one bug may take on the busiest machine."""
-
-
-class SearchFailed(Exception):
-    """No seed could be run with the bug: the copy cannot even be imported, say."""
+"""How long the seeds of a bug may take on the busiest machine."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
+    import_module(SEARCH)  # and all that it imports, once for all searchers
     began, findings = time.monotonic(), read_findings()
     chosen = sorted(_chosen(options), key=lambda mutant: mutant.name in findings)
     found, missed = 0, 0
-    with ThreadPoolExecutor(options.workers) as pool:
-        hunts = {
-            pool.submit(hunt, mutant, options.seeds, findings.get(mutant.name)): mutant
-            for mutant in chosen
-        }
-        for done in as_completed(hunts):
-            mutant, finding = hunts[done], done.result()
-            _say(mutant, finding)
-            if finding is not None:
-                findings[mutant.name] = finding
-                _keep(findings)
-            found += finding is not None
-            missed += finding is None and not mutant.beyond
+    for mutant, finding in _hunts(chosen, options.seeds, findings, options.workers):
+        _say(mutant, finding)
+        if finding is not None:
+            findings[mutant.name] = finding
+            _keep(findings)
+        is_shown = finding is not None and mutant.scenario in ("", finding.run)
+        found += is_shown
+        missed += not (is_shown or mutant.beyond)
     beyond = len(chosen) - found - missed
     sys.stdout.write(
         f"{len(chosen)} bugs: {found} found, {beyond} beyond what runs can show, {missed} not "
@@ -105,26 +94,41 @@ def hunt(mutant: Mutant | None, seeds: int, before: Finding | None = None) -> Fi
         SearchFailed: no seed could be run.
         ValueError: the bug's text is not in the package once.
     """
-    with tempfile.TemporaryDirectory(prefix="muster-mutant-") as place:
-        copy = copy_with(mutant, Path(place))
-        first = () if before is None else (before.run,)
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.simulate.swarm.mutants.search", str(seeds), *first],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(copy)},
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-            check=False,
-        )
-    if done.returncode:
-        raise SearchFailed(done.stderr[-2000:])
-    told = json.loads(done.stdout)
-    return None if told is None else Finding(**told)
+    return _searcher(mutant, seeds, before).finding()
+
+
+def _searcher(mutant: Mutant | None, seeds: int, before: Finding | None) -> Searcher:
+    first = "" if mutant is None else mutant.scenario, "" if before is None else before.run
+    return Searcher(mutant, seeds, first)
+
+
+def _hunts(
+    mutants: Sequence[Mutant], seeds: int, findings: Mapping[str, Finding], workers: int
+) -> Iterator[tuple[Mutant, Finding | None]]:
+    """The bugs with their findings, in the order in which these come."""
+    waiting = [*reversed(mutants)]
+    running: dict[object, tuple[Mutant, Searcher]] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < workers:
+                mutant = waiting.pop()
+                searcher = _searcher(mutant, seeds, findings.get(mutant.name))
+                running[searcher.answers] = mutant, searcher
+            ready = wait([searcher.answers for _, searcher in running.values()], LIMIT_S)
+            if not ready:
+                raise SearchFailed(f"no search was over after {LIMIT_S:g} s")
+            for answers in ready:
+                mutant, searcher = running.pop(answers)
+                yield mutant, searcher.finding()
+    finally:
+        for _, searcher in running.values():
+            searcher.end()
 
 
 def _say(mutant: Mutant, finding: Finding | None) -> None:
-    if finding is not None:
+    if finding is not None and mutant.scenario not in ("", finding.run):
+        run, result = finding.run, f"BY LUCK ALONE, and not by {mutant.scenario}, as it should"
+    elif finding is not None:
         run, result = finding.run, finding.invariant
     elif mutant.beyond:
         run, result = "beyond", mutant.beyond

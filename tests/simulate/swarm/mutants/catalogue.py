@@ -19,6 +19,7 @@ GENERATIONS = (
         "            and kernel.generation == report.generation\n",
         "",
         "a report of an old generation changes only that generation's row",
+        scenario="end_told_twice",
     ),
     Mutant(
         "the generation is not raised",

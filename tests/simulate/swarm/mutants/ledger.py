@@ -90,6 +90,7 @@ LEDGER = (
         "        if not grants:\n"
         "            grants.append(_Grant(sent_s, now, now + lease.term_s, lease.heartbeat_s))\n",
         "kernels of a silent agent are unknown until its leases have ended",
+        scenario="renewed_lease",
     ),
     Mutant(
         "a boot that control has not heard of gets a lease",
@@ -114,6 +115,7 @@ LEDGER = (
         "            return None  # another controller may wait for the ends of leases\n",
         "",
         "a controller that may have been overtaken renews no lease",
+        scenario="cut_off_controller",
     ),
     Mutant(
         "a shorter lease counts at once",
@@ -121,5 +123,6 @@ LEDGER = (
         "lease_s = term_s if over else max(term_s, record.lease_s)",
         "lease_s = term_s",
         "a new controller counts with the longest lease that an agent may know",
+        scenario="shorter_lease",
     ),
 )

@@ -13,7 +13,8 @@ PACKAGE = Path(muster.__file__).parent
 class Mutant:
     """A deliberate bug: in ``file`` of the package, ``text`` is replaced.
 
-    ``breaks`` is the promise that is broken then. ``beyond`` says why no run can show the bug,
+    ``breaks`` is the promise that is broken then. ``scenario`` names the kept scenario that shows
+    the bug for certain; others are left to seeds. ``beyond`` says why no run can show the bug,
     where that is so: it is no bug after all, or it needs what hollow worlds do not have.
     """
 
@@ -22,6 +23,7 @@ class Mutant:
     text: str
     replacement: str
     breaks: str
+    scenario: str = ""
     beyond: str = ""
 
     def mutated(self, package: Path = PACKAGE) -> str:

@@ -1,16 +1,14 @@
-"""``python -m tests.simulate.swarm.mutants.search SEEDS [RUN]``: the first run that violates an
-invariant, in whichever copy of the package is on the path: RUN, seeds, then kept scenarios."""
+"""The first run that violates an invariant, in whichever copy of the package is on the path."""
 
-import json
 import logging
 import os
 import signal
-import sys
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from tests.simulate.swarm.mutants.searcher import Finding
 
 from muster.simulate.swarm.runner import RunResult, run
 from muster.simulate.swarm.scenario import load_scenario
@@ -18,15 +16,6 @@ from muster.simulate.swarm.scenario import load_scenario
 SCENARIOS = Path(__file__).parents[1] / "scenarios"
 RUN_LIMIT_S = 60
 """The processor time that a run may take; it takes about a second."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The proof of a bug: a run, the invariant that it violated, and how."""
-
-    run: str
-    invariant: str
-    told: str
 
 
 class _Endless(BaseException):
@@ -37,15 +26,17 @@ def _give_up(_signal: int, _frame: Any) -> None:
     raise _Endless
 
 
-def search(seeds: int, first: str = "") -> Finding | None:
+def search(seeds: int, first: Sequence[str] = ()) -> Finding | None:
     """Run the seeds from 0 on and the kept scenarios, until one shows a bug, or nobody waits for
     that any more.
 
     Args:
-        first: the name of the run to begin with.
+        first: the names of runs to begin with.
     """
+    logging.disable(logging.CRITICAL)
+    signal.signal(signal.SIGPROF, _give_up)
     runs, parent = dict(_runs(seeds)), os.getppid()
-    for name in sorted(runs, key=lambda name: name != first):
+    for name in (*(each for each in first if each in runs), *runs):
         if os.getppid() != parent:
             return None
         signal.setitimer(signal.ITIMER_PROF, RUN_LIMIT_S)
@@ -70,14 +61,3 @@ def _runs(seeds: int) -> Iterator[tuple[str, Callable[[], RunResult]]]:
     for path in sorted(SCENARIOS.glob("*.yaml")):
         scenario = load_scenario(path.read_text(), path.name)
         yield path.stem, partial(run, scenario.seed, scenario.steps)
-
-
-def main() -> None:
-    logging.disable(logging.CRITICAL)
-    signal.signal(signal.SIGPROF, _give_up)
-    found = search(int(sys.argv[1]), *sys.argv[2:])
-    sys.stdout.write(json.dumps(None if found is None else asdict(found)))
-
-
-if __name__ == "__main__":
-    main()
