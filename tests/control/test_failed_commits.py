@@ -134,6 +134,22 @@ def test_leases_are_renewed_and_no_agent_is_cut_off_while_nothing_can_be_stored(
 
 
 @ONLY_SQLITE
+def test_wake_that_read_the_state_again_is_of_the_moment_when_it_took_its_inputs(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_a_commit(world)
+    reload = world.store.reload
+
+    def slowly() -> None:
+        reload()
+        world.clock.advance(3.0)
+
+    monkeypatch.setattr(world.store, "reload", slowly)
+    world.clock.advance(2.0)
+    job = world.submit(JobSpec(command=["x"]))
+    assert job.submitted_at == world.clock.now()
+
+
 def test_nothing_is_read_again_before_something_can_be_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

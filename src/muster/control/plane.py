@@ -232,9 +232,11 @@ class ControlPlane:
         if self._in_doubt is not None:
             return self._settle()
         handlers_only = self._suspect is not None
-        if self._broken and (why := self._read_again()) is not None:
-            self._fail([] if handlers_only else self._inbox.take(now), why)
-            return self._retry_at
+        if self._broken:
+            if (why := self._read_again()) is not None:
+                self._fail([] if handlers_only else self._inbox.take(now), why)
+                return self._retry_at
+            now = self._clock.now()  # that may have taken long, and inputs came meanwhile
         self._note_news()
         handlers_only = handlers_only or self._put_off == MOST_PUT_OFF
         inputs = [] if handlers_only else self._inbox.take(now)
