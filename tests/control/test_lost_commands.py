@@ -166,6 +166,23 @@ def test_kernel_whose_stop_was_lost_has_all_of_its_grace_from_the_next_one(
     assert [each.grace_s for each in told if isinstance(each, Stop)] == [10.0]
 
 
+def test_kernel_that_begins_although_its_session_is_placed_anew_has_its_grace(
+    worlds: MakeWorld,
+) -> None:
+    world = worlds({"a": ONE_CPU}, group=under(create_timeout=10.0))
+    agent = world.agent("a")
+    told = obeyed(agent)
+    agent.supervisor_frozen = True  # it has begun to start the kernel
+    world.submit(JobSpec(command=["long"], grace=7.0))
+    (key,) = world.plane.live.ledger
+    world.run(11.0)
+    begun = KernelReport(*key, ReportKind.STARTED, world.clock.now())
+    world.desk.agent_said(agent.id, Reports(1, (begun,)))
+    world.settle()
+    graces = [each.grace_s for each in told if isinstance(each, Stop) and each.generation == 0]
+    assert graces == [7.0, 7.0]
+
+
 def test_agent_is_not_told_of_a_kernel_whose_end_it_tells_beside_its_hello(
     make_world: MakeWorld,
 ) -> None:

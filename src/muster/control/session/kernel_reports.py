@@ -100,7 +100,8 @@ class KernelReports:
             if kernel is not None:
                 work.mark(kernel.session)
         elif report.kind is ReportKind.STARTED:
-            work.emit(TellAgent(agent_id, Stop(*key, 0.0, "superseded")))
+            grace_s = kernel.process.grace if kernel is not None else 0.0
+            work.emit(TellAgent(agent_id, Stop(*key, grace_s, "superseded")))
             if kernel is not None:
                 self._end_attempt(work, kernel, reason(ReasonCode.STOPPED, detail="superseded"))
 

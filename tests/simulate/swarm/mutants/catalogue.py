@@ -205,7 +205,7 @@ AGREEMENT = (
     Mutant(
         "superseded kernels run on",
         f"{SESSION}/kernel_reports.py",
-        '            work.emit(TellAgent(agent_id, Stop(*key, 0.0, "superseded")))\n',
+        '            work.emit(TellAgent(agent_id, Stop(*key, grace_s, "superseded")))\n',
         "",
         "no kernel runs that nobody wants",
         beyond="such a kernel was told to stop when its session left it, and is at each Hello",
