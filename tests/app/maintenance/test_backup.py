@@ -238,6 +238,8 @@ def rewritten(old: bytes, new: bytes) -> Callable[[bytes], bytes]:
 
 SPOILT: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     **{f"cut at {share:.0%}": (cut(share), "is not whole|damaged") for share in (0.1, 0.5, 0.99)},
+    "cut within its checksum": (lambda whole: whole[:-4], "is not whole: it was cut off"),
+    "twice": (lambda whole: whole * 2, "is damaged: it goes on after its last line"),
     "empty": (cut(0.0), "is no backup of Muster's"),
     **{f"flipped at {share:.0%}": (flipped(share), "damaged") for share in (0.3, 0.6, 0.95)},
     "text": (lambda _: b"nothing of the kind", "is no backup of Muster's"),

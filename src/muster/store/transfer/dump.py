@@ -85,6 +85,8 @@ class DumpSource:
             tables, total = tables + 1, total + tally.rows
         if (said.get("tables"), said.get("all_rows")) != (tables, total):
             raise BadDump(f"{self._file} is damaged: its last line is another's")
+        if next(lines, None) is not None:  # its checksum is behind the last line
+            raise BadDump(f"{self._file} is damaged: it goes on after its last line")
 
     def verify(self) -> int:
         """Read the whole file; the answer is how many rows there are.
