@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,13 @@ from muster.app.database_option import named_database, warnings_of
 from muster.app.home import Home, Settings
 from muster.app.maintenance.place import held
 from muster.core.errors import Conflict
-from muster.store.database import HEAD, DatabaseUnreachable, open_engine
+from muster.store.database import (
+    HEAD,
+    DatabaseUnreachable,
+    DatabaseUnusable,
+    open_engine,
+    sqlite_url,
+)
 from muster.store.database.address import parsed
 from muster.store.database.migrating import migrate, migrations_after
 
@@ -52,6 +59,13 @@ def test_database_is_that_of_the_option_the_environment_or_the_last_time(
     home.write_settings(Settings(database=kept))
     environment = {"MUSTER_DATABASE": variable} if variable else {}
     assert named_database(option, home, environment) == named
+
+
+def test_empty_name_of_a_database_is_refused_and_an_empty_variable_is_none(home: Home) -> None:
+    for option in "", " ":
+        with pytest.raises(DatabaseUnusable, match="the name of the database is empty"):
+            named_database(option, home, {})
+    assert named_database(None, home, {"MUSTER_DATABASE": ""}) is None
 
 
 def test_only_passwords_in_a_command_are_warned_of_and_once() -> None:
@@ -142,6 +156,23 @@ def test_database_is_held_against_a_second_controller_until_the_first_has_gone(
         pass
     first.dispose()
     second.dispose()
+
+
+@pytest.mark.parametrize("its_name", ["muster.db", "other.db"])
+def test_file_is_held_whatever_it_is_called(home: Home, tmp_path: Path, its_name: str) -> None:
+    file, link, directory = home.path / its_name, tmp_path / "link.db", tmp_path / "directory"
+    open_engine(sqlite_url(file)).dispose()
+    link.symlink_to(file)
+    directory.symlink_to(home.path)
+    names = file, link, directory / its_name, home.path / ".." / "home" / its_name
+    for first, second in permutations(names, 2):
+        with held(sqlite_url(first)), pytest.raises(Conflict), held(sqlite_url(second)):
+            pass
+    engine = open_engine(sqlite_url(file))
+    for same_home in home, Home(directory):
+        with home.locked(), only_controller(engine, same_home):
+            pass
+    engine.dispose()
 
 
 def test_database_is_held_again_after_its_server_was_away(

@@ -114,16 +114,19 @@ async def _reached(url: str, stop: asyncio.Event, *, waits: bool) -> Engine:
 
 @contextmanager
 def held_file(file: Path, home: Home | None = None) -> Iterator[None]:
-    """Hold the file of a database against controllers and `muster db`: a file that is a home's own
-    by that home's lock, any other by a lock beside it. ``home`` is held already.
+    """Hold the file of a database, whatever it is called, against controllers and `muster db`: a
+    file that is a home's own by that home's lock, any other by a lock beside it. ``home`` is held
+    already.
 
     Raises:
         Conflict: somebody else holds it.
         MusterError: its directory cannot be written.
     """
+    file = file.resolve()
     its_home = Home(file.parent)
     if its_home.database == file:
-        with its_home.locked() if home is None or home.path != its_home.path else nullcontext():
+        is_held = home is not None and home.path.resolve() == its_home.path
+        with nullcontext() if is_held else its_home.locked():
             yield
         return
     beside = file.with_name(f"{file.name}.lock")

@@ -20,7 +20,9 @@ def named_database(
     Raises:
         DatabaseUnusable: it is neither a PostgreSQL URL nor a file.
     """
-    named = option or environment.get(VARIABLE) or home.settings().database
+    named = option
+    if named is None:
+        named = environment.get(VARIABLE) or home.settings().database
     if named is None:
         return None
     from muster.store.database import database_url

@@ -110,9 +110,13 @@ def test_copy_that_cannot_be_is_refused_in_a_sentence_and_changes_nothing(
     postgresql.execute(f"ALTER DATABASE {locked} SET default_transaction_read_only = on")
     text_file = tmp_path / "text.db"
     text_file.write_text("no database " * 100)
+    link = tmp_path / "link.db"
+    link.symlink_to(file)
     wrong = postgresql.tcp_url("postgres", "not-the-password")
     cases: list[tuple[str, str, str]] = [
         (file, file, "cannot be copied to itself"),
+        (file, str(link), "cannot be copied to itself"),
+        (file, "", "the name of the database is empty"),
         (file, full, "is not empty, it holds a cluster already"),
         (file, postgresql.url(other), "is another program's .it has the tables theirs"),
         (file, postgresql.url(newer), "was written by a newer version of Muster"),

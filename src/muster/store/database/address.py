@@ -30,6 +30,11 @@ def database_url(text: str) -> str:
     Raises:
         DatabaseUnusable: it is neither.
     """
+    if not text.strip():
+        raise DatabaseUnusable(
+            "the name of the database is empty: expected a PostgreSQL URL as in "
+            "postgresql://user@host/database, or a file"
+        )
     if text.startswith(_SCHEMES):
         parsed(text)
         return text
