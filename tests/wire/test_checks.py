@@ -48,6 +48,7 @@ HELLOS: dict[str, dict[str, Any]] = {
     "huge capacity": {"capacity": Resources(memory_bytes=2**63 - 1)},
     "negative extra": {"capacity": Resources(extra=(("a", -1),))},
     "wrong extra": {"capacity": Resources(extra=(("A b", 1),))},
+    "empty extra": {"capacity": Resources(extra=(("", 1),))},
     "many extras": {"capacity": Resources(extra=tuple((f"a{n}", 1) for n in range(33)))},
     "far device": {"devices": (Device(MAX_DEVICES, "H100"),)},
     "negative device": {"devices": (Device(-1, "H100"),)},

@@ -151,8 +151,9 @@ def _check_capacity(capacity: Resources) -> None:
     )
     _require(all(0 <= amount < _MAX_AMOUNT for amount in named), "a capacity that is no amount")
     _at_most(MAX_EXTRA, "extra resources", capacity.extra)
-    wrong = next((name for name, _ in capacity.extra if not EXTRA_NAME.fullmatch(name)), "")
-    _require(not wrong, f"{wrong[:80]!r} as the name of an extra resource")
+    for name, _ in capacity.extra:
+        is_name = EXTRA_NAME.fullmatch(name) is not None
+        _require(is_name, f"{name[:80]!r} as the name of an extra resource")
 
 
 def _check_devices(devices: Sequence[Device]) -> None:
