@@ -1,6 +1,5 @@
 """Operators: they cordon and drain agents, and change policies and quotas."""
 
-import random
 from typing import Any, Literal
 
 from muster.core.specs import Level
@@ -14,10 +13,8 @@ KINDS = Kinds()
 _GROUP = "/v1/groups/default"
 _CALM = {"name": "default", "agent_silence": 5, "kernel_lease": 20, "max_reschedules": 1000}
 """A policy under which all work that is left ends soon."""
-_QUOTAS = {
-    ("user", str(USERS[0].owner)),
-    ("project", "default/default"),
-}
+_QUOTAS = [("project", "default/default"), ("user", str(USERS[0].owner))]
+_SCOPES = [*_QUOTAS, ("domain", "default")]
 
 
 def _draw_bar(lot: Lot) -> Params:
@@ -46,8 +43,9 @@ def _bar(scene: Scene, agent: int, body: dict[str, Any]) -> None:
         scene.ask(ADMIN, "POST", f"/v1/agents/{identity.id}/bar", body)
 
 
-def draw_group(rng: random.Random) -> dict[str, Any]:
+def draw_group(lot: Lot) -> dict[str, Any]:
     """The policy of a group."""
+    rng, tries = lot.rng, lot.topic("tries")
     return {
         "name": "default",
         "queue": rng.choice(["strict", "backfill", "best_effort"]),
@@ -59,13 +57,14 @@ def draw_group(rng: random.Random) -> dict[str, Any]:
             [None, {"minimum_lease": 0}, {"minimum_lease": 1, "mode": "terminate"}]
         ),
         "backlog_window": rng.choice([0, 0.25, 5.0]),
-        "retry_backoff": 0.5,
+        "max_tries": tries.choice([1, 2, 3, 3, 6]),
+        "retry_backoff": tries.choice([0.1, 0.5, 0.5, 4]),
         "max_reschedules": rng.choice([0, 10, 100]),
         "starvation_after": rng.choice([1, 300]),
     }
 
 
-@KINDS.add(2, lambda lot: {"policy": draw_group(lot.rng)})
+@KINDS.add(2, lambda lot: {"policy": draw_group(lot)})
 def group(scene: Scene, policy: dict[str, Any]) -> None:
     """The group gets another policy."""
     scene.ask(ADMIN, "PUT", _GROUP, policy)
@@ -73,7 +72,7 @@ def group(scene: Scene, policy: dict[str, Any]) -> None:
 
 def _draw_quota(lot: Lot) -> Params:
     rng = lot.rng
-    level, name = rng.choice(sorted(_QUOTAS))
+    level, name = rng.choice(_QUOTAS)
     limits = rng.choice([{}, {"sessions": 1}, {"sessions": 3}, {"limits": {"cpu": 4}}])
     return {"level": level, "name": name, "limits": limits}
 
@@ -86,6 +85,21 @@ def quota(scene: Scene, level: Level, name: str, limits: dict[str, Any]) -> None
         scene.ask(ADMIN, "PUT", path, {"level": level, "name": name, **limits})
     else:
         scene.ask(ADMIN, "DELETE", path)
+
+
+def _draw_limits(lot: Lot) -> Params:
+    rng = lot.rng
+    level, name = rng.choice(_SCOPES)
+    devices, memory = rng.choice([1, 2, 4]), rng.choice(["24GiB", "40GiB", "100GiB"])
+    limits = rng.choice([{"cpu": 6}, {"gpu": devices}, {"memory": memory}, {}])
+    return {"level": level, "name": name, "limits": {"limits": limits} if limits else {}}
+
+
+@KINDS.add(3, _draw_limits, every=2, apart=True)
+def limit(scene: Scene, level: Level, name: str, limits: dict[str, Any]) -> None:
+    """The processors, devices or memory of a user, a project or a domain are limited, or no
+    more."""
+    quota(scene, level, name, limits)
 
 
 @KINDS.add(1, lambda lot: {"kind": lot.rng.choice(["quota", "group", "bar"])})
@@ -102,7 +116,7 @@ def meddle(scene: Scene, kind: Literal["quota", "group", "bar"]) -> None:
 
 def _calm(scene: Scene) -> None:
     scene.insist(ADMIN, "PUT", _GROUP, _CALM)
-    for level, name in sorted(_QUOTAS):
+    for level, name in _SCOPES:
         scene.insist(ADMIN, "DELETE", f"/v1/quotas/{level}/{name}")
     for agent in scene.world.agents.values():
         if agent.identity is not None:

@@ -56,11 +56,12 @@ class RunResult:
 
 
 def draw_steps(seed: int, count: int = STEPS) -> list[Step]:
-    """The steps of a seed. In a third of all seeds work asks for devices, which decide where it may
-    lie; in the others it may lie anywhere. Some kinds of steps are those of every so many seeds."""
-    lot = Lot(random.Random(seed), seed, uses_devices=seed % 3 == 0)
-    first = Step("group", {"policy": draw_group(lot.rng)})
-    return [first, *(KINDS.draw(lot) for _ in range(count))]
+    """The steps of a seed: ``count``, and those that come in between. In a third of all seeds work
+    asks for devices, which decide where it may lie, in a quarter for memory; in the others it may
+    lie anywhere. Some kinds of steps are those of every so many seeds."""
+    lot = Lot(random.Random(seed), seed, uses_devices=seed % 3 == 0, uses_memory=seed % 4 == 1)
+    first = Step("group", {"policy": draw_group(lot)})
+    return [first, *(step for _ in range(count) for step in KINDS.draw(lot))]
 
 
 def run(

@@ -4,7 +4,7 @@ import inspect
 import json
 import random
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Annotated, Any, TypeAlias, get_type_hints
 
@@ -33,18 +33,35 @@ class Step:
 class Lot:
     """The source of randomness from which steps are drawn; ``submissions`` counts those drawn so
     far. A later step names a submission by its number, so that it means the same when other steps
-    are taken out. ``uses_devices`` says whether work may ask for devices."""
+    are taken out. ``uses_devices`` and ``uses_memory`` say whether work may ask for such."""
 
     rng: random.Random
     seed: int = 0
     submissions: int = 0
     uses_devices: bool = False
+    uses_memory: bool = False
+    _topics: dict[str, random.Random] = field(default_factory=dict)
+
+    def topic(self, name: str) -> random.Random:
+        """The randomness of one topic alone: all that is drawn from elsewhere stays as it is
+        whatever is drawn from here, and so do the steps of known seeds when a topic joins."""
+        return self._topics.setdefault(name, random.Random(f"{self.seed} {name}"))
+
+    def apart(self, topic: str) -> "Lot":
+        """The source of randomness of a topic's own steps."""
+        return replace(self, rng=self.topic(topic))
 
     def devices(self, most: int) -> Params:
         """The devices that a kernel asks for, as keys of its resources: ``most`` at most."""
         if not self.uses_devices:
             return {}
         return {"gpu": self.rng.choice([0, 0, 0.5, *range(1, most + 1)])}
+
+    def memory(self, most_gib: int = 40) -> Params:
+        """The memory that a kernel asks for, as keys of its resources."""
+        if not self.uses_memory:
+            return {}
+        return {"memory": f"{min(self.topic('memory').choice([1, 12, 24, 40]), most_gib)}GiB"}
 
     def a_submission(self) -> int:
         return self.rng.randrange(max(1, self.submissions))
@@ -60,7 +77,8 @@ class Kind:
     ``draw`` makes parameters; ``do`` carries the step out, or does nothing where it has no sense
     (the agent is gone, say), so that steps can be taken out of a run. The annotations of ``do`` say
     what its parameters may be. ``weight`` is how often it is drawn, next to others, in each of
-    ``every`` seeds.
+    ``every`` seeds. One that ``is_apart`` has a chance of its own, and comes in between: ``weight``
+    times after a hundred of the others.
     """
 
     name: str
@@ -69,6 +87,7 @@ class Kind:
     do: Callable[..., None]
     is_fault: bool = False
     every: int = 1
+    is_apart: bool = False
 
     def is_in(self, seed: int) -> bool:
         """Whether it is drawn in the steps of a seed: in the last of so many."""
@@ -90,23 +109,28 @@ class Kinds:
             self._kinds |= each._kinds
 
     def add(
-        self, weight: float, draw: Draw, *, every: int = 1
+        self, weight: float, draw: Draw, *, every: int = 1, apart: bool = False
     ) -> Callable[[Callable[..., None]], Callable[..., None]]:
         """Register the decorated function, which takes the scene and the parameters; its name is
-        the step's."""
+        the step's. See ``Kind`` for the arguments. The steps of other kinds are the same whether
+        there is one that is drawn ``apart`` or not, unless that one hands in work."""
 
         def register(do: Callable[..., None]) -> Callable[..., None]:
             name = do.__name__
-            self._kinds[name] = Kind(name, weight, draw, do, self._faults, every)
+            self._kinds[name] = Kind(name, weight, draw, do, self._faults, every, apart)
             return do
 
         return register
 
-    def draw(self, lot: Lot) -> Step:
-        """A step at random."""
+    def draw(self, lot: Lot) -> Iterator[Step]:
+        """A step at random, and those that come in between."""
         kinds = [kind for kind in self._kinds.values() if kind.is_in(lot.seed)]
-        (kind,) = lot.rng.choices(kinds, [each.weight for each in kinds])
-        return Step(kind.name, kind.draw(lot))
+        main = [kind for kind in kinds if not kind.is_apart]
+        (kind,) = lot.rng.choices(main, [each.weight for each in main])
+        yield Step(kind.name, kind.draw(lot))
+        for each in kinds:
+            if each.is_apart and lot.topic(each.name).random() * 100 < each.weight:
+                yield Step(each.name, each.draw(lot.apart(each.name)))
 
     def do(self, step: Step, scene: Scene) -> None:
         """

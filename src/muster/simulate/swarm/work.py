@@ -76,14 +76,14 @@ def _draw_job(lot: Lot) -> Params:
         "max_retries_preemption": rng.choice([1, 100]),
         "timeout": rng.choice([None, None, 3, 60]),
         "scheduling_timeout": rng.choice([None, None, None, 30]),
-        "resources": {"cpu": rng.choice([1, 1, 2, 4]), **lot.devices(2)},
+        "resources": {"cpu": rng.choice([1, 1, 2, 4]), **lot.devices(2), **lot.memory()},
         "notify": rng.choice([[], [], [], ["https://example.org/hook"]]),
     }
     if kind == "gang":
         spec |= {
             "tasks": rng.choice([2, 3, 5]),
             "coscheduled": True,
-            "resources": {"cpu": rng.choice([1, 2]), **lot.devices(1)},
+            "resources": {"cpu": rng.choice([1, 2]), **lot.devices(1), **lot.memory(24)},
         }
     elif kind == "many":
         spec |= {
@@ -123,7 +123,7 @@ def _draw_session(lot: Lot) -> Params:
         "command": ["x"],
         "replicas": rng.choice([1, 1, 3]),
         "grace": rng.choice([0.5, 5]),
-        "resources": {"cpu": rng.choice([1, 2, 4]), **lot.devices(1)},
+        "resources": {"cpu": rng.choice([1, 2, 4]), **lot.devices(1), **lot.memory()},
     }
     spec = {
         "kernels": [kernel],

@@ -277,7 +277,7 @@ def counts_are_forgotten_once_a_status_changes(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(History, "write_counts", lambda self, record: setattr(record, "repeats", ()))
 
 
-@finds(tries.TriesAreCharged, first=3)
+@finds(tries.TriesAreCharged, first=205)
 def failures_are_charged_each_time_that_they_are_told(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(kernel_reports, "_told_before", lambda *of: False)
 

@@ -81,9 +81,11 @@ class Capacity(Invariant):
         running = [
             each for each in agent.supervisor.kernels.values() if each.stage in WITH_PROCESSES
         ]
-        cpu_milli = sum(each.start.template.cpu_milli for each in running)
-        has = agent.offer.capacity.cpu_milli
-        self.expect(cpu_milli <= has, f"{agent.name} has {has}, and runs {cpu_milli}")
+        asked = [each.start.template for each in running]
+        sums = sum(each.cpu_milli for each in asked), sum(each.memory_bytes for each in asked)
+        has = agent.offer.capacity.cpu_milli, agent.offer.capacity.memory_bytes
+        fits = all(amount <= most for amount, most in zip(sums, has, strict=True))
+        self.expect(fits, f"{agent.name} has {has} thousandths and bytes, and runs {sums}")
         used: Counter[int] = Counter()
         for each in running:
             used.update({share.index: share.milli for share in each.shares})

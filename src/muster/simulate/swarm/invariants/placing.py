@@ -4,14 +4,13 @@ All are judged by what was committed: the rows of the ledger, and simple sums of
 devices.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 
 from muster.control.session.cluster.state import ClusterState
 from muster.core.ids import KernelId
-from muster.core.specs import Level
 from muster.core.specs.group import QueuePolicy
 from muster.core.states import SessionStatus
-from muster.scheduling.accounting.usage import scopes
+from muster.scheduling.accounting.usage import Scope, scopes
 from muster.simulate.swarm.judge import Invariant, Judge, Observer
 from muster.simulate.swarm.oracle.room import (
     Room,
@@ -21,6 +20,7 @@ from muster.simulate.swarm.oracle.room import (
     may_come_back,
     order,
     quotas_of,
+    requested,
     waiting_in,
 )
 from muster.store.live import Live
@@ -173,19 +173,24 @@ class QuotasHold(_OfPlacements):
         bound = [each for each in facts.sessions if any(quotas_of(live, each))]
         if not bound:
             return
-        sessions: dict[tuple[Level, str], set[str]] = {}
-        cpus: Counter[tuple[Level, str]] = Counter()
+        sessions: dict[Scope, set[str]] = {}
+        held: dict[Scope, Counter[str]] = defaultdict(Counter)
         for row in live.ledger.values():
             session = facts.session_of.get(row.kernel_id)
             if row.charged and session is not None:
                 for scope in scopes(session.owner):
                     sessions.setdefault(scope, set()).add(session.id)
-                    cpus[scope] += row.resources.cpu_milli
+                    held[scope].update(row.resources.as_dict())
         quotas = {each.name: each for session in bound for each in quotas_of(live, session)}
         for quota in quotas.values():
             scope = quota.level, quota.name
-            most = len(sessions[scope]), cpus[scope]
-            within = (quota.sessions is None or most[0] <= quota.sessions) and (
-                quota.limits.cpu is None or most[1] <= quota.limits.cpu
-            )
-            self.expect(within, f"{scope} has {most} sessions and CPUs, of {quota}")
+            its = [each for each in bound if scope in scopes(each.owner)]
+            most = quota.sessions
+            over = [
+                name
+                for name, amount in quota.limits.amounts.items()
+                if held[scope][name] > amount and any(requested(each, name) for each in its)
+            ]
+            within = most is None or len(sessions[scope]) <= most
+            has = f"{len(sessions[scope])} sessions with {dict(held[scope])}"
+            self.expect(within and not over, f"{scope} has {has}, of {quota}")

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from muster.core.reasons import ReasonCode
-from muster.core.specs import SessionType
+from muster.core.specs import ScalingGroup, SessionType
 from muster.core.states import JOB_TABLE, SESSION_TABLE, JobState
-from muster.scheduling.accounting.usage import scopes
 from muster.simulate.swarm.oracle.facts import End, How, Known
+from muster.simulate.swarm.oracle.room import quotas_of, requested
 from muster.store.live import Live
 from muster.store.records import Session
 
@@ -35,6 +35,7 @@ class Case:
         statuses: of jobs and sessions, as last committed.
         left_by: when the draining agents had to be left, by their names.
         lowest_priority: that it ever had.
+        policies: that its group ever had, the one in force last.
     """
 
     session: Session
@@ -45,6 +46,7 @@ class Case:
     statuses: Mapping[str, str]
     left_by: Mapping[str, float]
     lowest_priority: int
+    policies: Sequence[ScalingGroup]
 
     @property
     def is_unsure(self) -> bool:
@@ -156,8 +158,9 @@ def _was_placed_in_vain(case: Case) -> bool:
 
 
 def _failed_too_often(case: Case) -> bool:
-    most_tries = case.live.groups[case.session.group].max_tries
-    return case.most_failures() >= most_tries or case.is_unsure
+    tries = int(str(case.number("tries")))
+    granted = min(policy.max_tries for policy in case.policies)
+    return tries >= granted and (tries <= case.most_failures() or case.is_unsure)
 
 
 def _took_too_long(case: Case) -> bool:
@@ -171,10 +174,18 @@ def _has_unfit_agents(case: Case) -> bool:
 
 
 def _is_above_quota(case: Case) -> bool:
-    cpu_milli = sum(kernel.resources.cpu_milli for kernel in case.session.kernels)
-    bound = (case.live.quotas.get(scope) for scope in scopes(case.session.owner))
-    limits = [quota.limits.cpu for quota in bound if quota is not None]
-    return any(limit is not None and cpu_milli > limit for limit in limits)
+    resource, scope = str(case.number("resource")), (case.number("level"), case.number("owner"))
+    limits = [
+        quota.limits.amounts.get(resource)
+        for quota in quotas_of(case.live, case.session)
+        if (quota.level, quota.name) == scope
+    ]
+    told = tuple(map(case.number, ("requested", "limit", "over")))
+    asked = requested(case.session, resource)
+    return any(
+        limit is not None and (asked, limit, asked - limit) == told and asked > limit
+        for limit in limits
+    )
 
 
 def _depends_in_vain(case: Case) -> bool:

@@ -1,6 +1,6 @@
 """The ends of kernels as the controller knows them, and as supervisors wrote them down."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -47,14 +47,19 @@ class End:
 @dataclass(slots=True)
 class Known:
     """Known facts about one generation of a kernel: ``failures`` are the reasons why it failed to
-    start, by the moments at which it did; ``ends`` are the reports of its end, in the order in
-    which the controller got them. ``is_unsure`` says that a controller was killed while it had such
-    reports, and that it is unknown whether it had applied them."""
+    start, by what failed and the moments at which it did; ``ends`` are the reports of its end, in
+    the order in which the controller got them. ``is_unsure`` says that a controller was killed
+    while it had such reports, and that it is unknown whether it had applied them."""
 
     has_begun: bool = False
-    failures: dict[float, ReasonCode | None] = field(default_factory=dict)
+    failures: dict[tuple[ReportKind, float], ReasonCode | None] = field(default_factory=dict)
     ends: list[End] = field(default_factory=list)
     is_unsure: bool = False
+
+    @property
+    def tries(self) -> int:
+        """How often it failed in the phase in which it failed most: tries belong to a phase."""
+        return max(Counter(kind for kind, _ in self.failures).values(), default=0)
 
 
 class Statuses(Observer):
@@ -139,7 +144,7 @@ class Facts(Observer):
         if report.kind is ReportKind.STARTED:
             known.has_begun = True
         elif report.kind in (ReportKind.CREATE_FAILED, ReportKind.PREPARE_FAILED):
-            known.failures[report.at] = report.reason
+            known.failures[report.kind, report.at] = report.reason
         elif report.kind is ReportKind.ENDED:
             at = self._true_at.get((key, report.kind, report.at), self.now)
             code = report.reason or ReasonCode.EXITED

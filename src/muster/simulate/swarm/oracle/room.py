@@ -36,6 +36,11 @@ def lacks_room_alone(live: Live, session: Session) -> bool:
     return spec is not None and not spec.after and not any(quotas_of(live, session))
 
 
+def requested(session: Session, resource: str) -> int:
+    """The amount for which the kernels of the session ask together."""
+    return sum(kernel.resources.as_dict().get(resource, 0) for kernel in session.kernels)
+
+
 def quotas_of(live: Live, session: Session) -> Iterable[QuotaSpec]:
     """The quotas that bind the session's owner."""
     for level, name in scopes(session.owner):
@@ -51,26 +56,32 @@ def may_come_back(agent: Agent) -> bool:
 
 @dataclass(slots=True)
 class Room:
-    """The free processors of an agent, and the free part of each of its devices, in thousandths."""
+    """The free processors of an agent, the free part of each of its devices, in thousandths, and
+    its free memory."""
 
     cpu_milli: int
+    memory_bytes: int
     devices: dict[int, int]
 
     @classmethod
     def of(cls, agent: Agent) -> "Room":
         """All that the agent has."""
-        return cls(agent.capacity.cpu_milli, {device.index: GPU_WHOLE for device in agent.devices})
+        devices = {device.index: GPU_WHOLE for device in agent.devices}
+        return cls(agent.capacity.cpu_milli, agent.capacity.memory_bytes, devices)
 
     def holds(self, request: Resources) -> int:
         """How many kernels find room that ask for so much each."""
         most = max(0, self.cpu_milli) // request.cpu_milli
-        if not request.gpu_milli:
-            return most
+        if request.memory_bytes:
+            most = min(most, max(0, self.memory_bytes) // request.memory_bytes)
+        return min(most, self.holds_devices_of(request)) if request.gpu_milli else most
+
+    def holds_devices_of(self, request: Resources) -> int:
+        """How many kernels find the devices that they ask for."""
         if request.gpu_milli < GPU_WHOLE:
-            shares = sum(max(0, left) // request.gpu_milli for left in self.devices.values())
-            return min(most, shares)
+            return sum(max(0, left) // request.gpu_milli for left in self.devices.values())
         whole = sum(left == GPU_WHOLE for left in self.devices.values())
-        return min(most, whole // request.gpu_devices)
+        return whole // request.gpu_devices
 
 
 def free_room(
@@ -83,6 +94,7 @@ def free_room(
         if row.agent_id in free and row.charged and row.kernel_id not in skipped:
             room = free[row.agent_id]
             room.cpu_milli -= row.resources.cpu_milli
+            room.memory_bytes -= row.resources.memory_bytes
             for share in row.shares:
                 room.devices[share.index] -= share.milli
     return free

@@ -1,10 +1,13 @@
 """Why sessions end, and with what codes their kernels do, compared with what happened."""
 
+from collections import defaultdict
+
 from sqlalchemy import select
 
 from muster.core import exit_codes
 from muster.core.owner import Principal
 from muster.core.reasons import ReasonCode
+from muster.core.specs import ScalingGroup
 from muster.core.states import SESSION_TABLE, SessionStatus, TaskState
 from muster.simulate.swarm.judge import Invariant, Judge
 from muster.simulate.swarm.oracle.causes import Case, is_true
@@ -31,8 +34,13 @@ class SessionsEndForCause(Invariant):
         self._statuses = judge.of(Statuses)
         self._left_by: dict[str, float] = {}  # by the names of agents that were drained
         self._lowest: dict[str, int] = {}  # the lowest priority that each session had
+        self._policies: dict[str, list[ScalingGroup]] = defaultdict(list)  # by the group's name
 
     def committed(self, unit: Unit) -> None:
+        for name, group in unit.live.groups.items():
+            policies = self._policies[name]
+            if not policies or policies[-1] is not group:
+                policies.append(group)
         for agent in unit.touched[Agent]:
             if agent.leave_by is not None:
                 left_by = self._left_by.get(agent.name, agent.leave_by)
@@ -66,7 +74,15 @@ class SessionsEndForCause(Invariant):
         cancelled = work in self.scene.cancelled
         lowest = self._lowest[session.id]
         return Case(
-            session, live, now, known, cancelled, self._statuses.known, self._left_by, lowest
+            session,
+            live,
+            now,
+            known,
+            cancelled,
+            self._statuses.known,
+            self._left_by,
+            lowest,
+            self._policies[session.group],
         )
 
     def _judge_codes(self, case: Case) -> None:

@@ -10,7 +10,14 @@ from muster.core.resources import GPU_WHOLE
 from muster.core.specs import ScalingGroup
 from muster.core.states import AgentStatus
 from muster.scheduling.accounting.usage import Scope, scopes
-from muster.simulate.swarm.oracle.room import Room, fits, free_room, may_come_back, waiting_in
+from muster.simulate.swarm.oracle.room import (
+    Room,
+    fits,
+    free_room,
+    may_come_back,
+    requested,
+    waiting_in,
+)
 from muster.store.live import Live
 from muster.store.records import Agent, Allocation, LedgerKey, Session
 
@@ -107,12 +114,15 @@ class Standing:
             found.add(ReasonCode.AGENT_NOT_ALIVE)
         if agent not in fit_for(session, [agent]):
             found.add(ReasonCode.AGENT_UNFIT)
-        if request.cpu_milli > room.cpu_milli:
-            above = request.cpu_milli > whole.cpu_milli
-            found.add(ReasonCode.LACKS_CAPACITY if above else ReasonCode.LACKS_FREE)
-        gpus = Room(request.cpu_milli, room.devices)
-        if not gpus.holds(request):
-            if not Room(request.cpu_milli, whole.devices).holds(request):
+        for asked, free, capacity in (
+            (request.cpu_milli, room.cpu_milli, whole.cpu_milli),
+            (request.memory_bytes, room.memory_bytes, whole.memory_bytes),
+        ):
+            if asked > free:
+                above = asked > capacity
+                found.add(ReasonCode.LACKS_CAPACITY if above else ReasonCode.LACKS_FREE)
+        if request.gpu_milli and not room.holds_devices_of(request):
+            if not whole.holds_devices_of(request):
                 found.add(ReasonCode.LACKS_CAPACITY)
             elif request.gpu_milli < GPU_WHOLE:
                 found.add(ReasonCode.NO_SINGLE_DEVICE)
@@ -130,11 +140,6 @@ def fit_for(session: Session, agents: Iterable[Agent]) -> Sequence[Agent]:
 def could_hold(session: Session, agents: Iterable[Agent]) -> bool:
     """Whether these agents could hold the session if they were empty."""
     return fits(session, {agent.id: Room.of(agent) for agent in agents})
-
-
-def requested(session: Session, resource: str) -> int:
-    """The amount for which the kernels of the session ask together."""
-    return sum(kernel.resources.as_dict().get(resource, 0) for kernel in session.kernels)
 
 
 def work_of(session: Session) -> str:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from muster.core.states import PLACED_SESSION, SessionStatus
 from muster.simulate.swarm.judge import Invariant, Judge
 from muster.simulate.swarm.oracle.causes import UNFIT
-from muster.simulate.swarm.oracle.facts import Facts, How, Known
+from muster.simulate.swarm.oracle.facts import Facts, How
 from muster.simulate.swarm.oracle.verdicts import DISPLACED
+from muster.store.live import Live
 from muster.store.records import LedgerKey, Session
 from muster.store.unit import Unit
 from muster.wire.messages import KernelReport, ReportKind
@@ -35,22 +36,22 @@ class StartsAreCharged(Invariant):
         self._facts = judge.of(Facts)
         self._seen: dict[str, _Seen] = {}
         self._failed: dict[LedgerKey, int] = defaultdict(int)
-        self._most_tries = 0
+        self._granted = 1  # tries, by the policy in force
+        self._most_tries: dict[LedgerKey, int] = {}  # that a policy granted while it had its place
 
     def journalled(self, agent: object, report: KernelReport) -> None:
         if report.kind is not ReportKind.CREATE_FAILED:
             return
         key = report.kernel, report.generation
         self._failed[key] += 1
-        most = 1 if report.reason in UNFIT else self._most_tries
+        most = 1 if report.reason in UNFIT else self._most_tries[key]
         self.expect(
             self._failed[key] <= most,
             f"{key} has failed {self._failed[key]} times to start for {report.reason}",
         )
 
     def committed(self, unit: Unit) -> None:
-        for group in unit.live.groups.values():
-            self._most_tries = max(self._most_tries, group.max_tries)
+        self._note_tries(unit.live)
         for session in unit.touched[Session]:
             now = _Seen(
                 session.kernels[0].generation,
@@ -62,6 +63,17 @@ class StartsAreCharged(Invariant):
             self._seen[session.id] = now
             if before is not None:
                 self._judge(session, before, now, unit)
+
+    def _note_tries(self, live: Live) -> None:
+        """A failure is judged by the policy that is in force then."""
+        granted = max((group.max_tries for group in live.groups.values()), default=1)
+        if granted != self._granted:
+            self._granted = granted
+            for key, most in self._most_tries.items():
+                if key in live.ledger:
+                    self._most_tries[key] = max(most, granted)
+        for key in live.ledger:
+            self._most_tries.setdefault(key, granted)
 
     def _judge(self, session: Session, before: _Seen, now: _Seen, unit: Unit) -> None:
         charged = now.reschedules - before.reschedules
@@ -85,15 +97,14 @@ class StartsAreCharged(Invariant):
             not charged or failed or lost or late,
             f"{session.id} is charged a placement that did not fail",
         )
-        given_up = any(self._is_given_up(each) for each in known)
+        given_up = any(
+            each.tries >= self._most_tries[kernel.id, before.generation]
+            or not UNFIT.isdisjoint(each.failures.values())
+            for kernel, each in zip(session.kernels, known, strict=True)
+        )
         taken_back = session.reason is not None and session.reason.code in DISPLACED
         taken_back = taken_back or any(each.ends for each in known)
         self.expect(
             bool(charged) or not given_up or taken_back,
             f"{session.id} is not charged a placement that failed",
         )
-
-    def _is_given_up(self, known: Known) -> bool:
-        """Whether no more tries of a kernel follow its failures on the same agent."""
-        failures = known.failures.values()
-        return len(failures) >= self._most_tries or not UNFIT.isdisjoint(failures)

@@ -17,6 +17,7 @@ NEVER = frozenset({_R.ABOVE_QUOTA, _R.ABOVE_LARGEST, _R.DEPENDENCY_FAILED, _R.DE
 """Reasons that time does not cure: they end a job that has not begun, whatever else it wants."""
 NO_PLACE = NEVER | {_R.SCHEDULING_TIMEOUT, _R.NO_AGENT_ABLE}
 NOT_STARTED = frozenset({_R.RESCHEDULE_LIMIT, _R.PHASE_GAVE_UP})
+_GIVEN_UP = frozenset({_R.PHASE_EXPIRED, _R.PHASE_GAVE_UP})
 CLOSE_S = 5.0
 """Of ends this close nobody can tell which came first; the machine is charged before the task."""
 UNSURE_S = 2.5
@@ -47,13 +48,21 @@ class Attempt:
             by_itself = end is not None and end.how is How.BY_ITSELF
             late = self.why is ReasonCode.TIMEOUT and by_itself
             return TaskState.FAILED if late else TaskState.KILLED
-        if self.why in DISPLACED or (end is not None and end.how is How.WITH_MACHINE):
+        lost = end is not None and end.how is How.WITH_MACHINE and not self.was_given_up
+        if self.why in DISPLACED or lost:
             return TaskState.WORKER_FAILED if self.has_begun else TaskState.PENDING
         if end is not None and end.how is How.BY_ITSELF:
             return TaskState.FAILED
         if not self.has_begun:
             return TaskState.WORKER_FAILED if self.let_go else TaskState.PENDING
         return TaskState.FAILED
+
+    @property
+    def was_given_up(self) -> bool:
+        """Whether its agent did not know its kernel any more when that was to be stopped, because
+        it could not be started: no machine is to blame."""
+        vanished = self.end is not None and self.end.code is ReasonCode.KERNEL_VANISHED
+        return vanished and not self.has_begun and self.why in _GIVEN_UP
 
     @property
     def was_stopped(self) -> bool:

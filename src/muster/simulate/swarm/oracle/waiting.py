@@ -18,13 +18,8 @@ from muster.core.states import (
     SessionStatus,
 )
 from muster.simulate.swarm.oracle import causes
-from muster.simulate.swarm.oracle.standing import (
-    Standing,
-    could_hold,
-    fit_for,
-    requested,
-    work_of,
-)
+from muster.simulate.swarm.oracle.room import requested
+from muster.simulate.swarm.oracle.standing import Standing, could_hold, fit_for, work_of
 from muster.store.records import Agent, Session
 
 _ENDED = {*JOB_TABLE.terminal, *SESSION_TABLE.terminal}
@@ -32,6 +27,7 @@ _SILENT = "not connected"
 _FULL = "out of disk"
 ROUNDED_S = 1.0
 """By how much a moment that is told may differ, because it is told in whole seconds."""
+TENTH_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,9 +308,12 @@ def _is_at_barrier(claim: Claim) -> bool:
 
 
 def _waits_to_be_tried_again(claim: Claim) -> bool:
-    spec = claim.standing.spec
-    most_s = spec.retry_backoff * 2**spec.max_tries
-    return 0 < claim.numbers["seconds"] <= most_s and _has_failed(claim)
+    """The wait doubles with each try; a policy may have changed since it was set."""
+    session, now = claim.session, claim.standing.now
+    first_s = max(policy.retry_backoff for policy in claim.case.policies)
+    left_s, most_s = session.retry_at - now, first_s * 2 ** (session.tries - 1)
+    is_told = abs(claim.numbers["seconds"] - left_s) <= TENTH_S
+    return is_told and 0 < left_s <= most_s and _has_failed(claim)
 
 
 def _has_failed(claim: Claim) -> bool:
