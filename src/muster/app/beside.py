@@ -27,8 +27,8 @@ class Beside:
     async def running(
         self, name: str, part: Callable[[], Coroutine[None, None, None]]
     ) -> AsyncIterator[None]:
-        """Run ``part`` beside the context, and cancel it at the end."""
-        task = asyncio.create_task(self._keep(name, part), name=name)
+        """``keep`` the part beside the context, and cancel it at the end."""
+        task = asyncio.create_task(self.keep(name, part), name=name)
         try:
             yield
         finally:
@@ -36,7 +36,8 @@ class Beside:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    async def _keep(self, name: str, part: Callable[[], Coroutine[None, None, None]]) -> None:
+    async def keep(self, name: str, part: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Run ``part`` until it ends by itself, and after a rest again where it fails."""
         while True:
             try:
                 return await part()

@@ -144,7 +144,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     agents = [_local(agent, own_address, join_token, user, home) for agent in config.agents]
     await run_beside("former agents", partial(forget, plane, leases, home, config.former_agents))
     await run_beside("supervisors", partial(watch_supervisors, plane, leases))
-    local_agents = LocalAgents(agents, partial(mend_credential, plane))
+    local_agents = LocalAgents(agents, partial(mend_credential, plane), beside)
     await run_beside("local agents", local_agents.run)
     stack.callback(stop_requests, app)  # called first: no new requests while other parts stop
     now = clock.now()

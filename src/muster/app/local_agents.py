@@ -8,12 +8,14 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from muster.agent.config import AgentConfig
 from muster.agent.identity import LOCK_FILE
 from muster.agent.supervisor import lock_file
 from muster.app.agent_process import dump_config
+from muster.app.beside import Beside
 from muster.app.home import Home, open_log
 
 log = logging.getLogger(__name__)
@@ -52,21 +54,30 @@ def holder(directory: Path) -> int | None:
 class LocalAgents:
     """Keeps an agent's process alive for each configuration while ``run`` runs.
 
-    An agent that outlived its controller is left alone until it ends by itself. ``prepare`` is
-    called with an agent's configuration before each of its starts.
+    An agent that outlived its controller is left alone until it ends by itself. One that cannot be
+    kept, because no process can be started, say, is tried again, and the others are kept.
+
+    Args:
+        prepare: is called with an agent's configuration before each of its starts.
+        beside: is told of failures.
     """
 
     def __init__(
-        self, configs: list[AgentConfig], prepare: Callable[[AgentConfig], Awaitable[None]]
+        self,
+        configs: list[AgentConfig],
+        prepare: Callable[[AgentConfig], Awaitable[None]],
+        beside: Beside,
     ) -> None:
         self._configs = configs
         self._prepare = prepare
+        self._beside = beside
 
     async def run(self) -> None:
         """Keep the agents until cancelled; then tell them to end. Their kernels run on."""
         async with asyncio.TaskGroup() as group:
             for config in self._configs:
-                group.create_task(self._keep(config))
+                keeping = partial(self._keep, config)
+                group.create_task(self._beside.keep(f"agent {config.name}", keeping))
 
     async def _keep(self, config: AgentConfig) -> None:
         pause_s = FIRST_PAUSE_S
