@@ -10,6 +10,7 @@ from sqlalchemy import text
 from tests.control.world import ADA, World
 from tests.databases import ONLY_SQLITE
 
+from muster.control import plane
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.inbox import Unavailable
@@ -104,6 +105,30 @@ def test_agent_whose_hello_is_heard_in_the_first_wake_afterwards_is_not_told_to_
 
 def trouble(world: World) -> str | None:
     return world.plane.trouble
+
+
+def test_log_tells_once_that_nothing_can_be_stored_and_once_that_it_can_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused: list[Exception | None] = []
+
+    def change(work: Work, _: Parts) -> None:
+        work.unit.also(text("UPDATE cluster SET value = value"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.store, "commit", full)
+        for _ in range(3):
+            world.plane.ask(change, lambda _, error: refused.append(error))
+            world.plane.step()
+            world.clock.advance(5.0)
+    assert len([each for each in refused if isinstance(each, Unavailable)]) == 3
+    world.ask(change)
+    told = [each.getMessage() for each in caplog.records if each.name == plane.__name__]
+    assert told == [
+        "nothing was committed, trying again in 1.0 s: the change could not be stored: database or "
+        "disk is full",
+        "changes are stored again",
+    ]
 
 
 def test_leases_are_renewed_and_no_agent_is_cut_off_while_nothing_can_be_stored(

@@ -283,8 +283,7 @@ class ControlPlane:
             if why != self.trouble:  # once, and not each second
                 log.exception("the state cannot be taken over")
             return why
-        self._former = None
-        self._broken = False
+        self._former, self._broken = None, False
         self._put_off = 0  # the inputs that filled the last wake are undone
         return None
 
@@ -326,14 +325,15 @@ class ControlPlane:
     def _note_commit(self, work: Work, calm: bool) -> None:
         self._races.committed()
         self._is_wary = self._is_wary and self._inbox.is_taking_again
-        self.trouble = None
+        if self.trouble is not None:
+            log.warning("changes are stored again")
+            self.trouble = None
         self.changes = work.unit.size
         self._sweeps.committed(work.now)
         if self.defects.committed():
             self._sweeps.bring_forward(work.now + LOOK_AGAIN_S)
         if self._suspect is not None and calm:  # a wake without the suspect can be stored
-            suspect, why = self._suspect
-            self._suspect = None
+            (suspect, why), self._suspect = self._suspect, None
             refuse(suspect, why)
 
     def _perform(self, work: Work) -> None:
@@ -435,7 +435,8 @@ class ControlPlane:
 
     def _fail(self, inputs: list[Input], why: str) -> None:
         """Refuse requests and keep other inputs for later, because nothing could be written."""
-        log.error("nothing was committed, trying again in %s s: %s", RETRY_COMMIT_S, why)
+        if why != self.trouble:  # once, and not each second
+            log.error("nothing was committed, trying again in %s s: %s", RETRY_COMMIT_S, why)
         self._acquit()
         inputs = [*inputs, *self._inbox.take_all_given_back()]
         self._inbox.give_back([item for item in inputs if item.is_kept])
