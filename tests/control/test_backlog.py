@@ -98,6 +98,10 @@ def stream(world: World) -> Job:
     return job
 
 
+def is_running(job: Job) -> bool:
+    return job.status is JobState.RUNNING
+
+
 def short_or_long(start: Start) -> Run:
     return Run(SHORT_S if start.template.command[0] == "short" else LONG_S)
 
@@ -111,6 +115,17 @@ def test_higher_priority_starts_soon_behind_a_stream_of_short_tasks(
     urgent = world.submit(JobSpec(command=["long"], priority=90))
     world.run(3.0, 0.1)
     assert urgent.status is JobState.RUNNING
+
+
+def test_work_starts_once_the_session_before_it_is_prefilled(group_world: MakeWorld) -> None:
+    world = group_world({"a": 3}, short_or_long, queue="strict", backlog_window=1.0)
+    two_cpus = {"resources": {"cpu": 2}}
+    stream = world.submit(JobSpec.model_validate({"command": ["short"], "tasks": 3, **two_cpus}))
+    job = world.submit(JobSpec(command=["long"]))
+    assert not is_running(job)
+    world.run_until(lambda: stream.counts.get(TaskState.SUCCEEDED) == 1)
+    assert world.agent("a").queued
+    assert is_running(job), "at once, and not with the next event"
 
 
 @pytest.mark.parametrize("sequencer", ["drf", "fair_share"])

@@ -1,5 +1,6 @@
 """The result of a placement pass."""
 
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -20,6 +21,11 @@ LACKS_ROOM = frozenset(
     }
 )
 """Reasons of a waiting session that finds no room."""
+
+_BEHIND = frozenset(
+    {ReasonCode.BEHIND_RESERVATION, ReasonCode.BEHIND_STARVING, ReasonCode.STRICT_ORDER}
+)
+"""Reasons of a waiting session that name another one."""
 
 WAITS_FOR_ROOM = LACKS_ROOM | {ReasonCode.STRICT_ORDER}
 """Reasons that only lack of room causes, the session's own or that of one ahead; no other rule
@@ -60,3 +66,10 @@ def behind(reservation: Reservation, group: str, starvation_after_s: float, now:
         return reason(ReasonCode.BEHIND_STARVING, group=group, session=first, after_s=after_s)
     in_s = max(0, round(reservation.expected_at - now))
     return reason(ReasonCode.BEHIND_RESERVATION, group=group, session=first, in_s=in_s)
+
+
+def is_behind(reasons: Sequence[Reason], sessions: Set[SessionId]) -> bool:
+    """Whether these reasons say that a session waits because of one of the ``sessions``."""
+    return any(
+        each.code in _BEHIND and dict(each.numbers)["session"] in sessions for each in reasons
+    )

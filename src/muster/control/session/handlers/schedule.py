@@ -21,13 +21,13 @@ from muster.control.session.handlers.prefill import (
 )
 from muster.control.session.handlers.start import recall
 from muster.control.session.lifecycle import CANCEL, SessionLifecycle, why_given_up
-from muster.core.ids import KernelId
+from muster.core.ids import KernelId, SessionId
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.specs.group import PreemptionMode
 from muster.core.states import KernelStatus, SessionStatus
 from muster.scheduling.making_room.preemption import Preemption
 from muster.scheduling.passes.group_state import GroupState
-from muster.scheduling.passes.pass_result import Placed
+from muster.scheduling.passes.pass_result import Placed, is_behind
 from muster.scheduling.passes.placement import never_fits
 from muster.scheduling.policy.guard import PluginFault
 from muster.scheduling.policy.validators import NEVER
@@ -213,7 +213,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
             self._displace(preemption, group, work)
         lacking = [each.workload for each, why in decided.refused.items() if lacks_room(why)]
         self._give_way(outranked(group, lacking, work, self._cluster), work)
-        backlogs = BacklogRoom(self._cluster)
+        backlogs, prefilled = BacklogRoom(self._cluster), set[SessionId]()
         for members, reasons in decided.refused.items():
             if any(each.code in NEVER for each in reasons):
                 why = next(each for each in reasons if each.code in NEVER)
@@ -225,12 +225,15 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
             for waiting in members:
                 session = work.live.sessions[waiting.id]
                 if backlogs.take(session, reasons, work):
+                    prefilled.add(session.id)
                     result.successes.append(session)
                 elif changed and told < TOLD_AT_ONCE:
                     told += 1
                     result.skipped[session] = reasons
                 else:
                     break
+        if prefilled and any(is_behind(each, prefilled) for each in decided.refused.values()):
+            group.due = True  # sessions that waited behind these may start now
 
     def _start(self, placed: Placed, work: Work) -> Session:
         """Have a session take the room that the pass has found, and write the ledger."""

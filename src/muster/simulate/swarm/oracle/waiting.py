@@ -98,10 +98,9 @@ def _agents_are_full(claim: Claim) -> bool:
 def _is_behind(claim: Claim) -> bool:
     """Whether another session lacks room, for which is kept what this one could have."""
     standing, other = claim.standing, _waiting(claim, claim.numbers["session"])
-    if other is None:
-        return _was_prefilled(claim, claim.numbers["session"])
     return (
-        other is not claim.session
+        other is not None
+        and other is not claim.session
         and (standing.has_room(claim.session) or not claim.is_now)
         and not standing.has_room(other)
         and (
@@ -120,16 +119,15 @@ def _is_behind_reservation(claim: Claim) -> bool:
 
 def _is_behind_starving(claim: Claim) -> bool:
     other, after_s = _waiting(claim, claim.numbers["session"]), claim.standing.spec.starvation_after
-    starves = other is None or claim.standing.now >= other.created_at + after_s
+    starves = other is not None and claim.standing.now >= other.created_at + after_s
     return starves and claim.numbers["after_s"] == round(after_s) and _is_behind(claim)
 
 
 def _is_behind_strictly(claim: Claim) -> bool:
     standing, other = claim.standing, _waiting(claim, claim.numbers["session"])
-    if other is None:
-        return _was_prefilled(claim, claim.numbers["session"])
     return (
-        standing.spec.queue is QueuePolicy.STRICT
+        other is not None
+        and standing.spec.queue is QueuePolicy.STRICT
         and standing.is_ahead(other.id, claim.session)
         and not standing.has_room(other)
     )
@@ -137,15 +135,6 @@ def _is_behind_strictly(claim: Claim) -> bool:
 
 def _waiting(claim: Claim, id_: object) -> Session | None:
     return next((each for each in claim.standing.waiting if each.id == id_), None)
-
-
-def _was_prefilled(claim: Claim, id_: object) -> bool:
-    """Whether the session has left the queue for a backlog since the last pass: it takes no room,
-    so that no other pass followed."""
-    live = claim.standing.live
-    kernels = (each.kernels for each in live.sessions.values() if each.id == id_)
-    rows = (row for its in kernels for row in live.allocations_of.get(its[0].id, ()))
-    return not claim.is_now and any(not row.charged for row in rows)
 
 
 # Agents that could never hold it, or take no work
