@@ -18,6 +18,7 @@ from muster.core.specs import JobSpec, ScalingGroup
 from muster.core.states import JobState, SessionStatus
 from muster.simulate.hollow.supervisor import Run
 from muster.store.records import Job, Session
+from muster.wire.messages import Start
 
 BOTH = pytest.mark.parametrize("queue", ["strict", "backfill"])
 
@@ -83,6 +84,28 @@ def test_low_priority_gets_no_room_of_the_head_while_agents_return_to_a_new_cont
     assert state(world, head) is JobState.RUNNING
     world.run(4)
     assert state(world, low) is JobState.RUNNING
+
+
+def test_low_priority_gets_no_room_of_a_starving_head_that_only_waits_for_an_agent_just_away(
+    group_world: MakeWorld,
+) -> None:
+    def behaviour(start: Start) -> Run:
+        return Run(10 if start.template.command[0] == "first" else 300)
+
+    world = group_world({"a": 2, "b": 2}, behaviour, starvation_after=1)
+    world.submit(job("first", placement={"agents": ["a"]}))
+    world.run(5)
+    world.submit(job("second", placement={"agents": ["b"]}))
+    head = world.submit(gang(3))
+    world.run(3)  # now room on "b" is kept, which its only session is expected to leave first
+    leave(world, "b")
+    low = world.submit(job("low"))
+    world.run(4)  # room on "a" becomes free
+    assert not is_running(head)
+    assert not is_running(low)
+    world.connect(world.agent("b"))
+    assert is_running(head)
+    assert not is_running(low)
 
 
 def test_work_that_ran_out_of_time_on_an_agent_away_is_not_given_its_grace(

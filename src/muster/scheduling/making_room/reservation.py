@@ -116,7 +116,8 @@ def reserve(
 
     ``expected_at`` is the earliest time at which known ends make room; it does not move back from
     pass to pass, as long as no session overruns. A firm reservation keeps its agents until the
-    session starts or an agent cannot hold it any more.
+    session starts, an agent cannot hold it any more, or the session would start elsewhere if the
+    returning agents were back.
 
     Args:
         running: all sessions that hold a place in the group, including those that this pass has
@@ -156,6 +157,8 @@ def reserve(
         if plan is not None:
             return _keep_until(max(plan.at, now), plan, session, snapshot, occupancy, its_ends)
     if firm:
+        if back is not snapshot and (places := fits(back, selector, workload)) is not None:
+            return _keep(places, session, snapshot, occupancy)
         ends[stuck] = np.inf
         if stuck.any() and not keeps_agents:
             kept = None  # chosen while its victims were still expected to leave
