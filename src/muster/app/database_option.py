@@ -30,6 +30,20 @@ def named_database(
     return database_url(named)
 
 
+def running_elsewhere(home: Home, environment: Mapping[str, str] = os.environ) -> str | None:
+    """The database of the controller that runs on the home, without its password, if it was named
+    to that one alone: whoever names none now would get another one."""
+    running = home.running() if home.is_running() else None
+    if running is None or not running.database or environment.get(VARIABLE):
+        return None
+    from muster.store.database import database_url, shown_url, sqlite_url
+    from muster.store.database.address import place_of
+
+    kept = home.settings().database
+    would_get = sqlite_url(home.database) if kept is None else shown_url(database_url(kept))
+    return None if place_of(would_get) == place_of(running.database) else running.database
+
+
 def warnings_of(*named: str | None) -> list[str]:
     """A warning where databases are named so that everybody on the machine sees a password."""
     addresses = [each for each in named if each is not None]

@@ -14,7 +14,7 @@ from pathlib import Path
 from muster.agent.cgroup_limits import ROOT as CGROUPS
 from muster.agent.gpus import find_gpus
 from muster.agent.trouble import read_trouble
-from muster.app.database_option import named_database
+from muster.app.database_option import VARIABLE, named_database, running_elsewhere
 from muster.app.home import Home, RunningController, default_home
 from muster.app.keeper import keeper_of, last_kept
 from muster.app.local_agents import former_directories, holder
@@ -74,6 +74,10 @@ def _data_directory(home: Home) -> Check:
 def _database(home: Home) -> Iterator[Check]:
     """The database, where it is another than the home's own."""
     try:
+        if (other := running_elsewhere(home)) is not None:
+            said = f"{other}, which was named to the controller alone: {VARIABLE} has it looked at"
+            yield Check("database", None, said)
+            return
         url = named_database(None, home)
         if url is not None:
             from muster.store.database import shown_url

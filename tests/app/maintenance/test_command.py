@@ -3,14 +3,17 @@
 import json
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 from tests.databases import Server
 
-from muster.app.home import Home
+from muster.app.doctor import checks
+from muster.app.home import Home, RunningController, Settings
 from muster.cli.main import app
+from muster.store.database import sqlite_url
 
 
 def db(home: Home, *words: str) -> Result:
@@ -66,6 +69,37 @@ def test_check_that_cannot_be_made_ends_with_2(home: Home, tmp_path: Path) -> No
     result = db(home, "migrate", "--dry-run")
     assert result.exit_code == 0
     assert " to run from migration 0012" in result.stdout
+
+
+def test_database_that_was_named_to_the_controller_alone_is_not_mistaken(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MUSTER_DATABASE", raising=False)
+    link = tmp_path / "link"
+    link.symlink_to(home.path)
+    controller = RunningController(1, "http://127.0.0.1:7600", "127.0.0.1:7601", "1", 0.0)
+    for database in "", sqlite_url(home.database), sqlite_url(link / "muster.db"):
+        with home.locked():
+            home.write_running(replace(controller, database=database))
+            assert db(home, "check").exit_code == 0
+            assert "database" not in [each.name for each in checks(home.path)]
+    elsewhere = "postgresql://ada@db/x"
+    home.write_running(replace(controller, database=elsewhere))
+    assert db(home, "check").exit_code == 0, "that one is gone"
+    with home.locked():
+        for words in ["check"], ["backup", str(tmp_path / "backup")], ["migrate"]:
+            result = db(home, *words)
+            assert result.exit_code != 0
+            assert f"works on the database {elsewhere}, which was named to it" in result.stderr
+        assert not (tmp_path / "backup").exists()
+        assert db(home, "check", "--database", str(home.database)).exit_code == 0
+        (told,) = [each for each in checks(home.path) if each.name == "database"]
+        assert (told.ok, told.detail.partition(",")[0]) == (None, elsewhere)
+        monkeypatch.setenv("MUSTER_DATABASE", str(home.database))
+        assert db(home, "check").exit_code == 0
+        monkeypatch.delenv("MUSTER_DATABASE")
+        home.write_settings(Settings(database="postgresql://ada:secret@db/x"))
+        assert [each.ok for each in checks(home.path) if each.name == "database"] == [False]
 
 
 def test_backup_and_restore_say_what_they_did(home: Home, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import time
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from muster.app.database import url_of
 from muster.app.home import Home
@@ -10,7 +9,7 @@ from muster.app.maintenance.making import Made, make
 from muster.app.maintenance.place import held
 from muster.core.errors import MusterError
 from muster.store.database import database_url
-from muster.store.database.address import sqlite_file
+from muster.store.database.address import place_of
 from muster.store.database.reading import reading
 from muster.store.transfer.source import DatabaseSource, Origin
 from muster.version import __version__
@@ -37,7 +36,7 @@ def copy(home: Home, named: str, to: str) -> Copied:
             or a row would not be there as it was.
     """
     source, target = database_url(named), database_url(to)
-    if _place(source) == _place(target):
+    if place_of(source) == place_of(target):
         raise MusterError("a database cannot be copied to itself: name another one")
     with held(source), held(target), reading(source) as (connection, migration):
         origin = Origin(migration, __version__, time.time())
@@ -47,9 +46,3 @@ def copy(home: Home, named: str, to: str) -> Copied:
         if is_used:
             home.write_settings(replace(settings, database=target))
     return Copied(made, is_used)
-
-
-def _place(url: str) -> str | Path:
-    """The file of a database, whatever it is called, or the URL of a server's."""
-    file = sqlite_file(url)
-    return url if file is None else file.resolve()

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from sqlalchemy.exc import SQLAlchemyError
 
 from muster.app.database import held_file, url_of
-from muster.app.database_option import named_database
+from muster.app.database_option import VARIABLE, named_database, running_elsewhere
 from muster.app.home import Home
 from muster.core.errors import Conflict
 from muster.store.database import shown_url
@@ -21,7 +21,13 @@ def database_of(home: Home, named: str | None) -> str:
 
     Raises:
         DatabaseUnusable: the name is neither a PostgreSQL URL nor a file.
+        Conflict: none was named, and the controller that runs works on another one than the home's.
     """
+    if named is None and (other := running_elsewhere(home)) is not None:
+        raise Conflict(
+            f"the controller that runs on {home.path} works on the database {other}, which was "
+            f"named to it alone: name it to this command too, by --database or {VARIABLE}"
+        )
     return url_of(named_database(named, home), home)
 
 

@@ -92,3 +92,10 @@ def sqlite_file(url: str | URL) -> Path | None:
     """The file of a SQLite database; None for a server's."""
     address = parsed(url)
     return Path(address.database or "") if address.get_backend_name() == "sqlite" else None
+
+
+def place_of(url: str) -> str | Path:
+    """The file of a SQLite database, which may have several names, or the URL of a server's without
+    a password."""
+    file = sqlite_file(url)
+    return str(parsed(url)._replace(password=None)) if file is None else file.resolve()
