@@ -46,6 +46,20 @@ def test_controller_is_well_only_by_its_own_word(
         check = _of_controller(home)
     assert check.ok is ok
     assert said in check.detail
+    assert "changes are refused" not in check.detail, "the controller itself says so where it is so"
+
+
+def test_controller_that_is_there_and_does_not_answer_is_not_to_be_started(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    with home.locked():
+        home.write_running(
+            RunningController(4242, "http://127.0.0.1:9", "127.0.0.1:7601", "1.0", 0.0)
+        )
+        check = _of_controller(home)
+    assert check.ok is False
+    assert check.detail.endswith(
+        "; does not answer: it starts, or waits for its database, or hangs"
+    )
 
 
 @pytest.mark.parametrize(

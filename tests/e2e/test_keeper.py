@@ -45,7 +45,7 @@ def test_controller_that_is_killed_with_running_work_is_back_without_a_person(ho
         assert b"".join(cluster.logs(job.id)) == b"survived\n"
     assert running(home).pid != first.pid
     assert running(home).url == first.url
-    assert "crashed 1 times, last with signal 9" in controller_check(home)
+    assert "crashed 1 time, last with signal 9" in controller_check(home)
     log = home.log.read_text()
     assert "the controller ended with signal 9, again in 0.2 s" in log
     kept = keeper_of(home)

@@ -29,6 +29,9 @@ T = TypeVar("T")
 ReadLog = Callable[[AgentId, LogRequest], AsyncIterator[LogChunk]]
 
 
+_WHILE_NOTHING_IS_STORED = "what runs goes on, and changes are refused until this is mended"
+
+
 @dataclass(frozen=True, slots=True)
 class Api:
     """The parts behind the API, injected; ``agent_address`` is where agents on other
@@ -47,8 +50,11 @@ class Api:
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing can be stored, or why parts beside the plane rest; None if all is well."""
-        return self.plane.trouble or self.trouble_beside()
+        """Why nothing can be stored, and what follows from that, or why parts beside the plane
+        rest; None if all is well."""
+        if self.plane.trouble is not None:
+            return f"{self.plane.trouble}; {_WHILE_NOTHING_IS_STORED}"
+        return self.trouble_beside()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,9 @@ from muster.app.home import Home, RunningController, default_home
 from muster.app.keeper import keeper_of, last_kept
 from muster.app.local_agents import former_directories, holder
 from muster.client import Client
+from muster.client.errors import Silent
 from muster.core.errors import MusterError
+from muster.core.text import count
 
 HEALTH_TIMEOUT_S = 5.0
 """How long the controller may take to tell its health."""
@@ -150,7 +152,7 @@ def _controller(home: Home) -> Check:
     kept, keeper = last_kept(home), keeper_of(home)
     crashed = ""
     if kept is not None and kept.crashes:
-        crashed = f"; crashed {kept.crashes} times, last with {kept.last_end}"
+        crashed = f"; crashed {count(kept.crashes, 'time')}, last with {kept.last_end}"
     if home.is_running() and running is not None:
         by = f", kept alive by process {keeper}" if keeper is not None else ""
         said = f"{running.url} (process {running.pid}{by}){crashed}"
@@ -176,10 +178,11 @@ def _trouble(home: Home, running: RunningController) -> str:
             health = client.health()
             if health.status == "ok":
                 return ""
-            said = f"{health.status}: {_detail(client) or health.reason}"
+            return f"{health.status}: {_detail(client) or health.reason}"
+    except Silent:  # its process is there
+        return "does not answer: it starts, or waits for its database, or hangs"
     except MusterError as error:
         return str(error)
-    return f"{said}; what runs goes on, and changes are refused until this is mended"
 
 
 def _detail(client: Client) -> str | None:

@@ -38,6 +38,10 @@ class Unreachable(MusterError):
     """Nothing answers at the URL, or the server there is no Muster controller."""
 
 
+class Silent(Unreachable):
+    """Nothing answers at the URL."""
+
+
 class Untrusted(Unreachable):
     """The controller's certificate is not accepted: of an unknown authority, for another name, or
     expired."""

@@ -15,6 +15,7 @@ from functools import partial
 from muster.client.connection import Connection
 from muster.client.errors import (
     ControllerFailed,
+    Silent,
     Unauthenticated,
     Unavailable,
     Unreachable,
@@ -156,9 +157,7 @@ class Patience:
             remedy = "it is being started again: try again shortly, `muster doctor` says more"
         elif not self._connection.loopback:
             remedy = "is its machine up, and the address the controller's?"
-        return Unreachable(
-            f"no controller answers at {self._connection.url}{tried} ({error}); {remedy}"
-        )
+        return Silent(f"no controller answers at {self._connection.url}{tried} ({error}); {remedy}")
 
 
 class _Silence:
