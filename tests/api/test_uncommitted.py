@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import httpx
 import pytest
+from sqlalchemy.exc import OperationalError
 from tests.api.served import ADMIN, LARGE, LIMIT_S, ROOT, ServedCluster
 from tests.api.test_waiting import TRUE, in_background, wait
 
@@ -149,6 +151,32 @@ def test_why_nothing_can_be_stored_is_told_to_admins_alone(
         assert user.cluster().trouble is None
     health = httpx.get(f"{cluster.url}/health").json()
     assert (health["status"], "disk" in health["reason"]) == ("degraded", False)
+
+
+def test_cause_of_a_refused_change_or_read_is_told_to_admins_alone(
+    cluster: ServedCluster, ada: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Unreadable:
+        def connect(self) -> NoReturn:
+            raise OperationalError("SELECT", None, Exception("no answer from 10.0.0.5"))
+
+    admin = {"Authorization": f"Bearer {cluster.token(ADMIN, Role.ADMIN)}"}
+    monkeypatch.setattr(cluster.app.state.api.reader, "_engine", Unreadable())
+    monkeypatch.setattr(cluster.store, "commit", full)
+    cluster.paused = True
+    asked = [
+        in_background(partial(ada.request, method, "/v1/jobs", json=body, headers=who))
+        for method, body in (("POST", TRUE), ("GET", None))
+        for who in (None, admin)
+    ]
+    cluster.until(lambda: len(cluster.inbox._fresh) == 2)
+    cluster.resume()
+    assert [each.result(LIMIT_S).json()["error"] for each in asked] == [
+        "the change could not be stored; `muster doctor` tells an admin why",
+        "the change could not be stored: database or disk is full",
+        "the database cannot be read; `muster doctor` tells an admin why",
+        "the database cannot be read: no answer from 10.0.0.5",
+    ]
 
 
 def test_submission_whose_commit_only_seemed_to_fail_is_answered_with_its_job_once_repeated(

@@ -19,6 +19,7 @@ from muster.core.errors import (
     NotFound,
     Problem,
 )
+from muster.core.owner import Principal
 from muster.core.views.base import ErrorCode, ErrorView, ProblemView, View
 from muster.wire.log_reading import AgentUnreachable, LogUnreadable
 
@@ -97,10 +98,15 @@ def add_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _defect)
 
 
-async def _refused(_request: Request, error: Exception) -> Response:
+async def _refused(request: Request, error: Exception) -> Response:
     status, code = next((s, c) for kind, s, c in _KINDS if isinstance(error, kind))
     problems = error.problems if isinstance(error, InvalidSpec) else ()
-    return error_answer(status, code, str(error), problems)
+    sentence = str(error)
+    if isinstance(error, Unavailable):
+        principal: Principal | None = request.scope.get("principal")
+        if principal is None or not principal.is_admin:
+            sentence = error.in_short
+    return error_answer(status, code, sentence, problems)
 
 
 async def _timed_out(_request: Request, _error: Exception) -> Response:

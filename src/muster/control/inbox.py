@@ -39,6 +39,13 @@ LARGE_AGAIN_S = 10.0
 class Unavailable(MusterError):
     """A change could not be stored (the disk is full, say); no part of it happened."""
 
+    @property
+    def in_short(self) -> str:
+        """The sentence for people who are not admins: without the cause, which may name machines
+        and accounts behind the controller."""
+        failed, has_cause, _ = str(self).partition(": ")
+        return f"{failed}; `muster doctor` tells an admin why" if has_cause else failed
+
 
 @dataclass(slots=True, eq=False)
 class RequestInput(Input, Generic[T]):
