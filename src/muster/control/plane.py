@@ -238,7 +238,7 @@ class ControlPlane:
                 return self._retry_at
             now = self._clock.now()  # that may have taken long, and inputs came meanwhile
         self._note_news()
-        handlers_only = handlers_only or self._put_off == MOST_PUT_OFF
+        handlers_only |= self._put_off == MOST_PUT_OFF or self._coordinator.must_be_alone
         inputs = [] if handlers_only else self._inbox.take(now)
         work = Work(self._store.unit(now, self._watch), self._ids, self._races, self.defects)
         try:
@@ -257,7 +257,7 @@ class ControlPlane:
         self.is_calm = calm
         self._note_commit(work, calm)
         self._perform(work)
-        self._coordinator.leave(work.dirty)
+        self._coordinator.leave(work)
         if self._inbox or self._sweeps.is_under_way or not calm:
             return work.now
         due = self._coordinator.timers.next_due()

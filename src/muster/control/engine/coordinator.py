@@ -3,7 +3,8 @@ and looks at records again when their time is up."""
 
 import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
 from muster.control.engine.steps import Batch, Deadlines, Order, Step
@@ -24,7 +25,12 @@ gang's step takes as long as many wakes of other users, which are served in betw
 MAX_RECORDS = 1_000
 """Records that a wake has handlers look at because of its inputs, before further inputs wait for
 the next wake. What inputs change is the smaller part: a session whose kernel ends makes two changes
-by the report, and two by handlers, which all see it in one wake because it ends."""
+by the report, and two by handlers, which all see it in one wake because it ends. No more alarms
+than that are taken in one wake, either."""
+
+MAX_LATER = 500
+"""Records that a wake looks at of those for which handlers asked for a look later on: they come
+beside everything else that the wake does."""
 
 
 class Coordinator:
@@ -43,48 +49,78 @@ class Coordinator:
         self.timers = Timers()
         self._rest: tuple[Batch, Sequence[Step]] | None = None  # of a pass that was cut
         self._left: list[Record] = []  # for the next wake
+        self._later: deque[Record] = deque()  # for any of the next wakes
+        self._large: list[Record] = []  # for a wake without inputs
 
     def run(self, work: Work) -> bool:
-        """Run passes until nothing changes; whether that was reached within MAX_PASSES and
-        MAX_CHANGES.
+        """Run passes until nothing changes; whether that was reached within MAX_PASSES,
+        MAX_CHANGES and MAX_LATER.
 
         A pass that makes too many changes is cut, and goes on with its next handler in the next
         wake, so that each handler runs however many inputs come. It is not cut while a record has
         ended that some handler has not looked at since: all have to, before it leaves the mirror.
         """
-        for record in (*self._left, *self.timers.due(work.now)):
+        work.is_alone = self.must_be_alone
+        due = () if work.is_alone else self.timers.due(work.now, MAX_RECORDS)
+        for record in (*self._large, *self._left, *due):
             work.mark(record)
+        self._large.clear()
         self._left.clear()
         seen: dict[Record, None] = {}
-        enough = work.unit.size + MAX_CHANGES
+        room = MAX_LATER if work.unit.size <= MAX_CHANGES and not work.is_alone else 0
+        work.most_changes = work.unit.size + MAX_CHANGES
         for _ in range(MAX_PASSES):
+            if self._later or work.later:
+                room -= self._take_later(work, room)
             batch, steps = self._rest or (work.take_dirty(), self._steps)
             begins = self._rest is None
             if begins and not batch and not any(step.is_due(work) for step in steps):
                 break
-            self._rest = self._pass(batch, steps, work, enough)
+            self._rest = self._pass(batch, steps, work)
             if self._rest is not None:
                 break
             for records in batch.values():
                 seen.update(dict.fromkeys(records))
         self._set_alarms(work, seen)
-        return not work.dirty and self._rest is None
+        left = work.dirty or work.later or work.large or self._later
+        return not left and self._rest is None
 
-    def leave(self, dirty: Mapping[type, Iterable[Record]]) -> None:
-        """Have the next wake look at the records that a wake left for it, by their class."""
-        for records in dirty.values():
+    @property
+    def must_be_alone(self) -> bool:
+        """Whether the next wake must take no inputs."""
+        return bool(self._large)
+
+    def leave(self, work: Work) -> None:
+        """Have the next wakes look at the records that a wake left for them."""
+        for records in work.dirty.values():
             self._left += records
+        self._later += work.later
+        self._large += work.large
+
+    def _take_later(self, work: Work, room: int) -> int:
+        """Mark some of the records that are to be looked at later, ``room`` of them at most; the
+        answer is how many."""
+        self._later += work.later
+        work.later.clear()
+        if work.is_full:
+            return 0
+        taken = min(room, len(self._later))
+        for _ in range(taken):
+            record = self._later.popleft()
+            if not work.unit.has_left(record):
+                work.mark(record)
+        return taken
 
     def _pass(
-        self, batch: Batch, steps: Sequence[Step], work: Work, enough: int
+        self, batch: Batch, steps: Sequence[Step], work: Work
     ) -> tuple[Batch, Sequence[Step]] | None:
-        """Run handlers over the batch until the unit has ``enough`` changes; the answer is the
-        batch and the steps that are left, if any."""
+        """Run handlers over the batch until the wake is full; the answer is the batch and the steps
+        that are left, if any."""
         for position, step in enumerate(steps, 1):
             if step.entity not in batch and not step.looks_further:
                 continue
             ran = step.run(batch, work)
-            if not ran or work.unit.size <= enough:
+            if not ran or work.unit.size <= work.most_changes:
                 continue
             if not work.some_end(batch) and not work.some_end(work.dirty):
                 return batch, steps[position:]

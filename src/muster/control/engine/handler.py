@@ -103,6 +103,9 @@ class Handler(ABC, Generic[R]):
     entity: ClassVar[type]
     statuses: ClassVar[frozenset[StrEnum]]
 
+    narrows: ClassVar[bool] = False
+    """Whether a ``gather`` of the handler's own names no records but candidates."""
+
     def gather(self, candidates: Sequence[R], work: Work) -> Sequence[R]:
         """The records to handle; ``candidates`` are the changed ones."""
         statuses = self.statuses

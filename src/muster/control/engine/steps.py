@@ -70,7 +70,8 @@ class _Step(ABC, Generic[R]):
         self._lifecycle = lifecycle
         self._defects = defects
         kind = type(handler)
-        self.looks_further = kind.gather is not Handler.gather or kind.is_due is not Handler.is_due
+        gathers = kind.gather is not Handler.gather and not kind.narrows
+        self.looks_further = gathers or kind.is_due is not Handler.is_due
 
     def is_due(self, work: Work) -> bool:
         if not self.looks_further or self._defects.rests(self._handler.name, work.now):

@@ -3,6 +3,7 @@
 import heapq
 import math
 from collections.abc import Iterator
+from itertools import islice
 
 from muster.store.entity import Record
 
@@ -38,13 +39,17 @@ class Timers:
             self._slots[slot][record] = None
             self._slot_of[record] = slot
 
-    def due(self, now: float) -> Iterator[Record]:
-        """The records whose alarm has passed; their alarms are cleared."""
-        while self._order and self._order[0] * RESOLUTION_S <= now:
-            slot = heapq.heappop(self._order)
-            for record in self._slots.pop(slot):
-                del self._slot_of[record]
-                yield record
+    def due(self, now: float, most: int) -> Iterator[Record]:
+        """The records whose alarm has passed, ``most`` of them; their alarms are cleared."""
+        while most > 0 and self._order and self._order[0] * RESOLUTION_S <= now:
+            slot = self._slots[self._order[0]]
+            some = [*islice(slot, most)]
+            for record in some:
+                del slot[record], self._slot_of[record]
+            if not slot:
+                del self._slots[heapq.heappop(self._order)]
+            most -= len(some)
+            yield from some
 
     def next_due(self) -> float | None:
         while self._order and not self._slots[self._order[0]]:

@@ -1,6 +1,7 @@
 """One wake's work: the unit that will be committed, and the effects that are performed
 afterwards."""
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
@@ -36,7 +37,9 @@ class Work:
     ``effects`` are performed once the unit is committed, never before (design: Commit before
     effect). ``must_be_whole`` says that all handlers have to run before the commit, however many
     changes there are already. ``races`` are the races that records lost of late, and ``defects``
-    the handlers that failed.
+    the handlers that failed. ``later`` are records that handlers look at some at a time, in this
+    wake and in further ones (``look_later``), and ``large`` those that they look at in a wake
+    without inputs, which ``is_alone`` (``look_alone``).
     """
 
     def __init__(
@@ -54,6 +57,10 @@ class Work:
         self.now = unit.now
         self.effects: dict[type, list[object]] = {}
         self.must_be_whole = False
+        self.later: list[Record] = []
+        self.large: list[Record] = []
+        self.is_alone = False
+        self.most_changes: float = math.inf
         self.dirty: defaultdict[type, dict[Record, None]] = defaultdict(dict)
         self._wholes = unit.live.entities.wholes
         self._once: dict[Callable[[], object], object] = {}
@@ -76,6 +83,23 @@ class Work:
         whole = None if whole_of is None else whole_of(record)
         if whole is not None and not self.unit.has_left(whole):
             self.dirty[type(whole)][whole] = None
+
+    def look_later(self, records: Iterable[Record]) -> None:
+        """Have handlers look at the records soon, a bounded number a wake: there may be so many
+        that to change all of them at once would delay everybody. The control plane forgets them
+        when it reads its mirror again, so what is to be done with them must follow from their
+        state: then handlers look at every record."""
+        self.later += records
+
+    def look_alone(self, record: Record) -> None:
+        """Have handlers look at the record in the next wake, which takes no inputs and does nothing
+        else: what follows is as much as one wake should do."""
+        self.large.append(record)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so many changes were made that the wake should end (see ``Coordinator.run``)."""
+        return self.unit.size > self.most_changes
 
     @property
     def marked(self) -> int:

@@ -2,15 +2,20 @@
 tasks (design: Job derivation)."""
 
 from muster.control.engine.handler import DerivationHandler, Stage, TransitionStatus
-from muster.control.engine.work import Move, Work
+from muster.control.engine.work import Work
 from muster.control.job.judge import derive_job
 from muster.control.session.cluster.state import ClusterState
+from muster.control.session.handlers.promote import why_with_job
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.core.reasons import Reason, ReasonCode, reason
-from muster.core.states import JOB_TABLE, TASK_TABLE, JobState, TaskState
+from muster.core.states import JOB_TABLE, TASK_TABLE, JobState, SessionStatus, TaskState
 from muster.scheduling.policy.validators import NEVER
 from muster.store.live import Live
 from muster.store.records import Job, Session
+
+LARGE = 1_000
+"""Live tasks above which a job ends in a wake of its own: each of them ends with it."""
+_SENT = frozenset({SessionStatus.CREATING, SessionStatus.RUNNING})
 
 
 class DeriveJobs(DerivationHandler[Job]):
@@ -30,17 +35,17 @@ class DeriveJobs(DerivationHandler[Job]):
         state = state_of(record)
         if state is record.status:
             return None
+        ends = state in JOB_TABLE.terminal
+        if ends and len(record.tasks) > LARGE and not work.is_alone:
+            work.look_alone(record)
+            return None
         return TransitionStatus(state), _why(record, state)
 
     def derived(self, record: Job, work: Work) -> None:
         if record.status not in JOB_TABLE.terminal:
             return
         self._cluster.job_ended(record)
-        code = ReasonCode.JOB_FAILED if record.status is JobState.FAILED else ReasonCode.JOB_ENDED
-        why = reason(code, state=record.status)
-        if record.reason is not None and record.reason.code is ReasonCode.CANCELLED:
-            why = record.reason
-        kill_tasks(record, why, work, self._sessions, phase=self.name)
+        kill_tasks(record, work, self._sessions, phase=self.name)
 
 
 def state_of(job: Job) -> JobState:
@@ -54,20 +59,23 @@ def state_of(job: Job) -> JobState:
     )
 
 
-def kill_tasks(
-    job: Job, why: Reason, work: Work, sessions: SessionLifecycle, *, phase: str
-) -> None:
-    """End a job's live tasks KILLED, and the sessions of their attempts with them.
+def kill_tasks(job: Job, work: Work, sessions: SessionLifecycle, *, phase: str) -> None:
+    """End the live tasks KILLED of a job that is over.
 
-    Tasks without rows get none: an ended job's missing tasks never ran.
+    Sessions of their attempts that were not sent to agents end at once. ``EndWithJob`` stops the
+    others later, those first that have not begun. Tasks without rows get none: an ended job's
+    missing tasks never ran.
     """
+    why = why_with_job(job)
     attempts = live_attempts(job, work.live)
     for task in list(job.tasks.values()):
         task.reason = why
         task.finished_at = work.now
-        work.move(task, TASK_TABLE.live, TaskState.KILLED, Move(phase, reason=why))
+        work.unit.move(task, TASK_TABLE.live, TaskState.KILLED, phase, reason=why)
     job.waiting.clear()
-    sessions.terminate(work, attempts, phase, why)
+    sessions.terminate(work, [each for each in attempts if each.status not in _SENT], phase, why)
+    sent = [each for each in attempts if each.status in _SENT]
+    work.look_later(sorted(sent, key=lambda session: session.status is SessionStatus.RUNNING))
 
 
 def live_attempts(job: Job, live: Live) -> list[Session]:

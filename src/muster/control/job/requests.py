@@ -140,14 +140,14 @@ class JobRequests:
         job = work.live.jobs.get(id_)
         if job is None or not principal.may_change(job.owner):
             raise NotFound(f"there is no live job {id_}")
-        why = reason(ReasonCode.CANCELLED, by=principal.owner.user)
-        job.reason = why
+        job.reason = reason(ReasonCode.CANCELLED, by=principal.owner.user)
         work.unit.touch(job)
         if not job.tasks and job.next_task < job.tasks_total:
             # No task of the job is live: one task that is KILLED ends the job.
             self._kill_first(work, job)
-        kill_tasks(job, why, work, self._sessions, phase=PHASE)
+        kill_tasks(job, work, self._sessions, phase=PHASE)
         work.mark(job)
+        work.must_be_whole = True  # whoever cancels a job is told of its end
         return job
 
     def reprioritise(self, work: Work, principal: Principal, id_: JobId, priority: int) -> int:

@@ -7,6 +7,7 @@ from muster.control.session.handlers.barrier import OpenBarriers
 from muster.control.session.handlers.prepare import PrepareSessions
 from muster.control.session.handlers.promote import (
     DetectTermination,
+    EndWithJob,
     EnforceTimeout,
     PromoteToPrepared,
     PromoteToRunning,
@@ -42,6 +43,7 @@ class SessionModule(Module):
         return Declared(
             lifecycles=[sessions],
             handlers=[
+                EndWithJob(),
                 ScheduleNewSessions(cluster, sessions),
                 PrepareSessions(self._unheard),
                 PromoteToPrepared(),

@@ -21,7 +21,11 @@ from muster.control.session.cluster import state as cluster_state
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.cluster.workloads import agent_facts
 from muster.control.session.handlers import barrier, start, terminate
-from muster.control.session.handlers.promote import DetectTermination, EnforceTimeout
+from muster.control.session.handlers.promote import (
+    DetectTermination,
+    EndWithJob,
+    EnforceTimeout,
+)
 from muster.control.session.handlers.schedule import ScheduleNewSessions
 from muster.control.session.kernel_reports import KernelReports
 from muster.core.ids import AgentId
@@ -285,6 +289,11 @@ def failures_are_charged_each_time_that_they_are_told(patch: pytest.MonkeyPatch)
 @finds(jobs.EndsAreWhole)
 def tasks_of_ended_jobs_go_on(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(derive, "kill_tasks", lambda *of, **named: None)
+
+
+@finds(jobs.EndsAreWhole, first=31)
+def sessions_of_ended_jobs_go_on(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(EndWithJob, "derive", lambda *of: None)
 
 
 @finds(requests.AcceptedOnce, first=3)

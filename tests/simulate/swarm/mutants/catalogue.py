@@ -272,9 +272,16 @@ VERDICTS = (
     Mutant(
         "the tasks of an ended job go on",
         f"{JOB}/derive.py",
-        "    sessions.terminate(work, attempts, phase, why)\n",
-        "",
+        "    for task in list(job.tasks.values()):\n",
+        "    for task in ():\n",
         "the end of a job ends its tasks",
+    ),
+    Mutant(
+        "the sessions of an ended job go on",
+        f"{SESSION}/handlers/promote.py",
+        "        if job is None or not is_over(job):\n",
+        "        if job is None or job.id:\n",
+        "the end of a job has its sessions end",
     ),
 )
 

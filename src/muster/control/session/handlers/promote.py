@@ -1,6 +1,7 @@
-"""How the ends and starts of its kernels, and its time limit, move a session (design:
-Promotion)."""
+"""How the ends and starts of its kernels, its time limit, and the end of its job move a session
+(design: Promotion)."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from muster.control.engine.handler import DerivationHandler, PromotionHandler, TransitionStatus
@@ -8,8 +9,15 @@ from muster.control.engine.work import Work
 from muster.control.session.lifecycle import STOP, UNPREPARED, UNSTARTED
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.specs import SessionType
-from muster.core.states import KERNEL_TABLE, SESSION_TABLE, KernelStatus, SessionStatus
-from muster.store.records import Session
+from muster.core.states import (
+    JOB_TABLE,
+    KERNEL_TABLE,
+    SESSION_TABLE,
+    JobState,
+    KernelStatus,
+    SessionStatus,
+)
+from muster.store.records import Job, Session
 
 
 class SessionPromotionHandler(PromotionHandler[Session]):
@@ -96,4 +104,50 @@ class EnforceTimeout(DerivationHandler[Session]):
             return None
         if work.now < record.started_at + timeout_s:
             return None
+        if work.is_full:
+            work.look_later([record])
+            return None
         return STOP, reason(ReasonCode.TIMEOUT, timeout_s=timeout_s)
+
+
+class EndWithJob(DerivationHandler[Session]):
+    """A session whose job has ended, or is about to, ends too: whatever has a process is stopped, a
+    bounded number a wake, because a job may have tens of thousands. It is the first handler of a
+    pass, so that no other one begins anything for such a session."""
+
+    name = "EndWithJob"
+    entity = Session
+    statuses = SESSION_TABLE.live - {SessionStatus.TERMINATING}
+    narrows = True
+
+    def gather(self, candidates: Sequence[Session], work: Work) -> Sequence[Session]:
+        ended = JOB_TABLE.terminal
+        suspects = [
+            each
+            for each in candidates
+            if (job := each.job) is not None and (job.reason is not None or job.status in ended)
+        ]
+        return super().gather(suspects, work) if suspects else suspects
+
+    def derive(self, record: Session, work: Work) -> tuple[TransitionStatus, Reason | None] | None:
+        job = record.job
+        if job is None or not is_over(job):
+            return None
+        if work.is_full:
+            work.look_later([record])
+            return None
+        return STOP, why_with_job(job)
+
+
+def is_over(job: Job) -> bool:
+    """Whether the job has ended or was cancelled, which ends it in one of the next passes."""
+    cancelled = job.reason is not None and job.reason.code is ReasonCode.CANCELLED
+    return cancelled or job.status in JOB_TABLE.terminal
+
+
+def why_with_job(job: Job) -> Reason:
+    """The reason for which the tasks and sessions of a job that is over end."""
+    if job.reason is not None and job.reason.code is ReasonCode.CANCELLED:
+        return job.reason
+    code = ReasonCode.JOB_FAILED if job.status is JobState.FAILED else ReasonCode.JOB_ENDED
+    return reason(code, state=job.status)
