@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from contextlib import AsyncExitStack
 
 import pytest
 
@@ -49,3 +50,15 @@ async def test_trouble_is_told_while_a_part_rests() -> None:
             await part.failed.wait()
             troubles.append(beside.trouble)
     assert troubles == [None, "the part 'a' failed: KeyError('a defect')"]
+
+
+async def test_only_some_of_many_parts_that_rest_are_told() -> None:
+    beside = Beside(rest_s=1e9)
+    parts = [Part(failures=1) for _ in range(8)]
+    async with asyncio.timeout(10), AsyncExitStack() as stack:
+        for number, part in enumerate(parts):
+            await stack.enter_async_context(beside.running(f"agent {number}", part.run))
+            await part.failed.wait()
+        told = (beside.trouble or "").split("; ")
+    assert told[0] == "the part 'agent 0' failed: KeyError('a defect')"
+    assert (len(told), told[-1]) == (6, "and 3 more")

@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager
 log = logging.getLogger(__name__)
 
 REST_S = 5.0
+MOST_TOLD = 5
+"""Parts that are told to rest; others are counted."""
 
 
 class Beside:
@@ -21,7 +23,9 @@ class Beside:
 
     @property
     def trouble(self) -> str | None:
-        return "; ".join(self._resting.values()) or None
+        told = [*self._resting.values()]
+        more = f"; and {len(told) - MOST_TOLD} more" if len(told) > MOST_TOLD else ""
+        return "; ".join(told[:MOST_TOLD]) + more or None
 
     @asynccontextmanager
     async def running(
