@@ -19,6 +19,7 @@ from muster.simulate.hollow.supervisor import Run
 from muster.store.records import Session
 from muster.store.store import CommitFailed, Store
 from muster.store.unit import Unit
+from muster.wire.messages import Reports
 
 
 @pytest.fixture
@@ -137,3 +138,35 @@ def test_requests_are_refused_while_nothing_can_be_stored_though_an_agent_has_mo
     world.clock.advance(RETRY_COMMIT_S)
     world.plane.step()
     assert [type(error) for error in answers] == [Unavailable] * 3
+
+
+def test_reports_that_are_repeated_are_looked_at_a_bounded_number_a_wake(
+    worlds: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent repeats all that is not acknowledged; none of it changes anything."""
+    world = worlds({"a": Resources(cpu_milli=4000)}, behaviour=lambda start: Run(1))
+    agent = world.agent("a")
+    world.submit(JobSpec(command=["x"], tasks=4))
+    world.clock.advance(1)
+    agent.tick()
+    told = Reports(len(agent.reports) + agent.acknowledged, tuple(agent.reports))
+    world.settle()
+    monkeypatch.setattr(inbox, "MAX_TOLD", 2 * (1 + len(told.reports)))
+    for _ in range(5):
+        world.desk.agent_said(agent.id, told)
+    waiting = []
+    for _ in range(3):
+        world.wake()
+        assert world.plane.changes == 0
+        waiting.append(len([*world.inbox.waiting()]))
+    assert waiting == [3, 1, 0]
+
+
+def test_message_with_more_reports_than_a_wake_should_look_at_is_taken_by_itself(
+    worlds: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inbox, "MAX_TOLD", 1)
+    world = worlds({"a": Resources(cpu_milli=4000)}, behaviour=lambda start: Run(1))
+    job = world.submit(JobSpec(command=["x"], tasks=4))
+    world.run(3)
+    assert job.status is JobState.SUCCEEDED

@@ -262,6 +262,14 @@ class Said(Input):
     agent: AgentId
     message: Hello | Reports | Disk | None
 
+    @property
+    def amount(self) -> int:
+        match self.message:
+            case Reports(reports=told) | Hello(kernels=told):
+                return 1 + len(told)
+            case _:
+                return 1
+
     def take(self, work: Work, parts: Parts) -> None:
         self.desk.hear(work, parts, self)
 

@@ -19,6 +19,11 @@ class Input(ABC):
     owner: Owner | None = None
     """The owner on whose behalf the input came, if a person sent it."""
 
+    @property
+    def amount(self) -> int:
+        """How many things it tells, each of which has to be looked at even if none is news."""
+        return 1
+
     @abstractmethod
     def take(self, work: Work, parts: Parts) -> None:
         """Apply the input to the wake's work.
