@@ -7,12 +7,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
+import psycopg
 import pytest
 from tests.databases import Server
 from tests.patience import until
 
-from muster.simulate.swarm import __main__
+from muster.simulate.swarm import __main__, databases
 from muster.simulate.swarm.__main__ import main
 from muster.simulate.swarm.figures import Figures, load, save
 from muster.simulate.swarm.invariants.attempts import Pauses
@@ -120,6 +122,29 @@ def test_server_on_which_no_database_may_be_made_is_told_in_a_sentence(
     url = postgresql.url("postgres").replace("muster@", "maker@")
     assert main(["--server", url, "--seeds", "1"]) == 2
     assert "let the user create databases" in capsys.readouterr().err
+
+
+def test_interrupted_program_leaves_no_database_on_the_server(
+    postgresql: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_url: str) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(databases, "_used", [])
+    monkeypatch.setattr(databases, "open_engine", interrupted)
+    assert main(["--server", postgresql.url("postgres"), "--seeds", "1"]) == 130
+    assert capsys.readouterr().out == "stopped\n"
+    with psycopg.connect(postgresql.url("postgres")) as connection:
+        left = "SELECT datname FROM pg_database WHERE datname LIKE 'muster_swarm_%'"
+        assert connection.execute(left).fetchall() == []
+
+
+def test_state_that_could_not_be_kept_is_told_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = tmp_path / "nowhere" / "state"
+    assert main(["--state", str(state), "--seeds", "1"]) == 2
+    assert str(state) in capsys.readouterr().err
 
 
 def test_steps_are_listed_with_their_parameters_and_what_they_do(

@@ -30,6 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MusterError as error:
         sys.stderr.write(f"{error}\n")
         return 2
+    except KeyboardInterrupt:
+        _say("stopped")
+        return 130
 
 
 def _obey(options: argparse.Namespace) -> int:
@@ -37,6 +40,8 @@ def _obey(options: argparse.Namespace) -> int:
     Raises:
         MusterError: the scenario, the server or the file of the state cannot be used.
     """
+    if options.state is not None and not options.state.parent.is_dir():
+        raise MusterError(f"cannot write {options.state}: there is no directory of it")
     if options.steps:
         _say("\n".join(KINDS.described()))
         return 0

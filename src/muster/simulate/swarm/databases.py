@@ -75,10 +75,14 @@ class OnServer:
                 "--server names a PostgreSQL server: expected postgresql://user@host/database"
             )
         self._name = f"muster_swarm_{os.getpid()}"
-        self._tell_server(f"DROP DATABASE IF EXISTS {self._name} WITH (FORCE)")
-        self._tell_server(f"CREATE DATABASE {self._name} ENCODING 'UTF8' TEMPLATE template0")
-        own = self._server.set(database=self._name)
-        self._engine = open_engine(own.render_as_string(hide_password=False))
+        self._drop()
+        try:
+            self._tell_server(f"CREATE DATABASE {self._name} ENCODING 'UTF8' TEMPLATE template0")
+            own = self._server.set(database=self._name)
+            self._engine = open_engine(own.render_as_string(hide_password=False))
+        except BaseException:  # an interrupt, say
+            self._drop()
+            raise
         self._engine.dispose()  # processes that are forked share no connection
         self.remove = Finalize(None, self._remove, exitpriority=1)
         """Remove the database; it is done at the end of the process, also of a worker's."""
@@ -95,6 +99,9 @@ class OnServer:
 
     def _remove(self) -> None:
         self._engine.dispose()
+        self._drop()
+
+    def _drop(self) -> None:
         self._tell_server(f"DROP DATABASE IF EXISTS {self._name} WITH (FORCE)")
 
     def _tell_server(self, statement: str) -> None:
