@@ -160,8 +160,9 @@ def test_running_work_that_fell_is_displaced_and_what_rose_is_spared(
     assert falls.counts.get(TaskState.PENDING) == 1, "it was displaced, and waits"
 
 
+@pytest.mark.parametrize("restart", [False, True])
 def test_session_for_which_others_leave_displaces_nobody_else_when_it_rises(
-    group_world: MakeWorld,
+    group_world: MakeWorld, restart: bool
 ) -> None:
     stays = Run(1000, stubborn=True)
     world = group_world({"a": 1, "b": 1}, lambda start: stays, preemption=AT_ONCE)
@@ -171,6 +172,8 @@ def test_session_for_which_others_leave_displaces_nobody_else_when_it_rises(
     world.run(1)
     (leaving,) = world.cluster.groups["default"].displacing.values()
     reprioritise(world, high, 90)
+    if restart:
+        world.restart_controller()
     world.run(5)
     assert world.cluster.groups["default"].displacing == {
         next(iter(waiting_classes(world))): leaving

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from muster.control.engine.work import Work
-from muster.control.session.cluster.state import ClusterState
+from muster.control.session.cluster.state import PREEMPTIONS, ClusterState
 from muster.core.ids import JobId
 from muster.core.owner import Principal
 from muster.core.reasons import ReasonCode, reason
@@ -28,9 +28,20 @@ def set_priority(
     for session in sessions:
         session.priority = priority
         work.unit.rewrite(session)
+        _tell_victims(work, cluster, session)
     if job is not None:
         cluster.hooks.forget_job(job)
     _tell_placement(cluster, work.live, sessions)
+
+
+def _tell_victims(work: Work, cluster: ClusterState, session: Session) -> None:
+    """Have the reasons of those that leave for the session name its priority, by which a new
+    controller knows that they leave for it (``ClusterState._follow_displaced``)."""
+    for id_ in cluster.groups[session.group].displacing.get(session.id, ()):
+        victim = work.live.sessions.get(id_)
+        if victim is not None and victim.reason and victim.reason.code in PREEMPTIONS:
+            victim.reason = reason(victim.reason.code, priority=session.priority)
+            work.unit.touch(victim)
 
 
 def tell_priority(

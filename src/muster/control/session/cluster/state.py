@@ -41,7 +41,8 @@ from muster.store.records import Agent, Allocation, Job, Kernel, LedgerKey, Sess
 
 log = logging.getLogger(__name__)
 
-_PREEMPTED = frozenset({ReasonCode.PREEMPTED, ReasonCode.PREEMPTED_FOR_GOOD})
+PREEMPTIONS = frozenset({ReasonCode.PREEMPTED, ReasonCode.PREEMPTED_FOR_GOOD})
+"""The reasons of sessions that leave for another one, whose priority they name."""
 
 
 class ClusterState:
@@ -301,7 +302,7 @@ class ClusterState:
             for id_ in state.placed:
                 session = self.placed[id_]
                 why = session.reason
-                if why is not None and why.code in _PREEMPTED and session.status not in IN_PLACE:
+                if why is not None and why.code in PREEMPTIONS and session.status not in IN_PLACE:
                     leaving.setdefault(dict(why.numbers)["priority"], set()).add(id_)
             for waiting in state.queue if leaving else ():
                 if waiting.workload.priority in leaving:
