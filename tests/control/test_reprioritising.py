@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import select
 from tests.control.conftest import MakeWorld, under
 from tests.control.world import ADA, BOB, World
+from tests.databases import ON_BOTH
 
 from muster.control.job.explanation import explain_job
 from muster.control.job.requests import JobRequests
@@ -25,6 +26,7 @@ from muster.store.queries.sessions import read_session_detail
 from muster.store.records import Job, Session
 from muster.wire.messages import Start
 
+pytestmark = ON_BOTH
 ROOT = Principal(Owner("default", "default", "root"), Role.ADMIN)
 AT_ONCE = {"minimum_lease": 0}
 
