@@ -146,7 +146,7 @@ class StallingWorld(World):
         end = self.clock.now() + seconds
         while self.clock.now() < end:
             self.clock.advance(step_s)
-            self.leases.confirm_charge(self.clock.now())
+            self.leases.confirm_charge(self.clock.boot_s())
             for agent in self.agents.values():
                 agent.tick()
                 self.beat(agent)

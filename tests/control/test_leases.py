@@ -181,7 +181,20 @@ def test_controller_that_cannot_tell_whether_it_is_in_charge_renews_no_lease(
         assert world.leases.renew(agent.id, agent.heartbeat()) is not None
         world.run(1.0)
         assert world.leases.renew(agent.id, agent.heartbeat()) is None
-        world.leases.confirm_charge(world.clock.now())
+        world.leases.confirm_charge(world.clock.boot_s())
+        assert world.leases.renew(agent.id, agent.heartbeat()) is not None
+
+
+def test_controller_whose_machine_was_suspended_renews_no_lease_before_it_knows_its_charge(
+    tmp_path: Path,
+) -> None:
+    """Whoever takes its place counts on its own clock, which went on."""
+    with running_world(tmp_path) as (world, agent, _):
+        world.in_charge_s = IN_CHARGE_S
+        world.restart_controller()
+        world.clock.suspended_s += IN_CHARGE_S
+        assert world.leases.renew(agent.id, agent.heartbeat()) is None
+        world.leases.confirm_charge(world.clock.boot_s())
         assert world.leases.renew(agent.id, agent.heartbeat()) is not None
 
 
@@ -227,7 +240,7 @@ def test_leases_of_an_overtaken_controller_are_forgotten_once_it_can_have_renewe
         for seconds in (IN_CHARGE_S - 10.0, 20.0):
             assert world.leases.until(agent.id) > world.clock.now() + DAY_S
             world.run(seconds)
-            world.leases.confirm_charge(world.clock.now())
+            world.leases.confirm_charge(world.clock.boot_s())
         assert silent_until_lost(world, agent) < 2 * LEASE_S
 
 

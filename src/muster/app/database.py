@@ -189,13 +189,13 @@ async def watch_fence(
     refused."""
     while True:
         await asyncio.sleep(FENCE_LOOK_S)
-        asked_at = clock.now()
+        asked_at_s = clock.boot_s()
         with suppress(SQLAlchemyError, DatabaseUnusable):  # the plane itself tells of these
             if await asyncio.to_thread(store.is_fenced):
                 plane.read_again()
                 hint()
             else:
-                leases.confirm_charge(asked_at)
+                leases.confirm_charge(asked_at_s)
                 await asyncio.to_thread(hold_on)
 
 

@@ -15,6 +15,10 @@ class Clock(Protocol):
     def now(self) -> float:
         """Seconds since the epoch; never less than an earlier answer."""
 
+    def boot_s(self) -> float:
+        """Seconds since the machine booted, those included in which it was suspended: a process
+        must keep by these what others count on while it cannot run."""
+
 
 class SteadyClock:
     """The machine's time: the wall clock at construction, the monotonic clock since."""
@@ -30,15 +34,22 @@ class SteadyClock:
     def now(self) -> float:
         return self._offset_s + time.monotonic()
 
+    def boot_s(self) -> float:
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
 
 class VirtualClock:
     """Time that moves only when told to: for tests and simulation."""
 
     def __init__(self, start_s: float = 1_700_000_000.0) -> None:
         self._now_s = start_s
+        self.suspended_s = 0.0
 
     def now(self) -> float:
         return self._now_s
+
+    def boot_s(self) -> float:
+        return self._now_s + self.suspended_s
 
     def advance(self, seconds: float) -> None:
         """Move time forward.

@@ -106,8 +106,8 @@ class LeaseBook:
     ) -> None:
         self._clock = clock
         self._in_charge_s = in_charge_s
-        self._in_charge_at = clock.now()
-        self._former_until = self._in_charge_at + former_in_charge_s
+        self._in_charge_boot_s = clock.boot_s()
+        self._former_until = clock.now() + former_in_charge_s
         self._boot_id = boot_id
         self.machine = machine
         self._lock = Lock()
@@ -198,7 +198,7 @@ class LeaseBook:
     def _grant(self, lease: _Lease, sent_s: float, now: float) -> Renew | None:
         if not lease.term_s or lease.admitted != lease.incarnation:
             return None
-        if now >= self._in_charge_at + self._in_charge_s:
+        if self._clock.boot_s() >= self._in_charge_boot_s + self._in_charge_s:
             return None  # another controller may wait for the ends of leases
         grants = lease.grants
         grants.append(_Grant(sent_s, now, now + lease.term_s, lease.heartbeat_s))
@@ -233,11 +233,11 @@ class LeaseBook:
             lease.silence_s = group.agent_silence
             lease.heartbeat_s = min(group.agent_silence, agent.term_s) / HEARTBEATS_A_TERM
 
-    def confirm_charge(self, at: float) -> None:
-        """Take note that the controller was in charge at a moment of its clock: nobody had taken
-        the fence by then."""
+    def confirm_charge(self, boot_s: float) -> None:
+        """Take note that the controller was in charge at a moment of its boot clock, which goes on
+        while its machine is suspended: nobody had taken the fence by then."""
         with self._lock:
-            self._in_charge_at = max(self._in_charge_at, at)
+            self._in_charge_boot_s = max(self._in_charge_boot_s, boot_s)
 
     def forget_all_but(self, agents: Collection[AgentId]) -> None:
         """Grant leases to these agents alone, because no others exist."""

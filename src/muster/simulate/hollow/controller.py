@@ -332,7 +332,7 @@ class Controller:
             self.plane.read_again()
             self._hint()
         else:
-            self.leases.confirm_charge(self._timeline.clock.now())
+            self.leases.confirm_charge(self._timeline.clock.boot_s())
 
     def die(self) -> None:
         """kill -9."""

@@ -111,7 +111,7 @@ LEDGER = (
     Mutant(
         "a controller that cannot ask its database goes on renewing leases",
         f"{AGENT}/leases.py",
-        "        if now >= self._in_charge_at + self._in_charge_s:\n"
+        "        if self._clock.boot_s() >= self._in_charge_boot_s + self._in_charge_s:\n"
         "            return None  # another controller may wait for the ends of leases\n",
         "",
         "a controller that may have been overtaken renews no lease",
