@@ -2,6 +2,9 @@
 
 import pickle
 
+import pytest
+
+from muster.scheduling.policy import guard
 from muster.simulate.swarm.invariants.attempts import Pauses
 from muster.simulate.swarm.judge import Violation
 from muster.simulate.swarm.runner import RunResult, run
@@ -15,6 +18,14 @@ def test_controller_stays_away_for_as_long_as_the_step_that_kills_it_says() -> N
     (killed,) = (at for at, sentence in told if sentence.startswith("-> kill_controller"))
     back = next(at for at, sentence in told if at > killed and "ALIVE" in sentence)
     assert 30 < back - killed < 61
+
+
+def test_plugins_are_on_a_short_leash_during_a_run_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "MAX_LINES", 77)
+    seen: set[int] = set()
+    run(1, [Step("wait", {"seconds": 1})], tell=lambda *_: seen.add(guard.MAX_LINES))
+    assert seen == {10_000}
+    assert guard.MAX_LINES == 77
 
 
 def test_violation_comes_back_from_a_worker_as_it_was() -> None:

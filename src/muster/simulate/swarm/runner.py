@@ -25,6 +25,7 @@ from muster.simulate.swarm.plugins import PLUGINS
 from muster.simulate.swarm.scene import Scene
 from muster.simulate.swarm.steps import Kinds, Lot, Step
 from muster.simulate.swarm.story import Tell, in_silence
+from muster.simulate.swarm.wayward import on_a_short_leash
 from muster.simulate.swarm.work import WORK
 
 PARTS = (CONTROLLER, MACHINES, NOTICES, WORK, PLUGINS, OPERATORS)
@@ -81,7 +82,7 @@ def run(
     result = RunResult(seed)
     chance = Chance(seed)
     began_s = time.process_time()
-    with tempfile.TemporaryDirectory(prefix="muster-swarm-") as place:
+    with tempfile.TemporaryDirectory(prefix="muster-swarm-") as place, on_a_short_leash():
         engine = databases().create(Path(place))
         world = World(Path(place), lambda: engine, chance, seed=seed)
         scene = Scene(world, chance)
