@@ -27,7 +27,8 @@ def test_agents_tell_what_they_have_and_what_is_free(tmp_path: Path) -> None:
             http.post("/v1/jobs", json={**TRUE, "resources": {"cpu": "1500m", "memory": "1GiB"}})
             http.post("/v1/jobs", json={**TRUE, "resources": {"cpu": 0, "gpu": 0.25}})
             (agent,) = http.get("/v1/agents").json()["items"]
-            absent = http.get("/v1/agents", params={"group": "none"}).json()["items"]
+            absent = http.get("/v1/agents", params={"group": "defualt"})
+            mine = http.get("/v1/agents", params={"group": "default"}).json()["items"]
             whole = http.get("/v1/cluster").json()
             groups = http.get("/v1/groups").json()["items"]
     finally:
@@ -45,7 +46,9 @@ def test_agents_tell_what_they_have_and_what_is_free(tmp_path: Path) -> None:
     assert agent["free"]["gpu_milli"] == 1750
     assert agent["held"]["memory_bytes"] == 2**30
     assert [device["free"] for device in agent["devices"]] == [0.75, 1.0]
-    assert absent == []
+    assert absent.status_code == 404
+    assert absent.json()["error"] == "there is no group 'defualt'; did you mean 'default'?"
+    assert mine == [agent]
     assert (whole["agents"], whole["jobs"], whole["kernels"]) == ({"ALIVE": 1}, 2, 2)
     assert [(group["name"], group["agents"], group["waiting"]) for group in groups] == [
         ("default", 1, 0)

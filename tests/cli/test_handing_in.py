@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.cli.fake_cluster import IDS, FakeCluster, because, job, session
+from tests.cli.fake_cluster import IDS, FakeCluster, because, job, refused, session
 
 from muster.cli import hand_in
 from muster.core.reasons import ReasonCode
@@ -216,6 +216,20 @@ def test_wrong_file_is_named(tmp_path: Path, words: tuple[str, ...]) -> None:
     assert (result.exit_code, cluster.asked) == (1, [])
     wrong = [line for line in result.stderr.splitlines() if "did you mean" in line]
     assert [line.split(": ")[0] for line in wrong] == [f"  {file}"] * 2
+
+
+def test_file_is_named_with_what_the_controller_refuses_of_it(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("command: [date]")
+    problems = [("group", "'nowhere'", "groups are: default"), ("name", "taken", "another")]
+    cluster = FakeCluster(fails=refused(*problems))
+    result = cluster.run("submit", str(file), "--name", "taken")
+    assert result.exit_code == 1
+    assert f"{file}: group is 'nowhere': groups are: default" in result.stderr
+    assert f"{file}: name" not in result.stderr, "that was typed as an option"
+    assert "--name is taken: another" in result.stderr
+    result = cluster.run("submit", "-", stdin="command: [date]")
+    assert "  group is 'nowhere': groups are: default" in result.stderr
 
 
 def test_submit_of_a_missing_file_says_so() -> None:

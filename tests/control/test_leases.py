@@ -188,7 +188,7 @@ def test_controller_that_cannot_tell_whether_it_is_in_charge_renews_no_lease(
 def test_controller_whose_machine_was_suspended_renews_no_lease_before_it_knows_its_charge(
     tmp_path: Path,
 ) -> None:
-    """Whoever takes its place counts on its own clock, which went on."""
+    """The clock of the one that takes its place went on meanwhile."""
     with running_world(tmp_path) as (world, agent, _):
         world.in_charge_s = IN_CHARGE_S
         world.restart_controller()

@@ -57,6 +57,8 @@ AGENTS: Resource[Agent, AgentView] = Resource(
 async def get_agents(call: Call, group: str | None = None) -> Response:
     """Agents by name, with their free resources."""
     plane = call.api.plane
+    if group is not None:
+        plane.live.group(group)
     wanted = [a for a in plane.live.agents.values() if group is None or a.group == group]
     wanted.sort(key=lambda agent: agent.name)
     views: list[AgentView] = []

@@ -31,7 +31,12 @@ Complete = Callable[[click.Context, str], Sequence[tuple[str, str]]]
 
 
 class Argument:
-    """A positional parameter."""
+    """A positional parameter.
+
+    Args:
+        holds_spec: whether it is the file of the spec that the command hands in; ``-`` is standard
+            input.
+    """
 
     def __init__(
         self,
@@ -39,10 +44,12 @@ class Argument:
         metavar: str | None = None,
         help: str | None = None,
         autocompletion: Complete | None = None,
+        holds_spec: bool = False,
     ) -> None:
         self.metavar = metavar
         self.help = help
         self.autocompletion = autocompletion
+        self.holds_spec = holds_spec
 
 
 class Option:
@@ -129,8 +136,9 @@ def _options_of(parameter: inspect.Parameter) -> Iterable[inspect.Parameter]:
 
 @contextmanager
 def naming_options() -> Iterator[None]:
-    """Replace fields by options in refusals: the controller knows the fields of the request, the
-    person the options that were typed."""
+    """Replace fields by options in refusals, and name the file of fields that are in one: the
+    controller knows the fields of the request, the person the options and the file that were
+    typed."""
     try:
         yield
     except InvalidSpec as error:
@@ -144,7 +152,15 @@ def _by_option(problem: Problem, context: click.Context) -> Problem:
             source = context.get_parameter_source(option.name or "")
             if source is ParameterSource.COMMANDLINE:
                 return replace(problem, field=max(option.opts, key=len))
+    for argument in context.command.params:
+        file = context.params.get(argument.name or "")
+        if isinstance(argument, _SpecArgument) and file not in (None, "-"):
+            return replace(problem, field=f"{file}: {problem.field}")
     return problem
+
+
+class _SpecArgument(click.Argument):
+    """The file of the spec that a command hands in."""
 
 
 class _FieldOption(click.Option):
@@ -186,7 +202,8 @@ def _parameter(parameter: inspect.Parameter) -> click.Parameter:
     }
     if isinstance(described, Argument):
         nargs = -1 if many else 1
-        return click.Argument([parameter.name], type=_type(type_), nargs=nargs, **common)
+        kind = _SpecArgument if described.holds_spec else click.Argument
+        return kind([parameter.name], type=_type(type_), nargs=nargs, **common)
     flag = type_ is bool
     show_default: bool | str = described.show_default
     if isinstance(default, Enum) and show_default:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from muster.cli.parameters import Argument
 from muster.client.moments import with_absolute_moments
 from muster.client.workdir import current_directory, with_absolute_workdirs
-from muster.core.errors import InvalidSpec, MusterError
+from muster.core.errors import MusterError
 
 if TYPE_CHECKING:
     from muster.core.specs.load import AnySpec
 
-SpecFile = Argument(metavar="FILE", help="YAML or JSON; - is standard input.")
+SpecFile = Argument(metavar="FILE", help="YAML or JSON; - is standard input.", holds_spec=True)
 
 
 def directory_of(file: str) -> str:
@@ -29,7 +29,8 @@ def read_spec(file: str) -> "AnySpec":
     """
     Raises:
         MusterError: the file cannot be read.
-        InvalidSpec: the file, which each problem names, holds no valid spec.
+        InvalidSpec: the file holds no valid spec. The command names it with each problem, as with
+            those that the controller finds.
     """
     from muster.core.specs import load_keys, spec_of
     from muster.core.specs.documents import MAX_SPEC_BYTES
@@ -42,8 +43,6 @@ def read_spec(file: str) -> "AnySpec":
                 data = stream.read(MAX_SPEC_BYTES + 1)
         keys = with_absolute_workdirs(load_keys(data.decode()), directory_of(file))
         return spec_of(with_absolute_moments(keys))
-    except InvalidSpec as error:
-        raise (error if file == "-" else error.in_file(file)) from None
     except OSError as error:
         raise MusterError(f"cannot read {file}: {error.strerror}") from None
     except UnicodeDecodeError:

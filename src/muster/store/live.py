@@ -4,6 +4,7 @@ Only one store writes, so the mirror is exact: a unit of work changes mirror and
 a commit fails, the mirror is thrown away and read again; it is never repaired in another way.
 """
 
+import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 from weakref import WeakValueDictionary
@@ -46,13 +47,15 @@ class Live:
         """A group by name.
 
         Raises:
-            NotFound: no such group; the message names the existing groups.
+            NotFound: no such group; the message names the nearest of the existing groups, or all.
         """
         try:
             return self.groups[name]
         except KeyError:
+            near = difflib.get_close_matches(name, self.groups, 1)
             known = ", ".join(sorted(self.groups)) or "none yet"
-            raise NotFound(f"there is no group {name!r}; groups are: {known}") from None
+            hint = f"did you mean {near[0]!r}?" if near else f"groups are: {known}"
+            raise NotFound(f"there is no group {name!r}; {hint}") from None
 
     def shared(self, spec: SessionSpec) -> SessionSpec:
         """One shared object, without a name, for all specs that differ in their names alone: there
