@@ -84,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _at_least(least: int, of: type[int | float] = int) -> Callable[[str], int | float]:
-    """What reads a number of an option that is no less than ``least``."""
+    """A reader of the number of an option, which is no less than ``least``."""
 
     def read(text: str) -> int | float:
         number = of(text)
