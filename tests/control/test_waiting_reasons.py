@@ -2,6 +2,7 @@
 
 import pytest
 from tests.control.conftest import MakeWorld
+from tests.control.scenarios import deaf_to
 from tests.control.test_unfit_agents import MISSING
 from tests.control.world import ADA, World
 
@@ -12,6 +13,7 @@ from muster.core.specs import JobSpec
 from muster.core.states import JobState, SessionStatus
 from muster.simulate.hollow.supervisor import Run
 from muster.store.records import Job, Session
+from muster.wire.messages import Stop
 
 
 def ask(cpus: int, **more: object) -> JobSpec:
@@ -89,3 +91,21 @@ def test_agent_without_room_on_its_disk_is_not_waited_for_while_it_is_away(
     world.disconnect(agent)
     world.run(1)
     assert told(world, session) == ["NO_ALIVE_AGENTS"]
+
+
+def test_session_that_waits_until_its_processes_are_gone_is_not_said_to_start(
+    group_world: MakeWorld,
+) -> None:
+    world = group_world({"a": 1, "b": 1}, lambda start: Run(creating_s=1000.0), create_timeout=5)
+    world.submit(JobSpec(command=["x"]))
+    session = world.only_session()
+    (kernel,) = session.kernels
+    assert kernel.agent_id is not None
+    deaf_to(Stop, world.agents[kernel.agent_id])
+    world.run_until(lambda: session.status is SessionStatus.PENDING, 60.0)
+    now = world.clock.now()
+    why = explain_session(world.plane.live, world.cluster, session.id, now)
+    assert [each.code for each in why.reasons][:1] == [ReasonCode.CLEANING_UP]
+    assert why.placement is not None
+    assert (why.placement.starts, why.placement.placement) == (False, ())
+    assert [each.code for each in why.placement.reasons] == [ReasonCode.CLEANING_UP]

@@ -5,7 +5,7 @@ date.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from sqlalchemy import Connection
@@ -147,11 +147,12 @@ def _pending(
         group,
         lambda policy: explain(waiting, group.queue, group.snapshot, policy, context),
     )
-    reasons = [cleaning_up(k.id, live) for k in session.kernels if k.id in live.allocations_of][:1]
-    if session.reason is not None:
-        reasons.append(session.reason)
+    remains = (k.id for k in session.kernels if k.id in live.allocations_of)
+    if (first := next(remains, None)) is not None:
+        why = cleaning_up(first, live)
+        found = replace(found, reasons=(*found.reasons, why), placement=())
     return Found(
-        [*found.reasons, *reasons],
+        [*found.reasons] if session.reason is None else [*found.reasons, session.reason],
         placement_view(found, live, asker.may_see, now),
         holdings(found, session, live, cluster, asker, now),
         ahead_of(found, live, asker, now),
