@@ -37,3 +37,12 @@ def test_machine_whose_name_is_taken_joins_once_it_is_free_and_undoes_no_wake_be
     world.run_until(lambda: fresh.identity is not None, 600.0)
     assert fresh.identity != former
     assert world.store.live is mirror
+
+
+def test_controller_that_has_looked_at_nothing_yet_is_not_idle(world: World) -> None:
+    world.kill_controller()
+    world.start_controller()
+    assert world.controller is not None
+    assert not world.controller.is_idle
+    world.run(1.0)
+    assert world.controller.is_idle

@@ -281,6 +281,7 @@ class Controller:
         self._died = died
         self.is_up = True
         self._is_awake = False
+        self._has_woken = False
         self._wake_at: Appointment | None = None
         self._wakes = wakes
         self.store = _FatefulStore(engine, fate, witness, clock, self._wait, wakes)
@@ -307,7 +308,8 @@ class Controller:
         """Whether the controller has nothing to do at this moment."""
         is_due = self._wake_at is not None and self._wake_at.at <= self._timeline.clock.now()
         plane = self.plane
-        rests = not is_due and not self._is_awake  # a wake may wait for its commit
+        # It has looked at nothing before its first wake, and a wake may wait for its commit.
+        rests = not is_due and self._has_woken and not self._is_awake
         return rests and not self.inbox and plane.is_calm and not plane.is_broken
 
     def ask(
@@ -377,6 +379,7 @@ class Controller:
         finally:
             self._wakes.processor_s += time.process_time() - began_s
             self._is_awake = False
+        self._has_woken = True
         if not self.is_up:
             return
         self.channels.tick()

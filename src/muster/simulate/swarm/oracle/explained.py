@@ -35,7 +35,6 @@ class Standings(Observer):
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self.events = 0
-        self._has_woken = False  # this controller; before that it has decided nothing
         self._placed = judge.of(Placed)
         self._displaced: dict[LedgerKey, int] = {}  # kernels with the priority that displaced them
 
@@ -53,16 +52,14 @@ class Standings(Observer):
 
     def woke(self) -> None:
         self.events += 1
-        self._has_woken = True
 
     def controller_died(self) -> None:
         self.events += 1
-        self._has_woken = False
 
     def now_of(self, group: str) -> Standing | None:
         """The state of the group; None if something is on its way."""
         controller = self.world.controller
-        if controller is None or not controller.is_idle or not self._has_woken:
+        if controller is None or not controller.is_idle:
             return None
         live = controller.store.live
         ready = {
