@@ -198,6 +198,33 @@ def test_controller_whose_machine_was_suspended_renews_no_lease_before_it_knows_
         assert world.leases.renew(agent.id, agent.heartbeat()) is not None
 
 
+def test_agent_that_rebooted_while_nothing_could_be_stored_gets_a_lease_with_its_work(
+    tmp_path: Path,
+) -> None:
+    with running_world(tmp_path) as (world, agent, _):
+        world.in_charge_s = 10.0
+        world.restart_controller()
+        world.clock.advance(11.0)  # nobody could ask the database who is in charge
+        agent.reboot()
+        world.connect(agent)
+        assert agent.running
+        assert agent.lease_end_s < math.inf
+
+
+def test_agent_that_can_be_granted_no_lease_gets_no_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running_world(tmp_path) as (world, agent, _):
+        agent.reboot()
+        monkeypatch.setattr(world.leases, "answer", lambda agent, sent_s: None)
+        world.connect(agent)
+        assert world.closed == [(agent.id, "no lease can be granted now: say hello again")]
+        assert not agent.running
+        monkeypatch.undo()
+        world.connect(agent)
+        assert agent.running
+
+
 def test_leases_are_waited_for_that_an_overtaken_controller_may_have_renewed(
     tmp_path: Path,
 ) -> None:

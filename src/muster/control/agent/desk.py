@@ -86,6 +86,7 @@ class AgentDesk:
         self.connected: set[AgentId] = set()
         self._not_heard: dict[AgentId, tuple[float, str]] = {}  # until then, and why
         self._unheard: Set[AgentId] | None = None  # counted at most once a wake
+        self._woke_boot_s = clock.boot_s()  # when this wake, or the last one, began
         self._forgetful = False  # reported failures are not stored: agents have to repeat them
         self.performers = (_Talk(self),)
 
@@ -208,7 +209,10 @@ class AgentDesk:
         self._forgetful = before is not None
 
     def committed(self, work: Work) -> None:
-        """Publish committed agents to the book of leases, and end streams that are over."""
+        """Publish committed agents to the book of leases, and end streams that are over. A commit
+        that wrote something has checked the fence."""
+        if not work.unit.empty:
+            self._leases.confirm_charge(self._woke_boot_s)
         for agent in work.unit.touched[Agent]:
             self._leases.publish(agent, work.live.groups[agent.group])
             if agent.status is not AgentStatus.ALIVE:
@@ -234,7 +238,7 @@ class AgentDesk:
     def catch_up(self) -> None:
         """Note when agents were heard: a heartbeat counts from its arrival, however late control
         looks at it."""
-        self._unheard = None
+        self._unheard, self._woke_boot_s = None, self._clock.boot_s()
         agents = self._store.live.agents
         for id_, (heard_at, offset_s) in self._leases.take_news().items():
             if (agent := agents.get(id_)) is not None:
@@ -243,10 +247,13 @@ class AgentDesk:
 
     def deliver(self, agent: AgentId, letters: "_Letters") -> None:
         if (hello := letters.hello) is not None:
+            renewal = self._leases.answer(agent, hello.sent_s)
+            if renewal is None:  # kernels that it started now would run without an end
+                self.link.close(agent, "no lease can be granted now: say hello again")
+                return
             self.connected.add(agent)
             self.link.welcome(hello)
-            if (renewal := self._leases.answer(agent, hello.sent_s)) is not None:
-                self.link.send(agent, renewal)
+            self.link.send(agent, renewal)
         if letters.commands:
             commands = chain.from_iterable(letters.commands.values())
             self.link.send(agent, Commands(tuple(commands)))
