@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 from tests.control.conftest import MakeWorld, cpus
 from tests.control.world import ADA, BOB, World
@@ -15,6 +14,7 @@ from muster.control.inbox import Unavailable
 from muster.control.job.requests import JobRequests, Retried
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE
+from muster.store.queries import jobs
 from muster.store.records import Job
 
 pytestmark = ON_BOTH
@@ -55,17 +55,18 @@ def test_name_that_a_person_chose_is_not_given_again(world: World) -> None:
     assert [run(world).name, run(world).name] == ["true-1", "true-3"]
 
 
-def test_many_names_are_found_in_few_looks(world: World) -> None:
+def test_many_names_are_found_in_few_looks(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(40):
         world.submit(UNNAMED)
     world.restart_controller()
     looks = []
 
-    def look(_connection: Any, _cursor: Any, sql: str, *_: Any) -> None:
-        if "FROM jobs" in sql:
-            looks.append(sql)
+    def look(*arguments: Any) -> Any:
+        looks.append(arguments)
+        return found(*arguments)
 
-    event.listen(world.store.engine, "before_cursor_execute", look)
+    found = jobs.CALLED.first
+    monkeypatch.setattr(jobs.CALLED, "first", look)
     assert world.submit(UNNAMED).name == "true-41"
     assert len(looks) <= 12
     looks.clear()
@@ -86,17 +87,19 @@ def test_others_names_do_not_count(world: World) -> None:
     assert world.submit(UNNAMED, BOB).name == "true-1"
 
 
-def test_submission_is_refused_while_names_cannot_be_read(world: World) -> None:
-    def fail(_connection: Any, _cursor: Any, sql: str, *_: Any) -> None:
-        reads.append(sql)
-        raise OperationalError(sql, None, Exception("disk I/O error"))
+def test_submission_is_refused_while_names_cannot_be_read(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: Any) -> Any:
+        reads.append(arguments)
+        raise OperationalError("the names", None, Exception("disk I/O error"))
 
-    reads: list[str] = []
-    event.listen(world.store.engine, "before_cursor_execute", fail)
+    reads: list[Any] = []
+    monkeypatch.setattr(jobs.CALLED, "first", fail)
     answers = world.ask_together(submit, submit)
     assert [type(each) for each in answers] == [Unavailable, Unavailable]
     assert "disk I/O error" in str(answers[0])
     assert len(reads) == 1, "the second would wait for the database, too"
-    event.remove(world.store.engine, "before_cursor_execute", fail)
+    monkeypatch.undo()
     world.clock.advance(1.1)
     assert world.submit(UNNAMED).name == "true-1"

@@ -106,7 +106,7 @@ class Submissions:
         def accept(work: Work, parts: Parts) -> R:
             accepted = action(work, parts)
             if forget is not None:
-                work.unit.also(forget_before(forget))
+                work.unit.also_rows(*forget_before(forget))
             work.unit.also_rows(*remember(key, accepted.id, now))
             return accepted
 

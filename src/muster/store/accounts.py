@@ -8,10 +8,11 @@ from sqlalchemy import Connection, select
 
 from muster.core.owner import Role
 from muster.store import schema
+from muster.store.lookup import Lookup
 from muster.store.tokens import JoinToken, Token, TokensByHash
 
 _DOMAINS, _PROJECTS, _USERS, _TOKENS, _JOIN_TOKENS = (
-    select(table).order_by(table.c.created_at)
+    Lookup(select(table).order_by(table.c.created_at))
     for table in (
         schema.domains,
         schema.projects,
@@ -47,17 +48,18 @@ class Accounts:
 def read_accounts(connection: Connection) -> Accounts:
     """All accounts, the oldest of each kind first."""
     accounts = Accounts()
-    for row in connection.execute(_DOMAINS):
+    for row in _DOMAINS.named(connection):
         accounts.domains[row.name] = row.created_at
-    for row in connection.execute(_PROJECTS):
+    for row in _PROJECTS.named(connection):
         accounts.projects[row.domain, row.name] = row.created_at
-    for row in connection.execute(_USERS):
+    for row in _USERS.named(connection):
         projects = tuple(json.loads(row.projects))
         user = User(row.domain, row.name, projects, row.created_at)
         accounts.users[user.domain, user.name] = user
-    for row in connection.execute(_TOKENS):
-        fields = dict(row._mapping)
-        accounts.tokens.add(Token(**fields | {"role": Role(row.role)}))
-    for row in connection.execute(_JOIN_TOKENS):
-        accounts.join_tokens.add(JoinToken(**row._mapping))
+    for row in _TOKENS.named(connection):
+        token = Token(**row._asdict())
+        token.role = Role(token.role)
+        accounts.tokens.add(token)
+    for row in _JOIN_TOKENS.named(connection):
+        accounts.join_tokens.add(JoinToken(**row._asdict()))
     return accounts

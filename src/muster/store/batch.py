@@ -14,10 +14,8 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import (
     ARRAY,
-    BindParameter,
     ColumnElement,
     Connection,
-    Select,
     String,
     Table,
     Update,
@@ -35,7 +33,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.types import TypeEngine
 
-from muster.store.driver import rows_of, run_for_each
+from muster.store.driver import run_for_each
 
 Row: TypeAlias = Sequence[Any]
 Column: TypeAlias = Sequence[Any]
@@ -257,52 +255,6 @@ class RangeUpdate:
             alike, first, last = its, number, number
         if alike is not None:
             yield *alike, first, last
-
-
-class Selection:
-    """Reads the rows whose key is one of many, at the speed of the driver.
-
-    The statement is compiled once for each of a few list lengths; a list of another length is
-    filled up by repeating one of its keys.
-
-    Args:
-        make: the statement for a list of parameters to compare the key with.
-    """
-
-    _LENGTHS = (1, 8, 64, 512)
-
-    def __init__(self, make: Callable[[Sequence[BindParameter[str]]], Select[Any]]) -> None:
-        self._make = make
-        self._compiled: dict[tuple[str, int], Callable[[Sequence[str]], tuple[str, Any]]] = {}
-
-    def rows(self, connection: Connection, keys: Sequence[str]) -> Iterator[Sequence[Any]]:
-        longest = self._LENGTHS[-1]
-        for first in range(0, len(keys), longest):
-            some = keys[first : first + longest]
-            length = next(each for each in self._LENGTHS if each >= len(some))
-            prepared = self._compiled.get((connection.dialect.name, length))
-            if prepared is None:
-                prepared = self._compile(connection.dialect, length)
-                self._compiled[connection.dialect.name, length] = prepared
-            sql, parameters = prepared([*some, *([some[0]] * (length - len(some)))])
-            if connection.dialect.name == "sqlite":
-                yield from rows_of(connection, sql, parameters)
-            else:
-                yield from connection.exec_driver_sql(sql, parameters)
-
-    def _compile(self, dialect: Dialect, length: int) -> Callable[[Sequence[str]], tuple[str, Any]]:
-        names = [f"key_{number}" for number in range(length)]
-        compiled = self._make([bindparam(name) for name in names]).compile(
-            dialect=dialect, compile_kwargs={"render_postcompile": True}
-        )
-        sql, constant = str(compiled), compiled.params
-        order: Sequence[str] | None = getattr(compiled, "positiontup", None)
-
-        def with_keys(keys: Sequence[str]) -> tuple[str, Any]:
-            values = {**constant, **dict(zip(names, keys, strict=True))}
-            return sql, values if order is None else tuple([values[name] for name in order])
-
-        return with_keys
 
 
 def inserting(table: Table, columns: Sequence[str], dumps: Dumps = _NO_DUMPS) -> Batch:

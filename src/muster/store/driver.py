@@ -2,7 +2,7 @@
 statement itself takes."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import Connection
@@ -37,16 +37,37 @@ def run_for_each(connection: Connection, sql: str, rows: Sequence[Sequence[Any]]
 
 
 def rows_of(connection: Connection, sql: str, parameters: Sequence[Any]) -> list[Sequence[Any]]:
-    """The rows that a statement finds, in the connection's transaction.
+    """The rows that a statement finds, in the connection's transaction, which begins with it if
+    there is none.
 
     Raises:
         DBAPIError: as from the connection's own methods.
     """
-    driver = _driver(connection, in_transaction=True)
+    driver = _driver_within(connection)
     try:
         return driver.execute(sql, parameters).fetchall()
     except sqlite3.Error as error:
         raise _wrapped(connection, sql, parameters, error) from error
+
+
+def each_of(connection: Connection, sql: str, parameters: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """``rows_of``, one by one, for what may find many.
+
+    Raises:
+        DBAPIError: as from the connection's own methods.
+    """
+    driver = _driver_within(connection)
+    try:
+        yield from driver.execute(sql, parameters)
+    except sqlite3.Error as error:
+        raise _wrapped(connection, sql, parameters, error) from error
+
+
+def _driver_within(connection: Connection) -> sqlite3.Connection:
+    """The driver of a connection whose transaction has begun."""
+    if not connection.in_transaction():
+        connection.begin()
+    return _driver(connection)
 
 
 def _driver(connection: Connection, *, in_transaction: bool = False) -> sqlite3.Connection:

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, func, literal_column, or_, sel
 
 from muster.core.resources import GPU_WHOLE
 from muster.store import schema
-from muster.store.batch import Selection
+from muster.store.lookup import Selection
 from muster.store.records import Allocation
 from muster.store.rows import load_resources, load_shares
 

@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, TypeAlias
 
-from sqlalchemy import ColumnElement, Connection, Row, Table, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, Table, bindparam, select
 
 from muster.core.ids import AgentId, JobId, KernelId, SessionId
 from muster.core.owner import Owner
@@ -35,6 +35,7 @@ from muster.store import schema
 from muster.store.accounts import read_accounts
 from muster.store.entity import Entities
 from muster.store.live import Live
+from muster.store.lookup import Lookup
 from muster.store.queries.dependencies import read_ended_by_id
 from muster.store.records import Agent, Allocation, Job, Kernel, Session, Task
 from muster.store.rows import (
@@ -59,30 +60,32 @@ _Processes: TypeAlias = Sequence[tuple[Process, Resources]]
 # To make a statement takes as long as to run it where little is found, so these are made once.
 # All are read in an order of their own: PostgreSQL gives rows in that of their last changes, and
 # whoever is first of its like in the mirror may be decided about first.
-_ALLOCATIONS = select(schema.allocations).order_by(
-    schema.allocations.c.since, schema.allocations.c.kernel_id, schema.allocations.c.generation
+_ALLOCATIONS = Lookup(
+    select(schema.allocations).order_by(
+        schema.allocations.c.since, schema.allocations.c.kernel_id, schema.allocations.c.generation
+    )
 )
-_GROUPS = select(schema.groups).order_by(schema.groups.c.name)
-_QUOTAS = select(schema.quotas).order_by(schema.quotas.c.level, schema.quotas.c.name)
-_CREDENTIALS = select(schema.agents.c.credential_hash, schema.agents.c.id)
-_AGENTS = (
+_GROUPS = Lookup(select(schema.groups).order_by(schema.groups.c.name))
+_QUOTAS = Lookup(select(schema.quotas).order_by(schema.quotas.c.level, schema.quotas.c.name))
+_CREDENTIALS = Lookup(select(schema.agents.c.credential_hash, schema.agents.c.id))
+_AGENTS = Lookup(
     select(schema.agents)
     .where(schema.agents.c.status.not_in(sorted(AGENT_TABLE.terminal)))
     .order_by(schema.agents.c.id)
 )
-_JOBS = (
+_JOBS = Lookup(
     select(schema.jobs)
     .where(one_of(schema.jobs.c.status, JOB_TABLE.live))
     .order_by(schema.jobs.c.id)
 )
-_TASKS = (
+_TASKS = Lookup(
     select(schema.tasks)
     .where(schema.tasks.c.status.in_(sorted(TASK_TABLE.live)))
     .order_by(schema.tasks.c.job_id, schema.tasks.c.idx)
 )
 _IS_LIVE = one_of(schema.sessions.c.status, SESSION_TABLE.live)
-_SESSIONS = select(schema.sessions).where(_IS_LIVE).order_by(schema.sessions.c.id)
-_KERNELS = (
+_SESSIONS = Lookup(select(schema.sessions).where(_IS_LIVE).order_by(schema.sessions.c.id))
+_KERNELS = Lookup(
     select(schema.kernels)
     .where(schema.kernels.c.session_id.in_(select(schema.sessions.c.id).where(_IS_LIVE)))
     .order_by(schema.kernels.c.session_id, schema.kernels.c.idx)
@@ -93,15 +96,15 @@ def load_live(connection: Connection, entities: Entities) -> Live:
     """All records that have not ended, and all rows of the ledger."""
     live = Live(entities)
     live.accounts = read_accounts(connection)
-    for row in connection.execute(_GROUPS):
+    for row in _GROUPS.named(connection):
         live.groups[row.name] = ScalingGroup.model_validate_json(row.spec)
-    for row in connection.execute(_QUOTAS):
+    for row in _QUOTAS.named(connection):
         live.quotas[Level(row.level), row.name] = QuotaSpec.model_validate_json(row.spec)
     for entity in entities.values():
         if entity.load is not None:
             entity.load(connection, live)
     _load_ended_dependencies(connection, live)
-    for row in connection.execute(_ALLOCATIONS):
+    for row in _ALLOCATIONS.each(connection):
         live.allocate(_allocation(row))
     _load_orphans(connection, live)
     return live
@@ -109,9 +112,9 @@ def load_live(connection: Connection, entities: Entities) -> Live:
 
 def load_agents(connection: Connection, live: Live) -> None:
     """Read the agents that have not been removed, and the credentials of all."""
-    for known in connection.execute(_CREDENTIALS):
-        live.credentials[known.credential_hash] = AgentId(known.id)
-    for row in connection.execute(_AGENTS):
+    for hash_, id_ in _CREDENTIALS.each(connection):
+        live.credentials[hash_] = AgentId(id_)
+    for row in _AGENTS.named(connection):
         live.add(load_agent(row))
 
 
@@ -146,7 +149,7 @@ def _by_index(kernel: Row[Any]) -> int:
 
 def load_jobs(connection: Connection, live: Live) -> None:
     """Read the jobs that have not ended."""
-    for row in connection.execute(_JOBS):
+    for row in _JOBS.named(connection):
         live.add(load_job(row))
 
 
@@ -156,7 +159,7 @@ def load_tasks(connection: Connection, live: Live) -> None:
     To be called after ``load_sessions``. A task whose session has ended, and whose attempt was not
     judged, is tried again. No budget is charged for that attempt.
     """
-    for row in connection.execute(_TASKS):
+    for row in _TASKS.named(connection):
         job = live.jobs.get(JobId(row.job_id))
         if job is not None:
             task = job.tasks[row.idx] = _task(row, job)
@@ -168,8 +171,8 @@ def load_tasks(connection: Connection, live: Live) -> None:
 
 def load_sessions(connection: Connection, live: Live) -> None:
     """Read the sessions that have not ended, with their kernels."""
-    found = connection.execute(_SESSIONS).all()
-    for session in _sessions(connection, live, found, connection.execute(_KERNELS)):
+    found = [*_SESSIONS.named(connection)]
+    for session in _sessions(connection, live, found, _KERNELS.named(connection)):
         live.add(session)
 
 
@@ -215,9 +218,13 @@ def _in_chunks(
     connection: Connection, table: Table, column: ColumnElement[str], values: Sequence[str]
 ) -> Iterator[Row[Any]]:
     for start in range(0, len(values), CHUNK):
-        yield from connection.execute(
-            select(table).where(column.in_(values[start : start + CHUNK]))
-        )
+        some = values[start : start + CHUNK]
+        yield from connection.execute(_with_one_of(table, column), {"some": some})
+
+
+@cache
+def _with_one_of(table: Table, column: ColumnElement[str]) -> Select[Any]:
+    return select(table).where(column.in_(bindparam("some", expanding=True)))
 
 
 def spec_processes(spec: SessionSpec) -> _Processes:

@@ -6,15 +6,24 @@ that accepts the work, so there is no moment at which one exists without the oth
 
 import hashlib
 
-from sqlalchemy import Connection, Delete, bindparam, delete, select
+from sqlalchemy import Connection, delete, select
 
 from muster.core.owner import Owner
 from muster.store.batch import Batch, Row, inserting
+from muster.store.lookup import Lookup, given
 from muster.store.schema import submissions
 
 _REMEMBER = inserting(submissions, ("key", "entity", "at"))
-_ALL = select(submissions).order_by(submissions.c.at)
-_BY_KEY = select(submissions).where(submissions.c.key == bindparam("key"))
+_FORGET = Batch(
+    lambda at: delete(submissions).where(submissions.c.at < at("moment")),
+    {"moment": submissions.c.at.type},
+)
+_ALL = Lookup(
+    select(submissions.c.key, submissions.c.entity, submissions.c.at).order_by(submissions.c.at)
+)
+_BY_KEY = Lookup(
+    select(submissions.c.entity, submissions.c.at).where(submissions.c.key == given("key"))
+)
 
 
 def submission_key(owner: Owner, chosen: str) -> str:
@@ -24,13 +33,13 @@ def submission_key(owner: Owner, chosen: str) -> str:
 
 def read_submissions(connection: Connection) -> dict[str, tuple[str, float]]:
     """All remembered submissions: (entity, when) by key, oldest first."""
-    return {row.key: (row.entity, row.at) for row in connection.execute(_ALL)}
+    return {key: (entity, at) for key, entity, at in _ALL.rows(connection)}
 
 
 def read_submission(connection: Connection, key: str) -> tuple[str, float] | None:
     """(entity, when) of one remembered submission."""
-    row = connection.execute(_BY_KEY, {"key": key}).first()
-    return None if row is None else (row.entity, row.at)
+    found = _BY_KEY.first(connection, {"key": key})
+    return None if found is None else (found[0], found[1])
 
 
 def remember(key: str, entity: str, at: float) -> tuple[Batch, Row]:
@@ -38,6 +47,7 @@ def remember(key: str, entity: str, at: float) -> tuple[Batch, Row]:
     return _REMEMBER, (key, entity, at)
 
 
-def forget_before(moment: float) -> Delete:
-    """The statement that forgets submissions which nobody repeats any more; for ``Unit.also``."""
-    return delete(submissions).where(submissions.c.at < moment)
+def forget_before(moment: float) -> tuple[Batch, Row]:
+    """The statement that forgets submissions which nobody repeats any more; for
+    ``Unit.also_rows``."""
+    return _FORGET, (moment,)

@@ -1,8 +1,6 @@
 """Operators' requests about groups and quotas: functions of one wake's work that refuse before they
 change anything."""
 
-from sqlalchemy import delete, insert
-
 from muster.control.engine.work import Work
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.handlers.start import recall_prefilled
@@ -10,6 +8,13 @@ from muster.core.errors import NotFound
 from muster.core.specs import Level, QuotaSpec, ScalingGroup
 from muster.scheduling.policy.group_policy import Policy, check_options
 from muster.store import schema
+from muster.store.batch import deleting, inserting
+
+_ADD_SETTING = inserting(schema.cluster, ("key", "value"))
+_ADD_GROUP = inserting(schema.groups, ("name", "spec"))
+_DROP_GROUP = deleting(schema.groups, ("name",))
+_ADD_QUOTA = inserting(schema.quotas, ("level", "name", "spec"))
+_DROP_QUOTA = deleting(schema.quotas, ("level", "name"))
 
 
 class GroupRequests:
@@ -20,7 +25,7 @@ class GroupRequests:
 
     def name_cluster(self, work: Work, id_: str) -> None:
         """Give a new cluster the id that it keeps."""
-        work.unit.also(insert(schema.cluster), {"key": "id", "value": id_})
+        work.unit.also_rows(_ADD_SETTING, ("id", id_))
 
     def put_group(self, work: Work, spec: ScalingGroup) -> ScalingGroup:
         """Make a scaling group, or give one another policy.
@@ -31,9 +36,8 @@ class GroupRequests:
         """
         check_options(spec)
         Policy.of(spec)
-        groups = schema.groups
-        work.unit.also(delete(groups).where(groups.c.name == spec.name))
-        work.unit.also(insert(groups), {"name": spec.name, "spec": spec.model_dump_json()})
+        work.unit.also_rows(_DROP_GROUP, (spec.name,))
+        work.unit.also_rows(_ADD_GROUP, (spec.name, spec.model_dump_json()))
         work.live.groups[spec.name] = spec
         self._cluster.group_changed(spec.name)
         for agent in work.live.agents.values():
@@ -60,14 +64,11 @@ class GroupRequests:
         return spec
 
     def _write_quota(self, work: Work, key: tuple[Level, str], spec: QuotaSpec | None) -> None:
-        quotas = schema.quotas
-        level, name = key
-        work.unit.also(delete(quotas).where(quotas.c.level == level, quotas.c.name == name))
+        work.unit.also_rows(_DROP_QUOTA, key)
         if spec is None:
             del work.live.quotas[key]
         else:
-            row = {"level": level, "name": name, "spec": spec.model_dump_json()}
-            work.unit.also(insert(quotas), row)
+            work.unit.also_rows(_ADD_QUOTA, (*key, spec.model_dump_json()))
             work.live.quotas[key] = spec
         self._cluster.quotas_changed()
         for agent_id in work.live.allocations_on:

@@ -8,8 +8,6 @@ the work is cancelled with it.
 import json
 from collections.abc import Callable, Collection
 
-from sqlalchemy import delete, insert
-
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.identity.tokens import create_token, must_leave_an_admin, revoke
@@ -20,8 +18,17 @@ from muster.core.owner import Owner, Principal, Role
 from muster.core.specs.account import DEFAULT, DomainSpec, ProjectSpec, TokenSpec, UserSpec
 from muster.store import schema
 from muster.store.accounts import Accounts, User
+from muster.store.batch import deleting, inserting, updating
 from muster.store.records import Job, Session
 from muster.store.tokens import Token
+
+_ADD_DOMAIN = inserting(schema.domains, ("name", "created_at"))
+_DROP_DOMAIN = deleting(schema.domains, ("name",))
+_ADD_PROJECT = inserting(schema.projects, ("domain", "name", "created_at"))
+_DROP_PROJECT = deleting(schema.projects, ("domain", "name"))
+_ADD_USER = inserting(schema.users, ("domain", "name", "projects", "created_at"))
+_DROP_USER = deleting(schema.users, ("domain", "name"))
+_WRITE_PROJECTS = updating(schema.users, ("projects",), ("domain", "name"))
 
 MAX_NAMED = 10_000
 """Domains at most; likewise projects, and users."""
@@ -36,7 +43,7 @@ def add_domain(work: Work, spec: DomainSpec) -> str:
     domains = work.live.accounts.domains
     _must_be_new(spec.name in domains, f"domain {spec.name}", len(domains))
     domains[spec.name] = work.now
-    work.unit.also(insert(schema.domains), {"name": spec.name, "created_at": work.now})
+    work.unit.also_rows(_ADD_DOMAIN, (spec.name, work.now))
     work.unit.tell("domain", spec.name, "ADDED")
     return spec.name
 
@@ -58,7 +65,7 @@ def remove_domain(work: Work, name: str) -> None:
             f"domain {name} has {users} users and {projects} projects: remove those first"
         )
     del accounts.domains[name]
-    work.unit.also(delete(schema.domains).where(schema.domains.c.name == name))
+    work.unit.also_rows(_DROP_DOMAIN, (name,))
     work.unit.tell("domain", name, "REMOVED")
 
 
@@ -74,8 +81,7 @@ def add_project(work: Work, spec: ProjectSpec) -> tuple[str, str]:
     _must_know_domain(accounts, spec.domain)
     _must_be_new(key in accounts.projects, f"project {_path(key)}", len(accounts.projects))
     accounts.projects[key] = work.now
-    row = {"domain": spec.domain, "name": spec.name, "created_at": work.now}
-    work.unit.also(insert(schema.projects), row)
+    work.unit.also_rows(_ADD_PROJECT, (spec.domain, spec.name, work.now))
     work.unit.tell("project", _path(key), "ADDED")
     return key
 
@@ -109,8 +115,7 @@ def remove_project(
     for token in tokens:
         revoke(work, token)
     del accounts.projects[key]
-    projects = schema.projects
-    work.unit.also(delete(projects).where(projects.c.domain == domain, projects.c.name == name))
+    work.unit.also_rows(_DROP_PROJECT, key)
     work.unit.tell("project", _path(key), "REMOVED")
 
 
@@ -128,13 +133,8 @@ def add_user(work: Work, spec: UserSpec) -> User:
     _must_be_new(key in accounts.users, f"user {_path(key)}", len(accounts.users))
     user = User(spec.domain, spec.name, projects, work.now)
     accounts.users[key] = user
-    row = {
-        "domain": user.domain,
-        "name": user.name,
-        "projects": json.dumps(user.projects),
-        "created_at": user.created_at,
-    }
-    work.unit.also(insert(schema.users), row)
+    row = user.domain, user.name, json.dumps(user.projects), user.created_at
+    work.unit.also_rows(_ADD_USER, row)
     work.unit.tell("user", _path(key), "ADDED")
     return user
 
@@ -196,8 +196,7 @@ def remove_user(
     for token in tokens:
         revoke(work, token)
     del accounts.users[domain, name]
-    users = schema.users
-    work.unit.also(delete(users).where(users.c.domain == domain, users.c.name == name))
+    work.unit.also_rows(_DROP_USER, (domain, name))
     work.unit.tell("user", _path((domain, name)), "REMOVED")
 
 
@@ -246,9 +245,7 @@ def _end_work(
 
 def _write_projects(work: Work, user: User, projects: tuple[str, ...]) -> None:
     user.projects = projects
-    users = schema.users
-    row = users.update().where(users.c.domain == user.domain, users.c.name == user.name)
-    work.unit.also(row.values(projects=json.dumps(projects)))
+    work.unit.also_rows(_WRITE_PROJECTS, (json.dumps(projects), user.domain, user.name))
     work.unit.tell("user", _path((user.domain, user.name)), "CHANGED")
 
 

@@ -4,11 +4,9 @@ A token is known by its hash from the commit on, and its secret is told once.
 """
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import asdict, fields
+from dataclasses import fields
 from operator import attrgetter
 from typing import Any, TypeVar
-
-from sqlalchemy import bindparam, delete, insert, update
 
 from muster.control.engine.work import Work
 from muster.core.errors import Ambiguous, Conflict, InvalidSpec, NotFound, Problem
@@ -27,6 +25,10 @@ MAX_JOIN_TOKENS = 10_000
 KEPT_EXPIRED_S = 7 * 86400.0
 """How long an expired token is still listed."""
 
+_TOKEN = tuple(each.name for each in fields(Token))
+_ADD_TOKEN = inserting(schema.tokens, _TOKEN, {"role": str})
+_NOTE_USE = updating(schema.tokens, ("last_used_at",), ("id",))
+_DROP_TOKEN = deleting(schema.tokens, ("id",))
 _JOIN_TOKEN = tuple(each.name for each in fields(JoinToken))
 _ADD_JOIN_TOKEN = inserting(schema.join_tokens, _JOIN_TOKEN)
 _CHARGE_JOIN_TOKEN = updating(schema.join_tokens, ("uses_left",), ("id",))
@@ -95,7 +97,7 @@ def create_token(
         expires_at=expires_at,
     )
     tokens.add(token)
-    work.unit.also(insert(schema.tokens), asdict(token) | {"role": token.role.value})
+    work.unit.also_rows(_ADD_TOKEN, attrgetter(*_TOKEN)(token))
     work.unit.tell("token", token.id, "CREATED")
     return token, secret
 
@@ -160,7 +162,7 @@ def revoke_token(work: Work, by: Principal, ref: str) -> Token:
 
 def revoke(work: Work, token: Token) -> None:
     work.live.accounts.tokens.remove(token)
-    work.unit.also(delete(schema.tokens).where(schema.tokens.c.id == token.id))
+    work.unit.also_rows(_DROP_TOKEN, (token.id,))
     work.unit.tell("token", token.id, "REVOKED")
 
 
@@ -296,14 +298,12 @@ def keep_tokens(work: Work, since: float) -> None:
     """
     accounts = work.live.accounts
     used = [
-        {"used": token.id, "at": token.last_used_at}
+        (token.last_used_at, token.id)
         for token in accounts.tokens
         if token.last_used_at is not None and token.last_used_at >= since
     ]
     if used:
-        tokens = schema.tokens
-        noted = update(tokens).where(tokens.c.id == bindparam("used"))
-        work.unit.also(noted.values(last_used_at=bindparam("at")), used)
+        work.unit.also_rows(_NOTE_USE, *used)
     ended_before = work.now - KEPT_EXPIRED_S
     for token in [t for t in accounts.tokens if t.has_expired(ended_before)]:
         revoke(work, token)

@@ -1,6 +1,7 @@
 """Audits of jobs against their tasks, and of tasks against their attempts."""
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -12,6 +13,7 @@ from muster.control.job.settle import STATE_OF
 from muster.core.states import JOB_TABLE, SESSION_TABLE, TASK_TABLE, JobState, TaskState
 from muster.store.audit.finding import MAX_SENTENCE, UNREADABLE, Audit, Finding, Stored
 from muster.store.load import load_job
+from muster.store.lookup import Lookup, given
 from muster.store.schema import jobs, kernels, sessions, tasks
 
 _WITH_COUNTS = (
@@ -63,23 +65,26 @@ def _said(counts: dict[TaskState, int]) -> str:
     return ", ".join(f"{state} {counts[state]}" for state in sorted(counts)) or "none"
 
 
-def _outliving(stored: Stored) -> Iterator[Finding]:
-    rows = (
-        select(tasks.c.job_id, tasks.c.idx, tasks.c.status, jobs.c.status)
-        .select_from(tasks.join(jobs, jobs.c.id == tasks.c.job_id))
-        .where(
-            tasks.c.status.in_(sorted(TASK_TABLE.live)),
-            jobs.c.status.in_(sorted(JOB_TABLE.terminal)),
-        )
+_OUTLIVING = Lookup(
+    select(tasks.c.job_id, tasks.c.idx, tasks.c.status, jobs.c.status)
+    .select_from(tasks.join(jobs, jobs.c.id == tasks.c.job_id))
+    .where(
+        tasks.c.status.in_(sorted(TASK_TABLE.live)),
+        jobs.c.status.in_(sorted(JOB_TABLE.terminal)),
     )
-    for job, index, status, job_status in stored.connection.execute(rows):
+)
+
+
+def _outliving(stored: Stored) -> Iterator[Finding]:
+    for job, index, status, job_status in _OUTLIVING.each(stored.connection):
         yield Finding(f"{job}/{index}", f"is {status}, and its job is {job_status}")
 
 
-def _wrong_attempts(stored: Stored) -> Iterator[Finding]:
+@cache
+def _with_wrong_attempts() -> Lookup:
     t, k = tasks.c, kernels.c
     of_task = and_(k.job_id == t.job_id, k.task_index == t.idx, k.attempt == t.attempt)
-    rows = (
+    return Lookup(
         select(t.job_id, t.idx, t.attempt, t.session_id, t.kernel_id, k.id, k.session_id)
         .select_from(tasks.outerjoin(kernels, of_task))
         .where(
@@ -91,18 +96,23 @@ def _wrong_attempts(stored: Stored) -> Iterator[Finding]:
             ),
         )
     )
-    for job, index, attempt, *named, kernel, session in stored.connection.execute(rows):
+
+
+def _wrong_attempts(stored: Stored) -> Iterator[Finding]:
+    wrong = _with_wrong_attempts().each(stored.connection)
+    for job, index, attempt, *named, kernel, session in wrong:
         told, found = "/".join(map(str, named)), f"{session}/{kernel}"
         yield Finding(f"{job}/{index}", f"names {told} as attempt {attempt}, which is {found}")
 
 
-def _unsettled(stored: Stored) -> Iterator[Finding]:
+@cache
+def _with_other_states() -> Lookup:
     t, s = tasks.c, sessions.c
     pairs = [(session, state) for session, state in STATE_OF.items()]
     placed = [
         (session, TaskState.BUILDING) for session, each in pairs if each is TaskState.ASSIGNED
     ]
-    rows = (
+    return Lookup(
         select(t.job_id, t.idx, t.status, s.id, s.status)
         .select_from(tasks.outerjoin(sessions, s.id == t.session_id))
         .where(
@@ -110,7 +120,7 @@ def _unsettled(stored: Stored) -> Iterator[Finding]:
             or_(
                 and_(t.session_id.is_(None), t.status != TaskState.PENDING),
                 and_(
-                    s.status_changed_at < stored.settled,
+                    s.status_changed_at < given("settled"),
                     or_(
                         s.status.in_(sorted(SESSION_TABLE.terminal)),
                         and_(
@@ -122,7 +132,11 @@ def _unsettled(stored: Stored) -> Iterator[Finding]:
             ),
         )
     )
-    for job, index, status, session, session_status in stored.connection.execute(rows):
+
+
+def _unsettled(stored: Stored) -> Iterator[Finding]:
+    found = _with_other_states().each(stored.connection, {"settled": stored.settled})
+    for job, index, status, session, session_status in found:
         attempt = f"its attempt {session} is {session_status}" if session else "it has no attempt"
         yield Finding(f"{job}/{index}", f"is {status}, and {attempt}")
 

@@ -25,6 +25,7 @@ from muster.core.reasons import Reason
 from muster.store import schema
 from muster.store.entity import Entity, Tried, Visible
 from muster.store.live import Live
+from muster.store.lookup import Lookup
 from muster.store.mapping import RowMapping
 from muster.store.queries.listing import owner_of
 from muster.store.rows import OWNER, REASON, load_reason
@@ -122,11 +123,13 @@ class Notice(Tried):
         return name_of(self.id, self.subject)
 
 
-_LIVE = select(notices).where(one_of(notices.c.status, NOTICE_TABLE.live)).order_by(notices.c.id)
+_LIVE = Lookup(
+    select(notices).where(one_of(notices.c.status, NOTICE_TABLE.live)).order_by(notices.c.id)
+)
 
 
 def _load(connection: Connection, live: Live) -> None:
-    for row in connection.execute(_LIVE):
+    for row in _LIVE.named(connection):
         live.add(_notice(row))
 
 

@@ -13,6 +13,7 @@ from muster.store import schema
 from muster.store.audit.finding import Audit, Finding, Stored, name_column
 from muster.store.entities import TASK
 from muster.store.entity import Entity, Told
+from muster.store.lookup import Lookup
 
 _steps = schema.history.c
 
@@ -75,31 +76,32 @@ def _contradictions(entity: Entity[Any], steps: Iterable[Row[Any]]) -> Iterator[
 
 
 @lru_cache(maxsize=64)
-def _with_other_ends(entity: Entity[Any]) -> Select[Any]:
+def _with_other_ends(entity: Entity[Any]) -> Lookup:
     name, c = name_column(entity), entity.table.c
     of_record = select(_steps.to_status).where(_steps.entity == name)
     newest = of_record.order_by(_steps.seq.desc()).limit(1).scalar_subquery()
     told = func.coalesce(newest, str(entity.states.initial))
     pairs = sorted((was, now) for was, since in _later(entity).items() for now in since)
     wrong = tuple_(told, c.status).not_in(pairs)
-    return select(name, c.status, told).select_from(entity.table).where(wrong)
+    return Lookup(select(name, c.status, told).select_from(entity.table).where(wrong))
 
 
 @lru_cache(maxsize=64)
-def _with_other_times(entity: Entity[Any]) -> Select[Any]:
+def _with_other_times(entity: Entity[Any]) -> Lookup:
     name, c = name_column(entity), entity.table.c
     changes = select(_steps.first_at).where(
         _steps.entity == name, _steps.from_status != _steps.to_status
     )
     changed_at = changes.order_by(_steps.seq.desc()).limit(1).scalar_subquery()
-    return select(name, c.status_changed_at, changed_at).where(changed_at != c.status_changed_at)
+    found = select(name, c.status_changed_at, changed_at)
+    return Lookup(found.where(changed_at != c.status_changed_at))
 
 
 def _untrue(stored: Stored) -> Iterator[Finding]:
     for entity in stored.entities.values():
         if entity.told is Told.NEVER:
             continue
-        for id_, status, ended in stored.connection.execute(_with_other_ends(entity)):
+        for id_, status, ended in _with_other_ends(entity).each(stored.connection):
             yield Finding(id_, f"is {status}, and its history ends at {ended}")
 
 
@@ -107,16 +109,21 @@ def _wrong_times(stored: Stored) -> Iterator[Finding]:
     for entity in stored.entities.values():
         if entity.told is not Told.ALWAYS:
             continue
-        for id_, stored_at, told_at in stored.connection.execute(_with_other_times(entity)):
+        for id_, stored_at, told_at in _with_other_times(entity).each(stored.connection):
             yield Finding(
                 id_, f"changed its status at {stored_at}, and by its history at {told_at}"
             )
 
 
-def _of_nothing(stored: Stored) -> Iterator[Finding]:
-    known = [select(name_column(entity)) for entity in stored.entities.values()]
+@lru_cache(maxsize=64)
+def _of_none_of(*entities: Entity[Any]) -> Lookup:
+    known = [select(name_column(entity)) for entity in entities]
     everybody = select(union_all(*known).subquery())
-    for (name,) in stored.connection.execute(except_(select(_steps.entity), everybody)):
+    return Lookup(except_(select(_steps.entity), everybody))
+
+
+def _of_nothing(stored: Stored) -> Iterator[Finding]:
+    for (name,) in _of_none_of(*stored.entities.values()).each(stored.connection):
         yield Finding(name, "has a history, and is not there")
 
 

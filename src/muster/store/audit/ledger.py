@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from sqlalchemy import Row, Select, and_, func, select
@@ -12,6 +12,7 @@ from muster.core.states import KERNEL_TABLE, AgentStatus, KernelStatus
 from muster.store import schema
 from muster.store.audit.finding import MAX_SENTENCE, UNREADABLE, Audit, Finding, Stored
 from muster.store.ledger import capacity_of, charged_amounts, exceeds
+from muster.store.lookup import Lookup, given
 from muster.store.queries.workload_history import request_of
 from muster.store.rows import load_devices, load_shares
 
@@ -25,13 +26,12 @@ def _name(row: Row[Any]) -> str:
     return f"allocations {row.kernel_id}/{row.generation}"
 
 
-def _unfounded(stored: Stored) -> Iterator[Finding]:
-    """Rows of the ledger that hold room for a kernel that cannot have room, or on an agent that
-    cannot give it."""
+@cache
+def _founded() -> Select[Any]:
     joined = _allocations.join(_kernels, _kernels.c.id == _allocations.c.kernel_id).join(
         _agents, _agents.c.id == _allocations.c.agent_id
     )
-    rows: Select[Any] = select(
+    return select(
         _allocations.c.kernel_id,
         _allocations.c.generation,
         _allocations.c.agent_id,
@@ -43,7 +43,12 @@ def _unfounded(stored: Stored) -> Iterator[Finding]:
         _agents.c.status.label("agent_status"),
         _agents.c.boot_id.label("booted"),
     ).select_from(joined)
-    for row in stored.connection.execute(rows):
+
+
+def _unfounded(stored: Stored) -> Iterator[Finding]:
+    """Rows of the ledger that hold room for a kernel that cannot have room, or on an agent that
+    cannot give it."""
+    for row in stored.connection.execute(_founded()):
         for sentence in _not_held(row):
             yield Finding(_name(row), sentence)
 
@@ -64,38 +69,47 @@ def _not_held(row: Row[Any]) -> Iterator[str]:
         yield f"holds room since boot {row.boot_id} of {row.agent_id}, which is at {row.booted}"
 
 
-def _unheld(stored: Stored) -> Iterator[Finding]:
-    """Kernels that are placed and hold no room."""
+@cache
+def _without_room() -> Lookup:
     placed = sorted(KERNEL_TABLE.live - {KernelStatus.PENDING})
     k = _kernels.c
     held = and_(_allocations.c.kernel_id == k.id, _allocations.c.generation == k.generation)
-    rows = (
+    return Lookup(
         select(k.id, k.session_id, k.status)
         .select_from(_kernels.outerjoin(_allocations, held))
         .where(
             k.status.in_(placed),
-            k.status_changed_at < stored.settled,
+            k.status_changed_at < given("settled"),
             _allocations.c.kernel_id.is_(None),
         )
     )
-    for id_, session, status in stored.connection.execute(rows):
+
+
+def _unheld(stored: Stored) -> Iterator[Finding]:
+    """Kernels that are placed and hold no room."""
+    found = _without_room().each(stored.connection, {"settled": stored.settled})
+    for id_, session, status in found:
         yield Finding(f"{session}/{id_}", f"is {status} and holds no room")
 
 
-def _wrong_amounts(stored: Stored) -> Iterator[Finding]:
-    """Rows with other amounts than their kernels ask for."""
+@cache
+def _with_specs() -> Select[Any]:
     sessions, jobs = schema.sessions, schema.jobs
     joined = (
         _allocations.join(_kernels, _kernels.c.id == _allocations.c.kernel_id)
         .join(sessions, sessions.c.id == _kernels.c.session_id)
         .outerjoin(jobs, jobs.c.id == sessions.c.job_id)
     )
-    rows = select(
+    return select(
         _allocations,
         _kernels.c.idx,
         func.coalesce(sessions.c.spec, jobs.c.spec).label("spec"),
     ).select_from(joined)
-    for row in stored.connection.execute(rows):
+
+
+def _wrong_amounts(stored: Stored) -> Iterator[Finding]:
+    """Rows with other amounts than their kernels ask for."""
+    for row in stored.connection.execute(_with_specs()):
         try:
             for sentence in _differing(row):
                 yield Finding(_name(row), sentence)
@@ -134,12 +148,14 @@ def _requests(spec: str) -> Sequence[Resources]:
     ]
 
 
+_CHARGED = select(_agents.c.id, _agents.c.capacity, _agents.c.devices).where(
+    _agents.c.id.in_(select(_allocations.c.agent_id))
+)
+
+
 def _overcommitted(stored: Stored) -> Iterator[Finding]:
     """Agents that are charged with more than they have."""
-    has = select(_agents.c.id, _agents.c.capacity, _agents.c.devices).where(
-        _agents.c.id.in_(select(_allocations.c.agent_id))
-    )
-    for agents in stored.connection.execute(has).partitions(_AGENTS_AT_A_TIME):
+    for agents in stored.connection.execute(_CHARGED).partitions(_AGENTS_AT_A_TIME):
         charged = charged_amounts(stored.connection, [agent.id for agent in agents])
         for agent in agents:
             indexes = {device.index for device in load_devices(agent.devices)}

@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 from sqlalchemy import Column, Select, and_, except_, select
 
 from muster.store.audit.finding import Audit, Finding, Stored
+from muster.store.lookup import Lookup
 from muster.store.schema import (
     agents,
     allocations,
@@ -48,15 +49,15 @@ def _naming_nothing(columns: Columns, named: Columns) -> Select[Any]:
     return select(*table.primary_key, *columns).select_from(table.join(missing, and_(*matches)))
 
 
-_NAMING_NOTHING = [_naming_nothing(*reference) for reference in REFERENCES]
+_NAMING_NOTHING = [Lookup(_naming_nothing(*reference)) for reference in REFERENCES]
 
 
 def _dangling(stored: Stored) -> Iterator[Finding]:
-    for (columns, named), rows in zip(REFERENCES, _NAMING_NOTHING, strict=True):
+    for (columns, named), naming in zip(REFERENCES, _NAMING_NOTHING, strict=True):
         table = columns[0].table
         keys = len(table.primary_key)
         told = "+".join(column.name for column in columns)
-        for row in stored.connection.execute(rows):
+        for row in naming.each(stored.connection):
             key, name = ("/".join(map(str, part)) for part in (row[:keys], row[keys:]))
             where = named[0].table.name
             yield Finding(f"{table.name} {key}", f"has the {told} {name}, which is not in {where}")

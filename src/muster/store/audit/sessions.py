@@ -6,6 +6,7 @@ from sqlalchemy import func, or_, select, tuple_
 
 from muster.core.states import KERNEL_TABLE, SESSION_TABLE, KernelStatus, SessionStatus
 from muster.store.audit.finding import Audit, Finding, Stored
+from muster.store.lookup import Lookup
 from muster.store.schema import kernels, sessions
 
 _K, _S = KernelStatus, SessionStatus
@@ -28,56 +29,54 @@ in one commit."""
 _PAIRS = [
     (session, kernel) for session, several in KERNELS_OF.items() for kernel in sorted(several)
 ]
-_IN_OTHER_PAIRS = (
+_IN_OTHER_PAIRS = Lookup(
     select(sessions.c.id, sessions.c.status, kernels.c.id, kernels.c.status)
     .select_from(sessions.join(kernels, kernels.c.session_id == sessions.c.id))
     .where(tuple_(sessions.c.status, kernels.c.status).not_in(_PAIRS))
 )
+_k = kernels.c
+_counted = (
+    select(_k.session_id, func.count().label("count"), func.max(_k.idx).label("last"))
+    .group_by(_k.session_id)
+    .subquery()
+)
+_MISCOUNTED = Lookup(
+    select(sessions.c.id, _counted.c.count, _counted.c.last)
+    .select_from(sessions.outerjoin(_counted, _counted.c.session_id == sessions.c.id))
+    .where(or_(_counted.c.count.is_(None), _counted.c.count != _counted.c.last + 1))
+)
+_AT_ONCE = Lookup(
+    select(_k.job_id, _k.task_index, func.count())
+    .where(_k.job_id.is_not(None), _k.status.in_(sorted(KERNEL_TABLE.live)))
+    .group_by(_k.job_id, _k.task_index)
+    .having(func.count() > 1)
+)
+_NUMBERED_ALIKE = Lookup(
+    select(_k.job_id, _k.task_index, _k.attempt, func.count())
+    .where(_k.job_id.is_not(None))
+    .group_by(_k.job_id, _k.task_index, _k.attempt)
+    .having(func.count() > 1)
+)
 
 
 def _disagreeing(stored: Stored) -> Iterator[Finding]:
-    for id_, status, kernel, kernel_status in stored.connection.execute(_IN_OTHER_PAIRS):
+    for id_, status, kernel, kernel_status in _IN_OTHER_PAIRS.each(stored.connection):
         yield Finding(id_, f"is {status}, and its kernel {kernel} is {kernel_status}")
 
 
 def _miscounted(stored: Stored) -> Iterator[Finding]:
     """Kernels are numbered from 0 on without a gap."""
-    k = kernels.c
-    counted = (
-        select(k.session_id, func.count().label("count"), func.max(k.idx).label("last"))
-        .group_by(k.session_id)
-        .subquery()
-    )
-    rows = (
-        select(sessions.c.id, counted.c.count, counted.c.last)
-        .select_from(sessions.outerjoin(counted, counted.c.session_id == sessions.c.id))
-        .where(or_(counted.c.count.is_(None), counted.c.count != counted.c.last + 1))
-    )
-    for id_, count, last in stored.connection.execute(rows):
+    for id_, count, last in _MISCOUNTED.each(stored.connection):
         yield Finding(id_, f"has {count or 0} kernels, of which the last is number {last}")
 
 
 def _two_at_once(stored: Stored) -> Iterator[Finding]:
-    k = kernels.c
-    rows = (
-        select(k.job_id, k.task_index, func.count())
-        .where(k.job_id.is_not(None), k.status.in_(sorted(KERNEL_TABLE.live)))
-        .group_by(k.job_id, k.task_index)
-        .having(func.count() > 1)
-    )
-    for job, task, count in stored.connection.execute(rows):
+    for job, task, count in _AT_ONCE.each(stored.connection):
         yield Finding(f"{job}/{task}", f"has {count} live attempts")
 
 
 def _numbered_alike(stored: Stored) -> Iterator[Finding]:
-    k = kernels.c
-    rows = (
-        select(k.job_id, k.task_index, k.attempt, func.count())
-        .where(k.job_id.is_not(None))
-        .group_by(k.job_id, k.task_index, k.attempt)
-        .having(func.count() > 1)
-    )
-    for job, task, attempt, count in stored.connection.execute(rows):
+    for job, task, attempt, count in _NUMBERED_ALIKE.each(stored.connection):
         yield Finding(f"{job}/{task}", f"has {count} attempts with the number {attempt}")
 
 

@@ -4,31 +4,31 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Select, select
+from sqlalchemy import select
 
 from muster.store.audit.finding import Audit, Finding, Stored, name_column
 from muster.store.entity import Entity
+from muster.store.lookup import Lookup
 
 
 @lru_cache(maxsize=64)
-def _with_other_statuses(entity: Entity[Any]) -> Select[Any]:
+def _with_other_statuses(entity: Entity[Any]) -> Lookup:
     status = entity.table.c.status
     known = sorted(entity.states.live | entity.states.terminal)
-    return select(name_column(entity), status).where(status.not_in(known))
+    return Lookup(select(name_column(entity), status).where(status.not_in(known)))
 
 
 @lru_cache(maxsize=64)
-def _with_wrong_ends(entity: Entity[Any]) -> Select[Any]:
+def _with_wrong_ends(entity: Entity[Any]) -> Lookup:
     columns = entity.table.c
     has_ended = columns.status.in_(sorted(entity.states.terminal))
-    return select(name_column(entity), columns.status, columns.finished_at).where(
-        has_ended == columns.finished_at.is_(None)
-    )
+    found = select(name_column(entity), columns.status, columns.finished_at)
+    return Lookup(found.where(has_ended == columns.finished_at.is_(None)))
 
 
 def _unknown(stored: Stored) -> Iterator[Finding]:
     for entity in stored.entities.values():
-        for name, found in stored.connection.execute(_with_other_statuses(entity)):
+        for name, found in _with_other_statuses(entity).each(stored.connection):
             yield Finding(name, f"has the status {found!r}, which no {entity.name} can have")
 
 
@@ -36,7 +36,7 @@ def _ends(stored: Stored) -> Iterator[Finding]:
     for entity in stored.entities.values():
         if "finished_at" not in entity.table.c:
             continue
-        for name, status, finished_at in stored.connection.execute(_with_wrong_ends(entity)):
+        for name, status, finished_at in _with_wrong_ends(entity).each(stored.connection):
             said = "has no time of its end" if finished_at is None else "has a time of its end"
             yield Finding(name, f"is {status} and {said}")
 

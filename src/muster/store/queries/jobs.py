@@ -5,13 +5,14 @@ from dataclasses import asdict
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Row, bindparam, select
+from sqlalchemy import Connection, Row, select
 
 from muster.core.owner import Owner, Principal
 from muster.core.states import JOB_TABLE, JobState, TaskState
 from muster.core.views.work import JobDetail, JobPage, JobView
 from muster.store import schema
 from muster.store.entities import JOB
+from muster.store.lookup import Lookup, given
 from muster.store.queries.listing import (
     Listing,
     listed,
@@ -25,16 +26,18 @@ from muster.store.queries.refs import resolve
 _LONG = frozenset({"spec", "only"})
 _WITHOUT_SPEC = [column for column in schema.jobs.c if column.name not in _LONG]
 _RETRIES_SHOWN = 10
-_CALLED = (
+CALLED = Lookup(
     select(schema.jobs.c.id)
     .where(
-        schema.jobs.c.name == bindparam("called"),
-        schema.jobs.c.domain == bindparam("domain"),
-        schema.jobs.c.project == bindparam("project"),
-        schema.jobs.c.user == bindparam("user"),
+        schema.jobs.c.name == given("called"),
+        schema.jobs.c.domain == given("domain"),
+        schema.jobs.c.project == given("project"),
+        schema.jobs.c.user == given("user"),
     )
     .limit(1)
 )
+"""A job of an owner's that is ``called`` so."""
+_ONE = Lookup(select(*_WITHOUT_SPEC).where(schema.jobs.c.id == given("id")))
 
 
 def list_jobs(connection: Connection, principal: Principal, listing: Listing) -> JobPage:
@@ -51,8 +54,7 @@ def read_job(connection: Connection, principal: Principal, ref: str) -> JobView:
         NotFound, Ambiguous: see ``refs.resolve``.
     """
     id_ = resolve(connection, JOB, principal, ref)
-    row = connection.execute(select(*_WITHOUT_SPEC).where(schema.jobs.c.id == id_)).one()
-    return _view(row)
+    return _view(next(_ONE.named(connection, {"id": id_})))
 
 
 def read_job_detail(connection: Connection, principal: Principal, ref: str) -> JobDetail:
@@ -124,7 +126,7 @@ def free_number(connection: Connection, owner: Owner, stem: str, after: int) -> 
 
     def is_taken(number: int) -> bool:
         called = {"called": f"{stem}-{number}", **asdict(owner)}
-        return connection.execute(_CALLED, called).first() is not None
+        return CALLED.first(connection, called) is not None
 
     step = 1
     while is_taken(after + step):

@@ -6,16 +6,14 @@ Work of others is not found, and is never among the candidates (design: Access).
 
 import re
 from collections.abc import Collection
-from functools import cache
+from functools import lru_cache
 from typing import Any, assert_never
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    Select,
     Table,
     and_,
-    bindparam,
     false,
     null,
     select,
@@ -25,6 +23,7 @@ from muster.core.errors import Ambiguous, nothing_named
 from muster.core.ids import prefix_range
 from muster.core.owner import Owner, Principal
 from muster.store.entity import Entity, Visible
+from muster.store.lookup import Lookup, given
 from muster.store.sql import one_of
 
 _CANDIDATES = 5  # shown of an ambiguous reference
@@ -92,17 +91,15 @@ def _may_be_id(entity: Entity[Any], ref: str) -> bool:
 def _by_id(
     connection: Connection, entity: Entity[Any], principal: Principal, ref: str
 ) -> str | None:
-    query, seen = _with_id(entity.table), visible(entity, principal)
     low, _ = prefix_range(entity.prefix, ref)
-    found: str | None = connection.execute(
-        query.where(*seen) if seen else query, {"exact": low}
-    ).scalar()
-    return found
+    found = _with_id(entity, principal).first(connection, {"exact": low})
+    return None if found is None else found[0]
 
 
-@cache
-def _with_id(table: Table) -> Select[Any]:
-    return select(table.c.id).where(table.c.id == bindparam("exact"))
+@lru_cache(maxsize=1000)
+def _with_id(entity: Entity[Any], principal: Principal) -> Lookup:
+    id_ = entity.table.c.id
+    return Lookup(select(id_).where(id_ == given("exact"), *visible(entity, principal)))
 
 
 def _by_name(

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, and_, func, or_, select
 
 from muster.core.errors import NotFound
 from muster.core.owner import Principal
@@ -15,6 +15,7 @@ from muster.core.task_ranges import TaskRanges
 from muster.core.views.work import KernelView, TaskDetail, TaskPage
 from muster.store import schema
 from muster.store.entities import JOB
+from muster.store.lookup import Lookup, given
 from muster.store.queries.jobs import row_counts, state_without_row
 from muster.store.queries.listing import reason_view
 from muster.store.queries.refs import resolve
@@ -24,6 +25,31 @@ MAX_ATTEMPTS = 100
 """Attempts of a task that are shown, the latest."""
 LISTED_ATTEMPTS = 10
 """Attempts of each task that are shown in a list of tasks."""
+
+_jobs, _tasks, _kernels = schema.jobs.c, schema.tasks.c, schema.kernels.c
+_JOB = Lookup(
+    select(
+        _jobs.id,
+        _jobs.name,
+        _jobs.status,
+        _jobs.status_changed_at,
+        _jobs.submitted_at,
+        _jobs.tasks_total,
+        _jobs.task_count,
+        _jobs.only,
+        _jobs.next_task,
+        _jobs.counts,
+    ).where(_jobs.id == given("id"))
+)
+_TASK = Lookup(
+    select(schema.tasks).where(_tasks.job_id == given("job"), _tasks.idx == given("index"))
+)
+_ATTEMPTS = Lookup(
+    kernels_with_agents()
+    .where(_kernels.job_id == given("job"), _kernels.task_index == given("index"))
+    .order_by(_kernels.attempt.desc())
+    .limit(MAX_ATTEMPTS)
+)
 
 
 def failed_by_itself() -> ColumnElement[bool]:
@@ -118,16 +144,10 @@ def read_task(connection: Connection, principal: Principal, ref: str, index: int
     Raises:
         NotFound, Ambiguous: see ``refs.resolve``; NotFound also when there is no such index.
     """
-    kernels = schema.kernels
     job = job_row(connection, principal, ref)
     found = task_view(connection, job, index)
-    latest = (
-        kernels_with_agents()
-        .where(kernels.c.job_id == job.id, kernels.c.task_index == index)
-        .order_by(kernels.c.attempt.desc())
-        .limit(MAX_ATTEMPTS)
-    )
-    attempts = [kernel_view(row) for row in connection.execute(latest)]
+    latest = _ATTEMPTS.named(connection, {"job": job.id, "index": index})
+    attempts = [kernel_view(row) for row in latest]
     return msgspec.structs.replace(found, attempts=tuple(reversed(attempts)))
 
 
@@ -137,21 +157,9 @@ def job_row(connection: Connection, principal: Principal, ref: str) -> Row[Any]:
     Raises:
         NotFound, Ambiguous: see ``refs.resolve``.
     """
-    c = schema.jobs.c
     id_ = resolve(connection, JOB, principal, ref)
-    needed: Select[Any] = select(
-        c.id,
-        c.name,
-        c.status,
-        c.status_changed_at,
-        c.submitted_at,
-        c.tasks_total,
-        c.task_count,
-        c.only,
-        c.next_task,
-        c.counts,
-    )
-    return connection.execute(needed.where(c.id == id_)).one()
+    row: Row[Any] = next(_JOB.named(connection, {"id": id_}))
+    return row
 
 
 def _ranges(job: Row[Any]) -> TaskRanges | None:
@@ -165,7 +173,6 @@ def task_view(connection: Connection, job: Row[Any], index: int) -> TaskDetail:
     Raises:
         NotFound: there is no such index.
     """
-    tasks = schema.tasks
     ranges = _ranges(job)
     if not 0 <= index < job.task_count or (ranges is not None and index not in ranges):
         last = job.task_count - 1
@@ -174,9 +181,7 @@ def task_view(connection: Connection, job: Row[Any], index: int) -> TaskDetail:
             shown = str(ranges)
             told = f"it runs only tasks {shown if len(shown) < 80 else shown[:80] + '…'}"
         raise NotFound(f"job {job.name} has no task {index}: {told}")
-    row = connection.execute(
-        select(tasks).where(tasks.c.job_id == job.id, tasks.c.idx == index)
-    ).one_or_none()
+    row = next(_TASK.named(connection, {"job": job.id, "index": index}), None)
     return _without_row(job, index) if row is None else _view(row)
 
 

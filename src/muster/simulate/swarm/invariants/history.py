@@ -12,10 +12,11 @@ from muster.core.results import SchedulingResult
 from muster.simulate.swarm.judge import Invariant, Judge
 from muster.store import schema
 from muster.store.entity import Entity, Told, Tried
+from muster.store.lookup import Lookup
 from muster.store.unit import NEW, Unit
 
 LOOKED_AT_EVERY = 8
-_ALL = select(schema.history).order_by(schema.history.c.seq)
+_ALL = Lookup(select(schema.history).order_by(schema.history.c.seq))
 _MERGED = frozenset({SchedulingResult.SKIPPED, SchedulingResult.NEED_RETRY})
 
 
@@ -45,7 +46,7 @@ class HistoryTellsAll(Invariant):
     def at_rest(self) -> None:
         told: dict[str, list[Row[Any]]] = defaultdict(list)
         with self.world.store.engine.connect() as connection:
-            for row in connection.execute(_ALL):
+            for row in _ALL.named(connection):
                 if row.from_status != row.to_status:
                     told[row.entity].append(row)
         for name, entity in self._of.items():
@@ -102,7 +103,7 @@ class RepeatsMerge(Invariant):
     def _read(self) -> Sequence[Row[Any]]:
         """All rows; the codes of a row are those with which it was written."""
         with self.world.store.engine.connect() as connection:
-            rows = connection.execute(_ALL).all()
+            rows = [*_ALL.named(connection)]
         for row in rows:
             codes = _codes(row.reasons)
             known = self._codes.setdefault((row.entity, row.seq), codes)
@@ -154,9 +155,8 @@ class CountsAreKept(Invariant):
         self._counted = counted
 
     def at_rest(self) -> None:
-        history = schema.history
         with self.world.store.engine.connect() as connection:
-            for row in connection.execute(select(history)):
+            for row in _ALL.named(connection):
                 counted = self._final.get((row.entity, row.seq), 1)
                 self.expect(
                     row.times >= counted,
