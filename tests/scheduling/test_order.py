@@ -19,8 +19,9 @@ SHARES = [0.02, 0.1, 0.3, 0.3, 0.3, 0.5, 0.5, 0.7, 0.7, 0.8, 0.9, 0.95]  # more 
 REQUESTS = [ask(1), ask(3, 2), ask(0, gpu=0.3), ask(1, gpu=1), ask(0, gpu=2), ask(2, licence=1)]
 
 
-@pytest.fixture(autouse=True)
-def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, params=[0, 100], ids=["kept in order", "few in all"])
+def _small_blocks(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    monkeypatch.setattr(order, "_FEW_IN_ALL", request.param)
     monkeypatch.setattr(order, "_BLOCK", 6)
     monkeypatch.setattr(order, "_FILLED", 4)
     monkeypatch.setattr(order, "_SPARE", 3)

@@ -27,6 +27,7 @@ _SPARE = 32  # blocks that may be added before all blocks are made anew
 _WINDOW = 64  # slots among which the next one is looked for first
 _VAIN = 4  # blocks that are scanned one by one before the rest is scanned together
 _FEW = 24  # slots up to which each is looked at by itself
+_FEW_IN_ALL = 8  # slots up to which words and keys are not worth keeping current
 _OFTEN = 64  # questions about a tier before it gets a mark
 _LONG = 4096  # questions after which a mark that was not used may be given to another tier
 
@@ -117,18 +118,23 @@ class _Scan:
     def first(
         self, need: Need, tier: Tier, full: Container[int], next_slot: int, *, plain: bool
     ) -> int | None:
-        self._refresh()
-        wanted = WANTED | PLAIN if plain else WANTED
-        if tier.few is not None:
-            columns = self._columns
+        columns = self._columns
+        are_few = columns.slots <= _FEW_IN_ALL
+        if not are_few:
+            self._refresh()
+        if tier.few is not None or are_few:
             may = [
                 slot
-                for slot in tier.few
-                if slot not in full
+                for slot in (range(columns.slots) if tier.few is None else tier.few)
+                if (tier.allowed is None or tier.allowed[slot])
+                and slot not in full
                 and columns.has_room(slot, need)
                 and not (plain and columns.agent(slot).machine.device_milli)
             ]
-            return self._best_of(may, next_slot) if may else None
+            if len(may) < 2:
+                return may[0] if may else None
+            return self._best_of(may, next_slot)
+        wanted = WANTED | PLAIN if plain else WANTED
         allowed = None
         if tier.mask is not None:
             mark = self._mark_of(tier)
@@ -362,7 +368,10 @@ class _Ranks(_Scan):
         self._tops[index] = int(np.bitwise_or.reduce(self._words[start : start + _BLOCK]))
 
     def _best_of(self, slots: list[int], next_slot: int) -> int:
-        return min(slots, key=self._key_of.__getitem__)
+        if self._columns.slots > _FEW_IN_ALL:
+            return min(slots, key=self._key_of.__getitem__)
+        self._measure()
+        return min(slots, key=lambda slot: self._key(slot, self._columns.measure(slot)[0]))
 
     def _slot_at(self, position: int) -> int:
         block, at = divmod(position, _BLOCK)
