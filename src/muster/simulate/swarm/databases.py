@@ -1,6 +1,7 @@
 """Databases for runs, each empty and ready at once."""
 
 import os
+import sqlite3
 import tempfile
 from multiprocessing.util import Finalize
 from pathlib import Path
@@ -35,7 +36,9 @@ class Databases(Protocol):
 class Files:
     """SQLite's, each in a file of its own.
 
-    No commit waits for the disk, because the machine of these databases never loses power.
+    No commit waits for the disk, because the machine of these databases never loses power. A
+    connection of nobody's is open all the while: SQLite would put a file in order when the last one
+    is closed, and begin anew with the next, at the death of each controller.
     """
 
     def __init__(self) -> None:
@@ -44,12 +47,16 @@ class Files:
             self._engine = open_engine(sqlite_url(self._path))
             self._engine.dispose()  # all is in one file then
             self._empty = self._path.read_bytes()
+        self._nobodys = sqlite3.connect(":memory:")
         event.listen(self._engine, "do_connect", self._go_there)
         event.listen(self._engine, "connect", _never_wait)
 
     def create(self, place: Path) -> Engine:
         self._path = place / NAME
         self._path.write_bytes(self._empty)
+        self._nobodys.close()
+        self._nobodys = sqlite3.connect(self._path)
+        self._nobodys.execute("SELECT count(*) FROM fence").fetchone()
         return self._engine
 
     def _go_there(self, _dialect: Any, _record: Any, arguments: list[Any], _named: Any) -> None:

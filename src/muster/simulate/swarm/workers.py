@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import islice
 from multiprocessing import get_context
 
-from muster.simulate.swarm.databases import leave, use_server
+from muster.simulate.swarm.databases import databases, leave, use_server
 from muster.simulate.swarm.judge import Invariant
 from muster.simulate.swarm.runner import INVARIANTS, RunResult, run
 
@@ -30,15 +30,17 @@ def results(
 ) -> Iterator[RunResult]:
     """The results of the seeds, in order.
 
-    Processes are forked from this one, which has imported all that they need. Beside threads, as
-    those of a test's process are, each starts anew: a forked one may wait for ever for a lock that
-    one of them held.
+    Processes are forked from this one, which has imported all that they need, and made the empty
+    database with which their runs begin. Beside threads, as those of a test's process are, each
+    starts anew: a forked one may wait for ever for a lock that one of them held.
 
     Args:
         server: see ``use_server``.
         invariants: those that are judged.
     """
     start = "spawn" if threading.active_count() > 1 else "fork"
+    if start == "fork" and server is None:
+        databases()
     pool = ProcessPoolExecutor(
         workers, get_context(start), initializer=_begin, initargs=(os.getpid(), server)
     )
