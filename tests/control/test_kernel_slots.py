@@ -72,6 +72,21 @@ def test_kernels_are_counted_still_after_a_restart_of_the_controller(
     assert states([third]) == [JobState.PENDING]
 
 
+def test_agent_that_holds_more_kernels_than_it_may_by_now_is_said_to_be_full(
+    group_world: MakeWorld,
+) -> None:
+    world = group_world({"a": 64}, lambda start: Run(100), kernels_per_agent=3)
+    jobs(world, 3)
+    world.run(1)
+    spec = ScalingGroup(name="default", kernels_per_agent=1)
+    world.ask(lambda work, parts: parts[GroupRequests].put_group(work, spec))
+    waiting = world.submit_session(
+        SessionSpec.model_validate({"kernels": [{"command": ["x"], "resources": {"cpu": 1}}]})
+    )
+    world.run(1)
+    assert [code for code, _ in why(world, waiting)] == [ReasonCode.AGENTS_FULL]
+
+
 def test_group_written_with_more_kernels_for_each_agent_starts_what_waited(
     group_world: MakeWorld,
 ) -> None:

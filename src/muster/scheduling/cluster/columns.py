@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.core.resources import GPU_WHOLE, Resources, is_model
+from muster.core.resources import GPU_WHOLE, KERNELS, Resources, is_model
 from muster.scheduling.cluster.agent_amounts import STEPS, AgentAmounts
 from muster.scheduling.cluster.bulk import Array, Bulk, Flags, Floats, Ints, Shares
 from muster.scheduling.cluster.column_store import ColumnStore
@@ -239,6 +239,14 @@ class Columns(ColumnStore):
                 shares *= self._allowed(request, slots)
             np.minimum(count, shares.sum(axis=0), out=count)
         return count
+
+    def uncounted(self) -> "Columns":
+        """A copy in which no agent holds too many kernels, to try on requests that do not count
+        toward their number."""
+        twin, dimension = self.copy(), self._dimensions[KERNELS]
+        twin._free[dimension] = twin._capacity[dimension]
+        twin._open = twin._accepting & (twin._least_free(twin._accepting | True) >= 0)
+        return twin
 
     def has_room(self, slot: int, need: Need) -> bool:
         """Whether the agent in ``slot`` has room for one kernel now."""

@@ -192,6 +192,11 @@ class Snapshot:
             return self
         return self._trial(self.columns.with_returning())
 
+    def uncounted(self) -> "Snapshot":
+        """A copy in which no agent holds too many kernels, to try on a class that is
+        ``uncounted``."""
+        return self._trial(self.columns.uncounted())
+
     def _trial(self, columns: Columns) -> "Snapshot":
         twin = copy.copy(self)
         twin.is_trial = True

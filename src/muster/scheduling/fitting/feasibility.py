@@ -94,7 +94,11 @@ class Feasibility:
             return 0
         dimension = columns.dimensions.index(KERNELS)
         few = columns.present & (columns.free[:, dimension] < len(workload.kernels))
-        if not few.any() or self._fit(workload.uncounted, statement).kernels is None:
+        if not few.any():
+            return 0
+        if (columns.free[few, dimension] < 0).any():  # the limit was higher
+            statement = Statement(statement.snapshot.uncounted())
+        if self._fit(workload.uncounted, statement).kernels is None:
             return 0
         return int(columns.capacity[few, dimension].max())
 

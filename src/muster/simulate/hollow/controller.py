@@ -2,6 +2,7 @@
 point."""
 
 import itertools
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -283,6 +284,7 @@ class Controller:
         self._is_awake = False
         self._has_woken = False
         self._wake_at: Appointment | None = None
+        self._due_at = math.inf  # what the next wake is for, which may be past by then
         self._wakes = wakes
         self.store = _FatefulStore(engine, fate, witness, clock, self._wait, wakes)
         self.leases = LeaseBook(
@@ -306,8 +308,7 @@ class Controller:
     @property
     def is_idle(self) -> bool:
         """Whether the controller has nothing to do at this moment."""
-        is_due = self._wake_at is not None and self._wake_at.at <= self._timeline.clock.now()
-        plane = self.plane
+        plane, is_due = self.plane, self._due_at <= self._timeline.clock.now()
         # It has looked at nothing before its first wake, and a wake may wait for its commit.
         rests = not is_due and self._has_woken and not self._is_awake
         return rests and not self.inbox and plane.is_calm and not plane.is_broken
@@ -384,7 +385,8 @@ class Controller:
             return
         self.channels.tick()
         now = self._timeline.clock.now()
-        for moment in (due, self.channels.next_at):
-            if moment is not None:
-                self._wake_no_later_than(max(moment, now + WAKE_AFTER_S))
+        moments = [each for each in (due, self.channels.next_at) if each is not None]
+        self._due_at = min(moments, default=math.inf)
+        if moments:
+            self._wake_no_later_than(max(self._due_at, now + WAKE_AFTER_S))
         self.store.witness.woke()

@@ -14,7 +14,7 @@ _GROUP = "/v1/groups/default"
 _CALM = {"name": "default", "agent_silence": 5, "kernel_lease": 20, "max_reschedules": 1000}
 """A policy under which all work that is left ends soon."""
 _QUOTAS = [("project", "default/default"), ("user", str(USERS[0].owner))]
-_SCOPES = [*_QUOTAS, ("domain", "default")]
+_SCOPES = [*_QUOTAS, ("domain", "default"), ("domain", "*"), ("user", "default/default/*")]
 
 
 def _draw_bar(lot: Lot) -> Params:
@@ -45,7 +45,7 @@ def _bar(scene: Scene, agent: int, body: dict[str, Any]) -> None:
 
 def draw_group(lot: Lot) -> dict[str, Any]:
     """The policy of a group."""
-    rng, tries = lot.rng, lot.topic("tries")
+    rng, tries, slots = lot.rng, lot.topic("tries"), lot.topic("slots")
     return {
         "name": "default",
         "queue": rng.choice(["strict", "backfill", "best_effort"]),
@@ -59,6 +59,7 @@ def draw_group(lot: Lot) -> dict[str, Any]:
         "backlog_window": rng.choice([0, 0.25, 5.0]),
         "max_tries": tries.choice([1, 2, 3, 3, 6]),
         "retry_backoff": tries.choice([0.1, 0.5, 0.5, 4]),
+        "kernels_per_agent": slots.choice([1000, 1000, 1000, 3, 2, 1]),
         "max_reschedules": rng.choice([0, 10, 100]),
         "starvation_after": rng.choice([1, 300]),
     }
@@ -91,14 +92,15 @@ def _draw_limits(lot: Lot) -> Params:
     rng = lot.rng
     level, name = rng.choice(_SCOPES)
     devices, memory = rng.choice([1, 2, 4]), rng.choice(["24GiB", "40GiB", "100GiB"])
-    limits = rng.choice([{"cpu": 6}, {"gpu": devices}, {"memory": memory}, {}])
-    return {"level": level, "name": name, "limits": {"limits": limits} if limits else {}}
+    amounts = rng.choice([{"cpu": 6}, {"gpu": devices}, {"memory": memory}])
+    limits = rng.choice([{"limits": amounts}, {"limits": amounts}, {"sessions": 2}, {}, {}])
+    return {"level": level, "name": name, "limits": limits}
 
 
 @KINDS.add(3, _draw_limits, every=2, apart=True)
 def limit(scene: Scene, level: Level, name: str, limits: dict[str, Any]) -> None:
-    """The processors, devices or memory of a user, a project or a domain are limited, or no
-    more."""
+    """The sessions, processors, devices or memory of a user, a project or a domain, or of each
+    that has no limits of its own, are limited, or no more."""
     quota(scene, level, name, limits)
 
 

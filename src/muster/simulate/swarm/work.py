@@ -11,7 +11,7 @@ from muster.simulate.swarm.invariants.attempts import (
     OneLiveAttempt,
     Pauses,
 )
-from muster.simulate.swarm.invariants.dependencies import DependenciesAreMet
+from muster.simulate.swarm.invariants.dependencies import DependenciesAreMet, StartTimesAreKept
 from muster.simulate.swarm.invariants.history import (
     CountsAreKept,
     HistoryTellsAll,
@@ -79,6 +79,7 @@ def _draw_job(lot: Lot) -> Params:
         "resources": {"cpu": rng.choice([1, 1, 2, 4]), **lot.devices(2), **lot.memory()},
         "notify": rng.choice([[], [], [], ["https://example.org/hook"]]),
     }
+    begins_in = lot.topic("start times").choice([None, None, None, None, 3, 15, 40])
     if kind == "gang":
         spec |= {
             "tasks": rng.choice([2, 3, 5]),
@@ -91,10 +92,12 @@ def _draw_job(lot: Lot) -> Params:
             "keep_going": rng.random() < 0.5,
             "max_task_failures": rng.choice([0, 0, 1]),
         }
-    more: Params = {"user": _draw_user(lot)}
+    more: dict[str, Any] = {"user": _draw_user(lot)}
     if kind == "after":
         condition = rng.choice(["ended", "running", "succeeded"])
         more = {"user": 0, "after": lot.a_submission(), "condition": condition}
+    if begins_in is not None:
+        more["begins_in"] = begins_in
     lot.submissions += 1
     return {"number": number, "spec": spec, **more}
 
@@ -108,10 +111,14 @@ def submit(
     after: int | None = None,
     condition: DependencyCondition = DependencyCondition.ENDED,
     runs: ToldRun | None = None,
+    begins_in: Seconds | None = None,
 ) -> None:
-    """A user hands in a job, whose number later steps name; ``after`` is the number of another.
-    Its kernels run by chance, unless ``runs`` says how."""
+    """A user hands in a job, whose number later steps name; ``after`` is the number of another, and
+    ``begins_in`` the time until it may begin. Its kernels run by chance, unless ``runs`` says
+    how."""
     whole = {"env": behaviour(number, runs), **spec}
+    if begins_in is not None:
+        whole["not_before"] = scene.world.clock.now() + begins_in
     if after is not None and (on := scene.work(after)) is not None:
         whole["after"] = [{"on": on.id, "condition": condition}]
     scene.submit(number, "/v1/jobs", whole, _user(user))
@@ -209,6 +216,7 @@ WORK = Part(
         NobodyIsForgotten,
         QuotasHold,
         DependenciesAreMet,
+        StartTimesAreKept,
         TimeLimitsHold,
         WaitsEnd,
         DrainsEnd,

@@ -33,9 +33,10 @@ from muster.core.owner import Principal
 from muster.core.specs import ScalingGroup
 from muster.core.specs.group import QueuePolicy
 from muster.core.states import JobState
+from muster.scheduling.accounting.usage import Quotas
 from muster.scheduling.passes.group_state import GroupState
 from muster.scheduling.policy.group_policy import Policy
-from muster.scheduling.policy.validators import Concurrency, Dependencies
+from muster.scheduling.policy.validators import Concurrency, Dependencies, StartTime
 from muster.simulate.swarm.chance import Chance
 from muster.simulate.swarm.invariants import (
     answers,
@@ -114,6 +115,11 @@ def settling_of_tasks_finds_something_to_do_each_time(patch: pytest.MonkeyPatch)
 @finds(dependencies.DependenciesAreMet)
 def work_waits_for_no_other_work(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Dependencies, "validate", lambda *of: ())
+
+
+@finds(dependencies.StartTimesAreKept)
+def work_waits_for_no_start_time(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(StartTime, "validate", lambda *of: ())
 
 
 @finds(limits.TimeLimitsHold)
@@ -252,6 +258,11 @@ def room_that_is_free_again_starts_no_pass(patch: pytest.MonkeyPatch) -> None:
 def quotas_on_sessions_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Concurrency, "validate", lambda *of: ())
     patch.setattr(Concurrency, "allows", lambda self, workload, context, count: count)
+
+
+@finds(placing.QuotasHold)
+def limits_of_everybody_bind_nobody(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Quotas, "_nearest", lambda self, *scope: self._specs.get(scope))
 
 
 @finds(history.HistoryTellsAll, stored.StoredRowsAgree)

@@ -132,6 +132,13 @@ def full_agents_are_said_to_be_silent(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(feasibility, "_remedy_of", lambda status: "silent")
 
 
+@finds(explained.RefusalsHold)
+def agents_that_hold_as_many_kernels_as_they_may_are_said_to_lack_room(
+    patch: pytest.MonkeyPatch,
+) -> None:
+    patch.setattr(feasibility.Feasibility, "most_kernels", lambda *of: 0)
+
+
 @finds(explained.WhyIsAnswered)
 def everybody_is_said_to_be_next(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PlacementPass, "ahead_of", lambda self, session: 0)

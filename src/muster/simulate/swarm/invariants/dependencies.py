@@ -1,4 +1,4 @@
-"""Work that waits for other work (``after`` in a spec)."""
+"""Work that waits for other work (``after`` in a spec), or for a time (``not_before``)."""
 
 from muster.core.specs import DependencyCondition
 from muster.core.states import JOB_TABLE, SESSION_TABLE, JobState, SessionStatus
@@ -6,6 +6,7 @@ from muster.simulate.hollow.agent import HollowAgent
 from muster.simulate.hollow.supervisor import Kernel
 from muster.simulate.swarm.judge import Invariant, Judge
 from muster.simulate.swarm.oracle.facts import Statuses
+from muster.simulate.swarm.oracle.room import spec_of
 
 _WAITING = {JobState.PENDING.value, SessionStatus.PENDING.value}
 _ENDED = {*JOB_TABLE.terminal, *SESSION_TABLE.terminal}
@@ -24,12 +25,23 @@ class DependenciesAreMet(Invariant):
         record = self.world.store.live.kernels.get(kernel.start.kernel)
         if record is None:
             return
-        job = record.session.job
-        spec = record.session.spec if job is None else job.spec
-        for each in spec.after if spec is not None else ():
+        for each in spec_of(record.session).after:
             status = self._statuses.known.get(each.on, "")
             told = f"{kernel.key} begins after {each.on} is {each.condition}, which is {status}"
             self.expect(_may_be_met(each.condition, status), told)
+
+
+class StartTimesAreKept(Invariant):
+    says = "nothing begins before its start time"
+
+    def begun(self, agent: HollowAgent, kernel: Kernel) -> None:
+        if self.world.controller is None:
+            return
+        record = self.world.store.live.kernels.get(kernel.start.kernel)
+        not_before = None if record is None else spec_of(record.session).not_before
+        if not_before is not None:
+            early_s = not_before - self.now
+            self.expect(early_s <= 0, f"{kernel.key} begins {early_s:.3f} s before its start time")
 
 
 def _may_be_met(condition: DependencyCondition, status: str) -> bool:

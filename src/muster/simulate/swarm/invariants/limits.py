@@ -6,6 +6,7 @@ from muster.core.states import AgentBar, SessionStatus
 from muster.simulate.hollow.agent import HollowAgent
 from muster.simulate.hollow.supervisor import Kernel, Stage
 from muster.simulate.swarm.judge import Invariant, Judge
+from muster.simulate.swarm.oracle.room import spec_of
 from muster.store.records import LedgerKey
 from muster.wire.messages import Commands, ControllerMessage, Stop
 
@@ -63,10 +64,10 @@ class WaitsEnd(Invariant):
             limit_s = session.scheduling_timeout_s
             if session.status is not SessionStatus.PENDING or limit_s is None:
                 continue
-            spec = session.spec or (session.job.spec if session.job is not None else None)
-            if spec is None or spec.after or session.reason is not None:
+            spec = spec_of(session)
+            if spec.after or session.reason is not None:
                 continue
-            waited_s = self.now - session.created_at
+            waited_s = self.now - max(session.created_at, spec.not_before or 0.0)
             self.expect(waited_s <= limit_s + LATE_S, f"{session.id} has waited {waited_s:.1f} s")
 
 

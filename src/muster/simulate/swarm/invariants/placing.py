@@ -13,6 +13,7 @@ from muster.core.states import SessionStatus
 from muster.scheduling.accounting.usage import Scope, scopes
 from muster.simulate.swarm.judge import Invariant, Judge, Observer
 from muster.simulate.swarm.oracle.room import (
+    NOTICED_S,
     Room,
     fits,
     free_room,
@@ -70,13 +71,15 @@ class StrictOrder(_OfPlacements):
             if group.queue is not QueuePolicy.STRICT:
                 continue
             whole = {
-                agent.id: Room.of(agent) for agent in live.agents.values() if may_come_back(agent)
+                agent.id: Room.of(agent, group)
+                for agent in live.agents.values()
+                if may_come_back(agent)
             }
             before = [
                 other
                 for other in waiting_in(live, group)
                 if other.priority > session.priority
-                and lacks_room_alone(live, other)
+                and lacks_room_alone(live, other, unit.now)
                 and max(other.created_at, other.queued_at) < unit.now
                 and fits(other, whole)
             ]
@@ -104,7 +107,10 @@ class RoomIsKept(_OfPlacements):
             if group.queue is QueuePolicy.BEST_EFFORT or not waiting:
                 continue
             first = waiting[0]
-            if not lacks_room_alone(live, first) or first.id in groups[group.name].displacing:
+            if (
+                not lacks_room_alone(live, first, unit.now)
+                or first.id in groups[group.name].displacing
+            ):
                 continue
             later = [each for each in placed if order(each) > order(first)]
             if not later or max(first.created_at, first.queued_at) >= unit.now:
@@ -155,7 +161,7 @@ class NobodyIsForgotten(Invariant):
             ]
             first = waiting if group.queue is QueuePolicy.BEST_EFFORT else waiting[:1]
             for session in first:
-                if not lacks_room_alone(live, session):
+                if not lacks_room_alone(live, session, self.now - NOTICED_S):
                     continue
                 self.expect(
                     not fits(session, free_room(live, agents)),
@@ -181,9 +187,8 @@ class QuotasHold(_OfPlacements):
                 for scope in scopes(session.owner):
                     sessions.setdefault(scope, set()).add(session.id)
                     held[scope].update(row.resources.as_dict())
-        quotas = {each.name: each for session in bound for each in quotas_of(live, session)}
-        for quota in quotas.values():
-            scope = quota.level, quota.name
+        quotas = {scope: each for session in bound for scope, each in quotas_of(live, session)}
+        for scope, quota in quotas.items():
             its = [each for each in bound if scope in scopes(each.owner)]
             most = quota.sessions
             over = [

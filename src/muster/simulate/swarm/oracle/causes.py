@@ -7,7 +7,7 @@ from muster.core.reasons import ReasonCode
 from muster.core.specs import ScalingGroup, SessionType
 from muster.core.states import JOB_TABLE, SESSION_TABLE, JobState
 from muster.simulate.swarm.oracle.facts import End, How, Known
-from muster.simulate.swarm.oracle.room import quotas_of, requested
+from muster.simulate.swarm.oracle.room import quotas_of, requested, spec_of
 from muster.store.live import Live
 from muster.store.records import Session
 
@@ -136,7 +136,8 @@ def _waited_too_long(case: Case) -> bool:
     session = case.session
     handed_in = session.created_at if session.job is None else session.job.submitted_at
     timeout_s = session.scheduling_timeout_s
-    return timeout_s is not None and case.now >= handed_in + timeout_s
+    began = max(handed_in, spec_of(session).not_before or 0.0)
+    return timeout_s is not None and case.now >= began + timeout_s
 
 
 def _job_has_ended(case: Case) -> bool:
@@ -177,8 +178,8 @@ def _is_above_quota(case: Case) -> bool:
     resource, scope = str(case.number("resource")), (case.number("level"), case.number("owner"))
     limits = [
         quota.limits.amounts.get(resource)
-        for quota in quotas_of(case.live, case.session)
-        if (quota.level, quota.name) == scope
+        for whose, quota in quotas_of(case.live, case.session)
+        if whose == scope
     ]
     told = tuple(map(case.number, ("requested", "limit", "over")))
     asked = requested(case.session, resource)

@@ -1,15 +1,18 @@
 """The room of a scaling group and the order of its queue: simple sums over what was committed."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from muster.core.ids import AgentId
 from muster.core.resources import GPU_WHOLE, Resources
-from muster.core.specs import QuotaSpec, ScalingGroup
+from muster.core.specs import JobSpec, QuotaSpec, ScalingGroup, SessionSpec
 from muster.core.states import AgentStatus, SessionStatus
-from muster.scheduling.accounting.usage import scopes
+from muster.scheduling.accounting.usage import Scope, scopes
 from muster.store.live import Live
 from muster.store.records import Agent, Session
+
+NOTICED_S = 0.1
+"""How much later than a moment control may look at what it changes."""
 
 
 def order(session: Session) -> tuple[int, float, str]:
@@ -29,11 +32,19 @@ def waiting_in(live: Live, group: ScalingGroup) -> list[Session]:
     return sorted(sessions, key=order)
 
 
-def lacks_room_alone(live: Live, session: Session) -> bool:
-    """Whether it is plain that nothing but a lack of room keeps the session waiting: it depends on
-    no other, and its owner has no quota."""
+def spec_of(session: Session) -> JobSpec | SessionSpec:
+    """The spec with which somebody handed it in, or its job."""
     spec = session.spec or (session.job.spec if session.job is not None else None)
-    return spec is not None and not spec.after and not any(quotas_of(live, session))
+    assert spec is not None, "a session has a job or a spec of its own"
+    return spec
+
+
+def lacks_room_alone(live: Live, session: Session, now: float) -> bool:
+    """Whether it is plain that nothing but a lack of room keeps the session waiting: it depends on
+    no other, its start time has come, and its owner has no quota."""
+    spec = spec_of(session)
+    has_come = spec.not_before is None or spec.not_before <= now
+    return has_come and not spec.after and not any(quotas_of(live, session))
 
 
 def requested(session: Session, resource: str) -> int:
@@ -41,12 +52,21 @@ def requested(session: Session, resource: str) -> int:
     return sum(kernel.resources.as_dict().get(resource, 0) for kernel in session.kernels)
 
 
-def quotas_of(live: Live, session: Session) -> Iterable[QuotaSpec]:
-    """The quotas that bind the session's owner."""
-    for level, name in scopes(session.owner):
-        own = live.quotas.get((level, name))
-        if own is not None:
-            yield own
+def quota_of(live: Live, scope: Scope) -> QuotaSpec | None:
+    """The limits of an owner: its own or, without any, the nearest ones of everybody."""
+    level, name = scope
+    parts = name.split("/")
+    names = ["/".join([*parts[:own], *"*" * (len(parts) - own)]) for own in range(len(parts) + 1)]
+    limits = (live.quotas.get((level, each)) for each in reversed(names))
+    return next((each for each in limits if each is not None), None)
+
+
+def quotas_of(live: Live, session: Session) -> Iterable[tuple[Scope, QuotaSpec]]:
+    """The quotas that bind the session's owner, by whom they bind."""
+    for scope in scopes(session.owner):
+        quota = quota_of(live, scope)
+        if quota is not None:
+            yield scope, quota
 
 
 def may_come_back(agent: Agent) -> bool:
@@ -56,21 +76,26 @@ def may_come_back(agent: Agent) -> bool:
 
 @dataclass(slots=True)
 class Room:
-    """The free processors of an agent, the free part of each of its devices, in thousandths, and
-    its free memory."""
+    """The free processors of an agent, the free part of each of its devices, in thousandths, its
+    free memory, and the number of kernels that it may hold besides those that it holds."""
 
     cpu_milli: int
     memory_bytes: int
     devices: dict[int, int]
+    slots: int
 
     @classmethod
-    def of(cls, agent: Agent) -> "Room":
+    def of(cls, agent: Agent, group: ScalingGroup) -> "Room":
         """All that the agent has."""
-        devices = {device.index: GPU_WHOLE for device in agent.devices}
-        return cls(agent.capacity.cpu_milli, agent.capacity.memory_bytes, devices)
+        has, devices = agent.capacity, {device.index: GPU_WHOLE for device in agent.devices}
+        return cls(has.cpu_milli, has.memory_bytes, devices, group.kernels_per_agent)
 
     def holds(self, request: Resources) -> int:
         """How many kernels find room that ask for so much each."""
+        return min(max(0, self.slots), self.holds_by_amounts(request))
+
+    def holds_by_amounts(self, request: Resources) -> int:
+        """How many would, if an agent could hold any number of kernels."""
         most = max(0, self.cpu_milli) // request.cpu_milli
         if request.memory_bytes:
             most = min(most, max(0, self.memory_bytes) // request.memory_bytes)
@@ -89,12 +114,13 @@ def free_room(
 ) -> Mapping[AgentId, Room]:
     """The free room by agent; rows of the sessions ``less`` do not count."""
     skipped = {kernel.id for session in less for kernel in session.kernels}
-    free = {agent.id: Room.of(agent) for agent in agents}
+    free = {agent.id: Room.of(agent, live.groups[agent.group]) for agent in agents}
     for row in live.ledger.values():
         if row.agent_id in free and row.charged and row.kernel_id not in skipped:
             room = free[row.agent_id]
             room.cpu_milli -= row.resources.cpu_milli
             room.memory_bytes -= row.resources.memory_bytes
+            room.slots -= 1
             for share in row.shares:
                 room.devices[share.index] -= share.milli
     return free
@@ -102,6 +128,17 @@ def free_room(
 
 def fits(session: Session, free: Mapping[AgentId, Room]) -> bool:
     """Whether there is room for all of its kernels, which are alike."""
+    return _fits(session, free, Room.holds)
+
+
+def fits_by_amounts(session: Session, free: Mapping[AgentId, Room]) -> bool:
+    """Whether there would be, if an agent could hold any number of kernels."""
+    return _fits(session, free, Room.holds_by_amounts)
+
+
+def _fits(
+    session: Session, free: Mapping[AgentId, Room], holds: Callable[[Room, Resources], int]
+) -> bool:
     unfit, request = {agent for agent, _ in session.unfit}, session.kernels[0].resources
-    room = sum(left.holds(request) for agent, left in free.items() if agent not in unfit)
+    room = sum(holds(left, request) for agent, left in free.items() if agent not in unfit)
     return room >= len(session.kernels)

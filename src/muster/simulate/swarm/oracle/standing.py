@@ -8,11 +8,13 @@ from muster.core.ids import AgentId, KernelId
 from muster.core.reasons import ReasonCode
 from muster.core.resources import GPU_WHOLE
 from muster.core.specs import ScalingGroup
+from muster.core.specs.group import QueuePolicy
 from muster.core.states import AgentStatus
 from muster.scheduling.accounting.usage import Scope, scopes
 from muster.simulate.swarm.oracle.room import (
     Room,
     fits,
+    fits_by_amounts,
     free_room,
     may_come_back,
     requested,
@@ -65,9 +67,27 @@ class Standing:
         """The free room of all agents."""
         return free_room(self.live, self.agents)
 
+    @property
+    def may_keep_room(self) -> bool:
+        """Whether room that is free may be kept for sessions that lack it."""
+        return self.spec.queue is QueuePolicy.BACKFILL or bool(self.displacing)
+
     def has_room(self, session: Session) -> bool:
         """Whether there is free room for the session, whoever may have it."""
         return fits(session, {agent.id: self.free[agent.id] for agent in self.open})
+
+    def lacks_amounts(self, session: Session) -> bool:
+        """Whether there is no room, and there might be none if an agent could hold any number of
+        kernels, because what is free may be kept for others."""
+        return not self.has_room(session) and (self.may_keep_room or not self.has_amounts(session))
+
+    def has_amounts(self, session: Session) -> bool:
+        """Whether there would be free room, if an agent could hold any number of kernels."""
+        return fits_by_amounts(session, {agent.id: self.free[agent.id] for agent in self.open})
+
+    def could_hold(self, session: Session, agents: Iterable[Agent]) -> bool:
+        """Whether these agents could hold the session if they were empty."""
+        return fits(session, {agent.id: Room.of(agent, self.spec) for agent in agents})
 
     def places(self, session: Session) -> int:
         """How many kernels like the session's find free room."""
@@ -108,7 +128,8 @@ class Standing:
 
     def shortfalls(self, agent: Agent, session: Session) -> frozenset[ReasonCode]:
         """The reasons why the agent cannot take a kernel of the session now."""
-        request, room, whole = session.kernels[0].resources, self.free[agent.id], Room.of(agent)
+        request, room = session.kernels[0].resources, self.free[agent.id]
+        whole = Room.of(agent, self.spec)
         found = set[ReasonCode]()
         if agent not in self.open:
             found.add(ReasonCode.AGENT_NOT_ALIVE)
@@ -117,6 +138,7 @@ class Standing:
         for asked, free, capacity in (
             (request.cpu_milli, room.cpu_milli, whole.cpu_milli),
             (request.memory_bytes, room.memory_bytes, whole.memory_bytes),
+            (1, room.slots, whole.slots),
         ):
             if asked > free:
                 above = asked > capacity
@@ -135,11 +157,6 @@ def fit_for(session: Session, agents: Iterable[Agent]) -> Sequence[Agent]:
     """The agents that have not said that they cannot run the session."""
     unfit = {agent for agent, _ in session.unfit}
     return [agent for agent in agents if agent.id not in unfit]
-
-
-def could_hold(session: Session, agents: Iterable[Agent]) -> bool:
-    """Whether these agents could hold the session if they were empty."""
-    return fits(session, {agent.id: Room.of(agent) for agent in agents})
 
 
 def work_of(session: Session) -> str:

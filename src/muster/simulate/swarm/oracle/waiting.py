@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from muster.core.reasons import ReasonCode
@@ -18,8 +19,8 @@ from muster.core.states import (
     SessionStatus,
 )
 from muster.simulate.swarm.oracle import causes
-from muster.simulate.swarm.oracle.room import requested
-from muster.simulate.swarm.oracle.standing import Standing, could_hold, fit_for, work_of
+from muster.simulate.swarm.oracle.room import NOTICED_S, quota_of, requested, spec_of
+from muster.simulate.swarm.oracle.standing import Standing, fit_for, work_of
 from muster.store.records import Agent, Session
 
 _ENDED = {*JOB_TABLE.terminal, *SESSION_TABLE.terminal}
@@ -71,8 +72,8 @@ def _has_no_room(claim: Claim) -> bool:
     told_of = fit_for(session, standing.agents)
     return (
         claim.kernels == 1
-        and not standing.has_room(session)
-        and could_hold(session, fit_for(session, filter(_may_take_work, standing.agents)))
+        and standing.lacks_amounts(session)
+        and standing.could_hold(session, fit_for(session, filter(_may_take_work, standing.agents)))
         and _counts_agents(claim, told_of)
     )
 
@@ -80,19 +81,24 @@ def _has_no_room(claim: Claim) -> bool:
 def _gang_has_no_room(claim: Claim) -> bool:
     standing, session = claim.standing, claim.session
     places, placed = standing.places(session), claim.numbers["placed"]
-    nothing_is_kept = standing.spec.queue is not QueuePolicy.BACKFILL and not standing.displacing
     return (
         claim.numbers["kernels"] == claim.kernels > 1
         and places < claim.kernels
-        and (placed == places or not claim.is_now or (placed < places and not nothing_is_kept))
-        and could_hold(session, filter(_may_take_work, standing.agents))
+        and standing.lacks_amounts(session)
+        and (placed == places or not claim.is_now or (placed < places and standing.may_keep_room))
+        and standing.could_hold(session, filter(_may_take_work, standing.agents))
         and _counts_agents(claim, fit_for(session, standing.agents))
     )
 
 
 def _agents_are_full(claim: Claim) -> bool:
-    most = claim.standing.spec.kernels_per_agent
-    return claim.numbers["most"] == most and claim.standing.has_room(claim.session)
+    """Whether nothing but the number of their kernels keeps agents from taking it."""
+    standing, session = claim.standing, claim.session
+    return (
+        claim.numbers["most"] == standing.spec.kernels_per_agent
+        and not standing.has_room(session)
+        and (standing.has_amounts(session) or not claim.is_now)
+    )
 
 
 def _is_behind(claim: Claim) -> bool:
@@ -150,13 +156,14 @@ def _is_without_open_agents(claim: Claim) -> bool:
 
 
 def _needs_closed_agents(claim: Claim) -> bool:
-    session, agents = claim.session, claim.standing.agents
-    could = could_hold(session, filter(_may_take_work, agents))
-    return could_hold(session, agents) and not could and _counts_agents(claim, agents)
+    session, standing, agents = claim.session, claim.standing, claim.standing.agents
+    could = standing.could_hold(session, filter(_may_take_work, agents))
+    return standing.could_hold(session, agents) and not could and _counts_agents(claim, agents)
 
 
 def _can_never_fit(claim: Claim) -> bool:
-    return not could_hold(claim.session, claim.standing.agents) and _counts_all(claim)
+    could = claim.standing.could_hold(claim.session, claim.standing.agents)
+    return not could and _counts_all(claim)
 
 
 def _may_take_work(agent: Agent) -> bool:
@@ -210,7 +217,7 @@ _WORDS = (_SILENT, _FULL, *map(str, AgentBar))
 def _exceeds_quota(claim: Claim) -> bool:
     numbers, standing, session = claim.numbers, claim.standing, claim.session
     scope, resource = (Level(numbers["level"]), numbers["owner"]), numbers["resource"]
-    quota = standing.live.quotas.get(scope)
+    quota = quota_of(standing.live, scope)
     if quota is None:
         return False
     limit = quota.sessions if resource == "sessions" else quota.limits.amounts.get(resource)
@@ -225,11 +232,9 @@ def _exceeds_quota(claim: Claim) -> bool:
 
 
 def _waits_for_other_work(claim: Claim) -> bool:
-    spec = claim.session.spec or (claim.session.job and claim.session.job.spec)
-    after = spec.after if spec else ()
     return any(
         _is_unmet(claim, each.on, each.condition)
-        for each in after
+        for each in spec_of(claim.session).after
         if each.called == claim.numbers["on"]
     )
 
@@ -247,6 +252,15 @@ def _is_unmet(claim: Claim, on: str, condition: DependencyCondition) -> bool:
         holders = (standing.session_of.get(row.kernel_id) for row in standing.live.ledger.values())
         return not has_ended or on in {work_of(each) for each in holders if each is not None}
     return not has_ended and (condition is DependencyCondition.SUCCEEDED or not runs)
+
+
+def _is_before_its_time(claim: Claim) -> bool:
+    not_before = spec_of(claim.session).not_before
+    if not_before is None or not_before <= claim.standing.now - NOTICED_S:
+        return False
+    return datetime.fromisoformat(claim.numbers["moment"]) == datetime.fromtimestamp(
+        int(not_before), UTC
+    )
 
 
 # What holds up work that has its place
@@ -338,6 +352,7 @@ _CAUSES: Mapping[ReasonCode, Callable[[Claim], bool]] = {
     ReasonCode.GANG_NEVER_FITS: _can_never_fit,
     ReasonCode.QUOTA_IN_USE: _exceeds_quota,
     ReasonCode.DEPENDENCY_NOT_MET: _waits_for_other_work,
+    ReasonCode.BEFORE_START_TIME: _is_before_its_time,
     ReasonCode.CLEANING_UP: _is_cleaned_up,
     ReasonCode.AGENT_UNREACHABLE: _is_on_silent_agent,
     ReasonCode.TO_LEAVE: _is_to_leave,
