@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from muster.control.engine.effects import ORDERS
 from muster.core.ids import AgentId
 from muster.wire.messages import Acknowledge, Command, Hello, KernelKey
 
@@ -19,3 +20,6 @@ class TellAgent(NamedTuple):
 
     agent: AgentId
     message: Command | Acknowledge | Hello | KernelKey | None
+
+
+ORDERS.add(TellAgent)

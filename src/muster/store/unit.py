@@ -82,6 +82,7 @@ class Unit:
         self._history = History(live.entities, now, history_seq)
         self._statements: list[Callable[[Connection], object]] = []
         self._told: list[tuple[str, str, str]] = []
+        self.is_ordered = False  # somebody is told of it: it is committed even without a row
 
     # -- records -------------------------------------------------------------------------------
 
@@ -266,7 +267,8 @@ class Unit:
     @property
     def empty(self) -> bool:
         return not (
-            any(self.touched.values())
+            self.is_ordered
+            or any(self.touched.values())
             or any(self.rewritten.values())
             or not self._history.empty
             or self._ledger

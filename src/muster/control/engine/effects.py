@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 E = TypeVar("E")
 
+ORDERS: set[type] = set()
+"""The kinds of effects that only the controller in charge may have: a wake that emits one is
+committed even where it writes nothing, because each commit looks at the fence. The modules of such
+kinds add them."""
+
 
 class Performer(ABC, Generic[E]):
     """Carries out the effects of one kind. It decides nothing, and has no state that may not be

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple, TypeVar, cast
 
 from muster.control.engine.defects import Defects
+from muster.control.engine.effects import ORDERS
 from muster.control.engine.races import Races
 from muster.control.engine.retries import RetryPolicy
 from muster.core.ids import IdFactory
@@ -199,6 +200,8 @@ class Work:
     def emit(self, effect: object) -> None:
         """Add an effect, to be performed after the commit: see ``engine.effects``."""
         self.effects.setdefault(type(effect), []).append(effect)
+        if type(effect) in ORDERS:
+            self.unit.is_ordered = True
 
     def effects_of(self, kind: type[T]) -> Sequence[T]:
         """The effects of this class, in the order in which they were emitted."""

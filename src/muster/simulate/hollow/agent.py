@@ -158,6 +158,11 @@ class HollowAgent:
         self.machine.reboot()
         self.supervisor.reboot()
 
+    def lose_stream(self) -> None:
+        """The stream breaks, which both ends know; the agent looks for a controller at once."""
+        if self.stream is not None:
+            self.stream.reset()
+
     def supervisor_died(self) -> None:
         """Look for the next one."""
         self._hang_up()

@@ -229,6 +229,17 @@ class _FatefulGateway(HollowGateway):
         super().send(agent, message)
 
 
+class _WitnessOfOvertaken(Witness):
+    """The witness of a controller that was overtaken: what it hears and does is no event of the
+    cluster any more, but agents may hear it."""
+
+    def __init__(self, witness: Witness) -> None:
+        self._witness = witness
+
+    def sent(self, agent: AgentId, message: ControllerMessage) -> None:
+        self._witness.overtaken_sent(agent, message)
+
+
 class _InboxOfRecord(Inbox):
     """An inbox that keeps account of requests: ``asked`` are the moments at which those came that
     are not answered yet, by number."""
@@ -319,9 +330,10 @@ class Controller:
         self.plane.ask(action, answer)
 
     def be_superseded(self, cut_off_s: float) -> None:
-        """Go on without a witness while another controller works on the database, until this one
-        finds that out by itself; it does not reach the database for so long."""
-        self.store.witness = self.gateway.witness = Witness()
+        """Go on while another controller works on the database, until this one finds that out by
+        itself; it does not reach the database for so long. The witness hears what it sends."""
+        self.store.witness = Witness()
+        self.gateway.witness = _WitnessOfOvertaken(self.gateway.witness)
         self._is_superseded = True
         self.store.cut_off_until = self._timeline.clock.now() + cut_off_s
 

@@ -31,6 +31,9 @@ class Witness:
     def sent(self, agent: AgentId, message: ControllerMessage) -> None:
         """A message to an agent is on its way."""
 
+    def overtaken_sent(self, agent: AgentId, message: ControllerMessage) -> None:
+        """A message to an agent is on its way from a controller whose place another has taken."""
+
     def committed(self, unit: Unit) -> None:
         """The unit was written; its mirror is as SQL is."""
 

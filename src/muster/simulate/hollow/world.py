@@ -83,6 +83,7 @@ class World:
         self._channels = NO_FAULTS
         self._machines = 0
         self._superseded: list[Controller] = []
+        self._astray_until: dict[str, float] = {}  # by the names of agents
         self._behaviour = behaviour
 
     def begin(self, offers: Mapping[str, Offer], group: ScalingGroup | None = None) -> None:
@@ -166,6 +167,25 @@ class World:
             self.witness.controller_died()
             self.start_controller()
 
+    def lead_astray(self, agent: HollowAgent, seconds: float) -> None:
+        """The agent finds an overtaken controller that is still up, instead of the one in charge,
+        for so long: its name leads there, say."""
+        self._astray_until[agent.name] = self.clock.now() + seconds
+        agent.lose_stream()
+        self.timeline.after(seconds, agent.lose_stream)
+
+    def lead_home(self) -> None:
+        """All agents find the controller in charge from now on."""
+        self._astray_until.clear()
+
+    def _found_by(self, agent: HollowAgent) -> Controller | None:
+        """The controller that the agent finds; None if nobody listens."""
+        if self.clock.now() < self._astray_until.get(agent.name, 0.0):
+            for former in reversed(self._superseded):
+                if former.is_up:
+                    return former
+        return self.controller
+
     def kill_controller(self, away_s: float = math.inf) -> None:
         """kill -9; it comes back after so long."""
         if self.controller is not None:
@@ -229,13 +249,14 @@ class World:
         return agent
 
     def _open_stream(self, agent: HollowAgent) -> Stream | None:
-        if self.controller is None or agent.identity is None:
+        controller = self._found_by(agent)
+        if controller is None or agent.identity is None:
             return None
         # A generator of its own, because the order of one wake's messages to several agents is not
         # defined.
         rng = random.Random(self._rng.random())
         stream = Stream(self.timeline, rng, lambda: self.weather)
-        self.controller.gateway.accept(stream, agent.identity.credential)
+        controller.gateway.accept(stream, agent.identity.credential)
         return stream
 
     def _join(self, agent: HollowAgent) -> None:

@@ -7,6 +7,7 @@ from muster.control.engine.work import Work
 from muster.simulate.hollow.controller import Coming, Misfortune, Outage
 from muster.simulate.swarm.invariants.answers import ReportsAreAcknowledged, RequestsAreAnswered
 from muster.simulate.swarm.invariants.defects import ControllerRests, NoHandlerFailed
+from muster.simulate.swarm.invariants.overtaken import OvertakenOnlyRenew
 from muster.simulate.swarm.invariants.stored import StoredRowsAgree
 from muster.simulate.swarm.part import Part
 from muster.simulate.swarm.scene import Scene
@@ -44,6 +45,28 @@ def second_controller(scene: Scene, cut_off_s: float = 0.0) -> None:
     """Somebody starts a controller beside the one that runs, on the same database; the first one
     may be cut off from it, though not from agents."""
     scene.world.supersede_controller(cut_off_s)
+
+
+def _draw_astray(lot: Lot) -> Params:
+    rng = lot.rng
+    return {
+        "agent": rng.randrange(10),
+        "after_s": rng.choice([0.5, 2, 4]),
+        "seconds": rng.choice([1, 8, 30]),
+        "cut_off_s": rng.choice([10, 60]),
+    }
+
+
+@FAULTS.add(1, _draw_astray, every=2, apart=True)
+def go_back(
+    scene: Scene, agent: int, after_s: Seconds, seconds: Seconds, cut_off_s: Seconds
+) -> None:
+    """A second controller is started beside one that is cut off from the database. An agent changes
+    over to it, and after a while goes back to the first one, where it stays for so long."""
+    world, its = scene.world, scene.agent(agent)
+    world.supersede_controller(cut_off_s)
+    its.lose_stream()
+    world.timeline.after(after_s, lambda: world.lead_astray(its, seconds))
 
 
 def _draw_outage(lot: Lot) -> Params:
@@ -85,6 +108,7 @@ def poison(scene: Scene, kind: Poison) -> None:
 
 def _calm(scene: Scene) -> None:
     scene.world.fate.clear()
+    scene.world.lead_home()
     scene.world.start_controller()
 
 
@@ -96,6 +120,7 @@ CONTROLLER = Part(
         ControllerRests,
         RequestsAreAnswered,
         ReportsAreAcknowledged,
+        OvertakenOnlyRenew,
     ),
     _calm,
 )

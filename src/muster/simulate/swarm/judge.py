@@ -78,6 +78,7 @@ _HEARD_OF = (
     "journalled",
     "heard",
     "sent",
+    "overtaken_sent",
     "committed",
     "woke",
     "controller_died",
@@ -167,6 +168,10 @@ class Judge(Witness):
 
     def sent(self, agent: AgentId, message: ControllerMessage) -> None:
         for listen in self._listening["sent"]:
+            listen(agent, message)
+
+    def overtaken_sent(self, agent: AgentId, message: ControllerMessage) -> None:
+        for listen in self._listening["overtaken_sent"]:
             listen(agent, message)
 
     def committed(self, unit: Unit) -> None:

@@ -12,6 +12,7 @@ from muster.control.agent import hello
 from muster.control.agent.desk import AgentDesk
 from muster.control.agent.drain import DrainAgents
 from muster.control.agent.leases import LeaseBook
+from muster.control.engine import work as engine_work
 from muster.control.engine.work import Work
 from muster.control.inbox import Inbox
 from muster.control.job import derive, settle
@@ -50,6 +51,7 @@ from muster.simulate.swarm.invariants import (
     ledger,
     limits,
     notices,
+    overtaken,
     placing,
     plugins,
     requests,
@@ -70,7 +72,7 @@ def silent_agents_count_as_lost(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LeaseBook, "revoke", lambda self, agent: True)
 
 
-@finds(attempts.NoAttemptTwice, first=231)
+@finds(attempts.NoAttemptTwice)
 def lost_kernels_that_may_have_run_are_placed_anew(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(kernel_reports, "may_have_run", lambda kernel: False)
 
@@ -198,6 +200,11 @@ def some_acknowledgements_are_not_sent(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(AgentDesk, "deliver", badly)
 
 
+@finds(overtaken.OvertakenOnlyRenew, first=190)
+def commands_follow_no_commit_where_nothing_is_written(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(engine_work, "ORDERS", frozenset())
+
+
 @finds(state.EndsStay)
 def ended_jobs_are_told_of_as_running(patch: pytest.MonkeyPatch) -> None:
     told = Unit.events
@@ -292,9 +299,15 @@ def counts_are_forgotten_once_a_status_changes(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(History, "write_counts", lambda self, record: setattr(record, "repeats", ()))
 
 
-@finds(tries.TriesAreCharged, first=205)
-def failures_are_charged_each_time_that_they_are_told(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(kernel_reports, "_told_before", lambda *of: False)
+@finds(tries.TriesAreCharged)
+def failures_are_charged_twice(patch: pytest.MonkeyPatch) -> None:
+    charge = Work.charge_try
+
+    def twice(self: Work, record: Any, policy: Any) -> bool:
+        record.tries += 1
+        return charge(self, record, policy)
+
+    patch.setattr(Work, "charge_try", twice)
 
 
 @finds(jobs.EndsAreWhole)

@@ -118,6 +118,14 @@ LEDGER = (
         scenario="cut_off_controller",
     ),
     Mutant(
+        "a lease of a former controller is void once another is in force",
+        f"{AGENT}/leases.py",
+        "                if grants[0].at >= self._former_until:\n",
+        "                if True:\n",
+        "a new controller counts with the leases that agents get where they go back",
+        scenario="gone_back",
+    ),
+    Mutant(
         "a shorter lease counts at once",
         f"{AGENT}/lifecycle.py",
         "lease_s = term_s if over else max(term_s, record.lease_s)",

@@ -1,8 +1,10 @@
 """Failed tries, which are charged to a session's phase (design: Tries)."""
 
 from collections import defaultdict
+from functools import partial
 
 from muster.core.ids import AgentId
+from muster.core.reasons import ReasonCode
 from muster.simulate.swarm.judge import Invariant, Judge
 from muster.store.records import LedgerKey, Session
 from muster.store.unit import Unit
@@ -30,8 +32,19 @@ class TriesAreCharged(Invariant):
     def committed(self, unit: Unit) -> None:
         for session in unit.touched[Session]:
             if session.tries:
-                told = sum(len(self._failed_at[k.id, k.generation]) for k in session.kernels)
-                self.expect(
-                    session.tries <= told,
-                    f"{session.id} is charged {session.tries} tries, and {told} failures were told",
+                self._judge(session, session.tries, self._told(session, 0))
+            why = session.reason
+            if why is not None and why.code is ReasonCode.PHASE_GAVE_UP:
+                told = max(
+                    map(partial(self._told, session), range(session.kernels[0].generation + 1))
                 )
+                self._judge(session, int(dict(why.numbers)["tries"]), told)
+
+    def _told(self, session: Session, ago: int) -> int:
+        """The failures that were told of so many generations ago."""
+        kernels = ((each.id, each.generation - ago) for each in session.kernels)
+        return sum(len(self._failed_at[key]) for key in kernels)
+
+    def _judge(self, session: Session, tries: int, told: int) -> None:
+        wrong = f"{session.id} is charged {tries} tries, and {told} failures were told"
+        self.expect(tries <= told, wrong)
