@@ -180,7 +180,7 @@ def test_kernel_that_begins_although_its_session_is_placed_anew_has_its_grace(
     world.desk.agent_said(agent.id, Reports(1, (begun,)))
     world.settle()
     graces = [each.grace_s for each in told if isinstance(each, Stop) and each.generation == 0]
-    assert graces == [7.0, 7.0]
+    assert graces == [7.0]
 
 
 def test_agent_is_not_told_of_a_kernel_whose_end_it_tells_beside_its_hello(

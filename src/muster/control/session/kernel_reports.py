@@ -47,7 +47,7 @@ class KernelReports:
             and kernel.agent_id == agent_id
         )
         if kernel is None or not current:
-            self._apply_old(work, agent_id, report, kernel)
+            self._apply_old(work, report, kernel)
             return
         work.mark(kernel.session)
         match report.kind:
@@ -90,20 +90,16 @@ class KernelReports:
             why = reason(ReasonCode.FOREIGN_REPORT, kernel=report.kernel, agent=of)
             work.unit.note(agent, PHASE, SchedulingResult.SKIPPED, why)
 
-    def _apply_old(
-        self, work: Work, agent_id: AgentId, report: KernelReport, kernel: Kernel | None
-    ) -> None:
+    def _apply_old(self, work: Work, report: KernelReport, kernel: Kernel | None) -> None:
         key = (report.kernel, report.generation)
         if report.kind is ReportKind.ENDED:
-            self._hand_over(work, key, report.heir)
-            work.unit.release(key)
+            _release(work, key, report.heir)
             if kernel is not None:
                 work.mark(kernel.session)
-        elif report.kind is ReportKind.STARTED:
-            grace_s = kernel.process.grace if kernel is not None else 0.0
-            work.emit(TellAgent(agent_id, Stop(*key, grace_s, "superseded")))
-            if kernel is not None:
-                self._end_attempt(work, kernel, reason(ReasonCode.STOPPED, detail="superseded"))
+        elif report.kind is ReportKind.STARTED and kernel is not None:
+            # It was told to stop when its session left it, or at its agent's Hello, and has its
+            # grace since then.
+            self._end_attempt(work, kernel, reason(ReasonCode.STOPPED, detail="superseded"))
 
     def _started(self, work: Work, agent: Agent, kernel: Kernel, report: KernelReport) -> None:
         key = (kernel.id, kernel.generation)
@@ -140,25 +136,13 @@ class KernelReports:
             )
         return chosen
 
-    def _hand_over(self, work: Work, key: KernelKey, heir: KernelKey | None) -> None:
-        """Release the allocation of ``key`` and charge the heir's with its devices, in one
-        commit."""
-        allocation = work.live.ledger.get(key)
-        heir_row = work.live.ledger.get(heir) if heir else None
-        if allocation is None or heir_row is None or heir_row.agent_id != allocation.agent_id:
-            return
-        shares = allocation.shares
-        work.unit.release(key)
-        work.unit.charge(heir_row, shares)
-
     def _end(self, work: Work, kernel: Kernel, report: KernelReport) -> None:
         key = (kernel.id, kernel.generation)
         session = kernel.session
         agent_id = kernel.agent_id
         assert agent_id is not None, "a kernel that an agent reports has an agent"
         why = self._why(work, agent_id, report)
-        self._hand_over(work, key, report.heir)
-        work.unit.release(key)
+        _release(work, key, report.heir)
         if session.status in PLACED_SESSION and why.code is ReasonCode.NEVER_STARTED:
             # The kernel never ran: its session goes back to the queue, and nobody is to blame; but
             # a gang that was let go ends. A lost kernel may have run unreported, so its attempt
@@ -253,6 +237,15 @@ class KernelReports:
                 return reason(code, lease_s=lease_s, agent=name)
             case _:
                 return reason(code, agent=name, detail=report.detail)
+
+
+def _release(work: Work, key: KernelKey, heir: KernelKey | None) -> None:
+    """Release the allocation of ``key``, and charge its heir's with its devices, in one commit."""
+    allocation = work.live.ledger.get(key)
+    heir_row = work.live.ledger.get(heir) if heir else None
+    work.unit.release(key)
+    if allocation is not None and heir_row is not None and heir_row.agent_id == allocation.agent_id:
+        work.unit.charge(heir_row, allocation.shares)
 
 
 def _told_before(kernel: Kernel, report: KernelReport) -> bool:

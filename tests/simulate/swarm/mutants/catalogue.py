@@ -3,8 +3,10 @@ rot; whoever changes such a line changes the bug with it, or drops it with a rea
 
 from tests.simulate.swarm.mutants.ledger import LEDGER
 from tests.simulate.swarm.mutants.mutant import Mutant
+from tests.simulate.swarm.mutants.queues import QUEUES
 from tests.simulate.swarm.mutants.reasons import REASONS
 from tests.simulate.swarm.mutants.times import TIMES
+from tests.simulate.swarm.mutants.wakes import WAKES
 
 AGENT = "control/agent"
 JOB = "control/job"
@@ -27,6 +29,7 @@ GENERATIONS = (
         "        kernel.generation += 1\n",
         "",
         "a kernel that goes back to the queue has a new generation",
+        scenario="start_told_late",
     ),
     Mutant(
         "the number of an attempt is used again",
@@ -55,6 +58,7 @@ GENERATIONS = (
         "gone = task.kernel_id is None or task.kernel_id not in work.live.allocations_of",
         "gone = True",
         "a task has one live attempt at most",
+        scenario="outlives_its_session",
     ),
     Mutant(
         "the next generation begins while the last one may run",
@@ -62,6 +66,7 @@ GENERATIONS = (
         "            state.submit(waiting, aside=bool(remains))\n",
         "            state.submit(waiting)\n",
         "a task has one live attempt at most",
+        scenario="start_told_late",
     ),
 )
 
@@ -70,7 +75,8 @@ COMMITS = (
         "messages are sent before the commit",
         "control/plane.py",
         "            self._store.commit(work.unit)\n",
-        "            self._perform(work)\n            self._store.commit(work.unit)\n",
+        "            self._perform(work)\n            work.effects.clear()\n"
+        "            self._store.commit(work.unit)\n",
         "nothing leaves before it is committed",
     ),
     Mutant(
@@ -176,8 +182,7 @@ AGREEMENT = (
         "        rebooted = bool(agent.boot_id) and agent.boot_id != hello.boot_id\n",
         "        rebooted = False\n",
         "kernels of an earlier boot are gone, as of when that boot was last heard",
-        beyond="a hollow supervisor's journal outlives each reboot, and tells the same; a machine "
-        "that loses its files joins anew",
+        scenario="ended_before_reboot",
     ),
     Mutant(
         "a kernel that its agent has forgotten is kept",
@@ -201,14 +206,6 @@ AGREEMENT = (
         "a kernel that does not end is told again to stop",
         beyond="it is the second wall: a Stop is lost with its stream alone, and the Hello of the "
         "next one has it sent again; what a hollow supervisor is told it does",
-    ),
-    Mutant(
-        "superseded kernels run on",
-        f"{SESSION}/kernel_reports.py",
-        '            work.emit(TellAgent(agent_id, Stop(*key, grace_s, "superseded")))\n',
-        "",
-        "no kernel runs that nobody wants",
-        beyond="such a kernel was told to stop when its session left it, and is at each Hello",
     ),
     Mutant(
         "the barrier opens for the first kernel of a gang",
@@ -268,6 +265,7 @@ VERDICTS = (
         "    return kernel.failure is not None or report.at == kernel.failed_at\n",
         "    return False\n",
         "a report that is repeated changes nothing",
+        scenario="failure_told_twice",
     ),
     Mutant(
         "the tasks of an ended job go on",
@@ -334,6 +332,7 @@ PLACEMENT = (
         "                if used >= quota.sessions:\n",
         "                if used < 0:\n",
         "quotas are never exceeded",
+        scenario="quotas_are_full",
     ),
     Mutant(
         "quotas of resources are ignored",
@@ -341,6 +340,7 @@ PLACEMENT = (
         "            elif requested and used + requested > limit:\n",
         "            elif False:\n",
         "quotas are never exceeded",
+        scenario="quotas_are_full",
     ),
     Mutant(
         "work that can never run waits for ever",
@@ -407,10 +407,12 @@ MUTANTS = (
     *LEDGER,
     *GENERATIONS,
     *COMMITS,
+    *WAKES,
     *AGREEMENT,
     *VERDICTS,
     *REASONS,
     *TIMES,
     *PLACEMENT,
+    *QUEUES,
     *HISTORY,
 )

@@ -17,6 +17,7 @@ LEDGER = (
             if before is not KernelStatus.SCHEDULED:
 """,
         "a row of the ledger stays until the agent confirms that the processes are gone",
+        scenario="start_told_late",
     ),
     Mutant(
         "an expired stop frees the room",
@@ -30,41 +31,33 @@ LEDGER = (
                 record.finished_at = work.now
 """,
         "a row of the ledger stays until the agent confirms that the processes are gone",
+        scenario="outlives_its_session",
     ),
     Mutant(
         "the end of an old generation frees nothing",
         f"{SESSION}/kernel_reports.py",
-        """            self._hand_over(work, key, report.heir)
-            work.unit.release(key)
-            if kernel is not None:
-                work.mark(kernel.session)
-        elif""",
-        """            self._hand_over(work, key, report.heir)
-            if kernel is not None:
-                work.mark(kernel.session)
-        elif""",
+        """            _release(work, key, report.heir)
+            if kernel""",
+        """            if kernel""",
         "room that is proven free is given back",
     ),
     Mutant(
         "an heir's room is not charged",
         f"{SESSION}/kernel_reports.py",
-        """        work.unit.release(key)
-        work.unit.charge(heir_row, shares)
-""",
-        """        work.unit.release(key)
-""",
+        "        work.unit.charge(heir_row, allocation.shares)\n",
+        "        pass\n",
         "a kernel's room passes to its heir in one commit",
+        scenario="heirs_that_fail",
     ),
     Mutant(
         "an ended kernel keeps its row beside its heir's",
         f"{SESSION}/kernel_reports.py",
-        """        shares = allocation.shares
+        """    work.unit.release(key)
+    if allocation is not None and heir_row""",
+        """    if heir_row is None:
         work.unit.release(key)
-        work.unit.charge""",
-        """        shares = allocation.shares
-        work.unit.charge""",
+    if allocation is not None and heir_row""",
         "a kernel's room passes to its heir in one commit",
-        beyond="it is no bug: both callers release the row again, right after",
     ),
     Mutant(
         "silence frees an agent's room",
@@ -132,5 +125,13 @@ LEDGER = (
         "lease_s = term_s",
         "a new controller counts with the longest lease that an agent may know",
         scenario="shorter_lease",
+    ),
+    Mutant(
+        "a new controller takes the one that it followed to renew leases no more",
+        f"{AGENT}/leases.py",
+        "lease.former_until = max(now, self._former_until) + agent.lease_s",
+        "lease.former_until = now + agent.lease_s",
+        "a new controller counts with the longest lease that an agent may know",
+        scenario="frozen_after_takeover",
     ),
 )

@@ -28,6 +28,7 @@ TIMES = (
         "        if work.now < record.leave_by:\n            return\n",
         "        return\n",
         "work has left a draining machine at its deadline",
+        scenario="outlives_its_session",
     ),
     Mutant(
         "kernels are stopped without their grace",
@@ -56,5 +57,22 @@ TIMES = (
         "        if may and each.started_at + policy.minimum_lease <= now:\n",
         "        if may:\n",
         "no session is displaced before the minimum lease of its group",
+    ),
+    Mutant(
+        "the difference of clocks is measured once",
+        f"{AGENT}/desk.py",
+        "                agent.seen_at, agent.clock_offset_s = heard_at, offset_s\n",
+        "                agent.seen_at = heard_at\n"
+        "                agent.clock_offset_s = agent.clock_offset_s or offset_s\n",
+        "what happened is dated by the controller's clock",
+        scenario="clock_set_while_it_runs",
+    ),
+    Mutant(
+        "a failure that is dated before another is taken for a repeated report",
+        f"{SESSION}/kernel_reports.py",
+        "kernel.failure is not None or report.at == kernel.failed_at",
+        "kernel.failure is not None or report.at <= (kernel.failed_at or 0.0)",
+        "each failed try is charged, whatever the machine's clock says",
+        scenario="clock_set_back",
     ),
 )

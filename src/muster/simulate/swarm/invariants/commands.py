@@ -36,14 +36,12 @@ class _Told:
     """The commands that an agent was sent since its last Hello, or since it reported their failure.
 
     ``commands`` are the names of commands by kernel; ``ready`` counts how often the agent said that
-    it has a kernel ready, and was not told yet to let it go; ``begun`` are kernels that it said to
-    run, for which one more Stop may be of use; ``stopped_at`` says when a Stop was decided last,
-    and how long after that another one may be of use.
+    it has a kernel ready, and was not told yet to let it go; ``stopped_at`` says when a Stop was
+    decided last, and how long after that another one may be of use.
     """
 
     commands: dict[LedgerKey, set[str]] = field(default_factory=dict)
     ready: Counter[LedgerKey] = field(default_factory=Counter)
-    begun: set[LedgerKey] = field(default_factory=set)
     stopped_at: dict[LedgerKey, tuple[float, float]] = field(default_factory=dict)
 
     def first(self, key: LedgerKey, name: str) -> bool:
@@ -111,8 +109,6 @@ class CommandsAreNeeded(Invariant):
                 told.forget(key, _TRIED_AGAIN[report.kind])
             case ReportKind.CREATED:
                 told.ready[key] += 1
-            case ReportKind.STARTED:
-                told.begun.add(key)
 
     def sent(self, agent: AgentId, message: ControllerMessage) -> None:
         match message:
@@ -152,9 +148,6 @@ class CommandsAreNeeded(Invariant):
         at, wait_s = told.stopped_at.get(key, (0.0, 0.0))
         told.stopped_at[key] = self._decided_at, max(wait_s, command.grace_s + STOP_AGAIN_AFTER_S)
         if self._decided_at >= at + wait_s:
-            return None
-        if key in told.begun:
-            told.begun.discard(key)
             return None
         return "the last Stop is not over"
 

@@ -1,9 +1,12 @@
 """Work that waits for other work (``after`` in a spec), or for a time (``not_before``)."""
 
+from collections import Counter
+
 from muster.core.specs import DependencyCondition
 from muster.core.states import JOB_TABLE, SESSION_TABLE, JobState, SessionStatus
 from muster.simulate.hollow.agent import HollowAgent
 from muster.simulate.hollow.supervisor import Kernel
+from muster.simulate.swarm.chance import attempt_of
 from muster.simulate.swarm.judge import Invariant, Judge
 from muster.simulate.swarm.oracle.facts import Statuses
 from muster.simulate.swarm.oracle.room import spec_of
@@ -13,13 +16,20 @@ _ENDED = {*JOB_TABLE.terminal, *SESSION_TABLE.terminal}
 
 
 class DependenciesAreMet(Invariant):
+    """Work that waits for the end of other work may need the files and ports of its processes."""
+
     says = "nothing begins before its dependencies are met"
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self._statuses = judge.of(Statuses)
+        self._running: Counter[str] = Counter()  # kernels with processes, by their work
+
+    def gone(self, agent: HollowAgent, kernel: Kernel) -> None:
+        self._running[_work_of(kernel)] -= 1
 
     def begun(self, agent: HollowAgent, kernel: Kernel) -> None:
+        self._running[_work_of(kernel)] += 1
         if self.world.controller is None:
             return
         record = self.world.store.live.kernels.get(kernel.start.kernel)
@@ -29,6 +39,14 @@ class DependenciesAreMet(Invariant):
             status = self._statuses.known.get(each.on, "")
             told = f"{kernel.key} begins after {each.on} is {each.condition}, which is {status}"
             self.expect(_may_be_met(each.condition, status), told)
+            left = self._running[each.on] if each.condition is DependencyCondition.ENDED else 0
+            self.expect(not left, f"{kernel.key} begins, and {left} kernels of {each.on} still run")
+
+
+def _work_of(kernel: Kernel) -> str:
+    """The id of the job, or of the session without one, to which the kernel belongs."""
+    attempt, env = attempt_of(kernel.start), {**kernel.start.template.env, **kernel.start.env}
+    return env["MUSTER_SESSION_ID"] if attempt is None else attempt[0]
 
 
 class StartTimesAreKept(Invariant):

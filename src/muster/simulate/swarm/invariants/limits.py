@@ -52,7 +52,7 @@ class DrainsEnd(Invariant):
 
 class WaitsEnd(Invariant):
     """Judged while the controller has nothing to do, of sessions that depend on no others and have
-    not been placed before."""
+    not been placed before. All tasks and attempts of a job wait since it was handed in."""
 
     says = "nothing waits for longer than its scheduling timeout"
 
@@ -67,7 +67,8 @@ class WaitsEnd(Invariant):
             spec = spec_of(session)
             if spec.after or session.reason is not None:
                 continue
-            waited_s = self.now - max(session.created_at, spec.not_before or 0.0)
+            began = session.created_at if session.job is None else session.job.submitted_at
+            waited_s = self.now - max(began, spec.not_before or 0.0)
             self.expect(waited_s <= limit_s + LATE_S, f"{session.id} has waited {waited_s:.1f} s")
 
 

@@ -170,9 +170,20 @@ class NobodyIsForgotten(Invariant):
 
 
 class QuotasHold(_OfPlacements):
-    """A session that ended while its agent was silent holds room still, and counts."""
+    """A session that ended while its agent was silent holds room still, and counts. Prefilled work
+    takes room that no pass sees, so none of it is of an owner with a quota, once agents have heard
+    of that."""
 
     says = "nobody is given more than their quota"
+
+    def between_steps(self) -> None:
+        for id_, agent in self.world.quiet_agents():
+            live = self.world.store.live
+            for row in live.allocations_on.get(id_, {}).values():
+                kernel = None if row.charged else live.kernels.get(row.kernel_id)
+                if kernel is not None and kernel.generation == row.generation:
+                    bound = any(quotas_of(live, kernel.session))
+                    self.expect(not bound, f"{kernel.id} is prefilled on {agent.name}")
 
     def committed(self, unit: Unit) -> None:
         live, facts = unit.live, self._placed

@@ -86,10 +86,17 @@ class SessionsEndForCause(Invariant):
         )
 
     def _judge_codes(self, case: Case) -> None:
-        for kernel, end in zip(case.session.kernels, case.ends, strict=True):
+        for kernel, known, end in zip(case.session.kernels, case.known, case.ends, strict=True):
             if end is not None and kernel.ended_at is not None:
                 told, true = (kernel.exit_code, kernel.signal), (end.exit_code, end.signal)
                 self.expect(told == true, f"{kernel.id} ended with {told}, and not {true}")
+            if end is not None and end.code is ReasonCode.AGENT_REBOOTED and known[-1].has_begun:
+                why = None if kernel.reason is None else kernel.reason.code
+                # The report of the next supervisor comes after the Hello of the new boot.
+                is_late = why is ReasonCode.SUPERVISOR_LOST
+                self.expect(
+                    not is_late, f"{kernel.id} ended with its machine's boot, not for {why}"
+                )
 
 
 class TasksEndWithTheirCode(Invariant):
