@@ -29,20 +29,30 @@ class AttributeColumns:
             return np.full(slots, -1, np.int64), ()
         return codes[:slots], tuple(self._code_of[attribute])
 
-    def put(self, slot: int, attributes: Mapping[str, str]) -> None:
-        """Set the attributes of the agent in ``slot``, in place of former ones."""
-        if slot >= self._size:
-            self._size = max(2 * self._size, slot + 1)
+    def put(self, slots: range, attributes: Mapping[str, str]) -> None:
+        """Set the attributes of the agents in ``slots``, in place of former ones."""
+        if slots.stop > self._size:
+            self._size = max(2 * self._size, slots.stop)
             for attribute, codes in self._codes.items():
                 more = np.full(self._size - codes.size, -1, np.int64)
                 self._codes[attribute] = np.concatenate((codes, more))
-        for attribute in self._of_slot.pop(slot, {}).keys() - attributes.keys():
-            self._codes[attribute][slot] = -1
+        for slot in slots:
+            for attribute in self._of_slot.pop(slot, {}).keys() - attributes.keys():
+                self._codes[attribute][slot] = -1
         for attribute, value in attributes.items():
             if attribute not in self._codes:
                 self._codes[attribute] = np.full(self._size, -1, np.int64)
                 self._code_of[attribute] = {}
             known = self._code_of[attribute]
-            self._codes[attribute][slot] = known.setdefault(value, len(known))
+            code = known.setdefault(value, len(known))
+            self._codes[attribute][slots.start : slots.stop] = code
         if attributes:
-            self._of_slot[slot] = attributes
+            self._of_slot.update(dict.fromkeys(slots, attributes))
+
+    def copy(self) -> "AttributeColumns":
+        twin = AttributeColumns()
+        twin._size = self._size
+        twin._codes = {attribute: codes.copy() for attribute, codes in self._codes.items()}
+        twin._code_of = {attribute: dict(known) for attribute, known in self._code_of.items()}
+        twin._of_slot = dict(self._of_slot)
+        return twin

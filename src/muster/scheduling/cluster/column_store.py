@@ -21,7 +21,6 @@ from muster.scheduling.cluster.bulk import (
     Ints,
     Shares,
     amounts_by_dimension,
-    by_device,
     doubled,
     with_rows,
 )
@@ -30,6 +29,10 @@ from muster.scheduling.cluster.packing import MAX_DIMENSIONS, Packing
 _DIMENSIONS = ("cpu", "memory", "disk")
 _FIRST_SLOTS = 16
 _MOST_CHANGES = 4096  # remembered changes, and four for each agent
+_BY_SLOT = (
+    *("_capacity", "_free", "_device_capacity", "_device_free", "_device_model", "_device_count"),
+    *("_present", "_accepting", "_returning", "_open", "_whole_free", "_largest_free", "_steps"),
+)
 _FEW = 8  # slots that are written, and told apart, one by one
 
 
@@ -117,43 +120,18 @@ class ColumnStore:
             return np.arange(self._count)
         return np.array(list(set(changed)), np.int64)
 
-    def fits_at(self, slot: int, request: Resources, shares: Shares, copies: int) -> bool:
-        """Whether ``copies`` of ``request`` and ``shares`` once are free in ``slot``."""
-        requested = self._requested(request)
-        if requested is None:
-            return False
-        free, devices = self._agent(slot).amounts, len(self._device_free)
-        first = len(self._free)
-        return all(free[dimension] >= amount * copies for dimension, amount in requested) and all(
-            0 <= index < devices and free[first + index] >= milli
-            for index, milli in by_device(shares)
-        )
-
-    def holds_at(self, slot: int, request: Resources, shares: Shares) -> bool:
-        """Whether ``request`` and ``shares`` are held in ``slot``, and so can be given back."""
-        requested = self._requested(request)
-        if requested is None:
-            return False
-        free, devices = self._agent(slot).amounts, len(self._device_free)
-        first = len(self._free)
-        has, device_has = self._capacity, self._device_capacity
-        return all(has[index, slot] - free[index] >= amount for index, amount in requested) and all(
-            0 <= index < devices and device_has[index, slot] - free[first + index] >= milli
-            for index, milli in by_device(shares)
-        )
-
     # Changes
 
-    def append_slot(self) -> int:
-        """A new slot, without an agent."""
-        slot = self._count
-        if slot == self._present.size:
+    def append_slots(self, count: int) -> int:
+        """So many new slots, without agents; the answer is the first of them."""
+        first = self._count
+        while first + count > self._present.size:
             self._double()
-        self._count += 1
-        self._agents.append(None)
-        self._machines.append(_NOTHING)
+        self._count += count
+        self._agents += [None] * count
+        self._machines += [_NOTHING] * count
         self.capacity_version += 1
-        return slot
+        return first
 
     def make_rows(self, resources: Resources, device_indexes: Sequence[int]) -> None:
         """Make rows for these resources and devices; to be called before their amounts are used.
@@ -188,16 +166,18 @@ class ColumnStore:
             self._device_free = with_rows(self._device_free, devices, 0)
             self._device_model = with_rows(self._device_model, devices, -1)
 
-    def set_agent(
+    def set_agents(
         self,
-        slot: int,
+        slots: range,
         capacity: Resources,
         devices: Sequence[Device],
         accepting: bool,
         returning: bool = False,
     ) -> None:
-        """Set the capacity of the agent in ``slot``; room that is held on it stays held."""
+        """Set the capacity of the agents in ``slots``, which are alike; room that is held on them
+        stays held."""
         self._write()
+        its = slice(slots.start, slots.stop)
         amounts = self.amounts(capacity)
         milli = np.zeros(len(self._device_capacity), np.int64)
         models = np.full(len(self._device_capacity), -1, np.int64)
@@ -206,28 +186,37 @@ class ColumnStore:
             models[device.index] = self._model_codes.setdefault(
                 device.model, len(self._model_codes)
             )
-        self._free[:, slot] += amounts - self._capacity[:, slot]
-        self._capacity[:, slot] = amounts
-        self._device_free[:, slot] += milli - self._device_capacity[:, slot]
-        self._device_capacity[:, slot] = milli
-        self._device_model[:, slot] = models
-        self._with_devices += bool(devices) - bool(self._device_count[slot])
-        self._device_count[slot] = len(devices)
-        self._known += not self._present[slot]
-        self._present[slot] = True
-        self._accepting[slot] = accepting
-        self._returning[slot] = returning
+        count, with_devices = len(slots), int(np.count_nonzero(self._device_count[its]))
+        self._free[:, its] += amounts[:, None] - self._capacity[:, its]
+        self._capacity[:, its] = amounts[:, None]
+        self._device_free[:, its] += milli[:, None] - self._device_capacity[:, its]
+        self._device_capacity[:, its] = milli[:, None]
+        self._device_model[:, its] = models[:, None]
+        self._with_devices += bool(devices) * count - with_devices
+        self._device_count[its] = len(devices)
+        self._known += count - int(np.count_nonzero(self._present[its]))
+        self._present[its] = True
+        self._accepting[its] = accepting
+        self._returning[its] = returning
         machine = self._machine(amounts.tolist(), models.tolist(), len(devices))
-        if machine is not self._machines[slot]:
-            self._machines[slot] = machine
+        if any(machine is not each for each in self._machines[its]):
+            self._machines[its] = [machine] * count
             self._packing.make_room(machine.capacity)
             self.capacity_version += 1
-        self._agents[slot] = None
-        self._changes.append(slot)
+        self._agents[its] = [None] * count
+        self._changes += slots
+
+    def accept(self, slots: range, *, accepting: bool) -> None:
+        """Have the agents in ``slots`` take new work, or none."""
+        self._write()
+        self._accepting[slots.start : slots.stop] = accepting
+        every = np.arange(slots.start, slots.stop)
+        self._derive(every)
+        self._written_to(every)
 
     def clear(self, slot: int) -> None:
         """Empty ``slot``, whose agent has left, with all room held on it."""
-        self.set_agent(slot, Resources(), (), accepting=False)
+        self.set_agents(range(slot, slot + 1), Resources(), (), accepting=False)
         self._free[:, slot] = 0
         self._device_free[:, slot] = 0
         self._known -= 1
@@ -292,6 +281,14 @@ class ColumnStore:
         twin._whole_free = self._whole_free.copy()
         twin._largest_free = self._largest_free.copy()
         twin._steps = self._steps.copy()
+        return twin
+
+    def detached(self) -> Self:
+        """A copy whose agents may be changed."""
+        twin = self.copy()
+        own = vars(twin)
+        for name in _BY_SLOT:
+            own[name] = own[name].copy()
         return twin
 
     def with_returning(self) -> Self:
@@ -432,19 +429,9 @@ class ColumnStore:
         return twin
 
     def _double(self) -> None:
-        self._capacity = doubled(self._capacity)
-        self._free = doubled(self._free)
-        self._device_capacity = doubled(self._device_capacity)
-        self._device_free = doubled(self._device_free)
-        self._device_model = doubled(self._device_model, -1)
-        self._device_count = doubled(self._device_count)
-        self._present = doubled(self._present)
-        self._accepting = doubled(self._accepting)
-        self._returning = doubled(self._returning)
-        self._open = doubled(self._open)
-        self._whole_free = doubled(self._whole_free)
-        self._largest_free = doubled(self._largest_free)
-        self._steps = doubled(self._steps)
+        own = vars(self)
+        for name in _BY_SLOT:
+            own[name] = doubled(own[name], -1 if name == "_device_model" else 0)
 
 
 _NOTHING = Machine.of([], [], 0)

@@ -6,12 +6,13 @@ decisions; ``column_store``, its base, keeps the numbers current.
 """
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from muster.core.resources import GPU_WHOLE, KERNELS, Resources, is_model
 from muster.scheduling.cluster.agent_amounts import STEPS, AgentAmounts
-from muster.scheduling.cluster.bulk import Array, Bulk, Flags, Floats, Ints, Shares
+from muster.scheduling.cluster.bulk import Array, Bulk, Flags, Floats, Ints, Shares, by_device
 from muster.scheduling.cluster.column_store import ColumnStore
 from muster.scheduling.cluster.packing import MAX_DIMENSIONS, NOWHERE, Words
 
@@ -70,6 +71,11 @@ class Columns(ColumnStore):
         self._allowed_of: dict[tuple[str, ...], list[bool]] = {}  # by the models asked for
         self._size: Floats = np.zeros(0)
         self._size_version = -1
+
+    def detached(self) -> Self:
+        twin = super().detached()
+        twin._allowed_of = {}  # the copies' codes of models may differ
+        return twin
 
     # For selectors and explanations: read-only views, one row or entry a slot
 
@@ -277,6 +283,31 @@ class Columns(ColumnStore):
         if need.milli:
             return min(limit, sum(left // need.milli for left, _ in need.devices_in(agent)))
         return limit
+
+    def fits_at(self, slot: int, request: Resources, shares: Shares, copies: int) -> bool:
+        """Whether ``copies`` of ``request`` and ``shares`` once are free in ``slot``."""
+        requested = self._requested(request)
+        if requested is None:
+            return False
+        free, devices = self._agent(slot).amounts, len(self._device_free)
+        first = len(self._free)
+        return all(free[dimension] >= amount * copies for dimension, amount in requested) and all(
+            0 <= index < devices and free[first + index] >= milli
+            for index, milli in by_device(shares)
+        )
+
+    def holds_at(self, slot: int, request: Resources, shares: Shares) -> bool:
+        """Whether ``request`` and ``shares`` are held in ``slot``, and so can be given back."""
+        requested = self._requested(request)
+        if requested is None:
+            return False
+        free, devices = self._agent(slot).amounts, len(self._device_free)
+        first = len(self._free)
+        has, device_has = self._capacity, self._device_capacity
+        return all(has[index, slot] - free[index] >= amount for index, amount in requested) and all(
+            0 <= index < devices and device_has[index, slot] - free[first + index] >= milli
+            for index, milli in by_device(shares)
+        )
 
     def devices_for(self, request: Resources, slot: int) -> list[tuple[int, int]]:
         """Free milli and index of each device in ``slot`` that ``request`` may have a share of, by

@@ -5,6 +5,7 @@ import copy
 import heapq
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
@@ -222,6 +223,39 @@ class Snapshot:
             self._emptied[all_accept] = state, twin
         return twin
 
+    def extended(self, kinds: Iterable[Sequence[AgentFacts]]) -> "Snapshot":
+        """A copy with more agents, to try on; only ``columns.accept`` may change its agents.
+
+        Args:
+            kinds: agents that differ in id, name and attributes alone; their ids are new, and none
+                is empty. The agents follow those of this snapshot, in this order.
+
+        Raises:
+            LimitExceeded: more devices or named resources than a group can have.
+        """
+        twin = self._trial(self.columns.detached())
+        twin._facts, twin._ids, twin._places = [*self._facts], [*self._ids], [*self._places]
+        twin._slots, twin._names = self._slots.copy(), self._names.copy()
+        twin._attributes, twin._memory = self._attributes.copy(), {}
+        for alike in kinds:
+            first, one = twin.columns.slots, alike[0]
+            twin.columns.make_rows(one.capacity, [device.index for device in one.devices])
+            slots = range(twin.columns.append_slots(len(alike)), first + len(alike))
+            twin.columns.set_agents(slots, one.capacity, one.devices, one.accepting, one.returning)
+            twin._facts += alike
+            twin._ids += [each.id for each in alike]
+            twin._places += [None] * len(alike)
+            twin._slots.update(zip(twin._ids[first:], slots, strict=True))
+            for facts, slot in zip(alike, slots, strict=True):
+                twin._names[facts.name] = {*twin._names.get(facts.name, ()), slot}
+            for attributes, some in groupby(alike, lambda facts: facts.attributes):
+                its = range(first, first + len([*some]))
+                twin._attributes.put(its, attributes)
+                first = its.stop
+        twin.facts_version += 1
+        twin.capacity_version += 1
+        return twin
+
     # Deltas
 
     def upsert_agent(
@@ -265,12 +299,12 @@ class Snapshot:
             slot = self._new_slot(agent_id)
         self._facts[slot] = facts
         self._places[slot] = None
-        self.columns.set_agent(slot, capacity, devices, accepting, returning)
+        self.columns.set_agents(range(slot, slot + 1), capacity, devices, accepting, returning)
         if before is None or (before.name, before.attributes) != (name, attributes):
             if before is not None:
                 self._forget_name(slot, before.name)
             self._names.setdefault(name, set()).add(slot)
-            self._attributes.put(slot, attributes)
+            self._attributes.put(range(slot, slot + 1), attributes)
             self.facts_version += 1
         self.capacity_version += 1
         self.version += 1
@@ -285,7 +319,7 @@ class Snapshot:
         self._facts[slot] = None
         self._ids[slot] = AgentId("")
         self._forget_name(slot, facts.name)
-        self._attributes.put(slot, {})
+        self._attributes.put(range(slot, slot + 1), {})
         for key, held in list(self._sets.items()):
             held.pop(slot, None)
             if not held:
@@ -377,7 +411,7 @@ class Snapshot:
         if self._vacant:
             slot = heapq.heappop(self._vacant)
         else:
-            slot = self.columns.append_slot()
+            slot = self.columns.append_slots(1)
             self._facts.append(None)
             self._places.append(None)
             self._ids.append(agent_id)

@@ -1,0 +1,147 @@
+"""Which pools have machines that can hold kernels of a class, and why the others have not: by
+shapes and attributes alone, whatever is running."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from muster.autoscaling.modelled import modelled
+from muster.autoscaling.pool_state import PoolState
+from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.resources import KERNELS, Resources, is_model, unit_of
+from muster.core.specs.placement import PlacementSpec
+from muster.core.specs.pool import PoolSpec
+from muster.scheduling.cluster.constraints import eligible, hard_rules, is_met
+from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.fitting.feasibility import Feasibility
+from muster.scheduling.policy.plugins import AgentSelector
+from muster.scheduling.workload import WorkloadClass
+
+_REMEMBERED = 20_000  # classes
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The pools of which an empty machine holds a kernel of a class, the best first, each with the
+    number of kernels that one machine holds; of a gang with different requests the largest
+    number."""
+
+    pools: tuple[tuple[PoolState, int], ...]
+
+
+class Matcher:
+    """The pools of a group, against which classes are held. It may be kept as long as the pools are
+    the same.
+
+    Args:
+        group: the name of the scaling group.
+        pools: in any order.
+        kernels: how many kernels an agent of the group may hold.
+    """
+
+    def __init__(
+        self, group: str, pools: Sequence[PoolState], kernels: int, selector: AgentSelector
+    ) -> None:
+        self.pools = pools
+        self._selector = selector
+        self._kernels = kernels
+        samples = Snapshot(group).extended(
+            modelled(pool.spec, f"{pool.spec.name}+1", 1, kernels) for pool in pools
+        )
+        samples.columns.accept(range(len(pools)), accepting=True)
+        self._samples = samples
+        self._known: dict[WorkloadClass, Match] = {}
+        self._ranks = {
+            without: sorted(
+                range(len(pools)),
+                key=lambda at: _rank(pools[at], needs_devices=not without),
+            )
+            for without in (True, False)
+        }
+
+    def match(self, workload: WorkloadClass) -> Match:
+        """The pools for a class; remembered."""
+        known = self._known.get(workload)
+        if known is None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            known = self._known[workload] = self._match(workload)
+        return known
+
+    def _match(self, workload: WorkloadClass) -> Match:
+        samples = self._samples
+        mask = eligible(samples, workload)
+        if mask is not None and not mask.any():
+            return Match(())
+        most = np.zeros(len(self.pools), np.int64)
+        for request, _ in workload.requests:
+            slots = samples.columns.fitting(request)
+            if mask is not None:
+                slots = slots[mask[slots]]
+            copies = samples.columns.copies(request, slots, self._kernels)
+            most[slots] = np.maximum(most[slots], copies)
+        if not most.any():
+            return Match(())
+        ranks = self._ranks[not any(request.gpu_milli for request, _ in workload.requests)]
+        of = most.tolist()
+        return Match(tuple((self.pools[at], of[at]) for at in ranks if of[at]))
+
+    # Why not
+
+    def refusals(self, workload: WorkloadClass, pool: PoolSpec) -> tuple[Reason, ...]:
+        """All reasons for which no machine of a pool can hold a kernel of a class; none if one
+        can."""
+        found = [*self._rules(workload.placement, pool)]
+        for request, _ in workload.requests:
+            found += _lacking(request, pool, self._kernels)
+        return tuple(dict.fromkeys(found))
+
+    def _rules(self, placement: PlacementSpec, pool: PoolSpec) -> Iterator[Reason]:
+        attributes = pool.attributes_in(f"{pool.name}+1")
+        for rule in hard_rules(placement):
+            if rule is None:
+                yield reason(ReasonCode.POOL_NOT_DESIGNATED, pool=pool.name)
+            elif not is_met(rule, has := attributes.get(rule.attribute)):
+                numbers: dict[str, Any] = {"has": has} if has is not None else {"lacks": True}
+                yield reason(ReasonCode.POOL_RULE_UNMET, pool=pool.name, rule=str(rule), **numbers)
+
+    def nearest(self, workload: WorkloadClass) -> str | None:
+        """What pools have that is most like what the class asks for and no pool has: perhaps it was
+        meant."""
+        never = Feasibility(self._samples, self._selector).never(workload)
+        return None if never is None else dict(never.numbers).get("nearest")
+
+
+def _rank(pool: PoolState, *, needs_devices: bool) -> tuple[Any, ...]:
+    """The order of pools: by priority; of equal ones those that leave scarce devices unused, the
+    cheaper, those that were interrupted less, and by name."""
+    spec = pool.spec
+    scarce = 0 if needs_devices else spec.machine.gpus
+    return spec.priority, scarce, spec.price, pool.interruptions, spec.name
+
+
+def _lacking(request: Resources, pool: PoolSpec, kernels: int) -> Iterator[Reason]:
+    shape = pool.machine
+    if request.gpu_milli:
+        if not shape.gpus:
+            yield reason(ReasonCode.POOL_NO_DEVICE, pool=pool.name)
+        elif request.gpu_models and not any(
+            is_model(shape.gpu_model, wanted) for wanted in request.gpu_models
+        ):
+            wanted = " or ".join(request.gpu_models)
+            yield reason(
+                ReasonCode.POOL_OTHER_DEVICE, pool=pool.name, has=shape.gpu_model, wanted=wanted
+            )
+    has = shape.capacity(kernels).as_dict()
+    for name, asked in request.as_dict().items():
+        if name != KERNELS and asked > has.get(name, 0) and (name != "gpu" or shape.gpus):
+            yield reason(
+                ReasonCode.POOL_TOO_SMALL,
+                pool=pool.name,
+                resource=name,
+                requested=asked,
+                capacity=has.get(name, 0),
+                unit=unit_of(name),
+            )

@@ -1,0 +1,350 @@
+"""Routing of demand to slices (source: Iris, ``route_demand``; design: Autoscaling).
+
+Each entry goes, in the order of the queue, first to room that is free or coming, else to new slices
+of the first pool that can serve it and may still make some. A gang is one entry, and is routed
+whole or not at all. Entries are tried on modelled machines with the functions of placement.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from muster.autoscaling.first_fit import FirstFit
+from muster.autoscaling.matching import Match, Matcher
+from muster.autoscaling.modelled import Destination, Machines
+from muster.autoscaling.pool_state import Budget, Ceilings, ComingSlice, PoolState
+from muster.core.ids import SessionId
+from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.specs.placement import ClusterMode
+from muster.core.specs.pool import SLICE
+from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.cluster.statement import Statement
+from muster.scheduling.fitting.fit import Fit, fit_session
+from muster.scheduling.policy.plugins import AgentSelector
+from muster.scheduling.workload import KernelPlacement, WorkloadClass
+
+MAX_MODELLED = 20_000
+"""Machines that could be made and are modelled at a time; demand for more waits for the next
+routing."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemandEntry:
+    """A session that found no room: one task, or a gang whose kernels start together (source: Iris,
+    ``DemandEntry``: ``task_ids`` are its kernels; device, constraints and resources are in the
+    class)."""
+
+    session: SessionId
+    workload: WorkloadClass
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedDemand:
+    """An entry, and the room that is to be its own: a machine of a slice in flight is named
+    ``slice/index``, of a new one ``pool+number/index``."""
+
+    entry: DemandEntry
+    destination: Destination
+    kernels: tuple[KernelPlacement, ...]
+
+
+class Unmet:
+    """Why no pool serves a class of sessions; its entries share it, and its reasons are formed when
+    somebody looks.
+
+    Args:
+        refused: by pool, why slices of it would not do, although its machines could hold kernels of
+            the class.
+    """
+
+    def __init__(
+        self, workload: WorkloadClass, outcome: "_Outcome", refused: Mapping[PoolState, Reason]
+    ) -> None:
+        self._workload = workload
+        self._outcome = outcome
+        self._refused = refused
+
+    @property
+    def reasons(self) -> Mapping[str, tuple[Reason, ...]]:
+        """By pool all reasons that hold for it."""
+        outcome, workload = self._outcome, self._workload
+        matching = {pool for pool, _ in outcome.matcher.match(workload).pools}
+        found: dict[str, tuple[Reason, ...]] = {}
+        for pool in outcome.matcher.pools:
+            if pool in self._refused:
+                found[pool.spec.name] = (self._refused[pool],)
+            elif pool in matching:
+                found[pool.spec.name] = (outcome.exhausted(pool),)
+            else:
+                found[pool.spec.name] = outcome.matcher.refusals(workload, pool.spec)
+        return found
+
+    @property
+    def could_be_met(self) -> bool:
+        """Whether some pool has the machines, and only may not make enough of them now."""
+        return bool(self._outcome.matcher.match(self._workload).pools)
+
+    @property
+    def nearest(self) -> str | None:
+        """What pools have that may have been meant; None where there is no such thing."""
+        return None if self.could_be_met else self._outcome.matcher.nearest(self._workload)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What a routing leaves behind, for the reasons of what is unmet.
+
+    Args:
+        opened: the slices to be made, by pool.
+        budget: what these leave of the group's ceilings.
+    """
+
+    matcher: Matcher
+    opened: Mapping[PoolState, int]
+    budget: Budget
+
+    def exhausted(self, pool: PoolState) -> Reason:
+        """Why no further slice of a pool can be made."""
+        opened = self.opened[pool]
+        if pool.headroom > opened and self.budget.allows(pool.spec) == 0:
+            return self.budget.refusal(pool.spec)
+        return pool.exhausted(opened)
+
+
+@dataclass(frozen=True, slots=True)
+class UnmetDemand:
+    """An entry that no pool serves now, and why (source: Iris, ``UnmetDemand``)."""
+
+    entry: DemandEntry
+    why: Unmet
+
+
+@dataclass(slots=True)
+class RoutingDecision:
+    """What became of each entry, and the slices to make for them, by pool (source: Iris,
+    ``RoutingDecision``; its ``group_to_launch`` is ``launches``)."""
+
+    routed: list[RoutedDemand] = field(default_factory=list)
+    unmet: list[UnmetDemand] = field(default_factory=list)
+    launches: dict[str, int] = field(default_factory=dict)
+
+
+def route_demand(
+    entries: Sequence[DemandEntry],
+    snapshot: Snapshot,
+    selector: AgentSelector,
+    pools: Sequence[PoolState],
+    coming: Sequence[ComingSlice] = (),
+    *,
+    kernels: int,
+    ceilings: Ceilings | None = None,
+    matcher: Matcher | None = None,
+) -> RoutingDecision:
+    """Route all entries.
+
+    Args:
+        entries: in the order of the queue; equal classes are one object.
+        snapshot: the group's agents, after a pass in which the entries found no room.
+        selector: the group's.
+        pools: of the group.
+        coming: slices of these pools that are in flight, without those that are to be deleted.
+        kernels: how many kernels an agent of the group may hold.
+        ceilings: of the group.
+        matcher: of an earlier routing with the same pools.
+
+    Raises:
+        MusterError: the selector answers nonsense.
+    """
+    matcher = matcher or Matcher(snapshot.group, pools, kernels, selector)
+    budget = Budget(snapshot.group, ceilings or Ceilings(), pools)
+    headroom = _headroom(entries, matcher, pools)
+    machines = Machines(snapshot, headroom, coming, kernels, budget)
+    routing = _Routing(machines, matcher, selector)
+    for _, some in groupby(entries, lambda entry: id(entry.workload)):
+        routing.route(list(some))
+    for pool in pools:
+        if opened := machines.opened[pool]:
+            routing.decision.launches[pool.spec.name] = opened
+    return routing.decision
+
+
+def _headroom(
+    entries: Sequence[DemandEntry], matcher: Matcher, pools: Sequence[PoolState]
+) -> dict[PoolState, int]:
+    """How many slices of each pool are modelled: no more than all entries together could use."""
+    kernels = dict.fromkeys(pools, 0)
+    for workload, count in Counter(entry.workload for entry in entries).items():
+        for pool, _ in matcher.match(workload).pools:
+            kernels[pool] += count * len(workload.kernels)
+    left, headroom = MAX_MODELLED, dict.fromkeys(pools, 0)
+    for pool in sorted(pools, key=lambda pool: pool.spec.priority):
+        most = min(pool.headroom, kernels[pool], left // pool.spec.slice_size)
+        headroom[pool] = most
+        left -= most * pool.spec.slice_size
+    return headroom
+
+
+class _Routing:
+    """A routing under way; room once taken is never given back, so a class that cannot be served
+    cannot be later."""
+
+    def __init__(self, machines: Machines, matcher: Matcher, selector: AgentSelector) -> None:
+        self.decision = RoutingDecision()
+        self._machines = machines
+        self._matcher = matcher
+        self._selector = selector
+        self._statement = Statement(machines.snapshot)
+        self._first_fit = FirstFit(self._statement)
+        self._outcome = _Outcome(matcher, machines.opened, machines.budget)
+        self._unmet: dict[WorkloadClass, Unmet] = {}
+
+    def route(self, entries: Sequence[DemandEntry]) -> None:
+        """Route entries of one class that follow each other."""
+        workload, routed = entries[0].workload, 0
+        if workload not in self._unmet:
+            place = self._fill if len(workload.kernels) == 1 else self._place
+            found = list(place(workload, len(entries)))
+            for entry, kernels in zip(entries, found, strict=False):
+                destination = self._machines.destination(kernels)
+                self.decision.routed.append(RoutedDemand(entry, destination, kernels))
+            routed = len(found)
+        if routed < len(entries):
+            why = self._unmet[workload]
+            self.decision.unmet += [UnmetDemand(entry, why) for entry in entries[routed:]]
+
+    # Sessions of one kernel
+
+    def _fill(self, workload: WorkloadClass, count: int) -> Iterator[tuple[KernelPlacement, ...]]:
+        """Places for up to ``count`` sessions of one kernel."""
+        machines, fill = self._machines, self._first_fit.fill
+        found = fill(workload, count)
+        if len(found) < count:
+            for pool, copies in self._matcher.match(workload).pools:
+                left = machines.left(pool)
+                if left:
+                    missing = -(-(count - len(found)) // (copies * pool.spec.slice_size))
+                    machines.open(pool, min(left, missing))
+                    found += fill(workload, count - len(found))
+                    if len(found) == count:
+                        break
+            else:
+                self._unmet[workload] = Unmet(workload, self._outcome, {})
+        return zip(found, strict=True)
+
+    # Gangs
+
+    def _place(self, workload: WorkloadClass, count: int) -> Iterator[tuple[KernelPlacement, ...]]:
+        for _ in range(count):
+            fit = fit_session(self._statement, self._selector, workload)
+            if fit.kernels is None:
+                fit = self._open_for(workload, fit.placed)
+            if fit.kernels is None:
+                return
+            yield fit.kernels
+
+    def _open_for(self, workload: WorkloadClass, placed: int) -> Fit:
+        """Open slices for a gang of which only ``placed`` kernels found room: of the first pool of
+        which enough can be made, else of several."""
+        match, mark = self._matcher.match(workload), self._statement.mark()
+        refused: dict[PoolState, Reason] = {}
+        for pool, copies in match.pools:
+            left = self._machines.left(pool)
+            if not left:
+                continue
+            fit = self._of_one_pool(workload, pool, copies, placed, left, mark)
+            if fit.kernels is not None:
+                return fit
+            refused[pool] = _too_few(workload, pool, left, fit)
+        fit = Fit(0)
+        if not _is_tight(workload):
+            fit = self._of_several_pools(workload, match, mark)
+        if fit.kernels is None:
+            self._unmet[workload] = Unmet(workload, self._outcome, refused)
+        return fit
+
+    def _of_one_pool(
+        self,
+        workload: WorkloadClass,
+        pool: PoolState,
+        copies: int,
+        placed: int,
+        left: int,
+        mark: int,
+    ) -> Fit:
+        limit = workload.placement.max_kernels_per_agent or copies
+        of_slice = min(copies, limit) * pool.spec.slice_size
+        tight = _is_tight(workload)
+        missing = len(workload.kernels) - (0 if tight else placed)
+        least = 1 if tight else max(1, -(-missing // of_slice))
+        opened, too_few = min(left, least), 0
+        self._machines.open(pool, opened)
+        fit = fit_session(self._statement, self._selector, workload)
+        while fit.kernels is None and opened < left and not tight:
+            too_few, more = opened, min(opened, left - opened)
+            self._machines.open(pool, more)
+            opened += more
+            fit = fit_session(self._statement, self._selector, workload)
+        if fit.kernels is None:
+            self._machines.open(pool, -opened)
+            return fit
+        return self._with_fewest(workload, pool, opened, too_few, fit, mark)
+
+    def _with_fewest(
+        self,
+        workload: WorkloadClass,
+        pool: PoolState,
+        opened: int,
+        too_few: int,
+        fit: Fit,
+        mark: int,
+    ) -> Fit:
+        """The Fit of a gang that was placed since ``mark``, with as few of the ``opened`` slices as
+        it needs, but more than ``too_few``; the others are closed again."""
+        while opened - too_few > 1:
+            half = (opened + too_few) // 2
+            self._statement.rollback(mark)
+            self._machines.open(pool, half - opened)
+            tried = fit_session(self._statement, self._selector, workload)
+            if tried.kernels is not None:
+                opened, fit = half, tried
+                continue
+            self._machines.open(pool, opened - half)
+            too_few = half
+            fit = fit_session(self._statement, self._selector, workload)
+        return fit
+
+    def _of_several_pools(self, workload: WorkloadClass, match: Match, mark: int) -> Fit:
+        opened: list[tuple[PoolState, int]] = []
+        fit = Fit(0)
+        for pool, _ in match.pools:
+            left = self._machines.left(pool)
+            if left:
+                self._machines.open(pool, left)
+                opened.append((pool, left))
+                fit = fit_session(self._statement, self._selector, workload)
+                if fit.kernels is not None:
+                    break
+        for pool, slices in reversed(opened):
+            if fit.kernels is None:
+                self._machines.open(pool, -slices)
+            else:
+                fit = self._with_fewest(workload, pool, slices, -1, fit, mark)
+        return fit
+
+
+def _is_tight(workload: WorkloadClass) -> bool:
+    """Whether all kernels have to be in one slice, so that more slices do not help."""
+    placement = workload.placement
+    return placement.mode is ClusterMode.SINGLE_NODE or placement.together == SLICE
+
+
+def _too_few(workload: WorkloadClass, pool: PoolState, left: int, fit: Fit) -> Reason:
+    name, kernels = pool.spec.name, len(workload.kernels)
+    if _is_tight(workload):
+        return reason(
+            ReasonCode.POOL_GANG_UNFIT, pool=name, placed=fit.placed, kernels=kernels, slices=1
+        )
+    return reason(
+        ReasonCode.POOL_GANG_TOO_LARGE, pool=name, placed=fit.placed, kernels=kernels, more=left
+    )

@@ -1,0 +1,170 @@
+"""Any pools, slices and demand: what routing promises can be placed, what it refuses could not."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.autoscaling.fleets import KERNELS, pool
+from tests.scheduling.strategies import clusters, queues
+
+from muster.autoscaling.modelled import Destination, modelled
+from muster.autoscaling.pool_state import Budget, Ceilings, ComingSlice, PoolState
+from muster.autoscaling.routing import DemandEntry, RoutingDecision, route_demand
+from muster.core.reasons import ReasonCode, reason
+from muster.scheduling.cluster.constraints import eligible
+from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.cluster.statement import Statement
+from muster.scheduling.fitting.fit import fit_session
+from muster.scheduling.policy.selectors import Concentrated
+
+PAUSED = reason(ReasonCode.POOL_PAUSED, pool="a")
+CONCENTRATED = Concentrated()
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    agents: Snapshot
+    pools: list[PoolState]
+    coming: list[ComingSlice]
+    entries: list[DemandEntry]
+    ceilings: Ceilings
+
+    def route(self) -> RoutingDecision:
+        return route_demand(
+            self.entries,
+            self.agents,
+            CONCENTRATED,
+            self.pools,
+            self.coming,
+            kernels=KERNELS,
+            ceilings=self.ceilings,
+        )
+
+
+_limits = st.one_of(st.none(), st.integers(0, 20))
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    pools = [
+        pool(
+            name,
+            cpu=draw(st.integers(1, 6)),
+            gib=draw(st.sampled_from([2, 8])),
+            gpus=draw(st.integers(0, 3)),
+            slices=draw(st.integers(0, 2)),
+            closed=draw(st.sampled_from([None, None, None, PAUSED])),
+            at_once=draw(st.sampled_from([None, None, 1])),
+            slice_size=draw(st.integers(1, 3)),
+            max_slices=draw(st.integers(0, 6)),
+            priority=draw(st.integers(1, 2)),
+            price=draw(st.integers(0, 2)),
+            attributes=draw(st.sampled_from([{}, {"rack": "x"}, {"rack": "y"}])),
+        )
+        for name in "pqr"[: draw(st.integers(1, 3))]
+    ]
+    coming = [
+        ComingSlice(f"sl-{number}", each.spec.name, each.spec.slice_size)
+        for number, each in enumerate(draw(st.lists(st.sampled_from(pools), max_size=2)))
+    ]
+    entries = [DemandEntry(each.id, each.workload) for each in draw(queues(max_size=12))]
+    ceilings = Ceilings(draw(_limits), draw(_limits), draw(_limits))
+    return Case(draw(clusters()), pools, coming, entries, ceilings)
+
+
+def there(case: Case, decision: RoutingDecision, more: PoolState | None = None) -> Snapshot:
+    """The agents, once all slices of the decision, those in flight, and one more have joined."""
+    kinds = []
+    by_name = {each.spec.name: each for each in case.pools}
+    for slice_ in case.coming:
+        spec = by_name[slice_.pool].spec
+        kinds.append(modelled(spec, slice_.id, slice_.machines, KERNELS))
+    counts = Counter(decision.launches)
+    if more is not None:
+        counts[more.spec.name] += 1
+    for name, slices in counts.items():
+        spec = by_name[name].spec
+        new = [f"{name}+{number + 1}" for number in range(slices)]
+        kinds += [modelled(spec, each, spec.slice_size, KERNELS) for each in new]
+    first = case.agents.columns.slots
+    joined = case.agents.extended(kinds)
+    joined.columns.accept(range(first, joined.columns.slots), accepting=True)
+    return joined
+
+
+def take_promised(joined: Snapshot, decision: RoutingDecision) -> Statement:
+    """Take all promised room.
+
+    Raises:
+        OverCapacity: it is promised twice.
+    """
+    statement = Statement(joined)
+    for each in decision.routed:
+        workload = each.entry.workload
+        for request, kernel in zip(workload.kernels, each.kernels, strict=True):
+            statement.take(joined.slot(kernel.agent_id), request, kernel.shares)
+    return statement
+
+
+@given(cases())
+def test_promised_room_is_there_for_all_of_them_once_the_slices_are(case: Case) -> None:
+    decision = case.route()
+    joined = there(case, decision)
+    take_promised(joined, decision)
+    for each in decision.routed:
+        slots = [joined.slot(kernel.agent_id) for kernel in each.kernels]
+        mask = eligible(joined, each.entry.workload)
+        assert mask is None or mask[slots].all()
+        together = each.entry.workload.placement.together
+        if together is not None:
+            values = {joined.facts(slot).attributes[together] for slot in slots}
+            assert len(values) == 1
+
+
+@given(cases())
+def test_no_single_slice_more_would_place_what_is_unmet(case: Case) -> None:
+    decision = case.route()
+    budget = Budget("pool", case.ceilings, case.pools)
+    for pool_ in case.pools:
+        budget.add(pool_.spec, decision.launches.get(pool_.spec.name, 0))
+    for unmet in decision.unmet:
+        assert all(unmet.why.reasons.get(each.spec.name) for each in case.pools)
+    for pool_ in case.pools:
+        opened = decision.launches.get(pool_.spec.name, 0)
+        if opened == pool_.headroom or budget.allows(pool_.spec) == 0:
+            continue
+        statement = take_promised(there(case, decision, pool_), decision)
+        for unmet in decision.unmet:
+            fit = fit_session(statement, CONCENTRATED, unmet.entry.workload)
+            assert fit.kernels is None, (pool_.spec.name, unmet.entry)
+
+
+@given(cases())
+def test_no_more_is_launched_than_is_used_and_allowed(case: Case) -> None:
+    decision = case.route()
+    decided = [*decision.routed, *decision.unmet]
+    assert sorted(each.entry.session for each in decided) == sorted(
+        entry.session for entry in case.entries
+    )
+    used = {
+        str(kernel.agent_id).partition("/")[0]
+        for each in decision.routed
+        for kernel in each.kernels
+        if each.destination is Destination.LAUNCH
+    }
+    budget = Budget("pool", case.ceilings, case.pools)
+    for each in case.pools:
+        name, launches = each.spec.name, decision.launches.get(each.spec.name, 0)
+        assert launches <= each.headroom
+        allowed = budget.allows(each.spec)
+        assert launches == 0 or allowed is None or launches <= allowed
+        budget.add(each.spec, launches)
+        assert {f"{name}+{number + 1}" for number in range(launches)} <= used
+
+
+@given(cases())
+def test_same_demand_is_routed_the_same(case: Case) -> None:
+    first, second = case.route(), case.route()
+    assert (first.routed, first.launches) == (second.routed, second.launches)
+    assert [each.entry for each in first.unmet] == [each.entry for each in second.unmet]
