@@ -143,8 +143,8 @@ def test_no_single_slice_more_would_place_what_is_unmet(case: Case) -> None:
 @given(cases())
 def test_no_more_is_launched_than_is_used_and_allowed(case: Case) -> None:
     decision = case.route()
-    decided = [*decision.routed, *decision.unmet]
-    assert sorted(each.entry.session for each in decided) == sorted(
+    decided = [each.entry for each in decision.routed] + [each.entry for each in decision.unmet]
+    assert sorted(entry.session for entry in decided) == sorted(
         entry.session for entry in case.entries
     )
     used = {

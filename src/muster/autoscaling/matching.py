@@ -1,5 +1,5 @@
-"""Which pools have machines that can hold kernels of a class, and why the others have not: by
-shapes and attributes alone, whatever is running."""
+"""The pools whose machines can hold kernels of a class, and the reasons of the others: by shapes
+and attributes alone, whatever is running."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -108,8 +108,8 @@ class Matcher:
                 yield reason(ReasonCode.POOL_RULE_UNMET, pool=pool.name, rule=str(rule), **numbers)
 
     def nearest(self, workload: WorkloadClass) -> str | None:
-        """What pools have that is most like what the class asks for and no pool has: perhaps it was
-        meant."""
+        """The value of pools that is most like the one that the class asks for and no pool has:
+        perhaps it was meant."""
         never = Feasibility(self._samples, self._selector).never(workload)
         return None if never is None else dict(never.numbers).get("nearest")
 

@@ -19,7 +19,7 @@ MODELLED = "to come"
 
 
 class Destination(StrEnum):
-    """Where an entry is to find its room."""
+    """The kind of room that an entry is to find."""
 
     FREE = "free"  # on agents that are there; only its turn has to come
     COMING = "coming"  # on slices in flight
@@ -113,7 +113,7 @@ class Machines:
         self.budget.add(pool.spec, slices)
 
     def destination(self, kernels: Sequence[KernelPlacement]) -> Destination:
-        """Where kernels that are placed on these machines find their room, the latest of them."""
+        """The destination of kernels on these machines: that of the last machine to come."""
         last = max(self.snapshot.slot(kernel.agent_id) for kernel in kernels)
         if last >= self._coming.stop:
             return Destination.LAUNCH

@@ -29,14 +29,14 @@ class PoolState:
 
     @property
     def headroom(self) -> int:
-        """How many more slices may be made now."""
+        """The number of slices that may still be made now."""
         if self.closed is not None:
             return 0
         most = max(0, self.spec.max_slices - self.slices)
         return most if self.at_once is None else min(most, self.at_once)
 
     def exhausted(self, opened: int) -> Reason:
-        """Why no further slice can be made, once ``opened`` are to be made."""
+        """The reason for which no further slice can be made, once ``opened`` are to be made."""
         if self.closed is not None:
             return self.closed
         spec, there = self.spec, self.slices + opened
@@ -59,7 +59,7 @@ class ComingSlice:
 
 @dataclass(frozen=True, slots=True)
 class Ceilings:
-    """Most of a group's machines that its pools may have together; None is no limit."""
+    """The most that the pools of a group may have together; None is no limit."""
 
     machines: int | None = None
     gpus: int | None = None
@@ -70,7 +70,7 @@ _NONE = Ceilings()
 
 
 class Budget:
-    """What the ceilings leave, while slices are opened and closed again.
+    """The rest that the ceilings leave, while slices are opened and closed again.
 
     Args:
         used: all pools of the group, with the slices that they have.
@@ -91,7 +91,7 @@ class Budget:
         self._price += machines * spec.price
 
     def allows(self, spec: PoolSpec) -> int | None:
-        """How many more slices of a pool the ceilings allow; None if they set no limit."""
+        """The number of slices of a pool that the ceilings still allow; None if there is no limit."""
         if self._ceilings == _NONE:
             return None
         most = [
@@ -102,7 +102,7 @@ class Budget:
         return max(0, min(most)) if most else None
 
     def refusal(self, spec: PoolSpec) -> Reason:
-        """Why the ceilings allow no further slice of a pool."""
+        """The reason for which the ceilings allow no further slice of a pool."""
         names = ("machines", "gpus", "price")
         limits = (self._ceilings.machines, self._ceilings.gpus, self._ceilings.price)
         told = [name for name, limit in zip(names, limits, strict=True) if limit is not None]

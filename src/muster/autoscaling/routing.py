@@ -1,4 +1,4 @@
-"""Routing of demand to slices (source: Iris, ``route_demand``; design: Autoscaling).
+"""Routing of demand to slices (source: Iris) (design: Autoscaling).
 
 Each entry goes, in the order of the queue, first to room that is free or coming, else to new slices
 of the first pool that can serve it and may still make some. A gang is one entry, and is routed
@@ -31,9 +31,8 @@ routing."""
 
 @dataclass(frozen=True, slots=True)
 class DemandEntry:
-    """A session that found no room: one task, or a gang whose kernels start together (source: Iris,
-    ``DemandEntry``: ``task_ids`` are its kernels; device, constraints and resources are in the
-    class)."""
+    """A session that found no room: a task, or a gang whose kernels start together (source: Iris).
+    Its kernels are Iris's ``task_ids``; devices, constraints and resources are in its class."""
 
     session: SessionId
     workload: WorkloadClass
@@ -50,8 +49,8 @@ class RoutedDemand:
 
 
 class Unmet:
-    """Why no pool serves a class of sessions; its entries share it, and its reasons are formed when
-    somebody looks.
+    """The reasons for which no pool serves a class of sessions, formed when somebody looks; all of
+    its entries share them.
 
     Args:
         refused: by pool, why slices of it would not do, although its machines could hold kernels of
@@ -87,13 +86,13 @@ class Unmet:
 
     @property
     def nearest(self) -> str | None:
-        """What pools have that may have been meant; None where there is no such thing."""
+        """The value of pools that may have been meant; None where there is no such thing."""
         return None if self.could_be_met else self._outcome.matcher.nearest(self._workload)
 
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What a routing leaves behind, for the reasons of what is unmet.
+    """The end of a routing, for the reasons of what is unmet.
 
     Args:
         opened: the slices to be made, by pool.
@@ -105,7 +104,7 @@ class _Outcome:
     budget: Budget
 
     def exhausted(self, pool: PoolState) -> Reason:
-        """Why no further slice of a pool can be made."""
+        """The reason for which no further slice of a pool can be made."""
         opened = self.opened[pool]
         if pool.headroom > opened and self.budget.allows(pool.spec) == 0:
             return self.budget.refusal(pool.spec)
@@ -114,7 +113,7 @@ class _Outcome:
 
 @dataclass(frozen=True, slots=True)
 class UnmetDemand:
-    """An entry that no pool serves now, and why (source: Iris, ``UnmetDemand``)."""
+    """An entry that no pool serves now, and why (source: Iris)."""
 
     entry: DemandEntry
     why: Unmet
@@ -122,8 +121,8 @@ class UnmetDemand:
 
 @dataclass(slots=True)
 class RoutingDecision:
-    """What became of each entry, and the slices to make for them, by pool (source: Iris,
-    ``RoutingDecision``; its ``group_to_launch`` is ``launches``)."""
+    """The destination of each entry, and the slices to make for them, by pool (source: Iris);
+    ``launches`` is Iris's ``group_to_launch``."""
 
     routed: list[RoutedDemand] = field(default_factory=list)
     unmet: list[UnmetDemand] = field(default_factory=list)
@@ -172,7 +171,7 @@ def route_demand(
 def _headroom(
     entries: Sequence[DemandEntry], matcher: Matcher, pools: Sequence[PoolState]
 ) -> dict[PoolState, int]:
-    """How many slices of each pool are modelled: no more than all entries together could use."""
+    """The number of slices of each pool that are modelled: no more than all entries could use."""
     kernels = dict.fromkeys(pools, 0)
     for workload, count in Counter(entry.workload for entry in entries).items():
         for pool, _ in matcher.match(workload).pools:

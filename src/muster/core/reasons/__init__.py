@@ -4,8 +4,9 @@ A reason is a code with its numbers. Hot paths make and compare them; a sentence
 somebody looks.
 """
 
-from muster.core.reasons.catalogue import CATALOGUE, Definition
+from muster.core.reasons.catalogue import CATALOGUE
 from muster.core.reasons.codes import DISPLACED, NEEDS_AGENT, WHO_ACTS, ReasonCode, ReasonKind
+from muster.core.reasons.definition import Definition
 from muster.core.reasons.sentences import Reason, reason
 
 __all__ = [

@@ -1,32 +1,14 @@
 """The texts of each reason for people: its sentence, and its remedy."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from muster.core.reasons.codes import ReasonCode, ReasonKind
-
-
-@dataclass(frozen=True, slots=True)
-class Definition:
-    """``template`` is filled with the reason's numbers; ``remedy`` says what a person can do, and
-    is empty where nothing can be done.
-
-    ``{n:agent}`` becomes "1 agent", "2 agents". ``{n:=}`` becomes the amount n as a person writes
-    it; the reason's number ``unit`` (``core.resources.Unit``) names the unit of n. ``{n:?text}``
-    becomes the text if the reason has an n that is not 0, ``{n:!text}`` if it has none; the text
-    may hold numbers of the reason."""
-
-    kind: ReasonKind
-    template: str
-    remedy: str = ""
-
-
-_W, _L, _R, _O = (
-    ReasonKind.WAITING,
-    ReasonKind.LIMIT,
-    ReasonKind.REQUEST,
-    ReasonKind.OPERATOR,
-)
+from muster.core.reasons.codes import ReasonCode
+from muster.core.reasons.definition import LIMIT as _L
+from muster.core.reasons.definition import OPERATOR as _O
+from muster.core.reasons.definition import REQUEST as _R
+from muster.core.reasons.definition import WAITING as _W
+from muster.core.reasons.definition import Definition
+from muster.core.reasons.of_pools import OF_POOLS
 
 # Parts of several sentences and remedies: agents that meet the session's rules, its rules for all
 # kernels together, agents that take no new work, and sessions that leave to make room for it.
@@ -47,6 +29,7 @@ _OPEN = (
 _STARTS = "Nothing: it starts {leaving:?when those that make room for it have left}"
 
 CATALOGUE: Mapping[ReasonCode, Definition] = {
+    **OF_POOLS,
     ReasonCode.NO_ROOM: Definition(
         _W,
         _NONE + " has {request} free now"
@@ -218,62 +201,6 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ),
     ReasonCode.AGENT_UNFIT: Definition(
         _R, "it said that it cannot run this", "`muster history` has what it said."
-    ),
-    ReasonCode.POOL_RULE_UNMET: Definition(
-        _R,
-        "machines of pool {pool} do not meet {rule}{has:?: they have {has}}{lacks:?: they have no "
-        "such attribute}",
-        "Ask for what machines of a pool have, or leave it out.",
-    ),
-    ReasonCode.POOL_NOT_DESIGNATED: Definition(
-        _R,
-        "it may only use agents that it names, and those of pool {pool} have no names yet",
-        "Leave `agents` out, or set agents_only: false.",
-    ),
-    ReasonCode.POOL_NO_DEVICE: Definition(
-        _R, "machines of pool {pool} have no GPU", "Ask for none, or add a pool with GPUs."
-    ),
-    ReasonCode.POOL_OTHER_DEVICE: Definition(
-        _R,
-        "machines of pool {pool} have {has}, not {wanted}",
-        "Ask for a model that a pool has, or for any.",
-    ),
-    ReasonCode.POOL_TOO_SMALL: Definition(
-        _R,
-        "{resource}: {requested:=} asked, a machine of pool {pool} has {capacity:=}",
-        "Ask for less per kernel, or add a pool of larger machines.",
-    ),
-    ReasonCode.POOL_GANG_UNFIT: Definition(
-        _R,
-        "{placed} of {kernels:kernel} fit on {slices:new slice} of pool {pool}, and more slices do "
-        "not help",
-        "Ask for fewer or smaller kernels, or for less to be together.",
-    ),
-    ReasonCode.POOL_AT_MAX: Definition(
-        _O,
-        "pool {pool} has {slices:slice}, and may have {max_slices}",
-        "Nothing: it starts when running work ends. An operator can raise `max_slices` of the "
-        "pool.",
-    ),
-    ReasonCode.POOL_GANG_TOO_LARGE: Definition(
-        _O,
-        "{placed} of {kernels:kernel} fit if pool {pool} gets the {more:slice} that it may get "
-        "still",
-        "Nothing: it starts when enough running work ends. An operator can raise `max_slices` of "
-        "the pool.",
-    ),
-    ReasonCode.POOL_PROBED: Definition(
-        _W,
-        "slices of pool {pool} failed to boot: {slices:slice} more at a time, until one is ready",
-    ),
-    ReasonCode.POOL_PAUSED: Definition(
-        _O, "pool {pool} is paused", "`muster pools resume {pool}` has it make machines again."
-    ),
-    ReasonCode.GROUP_AT_CEILING: Definition(
-        _O,
-        "a slice of pool {pool} would bring group {group} above its limit of {limit} {what}: "
-        "{used} + {more}",
-        "Nothing: it starts when running work ends. An operator can raise the limit.",
     ),
     ReasonCode.EXITED: Definition(_R, "exited with code {exit_code}"),
     ReasonCode.SIGNALED: Definition(_R, "ended by signal {signal}"),

@@ -24,7 +24,7 @@ from muster.core.specs.placement import AttributeName
 MAX_SLICES = 10_000
 MAX_SLICE_SIZE = 1_000
 DEFAULT_PRIORITY = 100
-"""The priority of a pool that names none (source: Iris, ``route_demand``)."""
+"""The priority of a pool that names none (source: Iris)."""
 
 POOL, SLICE, PREEMPTIBLE = "pool", "slice", "preemptible"
 RESERVED = (POOL, SLICE, PREEMPTIBLE)
@@ -35,7 +35,7 @@ _Price = Annotated[float, Field(ge=0, le=1e6)]
 
 
 class MachineShape(Spec):
-    """What a provider's machine has to offer to kernels.
+    """A machine of a provider, as kernels may use it.
 
     Args:
         cpu: processors.
@@ -62,7 +62,7 @@ class MachineShape(Spec):
         )
 
     def capacity(self, kernels: int) -> Resources:
-        """What an agent on such a machine declares, if it may hold so many kernels."""
+        """The capacity that an agent on such a machine declares, if it may hold so many kernels."""
         milli = self.gpus * GPU_WHOLE
         return Resources.with_extra(
             self.cpu, self.memory, self.disk, milli, self.extra, kernels=kernels

@@ -1,5 +1,4 @@
-"""States of a slice: machines that a provider makes and deletes together (source: Iris, slice
-lifecycle states)."""
+"""States of a slice: machines that a provider makes and deletes together (source: Iris)."""
 
 from enum import StrEnum
 
@@ -22,8 +21,7 @@ class SliceStatus(StrEnum):
 _S = SliceStatus
 
 COMING = frozenset({_S.REQUESTING, _S.BOOTING, _S.INITIALIZING})
-"""States of a slice whose machines count as capacity that is coming (source: Iris, handling
-in-flight slices)."""
+"""States of a slice whose machines count as capacity that is coming (source: Iris)."""
 
 SLICE_TABLE: StateTable[SliceStatus] = StateTable(
     "slice",

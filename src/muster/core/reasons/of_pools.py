@@ -1,0 +1,113 @@
+"""Texts of the reasons that pools and slices have: why no machine is made, or deleted."""
+
+from collections.abc import Mapping
+
+from muster.core.reasons.codes import ReasonCode
+from muster.core.reasons.definition import OPERATOR as _O
+from muster.core.reasons.definition import REQUEST as _R
+from muster.core.reasons.definition import WAITING as _W
+from muster.core.reasons.definition import Definition
+
+OF_POOLS: Mapping[ReasonCode, Definition] = {
+    ReasonCode.POOL_RULE_UNMET: Definition(
+        _R,
+        "machines of pool {pool} do not meet {rule}{has:?: they have {has}}{lacks:?: they have no "
+        "such attribute}",
+        "Ask for what machines of a pool have, or leave it out.",
+    ),
+    ReasonCode.POOL_NOT_DESIGNATED: Definition(
+        _R,
+        "it may only use agents that it names, and those of pool {pool} have no names yet",
+        "Leave `agents` out, or set agents_only: false.",
+    ),
+    ReasonCode.POOL_NO_DEVICE: Definition(
+        _R, "machines of pool {pool} have no GPU", "Ask for none, or add a pool with GPUs."
+    ),
+    ReasonCode.POOL_OTHER_DEVICE: Definition(
+        _R,
+        "machines of pool {pool} have {has}, not {wanted}",
+        "Ask for a model that a pool has, or for any.",
+    ),
+    ReasonCode.POOL_TOO_SMALL: Definition(
+        _R,
+        "{resource}: {requested:=} asked, a machine of pool {pool} has {capacity:=}",
+        "Ask for less per kernel, or add a pool of larger machines.",
+    ),
+    ReasonCode.POOL_GANG_UNFIT: Definition(
+        _R,
+        "{placed} of {kernels:kernel} fit on {slices:new slice} of pool {pool}, and more slices do "
+        "not help",
+        "Ask for fewer or smaller kernels, or for less to be together.",
+    ),
+    ReasonCode.POOL_AT_MAX: Definition(
+        _O,
+        "pool {pool} has {slices:slice}, and may have {max_slices}",
+        "Nothing: it starts when running work ends. An operator can raise `max_slices` of the "
+        "pool.",
+    ),
+    ReasonCode.POOL_GANG_TOO_LARGE: Definition(
+        _O,
+        "{placed} of {kernels:kernel} fit if pool {pool} gets the {more:slice} that it may get "
+        "still",
+        "Nothing: it starts when enough running work ends. An operator can raise `max_slices` of "
+        "the pool.",
+    ),
+    ReasonCode.POOL_PROBED: Definition(
+        _W,
+        "slices of pool {pool} failed to boot: {slices:slice} more at a time, until one is ready",
+    ),
+    ReasonCode.POOL_PAUSED: Definition(
+        _O, "pool {pool} is paused", "`muster pools resume {pool}` has it make machines again."
+    ),
+    ReasonCode.GROUP_AT_CEILING: Definition(
+        _O,
+        "a slice of pool {pool} would bring group {group} above its limit of {limit} {what}: "
+        "{used} + {more}",
+        "Nothing: it starts when running work ends. An operator can raise the limit.",
+    ),
+    ReasonCode.POOL_STOCKED_OUT: Definition(
+        _W,
+        "pool {pool} asks again in {in_s} s: its provider has no such machines now{told:?: {told}}",
+    ),
+    ReasonCode.POOL_OUT_OF_QUOTA: Definition(
+        _O,
+        "pools of quota {quota_key} ask again in {in_s} s: it is used up{told:?: {told}}",
+        "Have the provider raise the quota.",
+    ),
+    ReasonCode.POOL_THROTTLED: Definition(
+        _W, "pool {pool} asks again in {in_s} s: its provider takes requests more slowly"
+    ),
+    ReasonCode.POOL_CREDENTIALS: Definition(
+        _O,
+        "the provider of pool {pool} refuses its credentials{told:?: {told}}",
+        "Mend them; it is tried again in {in_s} s.",
+    ),
+    ReasonCode.POOL_BAD_REQUEST: Definition(
+        _O,
+        "the provider of pool {pool} does not understand its settings{told:?: {told}}",
+        "Mend them and apply the pool again; it is tried again in {in_s} s.",
+    ),
+    ReasonCode.POOL_BACKING_OFF: Definition(
+        _O,
+        "pool {pool} asks again in {in_s} s: the last {failures} failed{told:?: {told}}",
+    ),
+    ReasonCode.POOL_BREAKER: Definition(
+        _O,
+        "{silent} of {machines:machine} of pool {pool} are silent or unknown at once: nothing of "
+        "it is made or deleted",
+        "Look at the network and the provider, then `muster pools resume {pool}`.",
+    ),
+    ReasonCode.SLICE_BUSY: Definition(_W, "work runs on it"),
+    ReasonCode.SLICE_PROMISED: Definition(_W, "it is promised to {sessions:waiting session}"),
+    ReasonCode.SLICE_HELD: Definition(
+        _W, "{by} holds it", "`muster slices release {slice}` lets it go."
+    ),
+    ReasonCode.SLICE_AT_MIN: Definition(
+        _W, "pool {pool} has {slices:slice}, and keeps at least {min_slices}"
+    ),
+    ReasonCode.SLICE_IN_BUFFER: Definition(
+        _W, "pool {pool} keeps {buffer_slices:idle slice} ready for the next demand"
+    ),
+    ReasonCode.SLICE_IDLE: Definition(_W, "idle for {idle_s} s; it is deleted in {in_s} s"),
+    ReasonCode.SLICE_IDLE_TOO_LONG: Definition(_W, "idle for {idle_s} s"),
+}
