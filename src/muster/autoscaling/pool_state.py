@@ -91,7 +91,7 @@ class Budget:
         self._price += machines * spec.price
 
     def allows(self, spec: PoolSpec) -> int | None:
-        """The number of slices of a pool that the ceilings still allow; None if there is no limit."""
+        """The number of slices of a pool that the ceilings allow still; None without a limit."""
         if self._ceilings == _NONE:
             return None
         most = [
