@@ -1,21 +1,23 @@
 """Pools, slices and demand as data, beside the clusters of ``tests.scheduling``."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tests.scheduling.clusters import cluster, session
+from tests.scheduling.clusters import cluster, policy, session
 
+from muster.autoscaling.demand import Demand
 from muster.autoscaling.pool_state import Ceilings, ComingSlice, PoolState
-from muster.autoscaling.routing import DemandEntry, RoutingDecision, route_demand
-from muster.core.reasons import Reason
-from muster.core.resources import Resources
+from muster.autoscaling.routing import RoutingDecision, route_demand
+from muster.core.ids import SessionId
+from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.specs.pool import PoolSpec
 from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.passes.group_state import GroupState
 from muster.scheduling.policy.selectors import Concentrated
-from muster.scheduling.workload import WorkloadClass
+from muster.scheduling.workload import SessionWorkload, WorkloadClass
 
 KERNELS = 100  # that an agent may hold
+NOW = 1_000.0
 
 
 def pool(
@@ -41,17 +43,31 @@ def pool(
     return PoolState(spec, slices, closed, at_once, interruptions)
 
 
-def entries(*demand: tuple[str, WorkloadClass]) -> list[DemandEntry]:
-    return [DemandEntry(session(name).id, workload) for name, workload in demand]
+def sessions(*waiting: tuple[str, WorkloadClass]) -> list[SessionWorkload]:
+    """Sessions by name, in the order of their ages."""
+    return [
+        SessionWorkload(session(name).id, float(age), workload)
+        for age, (name, workload) in enumerate(waiting)
+    ]
 
 
-def demand(count: int, workload: WorkloadClass) -> list[DemandEntry]:
+def several(count: int, workload: WorkloadClass) -> list[SessionWorkload]:
     """So many sessions of a class."""
-    return entries(*((str(number), workload) for number in range(count)))
+    return sessions(*((f"{number:03}", workload) for number in range(count)))
+
+
+def demand(waiting: Iterable[SessionWorkload], agents: Snapshot, **parts: Any) -> Demand:
+    """The demand of a group in which all sessions wait for room, though some may have it."""
+    group = GroupState(agents, policy(**parts))
+    for each in waiting:
+        group.submit(each)
+    for members in group.queue.classes:
+        members.reasons = (reason(ReasonCode.NO_ROOM),)
+    return Demand(group, NOW)
 
 
 def routed(
-    waiting: Sequence[DemandEntry],
+    waiting: Iterable[SessionWorkload],
     *pools: PoolState,
     agents: Snapshot | None = None,
     coming: Sequence[ComingSlice] = (),
@@ -59,18 +75,25 @@ def routed(
 ) -> RoutingDecision:
     snapshot = cluster() if agents is None else agents
     return route_demand(
-        waiting, snapshot, Concentrated(), pools, coming, kernels=KERNELS, ceilings=ceilings
+        demand(waiting, snapshot),
+        snapshot,
+        Concentrated(),
+        pools,
+        coming,
+        kernels=KERNELS,
+        ceilings=ceilings,
     )
 
 
 def where(decision: RoutingDecision) -> dict[str, str | list[str]]:
-    """By session the machines that it is to have, or by pool the codes of the reasons why not."""
+    """By session the machines that it is to have; by the first session of a class that is unmet, by
+    pool the codes of the reasons why."""
     told: dict[str, str | list[str]] = {}
     for each in decision.routed:
         machines = dict.fromkeys(str(kernel.agent_id) for kernel in each.kernels)
-        told[_name(each.entry)] = " ".join(machines)
+        told[_name(each.entry.session)] = " ".join(machines)
     for unmet in decision.unmet:
-        told[_name(unmet.entry)] = [
+        told[_name(unmet.first)] = [
             f"{pool}: {reason.code}"
             for pool, reasons in unmet.why.reasons.items()
             for reason in reasons
@@ -88,10 +111,5 @@ def sentences(decision: RoutingDecision) -> list[str]:
     ]
 
 
-def counted(kernels: Sequence[Resources]) -> tuple[Resources, ...]:
-    """The requests of kernels, each of which counts toward what an agent may hold."""
-    return tuple(replace(each, kernels=1) for each in kernels)
-
-
-def _name(entry: DemandEntry) -> str:
-    return entry.session.removeprefix("ses-")
+def _name(id_: SessionId) -> str:
+    return id_.removeprefix("ses-")

@@ -5,18 +5,19 @@ from dataclasses import dataclass
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.autoscaling.fleets import KERNELS, pool
+from tests.autoscaling.fleets import KERNELS, demand, pool
 from tests.scheduling.strategies import clusters, queues
 
 from muster.autoscaling.modelled import Destination, modelled
 from muster.autoscaling.pool_state import Budget, Ceilings, ComingSlice, PoolState
-from muster.autoscaling.routing import DemandEntry, RoutingDecision, route_demand
+from muster.autoscaling.routing import RoutingDecision, route_demand
 from muster.core.reasons import ReasonCode, reason
 from muster.scheduling.cluster.constraints import eligible
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.cluster.statement import Statement
 from muster.scheduling.fitting.fit import fit_session
 from muster.scheduling.policy.selectors import Concentrated
+from muster.scheduling.workload import SessionWorkload
 
 PAUSED = reason(ReasonCode.POOL_PAUSED, pool="a")
 CONCENTRATED = Concentrated()
@@ -27,12 +28,12 @@ class Case:
     agents: Snapshot
     pools: list[PoolState]
     coming: list[ComingSlice]
-    entries: list[DemandEntry]
+    waiting: list[SessionWorkload]
     ceilings: Ceilings
 
     def route(self) -> RoutingDecision:
         return route_demand(
-            self.entries,
+            demand(self.waiting, self.agents),
             self.agents,
             CONCENTRATED,
             self.pools,
@@ -68,9 +69,9 @@ def cases(draw: st.DrawFn) -> Case:
         ComingSlice(f"sl-{number}", each.spec.name, each.spec.slice_size)
         for number, each in enumerate(draw(st.lists(st.sampled_from(pools), max_size=2)))
     ]
-    entries = [DemandEntry(each.id, each.workload) for each in draw(queues(max_size=12))]
+    waiting = draw(queues(max_size=12))
     ceilings = Ceilings(draw(_limits), draw(_limits), draw(_limits))
-    return Case(draw(clusters()), pools, coming, entries, ceilings)
+    return Case(draw(clusters()), pools, coming, waiting, ceilings)
 
 
 def there(case: Case, decision: RoutingDecision, more: PoolState | None = None) -> Snapshot:
@@ -136,17 +137,16 @@ def test_no_single_slice_more_would_place_what_is_unmet(case: Case) -> None:
             continue
         statement = take_promised(there(case, decision, pool_), decision)
         for unmet in decision.unmet:
-            fit = fit_session(statement, CONCENTRATED, unmet.entry.workload)
-            assert fit.kernels is None, (pool_.spec.name, unmet.entry)
+            fit = fit_session(statement, CONCENTRATED, unmet.workload)
+            assert fit.kernels is None, (pool_.spec.name, unmet.first)
 
 
 @given(cases())
 def test_no_more_is_launched_than_is_used_and_allowed(case: Case) -> None:
     decision = case.route()
-    decided = [each.entry for each in decision.routed] + [each.entry for each in decision.unmet]
-    assert sorted(entry.session for entry in decided) == sorted(
-        entry.session for entry in case.entries
-    )
+    served = Counter(each.entry.workload for each in decision.routed)
+    unmet = {each.workload: each.sessions for each in decision.unmet}
+    assert served + Counter(unmet) == Counter(each.workload for each in case.waiting)
     used = {
         str(kernel.agent_id).partition("/")[0]
         for each in decision.routed
@@ -167,4 +167,4 @@ def test_no_more_is_launched_than_is_used_and_allowed(case: Case) -> None:
 def test_same_demand_is_routed_the_same(case: Case) -> None:
     first, second = case.route(), case.route()
     assert (first.routed, first.launches) == (second.routed, second.launches)
-    assert [each.entry for each in first.unmet] == [each.entry for each in second.unmet]
+    assert [each.first for each in first.unmet] == [each.first for each in second.unmet]

@@ -5,11 +5,10 @@ of the first pool that can serve it and may still make some. A gang is one entry
 whole or not at all. Entries are tried on modelled machines with the functions of placement.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 
+from muster.autoscaling.demand import Demand, DemandEntry
 from muster.autoscaling.first_fit import FirstFit
 from muster.autoscaling.matching import Match, Matcher
 from muster.autoscaling.modelled import Destination, Machines
@@ -21,21 +20,13 @@ from muster.core.specs.pool import SLICE
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.cluster.statement import Statement
 from muster.scheduling.fitting.fit import Fit, fit_session
+from muster.scheduling.passes.queue import QueueClass
 from muster.scheduling.policy.plugins import AgentSelector
 from muster.scheduling.workload import KernelPlacement, WorkloadClass
 
 MAX_MODELLED = 20_000
 """Machines that could be made and are modelled at a time; demand for more waits for the next
 routing."""
-
-
-@dataclass(frozen=True, slots=True)
-class DemandEntry:
-    """A session that found no room: a task, or a gang whose kernels start together (source: Iris).
-    Its kernels are Iris's ``task_ids``; devices, constraints and resources are in its class."""
-
-    session: SessionId
-    workload: WorkloadClass
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +104,22 @@ class _Outcome:
 
 @dataclass(frozen=True, slots=True)
 class UnmetDemand:
-    """An entry that no pool serves now, and why (source: Iris)."""
+    """Sessions of one class that no pool serves now, and why (source: Iris).
 
-    entry: DemandEntry
+    Args:
+        first: the first of them in the queue.
+        sessions: how many they are.
+    """
+
+    first: SessionId
+    workload: WorkloadClass
+    sessions: int
     why: Unmet
 
 
 @dataclass(slots=True)
 class RoutingDecision:
-    """The destination of each entry, and the slices to make for them, by pool (source: Iris);
+    """The destination of all demand, and the slices to make for it, by pool (source: Iris);
     ``launches`` is Iris's ``group_to_launch``."""
 
     routed: list[RoutedDemand] = field(default_factory=list)
@@ -130,7 +128,7 @@ class RoutingDecision:
 
 
 def route_demand(
-    entries: Sequence[DemandEntry],
+    demand: Demand,
     snapshot: Snapshot,
     selector: AgentSelector,
     pools: Sequence[PoolState],
@@ -140,11 +138,10 @@ def route_demand(
     ceilings: Ceilings | None = None,
     matcher: Matcher | None = None,
 ) -> RoutingDecision:
-    """Route all entries.
+    """Route all demand of a group.
 
     Args:
-        entries: in the order of the queue; equal classes are one object.
-        snapshot: the group's agents, after a pass in which the entries found no room.
+        snapshot: the group's agents, after a pass in which the demand found no room.
         selector: the group's.
         pools: of the group.
         coming: slices of these pools that are in flight, without those that are to be deleted.
@@ -157,25 +154,26 @@ def route_demand(
     """
     matcher = matcher or Matcher(snapshot.group, pools, kernels, selector)
     budget = Budget(snapshot.group, ceilings or Ceilings(), pools)
-    headroom = _headroom(entries, matcher, pools)
+    headroom = _headroom(demand, matcher, pools)
     machines = Machines(snapshot, headroom, coming, kernels, budget)
     routing = _Routing(machines, matcher, selector)
-    for _, some in groupby(entries, lambda entry: id(entry.workload)):
-        routing.route(list(some))
+    for members, entries in demand.runs():
+        served = routing.route(members.workload, entries)
+        if served < len(entries):
+            demand.drop(members)
+            routing.refuse(members, entries[served].session)
     for pool in pools:
         if opened := machines.opened[pool]:
             routing.decision.launches[pool.spec.name] = opened
     return routing.decision
 
 
-def _headroom(
-    entries: Sequence[DemandEntry], matcher: Matcher, pools: Sequence[PoolState]
-) -> dict[PoolState, int]:
-    """The number of slices of each pool that are modelled: no more than all entries could use."""
+def _headroom(demand: Demand, matcher: Matcher, pools: Sequence[PoolState]) -> dict[PoolState, int]:
+    """The number of slices of each pool that are modelled: no more than all demand could use."""
     kernels = dict.fromkeys(pools, 0)
-    for workload, count in Counter(entry.workload for entry in entries).items():
+    for workload, sessions in demand.classes.items():
         for pool, _ in matcher.match(workload).pools:
-            kernels[pool] += count * len(workload.kernels)
+            kernels[pool] += sessions * len(workload.kernels)
     left, headroom = MAX_MODELLED, dict.fromkeys(pools, 0)
     for pool in sorted(pools, key=lambda pool: pool.spec.priority):
         most = min(pool.headroom, kernels[pool], left // pool.spec.slice_size)
@@ -196,21 +194,25 @@ class _Routing:
         self._statement = Statement(machines.snapshot)
         self._first_fit = FirstFit(self._statement)
         self._outcome = _Outcome(matcher, machines.opened, machines.budget)
-        self._unmet: dict[WorkloadClass, Unmet] = {}
+        self._routed: dict[WorkloadClass, int] = {}
+        self._refused: dict[PoolState, Reason] = {}  # of the last class that was not served
 
-    def route(self, entries: Sequence[DemandEntry]) -> None:
-        """Route entries of one class that follow each other."""
-        workload, routed = entries[0].workload, 0
-        if workload not in self._unmet:
-            place = self._fill if len(workload.kernels) == 1 else self._place
-            found = list(place(workload, len(entries)))
-            for entry, kernels in zip(entries, found, strict=False):
-                destination = self._machines.destination(kernels)
-                self.decision.routed.append(RoutedDemand(entry, destination, kernels))
-            routed = len(found)
-        if routed < len(entries):
-            why = self._unmet[workload]
-            self.decision.unmet += [UnmetDemand(entry, why) for entry in entries[routed:]]
+    def route(self, workload: WorkloadClass, entries: Sequence[DemandEntry]) -> int:
+        """Route entries of a class; how many were, from the first on."""
+        place = self._fill if len(workload.kernels) == 1 else self._place
+        found = list(place(workload, len(entries)))
+        for entry, kernels in zip(entries, found, strict=False):
+            destination = self._machines.destination(kernels)
+            self.decision.routed.append(RoutedDemand(entry, destination, kernels))
+        self._routed[workload] = self._routed.get(workload, 0) + len(found)
+        return len(found)
+
+    def refuse(self, members: QueueClass, first: SessionId) -> None:
+        """Note that the class of the last run has no more sessions that can be served."""
+        workload = members.workload
+        left = len(members) - self._routed.pop(workload)
+        why = Unmet(workload, self._outcome, self._refused)
+        self.decision.unmet.append(UnmetDemand(first, workload, left, why))
 
     # Sessions of one kernel
 
@@ -228,7 +230,7 @@ class _Routing:
                     if len(found) == count:
                         break
             else:
-                self._unmet[workload] = Unmet(workload, self._outcome, {})
+                self._refused = {}
         return zip(found, strict=True)
 
     # Gangs
@@ -258,8 +260,7 @@ class _Routing:
         fit = Fit(0)
         if not _is_tight(workload):
             fit = self._of_several_pools(workload, match, mark)
-        if fit.kernels is None:
-            self._unmet[workload] = Unmet(workload, self._outcome, refused)
+        self._refused = refused
         return fit
 
     def _of_one_pool(

@@ -1,0 +1,87 @@
+"""Demand: the sessions that a pass could not place for want of room, in the order of the queue
+(design: Autoscaling)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from muster.core.ids import SessionId
+from muster.core.reasons import NEEDS_AGENT, ReasonCode
+from muster.scheduling.passes.class_order import ClassOrder
+from muster.scheduling.passes.group_state import GroupState
+from muster.scheduling.passes.pass_result import WAITS_FOR_ROOM
+from muster.scheduling.passes.queue import QueueClass
+from muster.scheduling.workload import WorkloadClass
+
+WANTS_ROOM = (
+    WAITS_FOR_ROOM
+    | NEEDS_AGENT
+    | {
+        ReasonCode.NO_ALIVE_AGENTS,
+        ReasonCode.NEEDS_ABSENT_AGENTS,
+    }
+)
+"""Reasons of waiting sessions that more machines could cure. What waits for a quota, a dependency,
+a start time or a person is no demand."""
+
+_RUN = 1_000  # sessions that are offered at a time
+
+
+@dataclass(frozen=True, slots=True)
+class DemandEntry:
+    """A session that found no room: a task, or a gang whose kernels start together (source: Iris).
+    Its kernels are Iris's ``task_ids``; devices, constraints and resources are in its class."""
+
+    session: SessionId
+    workload: WorkloadClass
+
+
+class Demand:
+    """The demand of one group after a pass.
+
+    Sessions are offered in runs of one class, so that a class that cannot be served costs no more
+    than one look, however many sessions it has.
+
+    Args:
+        group: after a pass at the moment ``now``.
+    """
+
+    def __init__(self, group: GroupState, now: float) -> None:
+        self._group = group
+        self._now = now
+        self._classes = [
+            members
+            for members in group.queue.classes
+            if members.reasons and all(each.code in WANTS_ROOM for each in members.reasons)
+        ]
+        self._dropped: set[QueueClass] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._classes)
+
+    @property
+    def classes(self) -> Mapping[WorkloadClass, int]:
+        """How many sessions of each class there are."""
+        return {members.workload: len(members) for members in self._classes}
+
+    def runs(self) -> Iterator[tuple[QueueClass, Sequence[DemandEntry]]]:
+        """Sessions of one class that follow each other in the queue; those of a class that was
+        dropped are left out."""
+        sequencer = self._group.policy.sequencer
+        context = self._group.context(self._now)
+        order = ClassOrder(self._classes, sequencer, context)
+        while (cursor := order.pop()) is not None:
+            run = cursor.run(order.next_rank, _RUN, sequencer, context)
+            members = cursor.members
+            entries = [
+                DemandEntry(each.id, members.workload)
+                for each in run
+                if each.id not in self._group.displacing  # others leave for it already
+            ]
+            if entries:
+                yield members, entries
+            again = cursor.session is not None and members not in self._dropped
+            order.put_back(cursor, again=again)
+
+    def drop(self, members: QueueClass) -> None:
+        """Offer no more sessions of a class, none of which can be served."""
+        self._dropped.add(members)
