@@ -1,4 +1,4 @@
-"""Room for sessions of one kernel, on the first machine that has it.
+"""Room for equal kernels without rules among each other, on the first machine that has it.
 
 Placement looks for the best machine; demand only asks which machines are needed. Agents that are
 there come first, then machines that are coming, then those to be made.
@@ -14,7 +14,7 @@ from muster.scheduling.workload import KernelPlacement, WorkloadClass
 
 
 class FirstFit:
-    """Takes room in a statement, in which nobody gives room back that was there before."""
+    """A statement in which room is taken."""
 
     def __init__(self, statement: Statement) -> None:
         self._statement = statement
@@ -23,7 +23,8 @@ class FirstFit:
         self._last: dict[WorkloadClass, int] = {}  # the machine that had room last, by class
 
     def fill(self, workload: WorkloadClass, count: int) -> list[KernelPlacement]:
-        """Places for up to ``count`` sessions of a class; fewer if the room ends."""
+        """Places for up to ``count`` kernels of a class, which all ask for the same; fewer if the
+        room ends."""
         if workload not in self._needs:
             self._needs[workload] = self._snapshot.columns.need(workload.kernels[0])
         need, found = self._needs[workload], list[KernelPlacement]()
@@ -38,6 +39,15 @@ class FirstFit:
                     break
                 self._last[workload] = slot
             found += self._take(need, slot, columns.room(slot, need, count - len(found)))
+        return found
+
+    def fill_whole(self, workload: WorkloadClass) -> list[KernelPlacement]:
+        """Places for all kernels of a gang; where fewer are found, no room is taken."""
+        mark = self._statement.mark()
+        found = self.fill(workload, len(workload.kernels))
+        if len(found) < len(workload.kernels):
+            self._statement.rollback(mark)
+            self._last.pop(workload, None)
         return found
 
     def _first(self, workload: WorkloadClass) -> int | None:

@@ -237,12 +237,19 @@ class _Routing:
 
     def _place(self, workload: WorkloadClass, count: int) -> Iterator[tuple[KernelPlacement, ...]]:
         for _ in range(count):
-            fit = fit_session(self._statement, self._selector, workload)
+            fit = self._try(workload)
             if fit.kernels is None:
                 fit = self._open_for(workload, fit.placed)
             if fit.kernels is None:
                 return
             yield fit.kernels
+
+    def _try(self, workload: WorkloadClass) -> Fit:
+        """Take room for a gang on the open machines, or none."""
+        if len(workload.requests) > 1 or any(workload.placement.between_kernels()):
+            return fit_session(self._statement, self._selector, workload)
+        found = self._first_fit.fill_whole(workload)
+        return Fit(len(found), tuple(found) if len(found) == len(workload.kernels) else None)
 
     def _open_for(self, workload: WorkloadClass, placed: int) -> Fit:
         """Open slices for a gang of which only ``placed`` kernels found room: of the first pool of
@@ -279,12 +286,12 @@ class _Routing:
         least = 1 if tight else max(1, -(-missing // of_slice))
         opened, too_few = min(left, least), 0
         self._machines.open(pool, opened)
-        fit = fit_session(self._statement, self._selector, workload)
+        fit = self._try(workload)
         while fit.kernels is None and opened < left and not tight:
             too_few, more = opened, min(opened, left - opened)
             self._machines.open(pool, more)
             opened += more
-            fit = fit_session(self._statement, self._selector, workload)
+            fit = self._try(workload)
         if fit.kernels is None:
             self._machines.open(pool, -opened)
             return fit
@@ -305,13 +312,13 @@ class _Routing:
             half = (opened + too_few) // 2
             self._statement.rollback(mark)
             self._machines.open(pool, half - opened)
-            tried = fit_session(self._statement, self._selector, workload)
+            tried = self._try(workload)
             if tried.kernels is not None:
                 opened, fit = half, tried
                 continue
             self._machines.open(pool, opened - half)
             too_few = half
-            fit = fit_session(self._statement, self._selector, workload)
+            fit = self._try(workload)
         return fit
 
     def _of_several_pools(self, workload: WorkloadClass, match: Match, mark: int) -> Fit:
@@ -322,7 +329,7 @@ class _Routing:
             if left:
                 self._machines.open(pool, left)
                 opened.append((pool, left))
-                fit = fit_session(self._statement, self._selector, workload)
+                fit = self._try(workload)
                 if fit.kernels is not None:
                     break
         for pool, slices in reversed(opened):
