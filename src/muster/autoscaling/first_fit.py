@@ -4,13 +4,30 @@ Placement looks for the best machine; demand only asks which machines are needed
 there come first, then machines that are coming, then those to be made.
 """
 
+from dataclasses import dataclass
 from itertools import chain
 
-from muster.scheduling.cluster.columns import Need, Shares
+from muster.scheduling.cluster.columns import Flags, Need, Shares
 from muster.scheduling.cluster.constraints import eligible
 from muster.scheduling.cluster.devices import choose
 from muster.scheduling.cluster.statement import Statement
 from muster.scheduling.workload import KernelPlacement, WorkloadClass
+
+_NEXT = 8  # machines behind the last one that are looked at one by one
+
+
+@dataclass(slots=True)
+class _Search:
+    """The search for machines for one class.
+
+    Args:
+        mask: the slots that its rules allow; None if all.
+        last: the machine that had room last.
+    """
+
+    need: Need
+    mask: Flags | None
+    last: int | None = None
 
 
 class FirstFit:
@@ -19,25 +36,22 @@ class FirstFit:
     def __init__(self, statement: Statement) -> None:
         self._statement = statement
         self._snapshot = statement.snapshot
-        self._needs: dict[WorkloadClass, Need | None] = {}
-        self._last: dict[WorkloadClass, int] = {}  # the machine that had room last, by class
+        self._searches: dict[WorkloadClass, _Search | None] = {}
 
     def fill(self, workload: WorkloadClass, count: int) -> list[KernelPlacement]:
         """Places for up to ``count`` kernels of a class, which all ask for the same; fewer if the
         room ends."""
-        if workload not in self._needs:
-            self._needs[workload] = self._snapshot.columns.need(workload.kernels[0])
-        need, found = self._needs[workload], list[KernelPlacement]()
-        if need is None:
+        found: list[KernelPlacement] = []
+        search = self._search(workload)
+        if search is None:
             return found
-        columns = self._snapshot.columns
-        slot = self._last.get(workload)
+        columns, need = self._snapshot.columns, search.need
         while len(found) < count:
+            slot = search.last
             if slot is None or not columns.has_room(slot, need):
-                slot = self._first(workload)
+                slot = search.last = self._next(search)
                 if slot is None:
                     break
-                self._last[workload] = slot
             found += self._take(need, slot, columns.room(slot, need, count - len(found)))
         return found
 
@@ -47,12 +61,27 @@ class FirstFit:
         found = self.fill(workload, len(workload.kernels))
         if len(found) < len(workload.kernels):
             self._statement.rollback(mark)
-            self._last.pop(workload, None)
+            if (search := self._search(workload)) is not None:
+                search.last = None
         return found
 
-    def _first(self, workload: WorkloadClass) -> int | None:
-        snapshot = self._snapshot
-        slots, mask = snapshot.columns.fitting(workload.kernels[0]), eligible(snapshot, workload)
+    def _search(self, workload: WorkloadClass) -> _Search | None:
+        """The search for a class; None if no machine, even an empty one, has enough for it."""
+        if workload not in self._searches:
+            need = self._snapshot.columns.need(workload.kernels[0])
+            mask = None if need is None else eligible(self._snapshot, workload)
+            self._searches[workload] = None if need is None else _Search(need, mask)
+        return self._searches[workload]
+
+    def _next(self, search: _Search) -> int | None:
+        """A machine with room: one soon after the last, or the first of all."""
+        columns, need, mask = self._snapshot.columns, search.need, search.mask
+        if search.last is not None:
+            near = range(search.last + 1, min(search.last + 1 + _NEXT, columns.slots))
+            for slot in near:
+                if (mask is None or mask[slot]) and columns.has_room(slot, need):
+                    return slot
+        slots = columns.fitting(need.request)
         if mask is not None:
             slots = slots[mask[slots]]
         return int(slots[0]) if slots.size else None
