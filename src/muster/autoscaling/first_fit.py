@@ -7,13 +7,12 @@ there come first, then machines that are coming, then those to be made.
 from dataclasses import dataclass
 from itertools import chain
 
+from muster.autoscaling.modelled import Machines
 from muster.scheduling.cluster.columns import Flags, Need, Shares
 from muster.scheduling.cluster.constraints import eligible
 from muster.scheduling.cluster.devices import choose
 from muster.scheduling.cluster.statement import Statement
 from muster.scheduling.workload import KernelPlacement, WorkloadClass
-
-_NEXT = 8  # machines behind the last one that are looked at one by one
 
 
 @dataclass(slots=True)
@@ -22,20 +21,24 @@ class _Search:
 
     Args:
         mask: the slots that its rules allow; None if all.
-        last: the machine that had room last.
+        found: the machines that had room when all were looked at, without those that have filled up
+            since. Others have none, because room is only taken, unless slices were opened.
+        opens: how often slices had been opened then.
     """
 
     need: Need
     mask: Flags | None
-    last: int | None = None
+    found: list[int]
+    opens: int = -1
 
 
 class FirstFit:
-    """A statement in which room is taken."""
+    """The statement in which room on modelled machines is taken."""
 
-    def __init__(self, statement: Statement) -> None:
+    def __init__(self, statement: Statement, machines: Machines) -> None:
         self._statement = statement
-        self._snapshot = statement.snapshot
+        self._machines = machines
+        self._snapshot = machines.snapshot
         self._searches: dict[WorkloadClass, _Search | None] = {}
 
     def fill(self, workload: WorkloadClass, count: int) -> list[KernelPlacement]:
@@ -46,12 +49,7 @@ class FirstFit:
         if search is None:
             return found
         columns, need = self._snapshot.columns, search.need
-        while len(found) < count:
-            slot = search.last
-            if slot is None or not columns.has_room(slot, need):
-                slot = search.last = self._next(search)
-                if slot is None:
-                    break
+        while len(found) < count and (slot := self._first(search)) is not None:
             found += self._take(need, slot, columns.room(slot, need, count - len(found)))
         return found
 
@@ -61,30 +59,37 @@ class FirstFit:
         found = self.fill(workload, len(workload.kernels))
         if len(found) < len(workload.kernels):
             self._statement.rollback(mark)
-            if (search := self._search(workload)) is not None:
-                search.last = None
+            self.forget(workload)
         return found
+
+    def forget(self, workload: WorkloadClass) -> None:
+        """Search anew for a class whose kernels gave room back."""
+        self._searches.pop(workload, None)
 
     def _search(self, workload: WorkloadClass) -> _Search | None:
         """The search for a class; None if no machine, even an empty one, has enough for it."""
         if workload not in self._searches:
             need = self._snapshot.columns.need(workload.kernels[0])
             mask = None if need is None else eligible(self._snapshot, workload)
-            self._searches[workload] = None if need is None else _Search(need, mask)
+            self._searches[workload] = None if need is None else _Search(need, mask, [])
         return self._searches[workload]
 
-    def _next(self, search: _Search) -> int | None:
-        """A machine with room: one soon after the last, or the first of all."""
-        columns, need, mask = self._snapshot.columns, search.need, search.mask
-        if search.last is not None:
-            near = range(search.last + 1, min(search.last + 1 + _NEXT, columns.slots))
-            for slot in near:
-                if (mask is None or mask[slot]) and columns.has_room(slot, need):
-                    return slot
-        slots = columns.fitting(need.request)
-        if mask is not None:
-            slots = slots[mask[slots]]
-        return int(slots[0]) if slots.size else None
+    def _first(self, search: _Search) -> int | None:
+        """The first machine with room; None if none has."""
+        columns, need = self._snapshot.columns, search.need
+        while True:
+            found = search.found
+            while found:
+                if columns.has_room(found[-1], need):
+                    return found[-1]
+                found.pop()
+            if search.opens == self._machines.opens:
+                return None
+            search.opens = self._machines.opens
+            slots = columns.fitting(need.request)
+            if search.mask is not None:
+                slots = slots[search.mask[slots]]
+            search.found = slots[::-1].tolist()
 
     def _take(self, need: Need, slot: int, number: int) -> list[KernelPlacement]:
         snapshot, statement = self._snapshot, self._statement

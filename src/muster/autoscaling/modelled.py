@@ -58,6 +58,7 @@ class Machines:
     Attributes:
         snapshot: all of them, to try on.
         opened: how many new slices of each pool are open.
+        opens: how often any were opened.
 
     Args:
         snapshot: of the group, after a pass.
@@ -74,6 +75,7 @@ class Machines:
         budget: Budget,
     ) -> None:
         self.budget = budget
+        self.opens = 0
         self._first: dict[PoolState, int] = {}
         self._most = dict(pools)
         self.opened = dict.fromkeys(pools, 0)
@@ -111,6 +113,7 @@ class Machines:
         slots = range(self._first[pool] + first * size, self._first[pool] + last * size)
         self.snapshot.columns.accept(slots, accepting=slices > 0)
         self.budget.add(pool.spec, slices)
+        self.opens += slices > 0
 
     def destination(self, kernels: Sequence[KernelPlacement]) -> Destination:
         """The destination of kernels on these machines: that of the last machine to come."""

@@ -192,7 +192,7 @@ class _Routing:
         self._matcher = matcher
         self._selector = selector
         self._statement = Statement(machines.snapshot)
-        self._first_fit = FirstFit(self._statement)
+        self._first_fit = FirstFit(self._statement, machines)
         self._outcome = _Outcome(matcher, machines.opened, machines.budget)
         self._routed: dict[WorkloadClass, int] = {}
         self._refused: dict[PoolState, Reason] = {}  # of the last class that was not served
@@ -311,6 +311,7 @@ class _Routing:
         while opened - too_few > 1:
             half = (opened + too_few) // 2
             self._statement.rollback(mark)
+            self._first_fit.forget(workload)
             self._machines.open(pool, half - opened)
             tried = self._try(workload)
             if tried.kernels is not None:
