@@ -186,8 +186,10 @@ def test_cluster_agents_and_groups_are_shown(client: Client, admin: Client) -> N
     assert client.health().status == "ok"
     assert sum(client.cluster().agents.values()) == 2
     assert [agent.name for agent in client.agents()] == ["a1", "a2"]
-    assert client.agents("none") == []
+    with pytest.raises(NotFound, match="no group 'none'; groups are: default"):
+        client.agents("none")
     assert admin.put_group({"name": "second", "max_tries": 9}).spec["max_tries"] == 9
+    assert client.agents("second") == []
     assert [group.name for group in client.groups()] == ["default", "second"]
     with pytest.raises(Conflict, match="is alive"):
         admin.remove_agent("a1")
