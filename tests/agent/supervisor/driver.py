@@ -266,9 +266,11 @@ def alive(pid: int) -> bool:
 
 
 def cgroups_of(directory: Path) -> list[Path]:
-    """Of the supervisor on a folder, after which they are named."""
+    """Of the supervisor on a folder, after which they are named. Those of others may go
+    meanwhile."""
     status = directory.stat()
-    return list(CGROUPS.glob(f"**/muster-{status.st_dev:x}-{status.st_ino:x}"))
+    name = f"muster-{status.st_dev:x}-{status.st_ino:x}"
+    return [Path(parent, name) for parent, children, _ in os.walk(CGROUPS) if name in children]
 
 
 def wait_gone(pid: int) -> None:
