@@ -158,7 +158,6 @@ def test_leases_are_renewed_and_no_agent_is_cut_off_while_nothing_can_be_stored(
     assert len(agent.starts) == 1
 
 
-@ONLY_SQLITE
 def test_wake_that_read_the_state_again_is_of_the_moment_when_it_took_its_inputs(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,6 +174,7 @@ def test_wake_that_read_the_state_again_is_of_the_moment_when_it_took_its_inputs
     assert job.submitted_at == world.clock.now()
 
 
+@ONLY_SQLITE
 def test_nothing_is_read_again_before_something_can_be_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
