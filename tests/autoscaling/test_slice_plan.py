@@ -11,7 +11,6 @@ from tests.autoscaling.fleets import pool
 
 from muster.autoscaling.pool_state import Budget, Ceilings, PoolState
 from muster.autoscaling.slice_plan import SlicePlan, SliceState, plan_slices
-from muster.core.states.slice import SliceStatus
 
 NOW = 10_000.0
 
@@ -22,7 +21,7 @@ def slice_(
     """A ready slice of pool a, in use unless it was idle for so long."""
     since = None if idle_s is None else NOW - idle_s
     busy = idle_s is None and not promised
-    return SliceState(name, "a", SliceStatus.READY, since, busy, promised, held_by)
+    return SliceState(name, "a", since, busy, promised, held_by)
 
 
 def planned(

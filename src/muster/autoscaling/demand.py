@@ -55,9 +55,6 @@ class Demand:
         ]
         self._dropped: set[QueueClass] = set()
 
-    def __bool__(self) -> bool:
-        return bool(self._classes)
-
     @property
     def classes(self) -> Mapping[WorkloadClass, int]:
         """How many sessions of each class there are."""

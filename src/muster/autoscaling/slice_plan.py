@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 from muster.autoscaling.pool_state import Budget, PoolState
 from muster.core.reasons import Reason, ReasonCode, reason
-from muster.core.states.slice import SliceStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +26,6 @@ class SliceState:
 
     id: str
     pool: str
-    status: SliceStatus
     idle_since: float | None
     busy: bool = False
     promised: int = 0

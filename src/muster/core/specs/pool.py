@@ -118,12 +118,13 @@ class PoolSpec(Spec):
     paused: Flag = False
 
     def contradictions(self) -> Iterator[Problem]:
-        if self.min_slices > self.max_slices:
-            expected = f"expected at most max_slices, which is {self.max_slices}"
-            yield Problem("min_slices", str(self.min_slices), expected)
-        if self.buffer_slices > self.max_slices:
-            expected = f"expected at most max_slices, which is {self.max_slices}"
-            yield Problem("buffer_slices", str(self.buffer_slices), expected)
+        for field, slices in (
+            ("min_slices", self.min_slices),
+            ("buffer_slices", self.buffer_slices),
+        ):
+            if slices > self.max_slices:
+                expected = f"expected at most max_slices, which is {self.max_slices}"
+                yield Problem(field, str(slices), expected)
         for name in RESERVED:
             if name in self.attributes:
                 expected = "every machine of a pool has this attribute by itself: leave it out"

@@ -20,9 +20,6 @@ class SliceStatus(StrEnum):
 
 _S = SliceStatus
 
-COMING = frozenset({_S.REQUESTING, _S.BOOTING, _S.INITIALIZING})
-"""States of a slice whose machines count as capacity that is coming (source: Iris)."""
-
 SLICE_TABLE: StateTable[SliceStatus] = StateTable(
     "slice",
     initial=_S.REQUESTING,
