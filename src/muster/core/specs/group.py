@@ -1,4 +1,4 @@
-"""A scaling group as operators write it: a pool of agents under one policy."""
+"""A scaling group as operators write it: a set of agents under one policy."""
 
 from collections.abc import Iterator
 from enum import StrEnum
@@ -77,7 +77,7 @@ class PreemptionSpec(Spec):
 
 
 class ScalingGroup(Spec):
-    """Policy of a pool of agents; every duration is in seconds.
+    """Policy of some agents; every duration is in seconds.
 
     Args:
         name: the group's name.
