@@ -5,9 +5,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import cast
 
+import pytest
+
 from muster.agent.conversation import Conversation
 from muster.agent.kernels import Kernels
 from muster.agent.outbox import Outbox
+from muster.agent.supervisor import clock
 from muster.core.ids import AgentId
 from muster.core.resources import Resources
 from muster.wire.client import ControllerStream, Disconnected
@@ -79,13 +82,17 @@ class FakeKernels:
 class Talk:
     """A conversation whose Hello was said."""
 
-    def __init__(self) -> None:
+    def __init__(self, boot_began_s: float) -> None:
         self.stream, self.kernels = FakeStream(), FakeKernels()
         self.disk_full = False
+        self.boot_began_s = boot_began_s
 
     async def run(self) -> None:
         conversation = Conversation(
-            cast(ControllerStream, self.stream), cast(Kernels, self.kernels), lambda: self.disk_full
+            cast(ControllerStream, self.stream),
+            cast(Kernels, self.kernels),
+            lambda: self.disk_full,
+            self.boot_began_s,
         )
         with suppress(Disconnected):
             await conversation.run(HELLO)
@@ -105,8 +112,8 @@ class Talk:
 
 
 @asynccontextmanager
-async def talk() -> AsyncIterator[tuple[Talk, Hello]]:
-    made = Talk()
+async def talk(boot_began_s: float = 0.0) -> AsyncIterator[tuple[Talk, Hello]]:
+    made = Talk(boot_began_s)
     async with asyncio.timeout(10.0), asyncio.TaskGroup() as group:
         group.create_task(made.run())
         hello = await made.heard()
@@ -140,6 +147,18 @@ async def test_renewal_of_what_was_said_before_the_one_in_force_is_not_believed(
         await made.stream.answers.put(Renew(hello.sent_s, 6000.0, SELDOM_S))
         later = beat.sent_s + 1.0
         assert await made.renew(later, 3.0) == later + 3.0
+
+
+async def test_part_of_a_machine_tells_its_own_boot_clock_and_its_lease_ends_by_the_systems() -> (
+    None
+):
+    began_s = clock.now_s() - 5.0
+    async with talk(began_s) as (made, hello):
+        assert 5.0 <= hello.sent_s < 60.0
+        assert await made.renew(hello.sent_s, 60.0) == pytest.approx(began_s + hello.sent_s + 60.0)
+        beat = await made.heartbeat()
+        assert hello.sent_s < beat.sent_s < 60.0
+        assert beat.renewed_s == hello.sent_s, "exactly: the controller looks for it"
 
 
 async def test_lease_without_an_end_is_passed_on() -> None:

@@ -76,6 +76,11 @@ def test_declared_resources_replace_what_is_found(tmp_path: Path) -> None:
     assert machine.attributes["hostname"] == os.uname().nodename
 
 
+def test_declared_devices_have_the_declared_memory(tmp_path: Path) -> None:
+    machine = discover(config(tmp_path, gpus="2xH100", gpu_memory_bytes=80 * 2**30))
+    assert machine.devices == tuple(Device(n, "H100", memory_bytes=80 * 2**30) for n in (0, 1))
+
+
 def test_found_resources_are_those_of_the_machine(tmp_path: Path) -> None:
     machine = discover(config(tmp_path))
     assert 0 < machine.capacity.cpu_milli <= 1000 * len(os.sched_getaffinity(0))

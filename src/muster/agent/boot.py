@@ -1,19 +1,32 @@
 """The ids of this machine and of its present boot: kernels of another boot are proven gone (design:
 The ledger)."""
 
+import json
 import os
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
 
+from muster.agent.supervisor import clock
 from muster.core.errors import MusterError
 
 MACHINE_ID = Path("/etc/machine-id")
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 MEMORY_DIRECTORY = Path("/dev/shm")  # forgets all when the machine, or its container, goes down
+BOOT_FILE = "boot.json"
 
 
 class UnknownBoot(MusterError):
     """Nothing on this machine tells one boot from another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Boot:
+    """A boot of a machine. ``began_s`` is the moment on the boot clock of the operating system when
+    the machine's own boot clock began."""
+
+    id: str
+    began_s: float = 0.0
 
 
 def machine_id(source: Path = MACHINE_ID) -> str:
@@ -49,3 +62,29 @@ def boot_id(source: Path = BOOT_ID, memory_directory: Path = MEMORY_DIRECTORY) -
         raise UnknownBoot(
             f"this system has neither {source} nor a writable {memory_directory}: {error.strerror}"
         ) from None
+
+
+def boot_within(directory: Path, given: str) -> Boot:
+    """The boot of a machine that is none of its own, only processes on one: whoever starts its
+    agent gives another name to each boot, and has ended all its kernels before. It began when an
+    agent first heard of it, which is kept in ``BOOT_FILE``.
+
+    Raises:
+        UnknownBoot: the file cannot be read or written.
+    """
+    id_ = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{boot_id()} {given}"))
+    path = directory / BOOT_FILE
+    try:
+        try:
+            kept = json.loads(path.read_text())
+            if kept["id"] == id_:
+                return Boot(id_, float(kept["began_s"]))
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            pass  # the first boot, or a damaged file: its boot counts as over
+        boot = Boot(id_, clock.now_s())
+        fresh = path.with_suffix(".new")
+        fresh.write_text(json.dumps({"id": boot.id, "began_s": boot.began_s}))
+        fresh.replace(path)
+    except OSError as error:
+        raise UnknownBoot(f"cannot keep the boot in {path}: {error.strerror}") from None
+    return boot

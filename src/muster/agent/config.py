@@ -49,6 +49,9 @@ class AgentConfig:
         pids_max: how many processes a kernel may have.
         scratch_max_bytes: the limit of a kernel's scratch directory if it asked for no disk; None
             is half of the file system.
+        gpu_memory_bytes: of each of the declared devices.
+        boot_id: the name of the present boot, where several machines share an operating system; it
+            changes only when all processes of the machine have ended.
     """
 
     directory: Path
@@ -76,3 +79,5 @@ class AgentConfig:
     cluster: str = ""
     pids_max: int = 4096
     scratch_max_bytes: int | None = None
+    gpu_memory_bytes: int = 0
+    boot_id: str | None = None

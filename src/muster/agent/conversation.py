@@ -37,14 +37,20 @@ class Conversation:
 
     Args:
         disk_is_full: called with each heartbeat; the controller is told when the answer changes.
+        boot_began_s: when the machine's boot clock began, if that is not the operating system's.
     """
 
     def __init__(
-        self, stream: ControllerStream, kernels: Kernels, disk_is_full: Callable[[], bool]
+        self,
+        stream: ControllerStream,
+        kernels: Kernels,
+        disk_is_full: Callable[[], bool],
+        boot_began_s: float = 0.0,
     ) -> None:
         self._stream = stream
         self._kernels = kernels
         self._disk_is_full = disk_is_full
+        self._boot_began_s = boot_began_s
         self._now_s: Callable[[], float] = asyncio.get_running_loop().time
         self._heard_at_s = self._now_s()
         self._disk_was_full = False
@@ -66,7 +72,7 @@ class Conversation:
         await self._stream.send(
             replace(
                 hello,
-                sent_s=clock.now_s(),
+                sent_s=self._boot_s(),
                 time_s=time.time(),
                 disk_full=self._disk_was_full,
             )
@@ -88,7 +94,8 @@ class Conversation:
             case Acknowledge():
                 self._kernels.acknowledge(message.seq)
             case Renew():
-                self._kernels.renew_lease(message)
+                # Exactly what was sent comes back, so it is compared before it is converted.
+                self._kernels.renew_lease(message, self._boot_began_s)
                 if message.heartbeat_s != self._heartbeat_s:
                     self._heartbeat_s = message.heartbeat_s
                     self._pace_changed.set()
@@ -107,10 +114,13 @@ class Conversation:
                 if (full := self._disk_is_full()) != self._disk_was_full:
                     self._disk_was_full = full
                     await self._stream.send(Disk(full))
-                message = Heartbeat(clock.now_s(), self._kernels.renewed_s, time.time())
+                message = Heartbeat(self._boot_s(), self._kernels.renewed_s, time.time())
             else:
                 message = outbox.take(BATCH_REPORTS)
             await self._stream.send(message)
+
+    def _boot_s(self) -> float:
+        return clock.now_s() - self._boot_began_s
 
     async def _keep_time(self) -> None:
         """Have heartbeats sent in time, and give up a silent controller.

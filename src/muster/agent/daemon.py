@@ -16,7 +16,7 @@ from pathlib import Path
 
 from muster.agent.accounts import Accounts
 from muster.agent.backoff import Backoff
-from muster.agent.boot import boot_id
+from muster.agent.boot import Boot, boot_id, boot_within
 from muster.agent.config import AgentConfig
 from muster.agent.conversation import Conversation
 from muster.agent.discovery import Machine, discover, scratch_max_bytes
@@ -104,7 +104,8 @@ class AgentDaemon:
         self._config = config
         self._machine = machine
         self._rng = rng
-        self._boot_id = boot_id()
+        given = config.boot_id
+        self._boot = Boot(boot_id()) if given is None else boot_within(config.directory, given)
         self._identity = load_identity(config.directory)
         self._rejoining = False  # the controller refused a credential a moment ago
         self._ports = PreparedPorts(config.directory, config.ports, rng)
@@ -230,7 +231,9 @@ class AgentDaemon:
                 identity = await self._join(channel)
             hello = await self._hello(identity)
             stream = channel.connect(identity.credential)
-            conversation = Conversation(stream, self._kernels, self._disk.is_full)
+            conversation = Conversation(
+                stream, self._kernels, self._disk.is_full, self._boot.began_s
+            )
 
             async def serve_logs() -> None:
                 await conversation.accepted.wait()  # or it would take the place of another's
@@ -283,7 +286,7 @@ class AgentDaemon:
             agent=identity.agent,
             name=config.name,
             group=config.group,
-            boot_id=self._boot_id,
+            boot_id=self._boot.id,
             version=__version__,
             host=config.host or await _address_towards(config.controller),
             capacity=machine.capacity,

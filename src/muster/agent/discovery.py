@@ -7,7 +7,7 @@ import pwd
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import psutil
 
@@ -53,7 +53,7 @@ def discover(config: AgentConfig) -> Machine:
         if not EXTRA_NAME.fullmatch(name):
             expected = "expected a name of lower-case letters, digits, _ . - /"
             raise InvalidSpec([Problem("extra", name, expected)])
-    gpus = find_gpus() if config.gpus is None else Gpus(parse_gpus(config.gpus))
+    gpus = find_gpus() if config.gpus is None else _declared(config.gpus, config.gpu_memory_bytes)
     return Machine(
         Resources.with_extra(
             _cpu_milli() if config.cpu_milli is None else config.cpu_milli,
@@ -65,6 +65,10 @@ def discover(config: AgentConfig) -> Machine:
         gpus.devices,
         {**_attributes(gpus), **config.attributes},
     )
+
+
+def _declared(text: str, memory_bytes: int) -> Gpus:
+    return Gpus(tuple(replace(each, memory_bytes=memory_bytes) for each in parse_gpus(text)))
 
 
 def parse_gpus(text: str) -> tuple[Device, ...]:

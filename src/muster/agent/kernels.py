@@ -146,12 +146,13 @@ class Kernels:
         if self._link is not None and seq > 0:
             self._link.acknowledge(seq)
 
-    def renew_lease(self, renewal: Renew) -> None:
+    def renew_lease(self, renewal: Renew, boot_began_s: float) -> None:
         """Let kernels run until the end of the renewed lease. It is a moment of the boot clock, so
-        that a delay on the way to the supervisor does not move it."""
+        that a delay on the way to the supervisor does not move it. The machine's boot clock began
+        at ``boot_began_s`` of the operating system's, by which the supervisor goes."""
         if self._link is not None and renewal.sent_s >= self.renewed_s:
             self.renewed_s = renewal.sent_s
-            self._link.renew_lease(renewal.sent_s + renewal.lease_s)
+            self._link.renew_lease(boot_began_s + renewal.sent_s + renewal.lease_s)
 
     def _start(self, starts: list[Start]) -> None:
         assert self._link is not None
