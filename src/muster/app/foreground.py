@@ -20,6 +20,7 @@ from muster.app.detached import ENVIRONMENT
 from muster.app.home import Home, default_home
 from muster.app.local import DEFAULT_PORT, agent_port_after
 from muster.app.local_agent_settings import amount, check_attributes, some_amount
+from muster.app.machine_part import MachinePart, with_part
 from muster.core.errors import MusterError
 from muster.core.resources import parse_bytes, parse_milli
 from muster.wire.transport import ServerTls
@@ -94,6 +95,7 @@ def run_agent(
     attributes: Mapping[str, str] | None = None,
     ca: Path | None = None,
     accounts: AccountOptions | None = None,
+    part: MachinePart | None = None,
 ) -> None:
     """Be an agent of the controller at "host:port"; does not return.
 
@@ -109,12 +111,12 @@ def run_agent(
     if gpus is not None:
         parse_gpus(gpus)
     check_attributes(attributes or {})
-    name = name or socket.gethostname().partition(".")[0]
+    name = name or _own_name()
     extra = {
         key: amount(f"--resource {key}", text, parse_milli) or 0
         for key, text in (resources or {}).items()
     }
-    directory = (directory or default_home() / "agents" / name).expanduser().absolute()
+    directory = agent_directory(directory, name)
     config = AgentConfig(
         directory=directory,
         controller=controller,
@@ -129,8 +131,19 @@ def run_agent(
         attributes=attributes or {},
     )
     config = with_accounts(replace(config, cluster=str(directory)), accounts or AS_BEFORE)
+    config = with_part(config, part or MachinePart())
     require_users_directory(config.users_directory)
     _become("muster.app.agent_process", dump_config(config))
+
+
+def agent_directory(directory: Path | None, name: str | None) -> Path:
+    """The directory of the agent of this machine with these options."""
+    named = directory or default_home() / "agents" / (name or _own_name())
+    return named.expanduser().absolute()
+
+
+def _own_name() -> str:
+    return socket.gethostname().partition(".")[0]
 
 
 def _become(module: str, settings: str) -> NoReturn:

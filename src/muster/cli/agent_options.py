@@ -11,6 +11,7 @@ from muster.cli.request import ATTRIBUTE, pairs
 
 if TYPE_CHECKING:
     from muster.app.account_options import AccountOptions
+    from muster.app.machine_part import MachinePart
 
 
 class AccountSource(StrEnum):
@@ -108,6 +109,44 @@ class Accounts:
             pids_max=self.pids_max,
             scratch_max=self.scratch_max,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The part that an agent has of a machine with several."""
+
+    disk: Annotated[
+        str | None, Option("--disk", metavar="SIZE", help="Disk of the agent; else as found.")
+    ] = None
+    gpu_memory: Annotated[
+        str | None, Option("--gpu-memory", metavar="SIZE", help="Of each device of --gpus.")
+    ] = None
+    ports: Annotated[
+        str | None,
+        Option("--ports", metavar="FIRST-LAST", help="For kernels. [default: 20000-29999]"),
+    ] = None
+    boot_id: Annotated[
+        str | None,
+        Option(
+            "--boot-id",
+            metavar="TEXT",
+            help="Of a machine that shares an operating system; another says that all its "
+            "processes have ended.",
+        ),
+    ] = None
+    cluster: Annotated[
+        str | None,
+        Option(
+            "--cluster",
+            metavar="TEXT",
+            help="Its agents on this machine give users the same accounts. [default: one agent]",
+        ),
+    ] = None
+
+    def options(self) -> "MachinePart":
+        from muster.app.machine_part import MachinePart
+
+        return MachinePart(self.disk, self.gpu_memory, self.ports, self.boot_id, self.cluster)
 
 
 def _pairs_or_none(texts: list[str] | None, option: str, form: str) -> dict[str, str] | None:

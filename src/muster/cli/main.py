@@ -88,3 +88,7 @@ def main() -> NoReturn:
     """The entry point."""
     app()
     raise AssertionError("unreachable")  # Program.main leaves by SystemExit
+
+
+if __name__ == "__main__":
+    main()

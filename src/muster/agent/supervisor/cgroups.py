@@ -16,7 +16,7 @@ end.
 """
 
 # os and not pathlib: see the docstring of the package.
-# ruff: noqa: PTH102, PTH106, PTH110, PTH112, PTH120, PTH123
+# ruff: noqa: PTH102, PTH106, PTH110, PTH112, PTH116, PTH120, PTH123
 
 import errno
 import os
@@ -306,6 +306,13 @@ def go_home(home_fds: Sequence[int]) -> None:
             except OSError:
                 if attempt == _HOMECOMINGS:
                     raise
+
+
+def cgroups_name(directory: str) -> str:
+    """The name for the cgroups of the supervisor on `directory`: by device and inode, which is
+    short, and no two folders that exist share it."""
+    stat = os.stat(directory)
+    return f"muster-{stat.st_dev:x}-{stat.st_ino:x}"
 
 
 def find_cgroups(name: str) -> Cgroups | None:

@@ -1,7 +1,7 @@
 """The process of a supervisor: its folder, its lock, its signals, its loop."""
 
 # os and not pathlib: see the docstring of the package.
-# ruff: noqa: PTH101, PTH103, PTH108, PTH110, PTH116, PTH123
+# ruff: noqa: PTH101, PTH103, PTH108, PTH110, PTH123
 
 import fcntl
 import gc
@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import assert_never
 
 from muster.agent.supervisor import clock, disk_usage, spawner_process
-from muster.agent.supervisor.cgroups import Cgroups, find_cgroups
+from muster.agent.supervisor.cgroups import Cgroups, cgroups_name, find_cgroups
 from muster.agent.supervisor.disk_watch import DiskWatch
 from muster.agent.supervisor.journal import Journal, Replay
 from muster.agent.supervisor.known_kernels import KnownKernels
@@ -98,7 +98,7 @@ def main(arguments: list[str]) -> None:
             os._exit(0)
         os.setsid()
     raise_priority()
-    cgroups = _find_cgroups(directory)
+    cgroups = find_cgroups(cgroups_name(directory))
     try:
         process = Process(directory, cgroups)
     except BaseException:
@@ -263,12 +263,6 @@ class Process:
         if alone_since_s is None:
             return False
         return now_s >= min(alone_since_s + _ALONE_S, lease_end_s)
-
-
-def _find_cgroups(directory: str) -> Cgroups | None:
-    # By device and inode: short, and no two folders that exist share them.
-    stat = os.stat(directory)
-    return find_cgroups(f"muster-{stat.st_dev:x}-{stat.st_ino:x}")
 
 
 def _listen() -> socket.socket:

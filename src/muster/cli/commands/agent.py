@@ -5,16 +5,18 @@ from typing import Annotated
 
 import click
 
-from muster.cli.agent_options import Accounts, Machine
+from muster.cli.agent_options import Accounts, Machine, Part
 from muster.cli.parameters import Option
 from muster.cli.request import pairs
 
 
-def _host_and_port(text: str) -> str:
+def _host_and_port(text: str | None) -> str | None:
     """
     Raises:
         click.BadParameter: the text is not HOST:PORT.
     """
+    if text is None:
+        return None
     host, _, port = text.rpartition(":")
     if host and "/" not in host and port.isascii() and port.isdecimal() and 0 < int(port) < 65536:
         return text
@@ -24,17 +26,19 @@ def _host_and_port(text: str) -> str:
 
 
 def agent(
+    *,
     address: Annotated[
-        str,
+        str | None,
         Option(
             "--controller",
             metavar="HOST:PORT",
             help="Its port for agents.",
             callback=_host_and_port,
         ),
-    ],
+    ] = None,
     machine: Machine,
     accounts: Accounts,
+    part: Part,
     token: Annotated[
         str | None,
         Option("--token", envvar="MUSTER_JOIN_TOKEN", help="Join token; others may see it."),
@@ -55,10 +59,25 @@ def agent(
         Path | None,
         Option("--ca", metavar="FILE", help="Certificate authority of the controller, PEM."),
     ] = None,
+    end: Annotated[
+        bool, Option("--end", help="End the agent of --dir or --name, and all its kernels.")
+    ] = False,
+    wipe: Annotated[bool, Option("--wipe", help="With --end: remove its files too.")] = False,
 ) -> None:
-    """Lend this machine to a controller elsewhere."""
-    from muster.app.foreground import run_agent
+    """Lend this machine to a controller elsewhere; with --end, no longer."""
+    from muster.app.foreground import agent_directory, run_agent
 
+    if end:
+        from muster.app.ended_agent import end_agent
+
+        if address is not None:
+            raise click.BadParameter("--end needs no --controller: leave it out")
+        end_agent(agent_directory(directory, name), wipe=wipe, users_directory=accounts.users_dir)
+        return
+    if wipe:
+        raise click.BadParameter("--wipe goes with --end")
+    if address is None:
+        raise click.UsageError("Missing option '--controller'.")
     if token is not None and token_file is not None:
         raise click.BadParameter("give one of --token and --token-file")
     run_agent(
@@ -75,4 +94,5 @@ def agent(
         attributes=machine.attributes(),
         ca=ca,
         accounts=accounts.options(),
+        part=part.options(),
     )

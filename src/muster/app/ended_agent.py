@@ -1,0 +1,57 @@
+"""The end of an agent of this machine with all its work, which takes the machine out of a
+cluster."""
+
+import asyncio
+import shutil
+from pathlib import Path
+
+from muster.agent.accounts import Accounts
+from muster.agent.config import AgentConfig, default_users_directory
+from muster.agent.supervisor.cgroups import cgroups_name, find_cgroups
+from muster.agent.supervisor.shutdown import shut_down
+from muster.app.local_agents import holder, stop_agent
+from muster.core.errors import MusterError
+
+GRACE_S = 5.0
+"""Seconds that kernels have to end by themselves."""
+TIMEOUT_S = 20.0
+
+
+def end_agent(directory: Path, *, wipe: bool = False, users_directory: Path | None = None) -> None:
+    """End the agent on ``directory``, its supervisor and all their kernels, and wait until they are
+    gone; what ended before, or is not there, is gone.
+
+    Args:
+        wipe: whether the files of agent and kernels are removed too. Homes and accounts of users
+            stay.
+        users_directory: where scratch directories of users are; None means the default.
+
+    Raises:
+        MusterError: something is left; it may be tried again.
+    """
+    if not directory.is_dir():
+        return
+    asyncio.run(stop_agent(directory))
+    if (process := holder(directory)) is not None:
+        raise MusterError(f"the agent on {directory} (process {process}) does not end")
+    try:
+        shut_down(directory, grace_s=GRACE_S, timeout_s=TIMEOUT_S)
+        if wipe:
+            _wipe(directory, users_directory or default_users_directory())
+    except OSError as error:  # a TimeoutError is one
+        raise MusterError(f"{error}; try again") from None
+
+
+def _wipe(directory: Path, users_directory: Path) -> None:
+    """
+    Raises:
+        OSError: something cannot be removed.
+    """
+    # A supervisor that was killed before it listened may have left these.
+    cgroups = find_cgroups(cgroups_name(str(directory)))
+    if cgroups is not None:
+        cgroups.close()
+    config = AgentConfig(directory, "", "", users_directory=users_directory)
+    for scratch in Accounts(config).scratch_directories():
+        shutil.rmtree(scratch)
+    shutil.rmtree(directory)
