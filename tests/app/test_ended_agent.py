@@ -18,18 +18,12 @@ from muster.agent.config import default_users_directory
 from muster.agent.supervisor import lock_file
 from muster.agent.supervisor.cgroups import cgroups_name
 from muster.agent.supervisor.shutdown import LOCK_NAME
-from muster.app import ended_agent
 from muster.app.ended_agent import end_agent
 from muster.app.local_agents import holder
 from muster.core.ids import KernelId
 from muster.wire.messages import ReportKind, Start
 
 STUBBORN = ("/bin/sh", "-c", "trap '' TERM; touch kept; setsid sleep 600 & sleep 600")
-
-
-@pytest.fixture(autouse=True)
-def _little_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ended_agent, "GRACE_S", 0.2)
 
 
 @asynccontextmanager
@@ -49,7 +43,7 @@ async def agent(directory: Path) -> AsyncIterator[Controller]:
             with suppress(ProcessLookupError):
                 started.kill()
             await started.wait()
-            await asyncio.to_thread(end_agent, directory, wipe=True)
+            await asyncio.to_thread(end_agent, directory, wipe=True, grace_s=0.2)
 
 
 def scratch(directory: Path) -> list[Path]:
@@ -62,7 +56,7 @@ async def test_agent_ends_with_its_work_and_its_files_stay(tmp_path: Path) -> No
     directory = tmp_path / "agent"
     async with agent(directory):
         await until_awaited(lambda: scratch(directory))
-        await asyncio.to_thread(end_agent, directory)
+        await asyncio.to_thread(end_agent, directory, grace_s=0.2)
 
         assert holder(directory) is None
         assert not lock_file.is_held(directory / LOCK_NAME)
@@ -75,7 +69,7 @@ async def test_nothing_is_left_of_an_agent_that_is_wiped(tmp_path: Path) -> None
     directory = tmp_path / "agent"
     async with agent(directory):
         await until_awaited(lambda: scratch(directory))
-        await asyncio.to_thread(end_agent, directory, wipe=True)
+        await asyncio.to_thread(end_agent, directory, wipe=True, grace_s=0.2)
 
         assert_no_survivors(directory)
         assert scratch(directory) == []
@@ -93,7 +87,7 @@ async def test_work_of_a_supervisor_that_died_ends_too(tmp_path: Path, killed: s
             assert process is not None
             os.kill(process, signal.SIGKILL)
         os.kill(int(supervisor.split(":")[2]), signal.SIGKILL)
-        await asyncio.to_thread(end_agent, directory, wipe=True)
+        await asyncio.to_thread(end_agent, directory, wipe=True, grace_s=0.2)
 
         assert_no_survivors(directory)
         assert [*tmp_path.iterdir()] == []

@@ -13,11 +13,17 @@ from muster.app.local_agents import holder, stop_agent
 from muster.core.errors import MusterError
 
 GRACE_S = 5.0
-"""Seconds that kernels have to end by themselves."""
 TIMEOUT_S = 20.0
+"""Seconds for the end of kernels, added to their grace."""
 
 
-def end_agent(directory: Path, *, wipe: bool = False, users_directory: Path | None = None) -> None:
+def end_agent(
+    directory: Path,
+    *,
+    wipe: bool = False,
+    users_directory: Path | None = None,
+    grace_s: float = GRACE_S,
+) -> None:
     """End the agent on ``directory``, its supervisor and all their kernels, and wait until they are
     gone; what ended before, or is not there, is gone.
 
@@ -25,6 +31,7 @@ def end_agent(directory: Path, *, wipe: bool = False, users_directory: Path | No
         wipe: whether the files of agent and kernels are removed too. Homes and accounts of users
             stay.
         users_directory: where scratch directories of users are; None means the default.
+        grace_s: seconds that kernels have to end by themselves.
 
     Raises:
         MusterError: something is left; it may be tried again.
@@ -35,7 +42,7 @@ def end_agent(directory: Path, *, wipe: bool = False, users_directory: Path | No
     if (process := holder(directory)) is not None:
         raise MusterError(f"the agent on {directory} (process {process}) does not end")
     try:
-        shut_down(directory, grace_s=GRACE_S, timeout_s=TIMEOUT_S)
+        shut_down(directory, grace_s=grace_s, timeout_s=grace_s + TIMEOUT_S)
         if wipe:
             _wipe(directory, users_directory or default_users_directory())
     except OSError as error:  # a TimeoutError is one

@@ -63,6 +63,10 @@ def agent(
         bool, Option("--end", help="End the agent of --dir or --name, and all its kernels.")
     ] = False,
     wipe: Annotated[bool, Option("--wipe", help="With --end: remove its files too.")] = False,
+    grace_s: Annotated[
+        float,
+        Option("--grace", min=0, max=600, metavar="SECONDS", help="With --end: of its kernels."),
+    ] = 5.0,
 ) -> None:
     """Lend this machine to a controller elsewhere; with --end, no longer."""
     from muster.app.foreground import agent_directory, run_agent
@@ -72,7 +76,12 @@ def agent(
 
         if address is not None:
             raise click.BadParameter("--end needs no --controller: leave it out")
-        end_agent(agent_directory(directory, name), wipe=wipe, users_directory=accounts.users_dir)
+        end_agent(
+            agent_directory(directory, name),
+            wipe=wipe,
+            users_directory=accounts.users_dir,
+            grace_s=grace_s,
+        )
         return
     if wipe:
         raise click.BadParameter("--wipe goes with --end")
