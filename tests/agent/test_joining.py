@@ -52,6 +52,19 @@ async def test_restarted_agent_is_the_same_without_a_token(directory: Path) -> N
         assert len(made.joins) == 1
 
 
+async def test_restarted_agent_of_a_part_of_a_machine_is_in_its_boot_until_told_of_another(
+    directory: Path,
+) -> None:
+    async with controller() as made:
+        for boot in ("first", "first", "second"):
+            async with running(made, directory, boot_id=boot):
+                pass
+        first, again, second = made.hellos
+        assert first.boot_id == again.boot_id != second.boot_id
+        assert again.sent_s > first.sent_s
+        assert second.sent_s < again.sent_s, "its boot clock begins anew"
+
+
 async def test_wrong_token_ends_the_agent_with_the_controllers_reason(directory: Path) -> None:
     async with controller() as made:
         with pytest.raises(AgentRefused, match="the join token is not valid"):

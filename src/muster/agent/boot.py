@@ -83,7 +83,9 @@ def boot_within(directory: Path, given: str) -> Boot:
             pass  # the first boot, or a damaged file: its boot counts as over
         boot = Boot(id_, clock.now_s())
         fresh = path.with_suffix(".new")
-        fresh.write_text(json.dumps({"id": boot.id, "began_s": boot.began_s}))
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        with os.fdopen(os.open(fresh, flags, 0o600), "w") as file:
+            json.dump({"id": boot.id, "began_s": boot.began_s}, file)
         fresh.replace(path)
     except OSError as error:
         raise UnknownBoot(f"cannot keep the boot in {path}: {error.strerror}") from None

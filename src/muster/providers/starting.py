@@ -61,11 +61,19 @@ def agent_command(order: SliceOrder, name: str, place: AgentPlace) -> list[str]:
     Args:
         name: of the agent; one of ``order.names``.
     """
+    options = agent_options(order, name, place.directory, place.token_file, place.authority_file)
+    return [*place.program, "agent", *options]
+
+
+def agent_options(
+    order: SliceOrder, name: str, directory: str, token_file: str, authority_file: str
+) -> list[str]:
+    """The options of ``muster agent`` in ``agent_command``, with paths of any form."""
     setup = order.setup
-    words = [*place.program, "agent", "--controller", setup.controller, "--name", name]
-    words += ["--group", setup.group, "--dir", place.directory, "--token-file", place.token_file]
+    words = ["--controller", setup.controller, "--name", name, "--group", setup.group]
+    words += ["--dir", directory, "--token-file", token_file]
     if setup.authority is not None:
-        words += ["--ca", place.authority_file]
+        words += ["--ca", authority_file]
     for resource, milli in order.shape.extra.items():
         words += ["--resource", f"{resource}={milli}m"]
     return words

@@ -1,0 +1,1 @@
+"""Machines that are agent processes on the controller's own machine."""

@@ -1,0 +1,406 @@
+"""The provider of agent processes on this machine: real ones, whose controller is mostly not
+there."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.e2e.cluster import assert_no_survivors, processes_naming
+from tests.patience import until
+from tests.providers.conformance import SHAPE, TOKEN, Conformance, Site, gone, ids, listed
+from tests.wire.controller import TOKEN as TAKEN
+from tests.wire.controller import controller, template
+
+from muster.agent.config import default_users_directory
+from muster.autoscaling.standing import CreateOutcome
+from muster.core.errors import InvalidSpec
+from muster.core.ids import KernelId
+from muster.core.resources import Device
+from muster.core.specs.pool import PoolSpec
+from muster.providers.found import problems_of, provider_class
+from muster.providers.local import machine as local_machine
+from muster.providers.local.machine import LocalMachine
+from muster.providers.local.processes import LocalProcesses
+from muster.providers.provider import (
+    AgentSetup,
+    Machine,
+    MachineState,
+    Provider,
+    ProviderError,
+    Scope,
+)
+from muster.wire.messages import ReportKind, Start
+
+KERNEL = KernelId("krn-1")
+
+
+def spec(pool: str = "one", **fields: object) -> PoolSpec:
+    given = {"name": pool, "provider": "local", "machine": SHAPE, "max_slices": 4}
+    return PoolSpec.model_validate(given | fields)
+
+
+class LocalSite(Site):
+    """All pools of all clusters keep their machines in one directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._scopes: dict[tuple[str, str], LocalProcesses] = {}
+
+    def provider(self, pool: str = "one", cluster: str = "c-1") -> LocalProcesses:
+        made = LocalProcesses(spec(pool), Scope(cluster, pool, self.directory))
+        self._scopes[cluster, pool] = made
+        return made
+
+    def close(self) -> None:
+        for provider in self._scopes.values():
+            for slice_ in {machine.slice for machine in provider.list().machines}:
+                gone(self, provider, slice_)
+        assert_no_survivors(self.directory)
+        assert not self.directory.exists() or [*self.directory.iterdir()] == []
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[LocalSite]:
+    made = LocalSite(tmp_path / "pools")
+    yield made
+    made.close()
+
+
+class TestLocalProcesses(Conformance):
+    pass
+
+
+def agent_pid(site: LocalSite, machine: Machine) -> int:
+    """The process of a machine's agent, once it is up."""
+    lock = site.directory / machine.id / "agent/agent.lock"
+    until(lambda: lock.exists() and lock.stat().st_size)
+    return int(lock.read_text())
+
+
+def state_of(provider: Provider, name: str) -> MachineState:
+    (state,) = {machine.state for machine in provider.list().machines if machine.name == name}
+    return state
+
+
+def test_provider_is_found_by_its_name() -> None:
+    assert provider_class("local") is LocalProcesses
+    assert problems_of(spec()) == []
+
+
+def test_settings_that_it_does_not_have_are_refused(tmp_path: Path) -> None:
+    wrong = spec(settings={"cpus": 4})
+    assert [problem.field for problem in problems_of(wrong)] == ["settings.cpus"]
+    with pytest.raises(InvalidSpec, match="has no settings"):
+        LocalProcesses(wrong, Scope("c-1", "one", tmp_path))
+
+
+def test_model_that_no_agent_could_declare_is_refused() -> None:
+    gpus = {"cpu": 1, "memory": "1GiB", "gpus": 1, "gpu_model": "A100,T4"}
+    assert [problem.field for problem in problems_of(spec(machine=gpus))] == ["machine.gpu_model"]
+
+
+def test_machine_with_more_memory_than_this_one_is_told(tmp_path: Path) -> None:
+    large = spec(machine={"cpu": 1000, "memory": 2**60})
+    with pytest.raises(ProviderError, match="a machine of 1048576TiB is more than") as refused:
+        LocalProcesses(large, Scope("c-1", "one", tmp_path)).check()
+    assert refused.value.outcome is CreateOutcome.BAD_REQUEST
+
+
+@pytest.mark.parametrize("name", ["../up", "a/b", ".hidden", "", "a\nb"])
+def test_name_that_is_no_directory_is_refused(site: LocalSite, name: str) -> None:
+    provider = site.provider()
+    for order in (replace(site.order(), names=(name,)), replace(site.order(), slice=name)):
+        with pytest.raises(ProviderError) as refused:
+            provider.create(order)
+        assert refused.value.outcome is CreateOutcome.BAD_REQUEST
+    assert provider.delete(name)
+    assert not site.directory.exists()
+
+
+def test_secret_is_in_one_private_file_and_on_no_command_line(site: LocalSite) -> None:
+    authority = "-----BEGIN CERTIFICATE-----\n"
+    setup = AgentSetup("127.0.0.1:1", "default", TOKEN, authority)
+    (machine,) = site.provider().create(replace(site.order(machines=1), setup=setup))
+    pid = agent_pid(site, machine)
+
+    for kind in ("cmdline", "environ"):
+        assert TOKEN.encode() not in Path(f"/proc/{pid}/{kind}").read_bytes()
+    until((site.directory / machine.id / "agent/supervisor.sock").exists)
+    found = {}
+    for path in site.directory.rglob("*"):
+        with suppress(OSError):  # it was there for a moment, or is a socket
+            found[path.name] = path.read_bytes() if path.is_file() else b""
+            assert path.stat().st_mode & 0o077 == 0, path
+    assert [name for name, text in found.items() if TOKEN.encode() in text] == ["join-token"]
+
+
+def test_controllers_secrets_do_not_reach_the_agent(
+    site: LocalSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MUSTER_JOIN_TOKEN", "another-secret")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another-secret")
+    (machine,) = site.provider().create(site.order(machines=1))
+    environment = Path(f"/proc/{agent_pid(site, machine)}/environ").read_text()
+    assert "another-secret" not in environment
+
+
+def test_agent_is_in_a_session_of_its_own(site: LocalSite) -> None:
+    (machine,) = site.provider().create(site.order(machines=1))
+    pid = agent_pid(site, machine)
+    assert os.getsid(pid) != os.getsid(0)
+    assert os.getpgid(pid) != os.getpgid(0)
+
+
+def test_agent_that_died_is_stopped_and_says_why(site: LocalSite) -> None:
+    provider = site.provider()
+    (machine,) = provider.create(site.order(machines=1))
+    os.kill(agent_pid(site, machine), signal.SIGKILL)
+    until(lambda: state_of(provider, machine.name) is MachineState.STOPPED)
+
+    (again,) = provider.create(site.order(machines=1))
+    assert (again.id, again.state) == (machine.id, MachineState.STOPPED)
+
+
+def test_agent_that_could_not_start_says_why_and_is_tried_again(site: LocalSite) -> None:
+    provider = site.provider()
+    setup = AgentSetup("127.0.0.1:none", "default", TOKEN)
+    (machine,) = provider.create(replace(site.order(machines=1), setup=setup))
+    until(lambda: state_of(provider, machine.name) is MachineState.STOPPED)
+    (found,) = provider.list().machines
+    assert "expected HOST:PORT" in found.detail
+
+    provider.create(site.order(machines=1))
+    assert agent_pid(site, machine)
+
+
+def test_create_goes_on_where_a_controller_was_killed(site: LocalSite) -> None:
+    """The next controller makes what the killed one has not made, and makes nothing twice."""
+    order = site.order(machines=2)
+    code = f"""
+import os, sys, signal
+from dataclasses import replace
+from pathlib import Path
+from tests.providers.test_local import LocalSite
+from muster.providers.local import machine, processes
+steps = int(sys.argv[1])
+def step(function):
+    def counted(*given, **named):
+        global steps
+        steps -= 1
+        if steps < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return function(*given, **named)
+    return counted
+machine.write_private = processes.write_private = step(machine.write_private)
+machine.subprocess.run = step(machine.subprocess.run)
+machine.os.close = step(machine.os.close)
+site = LocalSite(Path({str(site.directory)!r}))
+site.provider().create(site.order(machines=2))
+"""
+    provider = site.provider()
+    for steps in (1, 3, 6, 12, 100):
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(steps)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "PYTHONPATH": str(Path.cwd())},
+        )
+        assert done.returncode == (0 if steps == 100 else -signal.SIGKILL), done.stderr
+        half_made = {machine.state for machine in provider.list().machines}
+        assert half_made <= {MachineState.COMING, MachineState.RUNNING, MachineState.STOPPED}
+
+        made = provider.create(order)
+
+        until(
+            lambda: [state_of(provider, name) for name in order.names] == [MachineState.RUNNING] * 2
+        )
+        assert listed(provider) == ids(made)
+        agents = [pid for pid, _, _ in processes_naming(site.directory) if is_agent(pid)]
+        assert sorted(agents) == sorted(agent_pid(site, each) for each in made)
+        gone(site, provider, "sl-1")
+        assert_no_survivors(site.directory)
+
+
+def is_agent(pid: int) -> bool:
+    try:
+        return b"muster.app.agent_process" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def test_slice_that_cannot_be_made_whole_is_not_made(
+    site: LocalSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = LocalMachine.make
+
+    def second_fails(self: LocalMachine, *given: object) -> None:
+        if self.directory.name.endswith("-1"):
+            raise BlockingIOError(11, "no process can be started")
+        make(self, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(LocalMachine, "make", second_fails)
+    provider = site.provider()
+    with pytest.raises(ProviderError, match="no process can be started") as refused:
+        provider.create(site.order(machines=2))
+
+    assert refused.value.outcome is CreateOutcome.STOCK_OUT
+    assert provider.list().machines == ()
+    assert_no_survivors(site.directory)
+
+
+def test_deletion_that_was_interrupted_is_leaving_and_goes_on(
+    site: LocalSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider = site.provider()
+    machines = provider.create(site.order())
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalMachine, "remove", lambda *_: None)
+        assert not provider.delete("sl-1")
+
+    assert {machine.state for machine in provider.list().machines} == {MachineState.LEAVING}
+    for call in (lambda: provider.create(site.order()), lambda: provider.reboot(machines[0])):
+        with pytest.raises(ProviderError, match="is being deleted"):
+            call()
+    gone(site, site.provider(), "sl-1")
+    assert provider.list().machines == ()
+
+
+def test_process_that_only_looks_like_the_agent_is_not_killed(site: LocalSite) -> None:
+    """Its id stands in the file of a machine whose agent has ended, as when it is used again."""
+    provider = site.provider()
+    (machine,) = provider.create(site.order(machines=1))
+    os.kill(agent_pid(site, machine), signal.SIGKILL)
+    until(lambda: state_of(provider, machine.name) is MachineState.STOPPED)
+    stranger = subprocess.Popen(["sleep", "60"])
+    try:
+        (site.directory / machine.id / "agent/agent.lock").write_text(str(stranger.pid))
+        gone(site, provider, "sl-1")
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+def test_agent_that_ignores_its_end_is_killed(
+    site: LocalSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_machine, "_TERMINATING_S", 0.3)
+    provider = site.provider()
+    (machine,) = provider.create(site.order(machines=1))
+    os.kill(agent_pid(site, machine), signal.SIGSTOP)
+    gone(site, provider, "sl-1")
+    assert_no_survivors(site.directory)
+
+
+def test_files_of_others_in_the_directory_are_left_alone(site: LocalSite) -> None:
+    provider = site.provider()
+    foreign = site.directory / "sl-9"
+    foreign.mkdir(parents=True)
+    (foreign / "precious").write_text("of somebody else")
+    (site.directory / "note").write_text("of somebody else")
+
+    assert provider.delete("sl-9")
+    assert provider.delete("note")
+    assert provider.list().machines == ()
+    assert (foreign / "precious").exists()
+    for path in (foreign / "precious", site.directory / "note"):
+        path.unlink()
+    foreign.rmdir()
+
+
+def test_slice_whose_file_is_damaged_makes_the_list_incomplete(site: LocalSite) -> None:
+    provider = site.provider()
+    made = provider.create(site.order("sl-1", machines=1))
+    provider.create(site.order("sl-2", machines=1))
+    kept = site.directory / "sl-2/slice.json"
+    before = kept.read_text()
+    for text in ("", "[]", "{", '{"cluster": "c-1", "pool": "one", "names": ["../.."]}'):
+        kept.write_text(text)
+        listing = provider.list()
+        assert not listing.complete
+        assert ids(listing.machines) == ids(made)
+        with pytest.raises(ProviderError):
+            provider.delete("sl-2")
+    kept.write_text(before)
+
+
+def test_machines_have_ranges_of_ports_of_their_own(site: LocalSite) -> None:
+    site.provider("one").create(site.order("sl-1", machines=2))
+    site.provider("two").create(site.order("sl-2", machines=2))
+    numbers = [
+        LocalMachine(path).port_range() for path in site.directory.glob("*/*") if path.is_dir()
+    ]
+    assert len({*numbers}) == 4
+
+
+async def test_agent_reports_the_declared_shape(site: LocalSite) -> None:
+    shape = SHAPE.model_validate(
+        {
+            "cpu": "2500m",
+            "memory": "3GiB",
+            "disk": "5GiB",
+            "gpus": 2,
+            "gpu_model": "NVIDIA H100 80GB HBM3",
+            "gpu_memory": "80GiB",
+            "extra": {"licence": 1.5},
+        }
+    )
+    async with controller() as made:
+        setup = AgentSetup(made.address, "gpus", TAKEN)
+        order = replace(site.order(machines=1), shape=shape, setup=setup)
+        (machine,) = await asyncio.to_thread(site.provider().create, order)
+        await made.until(lambda: bool(made.hellos))
+
+        hello = made.hellos[0]
+        assert (hello.name, hello.group) == (machine.name, "gpus")
+        assert replace(hello.capacity, kernels=0) == replace(shape.capacity(0), kernels=0)
+        assert hello.devices == tuple(
+            Device(n, "NVIDIA H100 80GB HBM3", memory_bytes=80 * 2**30) for n in (0, 1)
+        )
+
+
+@pytest.mark.parametrize("hard", [False, True])
+async def test_reboot_ends_all_work_and_begins_another_boot(site: LocalSite, hard: bool) -> None:
+    async with controller() as made:
+        provider = site.provider()
+        setup = AgentSetup(made.address, "gpus", TAKEN)
+        order = replace(site.order(machines=1), setup=setup)
+        (machine,) = await asyncio.to_thread(provider.create, order)
+        await made.until(lambda: bool(made.hellos))
+        line = "touch kept; sleep 600 & sleep 600"
+        line = f"trap '' TERM; {line}" if hard else line
+        made.command(Start(KERNEL, 1, template("/bin/sh", "-c", line), {}))
+        await made.report(KERNEL, ReportKind.STARTED)
+
+        await asyncio.to_thread(provider.reboot, machine, hard=hard)
+
+        assert processes_of(KERNEL) == []
+        await made.until(lambda: len(made.hellos) == 2)
+        before, after = made.hellos
+        assert after.agent == before.agent
+        assert after.boot_id != before.boot_id
+        assert after.sent_s < 30.0, "its boot clock began anew"
+        assert await asyncio.to_thread(provider.delete, order.slice)
+    assert [*default_users_directory().rglob("kept")] == []
+
+
+def processes_of(kernel: KernelId) -> list[int]:
+    """The processes of a kernel."""
+    tag = f"MUSTER_KERNEL_ID={kernel}".encode()
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if tag in path.read_bytes().split(b"\0"):
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
