@@ -8,6 +8,13 @@ from typing import Any
 import pytest
 from tests.control.conftest import MakeWorld
 from tests.control.fake_agent import FakeAgent, kernel_index
+from tests.control.pool_scenarios import (
+    pool_that_is_paused_and_deleted,
+    provider_that_cannot_tell,
+    slice_that_comes_and_goes,
+    slice_that_is_refused,
+    slice_that_never_boots,
+)
 from tests.control.world import ADA, World
 
 from muster.control import plane
@@ -21,6 +28,7 @@ from muster.control.notice.entity import Notice
 from muster.control.notice.hollow import Faults
 from muster.control.notice.lifecycle import MAX_WAIT_S
 from muster.control.notice.turns import MAX_SENDING_OF_ONE
+from muster.control.pool.deleting import GONE
 from muster.control.session.lifecycle import AGAIN, STOP, STOP_KERNEL
 from muster.core.reasons import ReasonCode
 from muster.core.results import SchedulingResult
@@ -160,6 +168,11 @@ SCENARIOS: dict[Verdict, Scenario] = {
     ("SendNotices", SchedulingResult.SUCCESS): channel_that_takes_it,
     ("SendNotices", SchedulingResult.NEED_RETRY): channel_that_refuses,
     ("SendNotices", SchedulingResult.GIVE_UP): channel_that_refuses,
+    ("MakeSlices", SchedulingResult.SUCCESS): slice_that_comes_and_goes,
+    ("MakeSlices", SchedulingResult.NEED_RETRY): provider_that_cannot_tell,
+    ("MakeSlices", SchedulingResult.GIVE_UP): slice_that_is_refused,
+    ("DeleteSlices", SchedulingResult.SUCCESS): slice_that_comes_and_goes,
+    ("DeleteSlices", SchedulingResult.NEED_RETRY): provider_that_cannot_tell,
     ("PromoteToPrepared", SchedulingResult.SUCCESS): placed,
     ("PromoteToRunning", SchedulingResult.SUCCESS): placed,
     ("DetectTermination", SchedulingResult.SUCCESS): placed_and_run,
@@ -209,6 +222,7 @@ def told(job: Job | None, error: Exception | None) -> None:
 UNLESS: dict[TransitionStatus, Scenario] = {
     AGAIN: gang_fails_once_it_may_run,
     STOP: waiting_job_is_cancelled,
+    GONE: slice_that_never_boots,
     STOP_KERNEL: cancelled_before_any_agent_has_heard_of_it,
 }
 """Transitions in place of which some records take another."""
@@ -278,5 +292,6 @@ MOVING: Sequence[Scenario] = [
     running_job_is_cancelled,
     drained_agent_returns_and_is_removed,
     too_many_notices_wait,
+    pool_that_is_paused_and_deleted,
 ]
 """Further ways for records to move."""

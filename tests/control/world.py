@@ -14,9 +14,10 @@ from tests.control.fake_agent import FakeAgent
 from tests.databases import url_at
 
 from muster.control.agent.desk import AgentDesk
-from muster.control.agent.joining import join
+from muster.control.agent.joining import JoinRefused, join
 from muster.control.agent.leases import LeaseBook
 from muster.control.agent.lifecycle import AgentLifecycle
+from muster.control.engine.declared import SomePerformer
 from muster.control.engine.effects import Surroundings
 from muster.control.engine.module import EntityModule, Module, Parts
 from muster.control.engine.work import Work
@@ -27,6 +28,9 @@ from muster.control.job.requests import JobRequests
 from muster.control.modules import ENTITY_MODULES, cluster_entities, cluster_modules
 from muster.control.notice.hollow import NO_FAULTS, Faults, HollowSender
 from muster.control.plane import ControlPlane
+from muster.control.pool.hollow import Farm, HollowMachine, HollowProviders
+from muster.control.pool.records import Pool, Slice
+from muster.control.pool.requests import PoolRequests
 from muster.control.session.admission import Ended
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.requests import SessionRequests
@@ -35,6 +39,7 @@ from muster.core.ids import AgentId, IdFactory
 from muster.core.owner import Owner, Principal, Role
 from muster.core.resources import Device, Resources
 from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
+from muster.core.specs.pool import PoolSpec
 from muster.core.states import JobState
 from muster.simulate.hollow.supervisor import Behaviour, Run
 from muster.store.database import open_engine
@@ -50,6 +55,7 @@ from muster.wire.messages import (
 )
 
 ADA = Principal(Owner("default", "default", "ada"), Role.USER)
+ROOT = Principal(Owner("default", "default", "root"), Role.ADMIN)
 BOB = Principal(Owner("default", "default", "bob"), Role.USER)
 
 
@@ -93,6 +99,7 @@ class World:
         self.channels = HollowSender(
             self.clock, lambda outcome: self.inbox.put(outcome), seed, channels
         )
+        self.farm = Farm(self.clock, self._booted, self._gone, seed)
         self._open()
         spec = group or ScalingGroup(name="default")
         self.ask(lambda work, parts: parts[GroupRequests].put_group(work, spec))
@@ -125,10 +132,12 @@ class World:
             *cluster_modules(self.desk, self.leases, surroundings, self._entity_modules),
             *self._more,
         ]
+        self.providers = HollowProviders(self.farm, engine, self.inbox.put)
+        stand_ins: list[SomePerformer] = [self.channels, *self.providers.performers]
         with ExitStack() as stack:
             stack.callback(self.store.close)
             self.plane = ControlPlane(
-                self.store, self.clock, self.ids, self.inbox, self.modules, [self.channels]
+                self.store, self.clock, self.ids, self.inbox, self.modules, stand_ins
             )
             stack.pop_all()  # the state was taken over
         self.desk.link = Link(self)
@@ -170,20 +179,57 @@ class World:
         attributes: Mapping[str, str] | None = None,
         group: str = "default",
     ) -> FakeAgent:
-        record = self.join(name, group=group)
         devices = tuple(Device(index, "H100") for index in range(gpus))
+        return self._run_agent(self.join(name, group=group), capacity, devices, attributes or {})
+
+    def _run_agent(
+        self,
+        record: Agent,
+        capacity: Resources,
+        devices: tuple[Device, ...],
+        attributes: Mapping[str, str],
+    ) -> FakeAgent:
         agent = FakeAgent(
             record.id,
-            name,
+            record.name,
             self.clock,
             capacity,
             devices,
             lambda start: self.behaviour(start),
-            attributes=attributes or {},
+            attributes=attributes,
         )
         self.agents[record.id] = agent
         self.connect(agent)
         return agent
+
+    # -- machines of pools -------------------------------------------------------------------------
+
+    def apply(self, spec: PoolSpec) -> Pool:
+        """Make a pool, or change it."""
+        pool: Pool = self.ask(lambda work, parts: parts[PoolRequests].apply(work, ROOT, spec))
+        return pool
+
+    def slices(self, pool: str | None = None) -> list[Slice]:
+        """The slices that are not gone, the oldest first."""
+        found = self.plane.live.of(Slice).values()
+        return [each for each in found if pool in (None, each.pool)]
+
+    def _booted(self, machine: HollowMachine) -> None:
+        """A machine of the farm is up: an agent of its shape joins."""
+        shape = machine.spec.machine
+        try:
+            record = self.join(machine.name, machine.token, group=machine.spec.group)
+        except JoinRefused:  # its slice is not wanted any more
+            return
+        self._run_agent(record, shape.capacity(0), shape.devices, {})
+
+    def _gone(self, machine: HollowMachine) -> None:
+        for agent in list(self.agents.values()):
+            if agent.name == machine.name:
+                agent.online = False
+                self.greeted.pop(agent.id, None)
+                self.desk.agent_left(agent.id)
+                del self.agents[agent.id]
 
     def join(
         self,
@@ -309,7 +355,8 @@ class World:
             agent = self.agents.get(agent_id)
             if agent is not None and agent.online:
                 agent.receive(message)
-        progressed = self.channels.tick() or bool(outgoing)
+        progressed = any([self.channels.tick(), self.providers.tick(), self.farm.tick()])
+        progressed = progressed or bool(outgoing)
         for agent in self.agents.values():
             if agent.id in self.greeted and agent.online and agent.reports:
                 self.leases.heard(agent.id)

@@ -27,7 +27,9 @@ class IdKind(StrEnum):
     JOB = "job"
     KERNEL = "krn"
     NOTICE = "ntc"
+    POOL = "pol"
     SESSION = "ses"
+    SLICE = "slc"
     TOKEN = "tok"
 
     def begins(self, ref: str) -> bool:

@@ -3,7 +3,8 @@
 A provider keeps nothing that matters: what it made is known by its tags. A slice is made under its
 id, and made once however often it is asked for: where an answer was lost the call is repeated, and
 the machines that the first call made are found and answered. Calls block, and are made on threads
-of the caller; each ends by itself within ``CALL_S``, or is given up and counts as unanswered.
+of the caller, several at once; those about one slice one after the other. Each ends by itself
+within ``CALL_S``, or is given up and counts as unanswered.
 """
 
 from abc import ABC, abstractmethod
@@ -119,7 +120,7 @@ class SliceOrder:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a provider is responsible for: the machines of one pool of one cluster.
+    """The responsibility of a provider: the machines of one pool of one cluster.
 
     Args:
         cluster: the cluster's id: letters, digits and dashes.
@@ -145,6 +146,8 @@ class Provider(ABC):
     """
 
     name: ClassVar[str]
+    is_beside: ClassVar[bool] = False
+    """Whether its machines are the controller's own, so that they reach it over loopback."""
 
     def __init__(self, spec: PoolSpec, scope: Scope) -> None:
         self.spec = spec

@@ -261,6 +261,7 @@ def load_agent(row: Row[Any]) -> Agent:
         capacity=load_resources(row.capacity),
         devices=load_devices(row.devices),
         attributes=json.loads(row.attributes),
+        fixed=json.loads(row.fixed),
         joined_at=row.joined_at,
         seen_at=row.seen_at,
         barred=AgentBar(row.barred) if row.barred else None,

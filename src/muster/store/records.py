@@ -43,9 +43,11 @@ class Agent(Record):
     for an agent that runs there too, else empty. ``lease_s`` is the longest kernel lease that it
     may count with, ``term_s`` the one that is granted now. ``silence_s`` is the longest for which
     it may have been silent while it is ALIVE, when this is judged next. ``seen_at`` moves with each
-    message and is stored with other changes only.
+    message and is stored with other changes only. ``fixed`` are attributes that the token with
+    which it joined gave it, whatever it says itself: those of its pool and slice.
 
-    Not stored are ``term_s``; ``connected``, whether it has a stream to this process, and
+    Not stored are ``term_s``; ``withheld``, why it takes no work for the sake of its slice, empty
+    if it may; ``connected``, whether it has a stream to this process, and
     ``connected_at``, since when; ``left_at``, since when it has no stream; its latest ``absences``,
     each from leaving to return; ``lost_at``, when its kernels count as gone unless it is heard
     before, which is exact while it is silent; ``seen_known``, whether ``seen_at`` is when it last
@@ -86,6 +88,8 @@ class Agent(Record):
     disk_full: bool = False
     clock_offset_s: float = 0.0
     reported_foreign: bool = False
+    fixed: dict[str, str] = field(default_factory=dict)
+    withheld: str = ""
 
     def remember(self, before: "Agent") -> None:
         """Take over the facts that are not stored from the record ``before`` the state was read

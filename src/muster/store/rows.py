@@ -133,6 +133,7 @@ AGENTS = RowMapping[Agent](
         "silence_s",
         "machine",
         "supervisor",
+        "fixed",
         *REASON,
     ),
     sources={
@@ -140,6 +141,7 @@ AGENTS = RowMapping[Agent](
         "capacity": ("capacity", dump_resources),
         "devices": ("devices", dump_devices),
         "attributes": ("attributes", json.dumps),
+        "fixed": ("fixed", json.dumps),
         **REASON,
     },
     lagging=("seen_at",),  # heartbeats cost no commit

@@ -2,8 +2,8 @@
 
 import hashlib
 import secrets
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 from muster.core.ids import TokenId
@@ -56,6 +56,10 @@ class JoinToken:
         uses_left: how many agents may still join with it; None is any number.
         expires_at: when it ends, in seconds since the epoch; None is never.
         made_by: the administrator who made it.
+        names: the only names that may join with it; empty means any.
+        fixed: attributes that its agents have, whatever they say.
+
+    The last two are those of a slice's token, which is stored with its slice alone.
     """
 
     id: TokenId
@@ -66,6 +70,8 @@ class JoinToken:
     created_at: float
     expires_at: float | None
     made_by: str
+    names: frozenset[str] = frozenset()
+    fixed: Mapping[str, str] = field(default_factory=dict)
 
     def is_good(self, now: float) -> bool:
         """Whether an agent may still join with it."""

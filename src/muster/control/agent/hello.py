@@ -62,7 +62,7 @@ class Greeter:
         agent.host = hello.host
         agent.capacity = hello.capacity
         agent.devices = hello.devices
-        agent.attributes = dict(hello.attributes)
+        agent.attributes = {**hello.attributes, **agent.fixed}
         work.unit.touch(agent)
         self._agents.revive(work, agent, PHASE, reason(ReasonCode.AGENT_RETURNED))
         work.mark(agent)

@@ -72,7 +72,8 @@ def join(work: Work, agents: AgentLifecycle, request: JoinRequest) -> Agent:
         host="",
         capacity=Resources(),
         devices=(),
-        attributes={},
+        attributes=dict(token.fixed),
+        fixed=dict(token.fixed),
         joined_at=work.now,
         seen_at=work.now,
     )
@@ -114,6 +115,8 @@ def _token(live: Live, request: JoinRequest, now: float) -> JoinToken:
         raise JoinRefused("the join token is wrong, used up, expired or revoked")
     if token.agent not in (None, request.name):
         raise JoinRefused(f"this join token is for an agent named {token.agent!r}")
+    if token.names and request.name not in token.names:
+        raise JoinRefused("this join token is for the machines of a slice, which have other names")
     if token.group not in (None, request.group):
         raise JoinRefused(f"this join token is for group {token.group}: give --group {token.group}")
     return token
@@ -144,7 +147,8 @@ def _free_name(work: Work, agents: AgentLifecycle, token: JoinToken, name: str) 
         return
     if named.connected:
         raise JoinRefused(f"agent {name!r} is connected: choose another name with --name")
-    if token.agent != name or token.created_at < named.seen_at:
+    invited = token.agent == name and token.created_at >= named.seen_at
+    if not invited and name not in token.names:
         raise JoinRefused(
             f"agent name {name!r} is taken: start that agent again where its directory is, choose "
             f"another name with --name, or have an administrator run `muster agents invite {name}`"

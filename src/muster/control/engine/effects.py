@@ -7,7 +7,7 @@ messenger, and is emitted again from that state after a restart, or when no outc
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
@@ -44,6 +44,17 @@ class Performer(ABC, Generic[E]):
         from state."""
 
 
+@dataclass(slots=True)
+class AgentsDoor:
+    """The addresses at which agents reach the controller, as "host:port", once it listens: from its
+    own machine (``beside``), and from others (``elsewhere``, empty if they cannot). ``authority``
+    is the PEM of the authority that its certificate descends from, None without TLS."""
+
+    beside: str = ""
+    elsewhere: str = ""
+    authority: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """The parts of the controller's process that modules get, for their performers.
@@ -54,9 +65,11 @@ class Surroundings:
         report: takes the outcome of an effect, from any thread: an input of a later wake.
         settings: the folder with operators' settings; None where nothing can be set.
         on_loopback: whether only processes of this machine can reach the controller.
+        door: where agents reach it.
     """
 
     engine: Engine
     report: "Callable[[Input], None]"
     settings: Path | None = None
     on_loopback: bool = True
+    door: AgentsDoor = field(default_factory=AgentsDoor)

@@ -29,7 +29,7 @@ _TOKEN = tuple(each.name for each in fields(Token))
 _ADD_TOKEN = inserting(schema.tokens, _TOKEN, {"role": str})
 _NOTE_USE = updating(schema.tokens, ("last_used_at",), ("id",))
 _DROP_TOKEN = deleting(schema.tokens, ("id",))
-_JOIN_TOKEN = tuple(each.name for each in fields(JoinToken))
+_JOIN_TOKEN = tuple(column.name for column in schema.join_tokens.columns)
 _ADD_JOIN_TOKEN = inserting(schema.join_tokens, _JOIN_TOKEN)
 _CHARGE_JOIN_TOKEN = updating(schema.join_tokens, ("uses_left",), ("id",))
 _DROP_JOIN_TOKEN = deleting(schema.join_tokens, ("id",))
@@ -217,7 +217,7 @@ def create_join_token(work: Work, by: Principal, spec: JoinTokenSpec) -> tuple[J
     if spec.agent is not None and spec.uses != 1:
         expected = "expected 1 for the token of one agent's name, or no name"
         raise InvalidSpec([Problem("uses", str(spec.uses), expected)])
-    if len(work.live.accounts.join_tokens) >= MAX_JOIN_TOKENS:
+    if sum(not each.names for each in work.live.accounts.join_tokens) >= MAX_JOIN_TOKENS:
         raise Conflict(f"there are {MAX_JOIN_TOKENS:,} join tokens already: revoke some first")
     for former in [each for each in work.live.accounts.join_tokens if each.agent]:
         if former.agent == spec.agent:

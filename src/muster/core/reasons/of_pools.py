@@ -97,6 +97,75 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
         "it is made or deleted",
         "Look at the network and the provider, then `muster pools resume {pool}`.",
     ),
+    ReasonCode.WAITS_FOR_SLICE: Definition(
+        _W,
+        "waits for slice {slice} of pool {pool}, which is {status}, {for_s} s after it was asked "
+        "for{usual_s:?, usually {usual_s} s in all}{others:?, and for {others} more}",
+        "Nothing: it starts once the slice is READY.",
+    ),
+    ReasonCode.BEHIND_PROMISE: Definition(
+        _W,
+        "group {group} keeps its room for a gang whose other machines are coming",
+        "Nothing: it starts after that one, or on machines of its own.",
+    ),
+    ReasonCode.POOL_HEARD: Definition(_W, "all of its machines are heard again"),
+    ReasonCode.POOL_ORPHANS: Definition(
+        _W, "deletes {machines:machine} of slice {slice}, which is not known here"
+    ),
+    ReasonCode.POOL_SHAPE: Definition(
+        _O,
+        "machines of pool {pool} report {reported:=} {resource}, and it declares {declared:=}: "
+        "what they report counts",
+        "Write what they report into the pool's `machine`.",
+    ),
+    ReasonCode.POOL_REPLACES_NO_MORE: Definition(
+        _O,
+        "slices of the present revision fail, so no more of former ones are replaced: {told}",
+        "Mend the pool, apply it, and `muster pools replace {pool}` again.",
+    ),
+    ReasonCode.POOL_CHANGED_BY: Definition(_W, "{by} {what} it"),
+    ReasonCode.SLICE_FOR_DEMAND: Definition(_W, "for session {session}"),
+    ReasonCode.SLICE_FOR_MIN: Definition(_W, "pool {pool} is to have at least {min_slices:slice}"),
+    ReasonCode.SLICE_FOR_BUFFER: Definition(
+        _W, "pool {pool} keeps {buffer_slices:idle slice} ready"
+    ),
+    ReasonCode.PROVIDER_REFUSED: Definition(
+        _O, "provider {provider} did not make it, {outcome}{told:?: {told}}"
+    ),
+    ReasonCode.PROVIDER_FAILED: Definition(_O, "provider {provider}: {told}"),
+    ReasonCode.PROVIDER_SILENT: Definition(_O, "its provider did not answer within {timeout_s} s"),
+    ReasonCode.SLICE_NOT_MADE: Definition(_O, "its provider made nothing within {timeout_s} s"),
+    ReasonCode.SLICE_NOT_BOOTED: Definition(
+        _O,
+        "none of its {machines:machine} joined within {timeout_s} s",
+        "Look at the machine's own log, and whether it reaches the controller.",
+    ),
+    ReasonCode.SLICE_NOT_JOINED: Definition(
+        _O,
+        "{joined} of its {machines:machine} are there after {timeout_s} s more",
+        "Look at the other machines' own logs.",
+    ),
+    ReasonCode.SLICE_MISMATCH: Definition(
+        _O,
+        "agent {agent} has {has}, and its pool declares {declared}: what it reports counts",
+        "Mend the machine's driver, or the pool's `machine`.",
+    ),
+    ReasonCode.SLICE_MACHINE_GONE: Definition(
+        _O, "its machine {machine} is silent, and its provider has it no more"
+    ),
+    ReasonCode.SLICE_MACHINE_DEAD: Definition(
+        _O, "its machine {machine} has been silent for {silent_s} s, though its provider lists it"
+    ),
+    ReasonCode.SLICE_TAKEN_AWAY: Definition(
+        _W, "its provider takes machine {machine} away in {in_s} s"
+    ),
+    ReasonCode.SLICE_DELETED_BY: Definition(_W, "{by} deletes it"),
+    ReasonCode.SLICE_POOL_DELETED: Definition(_W, "its pool is deleted by {by}"),
+    ReasonCode.SLICE_OUTDATED: Definition(
+        _W, "it is of revision {revision}, and its pool of {now}: it is replaced"
+    ),
+    ReasonCode.SLICE_HELD_BY: Definition(_W, "{by} {what} it"),
+    ReasonCode.AGENT_SLICE_GONE: Definition(_W, "slice {slice} of pool {pool} is gone"),
     ReasonCode.SLICE_BUSY: Definition(_W, "work runs on it"),
     ReasonCode.SLICE_PROMISED: Definition(_W, "it is promised to {sessions:waiting session}"),
     ReasonCode.SLICE_HELD: Definition(

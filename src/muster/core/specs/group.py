@@ -104,6 +104,9 @@ class ScalingGroup(Spec):
         kernel_lease: silence after which its kernels have stopped and it is LOST. None is as long
             as its supervisor lives for an agent on the controller's own machine, which can be
             without a controller but not cut off from one, and five minutes for any other.
+        max_machines, max_gpus: as many its pools make at most, all together; None is no limit.
+        max_price: the most that machines of its pools may cost an hour, in the currency of their
+            prices; None is no limit.
         backlog_window: seconds of work with which the backlog of an agent is prefilled; 0 prefills
             none.
     """
@@ -133,6 +136,9 @@ class ScalingGroup(Spec):
     kernels_per_agent: Annotated[Whole, Field(ge=1, le=MAX_KERNELS_PER_AGENT)] = 1000
     agent_silence: PositiveDuration = 15.0
     kernel_lease: PositiveDuration | None = None
+    max_machines: Annotated[Whole, Field(ge=0)] | None = None
+    max_gpus: Annotated[Whole, Field(ge=0)] | None = None
+    max_price: Annotated[float, Field(ge=0)] | None = None
     backlog_window: Annotated[Duration, Field(le=10)] = 0.25
 
     @field_validator("workspaces")

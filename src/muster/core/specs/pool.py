@@ -91,7 +91,6 @@ class PoolSpec(Spec):
         price: of a machine for an hour, in any currency.
         quota_key: pools with the same key share the provider's quota: if it refuses one of them
             for want of quota, all are closed for a while.
-        paused: nothing is made; what there is stays, and is deleted once idle.
     """
 
     kind: Literal["pool"] = "pool"
@@ -115,7 +114,6 @@ class PoolSpec(Spec):
     join_timeout: PositiveDuration = 900.0
     price: _Price = 0.0
     quota_key: Name | None = None
-    paused: Flag = False
 
     def contradictions(self) -> Iterator[Problem]:
         for field, slices in (

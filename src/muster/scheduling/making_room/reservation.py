@@ -63,6 +63,8 @@ class Reservation:
         expected_at: when the session starts at the latest if all ends are as known, in seconds
             since the epoch; None where it waits for unknown ends.
         waits_for: the sessions whose ends it counts on.
+        promised: whether it is what is there of the room of a session whose other machines are
+            coming; ``workload`` and ``kernels`` are those of its kernels that would stand there.
     """
 
     session: SessionId
@@ -71,6 +73,7 @@ class Reservation:
     reserved: tuple[ReservedRoom, ...]
     expected_at: float | None
     waits_for: tuple[SessionId, ...]
+    promised: bool = False
 
     def admits(self, workload: WorkloadClass, runs_from: float) -> bool:
         """Whether a session of the class that runs from ``runs_from`` on will have left by
@@ -170,6 +173,22 @@ def reserve(
     kernels = kept or (None if plan is None else plan.kernels)
     kernels = kernels or _least_disturbing(workload, back, occupancy, ends, stuck, selector, now)
     return None if kernels is None else _keep(kernels, session, snapshot, occupancy)
+
+
+def promised_room(
+    session: SessionId,
+    workload: WorkloadClass,
+    kernels: tuple[KernelPlacement, ...],
+    snapshot: Snapshot,
+) -> Reservation:
+    """The reservation of room for kernels of a session whose other machines are coming.
+
+    Args:
+        workload: that of the session, with these kernels only.
+    """
+    totals = RequestTotals(snapshot, workload, kernels)
+    reserved = _reserved(snapshot, totals.slots, totals.amounts, totals.device_milli)
+    return Reservation(session, workload, kernels, reserved, None, (), promised=True)
 
 
 # When and where

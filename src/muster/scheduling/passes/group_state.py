@@ -17,6 +17,7 @@ from muster.scheduling.accounting.usage import Accounting
 from muster.scheduling.cluster.snapshot import AgentFacts, Snapshot
 from muster.scheduling.cluster.statement import Statement
 from muster.scheduling.making_room.preemption import Preemption
+from muster.scheduling.passes.outlook import Outlook
 from muster.scheduling.passes.pass_result import PassResult, Placed
 from muster.scheduling.passes.placed_sessions import PlacedSession, RunningSessions, StartTimes
 from muster.scheduling.passes.placement import PlacementPass, place
@@ -57,6 +58,8 @@ class GroupState:
         fairness: the usage of owners of late; None where the sequencer does not need it.
         start_times: how long sessions take from their placement until they run.
         due: whether another pass could decide differently from the last one.
+        passes: how many passes were run.
+        outlook: the machines that may come for waiting sessions; None where no pool makes any.
     """
 
     def __init__(
@@ -85,6 +88,8 @@ class GroupState:
         self.fairness: DecayedUsage | None = None
         self.start_times = StartTimes()
         self.due = True
+        self.passes = 0
+        self.outlook: Outlook | None = None
         self._history = history or NoHistory()
         self._dependency_state = dependency_state
         self._learner: Learner | None = None
@@ -221,6 +226,7 @@ class GroupState:
             return SessionWorkload(session.id, session.submitted_at, workload)
 
         queue = Queue()
+        queue.promises = self.queue.promises
         for session in sorted(self.queue, key=AGE):
             queue.add(anew(session))
         self.queue, self.aside = queue, {id_: anew(each) for id_, each in self.aside.items()}
@@ -280,6 +286,7 @@ class GroupState:
             MusterError: a plug-in answers nonsense; nothing was changed.
         """
         self.due = False
+        self.passes += 1
         if not len(self.queue):  # as after each end of a lone task
             self.queue.rooms = {}
             return PassResult()

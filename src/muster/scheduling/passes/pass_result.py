@@ -18,12 +18,18 @@ LACKS_ROOM = frozenset(
         ReasonCode.AGENTS_FULL,
         ReasonCode.BEHIND_RESERVATION,
         ReasonCode.BEHIND_STARVING,
+        ReasonCode.BEHIND_PROMISE,
     }
 )
 """Reasons of a waiting session that finds no room."""
 
 _BEHIND = frozenset(
-    {ReasonCode.BEHIND_RESERVATION, ReasonCode.BEHIND_STARVING, ReasonCode.STRICT_ORDER}
+    {
+        ReasonCode.BEHIND_RESERVATION,
+        ReasonCode.BEHIND_STARVING,
+        ReasonCode.BEHIND_PROMISE,
+        ReasonCode.STRICT_ORDER,
+    }
 )
 """Reasons of a waiting session that name another one."""
 
@@ -61,6 +67,8 @@ class PassResult:
 def behind(reservation: Reservation, group: str, starvation_after_s: float, now: float) -> Reason:
     """The reason of a session whose room is kept for the reservation's."""
     first = reservation.session
+    if reservation.promised:
+        return reason(ReasonCode.BEHIND_PROMISE, group=group, session=first)
     if reservation.expected_at is None:
         after_s = round(starvation_after_s)
         return reason(ReasonCode.BEHIND_STARVING, group=group, session=first, after_s=after_s)

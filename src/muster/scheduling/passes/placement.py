@@ -237,6 +237,7 @@ class PlacementPass:
             lack = Lack(state, (never or self._no_room(members, session),))
         self.result.refused[members] = lack.reasons
         self._lacking[members] = lack
+        promised = self._keep_promises(members)
         if never is not None:
             return  # it holds up no other session
         is_head, policy = not self._blocked, self._policy.queue
@@ -246,12 +247,24 @@ class PlacementPass:
             self._stopped = reason(
                 ReasonCode.STRICT_ORDER, group=self._snapshot.group, session=session.id
             )
-        elif (is_head and policy is QueuePolicy.BACKFILL) or others_leave:
+        elif others_leave or (is_head and policy is QueuePolicy.BACKFILL and not promised):
             self._reserve_for(session)  # the room of the sessions that leave for it is for it alone
         if others_leave:  # nor may its owner's other work use its quota
             self._context.usage.note_placed(members.workload, 1)
 
     # Kept rooms
+
+    def _keep_promises(self, members: QueueClass) -> bool:
+        """Keep the room that is promised to sessions of the class, as far as it is there; whether
+        there is such a promise."""
+        promises = self._queue.promises
+        found = [each for each in promises.sessions if each in members] if len(promises) else []
+        for id_ in found:
+            room = promises.reservation(id_, self._snapshot)
+            if room is not None:
+                self._bindings.bind_for(members.workload)
+                self._bindings.add(room)
+        return bool(found)
 
     def _reserve_for(self, session: SessionWorkload) -> None:
         now = self._context.now

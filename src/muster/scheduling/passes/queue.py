@@ -15,6 +15,7 @@ from muster.core.errors import NotFound
 from muster.core.ids import SessionId
 from muster.core.reasons import Reason
 from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.making_room.promises import Promises
 from muster.scheduling.making_room.reservation import Reservation
 from muster.scheduling.workload import SessionWorkload, WorkloadClass
 
@@ -160,9 +161,10 @@ class QueueClass:
 
 class Queue:
     """The classes of waiting sessions; ``rooms`` holds the room that the last pass kept for each
-    session, in the order of that pass."""
+    session, in the order of that pass, and ``promises`` the room that is promised to sessions."""
 
     def __init__(self, sessions: Iterable[SessionWorkload] = ()) -> None:
+        self.promises = Promises()
         self.rooms: dict[SessionId, Kept] = {}
         self._classes: dict[WorkloadClass, QueueClass] = {}
         self._class_of: dict[SessionId, QueueClass] = {}
@@ -255,7 +257,7 @@ class JoinedQueue(Queue):
 
     def __init__(self, real: Queue, more: Iterable[SessionWorkload]) -> None:
         super().__init__(more)
-        self.rooms = real.rooms
+        self.rooms, self.promises = real.rooms, real.promises
         self._real = real
 
     def __len__(self) -> int:

@@ -105,15 +105,16 @@ def agent_facts(agent: Agent, group: ScalingGroup) -> AgentFacts:
     alive = agent.status is AgentStatus.ALIVE
     able = alive and agent.connected
     status = agent.status if agent.connected else "not connected"
+    may = agent.barred is None and not agent.disk_full and not agent.withheld
     return AgentFacts(
         agent.id,
         agent.name,
         replace(agent.capacity, kernels=group.kernels_per_agent),
         agent.devices,
-        accepting=able and agent.barred is None and not agent.disk_full,
+        accepting=able and may,
         status=_bar_of(agent) or status if able else status,
         attributes=agent.attributes,
-        returning=alive and not agent.connected and agent.barred is None and not agent.disk_full,
+        returning=alive and not agent.connected and may,
     )
 
 
@@ -122,4 +123,4 @@ def _bar_of(agent: Agent) -> str:
     takes some."""
     if agent.disk_full:
         return OUT_OF_DISK
-    return ": ".join(filter(None, (agent.barred or "", agent.bar_note)))
+    return ": ".join(filter(None, (agent.barred or agent.withheld, agent.bar_note)))

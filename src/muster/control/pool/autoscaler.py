@@ -1,0 +1,416 @@
+"""RouteDemand: what waits for room is routed to machines, and slices are wished for or away
+(source: Iris) (design: Autoscaling)."""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from muster.autoscaling.demand import Demand
+from muster.autoscaling.matching import Matcher
+from muster.autoscaling.modelled import Destination
+from muster.autoscaling.pool_state import Budget, Ceilings, ComingSlice, PoolState
+from muster.autoscaling.routing import RoutedDemand, RoutingDecision, route_demand
+from muster.autoscaling.slice_plan import SlicePlan, SliceState, plan_slices
+from muster.control.engine.handler import HandlerResult, LifecycleHandler, StatusTransitions
+from muster.control.engine.work import Work
+from muster.control.pool.fleet import Fleet
+from muster.control.pool.outlook import GroupOutlook, Usual
+from muster.control.pool.records import Pool, Slice
+from muster.control.pool.slices import SliceLifecycle
+from muster.control.pool.states import POOL_TABLE, PoolStatus
+from muster.control.session.cluster.state import ClusterState
+from muster.core.ids import AgentId, SessionId
+from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.specs import ScalingGroup
+from muster.scheduling.passes.group_state import GroupState
+from muster.scheduling.policy.guard import PluginFault
+from muster.scheduling.workload import KernelPlacement, WorkloadClass
+from muster.store.live import Live
+
+log = logging.getLogger(__name__)
+
+ROUTE_S = 0.25
+"""The time between two routings of a group's demand, at least."""
+LOSSES_COUNT_S = 86_400.0
+"""How long the loss of a slice counts against its pool where equal pools are ranked."""
+PROMISE_S = 1_800.0
+"""How long room is kept for a gang whose other machines are coming."""
+MOST_MADE = 200
+"""Slices of a group that one wake wishes for; further ones follow."""
+MOST_DELETED = 100
+"""Slices of a group that one wake dooms; further ones follow."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    """The state that the last routing of a group saw.
+
+    Args:
+        passes: of placement.
+        at: when it was.
+        looks_at: when time alone changes its decision.
+        again: whether it is to be repeated as soon as ROUTE_S is over.
+        promised_since: since when room is promised to each session.
+        states: the pools as they were; those that did not change are used again, and the matcher
+            with them.
+        told: the decision as it was logged.
+    """
+
+    passes: int = -1
+    at: float = float("-inf")
+    looks_at: float | None = None
+    again: bool = False
+    promised_since: dict[SessionId, float] = field(default_factory=dict)
+    states: tuple[PoolState, ...] = ()
+    matcher: Matcher | None = None
+    told: object = None
+
+
+class RouteDemand(LifecycleHandler[Pool]):
+    """Routes the demand of each group that has pools, after a pass in which something changed."""
+
+    name = "RouteDemand"
+    entity = Pool
+    between_tries = True
+    statuses = frozenset(POOL_TABLE.live)
+    transitions = StatusTransitions()
+
+    def __init__(
+        self, live: Live, cluster: ClusterState, fleet: Fleet, slices: SliceLifecycle
+    ) -> None:
+        self._live = live
+        self._cluster = cluster
+        self._fleet = fleet
+        self._slices = slices
+        self._seen: dict[str, _Seen] = {}
+        self._due: list[str] = []
+        self.usual = Usual()
+        for each in live.of(Slice).values():
+            self.usual.saw(each)
+
+    # When
+
+    def gather(self, candidates: Sequence[Pool], work: Work) -> Sequence[Pool]:
+        """No pools: the groups whose demand is routed now are found by what changed in them."""
+        self._due = []
+        pools: dict[str, Pool] = {}
+        for pool in self._live.of(Pool).values():
+            pools.setdefault(pool.group, pool)
+        for group, pool in pools.items():
+            seen, state = self._seen.setdefault(group, _Seen()), self._cluster.groups[group]
+            news = (
+                seen.passes != state.passes
+                or group in self._slices.changed_groups
+                or (seen.looks_at is not None and seen.looks_at <= work.now)
+            )
+            if not news or state.due:
+                continue
+            if work.now >= seen.at + ROUTE_S:
+                self._due.append(group)
+            elif not seen.again:
+                seen.again = True
+                work.mark(pool)  # so that its alarm is set
+        return ()
+
+    def is_due(self, targets: Sequence[Pool]) -> bool:
+        return bool(self._due)
+
+    def next_look(self, group: str) -> Iterable[float]:
+        """When the group is to be looked at next, if nothing changes before."""
+        seen = self._seen.get(group)
+        if seen is not None and seen.again:
+            yield seen.at + ROUTE_S
+        elif seen is not None and seen.looks_at is not None:
+            yield seen.looks_at
+
+    # What
+
+    def execute(self, targets: Sequence[Pool], work: Work) -> HandlerResult[Pool]:
+        due, self._due = self._due, []
+        for group in due:
+            self._slices.changed_groups.discard(group)
+            self._look(group, work)
+        return HandlerResult()
+
+    def _look(self, name: str, work: Work) -> None:
+        group, seen = self._cluster.groups[name], self._seen[name]
+        seen.passes, seen.at, seen.again = group.passes, work.now, False
+        pools = [pool for pool in self._live.of(Pool).values() if pool.group == name]
+        slices = [each for each in self._live.of(Slice).values() if each.group == name]
+        states = self._states(pools, slices, seen, work.now)
+        serving = {state.spec.name: state for state in states}
+        spec = self._live.groups[name]
+        ceilings = Ceilings(spec.max_machines, spec.max_gpus, spec.max_price)
+        decision = self._route(group, states, slices, seen, spec, ceilings, work)
+        counted = [each for each in slices if each.doomed is None and each.pool in serving]
+        plan = self._plan(name, states, counted, decision, ceilings, work)
+        for id_, why in list(plan.delete.items())[:MOST_DELETED]:
+            slice_ = self._live.of(Slice)[id_]
+            if not _stands_still(serving[slice_.pool]):
+                self._slices.doom(work, slice_, self.name, why)
+        made = self._make(plan, decision, work)
+        self._promise(group, seen, decision, made, work.now)
+        waits_for = _waits_for(decision, made)
+        assert seen.matcher is not None
+        group.outlook = GroupOutlook(self._live, decision, waits_for, seen.matcher, self.usual)
+        moments = [plan.looks_at, *(pool.standing.closed_until for pool in pools)]
+        seen.looks_at = min((at for at in moments if at and at > work.now), default=None)
+        if len(plan.delete) > MOST_DELETED or sum(plan.launch.values()) > MOST_MADE:
+            seen.again = True
+        self._tell(name, seen, decision, plan)
+        if seen.again or seen.looks_at is not None:
+            work.mark(pools[0])  # so that its alarm is set
+
+    def _states(
+        self, pools: Sequence[Pool], slices: Sequence[Slice], seen: _Seen, now: float
+    ) -> tuple[PoolState, ...]:
+        """The pools that may be used, as they are now. Where none has changed they are the same
+        objects as before, so that what was found out about them holds."""
+        former = {state.spec.name: state for state in seen.states}
+        states = []
+        for pool in sorted(pools, key=lambda pool: pool.name):
+            if pool.status is PoolStatus.DELETING:
+                continue
+            of_pool = [each for each in slices if each.pool == pool.name]
+            coming = sum(each.is_coming for each in of_pool)
+            at_once = pool.standing.at_once
+            state = PoolState(
+                pool.effective,
+                len(of_pool),
+                _closed(pool, now),
+                None if at_once is None else max(0, at_once - coming),
+                sum(at > now - LOSSES_COUNT_S for at in pool.losses),
+            )
+            before = former.get(pool.name)
+            states.append(before if before is not None and _alike(before, state) else state)
+        return tuple(states)
+
+    def _route(
+        self,
+        group: GroupState,
+        states: tuple[PoolState, ...],
+        slices: Sequence[Slice],
+        seen: _Seen,
+        spec: ScalingGroup,
+        ceilings: Ceilings,
+        work: Work,
+    ) -> RoutingDecision:
+        kernels, selector = spec.kernels_per_agent, group.policy.selector
+        if seen.matcher is None or seen.states != states:
+            seen.matcher = Matcher(spec.name, states, kernels, selector)
+        seen.states = states
+        demand = Demand(group, work.now)
+        if not demand.classes:
+            return RoutingDecision()
+        known = {state.spec.name for state in states}
+        coming = [
+            ComingSlice(each.id, each.pool, len(each.machines))
+            for each in slices
+            if each.is_coming and each.pool in known
+        ]
+        try:
+            return route_demand(
+                demand,
+                group.snapshot,
+                selector,
+                states,
+                coming,
+                kernels=kernels,
+                ceilings=ceilings,
+                matcher=seen.matcher,
+            )
+        except PluginFault as fault:
+            self._cluster.plugin_failed(spec.name, fault)
+            return RoutingDecision()
+
+    # Slices
+
+    def _plan(
+        self,
+        name: str,
+        states: Sequence[PoolState],
+        slices: Sequence[Slice],
+        decision: RoutingDecision,
+        ceilings: Ceilings,
+        work: Work,
+    ) -> SlicePlan:
+        promised = self._promised_of(decision)
+        found = [self._slice_state(each, promised.get(each.id, 0), work) for each in slices]
+        budget = Budget(name, ceilings, states)
+        plan = plan_slices(states, found, decision.launches, budget, work.now)
+        for each in slices:
+            each.stays = plan.stays.get(each.id)
+        return plan
+
+    def _promised_of(self, decision: RoutingDecision) -> Mapping[str, int]:
+        """How many sessions are to find room on each slice."""
+        promised: dict[str, int] = {}
+        slice_of: dict[AgentId, str | None] = {}
+        for routed in decision.routed:
+            on: set[str] = set()
+            for kernel in routed.kernels:
+                id_ = kernel.agent_id
+                if id_ not in slice_of:
+                    slice_of[id_] = self._slice_of(id_)
+                its = slice_of[id_]
+                if its is not None:
+                    on.add(its)
+            for its in on:
+                promised[its] = promised.get(its, 0) + 1
+        return promised
+
+    def _slice_of(self, id_: AgentId) -> str | None:
+        agent = self._live.agents.get(id_)
+        if agent is not None:
+            return agent.fixed.get("slice")
+        return id_.rpartition("/")[0] or None
+
+    def _slice_state(self, slice_: Slice, promised: int, work: Work) -> SliceState:
+        busy = self._fleet.is_used(slice_)
+        if busy or promised:
+            if slice_.idle_since is not None:
+                slice_.idle_since = None
+                work.unit.touch(slice_)
+        elif slice_.idle_since is None:
+            slice_.idle_since = work.now
+            work.unit.touch(slice_)
+        return SliceState(slice_.id, slice_.pool, slice_.idle_since, busy, promised, slice_.held_by)
+
+    def _make(
+        self, plan: SlicePlan, decision: RoutingDecision, work: Work
+    ) -> Mapping[str, list[Slice]]:
+        """Wish for the slices of the plan; the answer has those of each pool, in the order in which
+        the decision numbers them."""
+        firsts = _first_of_pools(decision)
+        made: dict[str, list[Slice]] = {}
+        left = MOST_MADE
+        for name, count in plan.launch.items():
+            pool = self._fleet.pool(name)
+            assert pool is not None, "the plan is about pools that exist"
+            for_demand = decision.launches.get(name, 0)
+            for number in range(min(count, left)):
+                if number < for_demand:
+                    why = reason(
+                        ReasonCode.SLICE_FOR_DEMAND, pool=name, session=firsts.get(name, "")
+                    )
+                elif pool.spec.min_slices:
+                    why = reason(
+                        ReasonCode.SLICE_FOR_MIN, pool=name, min_slices=pool.spec.min_slices
+                    )
+                else:
+                    why = reason(
+                        ReasonCode.SLICE_FOR_BUFFER,
+                        pool=name,
+                        buffer_slices=pool.spec.buffer_slices,
+                    )
+                made.setdefault(name, []).append(self._slices.make(work, pool, why))
+            left -= min(count, left)
+        return made
+
+    # Promises
+
+    def _promise(
+        self,
+        group: GroupState,
+        seen: _Seen,
+        decision: RoutingDecision,
+        made: Mapping[str, list[Slice]],
+        now: float,
+    ) -> None:
+        """Keep the room of gangs whose other machines are coming, each for PROMISE_S at most."""
+        since: dict[SessionId, float] = {}
+        promised: dict[SessionId, tuple[WorkloadClass, tuple[KernelPlacement, ...]]] = {}
+        for routed in decision.routed:
+            entry = routed.entry
+            if routed.destination is Destination.FREE or len(routed.kernels) == 1:
+                continue
+            since[entry.session] = seen.promised_since.get(entry.session, now)
+            if now < since[entry.session] + PROMISE_S:
+                promised[entry.session] = (entry.workload, _named(routed, made))
+        seen.promised_since = since
+        if group.queue.promises.keep(promised):
+            group.due = True
+
+    # For people
+
+    def _tell(self, name: str, seen: _Seen, decision: RoutingDecision, plan: SlicePlan) -> None:
+        """Log a decision that differs from the one before, in one line."""
+        unmet = sum(each.sessions for each in decision.unmet)
+        told = (dict(plan.launch), sorted(plan.delete), unmet)
+        if told != seen.told and (any(told) or seen.told is not None):
+            log.info(
+                "autoscaler group=%s make=%s delete=%s routed=%d unmet=%d",
+                name,
+                ",".join(f"{pool}:{count}" for pool, count in plan.launch.items()) or "-",
+                ",".join(plan.delete) or "-",
+                len(decision.routed),
+                unmet,
+            )
+        seen.told = told
+
+
+def _closed(pool: Pool, now: float) -> Reason | None:
+    """Why the pool makes nothing now; None if it may."""
+    match pool.status:
+        case PoolStatus.PAUSED:
+            return reason(ReasonCode.POOL_PAUSED, pool=pool.name)
+        case PoolStatus.TRIPPED:
+            return pool.reason or reason(ReasonCode.POOL_PAUSED, pool=pool.name)
+        case _:
+            return pool.standing.closed(pool.name, pool.spec.quota_key, now)
+
+
+def _stands_still(state: PoolState) -> bool:
+    return state.closed is not None and state.closed.code is ReasonCode.POOL_BREAKER
+
+
+def _alike(one: PoolState, other: PoolState) -> bool:
+    return (
+        one.spec is other.spec or one.spec == other.spec,
+        one.slices,
+        one.closed,
+        one.at_once,
+        one.interruptions,
+    ) == (True, other.slices, other.closed, other.at_once, other.interruptions)
+
+
+def _first_of_pools(decision: RoutingDecision) -> Mapping[str, SessionId]:
+    """By pool, the first session for which a new slice is made."""
+    firsts: dict[str, SessionId] = {}
+    for routed in decision.routed:
+        if routed.destination is Destination.LAUNCH:
+            for kernel in routed.kernels:
+                pool, plus, _ = kernel.agent_id.rpartition("/")[0].rpartition("+")
+                if plus:
+                    firsts.setdefault(pool, routed.entry.session)
+    return firsts
+
+
+def _named(routed: RoutedDemand, made: Mapping[str, list[Slice]]) -> tuple[KernelPlacement, ...]:
+    """The places of an entry, with the ids of slices that were just wished for."""
+    return tuple(
+        KernelPlacement(_made_id(kernel.agent_id, made), kernel.shares) for kernel in routed.kernels
+    )
+
+
+def _made_id(id_: AgentId, made: Mapping[str, list[Slice]]) -> AgentId:
+    slice_, slash, index = id_.rpartition("/")
+    pool, plus, number = slice_.rpartition("+")
+    if not slash or not plus:
+        return id_
+    of_pool = made.get(pool, [])
+    at = int(number) - 1
+    return AgentId(f"{of_pool[at].id}/{index}") if at < len(of_pool) else id_
+
+
+def _waits_for(
+    decision: RoutingDecision, made: Mapping[str, list[Slice]]
+) -> Mapping[SessionId, tuple[str, ...]]:
+    """By session, the slices on which its room is to come."""
+    found: dict[SessionId, tuple[str, ...]] = {}
+    for routed in decision.routed:
+        if routed.destination is not Destination.FREE:
+            names = (_made_id(kernel.agent_id, made) for kernel in routed.kernels)
+            on = (name.rpartition("/")[0] for name in names)
+            found[routed.entry.session] = tuple(dict.fromkeys(filter(None, on)))
+    return found

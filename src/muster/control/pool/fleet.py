@@ -1,0 +1,194 @@
+"""The machines of all pools as they are known at a moment: agents by slice, and what providers
+listed. Nothing here is stored: it is derived when the mirror is read, and listed anew."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from muster.control.engine.work import Work
+from muster.control.pool.records import OwnMachine, Pool, Slice, SliceId
+from muster.core.ids import TokenId
+from muster.core.specs.pool import SLICE
+from muster.core.states import AGENT_TABLE, AgentStatus
+from muster.core.states.slice import SliceStatus
+from muster.providers.provider import Listing, Machine, MachineState
+from muster.store.live import Live
+from muster.store.records import Agent
+from muster.store.tokens import JoinToken, token_hash
+
+SETTLED_S = 120.0
+"""How long after a slice was made a machine may be missing from lists without being gone: a
+provider may list it late."""
+MISSED_LISTS = 2
+"""Complete lists in a row without a machine after which it is gone."""
+_PRESENT = frozenset({MachineState.COMING, MachineState.RUNNING})
+
+
+@dataclass(slots=True)
+class Orphans:
+    """Machines that are listed under a slice of a pool which is not known, or has ended."""
+
+    since: float
+    machines: int
+    lists: int = 0
+
+
+class Fleet:
+    """The machines of all pools.
+
+    Attributes:
+        orphans: by pool and slice.
+    """
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+        self._agents: dict[str, dict[str, Agent]] = {}
+        self.orphans: dict[str, dict[SliceId, Orphans]] = {}
+        self.leaving: dict[SliceId, tuple[Machine, ...]] = {}
+        self.stale_pools: set[str] = set()
+        for agent in live.agents.values():
+            self.note(agent)
+
+    # Agents
+
+    def note(self, agent: Agent) -> Slice | None:
+        """Note that an agent has joined, changed or was removed; the answer is its slice, if it is
+        a machine of one that exists."""
+        slice_ = agent.fixed.get(SLICE)
+        if slice_ is None:
+            return None
+        of_slice = self._agents.setdefault(slice_, {})
+        if agent.status in AGENT_TABLE.live:
+            of_slice[agent.name] = agent
+        elif of_slice.get(agent.name) is agent:
+            del of_slice[agent.name]
+        if not of_slice:
+            del self._agents[slice_]
+        return self._live.of(Slice).get(slice_)
+
+    def agents(self, slice_: Slice) -> Mapping[str, Agent]:
+        """The agents of a slice by name; machines that have not joined have none."""
+        return self._agents.get(slice_.id, {})
+
+    def kernels(self, slice_: Slice) -> int:
+        """How many kernels hold room on the slice's agents."""
+        on = self._live.allocations_on
+        return sum(len(on.get(agent.id, ())) for agent in self.agents(slice_).values())
+
+    def is_used(self, slice_: Slice) -> bool:
+        """Whether a kernel holds room on it."""
+        on = self._live.allocations_on
+        return any(on.get(agent.id) for agent in self.agents(slice_).values())
+
+    # Tokens
+
+    def admit(self, slice_: Slice) -> None:
+        """Let the slice's machines join with its token."""
+        if slice_.secret:
+            token = JoinToken(
+                id=TokenId(slice_.id),
+                hash=token_hash(slice_.secret),
+                agent=None,
+                group=slice_.group,
+                uses_left=None,
+                created_at=slice_.created_at,
+                expires_at=None,
+                made_by=f"pool {slice_.pool}",
+                names=frozenset(slice_.names),
+                fixed=slice_.spec.attributes_in(slice_.id),
+            )
+            self._live.accounts.join_tokens.add(token)
+
+    def admit_no_more(self, slice_: Slice) -> None:
+        """End the slice's token."""
+        token = self._live.accounts.join_tokens.get(TokenId(slice_.id))
+        if token is not None:
+            self._live.accounts.join_tokens.remove(token)
+
+    # Pools
+
+    def pool(self, name: str) -> Pool | None:
+        """The pool of this name that exists."""
+        return next((each for each in self._live.of(Pool).values() if each.name == name), None)
+
+    def slices(self, pool: str) -> list[Slice]:
+        """The slices of a pool whose machines are not known to be gone."""
+        return [each for each in self._live.of(Slice).values() if each.pool == pool]
+
+    # Lists
+
+    def listed(
+        self, work: Work, name: str, generation: int, listing: Listing | None, told: str
+    ) -> None:
+        """Take note of a list of a pool's machines."""
+        pool = self.pool(name)
+        if pool is None or pool.asked_at is None or pool.generation != generation:
+            return
+        pool.asked_at = None
+        work.mark(pool)
+        pool.list_error = told
+        if listing is None:
+            return
+        pool.listed_at = work.now
+        by_slice: dict[str, list[Machine]] = {}
+        for machine in listing.machines:
+            by_slice.setdefault(machine.slice, []).append(machine)
+        for slice_ in self.slices(name):
+            self._compare(work, slice_, by_slice.pop(slice_.id, []), complete=listing.complete)
+        self._note_orphans(name, by_slice, work.now, complete=listing.complete)
+
+    def _compare(
+        self, work: Work, slice_: Slice, listed: Sequence[Machine], *, complete: bool
+    ) -> None:
+        """Compare a slice with its machines, as they were listed."""
+        self._note_machines(work, slice_, listed)
+        leaving = tuple(each for each in listed if each.leaves_at is not None)
+        if leaving:
+            self.leaving[slice_.id] = leaving
+            work.mark(slice_)
+        if slice_.status is SliceStatus.REQUESTING or not complete:
+            return
+        present = {each.name for each in listed if each.state in _PRESENT}
+        gone = frozenset(slice_.names) - present
+        settled = work.now - slice_.status_changed_at >= SETTLED_S
+        if gone and (settled or slice_.status is not SliceStatus.BOOTING):
+            slice_.missing, slice_.gone = slice_.missing + 1, gone
+            work.mark(slice_)
+        elif not gone:
+            slice_.missing, slice_.gone = 0, gone
+
+    def _note_machines(self, work: Work, slice_: Slice, listed: Iterable[Machine]) -> None:
+        known = {each.name: each for each in listed}
+        machines = tuple(
+            replace(own, id=known[own.name].id, address=known[own.name].address or own.address)
+            if own.name in known
+            else own
+            for own in slice_.machines
+        )
+        if machines != slice_.machines:
+            slice_.machines = machines
+            work.unit.touch(slice_)
+
+    def _note_orphans(
+        self, pool: str, listed: Mapping[str, Sequence[Machine]], now: float, *, complete: bool
+    ) -> None:
+        before, found = self.orphans.get(pool, {}), dict[SliceId, Orphans]()
+        for id_, machines in listed.items():
+            if id_ in self._live.of(Slice):
+                continue  # of another pool, whose tags it must not have: nothing is done to it
+            slice_ = SliceId(id_)
+            orphans = before.get(slice_) or Orphans(now, 0)
+            orphans.machines = len(machines)
+            orphans.lists += complete
+            found[slice_] = orphans
+        if not complete:
+            found = {**before, **found}
+        self.orphans[pool] = found
+
+
+def is_silent(agent: Agent) -> bool:
+    """Whether nothing is heard of an agent."""
+    return agent.status is not AgentStatus.ALIVE
+
+
+def machine_named(slice_: Slice, name: str) -> OwnMachine | None:
+    return next((each for each in slice_.machines if each.name == name), None)

@@ -1,0 +1,237 @@
+"""From the wish for a slice until it is READY."""
+
+from collections.abc import Sequence
+
+from muster.autoscaling.standing import CONSEQUENCES, CreateOutcome, Scope, Standing
+from muster.control.engine.handler import (
+    NO_CHANGE,
+    DerivationHandler,
+    FollowingHandler,
+    HandlerResult,
+    LifecycleHandler,
+    Stage,
+    StatusTransitions,
+    TransitionStatus,
+)
+from muster.control.engine.work import Work
+from muster.control.pool.effects import ANSWER_S, MakeSlice, SliceMade
+from muster.control.pool.fleet import Fleet
+from muster.control.pool.records import OwnMachine, Pool, Slice
+from muster.control.pool.shapes import misfit, reported_shape
+from muster.control.pool.slices import SliceLifecycle
+from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.states import AgentStatus
+from muster.core.states.slice import SliceStatus
+from muster.store.records import Agent
+
+FAILED = TransitionStatus(SliceStatus.FAILED)
+
+
+class Standings:
+    """Keeps account of what outcomes mean for pools."""
+
+    def __init__(self, fleet: Fleet, slices: SliceLifecycle) -> None:
+        self._fleet = fleet
+        self._slices = slices
+
+    def failed(self, work: Work, slice_: Slice, outcome: CreateOutcome, told: str = "") -> None:
+        """Note that a slice was not made, or did not boot."""
+        pool = self._fleet.pool(slice_.pool)
+        if pool is None:
+            return
+        standing = pool.standing.after(outcome, work.now, chance(slice_.id), told)
+        self._set(work, pool, standing)
+        if CONSEQUENCES[outcome].scope is Scope.QUOTA and pool.spec.quota_key is not None:
+            for other in work.live.of(Pool).values():
+                if other is not pool and other.spec.quota_key == pool.spec.quota_key:
+                    self._set(work, other, standing)
+
+    def made(self, work: Work, slice_: Slice) -> None:
+        """Note that the provider made a slice."""
+        pool = self._fleet.pool(slice_.pool)
+        if pool is not None:
+            self._set(work, pool, pool.standing.made())
+
+    def ready(self, work: Work, slice_: Slice) -> None:
+        """Note that a slice became READY, and the shape that its machines have."""
+        pool = self._fleet.pool(slice_.pool)
+        if pool is None:
+            return
+        self._set(work, pool, pool.standing.ready())
+        shape = reported_shape(slice_.spec.machine, self._fleet.agents(slice_).values())
+        if slice_.revision == pool.revision and shape != pool.reported:
+            pool.reported = shape
+            work.unit.touch(pool)
+            work.mark(pool)
+
+    def _set(self, work: Work, pool: Pool, standing: Standing) -> None:
+        if pool.standing != standing:
+            pool.standing = standing
+            work.unit.touch(pool)
+            work.mark(pool)
+            self._slices.changed_groups.add(pool.group)
+
+
+def chance(id_: str) -> float:
+    """A number from 0 to 1 that is a slice's own: by it pools that were closed together open one
+    after the other."""
+    return int.from_bytes(id_[-4:].encode(), "big") % 1000 / 1000
+
+
+class MakeSlices(LifecycleHandler[Slice]):
+    """Has the provider make the machines of a slice: REQUESTING → BOOTING, or FAILED where the
+    provider refuses. No answer is not a refusal: it is asked again, under the same key."""
+
+    name = "MakeSlices"
+    entity = Slice
+    between_tries = True
+    statuses = frozenset({SliceStatus.REQUESTING})
+    transitions = StatusTransitions(
+        success=TransitionStatus(SliceStatus.BOOTING), need_retry=NO_CHANGE, give_up=FAILED
+    )
+
+    def __init__(self, slices: SliceLifecycle, standings: Standings) -> None:
+        self._slices = slices
+        self._standings = standings
+
+    def execute(self, targets: Sequence[Slice], work: Work) -> HandlerResult[Slice]:
+        result: HandlerResult[Slice] = HandlerResult()
+        for slice_ in targets:
+            if slice_.doomed is None:
+                self._go_on(slice_, result, work)
+        return result
+
+    def _go_on(self, slice_: Slice, result: HandlerResult[Slice], work: Work) -> None:
+        outcome, slice_.outcome = slice_.outcome, None
+        if isinstance(outcome, SliceMade):
+            slice_.handed_at = None
+            if outcome.outcome is CreateOutcome.CREATED:
+                slice_.machines = _told(slice_, outcome)
+                self._standings.made(work, slice_)
+                result.successes.append(slice_)
+                return
+            self._standings.failed(work, slice_, outcome.outcome, outcome.told)
+            result.failures[slice_] = _refused(slice_, outcome)
+        elif slice_.handed_at is not None:
+            if work.now < slice_.handed_at + ANSWER_S:
+                return
+            slice_.handed_at = None
+            self._standings.failed(work, slice_, CreateOutcome.UNKNOWN, "no answer")
+            result.failures[slice_] = reason(ReasonCode.PROVIDER_SILENT, timeout_s=ANSWER_S)
+        elif work.now >= slice_.created_at + slice_.spec.request_timeout:
+            why = reason(ReasonCode.SLICE_NOT_MADE, timeout_s=slice_.spec.request_timeout)
+            self._slices.doom(work, slice_, self.name, why, failed=True)
+        elif work.may_try(slice_):
+            hand_over(slice_, work)
+            work.emit(MakeSlice(slice_.id, slice_.generation))
+
+
+def hand_over(slice_: Slice, work: Work) -> None:
+    """Note that the next effect for a slice leaves with this wake."""
+    work.begin_try(slice_)
+    slice_.generation += 1
+    slice_.handed_at, slice_.outcome = work.now, None
+    work.unit.touch(slice_)
+
+
+def _told(slice_: Slice, outcome: SliceMade) -> tuple[OwnMachine, ...]:
+    """The machines of a slice, with what the provider tells of them."""
+    told = {machine.name: machine for machine in outcome.machines}
+    return tuple(
+        OwnMachine(own.name, told[own.name].id, told[own.name].address) if own.name in told else own
+        for own in slice_.machines
+    )
+
+
+def _refused(slice_: Slice, outcome: SliceMade) -> Reason:
+    numbers = {"told": outcome.told} if outcome.told else {}
+    return reason(
+        ReasonCode.PROVIDER_REFUSED,
+        provider=slice_.spec.provider,
+        outcome=outcome.outcome.value,
+        **numbers,
+    )
+
+
+class JoinSlices(DerivationHandler[Slice]):
+    """BOOTING → INITIALIZING with the first agent that joins, and READY once all have joined with
+    the devices that were declared. Drivers come late, so what is missing counts only after
+    ``join_timeout``; then the slice is READY with what its machines report."""
+
+    name = "JoinSlices"
+    entity = Slice
+    statuses = frozenset({SliceStatus.BOOTING, SliceStatus.INITIALIZING})
+
+    def __init__(self, fleet: Fleet, standings: Standings) -> None:
+        self._fleet = fleet
+        self._standings = standings
+
+    def derive(self, record: Slice, work: Work) -> tuple[TransitionStatus, Reason | None] | None:
+        if record.doomed is not None:
+            return None
+        agents = self._fleet.agents(record)
+        here = [each for each in agents.values() if each.boot_id]  # it said what it has
+        if record.status is SliceStatus.BOOTING:
+            return (TransitionStatus(SliceStatus.INITIALIZING), None) if here else None
+        if len(here) < len(record.machines) or any(not _is_here(each) for each in here):
+            return None
+        wrong = next(filter(None, (misfit(each, record.spec.machine) for each in here)), None)
+        if wrong is not None and work.now < record.status_changed_at + record.spec.join_timeout:
+            return None
+        return TransitionStatus(SliceStatus.READY), wrong
+
+    def derived(self, record: Slice, work: Work) -> None:
+        if record.status is SliceStatus.READY:
+            self._standings.ready(work, record)
+
+
+def _is_here(agent: Agent) -> bool:
+    return agent.status is AgentStatus.ALIVE and agent.connected
+
+
+class FollowAgents(FollowingHandler[Agent]):
+    """Has handlers look at the slice, and the pool, of an agent that changed, and keeps the agent
+    from work for the sake of its slice."""
+
+    name = "FollowAgents"
+    stage = Stage.OBSERVE
+    entity = Agent
+    statuses = frozenset(AgentStatus)
+
+    def __init__(self, fleet: Fleet, slices: SliceLifecycle) -> None:
+        self._fleet = fleet
+        self._slices = slices
+
+    def follow(self, record: Agent, work: Work) -> None:
+        slice_ = self._fleet.note(record)
+        if slice_ is None:
+            return
+        self._slices.withhold(slice_)
+        work.mark(slice_)
+        pool = self._fleet.pool(slice_.pool)
+        if pool is not None:
+            work.mark(pool)
+
+
+class LimitSlices(FollowingHandler[Slice]):
+    """Gives up slices that do not come in time."""
+
+    name = "LimitSlices"
+    entity = Slice
+    statuses = frozenset({SliceStatus.BOOTING, SliceStatus.INITIALIZING})
+
+    def __init__(self, fleet: Fleet, slices: SliceLifecycle, standings: Standings) -> None:
+        self._fleet = fleet
+        self._slices = slices
+        self._standings = standings
+
+    def follow(self, record: Slice, work: Work) -> None:
+        booting = record.status is SliceStatus.BOOTING
+        limit_s = record.spec.boot_timeout if booting else record.spec.join_timeout
+        if record.doomed is not None or work.now < record.status_changed_at + limit_s:
+            return
+        here = sum(_is_here(each) for each in self._fleet.agents(record).values())
+        code = ReasonCode.SLICE_NOT_BOOTED if booting else ReasonCode.SLICE_NOT_JOINED
+        why = reason(code, joined=here, machines=len(record.machines), timeout_s=limit_s)
+        self._standings.failed(work, record, CreateOutcome.NOT_BOOTED, why.sentence())
+        self._slices.doom(work, record, self.name, why, failed=True)

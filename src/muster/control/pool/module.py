@@ -1,0 +1,66 @@
+"""Pools and slices, as the control plane composes them."""
+
+from muster.control.agent.lifecycle import AgentLifecycle
+from muster.control.engine.declared import Declared
+from muster.control.engine.module import Context, EntityModule
+from muster.control.pool.autoscaler import RouteDemand
+from muster.control.pool.deleting import DeleteSlices, ReplaceSlices, WatchSlices
+from muster.control.pool.fleet import Fleet
+from muster.control.pool.making import (
+    FollowAgents,
+    JoinSlices,
+    LimitSlices,
+    MakeSlices,
+    Standings,
+)
+from muster.control.pool.pools import BreakPools, EndPools, ListPools, PoolLifecycle
+from muster.control.pool.records import POOL, SLICE, Slice
+from muster.control.pool.requests import PoolRequests
+from muster.control.pool.slices import SliceLifecycle, withheld
+from muster.control.session.cluster.state import ClusterState
+from muster.control.session.kernel_reports import KernelReports
+from muster.control.session.lifecycle import SessionLifecycle
+from muster.core.specs.pool import SLICE as SLICE_ATTRIBUTE
+from muster.store.live import Live
+
+
+class PoolModule(EntityModule):
+    """Declares pools and slices."""
+
+    entities = (POOL, SLICE)
+
+    def begin(self, live: Live, before: Live | None) -> None:
+        """Keep agents of slices that are not READY from work before placement sees them."""
+        slices = live.of(Slice)
+        for agent in live.agents.values():
+            slice_ = slices.get(agent.fixed.get(SLICE_ATTRIBUTE, ""))
+            if slice_ is not None:
+                agent.withheld = withheld(slice_)
+
+    def declare(self, context: Context) -> Declared:
+        parts, live = context.parts, context.store.live
+        cluster = parts[ClusterState]
+        fleet = Fleet(live)
+        slices = SliceLifecycle(cluster, parts[AgentLifecycle], parts[KernelReports], fleet)
+        for each in live.of(Slice).values():
+            fleet.admit(each)
+        standings = Standings(fleet, slices)
+        routing = RouteDemand(live, cluster, fleet, slices)
+        pools = PoolLifecycle(slices, routing)
+        return Declared(
+            lifecycles=[pools, slices],
+            handlers=[
+                FollowAgents(fleet, slices),
+                MakeSlices(slices, standings),
+                JoinSlices(fleet, standings),
+                LimitSlices(fleet, slices, standings),
+                WatchSlices(fleet, slices),
+                DeleteSlices(fleet, slices, parts[SessionLifecycle]),
+                BreakPools(fleet),
+                ReplaceSlices(fleet, slices),
+                ListPools(fleet),
+                EndPools(fleet),
+                routing,
+            ],
+            offers=[fleet, slices, routing, PoolRequests(fleet, slices, pools)],
+        )

@@ -1,0 +1,150 @@
+"""The lifecycle of pools: their machines are listed, a pool stands still while too many are silent
+at once, and one that is to be deleted ends with its last slice."""
+
+from collections.abc import Iterable
+
+from muster.autoscaling.standing import breaks
+from muster.control.engine.handler import (
+    DerivationHandler,
+    FollowingHandler,
+    TransitionStatus,
+)
+from muster.control.engine.lifecycle import Lifecycle
+from muster.control.engine.work import Move, Work
+from muster.control.pool.autoscaler import RouteDemand
+from muster.control.pool.effects import ANSWER_S, DeleteSlice, ListMachines
+from muster.control.pool.fleet import Fleet, is_silent
+from muster.control.pool.records import Pool
+from muster.control.pool.slices import SliceLifecycle
+from muster.control.pool.states import POOL_TABLE, PoolStatus
+from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.results import SchedulingResult
+from muster.core.states.slice import SliceStatus
+
+LIST_S = 30.0
+"""The time between two lists of a pool's machines."""
+ORPHANED_S = 300.0
+"""How long machines without a slice are left alone before they are deleted."""
+ORPHANED_LISTS = 2
+"""Complete lists that must show machines without a slice before they are deleted."""
+_ACTING = frozenset({PoolStatus.ACTIVE, PoolStatus.PAUSED})
+
+
+class PoolLifecycle(Lifecycle[Pool]):
+    """Moves pools."""
+
+    entity = Pool
+
+    def __init__(self, slices: SliceLifecycle, routing: RouteDemand) -> None:
+        self._slices = slices
+        self._routing = routing
+
+    def moved(self, work: Work, record: Pool, move: Move) -> None:
+        record.reason = move.reason
+        self._slices.changed_groups.add(record.group)
+        if record.status in POOL_TABLE.terminal:
+            record.finished_at = work.now
+
+    def deadlines(self, record: Pool, work: Work) -> Iterable[float]:
+        yield _lists_at(record)
+        if record.asked_at is not None:
+            yield record.asked_at + ANSWER_S
+        yield from self._routing.next_look(record.group)
+
+
+def _lists_at(pool: Pool) -> float:
+    """When the pool's machines are listed next, or an answer is waited for no longer."""
+    if pool.asked_at is not None:
+        return pool.asked_at + ANSWER_S
+    return 0.0 if pool.tried_at is None else pool.tried_at + LIST_S
+
+
+class ListPools(FollowingHandler[Pool]):
+    """Has providers list their machines, at the start and again and again, and delete those that
+    belong to no slice."""
+
+    name = "ListPools"
+    entity = Pool
+    statuses = frozenset(POOL_TABLE.live)
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+
+    def follow(self, record: Pool, work: Work) -> None:
+        if record.status is not PoolStatus.TRIPPED:
+            self._delete_orphans(record, work)
+        if work.now < _lists_at(record):
+            return
+        record.generation += 1
+        record.asked_at = record.tried_at = work.now
+        work.emit(ListMachines(record.name, record.generation))
+
+    def _delete_orphans(self, pool: Pool, work: Work) -> None:
+        orphans = self._fleet.orphans.get(pool.name, {})
+        for id_, each in list(orphans.items()):
+            if each.lists < ORPHANED_LISTS or work.now < each.since + ORPHANED_S:
+                continue
+            each.lists = 0  # asked for again only if further lists show them
+            why = reason(ReasonCode.POOL_ORPHANS, pool=pool.name, slice=id_, machines=each.machines)
+            work.unit.note(pool, self.name, SchedulingResult.SUCCESS, why)
+            work.emit(DeleteSlice(id_, pool.name, 0))
+
+
+class BreakPools(DerivationHandler[Pool]):
+    """A pool of which many machines are silent or unknown at once stands still: it is likelier that
+    this controller is cut off, or remembers wrongly, than that they are gone. It goes on by an
+    operator's word, or once every machine is heard again."""
+
+    name = "BreakPools"
+    entity = Pool
+    statuses = _ACTING | {PoolStatus.TRIPPED}
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+
+    def derive(self, record: Pool, work: Work) -> tuple[TransitionStatus, Reason | None] | None:
+        silent, machines = self._silent(record)
+        if record.status is PoolStatus.TRIPPED:
+            if silent:
+                return None
+            return TransitionStatus(PoolStatus.ACTIVE), reason(ReasonCode.POOL_HEARD)
+        if not breaks(silent, machines):
+            return None
+        why = reason(ReasonCode.POOL_BREAKER, pool=record.name, silent=silent, machines=machines)
+        return TransitionStatus(PoolStatus.TRIPPED), why
+
+    def _silent(self, pool: Pool) -> tuple[int, int]:
+        """How many machines are silent or unknown without an operator's pardon, and how many there
+        are."""
+        silent = machines = 0
+        for slice_ in self._fleet.slices(pool.name):
+            if slice_.status is not SliceStatus.READY:
+                continue
+            machines += len(slice_.machines)
+            if slice_.doomed is not None:
+                continue
+            for name, agent in self._fleet.agents(slice_).items():
+                known_gone = name in slice_.gone and slice_.missing > 0
+                if is_silent(agent) and not known_gone:
+                    silent += agent.status_changed_at > pool.pardoned_at
+        for orphans in self._fleet.orphans.get(pool.name, {}).values():
+            machines += orphans.machines
+            if orphans.since > pool.pardoned_at:
+                silent += orphans.machines
+        return silent, machines
+
+
+class EndPools(DerivationHandler[Pool]):
+    """DELETING → DELETED once the pool's last slice is gone, and its provider lists nothing."""
+
+    name = "EndPools"
+    entity = Pool
+    statuses = frozenset({PoolStatus.DELETING})
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+
+    def derive(self, record: Pool, work: Work) -> tuple[TransitionStatus, Reason | None] | None:
+        if self._fleet.slices(record.name):
+            return None
+        return TransitionStatus(PoolStatus.DELETED), None

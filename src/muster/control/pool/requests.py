@@ -1,0 +1,229 @@
+"""Operators' requests about pools and slices: functions of one wake's work that refuse before they
+change anything."""
+
+from muster.control.engine.handler import TransitionStatus
+from muster.control.engine.work import Move, Work
+from muster.control.pool.fleet import Fleet
+from muster.control.pool.pools import PoolLifecycle
+from muster.control.pool.records import Pool, PoolId, Slice
+from muster.control.pool.slices import SliceLifecycle
+from muster.control.pool.states import POOL_TABLE, PoolStatus
+from muster.core.errors import Conflict, InvalidSpec, NotFound, Problem
+from muster.core.ids import IdKind
+from muster.core.owner import Principal
+from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.results import SchedulingResult
+from muster.core.specs.pool import PoolSpec
+
+PHASE = "Request"
+MAX_POOLS = 1_000
+_SHAPING = frozenset({"provider", "settings", "machine", "slice_size", "preemptible"})
+"""Keys of which a change makes slices of the former revision outdated. Others change in place."""
+
+
+class PoolRequests:
+    """Requests about pools and slices."""
+
+    def __init__(self, fleet: Fleet, slices: SliceLifecycle, pools: PoolLifecycle) -> None:
+        self._fleet = fleet
+        self._slices = slices
+        self._pools = pools
+
+    # Pools
+
+    def apply(self, work: Work, principal: Principal, spec: PoolSpec) -> Pool:
+        """Make a pool, or change one. What concerns its machines makes another revision, and leaves
+        slices of former revisions as they are.
+
+        Raises:
+            NotFound: there is no such group.
+            Conflict: it is being deleted, there are too many, or its group or provider would
+                change while it has slices.
+        """
+        work.live.group(spec.group)
+        pool = self._fleet.pool(spec.name)
+        if pool is None:
+            return self._add(work, principal, spec)
+        if pool.status is PoolStatus.DELETING:
+            raise Conflict(f"pool {spec.name} is being deleted: wait until it is gone")
+        if self._fleet.slices(spec.name):
+            for key, before, now in (
+                ("group", pool.spec.group, spec.group),
+                ("provider", pool.spec.provider, spec.provider),
+            ):
+                if before != now:
+                    raise Conflict(
+                        f"pool {spec.name} has slices of {key} {before}: delete it first, or give "
+                        f"the new one another name"
+                    )
+        if spec == pool.spec:
+            return pool
+        before_keys, now_keys = pool.spec.model_dump(), spec.model_dump()
+        reshaped = any(before_keys[key] != now_keys[key] for key in _SHAPING)
+        relabelled = pool.spec.attributes != spec.attributes
+        pool.spec, pool.group = spec, spec.group
+        if reshaped:
+            pool.revision += 1
+            pool.reported = None
+        pool.standing = pool.standing.ready()  # whatever was wrong may be mended
+        if relabelled:
+            self._relabel(work, pool)
+        self._changed(work, principal, pool, "changed")
+        return pool
+
+    def _add(self, work: Work, principal: Principal, spec: PoolSpec) -> Pool:
+        if len(work.live.of(Pool)) >= MAX_POOLS:
+            raise Conflict(f"there are {MAX_POOLS} pools already")
+        tag = spec.name.lower()
+        for other in work.live.of(Pool).values():
+            if other.name.lower() == tag:
+                expected = f"expected another name: pool {other.name} has the same tag"
+                raise InvalidSpec([Problem("name", repr(spec.name), expected)])
+        pool = Pool(
+            id=PoolId(work.ids.new(IdKind.POOL)),
+            name=spec.name,
+            group=spec.group,
+            spec=spec,
+            revision=1,
+            status=PoolStatus.ACTIVE,
+            status_changed_at=work.now,
+            created_at=work.now,
+        )
+        work.unit.add(pool)
+        self._changed(work, principal, pool, "made")
+        return pool
+
+    def _relabel(self, work: Work, pool: Pool) -> None:
+        """Give the agents of a pool its present attributes."""
+        for slice_ in self._fleet.slices(pool.name):
+            fixed = pool.spec.attributes_in(slice_.id)
+            for agent in self._fleet.agents(slice_).values():
+                kept = {
+                    name: value
+                    for name, value in agent.attributes.items()
+                    if name not in agent.fixed
+                }
+                agent.attributes, agent.fixed = {**kept, **fixed}, fixed
+                work.unit.touch(agent)
+                work.mark(agent)
+                self._slices.agent_changed(agent)
+
+    def _changed(self, work: Work, principal: Principal, pool: Pool, what: str) -> None:
+        work.unit.touch(pool)
+        work.mark(pool)
+        why = _by(ReasonCode.POOL_CHANGED_BY, principal, what)
+        work.unit.note(pool, PHASE, SchedulingResult.SUCCESS, why)
+        self._slices.changed_groups.add(pool.group)
+
+    def pause(self, work: Work, principal: Principal, name: str) -> Pool:
+        """Have a pool make nothing more; its idle slices still go.
+
+        Raises:
+            NotFound: there is no such pool.
+            Conflict: it is being deleted.
+        """
+        return self._move(work, principal, name, PoolStatus.PAUSED, "paused")
+
+    def resume(self, work: Work, principal: Principal, name: str) -> Pool:
+        """Have a pool make machines again; machines that are silent now are left to be judged one
+        by one.
+
+        Raises:
+            NotFound: there is no such pool.
+            Conflict: it is being deleted.
+        """
+        pool = self._move(work, principal, name, PoolStatus.ACTIVE, "resumed")
+        pool.pardoned_at = work.now
+        pool.standing = pool.standing.ready()
+        work.unit.touch(pool)
+        return pool
+
+    def replace(self, work: Work, principal: Principal, name: str, at_a_time: int) -> Pool:
+        """Have the slices of former revisions replaced, so many at a time; 0 ends that.
+
+        Raises:
+            NotFound: there is no such pool.
+        """
+        pool = self._found(name)
+        pool.replacing = at_a_time
+        self._changed(work, principal, pool, "replaces slices of" if at_a_time else "leaves")
+        return pool
+
+    def delete(self, work: Work, principal: Principal, name: str) -> Pool:
+        """Delete a pool with all of its slices.
+
+        Raises:
+            NotFound: there is no such pool.
+        """
+        pool = self._found(name)
+        if pool.status is not PoolStatus.DELETING:
+            why = _by(ReasonCode.POOL_CHANGED_BY, principal, "deletes")
+            to = TransitionStatus(PoolStatus.DELETING)
+            self._pools.move(work, [pool], POOL_TABLE.live, to, Move(PHASE, reason=why))
+        gone = reason(ReasonCode.SLICE_POOL_DELETED, by=principal.owner.user)
+        for slice_ in self._fleet.slices(name):
+            self._slices.doom(work, slice_, PHASE, gone)
+        return pool
+
+    def _move(self, work: Work, principal: Principal, name: str, to: PoolStatus, what: str) -> Pool:
+        pool = self._found(name)
+        if pool.status is PoolStatus.DELETING:
+            raise Conflict(f"pool {name} is being deleted")
+        if pool.status is not to:
+            why = _by(ReasonCode.POOL_CHANGED_BY, principal, what)
+            there = TransitionStatus(to)
+            self._pools.move(work, [pool], POOL_TABLE.live, there, Move(PHASE, reason=why))
+        return pool
+
+    def _found(self, name: str) -> Pool:
+        pool = self._fleet.pool(name)
+        if pool is None:
+            raise NotFound(f"there is no pool {name!r}")
+        return pool
+
+    # Slices
+
+    def hold(self, work: Work, principal: Principal, id_: str, *, held: bool) -> Slice:
+        """Keep a slice from being deleted for being idle; or let it go.
+
+        Raises:
+            NotFound: there is no such slice any more.
+            Conflict: it is to be deleted already.
+        """
+        slice_ = self._slice(work, id_)
+        if held and slice_.doomed is not None:
+            raise Conflict(f"slice {id_} is being deleted: {slice_.doomed.sentence()}")
+        slice_.held_by = principal.owner.user if held else None
+        work.unit.touch(slice_)
+        work.mark(slice_)
+        why = _by(ReasonCode.SLICE_HELD_BY, principal, "holds" if held else "releases")
+        work.unit.note(slice_, PHASE, SchedulingResult.SUCCESS, why)
+        self._slices.changed_groups.add(slice_.group)
+        return slice_
+
+    def delete_slice(
+        self, work: Work, principal: Principal, id_: str, leave_within_s: float | None
+    ) -> Slice:
+        """Delete a slice.
+
+        Args:
+            leave_within_s: how long its work may go on; None is until it ends.
+
+        Raises:
+            NotFound: there is no such slice any more.
+        """
+        slice_ = self._slice(work, id_)
+        leave_by = float("inf") if leave_within_s is None else work.now + leave_within_s
+        why = reason(ReasonCode.SLICE_DELETED_BY, by=principal.owner.user)
+        self._slices.doom(work, slice_, PHASE, why, leave_by=leave_by)
+        return slice_
+
+    def _slice(self, work: Work, id_: str) -> Slice:
+        slice_ = work.live.of(Slice).get(id_)
+        if slice_ is None:
+            raise NotFound(f"there is no slice {id_} any more")
+        return slice_
+
+
+def _by(code: ReasonCode, principal: Principal, what: str) -> Reason:
+    return reason(code, by=principal.owner.user, what=what)

@@ -1,0 +1,222 @@
+"""The lifecycle of slices: what happens when one is made, gets ready, is doomed or is gone."""
+
+from collections.abc import Iterable
+
+from muster.autoscaling.standing import CreateOutcome
+from muster.control.agent.lifecycle import AgentLifecycle, lose_kernels
+from muster.control.engine.lifecycle import Lifecycle
+from muster.control.engine.retries import NO_LIMIT, RetryPolicy
+from muster.control.engine.work import Move, Work
+from muster.control.pool.effects import ANSWER_S
+from muster.control.pool.fleet import Fleet
+from muster.control.pool.records import OwnMachine, Pool, Slice, SliceId
+from muster.control.session.cluster.state import ClusterState
+from muster.control.session.handlers.start import recall_prefilled
+from muster.control.session.kernel_reports import KernelReports
+from muster.core.ids import AgentId, IdKind
+from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.results import SchedulingResult
+from muster.core.states import AgentStatus
+from muster.core.states.slice import SLICE_TABLE, SliceStatus
+from muster.store.records import Agent
+from muster.store.tokens import new_secret
+
+RETRIES = RetryPolicy(NO_LIMIT, backoff_s=5.0, longest_backoff_s=300.0)
+"""The tries to make a slice, which its time limit ends, and to delete one, which nothing ends:
+machines that are not deleted cost money."""
+DEAD_S = 300.0
+"""How long a lost agent may come back before its slice is replaced, while its provider lists the
+machine."""
+LEAVE_S = 120.0
+"""How long kernels that were told to leave may stay on a slice before its machines are deleted with
+them."""
+_FINAL = frozenset(
+    {
+        CreateOutcome.STOCK_OUT,
+        CreateOutcome.QUOTA,
+        CreateOutcome.CREDENTIALS,
+        CreateOutcome.BAD_REQUEST,
+    }
+)
+"""Outcomes with which nothing was made, and nothing would be by another try at once."""
+
+
+class SliceLifecycle(Lifecycle[Slice]):
+    """Moves slices, and keeps what placement may do with their agents in line."""
+
+    entity = Slice
+
+    def __init__(
+        self,
+        cluster: ClusterState,
+        agents: AgentLifecycle,
+        kernel_reports: KernelReports,
+        fleet: Fleet,
+    ) -> None:
+        self._cluster = cluster
+        self._agents = agents
+        self._kernel_reports = kernel_reports
+        self._fleet = fleet
+        self.changed_groups: set[str] = set()
+        """Groups with slices that changed, so that demand is to be routed anew."""
+
+    # -- what others have slices do --------------------------------------------------------------
+
+    def make(self, work: Work, pool: Pool, why: Reason) -> Slice:
+        """Wish for a slice of a pool, as the pool is now."""
+        id_ = SliceId(work.ids.new(IdKind.SLICE))
+        spec = pool.spec
+        names = [f"{spec.name}-{id_[-6:]}-{index}" for index in range(spec.slice_size)]
+        slice_ = Slice(
+            id=id_,
+            pool=pool.name,
+            group=pool.group,
+            spec=spec,
+            revision=pool.revision,
+            status=SliceStatus.REQUESTING,
+            status_changed_at=work.now,
+            created_at=work.now,
+            machines=tuple(map(OwnMachine, names)),
+            secret=new_secret(),
+        )
+        work.unit.add(slice_)
+        work.unit.note(slice_, "RouteDemand", SchedulingResult.SUCCESS, why)
+        self._fleet.admit(slice_)
+        work.mark(slice_)
+        self.changed_groups.add(pool.group)
+        return slice_
+
+    def doom(
+        self,
+        work: Work,
+        slice_: Slice,
+        phase: str,
+        why: Reason,
+        *,
+        failed: bool = False,
+        leave_by: float | None = None,
+    ) -> None:
+        """Wish for the deletion of a slice; one that is to be deleted already goes no later.
+
+        Args:
+            failed: whether it went wrong.
+            leave_by: until when work may stay on it; None is until now.
+        """
+        leave_by = work.now if leave_by is None else leave_by
+        if slice_.doomed is not None:
+            if slice_.leave_by is None or leave_by < slice_.leave_by:
+                slice_.leave_by = leave_by
+                work.unit.touch(slice_)
+                work.mark(slice_)
+            return
+        slice_.doomed, slice_.doomed_at, slice_.failed = why, work.now, failed
+        slice_.leave_by, slice_.held_by = leave_by, None
+        work.unit.touch(slice_)
+        work.unit.note(slice_, phase, SchedulingResult.SUCCESS, why)
+        work.forget_tries(slice_)
+        work.mark(slice_)
+        self.withhold(slice_)
+        for agent in self._fleet.agents(slice_).values():
+            recall_prefilled(work, agent.id)
+        self.changed_groups.add(slice_.group)
+
+    def agent_changed(self, agent: Agent) -> None:
+        """Have placement see an agent as it is now."""
+        self._cluster.agent_changed(agent)
+
+    def withhold(self, slice_: Slice) -> None:
+        """Have the slice's agents take work only while it is READY and to stay."""
+        for agent in self._fleet.agents(slice_).values():
+            why = withheld(slice_)
+            if agent.withheld != why:
+                agent.withheld = why
+                if agent.status is not AgentStatus.REMOVED:
+                    self._cluster.agent_changed(agent)
+
+    # -- the engine's questions ------------------------------------------------------------------
+
+    def moved(self, work: Work, record: Slice, move: Move) -> None:
+        record.handed_at = record.outcome = None
+        self.changed_groups.add(record.group)
+        if record.status is SliceStatus.READY:
+            record.ready_at = work.now
+            self._forget_secret(record)
+            self.withhold(record)
+            self._keep_promises(record)
+        elif record.status in SLICE_TABLE.terminal:
+            record.finished_at = work.now
+            record.reason = move.reason or record.doomed
+            self._forget_secret(record)
+            self._bury(work, record)
+
+    def _forget_secret(self, slice_: Slice) -> None:
+        self._fleet.admit_no_more(slice_)
+        slice_.secret = ""
+
+    def _keep_promises(self, slice_: Slice) -> None:
+        """Have room that was promised on coming machines be room on the agents that came."""
+        agents = self._fleet.agents(slice_)
+        came = {
+            AgentId(f"{slice_.id}/{index}"): agents[name].id
+            for index, name in enumerate(slice_.names)
+            if name in agents
+        }
+        self._cluster.groups[slice_.group].queue.promises.came(came)
+
+    def _bury(self, work: Work, slice_: Slice) -> None:
+        """Forget the agents of a slice whose machines are gone, with all that ran there."""
+        why = reason(ReasonCode.AGENT_SLICE_GONE, slice=slice_.id, pool=slice_.pool)
+        for agent in list(self._fleet.agents(slice_).values()):
+            held = list(work.live.allocations_on.get(agent.id, ()))
+            lost = reason(ReasonCode.AGENT_LOST, agent=agent.name)
+            lose_kernels(work, agent, held, lost, self._kernel_reports, agent.seen_at)
+            self._agents.remove(work, agent, "DeleteSlices", why)
+            self._fleet.note(agent)
+
+    def deadlines(self, record: Slice, work: Work) -> Iterable[float]:
+        if record.handed_at is not None:
+            yield record.handed_at + ANSWER_S
+        if record.doomed is not None:
+            leave_by = record.leave_by or 0.0
+            yield leave_by
+            yield leave_by + LEAVE_S
+            return
+        limit_s = time_limit_s(record)
+        if limit_s is not None:
+            yield record.status_changed_at + limit_s
+        for agent in self._fleet.agents(record).values():
+            if agent.status is AgentStatus.LOST:
+                yield agent.status_changed_at + DEAD_S
+
+    def retry_policy(self, record: Slice, work: Work) -> RetryPolicy:
+        return RETRIES
+
+    def final(self, reason: Reason) -> bool:
+        if reason.code is not ReasonCode.PROVIDER_REFUSED:
+            return False
+        return CreateOutcome(dict(reason.numbers)["outcome"]) in _FINAL
+
+    def gave_up(self, phase: str, tries: int, reason: Reason) -> Reason:
+        return reason
+
+
+def withheld(slice_: Slice) -> str:
+    """Why agents of the slice take no work, for people; empty if they may."""
+    if slice_.doomed is not None:
+        return "its slice is being deleted"
+    if slice_.status is not SliceStatus.READY:
+        return f"its slice is {slice_.status}"
+    return ""
+
+
+def time_limit_s(slice_: Slice) -> float | None:
+    """How long the slice may stay in its status; None without a limit."""
+    match slice_.status:
+        case SliceStatus.REQUESTING:
+            return slice_.spec.request_timeout
+        case SliceStatus.BOOTING:
+            return slice_.spec.boot_timeout
+        case SliceStatus.INITIALIZING:
+            return slice_.spec.join_timeout
+        case _:
+            return None

@@ -1,0 +1,66 @@
+"""Room that is kept for sessions whose other machines are coming (design: Autoscaling).
+
+A gang that was routed to several slices gets its machines one slice after the other. What is there
+of its room is kept for it meanwhile, so that no session behind it in the queue takes it; sessions
+before it may.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from muster.core.ids import AgentId, SessionId
+from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.making_room.reservation import Reservation, promised_room
+from muster.scheduling.workload import KernelPlacement, WorkloadClass
+
+Promised = Mapping[SessionId, tuple[WorkloadClass, tuple[KernelPlacement, ...]]]
+"""The class of each session, and the places of its kernels by index."""
+
+
+class Promises:
+    """The room that is promised to sessions of a group: on agents that are there, and on machines
+    that are coming, which have other names."""
+
+    def __init__(self) -> None:
+        self._kernels: dict[SessionId, tuple[WorkloadClass, tuple[KernelPlacement, ...]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._kernels)
+
+    @property
+    def sessions(self) -> Collection[SessionId]:
+        """The sessions to which room is promised."""
+        return self._kernels.keys()
+
+    def keep(self, kernels: Promised) -> bool:
+        """Promise this room, and no other; whether that is a change."""
+        if kernels == self._kernels:
+            return False
+        self._kernels = dict(kernels)
+        return True
+
+    def came(self, agents: Mapping[AgentId, AgentId]) -> None:
+        """Note that machines have become agents.
+
+        Args:
+            agents: by the names of the machines that were coming.
+        """
+        for id_, (workload, kernels) in self._kernels.items():
+            moved = tuple(
+                replace(each, agent_id=agents.get(each.agent_id, each.agent_id)) for each in kernels
+            )
+            self._kernels[id_] = workload, moved
+
+    def reservation(self, id_: SessionId, snapshot: Snapshot) -> Reservation | None:
+        """The promised room of a session, as far as it is on agents of the group; None if none of
+        it is."""
+        workload, places = self._kernels[id_]
+        here = [
+            (request, kernel)
+            for request, kernel in zip(workload.kernels, places, strict=True)
+            if snapshot.slots_among((kernel.agent_id,))
+        ]
+        if not here:
+            return None
+        present = replace(workload, kernels=tuple(request for request, _ in here))
+        return promised_room(id_, present, tuple(kernel for _, kernel in here), snapshot)
