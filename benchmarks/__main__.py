@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks import b1, b2, b3, b6, gangs, results
+from benchmarks import b1, b2, b3, b5, b6, gangs, results
 from benchmarks.results import Results
 from rich.console import Console
 
@@ -22,6 +22,7 @@ BENCHMARKS = {
     "b1": Benchmark(b1.TITLE, lambda: b1.measure(b1.FULL), lambda: b1.measure(b1.SHORT)),
     "b2": Benchmark(b2.TITLE, lambda: b2.measure(b2.FULL), lambda: b2.measure(b2.SHORT)),
     "b3": Benchmark(b3.TITLE, lambda: b3.measure(b3.FULL), lambda: b3.measure(b3.SHORT)),
+    "b5": Benchmark(b5.TITLE, lambda: b5.measure(b5.FULL), lambda: b5.measure(b5.SHORT)),
     "b6": Benchmark(b6.TITLE, lambda: b6.measure(b6.FULL), lambda: b6.measure(b6.SHORT)),
     "gangs": Benchmark(
         gangs.TITLE, lambda: gangs.measure(gangs.FULL), lambda: gangs.measure(gangs.SHORT)

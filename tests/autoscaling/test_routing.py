@@ -65,6 +65,24 @@ def test_gang_takes_slices_of_several_pools_where_none_suffices() -> None:
     assert routed(several(1, workload(*[ask(4)] * 4)), *pools).launches == {"b": 4}
 
 
+def test_gang_of_unlike_kernels_is_counted_by_what_each_asks_for() -> None:
+    gang = several(1, workload(ask(1, gpu=1), ask(1, gpu=1), ask(3), ask(3)))
+    pools = pool("cpu"), pool("one", gpus=1, priority=200), pool("two", gpus=2, priority=300)
+    assert routed(gang, *pools).launches == {"one": 2}
+    decision = routed(gang, pool("cpu"), pool("one", gpus=1, max_slices=1))
+    assert where(decision) == {"000": ["cpu: POOL_GANG_TOO_LARGE", "one: POOL_GANG_TOO_LARGE"]}
+    assert decision.launches == {}
+
+
+def test_slices_that_a_gang_tried_in_vain_serve_others_and_the_next_gang() -> None:
+    large, three = workload(*[ask(4)] * 5), workload(*[ask(3)] * 3)
+    waiting = sessions(("large", large), ("one", workload(ask(2))), ("three", three))
+    decision = routed(waiting, pool("a", max_slices=2), pool("b", max_slices=2, priority=200))
+    assert where(decision)["large"] == ["a: POOL_GANG_TOO_LARGE", "b: POOL_GANG_TOO_LARGE"]
+    assert where(decision)["one"] == "a+1/0"
+    assert decision.launches == {"a": 2, "b": 2}
+
+
 def test_gang_of_one_slice_waits_where_no_slice_is_large_enough() -> None:
     gang = workload(*[ask(4)] * 3, together="slice")
     assert routed(several(1, gang), pool("a", slice_size=4)).launches == {"a": 1}

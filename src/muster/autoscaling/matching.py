@@ -25,10 +25,9 @@ _REMEMBERED = 20_000  # classes
 @dataclass(frozen=True, slots=True)
 class Match:
     """The pools of which an empty machine holds a kernel of a class, the best first, each with the
-    number of kernels that one machine holds; of a gang with different requests the largest
-    number."""
+    number of kernels that one machine holds, by ``WorkloadClass.requests``."""
 
-    pools: tuple[tuple[PoolState, int], ...]
+    pools: tuple[tuple[PoolState, tuple[int, ...]], ...]
 
 
 class Matcher:
@@ -50,15 +49,15 @@ class Matcher:
         samples = Snapshot(group).extended(
             modelled(pool.spec, f"{pool.spec.name}+1", 1, kernels) for pool in pools
         )
-        samples.columns.accept(range(len(pools)), accepting=True)
         self._samples = samples
+        self._slots = np.arange(len(pools))
         self._known: dict[WorkloadClass, Match] = {}
         self._ranks = {
-            without: sorted(
-                range(len(pools)),
-                key=lambda at: _rank(pools[at], needs_devices=not without),
+            needs: np.array(
+                sorted(range(len(pools)), key=lambda at: _rank(pools[at], needs_devices=needs)),
+                np.int64,
             )
-            for without in (True, False)
+            for needs in (True, False)
         }
 
     def match(self, workload: WorkloadClass) -> Match:
@@ -71,22 +70,24 @@ class Matcher:
         return known
 
     def _match(self, workload: WorkloadClass) -> Match:
-        samples = self._samples
-        mask = eligible(samples, workload)
+        mask = eligible(self._samples, workload)
         if mask is not None and not mask.any():
             return Match(())
-        most = np.zeros(len(self.pools), np.int64)
-        for request, _ in workload.requests:
-            slots = samples.columns.fitting(request)
-            if mask is not None:
-                slots = slots[mask[slots]]
-            copies = samples.columns.copies(request, slots, self._kernels)
-            most[slots] = np.maximum(most[slots], copies)
-        if not most.any():
-            return Match(())
-        ranks = self._ranks[not any(request.gpu_milli for request, _ in workload.requests)]
-        of = most.tolist()
-        return Match(tuple((self.pools[at], of[at]) for at in ranks if of[at]))
+        copies = np.array(
+            [
+                self._samples.columns.copies(request, self._slots, self._kernels)
+                for request, _ in workload.requests
+            ]
+        )
+        np.maximum(copies, 0, out=copies)
+        if mask is not None:
+            copies[:, ~mask] = 0
+        ranks = self._ranks[any(request.gpu_milli for request, _ in workload.requests)]
+        matching = ranks[copies.max(axis=0)[ranks] > 0]
+        pools = map(self.pools.__getitem__, matching.tolist())
+        return Match(
+            tuple(zip(pools, zip(*copies[:, matching].tolist(), strict=True), strict=True))
+        )
 
     # Why not
 

@@ -5,15 +5,19 @@ Demand is tried on them with the functions of placement, so that what is routed 
 once they are there, and what is not would not be.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 
 from muster.autoscaling.pool_state import Budget, ComingSlice, PoolState
 from muster.core.ids import AgentId
+from muster.core.resources import Resources
 from muster.core.specs.pool import PoolSpec
 from muster.scheduling.cluster.snapshot import AgentFacts, Snapshot
 from muster.scheduling.workload import KernelPlacement
 
+MAX_MODELLED = 20_000
+"""Machines of new slices that are modelled at a time; demand for more waits for the next
+routing."""
 MODELLED = "to come"
 """The status of a modelled agent, for people."""
 
@@ -27,20 +31,23 @@ class Destination(StrEnum):
 
 
 def modelled(spec: PoolSpec, slice_: str, machines: int, kernels: int) -> list[AgentFacts]:
-    """The machines of a slice as agents that take no work yet.
+    """The machines of a slice as agents.
 
     Args:
         kernels: how many kernels an agent of the group may hold.
     """
-    shape, attributes = spec.machine, spec.attributes_in(slice_)
-    capacity = shape.capacity(kernels)
+    return _alike(spec, slice_, machines, spec.machine.capacity(kernels))
+
+
+def _alike(spec: PoolSpec, slice_: str, machines: int, capacity: Resources) -> list[AgentFacts]:
+    attributes, devices = spec.attributes_in(slice_), spec.machine.devices
     return [
         AgentFacts(
             AgentId(f"{slice_}/{index}"),
             f"{slice_}/{index}",
             capacity,
-            shape.devices,
-            accepting=False,
+            devices,
+            accepting=True,
             status=MODELLED,
             attributes=attributes,
             returning=True,  # work is tried on agents that are there first
@@ -50,74 +57,92 @@ def modelled(spec: PoolSpec, slice_: str, machines: int, kernels: int) -> list[A
 
 
 class Machines:
-    """A group's agents, and behind them the modelled machines of its pools.
-
-    Machines of slices that are coming take work; those of slices that could be made do so once
-    ``open`` was called for them.
+    """A group's agents, and behind them the modelled machines of its pools: those of slices that
+    are coming, then those of new slices, as they are opened. Machines of a new slice that was
+    closed again take no work until it is opened again.
 
     Attributes:
+        agents: the group's agents alone, as they are.
         snapshot: all of them, to try on.
+        log: pool and slots of the slices that take work, in the order in which they began to.
         opened: how many new slices of each pool are open.
-        opens: how often any were opened.
 
     Args:
-        snapshot: of the group, after a pass.
-        pools: of the group, each with how many of its slices could be made.
+        agents: of the group, after a pass.
+        pools: of the group.
         kernels: how many kernels an agent of the group may hold.
     """
 
     def __init__(
         self,
-        snapshot: Snapshot,
-        pools: Mapping[PoolState, int],
+        agents: Snapshot,
+        pools: Sequence[PoolState],
         coming: Sequence[ComingSlice],
         kernels: int,
         budget: Budget,
     ) -> None:
+        self.agents = agents
         self.budget = budget
-        self.opens = 0
-        self._first: dict[PoolState, int] = {}
-        self._most = dict(pools)
+        self.snapshot = agents.extended(())
         self.opened = dict.fromkeys(pools, 0)
-        slot = snapshot.columns.slots
-        specs = {pool.spec.name: pool.spec for pool in pools}
-        kinds = [
-            modelled(specs[slice_.pool], slice_.id, slice_.machines, kernels) for slice_ in coming
-        ]
-        self._coming = range(slot, slot + sum(map(len, kinds)))
-        slot = self._coming.stop
-        for pool, most in pools.items():
-            self._first[pool] = slot
-            alike: list[AgentFacts] = []
-            for number in range(most):
-                name = f"{pool.spec.name}+{number + 1}"
-                alike += modelled(pool.spec, name, pool.spec.slice_size, kernels)
-            if alike:
-                kinds.append(alike)
-            slot += len(alike)
-        self.snapshot = snapshot.extended(kind for kind in kinds if kind)
-        self.snapshot.columns.accept(self._coming, accepting=True)
+        self.log: list[tuple[PoolState, range]] = []
+        self._capacity = {pool: pool.spec.machine.capacity(kernels) for pool in pools}
+        self._new: dict[PoolState, list[range]] = {pool: [] for pool in pools}  # slots by slice
+        self._most = {pool: pool.headroom for pool in pools}
+        self._modelled = 0  # machines of new slices, closed ones included
+        by_name = {}
+        for pool in pools:
+            by_name[pool.spec.name] = pool
+            self.snapshot.columns.expect(self._capacity[pool], pool.spec.machine.devices)
+        for each in coming:
+            if each.machines:
+                pool = by_name[each.pool]
+                self.log.append((pool, self._append(pool, each.id, each.machines)))
+        self._first_new = self.snapshot.columns.slots
 
     def left(self, pool: PoolState) -> int:
         """How many more slices of a pool can be opened."""
-        most = self._most[pool] - self.opened[pool]
+        opened, size = self.opened[pool], pool.spec.slice_size
+        if opened == self._most[pool]:
+            return 0
+        more = len(self._new[pool]) - opened + (MAX_MODELLED - self._modelled) // size
+        most = min(self._most[pool] - opened, more)
         allowed = self.budget.allows(pool.spec)
         return most if allowed is None else min(most, allowed)
 
     def open(self, pool: PoolState, slices: int) -> None:
-        """Have the machines of so many more new slices take work; of fewer where negative, whose
-        machines must be empty."""
-        size, before = pool.spec.slice_size, self.opened[pool]
-        after = self.opened[pool] = before + slices
-        first, last = sorted((before, after))
-        slots = range(self._first[pool] + first * size, self._first[pool] + last * size)
-        self.snapshot.columns.accept(slots, accepting=slices > 0)
+        """Have the machines of so many more new slices take work; at most ``left``."""
+        new, opened = self._new[pool], self.opened[pool]
+        for number in range(opened, opened + slices):
+            if number < len(new):
+                self.snapshot.columns.accept(new[number], accepting=True)
+            else:
+                size = pool.spec.slice_size
+                new.append(self._append(pool, f"{pool.spec.name}+{number + 1}", size))
+                self._modelled += size
+            self.log.append((pool, new[number]))
+        self.opened[pool] = opened + slices
         self.budget.add(pool.spec, slices)
-        self.opens += slices > 0
+
+    def close(self, pool: PoolState, slices: int) -> None:
+        """Have the machines of the last so many new slices, which are empty, take no more work."""
+        left, at = self.opened[pool] - slices, len(self.log)
+        for slots in reversed(self._new[pool][left : self.opened[pool]]):
+            self.snapshot.columns.accept(slots, accepting=False)
+            at -= 1
+            while self.log[at][1] is not slots:
+                at -= 1
+            del self.log[at]
+        self.opened[pool] = left
+        self.budget.add(pool.spec, -slices)
 
     def destination(self, kernels: Sequence[KernelPlacement]) -> Destination:
         """The destination of kernels on these machines: that of the last machine to come."""
-        last = max(self.snapshot.slot(kernel.agent_id) for kernel in kernels)
-        if last >= self._coming.stop:
+        slot = self.snapshot.slot
+        last = max([slot(kernel.agent_id) for kernel in kernels])
+        if last >= self._first_new:
             return Destination.LAUNCH
-        return Destination.COMING if last >= self._coming.start else Destination.FREE
+        return Destination.COMING if last >= self.agents.columns.slots else Destination.FREE
+
+    def _append(self, pool: PoolState, slice_: str, machines: int) -> range:
+        return self.snapshot.append(_alike(pool.spec, slice_, machines, self._capacity[pool]))

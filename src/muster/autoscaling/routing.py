@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from muster.autoscaling.demand import Demand, DemandEntry
-from muster.autoscaling.first_fit import FirstFit
+from muster.autoscaling.first_fit import FirstFit, Mark
 from muster.autoscaling.matching import Match, Matcher
 from muster.autoscaling.modelled import Destination, Machines
 from muster.autoscaling.pool_state import Budget, Ceilings, ComingSlice, PoolState
@@ -23,10 +23,6 @@ from muster.scheduling.fitting.fit import Fit, fit_session
 from muster.scheduling.passes.queue import QueueClass
 from muster.scheduling.policy.plugins import AgentSelector
 from muster.scheduling.workload import KernelPlacement, WorkloadClass
-
-MAX_MODELLED = 20_000
-"""Machines that could be made and are modelled at a time; demand for more waits for the next
-routing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +150,10 @@ def route_demand(
     """
     matcher = matcher or Matcher(snapshot.group, pools, kernels, selector)
     budget = Budget(snapshot.group, ceilings or Ceilings(), pools)
-    headroom = _headroom(demand, matcher, pools)
-    machines = Machines(snapshot, headroom, coming, kernels, budget)
-    routing = _Routing(machines, matcher, selector)
+    machines = Machines(snapshot, pools, coming, kernels, budget)
+    routing = _Routing(machines, matcher, selector, demand)
     for members, entries in demand.runs():
-        served = routing.route(members.workload, entries)
+        served = routing.route(members, entries)
         if served < len(entries):
             demand.drop(members)
             routing.refuse(members, entries[served].session)
@@ -168,49 +163,37 @@ def route_demand(
     return routing.decision
 
 
-def _headroom(demand: Demand, matcher: Matcher, pools: Sequence[PoolState]) -> dict[PoolState, int]:
-    """The number of slices of each pool that are modelled: no more than all demand could use."""
-    kernels = dict.fromkeys(pools, 0)
-    for workload, sessions in demand.classes.items():
-        for pool, _ in matcher.match(workload).pools:
-            kernels[pool] += sessions * len(workload.kernels)
-    left, headroom = MAX_MODELLED, dict.fromkeys(pools, 0)
-    for pool in sorted(pools, key=lambda pool: pool.spec.priority):
-        most = min(pool.headroom, kernels[pool], left // pool.spec.slice_size)
-        headroom[pool] = most
-        left -= most * pool.spec.slice_size
-    return headroom
-
-
 class _Routing:
     """A routing under way; room once taken is never given back, so a class that cannot be served
     cannot be later."""
 
-    def __init__(self, machines: Machines, matcher: Matcher, selector: AgentSelector) -> None:
+    def __init__(
+        self, machines: Machines, matcher: Matcher, selector: AgentSelector, demand: Demand
+    ) -> None:
         self.decision = RoutingDecision()
         self._machines = machines
         self._matcher = matcher
         self._selector = selector
         self._statement = Statement(machines.snapshot)
-        self._first_fit = FirstFit(self._statement, machines)
+        self._first_fit = FirstFit(self._statement, machines, matcher, demand.classes)
         self._outcome = _Outcome(matcher, machines.opened, machines.budget)
-        self._routed: dict[WorkloadClass, int] = {}
+        self._routed: dict[QueueClass, int] = {}
         self._refused: dict[PoolState, Reason] = {}  # of the last class that was not served
 
-    def route(self, workload: WorkloadClass, entries: Sequence[DemandEntry]) -> int:
+    def route(self, members: QueueClass, entries: Sequence[DemandEntry]) -> int:
         """Route entries of a class; how many were, from the first on."""
-        place = self._fill if len(workload.kernels) == 1 else self._place
-        found = list(place(workload, len(entries)))
-        for entry, kernels in zip(entries, found, strict=False):
-            destination = self._machines.destination(kernels)
-            self.decision.routed.append(RoutedDemand(entry, destination, kernels))
-        self._routed[workload] = self._routed.get(workload, 0) + len(found)
-        return len(found)
+        place = self._fill if len(members.workload.kernels) == 1 else self._place
+        routed, destination, served = self.decision.routed, self._machines.destination, 0
+        for kernels in place(members.workload, len(entries)):
+            routed.append(RoutedDemand(entries[served], destination(kernels), kernels))
+            served += 1
+        self._routed[members] = self._routed.get(members, 0) + served
+        return served
 
     def refuse(self, members: QueueClass, first: SessionId) -> None:
         """Note that the class of the last run has no more sessions that can be served."""
         workload = members.workload
-        left = len(members) - self._routed.pop(workload)
+        left = len(members) - self._routed.pop(members)
         why = Unmet(workload, self._outcome, self._refused)
         self.decision.unmet.append(UnmetDemand(first, workload, left, why))
 
@@ -221,7 +204,7 @@ class _Routing:
         machines, fill = self._machines, self._first_fit.fill
         found = fill(workload, count)
         if len(found) < count:
-            for pool, copies in self._matcher.match(workload).pools:
+            for pool, (copies,) in self._matcher.match(workload).pools:
                 left = machines.left(pool)
                 if left:
                     missing = -(-(count - len(found)) // (copies * pool.spec.slice_size))
@@ -237,30 +220,39 @@ class _Routing:
 
     def _place(self, workload: WorkloadClass, count: int) -> Iterator[tuple[KernelPlacement, ...]]:
         for _ in range(count):
-            fit = self._try(workload)
+            rooms = self._first_fit.rooms(workload)
+            fit = self._try(workload, rooms)
             if fit.kernels is None:
-                fit = self._open_for(workload, fit.placed)
+                fit = self._open_for(workload, rooms)
             if fit.kernels is None:
                 return
             yield fit.kernels
 
-    def _try(self, workload: WorkloadClass) -> Fit:
+    def _try(self, workload: WorkloadClass, rooms: Sequence[int] | None = None) -> Fit:
         """Take room for a gang on the open machines, or none."""
-        if len(workload.requests) > 1 or any(workload.placement.between_kernels()):
-            return fit_session(self._statement, self._selector, workload)
-        found = self._first_fit.fill_whole(workload)
-        return Fit(len(found), tuple(found) if len(found) == len(workload.kernels) else None)
+        rooms = rooms or self._first_fit.rooms(workload)
+        if sum(rooms) < len(workload.kernels):
+            return Fit(sum(rooms))
+        if not any(workload.placement.between_kernels()):
+            kernels = self._first_fit.fill_gang(workload)
+            if kernels is not None:
+                return Fit(len(kernels), tuple(kernels))
+        # Rules, and kernels that take the room of others: placement may know better.
+        return fit_session(self._statement, self._selector, workload)
 
-    def _open_for(self, workload: WorkloadClass, placed: int) -> Fit:
-        """Open slices for a gang of which only ``placed`` kernels found room: of the first pool of
-        which enough can be made, else of several."""
-        match, mark = self._matcher.match(workload), self._statement.mark()
+    def _open_for(self, workload: WorkloadClass, rooms: Sequence[int]) -> Fit:
+        """Open slices for a gang: of the first pool of which enough can be made, else of several.
+
+        Args:
+            rooms: how many of its kernels have room without them, as ``FirstFit.rooms`` says.
+        """
+        match, mark = self._matcher.match(workload), self._first_fit.mark()
         refused: dict[PoolState, Reason] = {}
         for pool, copies in match.pools:
             left = self._machines.left(pool)
             if not left:
                 continue
-            fit = self._of_one_pool(workload, pool, copies, placed, left, mark)
+            fit = self._of_one_pool(workload, pool, copies, rooms, left, mark)
             if fit.kernels is not None:
                 return fit
             refused[pool] = _too_few(workload, pool, left, fit)
@@ -274,26 +266,36 @@ class _Routing:
         self,
         workload: WorkloadClass,
         pool: PoolState,
-        copies: int,
-        placed: int,
+        copies: Sequence[int],
+        rooms: Sequence[int],
         left: int,
-        mark: int,
+        mark: Mark,
     ) -> Fit:
-        limit = workload.placement.max_kernels_per_agent or copies
-        of_slice = min(copies, limit) * pool.spec.slice_size
         tight = _is_tight(workload)
-        missing = len(workload.kernels) - (0 if tight else placed)
-        least = 1 if tight else max(1, -(-missing // of_slice))
-        opened, too_few = min(left, least), 0
+        if tight:
+            rooms, left = [0] * len(rooms), 1
+        of_slice = _of_slice(workload, pool, copies)
+        most = [room + each * left for room, each in zip(rooms, of_slice, strict=True)]
+        numbers = [len(indexes) for _, indexes in workload.requests]
+        placed = sum(map(min, most, numbers))
+        if placed < len(workload.kernels):
+            return Fit(placed)
+        opened = max(
+            -(-(number - room) // (each or 1))
+            for number, room, each in zip(numbers, rooms, of_slice, strict=True)
+        )
+        opened = max(opened, 1)
+        too_few = opened - 1
         self._machines.open(pool, opened)
         fit = self._try(workload)
-        while fit.kernels is None and opened < left and not tight:
+        while fit.kernels is None and opened < left:
             too_few, more = opened, min(opened, left - opened)
             self._machines.open(pool, more)
             opened += more
             fit = self._try(workload)
         if fit.kernels is None:
-            self._machines.open(pool, -opened)
+            self._first_fit.rollback(mark, workload)
+            self._machines.close(pool, opened)
             return fit
         return self._with_fewest(workload, pool, opened, too_few, fit, mark)
 
@@ -304,15 +306,14 @@ class _Routing:
         opened: int,
         too_few: int,
         fit: Fit,
-        mark: int,
+        mark: Mark,
     ) -> Fit:
         """The Fit of a gang that was placed since ``mark``, with as few of the ``opened`` slices as
         it needs, but more than ``too_few``; the others are closed again."""
         while opened - too_few > 1:
             half = (opened + too_few) // 2
-            self._statement.rollback(mark)
-            self._first_fit.forget(workload)
-            self._machines.open(pool, half - opened)
+            self._first_fit.rollback(mark, workload)
+            self._machines.close(pool, opened - half)
             tried = self._try(workload)
             if tried.kernels is not None:
                 opened, fit = half, tried
@@ -322,7 +323,7 @@ class _Routing:
             fit = self._try(workload)
         return fit
 
-    def _of_several_pools(self, workload: WorkloadClass, match: Match, mark: int) -> Fit:
+    def _of_several_pools(self, workload: WorkloadClass, match: Match, mark: Mark) -> Fit:
         opened: list[tuple[PoolState, int]] = []
         fit = Fit(0)
         for pool, _ in match.pools:
@@ -335,7 +336,8 @@ class _Routing:
                     break
         for pool, slices in reversed(opened):
             if fit.kernels is None:
-                self._machines.open(pool, -slices)
+                self._first_fit.rollback(mark, workload)
+                self._machines.close(pool, slices)
             else:
                 fit = self._with_fewest(workload, pool, slices, -1, fit, mark)
         return fit
@@ -345,6 +347,15 @@ def _is_tight(workload: WorkloadClass) -> bool:
     """Whether all kernels have to be in one slice, so that more slices do not help."""
     placement = workload.placement
     return placement.mode is ClusterMode.SINGLE_NODE or placement.together == SLICE
+
+
+def _of_slice(workload: WorkloadClass, pool: PoolState, copies: Sequence[int]) -> list[int]:
+    """The number of kernels with each request that a new slice of a pool holds at most."""
+    placement, machines = workload.placement, pool.spec.slice_size
+    if placement.mode is ClusterMode.SINGLE_NODE:
+        machines = 1
+    most = placement.max_kernels_per_agent
+    return [machines * (each if most is None else min(each, most)) for each in copies]
 
 
 def _too_few(workload: WorkloadClass, pool: PoolState, left: int, fit: Fit) -> Reason:

@@ -166,6 +166,12 @@ class ColumnStore:
             self._device_free = with_rows(self._device_free, devices, 0)
             self._device_model = with_rows(self._device_model, devices, -1)
 
+    def expect(self, capacity: Resources, devices: Sequence[Device]) -> None:
+        """``make_rows`` for agents of this kind, whose coming changes no Need from now on."""
+        self.make_rows(capacity, [device.index for device in devices])
+        self._machine(capacity, devices)
+        self.capacity_version += 1
+
     def set_agents(
         self,
         slots: range,
@@ -176,16 +182,13 @@ class ColumnStore:
     ) -> None:
         """Set the capacity of the agents in ``slots``, which are alike; room that is held on them
         stays held."""
-        self._write()
         its = slice(slots.start, slots.stop)
-        amounts = self.amounts(capacity)
-        milli = np.zeros(len(self._device_capacity), np.int64)
-        models = np.full(len(self._device_capacity), -1, np.int64)
-        for device in devices:
-            milli[device.index] = GPU_WHOLE
-            models[device.index] = self._model_codes.setdefault(
-                device.model, len(self._model_codes)
-            )
+        if any(self._agents[its]):
+            self._write()
+        machine = self._machine(capacity, devices)
+        amounts = np.array(machine.capacity, np.int64)
+        models = np.array(machine.models, np.int64)
+        milli = (models >= 0) * GPU_WHOLE
         count, with_devices = len(slots), int(np.count_nonzero(self._device_count[its]))
         self._free[:, its] += amounts[:, None] - self._capacity[:, its]
         self._capacity[:, its] = amounts[:, None]
@@ -198,21 +201,19 @@ class ColumnStore:
         self._present[its] = True
         self._accepting[its] = accepting
         self._returning[its] = returning
-        machine = self._machine(amounts.tolist(), models.tolist(), len(devices))
         if any(machine is not each for each in self._machines[its]):
             self._machines[its] = [machine] * count
-            self._packing.make_room(machine.capacity)
             self.capacity_version += 1
         self._agents[its] = [None] * count
         self._changes += slots
 
     def accept(self, slots: range, *, accepting: bool) -> None:
         """Have the agents in ``slots`` take new work, or none."""
-        self._write()
         self._accepting[slots.start : slots.stop] = accepting
-        every = np.arange(slots.start, slots.stop)
-        self._derive(every)
-        self._written_to(every)
+        for agent in self._agents[slots.start : slots.stop]:
+            if agent is not None:
+                agent.accepting, agent.settled = accepting, False
+        self._changes += slots
 
     def clear(self, slot: int) -> None:
         """Empty ``slot``, whose agent has left, with all room held on it."""
@@ -332,13 +333,21 @@ class ColumnStore:
         self._agents[slot] = agent
         return agent
 
-    def _machine(self, capacity: list[int], models: list[int], devices: int) -> Machine:
-        key = tuple(capacity), tuple(models)
+    def _machine(self, capacity: Resources, devices: Sequence[Device]) -> Machine:
+        """The kind of an agent; rows for its resources and devices are there."""
+        amounts = self.amounts(capacity).tolist()
+        models = [-1] * len(self._device_capacity)
+        for device in devices:
+            models[device.index] = self._model_codes.setdefault(
+                device.model, len(self._model_codes)
+            )
+        key = tuple(amounts), tuple(models)
         machine = self._kinds.get(key)
         if machine is None:
             if len(self._kinds) > 2 * self._count + _FEW:  # most are in use no longer
                 self._kinds.clear()
-            machine = self._kinds[key] = Machine.of(capacity, models, devices)
+            machine = self._kinds[key] = Machine.of(amounts, models, len(devices))
+            self._packing.make_room(amounts)
         return machine
 
     def _write(self) -> None:

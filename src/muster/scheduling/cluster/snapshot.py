@@ -224,11 +224,11 @@ class Snapshot:
         return twin
 
     def extended(self, kinds: Iterable[Sequence[AgentFacts]]) -> "Snapshot":
-        """A copy with more agents, to try on; only ``columns.accept`` may change its agents.
+        """A copy with more agents, to try on; only ``append`` and ``columns.accept`` may change its
+        agents.
 
         Args:
-            kinds: agents that differ in id, name and attributes alone; their ids are new, and none
-                is empty. The agents follow those of this snapshot, in this order.
+            kinds: see ``append``.
 
         Raises:
             LimitExceeded: more devices or named resources than a group can have.
@@ -238,23 +238,36 @@ class Snapshot:
         twin._slots, twin._names = self._slots.copy(), self._names.copy()
         twin._attributes, twin._memory = self._attributes.copy(), {}
         for alike in kinds:
-            first, one = twin.columns.slots, alike[0]
-            twin.columns.make_rows(one.capacity, [device.index for device in one.devices])
-            slots = range(twin.columns.append_slots(len(alike)), first + len(alike))
-            twin.columns.set_agents(slots, one.capacity, one.devices, one.accepting, one.returning)
-            twin._facts += alike
-            twin._ids += [each.id for each in alike]
-            twin._places += [None] * len(alike)
-            twin._slots.update(zip(twin._ids[first:], slots, strict=True))
-            for facts, slot in zip(alike, slots, strict=True):
-                twin._names[facts.name] = {*twin._names.get(facts.name, ()), slot}
-            for attributes, some in groupby(alike, lambda facts: facts.attributes):
-                its = range(first, first + len([*some]))
-                twin._attributes.put(its, attributes)
-                first = its.stop
-        twin.facts_version += 1
-        twin.capacity_version += 1
+            twin.append(alike)
         return twin
+
+    def append(self, alike: Sequence[AgentFacts]) -> range:
+        """Add agents behind all others; the answer is their slots.
+
+        Args:
+            alike: agents that differ in id, name and attributes alone, at least one; their ids are
+                new.
+
+        Raises:
+            LimitExceeded: more devices or named resources than a group can have.
+        """
+        columns, first, one = self.columns, self.columns.slots, alike[0]
+        columns.make_rows(one.capacity, [device.index for device in one.devices])
+        slots = range(columns.append_slots(len(alike)), first + len(alike))
+        columns.set_agents(slots, one.capacity, one.devices, one.accepting, one.returning)
+        self._facts += alike
+        self._ids += [each.id for each in alike]
+        self._places += [None] * len(alike)
+        self._slots.update(zip(self._ids[first:], slots, strict=True))
+        for facts, slot in zip(alike, slots, strict=True):
+            self._names[facts.name] = {*self._names.get(facts.name, ()), slot}
+        for attributes, some in groupby(alike, lambda facts: facts.attributes):
+            its = range(first, first + len([*some]))
+            self._attributes.put(its, attributes)
+            first = its.stop
+        self.facts_version += 1
+        self.capacity_version += 1
+        return slots
 
     # Deltas
 
