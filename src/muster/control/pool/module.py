@@ -2,6 +2,7 @@
 
 from muster.control.agent.lifecycle import AgentLifecycle
 from muster.control.engine.declared import Declared
+from muster.control.engine.effects import Surroundings
 from muster.control.engine.module import Context, EntityModule
 from muster.control.pool.autoscaler import RouteDemand
 from muster.control.pool.deleting import DeleteSlices, ReplaceSlices, WatchSlices
@@ -13,6 +14,7 @@ from muster.control.pool.making import (
     MakeSlices,
     Standings,
 )
+from muster.control.pool.performing.performers import provider_performers
 from muster.control.pool.pools import BreakPools, EndPools, ListPools, PoolLifecycle
 from muster.control.pool.records import POOL, SLICE, Slice
 from muster.control.pool.requests import PoolRequests
@@ -28,6 +30,10 @@ class PoolModule(EntityModule):
     """Declares pools and slices."""
 
     entities = (POOL, SLICE)
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        super().__init__(surroundings)
+        self.performers = provider_performers(surroundings)
 
     def begin(self, live: Live, before: Live | None) -> None:
         """Keep agents of slices that are not READY from work before placement sees them."""

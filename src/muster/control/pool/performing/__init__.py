@@ -1,0 +1,1 @@
+"""The calls of providers, on threads of their own."""

@@ -1,0 +1,102 @@
+"""What effects name by ids alone, as the database has it when they are carried out."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from sqlalchemy import Connection, select
+
+from muster.control.pool.effects import DeleteSlice, ListMachines, MakeSlice
+from muster.control.pool.performing.objects import account_of
+from muster.control.pool.records import SliceId, load_machines, load_pool_spec, pools, slices
+from muster.core.specs.pool import PoolSpec
+from muster.core.states.slice import SLICE_TABLE
+from muster.store.queries.cluster import read_cluster_id
+from muster.store.sql import one_of
+
+MAX_ACCOUNTS = 16
+"""Providers and settings, of one pool and its older slices, that one list asks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The part that all effects have.
+
+    Args:
+        spec: the pool's, as the slice has it.
+        secret: the slice's join token, which no text may contain; empty if there is none.
+    """
+
+    cluster: str
+    pool: str
+    spec: PoolSpec
+    secret: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Making(Order):
+    """A slice to be made."""
+
+    group: str = ""
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The accounts in which machines of a pool may be: the present one first. Not all of them
+    (``is_all``), if they are too many."""
+
+    orders: tuple[Order, ...]
+    is_all: bool
+
+
+def read_pools(connection: Connection, ids: Collection[SliceId]) -> Mapping[SliceId, str]:
+    """The pools of those slices that exist."""
+    rows = connection.execute(select(slices.c.id, slices.c.pool).where(slices.c.id.in_(ids)))
+    return {row.id: row.pool for row in rows}
+
+
+def read_making(connection: Connection, effect: MakeSlice) -> Making | None:
+    """None if the slice is gone, or is not to be made any more, or another effect was emitted for
+    it since."""
+    row = connection.execute(select(slices).where(slices.c.id == effect.slice)).first()
+    if row is None or not row.secret or row.generation != effect.generation:
+        return None
+    return Making(
+        cluster=read_cluster_id(connection),
+        pool=row.pool,
+        spec=load_pool_spec(row.spec),
+        secret=row.secret,
+        group=row.group,
+        names=tuple(machine.name for machine in load_machines(row.machines)),
+    )
+
+
+def read_deleting(connection: Connection, effect: DeleteSlice) -> Order | None:
+    """None if nothing is known of the slice and its pool."""
+    cluster = read_cluster_id(connection)
+    row = connection.execute(select(slices).where(slices.c.id == effect.slice)).first()
+    if row is not None:
+        return Order(cluster, effect.pool, load_pool_spec(row.spec), row.secret)
+    c = pools.c
+    newest_first = select(c.spec).where(c.name == effect.pool).order_by(c.id.desc())
+    spec = connection.execute(newest_first).scalar()
+    return None if spec is None else Order(cluster, effect.pool, load_pool_spec(spec))
+
+
+def read_listed(connection: Connection, effect: ListMachines) -> Listed | None:
+    """None if there is no such pool any more."""
+    cluster = read_cluster_id(connection)
+    present = select(pools.c.spec).where(pools.c.name == effect.pool, pools.c.finished_at.is_(None))
+    spec = connection.execute(present).scalar()
+    if spec is None:
+        return None
+    of_slices = select(slices.c.spec).where(
+        slices.c.pool == effect.pool, one_of(slices.c.status, SLICE_TABLE.live)
+    )
+    older = connection.execute(of_slices.distinct().order_by(slices.c.spec)).scalars()
+    specs = map(load_pool_spec, (spec, *older))
+    accounts: dict[tuple[str, str], PoolSpec] = {}
+    for each in specs:
+        accounts.setdefault(account_of(each), each)
+    orders = [Order(cluster, effect.pool, each) for each in accounts.values()]
+    return Listed(tuple(orders[:MAX_ACCOUNTS]), len(orders) <= MAX_ACCOUNTS)
