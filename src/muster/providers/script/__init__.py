@@ -1,1 +1,0 @@
-"""Machines that an operator's executable makes: JSON in, JSON out."""
