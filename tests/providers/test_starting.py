@@ -5,12 +5,14 @@ import os
 import shlex
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.e2e.cluster import assert_no_survivors
 from tests.patience import until
 
 from muster.core.specs.pool import MachineShape
@@ -35,8 +37,9 @@ def order(
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A machine without systemd: ``bin`` has its ``muster``, which notes its words and what it
-    finds, and runs until it is told to end; and its ``crontab``, which keeps a file."""
+    """A machine without systemd for those who are not root, as ``id`` says. Its ``bin`` has its
+    ``muster``, which notes its words and what it finds, and runs until it is told to end; and its
+    ``crontab``, which keeps a file."""
     monkeypatch.setattr(starting, "PAUSE_S", 0.05)
     programs = tmp_path / "bin"
     programs.mkdir()
@@ -52,6 +55,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         mv {tmp_path}/words.new {tmp_path}/words
         exec sleep 60""",
     )
+    _program(programs / "id", "echo 1000")
     _program(
         programs / "crontab",
         f'if [ "$1" = -l ]; then cat {tmp_path}/cron; else cat >{tmp_path}/cron.new; '
@@ -166,6 +170,22 @@ def test_agent_that_ended_is_started_again(machine: Path) -> None:
     os.kill(int((machine / "pid").read_text()), signal.SIGKILL)
 
     until(lambda: (machine / "starts").read_text() == "started\nstarted\n")
+
+
+def test_scripts_start_and_end_a_real_agent(machine: Path) -> None:
+    _program(machine / "bin/muster", f'exec {sys.executable} -P -m muster.cli.main "$@"')
+    place = _place(machine)
+    directory = machine / "lib/agent"
+    made = order(token="t", authority=None, controller="127.0.0.1:1")
+
+    started = _run("sh", start_script(made, "m-1", place), machine)
+
+    assert (started.returncode, started.stderr) == (0, "")
+    until((directory / "supervisor.sock").exists)
+    stopped = _run("sh", stop_script(place), machine)
+    assert (stopped.returncode, stopped.stderr) == (0, "")
+    assert not directory.exists()
+    assert_no_survivors(directory)
 
 
 def test_failing_preparation_starts_nothing(machine: Path) -> None:
