@@ -21,7 +21,13 @@ from muster.agent.boot import boot_id, machine_id
 from muster.agent.config import AgentConfig
 from muster.api.app import create_app
 from muster.api.app import stop as stop_requests
-from muster.app.addresses import address, host_for_others, is_loopback, reachable_host
+from muster.app.addresses import (
+    address,
+    host_for_others,
+    is_everywhere,
+    is_loopback,
+    reachable_host,
+)
 from muster.app.beside import Beside
 from muster.app.checkpoints import keep_checkpointing
 from muster.app.controller_config import ControllerConfig
@@ -37,7 +43,7 @@ from muster.app.plugin_watchdog import watch_plugins
 from muster.app.process import allow_files, garbage_collection_off, settle_memory
 from muster.control.agent.desk import AgentDesk
 from muster.control.agent.leases import LeaseBook
-from muster.control.engine.effects import Surroundings
+from muster.control.engine.effects import AgentsDoor, Surroundings
 from muster.control.engine.inputs import Input
 from muster.control.group.requests import GroupRequests
 from muster.control.identity.accounts import first_admin
@@ -106,7 +112,10 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     leases = LeaseBook(clock, boot_id(), machine_id(), in_charge_s(engine), store.former_renews_s)
     inbox = Inbox(driver.hint)
     desk = AgentDesk(store, clock, leases, inbox)
-    surroundings = Surroundings(engine, _reporting(inbox), home.path, is_loopback(config.host))
+    door = AgentsDoor()
+    surroundings = Surroundings(
+        engine, _reporting(inbox), home.path, is_loopback(config.host), door
+    )
     modules = cluster_modules(desk, leases, surroundings)
     plane = ControlPlane(store, clock, ids, inbox, modules)
     stack.callback(plane.close)
@@ -127,6 +136,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     agent_ports = _ports(config.agent_port, config.agent_ports_tried)
     agent_port = await gateway.start(*(address(config.host, port) for port in agent_ports))
     stack.push_async_callback(gateway.stop)
+    _open_door(door, config, agent_port)
     app = create_app(
         plane=plane,
         engine=engine,
@@ -206,6 +216,16 @@ async def _introduce(
         join_token = await plane.request(lambda work, _: create_open_join_token(work, user))
         write_private(home.join_token_file, join_token + "\n")
     return principal.owner, join_token
+
+
+def _open_door(door: AgentsDoor, config: ControllerConfig, port: int) -> None:
+    """Say where machines that providers make reach this controller, now that it listens."""
+    tls, elsewhere = config.tls, host_for_others(config.host, config.tls)
+    if config.authority is not None:
+        door.authority = config.authority.read_text()
+    if not is_loopback(elsewhere) and not is_everywhere(elsewhere):
+        door.elsewhere = address(elsewhere, port)
+    door.beside = address(reachable_host(config.host, tls), port)
 
 
 def _reporting(inbox: Inbox) -> Callable[[Input], None]:

@@ -43,9 +43,10 @@ class Demand:
 
     Args:
         group: after a pass at the moment ``now``.
+        more: sessions that would be handed in besides.
     """
 
-    def __init__(self, group: GroupState, now: float) -> None:
+    def __init__(self, group: GroupState, now: float, more: QueueClass | None = None) -> None:
         self._group = group
         self._now = now
         self._classes = [
@@ -53,6 +54,8 @@ class Demand:
             for members in group.queue.classes
             if members.reasons and all(each.code in WANTS_ROOM for each in members.reasons)
         ]
+        if more is not None:
+            self._classes.append(more)
         self._dropped: set[QueueClass] = set()
 
     @property

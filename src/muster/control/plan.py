@@ -10,6 +10,7 @@ from itertools import chain, islice
 
 import msgspec
 
+from muster.autoscaling.demand import WANTS_ROOM
 from muster.control.session.admission import (
     NONE_ENDED,
     Ended,
@@ -21,7 +22,7 @@ from muster.control.session.admission import (
 )
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.cluster.workloads import job_class, session_class
-from muster.control.session.explaining.explanation import with_policy
+from muster.control.session.explaining.explanation import LACKS_MACHINES, with_policy
 from muster.control.session.explaining.placement_view import placement_view, victims_of
 from muster.core import sentences
 from muster.core.ids import IdKind, SessionId
@@ -30,11 +31,13 @@ from muster.core.reasons import Reason
 from muster.core.resources import GPU_WHOLE
 from muster.core.specs import Dependency, JobSpec, SessionSpec
 from muster.core.views.base import ReasonView
-from muster.core.views.placement import PlannedKernelView, PlanOutcome, PlanView
+from muster.core.views.placement import AdditionView, PlannedKernelView, PlanOutcome, PlanView
 from muster.core.views.work import ShareView
 from muster.scheduling.explaining.explain import Explanation, explain
 from muster.scheduling.passes.group_state import GroupState
+from muster.scheduling.passes.outlook import Addition
 from muster.scheduling.passes.pass_result import PassResult
+from muster.scheduling.passes.queue import QueueClass
 from muster.scheduling.policy.group_policy import Policy
 from muster.scheduling.policy.plugins import PassContext
 from muster.scheduling.policy.validators import NEVER
@@ -152,7 +155,7 @@ class _Planner:
             ids = {session.id for session in planned}
             displaced = (each for each in result.displaced if each.session in ids)
             found = replace(found, displaces=next(displaced, None))
-        return self._view(found, len(planned), _started(result, planned), rest)
+        return self._view(found, planned, _started(result, planned), rest)
 
     def _context(self, group: GroupState) -> PassContext:
         """The context of a pass, in which the plan's dependencies are known too."""
@@ -168,7 +171,7 @@ class _Planner:
     def _view(
         self,
         found: Explanation,
-        sessions: int,
+        planned: Sequence[SessionWorkload],
         started: Sequence[tuple[KernelPlacement, ...]],
         rest: Sequence[Reason],
     ) -> PlanView:
@@ -183,21 +186,43 @@ class _Planner:
         if not started and displaces is not None:
             places = displaces.kernels
         outcome = _outcome(found)
+        waiting = planned[len(started) :]
+        reasons = list(found.reasons or rest)
+        adds: Sequence[Addition] = ()
+        if waiting and reasons:
+            reasons, adds = self._with_pools(waiting, reasons)
         expected_at = found.reservation.expected_at if found.reservation else None
         return PlanView(
             outcome=outcome,
             verdict=sentences.plan(
-                outcome, found.group, sessions, len(started), displaces=displaces is not None
+                outcome, found.group, len(planned), len(started), displaces=displaces is not None
             ),
             group=found.group,
-            sessions=sessions,
+            sessions=len(planned),
             starting=len(started),
             kernels=tuple(self._kernel(*each) for each in enumerate(islice(places, MAX_SHOWN))),
-            reasons=tuple(map(ReasonView.of, found.reasons or rest)),
+            reasons=tuple(map(ReasonView.of, reasons)),
             displaces=victims_of(displaces, live, may_see) if displaces is not None else (),
             expected_at=expected_at,
+            adds=tuple(map(_addition, adds)),
             placement=placement_view(found, live, may_see, self._now),
         )
+
+    def _with_pools(
+        self, waiting: Sequence[SessionWorkload], reasons: list[Reason]
+    ) -> tuple[list[Reason], Sequence[Addition]]:
+        """The reasons for which planned sessions would wait, and the slices that would be made for
+        them."""
+        workload = waiting[0].workload
+        outlook = self._cluster.groups[workload.group].outlook
+        if outlook is None or any(each.code not in WANTS_ROOM for each in reasons):
+            return reasons, ()
+        members = QueueClass(workload)
+        members.add_all(waiting)
+        adds = outlook.additions(members, self._now)
+        if adds:
+            return [each for each in reasons if each.code not in LACKS_MACHINES], adds
+        return [*reasons, *outlook.refusals(workload)], adds
 
     def _kernel(self, index: int, place: KernelPlacement) -> PlannedKernelView:
         return PlannedKernelView(
@@ -208,6 +233,16 @@ class _Planner:
                 for share in place.shares
             ),
         )
+
+
+def _addition(added: Addition) -> AdditionView:
+    return AdditionView(
+        sentence=sentences.addition(added.pool, added.slices, added.machines, added.price),
+        pool=added.pool,
+        slices=added.slices,
+        machines=added.machines,
+        price=added.price,
+    )
 
 
 def _started(

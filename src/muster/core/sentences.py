@@ -180,6 +180,18 @@ def plan(outcome: PlanOutcome, group: str, sessions: int, starting: int, *, disp
             return f"it would wait in group {group}"
 
 
+def addition(pool: str, slices: int, machines: int, price: float) -> str:
+    """The slices that a pool would make.
+
+    Args:
+        price: of all of them for an hour; 0 where it is not known.
+    """
+    said = f"pool {pool} would make {slices:,} {'slice' if slices == 1 else 'slices'}"
+    if machines != slices:
+        said += f" of {machines:,} machines"
+    return f"{said}, {price:,.2f} an hour" if price else said
+
+
 def queue_place(group: str, position: int, queue: int, kernels: int, kernels_fit: int) -> str:
     """The place of a session in the order of its group's queue, and how much room it would find.
 

@@ -11,7 +11,7 @@ BUILTIN = {
     "aws-ec2": "muster.providers.aws.ec2:AwsEc2",
     "kubernetes": "muster.providers.kubernetes.pods:KubernetesPods",
     "local": "muster.providers.local.processes:LocalProcesses",
-    "script": "muster.providers.script:Script",
+    "script": "muster.providers.script.executable:Script",
     "ssh": "muster.providers.ssh.hosts:SshHosts",
 }
 """Modules are imported once a pool asks for them: most clusters have no use for most of them."""

@@ -72,6 +72,7 @@ def plan_shown(console: Console, plan: "PlanView") -> list[RenderableType]:
         parts += [Text(f"  {plain(reason.sentence)}") for reason in reasons]
         if remedy and plan.outcome != "displaces":
             parts.append(Text(f"    {plain(remedy)}"))
+    parts += [Text(f"  {plain(each.sentence)}") for each in plan.adds]
     if plan.kernels:
         parts += [Text(), kernels_table(console, plan.kernels)]
         if len(plan.kernels) > SHOWN:

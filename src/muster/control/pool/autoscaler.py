@@ -2,7 +2,7 @@
 (source: Iris) (design: Autoscaling)."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from muster.autoscaling.demand import Demand
@@ -21,8 +21,9 @@ from muster.control.pool.states import POOL_TABLE, PoolStatus
 from muster.control.session.cluster.state import ClusterState
 from muster.core.ids import AgentId, SessionId
 from muster.core.reasons import Reason, ReasonCode, reason
-from muster.core.specs import ScalingGroup
+from muster.core.states.slice import SLICE_TABLE
 from muster.scheduling.passes.group_state import GroupState
+from muster.scheduling.passes.queue import QueueClass
 from muster.scheduling.policy.guard import PluginFault
 from muster.scheduling.workload import KernelPlacement, WorkloadClass
 from muster.store.live import Live
@@ -94,8 +95,10 @@ class RouteDemand(LifecycleHandler[Pool]):
         """No pools: the groups whose demand is routed now are found by what changed in them."""
         self._due = []
         pools: dict[str, Pool] = {}
-        for pool in self._live.of(Pool).values():
+        for pool in self._fleet.pools():
             pools.setdefault(pool.group, pool)
+        for group in self._seen.keys() - pools.keys():
+            self._forget(group)
         for group, pool in pools.items():
             seen, state = self._seen.setdefault(group, _Seen()), self._cluster.groups[group]
             news = (
@@ -111,6 +114,13 @@ class RouteDemand(LifecycleHandler[Pool]):
                 seen.again = True
                 work.mark(pool)  # so that its alarm is set
         return ()
+
+    def _forget(self, name: str) -> None:
+        """Forget a group whose last pool is gone."""
+        del self._seen[name]
+        group = self._cluster.groups[name]
+        group.outlook = None
+        group.due = group.queue.promises.keep({}) or group.due
 
     def is_due(self, targets: Sequence[Pool]) -> bool:
         return bool(self._due)
@@ -135,29 +145,36 @@ class RouteDemand(LifecycleHandler[Pool]):
     def _look(self, name: str, work: Work) -> None:
         group, seen = self._cluster.groups[name], self._seen[name]
         seen.passes, seen.at, seen.again = group.passes, work.now, False
-        pools = [pool for pool in self._live.of(Pool).values() if pool.group == name]
-        slices = [each for each in self._live.of(Slice).values() if each.group == name]
+        pools = [pool for pool in self._fleet.pools() if pool.group == name]
+        slices = [
+            each
+            for each in self._live.of(Slice).values()
+            if each.group == name and each.status in SLICE_TABLE.live
+        ]
         states = self._states(pools, slices, seen, work.now)
         serving = {state.spec.name: state for state in states}
-        spec = self._live.groups[name]
-        ceilings = Ceilings(spec.max_machines, spec.max_gpus, spec.max_price)
-        decision = self._route(group, states, slices, seen, spec, ceilings, work)
         counted = [each for each in slices if each.doomed is None and each.pool in serving]
-        plan = self._plan(name, states, counted, decision, ceilings, work)
+        route = self._router(group, states, counted, seen)
+        decision = route(work.now, None)
+        plan = self._plan(name, states, counted, decision, work)
         for id_, why in list(plan.delete.items())[:MOST_DELETED]:
             slice_ = self._live.of(Slice)[id_]
             if not _stands_still(serving[slice_.pool]):
                 self._slices.doom(work, slice_, self.name, why)
         made = self._make(plan, decision, work)
         self._promise(group, seen, decision, made, work.now)
-        waits_for = _waits_for(decision, made)
-        assert seen.matcher is not None
-        group.outlook = GroupOutlook(self._live, decision, waits_for, seen.matcher, self.usual)
+        assert seen.matcher is not None, "the router has made one"
+        group.outlook = GroupOutlook(
+            self._live, decision, _waits_for(decision, made), route, seen.matcher, self.usual
+        )
         moments = [plan.looks_at, *(pool.standing.closed_until for pool in pools)]
         seen.looks_at = min((at for at in moments if at and at > work.now), default=None)
         if len(plan.delete) > MOST_DELETED or sum(plan.launch.values()) > MOST_MADE:
             seen.again = True
         self._tell(name, seen, decision, plan)
+        for pool in pools:
+            if pool.replacing:
+                work.mark(pool)
         if seen.again or seen.looks_at is not None:
             work.mark(pools[0])  # so that its alarm is set
 
@@ -169,8 +186,6 @@ class RouteDemand(LifecycleHandler[Pool]):
         former = {state.spec.name: state for state in seen.states}
         states = []
         for pool in sorted(pools, key=lambda pool: pool.name):
-            if pool.status is PoolStatus.DELETING:
-                continue
             of_pool = [each for each in slices if each.pool == pool.name]
             coming = sum(each.is_coming for each in of_pool)
             at_once = pool.standing.at_once
@@ -185,43 +200,48 @@ class RouteDemand(LifecycleHandler[Pool]):
             states.append(before if before is not None and _alike(before, state) else state)
         return tuple(states)
 
-    def _route(
+    def _router(
         self,
         group: GroupState,
         states: tuple[PoolState, ...],
         slices: Sequence[Slice],
         seen: _Seen,
-        spec: ScalingGroup,
-        ceilings: Ceilings,
-        work: Work,
-    ) -> RoutingDecision:
-        kernels, selector = spec.kernels_per_agent, group.policy.selector
+    ) -> Callable[[float, QueueClass | None], RoutingDecision]:
+        """A function that routes the group's demand at a moment, and that of more sessions."""
+        name = group.snapshot.group
+        kernels = self._live.groups[name].kernels_per_agent
+        selector, ceilings = group.policy.selector, self._ceilings(name)
         if seen.matcher is None or seen.states != states:
-            seen.matcher = Matcher(spec.name, states, kernels, selector)
-        seen.states = states
-        demand = Demand(group, work.now)
-        if not demand.classes:
-            return RoutingDecision()
-        known = {state.spec.name for state in states}
+            seen.matcher = Matcher(name, states, kernels, selector)
+        matcher, seen.states = seen.matcher, states
         coming = [
-            ComingSlice(each.id, each.pool, len(each.machines))
-            for each in slices
-            if each.is_coming and each.pool in known
+            ComingSlice(each.id, each.pool, len(each.machines)) for each in slices if each.is_coming
         ]
-        try:
-            return route_demand(
-                demand,
-                group.snapshot,
-                selector,
-                states,
-                coming,
-                kernels=kernels,
-                ceilings=ceilings,
-                matcher=seen.matcher,
-            )
-        except PluginFault as fault:
-            self._cluster.plugin_failed(spec.name, fault)
-            return RoutingDecision()
+
+        def route(now: float, more: QueueClass | None) -> RoutingDecision:
+            demand = Demand(group, now, more)
+            if not demand.classes:
+                return RoutingDecision()
+            try:
+                return route_demand(
+                    demand,
+                    group.snapshot,
+                    selector,
+                    states,
+                    coming,
+                    kernels=kernels,
+                    ceilings=ceilings,
+                    matcher=matcher,
+                )
+            except PluginFault as fault:
+                self._cluster.plugin_failed(name, fault)
+                return RoutingDecision()
+
+        return route
+
+    def _ceilings(self, name: str) -> Ceilings:
+        spec = self._live.groups[name]
+        return Ceilings(spec.max_machines, spec.max_gpus, spec.max_price)
 
     # Slices
 
@@ -231,12 +251,11 @@ class RouteDemand(LifecycleHandler[Pool]):
         states: Sequence[PoolState],
         slices: Sequence[Slice],
         decision: RoutingDecision,
-        ceilings: Ceilings,
         work: Work,
     ) -> SlicePlan:
         promised = self._promised_of(decision)
         found = [self._slice_state(each, promised.get(each.id, 0), work) for each in slices]
-        budget = Budget(name, ceilings, states)
+        budget = Budget(name, self._ceilings(name), states)
         plan = plan_slices(states, found, decision.launches, budget, work.now)
         for each in slices:
             each.stays = plan.stays.get(each.id)
@@ -354,6 +373,8 @@ def _closed(pool: Pool, now: float) -> Reason | None:
     match pool.status:
         case PoolStatus.PAUSED:
             return reason(ReasonCode.POOL_PAUSED, pool=pool.name)
+        case PoolStatus.DELETING:
+            return reason(ReasonCode.POOL_DELETING, pool=pool.name)
         case PoolStatus.TRIPPED:
             return pool.reason or reason(ReasonCode.POOL_PAUSED, pool=pool.name)
         case _:

@@ -140,7 +140,11 @@ class WatchSlices(FollowingHandler[Slice]):
     def follow(self, record: Slice, work: Work) -> None:
         leaving = self._fleet.leaving.pop(record.id, ())
         pool = self._fleet.pool(record.pool)
-        if pool is None or pool.status is PoolStatus.TRIPPED:
+        if pool is None:
+            why = reason(ReasonCode.SLICE_POOL_DELETED, by="nobody")
+            self._slices.doom(work, record, self.name, why)
+            return
+        if pool.status is PoolStatus.TRIPPED:
             return
         if leaving:
             self._taken_away(work, pool, record, leaving[0].name, leaving[0].leaves_at or work.now)
@@ -194,8 +198,8 @@ class ReplaceSlices(FollowingHandler[Pool]):
         self._slices = slices
 
     def follow(self, record: Pool, work: Work) -> None:
-        if not record.replacing:
-            return
+        if not record.replacing or record.group in self._slices.changed_groups:
+            return  # what was replaced has no successor yet
         slices = self._fleet.slices(record.name)
         old = [each for each in slices if each.revision < record.revision and each.doomed is None]
         if record.standing.failures or not old:

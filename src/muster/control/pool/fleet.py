@@ -5,11 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from muster.control.engine.work import Work
-from muster.control.pool.records import OwnMachine, Pool, Slice, SliceId
+from muster.control.pool.records import Pool, Slice, SliceId
+from muster.control.pool.states import POOL_TABLE
 from muster.core.ids import TokenId
 from muster.core.specs.pool import SLICE
 from muster.core.states import AGENT_TABLE, AgentStatus
-from muster.core.states.slice import SliceStatus
+from muster.core.states.slice import SLICE_TABLE, SliceStatus
 from muster.providers.provider import Listing, Machine, MachineState
 from muster.store.live import Live
 from muster.store.records import Agent
@@ -36,7 +37,8 @@ class Fleet:
     """The machines of all pools.
 
     Attributes:
-        orphans: by pool and slice.
+        orphans: machines that belong to no slice, by pool and by the slice that their tag names.
+        leaving: machines that their provider is about to take away, by slice.
     """
 
     def __init__(self, live: Live) -> None:
@@ -44,7 +46,6 @@ class Fleet:
         self._agents: dict[str, dict[str, Agent]] = {}
         self.orphans: dict[str, dict[SliceId, Orphans]] = {}
         self.leaving: dict[SliceId, tuple[Machine, ...]] = {}
-        self.stale_pools: set[str] = set()
         for agent in live.agents.values():
             self.note(agent)
 
@@ -106,13 +107,21 @@ class Fleet:
 
     # Pools
 
+    def pools(self) -> list[Pool]:
+        """The pools that exist."""
+        return [each for each in self._live.of(Pool).values() if each.status in POOL_TABLE.live]
+
     def pool(self, name: str) -> Pool | None:
         """The pool of this name that exists."""
-        return next((each for each in self._live.of(Pool).values() if each.name == name), None)
+        return next((each for each in self.pools() if each.name == name), None)
 
     def slices(self, pool: str) -> list[Slice]:
         """The slices of a pool whose machines are not known to be gone."""
-        return [each for each in self._live.of(Slice).values() if each.pool == pool]
+        return [
+            each
+            for each in self._live.of(Slice).values()
+            if each.pool == pool and each.status in SLICE_TABLE.live
+        ]
 
     # Lists
 
@@ -188,7 +197,3 @@ class Fleet:
 def is_silent(agent: Agent) -> bool:
     """Whether nothing is heard of an agent."""
     return agent.status is not AgentStatus.ALIVE
-
-
-def machine_named(slice_: Slice, name: str) -> OwnMachine | None:
-    return next((each for each in slice_.machines if each.name == name), None)

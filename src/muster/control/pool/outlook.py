@@ -3,14 +3,16 @@ placement ask about it."""
 
 import statistics
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence, Set
 
 from muster.autoscaling.matching import Matcher
-from muster.autoscaling.modelled import Destination
 from muster.autoscaling.routing import RoutingDecision, UnmetDemand
 from muster.control.pool.records import Slice
 from muster.core.ids import SessionId
 from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.specs.pool import RESERVED
+from muster.scheduling.passes.outlook import Addition
+from muster.scheduling.passes.queue import QueueClass
 from muster.scheduling.workload import WorkloadClass
 from muster.store.live import Live
 
@@ -39,6 +41,7 @@ class GroupOutlook:
 
     Args:
         waits_for: by session, the slices on which its room is to come.
+        route: routes the group's demand, and more besides, as the decision was made.
         matcher: the group's pools.
     """
 
@@ -47,11 +50,13 @@ class GroupOutlook:
         live: Live,
         decision: RoutingDecision,
         waits_for: Mapping[SessionId, tuple[str, ...]],
+        route: Callable[[float, QueueClass | None], RoutingDecision],
         matcher: Matcher,
         usual: Usual,
     ) -> None:
         self.decision = decision
         self.matcher = matcher
+        self._route = route
         self._live = live
         self._waits_for = waits_for
         self._usual = usual
@@ -97,6 +102,19 @@ class GroupOutlook:
         )
 
     @property
-    def free(self) -> int:
-        """How many entries are to find room that is free already."""
-        return sum(each.destination is Destination.FREE for each in self.decision.routed)
+    def attributes(self) -> Set[str]:
+        """The names of the attributes that machines of the pools have."""
+        own = (pool.spec.attributes for pool in self.matcher.pools)
+        return {*RESERVED, *(name for each in own for name in each)}
+
+    def additions(self, more: QueueClass, now: float) -> Sequence[Addition]:
+        """The slices that would be made for sessions that are handed in now and find no room."""
+        before, after = self.decision.launches, self._route(now, more).launches
+        specs = {pool.spec.name: pool.spec for pool in self.matcher.pools}
+        found = []
+        for name, slices in after.items():
+            added, spec = slices - before.get(name, 0), specs[name]
+            if added > 0:
+                machines = added * spec.slice_size
+                found.append(Addition(name, added, machines, machines * spec.price))
+        return found

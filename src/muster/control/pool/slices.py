@@ -138,6 +138,9 @@ class SliceLifecycle(Lifecycle[Slice]):
     def moved(self, work: Work, record: Slice, move: Move) -> None:
         record.handed_at = record.outcome = None
         self.changed_groups.add(record.group)
+        pool = self._fleet.pool(record.pool)
+        if pool is not None:
+            work.mark(pool)
         if record.status is SliceStatus.READY:
             record.ready_at = work.now
             self._forget_secret(record)

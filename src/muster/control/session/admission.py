@@ -58,7 +58,11 @@ def admit(live: Live, cluster: ClusterState, workload: WorkloadClass, sessions: 
         raise Conflict(_sentences(*refusals))
     if spec.fixed:
         never = _never(cluster, workload)
-        if never is not None and never.code in _RULED_OUT | _TOO_LARGE:
+        if (
+            never is not None
+            and never.code in _RULED_OUT | _TOO_LARGE
+            and not _may_be_made(cluster, workload)
+        ):
             ruled_out = never.code in _RULED_OUT and workload.placement != ANYWHERE
             field = "placement" if ruled_out else "resources"
             raise InvalidSpec([Problem(field, "", _sentences(never))])
@@ -132,7 +136,8 @@ def track_dependencies(cluster: ClusterState, dependencies: Ended) -> None:
 def _unknown_attributes(cluster: ClusterState, workload: WorkloadClass) -> list[Problem]:
     """A problem for each attribute that a hard rule needs and that no agent of the group has; none
     where the group has no agents."""
-    snapshot, placement = cluster.groups[workload.group].snapshot, workload.placement
+    group, placement = cluster.groups[workload.group], workload.placement
+    snapshot = group.snapshot
     needed = {
         f"placement.constraints.{index}": constraint.attribute
         for index, constraint in enumerate(placement.constraints)
@@ -145,11 +150,19 @@ def _unknown_attributes(cluster: ClusterState, workload: WorkloadClass) -> list[
     if not needed or not len(snapshot):
         return []
     known = snapshot.attribute_names  # a look at every agent
+    if group.outlook is not None:
+        known = known | group.outlook.attributes
     return [
         Problem(field, repr(name), _expected(name, sorted(known), workload.group))
         for field, name in needed.items()
         if name not in known
     ]
+
+
+def _may_be_made(cluster: ClusterState, workload: WorkloadClass) -> bool:
+    """Whether some pool of the group has machines for such a session."""
+    outlook = cluster.groups[workload.group].outlook
+    return outlook is not None and not outlook.refusals(workload)
 
 
 def _never(cluster: ClusterState, workload: WorkloadClass) -> Reason | None:

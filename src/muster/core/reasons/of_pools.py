@@ -59,6 +59,7 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
     ReasonCode.POOL_PAUSED: Definition(
         _O, "pool {pool} is paused", "`muster pools resume {pool}` has it make machines again."
     ),
+    ReasonCode.POOL_DELETING: Definition(_O, "pool {pool} is being deleted"),
     ReasonCode.GROUP_AT_CEILING: Definition(
         _O,
         "a slice of pool {pool} would bring group {group} above its limit of {limit} {what}: "

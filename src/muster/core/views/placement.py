@@ -267,6 +267,17 @@ class PlannedKernelView(View):
     devices: tuple[ShareView, ...] = ()
 
 
+class AdditionView(View):
+    """Slices that a pool would make: how many, with how many machines, and what they cost an hour,
+    in the currency of the pool's price; ``sentence`` tells it in words."""
+
+    sentence: str = ""
+    pool: str
+    slices: int
+    machines: int
+    price: float = 0.0
+
+
 class PlanView(View):
     """The fate of work, if it were handed in now. ``verdict`` is a sentence.
 
@@ -278,6 +289,7 @@ class PlanView(View):
         displaces: the work that would make room for it.
         expected_at: when it would start at the latest if all ends are as known, in seconds since
             the epoch; None where that is not known.
+        adds: the slices that pools would make for sessions that would not start.
         placement: of the first session, as in ``WhyView``.
     """
 
@@ -290,4 +302,5 @@ class PlanView(View):
     reasons: tuple[ReasonView, ...] = ()
     displaces: tuple[VictimView, ...] = ()
     expected_at: float | None = None
+    adds: tuple[AdditionView, ...] = ()
     placement: PlacementView

@@ -61,6 +61,7 @@ class LocalProcesses(Provider):
     """
 
     name: ClassVar[str] = "local"
+    is_beside: ClassVar[bool] = True
 
     def __init__(self, spec: PoolSpec, scope: Scope) -> None:
         super().__init__(spec, scope)

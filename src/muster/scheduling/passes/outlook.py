@@ -1,10 +1,23 @@
 """The machines that may come for a group's waiting sessions, as explanations ask about them."""
 
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
 from typing import Protocol
 
 from muster.core.ids import SessionId
 from muster.core.reasons import Reason
+from muster.scheduling.passes.queue import QueueClass
 from muster.scheduling.workload import WorkloadClass
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """Slices that a pool would make, with their machines, and what these cost an hour."""
+
+    pool: str
+    slices: int
+    machines: int
+    price: float
 
 
 class Outlook(Protocol):
@@ -17,3 +30,10 @@ class Outlook(Protocol):
     def refusals(self, workload: WorkloadClass) -> tuple[Reason, ...]:
         """The reasons for which no pool could ever make machines for such a session; empty if one
         could."""
+
+    @property
+    def attributes(self) -> Set[str]:
+        """The names of the attributes that machines of the pools have."""
+
+    def additions(self, more: QueueClass, now: float) -> Sequence[Addition]:
+        """The slices that would be made for sessions that are handed in now and find no room."""

@@ -30,11 +30,17 @@ from muster.scheduling.explaining.explain import explain
 from muster.scheduling.passes.group_state import GroupState
 from muster.scheduling.policy.group_policy import Policy
 from muster.scheduling.policy.guard import PluginFault
-from muster.scheduling.workload import SessionWorkload
+from muster.scheduling.workload import SessionWorkload, WorkloadClass
 from muster.store.live import Live
 from muster.store.records import Kernel, Session
 
 T = TypeVar("T")
+
+LACKS_MACHINES = NEEDS_AGENT | {
+    ReasonCode.NO_ALIVE_AGENTS,
+    ReasonCode.NEEDS_ABSENT_AGENTS,
+}
+"""Reasons that machines which are coming cure."""
 
 
 @dataclass(slots=True)
@@ -115,10 +121,17 @@ def agents_of(live: Live, kernels: Iterable[Kernel]) -> list[str]:
 
 
 def session_needs_agent(cluster: ClusterState, session: Session) -> list[Reason]:
-    """The reasons for which a session waits until another agent joins, as the last pass found."""
-    members = cluster.groups[session.group].queue.find(session.id)
-    found = () if members is None else members.reasons
-    return [why for why in found if why.code in NEEDS_AGENT]
+    """The reasons for which a session waits until another agent joins, as the last pass found; none
+    where a pool has machines for it."""
+    group = cluster.groups[session.group]
+    members = group.queue.find(session.id)
+    if members is None:
+        return []
+    found = [why for why in members.reasons if why.code in NEEDS_AGENT]
+    if not found or group.outlook is None:
+        return found
+    of_pools = group.outlook.refusals(members.workload)
+    return [*found, *of_pools] if of_pools else []
 
 
 def findings(
@@ -151,12 +164,29 @@ def _pending(
     if (first := next(remains, None)) is not None:
         why = cleaning_up(first, live)
         found = replace(found, reasons=(*found.reasons, why), placement=())
+    reasons = with_outlook(group, session.id, waiting.workload, found.reasons, now)
     return Found(
-        [*found.reasons] if session.reason is None else [*found.reasons, session.reason],
+        reasons if session.reason is None else [*reasons, session.reason],
         placement_view(found, live, asker.may_see, now),
         holdings(found, session, live, cluster, asker, now),
         ahead_of(found, live, asker, now),
     )
+
+
+def with_outlook(
+    group: GroupState,
+    session: SessionId,
+    workload: WorkloadClass,
+    reasons: Iterable[Reason],
+    now: float,
+) -> list[Reason]:
+    """The reasons for which a session waits, with the machines that come for it, or why none do.
+    Where some come it needs no others, whatever the agents that are there lack."""
+    found = list(reasons)
+    of_pools = () if group.outlook is None else group.outlook.of(session, workload, now)
+    if any(why.code is ReasonCode.WAITS_FOR_SLICE for why in of_pools):
+        return [*of_pools, *(why for why in found if why.code not in LACKS_MACHINES)]
+    return [*found, *of_pools]
 
 
 def with_policy(live: Live, group: GroupState, look: Callable[[Policy], T]) -> T:

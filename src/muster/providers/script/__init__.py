@@ -1,0 +1,1 @@
+"""Machines that an operator's executable makes: JSON in, JSON out."""
