@@ -1,0 +1,1 @@
+"""Kubernetes: agents as pods, made and deleted through the API server."""
