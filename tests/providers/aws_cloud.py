@@ -19,12 +19,13 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 import boto3
+import pytest
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from muster.core.specs.pool import MachineShape, PoolSpec
 from muster.providers.aws.ec2 import AwsEc2
-from muster.providers.provider import AgentSetup, Scope, SliceOrder
+from muster.providers.provider import AgentSetup, Machine, Scope, SliceOrder
 
 REGION = "us-east-1"
 TOKEN = "join-token-which-nobody-may-see"
@@ -233,3 +234,35 @@ def order_of(slice_: str, size: int = 1, *, preemptible: bool = False) -> SliceO
     shape = MachineShape.model_validate({"cpu": 4, "memory": "8GiB"})
     setup = AgentSetup("controller:7077", "default", TOKEN, "PEM")
     return SliceOrder(slice_, names, shape, preemptible, {}, setup)
+
+
+def made_by(
+    cloud: AwsCloud, scope: Scope | None = None, *, preemptible: bool = False, **settings: Any
+) -> QuickEc2:
+    spec = pool_spec(cloud, preemptible=preemptible, **settings)
+    return QuickEc2(spec, scope or new_scope())
+
+
+def instance(cloud: AwsCloud, machine: Machine) -> dict[str, Any]:
+    """What EC2 says of a machine."""
+    answer = cloud.client.describe_instances(InstanceIds=[machine.id])
+    found: dict[str, Any] = answer["Reservations"][0]["Instances"][0]
+    return found
+
+
+def state(cloud: AwsCloud, machine: Machine) -> str:
+    """EC2's word for the state of a machine, listed or not."""
+    lists, cloud.lists = cloud.lists, lambda _: True
+    told: str = instance(cloud, machine)["State"]["Name"]
+    cloud.lists = lists
+    return told
+
+
+@contextmanager
+def serving() -> Iterator[AwsCloud]:
+    """A server, whose credentials boto3 finds."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in ENVIRONMENT.items():
+            patch.setenv(name, value)
+        with AwsCloud().running() as cloud:
+            yield cloud

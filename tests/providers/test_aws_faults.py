@@ -9,7 +9,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.providers.aws_cloud import (
-    ENVIRONMENT,
     LOST,
     TOKEN,
     AwsCloud,
@@ -21,6 +20,7 @@ from tests.providers.aws_cloud import (
     order_of,
     pool_spec,
     refusal,
+    serving,
 )
 from tests.providers.conformance import Conformance, Site
 
@@ -32,11 +32,8 @@ from muster.providers.provider import CALL_S, Provider, ProviderError, Scope
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[AwsCloud]:
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in ENVIRONMENT.items():
-            patch.setenv(name, value)
-        with AwsCloud().running() as cloud:
-            yield cloud
+    with serving() as cloud:
+        yield cloud
 
 
 @pytest.fixture
