@@ -68,6 +68,17 @@ if ! compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null && ! command -v 
         echo 'setup: without it the tests run on SQLite alone' >&2
 fi
 
+# Those of the provider ssh run on OpenSSH's server, and are skipped without it. Where systemd runs, the
+# package would start a server for everybody, so it is left to a person there.
+if ! [ -x /usr/sbin/sshd ] && ! command -v sshd >/dev/null; then
+    if [ -d /run/systemd/system ]; then
+        echo 'setup: without openssh-server the tests of the provider ssh are skipped' >&2
+    else
+        (need_packages 'the tests want an OpenSSH server, which is missing' openssh-server) ||
+            echo 'setup: without it the tests of the provider ssh are skipped' >&2
+    fi
+fi
+
 # Compiled now, so that no command compiles at each start what it imports: Python may be told not to
 # write bytecode, or be run by who may not write here. What only the demonstration draws and learns
 # with is left out, and so is what some package keeps that is no Python of this version.
