@@ -1,4 +1,4 @@
-"""B5: autoscaling: how long the routing of demand takes, pure, without the control plane.
+"""B5: autoscaling: how long the routing of demand takes, pure, and what the control plane adds.
 
 `python -m benchmarks.b5 PART` measures one part of it, and prints the rows of a table.
 """
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks import pools as control
 from benchmarks.results import Figure, MeaninglessFigures, Results, Samples
 
 from muster.app.process import settle_memory
@@ -95,7 +96,8 @@ def measure(plan: Plan) -> Results:
     Raises:
         MeaninglessFigures: demand was not routed as it should.
     """
-    return Results(plan.runs, list(_route(plan)))
+    figures = [figure for part in PARTS.values() for figure in part(plan)]
+    return Results(plan.runs, figures)
 
 
 # Routing
@@ -307,7 +309,14 @@ def _constrained() -> list[PlacementSpec]:
     return [PlacementSpec.model_validate({"constraints": each}) for each in CONSTRAINTS]
 
 
-PARTS = {"route": _route}
+def _control(plan: Plan) -> Iterator[Figure]:
+    """The control plane's part."""
+    yield from control.idle_tick(plan.pools, plan.agents // 10, plan.runs)
+    yield from control.submit_to_create(10 * plan.runs)
+    yield from control.singles(100)
+
+
+PARTS = {"route": _route, "control": _control}
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ from muster.control.pool.states import POOL_TABLE, PoolStatus
 from muster.control.session.cluster.state import ClusterState
 from muster.core.ids import AgentId, SessionId
 from muster.core.reasons import Reason, ReasonCode, reason
-from muster.core.states.slice import SLICE_TABLE
 from muster.scheduling.passes.group_state import GroupState
 from muster.scheduling.passes.queue import QueueClass
 from muster.scheduling.policy.guard import PluginFault
@@ -31,7 +30,10 @@ from muster.store.live import Live
 log = logging.getLogger(__name__)
 
 ROUTE_S = 0.25
-"""The time between two routings of a group's demand, at least."""
+"""The time between two routings of a small group's demand, at least."""
+ROUTE_S_A_SLICE = 1e-4
+"""By so much the time between two routings grows with each slice of the group: to look at one takes
+some 7 us, so this is at most a tenth of the controller's time."""
 LOSSES_COUNT_S = 86_400.0
 """How long the loss of a slice counts against its pool where equal pools are ranked."""
 PROMISE_S = 1_800.0
@@ -49,6 +51,7 @@ class _Seen:
     Args:
         passes: of placement.
         at: when it was.
+        pace_s: the time until the next, at least.
         looks_at: when time alone changes its decision.
         again: whether it is to be repeated as soon as ROUTE_S is over.
         promised_since: since when room is promised to each session.
@@ -59,6 +62,7 @@ class _Seen:
 
     passes: int = -1
     at: float = float("-inf")
+    pace_s: float = ROUTE_S
     looks_at: float | None = None
     again: bool = False
     promised_since: dict[SessionId, float] = field(default_factory=dict)
@@ -94,9 +98,7 @@ class RouteDemand(LifecycleHandler[Pool]):
     def gather(self, candidates: Sequence[Pool], work: Work) -> Sequence[Pool]:
         """No pools: the groups whose demand is routed now are found by what changed in them."""
         self._due = []
-        pools: dict[str, Pool] = {}
-        for pool in self._fleet.pools():
-            pools.setdefault(pool.group, pool)
+        pools = self._fleet.groups()
         for group in self._seen.keys() - pools.keys():
             self._forget(group)
         for group, pool in pools.items():
@@ -108,7 +110,7 @@ class RouteDemand(LifecycleHandler[Pool]):
             )
             if not news or state.due:
                 continue
-            if work.now >= seen.at + ROUTE_S:
+            if work.now >= seen.at + seen.pace_s:
                 self._due.append(group)
             elif not seen.again:
                 seen.again = True
@@ -129,7 +131,7 @@ class RouteDemand(LifecycleHandler[Pool]):
         """When the group is to be looked at next, if nothing changes before."""
         seen = self._seen.get(group)
         if seen is not None and seen.again:
-            yield seen.at + ROUTE_S
+            yield seen.at + seen.pace_s
         elif seen is not None and seen.looks_at is not None:
             yield seen.looks_at
 
@@ -146,12 +148,9 @@ class RouteDemand(LifecycleHandler[Pool]):
         group, seen = self._cluster.groups[name], self._seen[name]
         seen.passes, seen.at, seen.again = group.passes, work.now, False
         pools = [pool for pool in self._fleet.pools() if pool.group == name]
-        slices = [
-            each
-            for each in self._live.of(Slice).values()
-            if each.group == name and each.status in SLICE_TABLE.live
-        ]
-        states = self._states(pools, slices, seen, work.now)
+        slices = [each for pool in pools for each in self._fleet.slices(pool.name)]
+        seen.pace_s = ROUTE_S + len(slices) * ROUTE_S_A_SLICE
+        states = self._states(pools, seen, work.now)
         serving = {state.spec.name: state for state in states}
         counted = [each for each in slices if each.doomed is None and each.pool in serving]
         route = self._router(group, states, counted, seen)
@@ -178,15 +177,13 @@ class RouteDemand(LifecycleHandler[Pool]):
         if seen.again or seen.looks_at is not None:
             work.mark(pools[0])  # so that its alarm is set
 
-    def _states(
-        self, pools: Sequence[Pool], slices: Sequence[Slice], seen: _Seen, now: float
-    ) -> tuple[PoolState, ...]:
+    def _states(self, pools: Sequence[Pool], seen: _Seen, now: float) -> tuple[PoolState, ...]:
         """The pools that may be used, as they are now. Where none has changed they are the same
         objects as before, so that what was found out about them holds."""
         former = {state.spec.name: state for state in seen.states}
         states = []
         for pool in sorted(pools, key=lambda pool: pool.name):
-            of_pool = [each for each in slices if each.pool == pool.name]
+            of_pool = self._fleet.slices(pool.name)
             coming = sum(each.is_coming for each in of_pool)
             at_once = pool.standing.at_once
             state = PoolState(

@@ -1,16 +1,15 @@
 """The machines of all pools as they are known at a moment: agents by slice, and what providers
 listed. Nothing here is stored: it is derived when the mirror is read, and listed anew."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from muster.control.engine.work import Work
 from muster.control.pool.records import Pool, Slice, SliceId
-from muster.control.pool.states import POOL_TABLE
-from muster.core.ids import TokenId
-from muster.core.specs.pool import SLICE
+from muster.core.ids import AgentId, TokenId
+from muster.core.specs.pool import POOL, SLICE
 from muster.core.states import AGENT_TABLE, AgentStatus
-from muster.core.states.slice import SLICE_TABLE, SliceStatus
+from muster.core.states.slice import SliceStatus
 from muster.providers.provider import Listing, Machine, MachineState
 from muster.store.live import Live
 from muster.store.records import Agent
@@ -43,9 +42,17 @@ class Fleet:
 
     def __init__(self, live: Live) -> None:
         self._live = live
+        self._pools: dict[str, Pool] = {}
+        self._groups: dict[str, Pool] | None = None
+        self._slices: dict[str, dict[SliceId, Slice]] = {}
         self._agents: dict[str, dict[str, Agent]] = {}
+        self._silent: dict[str, set[AgentId]] = {}
         self.orphans: dict[str, dict[SliceId, Orphans]] = {}
         self.leaving: dict[SliceId, tuple[Machine, ...]] = {}
+        for pool in live.of(Pool).values():
+            self.add_pool(pool)
+        for slice_ in live.of(Slice).values():
+            self.add(slice_)
         for agent in live.agents.values():
             self.note(agent)
 
@@ -64,7 +71,16 @@ class Fleet:
             del of_slice[agent.name]
         if not of_slice:
             del self._agents[slice_]
+        silent = self._silent.setdefault(agent.fixed[POOL], set())
+        if is_silent(agent) and agent.status in AGENT_TABLE.live:
+            silent.add(agent.id)
+        else:
+            silent.discard(agent.id)
         return self._live.of(Slice).get(slice_)
+
+    def some_are_silent(self, pool: str) -> bool:
+        """Whether some machine of the pool is silent or unknown."""
+        return bool(self._silent.get(pool)) or bool(self.orphans.get(pool))
 
     def agents(self, slice_: Slice) -> Mapping[str, Agent]:
         """The agents of a slice by name; machines that have not joined have none."""
@@ -77,12 +93,16 @@ class Fleet:
 
     def is_used(self, slice_: Slice) -> bool:
         """Whether a kernel holds room on it."""
-        on = self._live.allocations_on
-        return any(on.get(agent.id) for agent in self.agents(slice_).values())
+        on, agents = self._live.allocations_on, self._agents.get(slice_.id)
+        if agents is not None:
+            for agent in agents.values():
+                if on.get(agent.id):
+                    return True
+        return False
 
     # Tokens
 
-    def admit(self, slice_: Slice) -> None:
+    def _admit(self, slice_: Slice) -> None:
         """Let the slice's machines join with its token."""
         if slice_.secret:
             token = JoinToken(
@@ -105,23 +125,50 @@ class Fleet:
         if token is not None:
             self._live.accounts.join_tokens.remove(token)
 
-    # Pools
+    # Pools and slices
 
-    def pools(self) -> list[Pool]:
+    def add_pool(self, pool: Pool) -> None:
+        """Note a pool that is new, or has another group."""
+        self._pools[pool.name] = pool
+        self._groups = None
+
+    def drop_pool(self, pool: Pool) -> None:
+        """Note that a pool has ended."""
+        if self._pools.get(pool.name) is pool:
+            del self._pools[pool.name]
+            self._groups = None
+        self.orphans.pop(pool.name, None)
+        self._silent.pop(pool.name, None)
+
+    def pools(self) -> Collection[Pool]:
         """The pools that exist."""
-        return [each for each in self._live.of(Pool).values() if each.status in POOL_TABLE.live]
+        return self._pools.values()
+
+    def groups(self) -> Mapping[str, Pool]:
+        """The groups that have pools, each with one of these."""
+        if self._groups is None:
+            self._groups = {pool.group: pool for pool in self._pools.values()}
+        return self._groups
 
     def pool(self, name: str) -> Pool | None:
         """The pool of this name that exists."""
-        return next((each for each in self.pools() if each.name == name), None)
+        return self._pools.get(name)
+
+    def add(self, slice_: Slice) -> None:
+        """Note a slice that is new, and let its machines join with its token."""
+        self._slices.setdefault(slice_.pool, {})[slice_.id] = slice_
+        self._admit(slice_)
+
+    def drop(self, slice_: Slice) -> None:
+        """Note that a slice has ended."""
+        of_pool = self._slices.get(slice_.pool, {})
+        of_pool.pop(slice_.id, None)
+        if not of_pool:
+            self._slices.pop(slice_.pool, None)
 
     def slices(self, pool: str) -> list[Slice]:
         """The slices of a pool whose machines are not known to be gone."""
-        return [
-            each
-            for each in self._live.of(Slice).values()
-            if each.pool == pool and each.status in SLICE_TABLE.live
-        ]
+        return list(self._slices.get(pool, {}).values())
 
     # Lists
 

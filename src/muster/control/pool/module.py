@@ -48,11 +48,9 @@ class PoolModule(EntityModule):
         cluster = parts[ClusterState]
         fleet = Fleet(live)
         slices = SliceLifecycle(cluster, parts[AgentLifecycle], parts[KernelReports], fleet)
-        for each in live.of(Slice).values():
-            fleet.admit(each)
         standings = Standings(fleet, slices)
         routing = RouteDemand(live, cluster, fleet, slices)
-        pools = PoolLifecycle(slices, routing)
+        pools = PoolLifecycle(fleet, slices, routing)
         return Declared(
             lifecycles=[pools, slices],
             handlers=[

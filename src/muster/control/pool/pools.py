@@ -35,7 +35,8 @@ class PoolLifecycle(Lifecycle[Pool]):
 
     entity = Pool
 
-    def __init__(self, slices: SliceLifecycle, routing: RouteDemand) -> None:
+    def __init__(self, fleet: Fleet, slices: SliceLifecycle, routing: RouteDemand) -> None:
+        self._fleet = fleet
         self._slices = slices
         self._routing = routing
 
@@ -44,6 +45,7 @@ class PoolLifecycle(Lifecycle[Pool]):
         self._slices.changed_groups.add(record.group)
         if record.status in POOL_TABLE.terminal:
             record.finished_at = work.now
+            self._fleet.drop_pool(record)
 
     def deadlines(self, record: Pool, work: Work) -> Iterable[float]:
         yield _lists_at(record)
@@ -103,7 +105,9 @@ class BreakPools(DerivationHandler[Pool]):
         self._fleet = fleet
 
     def derive(self, record: Pool, work: Work) -> tuple[TransitionStatus, Reason | None] | None:
-        silent, machines = self._silent(record)
+        silent, machines = 0, 0
+        if self._fleet.some_are_silent(record.name):
+            silent, machines = self._silent(record)
         if record.status is PoolStatus.TRIPPED:
             if silent:
                 return None

@@ -322,6 +322,7 @@ POOL = Entity(
     RowMapping[Pool](
         pools,
         changing=(
+            "group",
             "spec",
             "revision",
             "status",

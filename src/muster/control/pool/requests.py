@@ -62,6 +62,7 @@ class PoolRequests:
         reshaped = any(before_keys[key] != now_keys[key] for key in _SHAPING)
         relabelled = pool.spec.attributes != spec.attributes
         pool.spec, pool.group = spec, spec.group
+        self._fleet.add_pool(pool)
         if reshaped:
             pool.revision += 1
             pool.reported = None
@@ -90,6 +91,7 @@ class PoolRequests:
             created_at=work.now,
         )
         work.unit.add(pool)
+        self._fleet.add_pool(pool)
         self._changed(work, principal, pool, "made")
         return pool
 

@@ -81,7 +81,7 @@ class SliceLifecycle(Lifecycle[Slice]):
         )
         work.unit.add(slice_)
         work.unit.note(slice_, "RouteDemand", SchedulingResult.SUCCESS, why)
-        self._fleet.admit(slice_)
+        self._fleet.add(slice_)
         work.mark(slice_)
         self.changed_groups.add(pool.group)
         return slice_
@@ -151,6 +151,7 @@ class SliceLifecycle(Lifecycle[Slice]):
             record.reason = move.reason or record.doomed
             self._forget_secret(record)
             self._bury(work, record)
+            self._fleet.drop(record)
 
     def _forget_secret(self, slice_: Slice) -> None:
         self._fleet.admit_no_more(slice_)
