@@ -98,6 +98,7 @@ def test_group_file_with_quotas_is_a_policy() -> None:
         (("--policy", "none.yaml"), 1, "cannot read none.yaml: No such file"),
         (("--speed-up", "0"), 2, "expected a number above 0"),
         (("--limit", "0"), 2, "--limit"),
+        (("--boot", "soon"), 2, "--boot is 'soon'"),
         (("--plot", "a.pdf"), 1, "expected a name that ends in .png or .svg"),
         (("--plot", "none/a.svg"), 1, "there is no directory none"),
     ],
@@ -126,11 +127,42 @@ def test_wrong_file_is_refused_with_the_place(file: str, text: str, message: str
     assert message in result.stderr
 
 
+def pools(idle_timeout: str) -> str:
+    pool = "kind: pool\ngroup: a\nprovider: local\nmax_slices: 9\nprice: 36\n"
+    machine = "machine: {cpu: 8, memory: 8GiB, gpus: 2, gpu_model: H100}\n"
+    rest = f"{machine}idle_timeout: {idle_timeout}\n"
+    return f"kind: group\nname: a\n---\n{pool}{rest}name: p\n---\n{pool}{rest}name: q\n"
+
+
+def test_policies_with_pools_need_no_cluster_and_show_what_they_cost() -> None:
+    Path("hasty.yaml").write_text(pools("0"))
+    Path("patient.yaml").write_text(pools("1000s"))
+    words = ("simulate", "trace.csv", "--policy", "hasty.yaml", "--with", "patient.yaml")
+    result = FakeCluster().run(*words, "--boot", "1m")
+    found = rows(result)
+    assert found["never started"] == ["1", "1"]
+    assert found["slices, peak"] == ["2", "2"]
+    # first and small share a machine from 0 to 160, big has one from 1 to 71; a second costs 0.01.
+    assert found["cost"] == ["2.30", "22.30"]
+    assert found["p"] == ["2", "2", "1.7", "2", "0.6", "22.30"]
+    assert FakeCluster().run(*words, "--boot", "1m").stdout == result.stdout
+
+
+def test_neither_cluster_nor_pools_is_refused() -> None:
+    result = FakeCluster().run("simulate", "trace.csv")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "has no machines: name a cluster with --cluster" in result.stderr
+
+
 def test_plot_is_drawn_beside_the_report() -> None:
     pytest.importorskip("matplotlib", reason="drawing needs the extra: plot")
-    result = simulated("--plot", "course.svg")
-    assert result.exit_code == 0
-    assert "</svg>" in Path("course.svg").read_text()
+    Path("pools.yaml").write_text(pools("0"))
+    for words, has_slices in (((), False), (("--with", "strict", "--with", "pools.yaml"), True)):
+        result = simulated("--plot", "course.svg", *words)
+        assert result.exit_code == 0
+        drawn = Path("course.svg").read_text()
+        assert "</svg>" in drawn
+        assert ("slices" in drawn) is has_slices
 
 
 def test_plot_without_matplotlib_is_refused_before_the_replay(

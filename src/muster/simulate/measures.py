@@ -36,7 +36,11 @@ class Sample:
 
 
 class Gauge:
-    """Takes samples of one cluster at every ``every``-th moment at which something happens."""
+    """Takes samples of one cluster at every ``every``-th moment at which something happens.
+
+    Args:
+        capacity: of all agents, by name of the resource; kept current.
+    """
 
     def __init__(
         self, snapshot: Snapshot, usage: Usage, capacity: Mapping[str, int], every: int
@@ -44,7 +48,7 @@ class Gauge:
         self.samples: list[Sample] = []
         self._snapshot = snapshot
         self._usage = usage
-        self._capacity = {name: float(amount) for name, amount in capacity.items()}
+        self._capacity = capacity
         self._every = every
         self._moments = 0
         self._requests: Counter[Resources] = Counter()  # kernels that ask for GPUs
@@ -64,7 +68,7 @@ class Gauge:
         self._moments += 1
 
     def _sample(self, now: float) -> Sample:
-        all_milli = self._capacity.get("gpu", 0.0)
+        all_milli = self._capacity.get("gpu", 0)
         free_milli = float(self._snapshot.columns.device_free.sum())
         fragmented = stranded = None
         if self._requests and free_milli > 0:

@@ -43,7 +43,8 @@ def check_plot(path: Path) -> None:
 
 
 def plot(reports: Sequence[Report], path: Path) -> None:
-    """Draw the allocation of GPUs, the length of the queue, and the distribution of waiting times.
+    """Draw the allocation of GPUs, the length of the queue, the distribution of waiting times and,
+    where there are pools, the number of slices.
 
     Equal reports give equal files.
 
@@ -67,8 +68,10 @@ def plot(reports: Sequence[Report], path: Path) -> None:
     with matplotlib.rc_context():
         matplotlib.rcdefaults()  # a picture that does not depend on anybody's own settings
         matplotlib.rcParams.update(settings)
-        figure = Figure(figsize=(9, 7.2), layout="constrained")
-        top, middle, bottom = figure.subplots(3, 1)
+        pools = any(report.pools for report in reports)
+        figure = Figure(figsize=(9, 9.6 if pools else 7.2), layout="constrained")
+        panels = figure.subplots(4 if pools else 3, 1)
+        top, middle, bottom = panels[:3]
         middle.sharex(top)
         top.tick_params(labelbottom=False)
         for index, report in enumerate(reports):
@@ -78,6 +81,8 @@ def plot(reports: Sequence[Report], path: Path) -> None:
                 "label": report.policy,
             }
             _draw(report, _scale(reports), (top, middle, bottom), line)
+            if pools:
+                _draw_slices(report, _scale(reports), panels[3], line)
         lines, labels = top.get_legend_handles_labels()
         figure.legend(lines, labels, loc="outside upper center", ncols=3, frameon=False)
         top.set(ylabel="GPUs allocated, %", ylim=(0, 102))
@@ -90,6 +95,11 @@ def plot(reports: Sequence[Report], path: Path) -> None:
         bottom.set_xticks([each for each, _ in ticks], [name for _, name in ticks])
         bottom.minorticks_off()
         bottom.set_xlim(0, max(longest_s * 1.3, 60.0))
+        if pools:
+            most = max(report.slices_peak for report in reports)
+            panels[3].sharex(top)
+            panels[3].set(ylabel="slices", xlabel=f"time, {_scale(reports)[1]}")
+            panels[3].set_ylim(0, max(1.0, 1.05 * most))
         # Without the date and the version of matplotlib.
         metadata = {"Date": None, "Creator": None} if path.suffix == ".svg" else {"Software": None}
         try:
@@ -122,3 +132,11 @@ def _draw(
     bottom.step(
         [0.0, *course.waits_s, ever_after[0]], [0.0, *parts, ever_after[1]], where="post", **line
     )
+
+
+def _draw_slices(
+    report: Report, scale: tuple[float, str], panel: "Axes", line: dict[str, Any]
+) -> None:
+    course = report.course
+    if course.slices:
+        panel.step([each / scale[0] for each in course.at_s], course.slices, where="post", **line)

@@ -1,7 +1,7 @@
 """The policies of a replay: by the names of their parts, or from a file."""
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -10,6 +10,7 @@ from muster.core.errors import InvalidSpec, MusterError, Problem
 from muster.core.specs import QuotaSpec, ScalingGroup, parse_spec
 from muster.core.specs.documents import load_documents
 from muster.core.specs.group import QueuePolicy
+from muster.core.specs.pool import PoolSpec
 from muster.scheduling.policy.group_policy import SELECTORS, SEQUENCERS, check_options
 from muster.simulate.cluster_file import read_text
 
@@ -33,12 +34,13 @@ class NamedPolicy:
     name: str
     group: ScalingGroup
     quotas: tuple[QuotaSpec, ...] = ()
+    pools: tuple[PoolSpec, ...] = ()
 
 
 def read_policy(text: str) -> NamedPolicy:
-    """The policy that ``text`` names: a file with a group and any number of quotas, or the parts of
-    a policy joined by ``+``, such as ``drf+fragmentation+strict``. Parts that are not named are a
-    new group's.
+    """The policy that ``text`` names: a file with a group and any number of quotas and pools, or
+    the parts of a policy joined by ``+``, such as ``drf+fragmentation+strict``. Parts that are not
+    named are a new group's.
 
     Raises:
         UnknownPolicy: no part has the name; two parts are of one kind.
@@ -85,21 +87,39 @@ def _unknown(name: str, kind_of: Mapping[str, str]) -> str:
 
 def _from_file(path: Path) -> NamedPolicy:
     group, quotas, problems = None, [], []
+    pools: dict[str, PoolSpec] = {}
     try:
         for document in load_documents(read_text(path)):
             kind = document.get("kind")
             if kind == "quota":
                 quotas.append(parse_spec(QuotaSpec, document))
+            elif kind == "pool":
+                pool = parse_spec(PoolSpec, document)
+                if pool.name in pools:
+                    problems.append(Problem("name", repr(pool.name), "another pool has this name"))
+                pools[pool.name] = pool
             elif kind == "group" and group is None:
                 group = parse_spec(ScalingGroup, document)
             else:
-                expected = "expected one `kind: group`, and `kind: quota` as often as you like"
+                expected = (
+                    "expected one `kind: group`, and `kind: quota` and `kind: pool` as often as "
+                    "you like"
+                )
                 problems.append(Problem("kind", repr(kind), expected))
         if group is None and not problems:
             problems.append(Problem("policy", "", "there is no `kind: group` in it"))
+        if group is not None:
+            problems += _of_other_groups(pools.values(), group)
         if problems or group is None:
             raise InvalidSpec(problems)
         check_options(group)
     except InvalidSpec as error:
         raise error.in_file(str(path)) from None
-    return NamedPolicy(path.stem, group, tuple(quotas))
+    return NamedPolicy(path.stem, group, tuple(quotas), tuple(pools.values()))
+
+
+def _of_other_groups(pools: Iterable[PoolSpec], group: ScalingGroup) -> Iterator[Problem]:
+    for pool in pools:
+        if pool.group != group.name:
+            expected = f"pool {pool.name} is of another group than the policy's, {group.name}"
+            yield Problem("group", repr(pool.group), expected)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from muster.core.reasons import Reason
+from muster.core.specs.pool import PoolSpec
 from muster.simulate.measures import Sample
 from muster.simulate.policy_file import NamedPolicy
 
@@ -29,12 +30,34 @@ class Fate:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The state from ``at`` on: thousandths of GPUs and processors in use, sessions that wait."""
+    """The state from ``at`` on: thousandths of GPUs and processors in use, sessions that wait.
+
+    Args:
+        gpu_capacity, cpu_capacity: thousandths of those that are there.
+        slices: of each pool of the policy, those that boot included.
+    """
 
     at: float
     gpu_milli: int
     cpu_milli: int
     waiting: int
+    gpu_capacity: int
+    cpu_capacity: int
+    slices: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class PoolUse:
+    """The use that a replay made of a pool.
+
+    Args:
+        machine_s: of all of its machines, from the wish for them until they were deleted.
+    """
+
+    pool: PoolSpec
+    made: int = 0
+    deleted: int = 0
+    machine_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -42,17 +65,16 @@ class Recording:
     """Everything that a replay saw.
 
     Args:
-        capacity: of the whole cluster, by name of the resource.
         window: the time in which sessions came, without the first and the last percent of them; the
             whole time if all came at once.
         lost_gpu_milli_s: GPU time of runs that preemption cut short.
         placements: starts of sessions, including those after a displacement.
         decisions: placements, and classes of equal sessions refused, in all passes.
+        pools: of the policy, and what became of them.
         pass_s: wall time in passes; the only thing that differs from run to run.
     """
 
     policy: NamedPolicy
-    capacity: dict[str, int]
     fates: list[Fate] = field(default_factory=list)
     moments: list[Moment] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
@@ -62,4 +84,5 @@ class Recording:
     placements: int = 0
     passes: int = 0
     decisions: int = 0
+    pools: list[PoolUse] = field(default_factory=list)
     pass_s: float = 0.0

@@ -2,8 +2,9 @@
 
 The decisions are the real ones: those of a ``GroupState``, which control keeps for each group too.
 The time between a decision and a running kernel is left out: a session runs as soon as it is
-placed, and its room is free as soon as it ends. Nothing is random, and a clock is read only to
-measure the passes: equal input gives equal output.
+placed, and its room is free as soon as it ends; the machines of a new slice take work after a time
+that is given. Nothing is random, and a clock is read only to measure the passes: equal input gives
+equal output.
 """
 
 import heapq
@@ -36,8 +37,11 @@ from muster.simulate.cluster_file import ClusterAgent
 from muster.simulate.measures import Gauge
 from muster.simulate.policy_file import NamedPolicy
 from muster.simulate.recording import Fate, Moment, Recording
+from muster.simulate.slices import Slices
 from muster.simulate.trace import TraceSession
 
+BOOT_S = 120.0
+"""From the wish for a slice until its machines take work, where nothing else is said."""
 SAMPLES = 200
 """Measurements of the whole cluster, at most. Each session makes two moments at which one can be
 taken: its submission and its end."""
@@ -50,6 +54,7 @@ def replay(
     *,
     speed_up: float = 1.0,
     ends_known: bool = False,
+    boot_s: float = BOOT_S,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Recording:
     """Run the whole trace.
@@ -59,13 +64,19 @@ def replay(
         speed_up: sessions come so many times as fast; their durations stay.
         ends_known: whether the scheduler is told how long each session will run; else it knows the
             limits in the trace, if any.
+        boot_s: from the wish for a slice until its machines take work.
         progress: called now and then with the number of sessions submitted so far.
 
     Raises:
         MusterError: a part of the policy is not known or fails, or no session could ever start.
     """
     arrivals = _arrivals(trace, policy.group.name, speed_up, ends_known)
-    world = _World(agents, policy, 2 * len(arrivals) // SAMPLES + 1)
+    if not agents and not policy.pools:
+        raise MusterError(
+            f"policy {policy.name} has no machines: name a cluster with --cluster, or write a "
+            f"`kind: pool` into the policy's file"
+        )
+    world = _World(agents, policy, 2 * len(arrivals) // SAMPLES + 1, boot_s)
     recording = world.run(arrivals, progress)
     if recording.fates and not recording.placements:
         why = next((each for fate in recording.fates for each in fate.reasons), None)
@@ -119,7 +130,11 @@ class _World:
     """A scaling group in virtual time."""
 
     def __init__(
-        self, agents: Sequence[ClusterAgent], named: NamedPolicy, sampled_every: int
+        self,
+        agents: Sequence[ClusterAgent],
+        named: NamedPolicy,
+        sampled_every: int,
+        boot_s: float,
     ) -> None:
         self._group = named.group
         accounting = Accounting(quotas=Quotas(named.quotas))
@@ -133,12 +148,13 @@ class _World:
         self._moments: list[float] = []  # a heap: when something changes by time alone
         self._expiries: list[tuple[float, SessionId]] = []  # a heap
         self._expires_at: dict[SessionId, float] = {}  # of its last wait
-        self._never: dict[tuple[Resources, ...], Reason | None] = {}
+        self._never: dict[tuple[Resources, ...], list[Reason]] = {}
         self._held: Counter[str] = Counter()
         self._now = 0.0
-        capacity = _total(agents)
+        self._capacity = capacity = _total(agents)
+        self._slices = Slices(named, self._state, capacity, boot_s)
         self._gauge = Gauge(self._state.snapshot, accounting.usage, capacity, sampled_every)
-        self.recording = Recording(named, dict(capacity))
+        self.recording = Recording(named, pools=self._slices.uses)
 
     def run(self, arrivals: Sequence[_Arrival], progress: Callable[[int], None]) -> Recording:
         """Run from the first submission until nothing happens any more."""
@@ -154,12 +170,14 @@ class _World:
             self._expire_due()
             while self._moments and self._moments[0] <= now:
                 heapq.heappop(self._moments)
+            self._slices.join(now)
             while self._state.waiting and self._pass():
                 pass  # victims have left: their room is given away at the same moment
-            held = self._held
-            recording.moments.append(Moment(now, held["gpu"], held["cpu"], self._state.waiting))
+            self._slices.look(now)
+            recording.moments.append(self._moment())
             self._gauge.look(now)
             progress(submitted)
+        self._slices.finish(recording.moments[-1].at)
         self._leave_waiting()
         recording.fates = list(self._fates.values())
         recording.samples = self._gauge.samples
@@ -177,6 +195,19 @@ class _World:
             self._ends[0][0] if self._ends else _NEVER,
             self._moments[0] if self._moments else _NEVER,
             self._expiries[0][0] if self._expiries else _NEVER,
+            self._slices.next_at,
+        )
+
+    def _moment(self) -> Moment:
+        held, capacity = self._held, self._capacity
+        return Moment(
+            self._now,
+            held["gpu"],
+            held["cpu"],
+            self._state.waiting,
+            capacity["gpu"],
+            capacity["cpu"],
+            self._slices.counts,
         )
 
     # Into the queue and out of it
@@ -201,11 +232,13 @@ class _World:
     def _refusals(self, workload: WorkloadClass) -> list[Reason]:
         state, accounting = self._state, self._state.accounting
         refusals = refusals_at_submission(workload, accounting.quotas, accounting.usage)
-        if not refusals:
+        if not refusals and not self._slices.could_hold(workload):
             if workload.kernels not in self._never:
-                self._never[workload.kernels] = never_fits(workload, state.snapshot, state.policy)
-            never = self._never[workload.kernels]
-            refusals = [never] if never is not None else []
+                never = never_fits(workload, state.snapshot, state.policy)
+                of_agents = [never] if never is not None and len(state.snapshot) else []
+                of_pools = self._slices.refusals(workload) if never is not None else []
+                self._never[workload.kernels] = [*of_agents, *of_pools]
+            refusals = self._never[workload.kernels]
         return refusals
 
     def _enqueue(self, id_: SessionId, workload: WorkloadClass) -> None:
@@ -263,8 +296,9 @@ class _World:
         for placed in result.placed:
             state.start(placed, now)
         blocked = _first_blocked(result)
-        for session, _ in result.placed:
+        for session, kernels in result.placed:
             id_ = session.id
+            self._slices.took(kernels)
             state.progressed(id_, now, running_since=now, leaves_by=None)
             self._held.update(session.workload.total)
             number = self.recording.placements
@@ -286,7 +320,9 @@ class _World:
                 self._fates[id_].ended_at = self._now
 
     def _leave(self, id_: SessionId) -> None:
-        self._held.subtract(self._state.placed[id_].workload.total)
+        placed = self._state.placed[id_]
+        self._held.subtract(placed.workload.total)
+        self._slices.gave_back(placed.kernels.values())
         self._state.end(id_, self._now)
         del self._placement_of[id_]
 

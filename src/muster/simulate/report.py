@@ -41,9 +41,29 @@ class Unstarted:
 
 
 @dataclass(frozen=True, slots=True)
+class PoolFigures:
+    """The figures of one pool, over the whole replay but for the mean.
+
+    Args:
+        slices_mean: over the window; slices that boot count.
+        machine_hours: from the wish for each machine until it was deleted.
+        cost: machine-hours times the pool's price.
+    """
+
+    name: str
+    slices_made: int
+    slices_deleted: int
+    slices_mean: float
+    slices_peak: int
+    machine_hours: float
+    cost: float
+
+
+@dataclass(frozen=True, slots=True)
 class Course:
     """The course of a replay: from ``at_s[i]`` on the i-th entries hold. ``waits_s`` are the
-    waiting times of evenly spread sessions, the shortest first."""
+    waiting times of evenly spread sessions, the shortest first; ``slices`` those of all pools
+    together, if there are any."""
 
     at_s: tuple[float, ...]
     gpu_percent: tuple[float, ...]
@@ -53,6 +73,7 @@ class Course:
     fragmentation_percent: tuple[float | None, ...]
     fairness: tuple[float | None, ...]
     waits_s: tuple[float, ...]
+    slices: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +102,9 @@ class Report:
         backfilled: sessions that started while an earlier one lacked room.
         backfill_percent: of all sessions that started.
         lost_gpu_hours: GPU time of runs that preemption cut short.
+        pools: in the order of the policy's file.
+        slices_peak: the most slices of all pools together.
+        cost: of all pools; None if there are none.
     """
 
     policy: str
@@ -106,6 +130,9 @@ class Report:
     backfill_percent: float | None
     preemptions: int
     lost_gpu_hours: float
+    pools: tuple[PoolFigures, ...]
+    slices_peak: int
+    cost: float | None
     passes: int
     decisions: int
     course: Course
@@ -124,8 +151,10 @@ class Report:
 def report(recording: Recording) -> Report:
     """Figures of a recording; rounded, so that they can be compared as text."""
     moments, fates = recording.moments, recording.fates
-    gpu, cpu = recording.capacity.get("gpu", 0), recording.capacity.get("cpu", 0)
     over = _OverTime(moments, recording.window)
+    gpu = over.mean([each.gpu_capacity for each in moments]) or 0.0
+    cpu = over.mean([each.cpu_capacity for each in moments]) or 0.0
+    pools = _pools(recording, over)
     started = [fate for fate in fates if fate.started_at is not None]
     waits = np.sort(np.array([_waited_s(fate) for fate in started], np.float64))
     backfilled = sum(fate.backfilled for fate in started)
@@ -142,9 +171,10 @@ def report(recording: Recording) -> Report:
         window_s=_rounded(recording.window[1] - recording.window[0]),
         makespan_s=_rounded(max((each.ended_at or 0.0 for each in fates), default=0.0)),
         gpu_percent=_percent(over.mean([each.gpu_milli for each in moments]), gpu),
-        gpu_peak_percent=_percent(max((each.gpu_milli for each in moments), default=0), gpu),
+        gpu_peak_percent=max(filter(None, map(_gpu_percent, moments)), default=_percent(0, gpu)),
         gpu_under_demand_percent=_percent(
-            over.mean([each.gpu_milli if each.waiting else None for each in moments]), gpu
+            over.mean([each.gpu_milli if each.waiting else None for each in moments]),
+            over.mean([each.gpu_capacity if each.waiting else None for each in moments]) or 0.0,
         ),
         cpu_percent=_percent(over.mean([each.cpu_milli for each in moments]), cpu) or 0.0,
         fragmentation_percent=_percent(measured.mean([each.fragmented for each in samples]), 1),
@@ -157,6 +187,9 @@ def report(recording: Recording) -> Report:
         backfill_percent=_percent(backfilled, len(started)),
         preemptions=recording.preemptions,
         lost_gpu_hours=_rounded(recording.lost_gpu_milli_s / 1000 / _HOUR_S),
+        pools=pools,
+        slices_peak=max((sum(each.slices) for each in moments), default=0),
+        cost=_rounded(sum(each.cost for each in pools)) if pools else None,
         passes=recording.passes,
         decisions=recording.decisions,
         course=_course(recording, waits),
@@ -166,6 +199,29 @@ def report(recording: Recording) -> Report:
             all_s=recording.pass_s,
         ),
     )
+
+
+def _pools(recording: Recording, over: "_OverTime") -> tuple[PoolFigures, ...]:
+    figures = []
+    for index, use in enumerate(recording.pools):
+        slices = [each.slices[index] for each in recording.moments]
+        hours = use.machine_s / _HOUR_S
+        figures.append(
+            PoolFigures(
+                use.pool.name,
+                use.made,
+                use.deleted,
+                _rounded(over.mean(slices) or 0.0),
+                max(slices, default=0),
+                _rounded(hours),
+                _rounded(hours * use.pool.price),
+            )
+        )
+    return tuple(figures)
+
+
+def _gpu_percent(moment: Moment) -> float | None:
+    return _percent(moment.gpu_milli, moment.gpu_capacity)
 
 
 class _OverTime:
@@ -222,17 +278,17 @@ def _why(fate: Fate) -> str:
 
 def _course(recording: Recording, waits: Floats) -> Course:
     moments = _thinned(recording)
-    gpu, cpu = recording.capacity.get("gpu", 0), recording.capacity.get("cpu", 0)
     samples = recording.samples
     return Course(
         at_s=tuple(_rounded(each.at) for each in moments),
-        gpu_percent=tuple(_percent(each.gpu_milli, gpu) or 0.0 for each in moments),
-        cpu_percent=tuple(_percent(each.cpu_milli, cpu) or 0.0 for each in moments),
+        gpu_percent=tuple(_gpu_percent(each) or 0.0 for each in moments),
+        cpu_percent=tuple(_percent(each.cpu_milli, each.cpu_capacity) or 0.0 for each in moments),
         waiting=tuple(each.waiting for each in moments),
         measured_at_s=tuple(_rounded(each.at) for each in samples),
         fragmentation_percent=tuple(_percent(each.fragmented, 1) for each in samples),
         fairness=tuple(_maybe_rounded(each.fairness, 4) for each in samples),
         waits_s=tuple(_rounded(each) for each in waits[_spread(waits.size)].tolist()),
+        slices=tuple(sum(each.slices) for each in moments) if recording.pools else (),
     )
 
 

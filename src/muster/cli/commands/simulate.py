@@ -27,7 +27,7 @@ _TOLD_S = 0.1  # progress is shown so often at most
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """How the sessions of a trace come, and what the scheduler knows of them."""
+    """How sessions and machines come, and what the scheduler knows of them."""
 
     speed_up: Annotated[
         float, Option("--speed-up", metavar="X", help="Sessions come X times as fast.")
@@ -40,6 +40,10 @@ class Arrivals:
         bool,
         Option("--ends-known", help="The scheduler is told how long each session will run."),
     ] = False
+    boot: Annotated[
+        str,
+        Option("--boot", metavar="TIME", help="Until a new slice of a pool takes work."),
+    ] = "2m"
 
 
 def simulate(
@@ -47,11 +51,11 @@ def simulate(
         Path,
         Argument(metavar="TRACE", help="The sessions: .csv (openb or generic) or .parquet."),
     ],
-    cluster: Annotated[
-        Path,
-        Option("--cluster", metavar="FILE", help="The agents: .yaml, or openb's node .csv."),
-    ],
     arrivals: Arrivals,
+    cluster: Annotated[
+        Path | None,
+        Option("--cluster", metavar="FILE", help="The agents: .yaml, or openb's node .csv."),
+    ] = None,
     policies: Annotated[
         list[str] | None,
         Option(
@@ -93,7 +97,7 @@ def simulate(
 
 
 def _replayed(
-    trace: Path, cluster: Path, policies: Sequence["NamedPolicy"], arrivals: Arrivals
+    trace: Path, cluster: Path | None, policies: Sequence["NamedPolicy"], arrivals: Arrivals
 ) -> list["Report"]:
     """A report of each policy.
 
@@ -105,7 +109,8 @@ def _replayed(
     from muster.simulate.report import report
     from muster.simulate.trace import read_trace
 
-    agents = read_cluster(cluster)
+    agents = () if cluster is None else read_cluster(cluster)
+    boot_s = _seconds("--boot", arrivals.boot)
     sessions = sorted(read_trace(trace), key=lambda each: each.submit_at_s)[: arrivals.limit]
     reports = []
     for policy in policies:
@@ -116,10 +121,20 @@ def _replayed(
                 policy,
                 speed_up=arrivals.speed_up,
                 ends_known=arrivals.ends_known,
+                boot_s=boot_s,
                 progress=told,
             )
         reports.append(report(recording))
     return reports
+
+
+def _seconds(option: str, text: str) -> float:
+    from muster.core.specs.amounts import parse_duration
+
+    try:
+        return float(parse_duration(text))
+    except ValueError as error:
+        raise click.BadParameter(f"{option} is {text!r}: {error}") from None
 
 
 @contextmanager
@@ -157,6 +172,8 @@ def _show(reports: list["Report"], timings: bool) -> None:
     ]
     write(console, table(console, columns, rows))
     for each in reports:
+        if len(each.pools) > 1:
+            _show_pools(console, each)
         if each.unstarted:
             _show_unstarted(console, each)
 
@@ -187,6 +204,16 @@ def _values(report: "Report", timings: bool) -> dict[str, str]:
         "backfilled": _percent(report.backfill_percent),
         "preemptions": f"{report.preemptions:,}",
         "GPU hours lost to them": f"{report.lost_gpu_hours:,.1f}",
+        "slices made": _of_pools(report, f"{sum(each.slices_made for each in report.pools):,}"),
+        "slices deleted": _of_pools(
+            report, f"{sum(each.slices_deleted for each in report.pools):,}"
+        ),
+        "slices, mean": _of_pools(report, f"{sum(each.slices_mean for each in report.pools):,.1f}"),
+        "slices, peak": _of_pools(report, f"{report.slices_peak:,}"),
+        "machine-hours": _of_pools(
+            report, f"{sum(each.machine_hours for each in report.pools):,.1f}"
+        ),
+        "cost": _NOTHING if report.cost is None else f"{report.cost:,.2f}",
         "passes": f"{report.passes:,}",
         "decisions": f"{report.decisions:,}",
     }
@@ -196,8 +223,35 @@ def _values(report: "Report", timings: bool) -> dict[str, str]:
     return shown
 
 
+def _of_pools(report: "Report", figure: str) -> str:
+    return figure if report.pools else _NOTHING
+
+
 def _percent(value: float | None) -> str:
     return _NOTHING if value is None else f"{value:.1f}%"
+
+
+def _show_pools(console: Console, report: "Report") -> None:
+    """The slices and the cost of each pool."""
+    headings = ("MADE", "DELETED", "MEAN", "PEAK", "MACHINE-HOURS", "COST")
+    columns = [
+        Column(f"POOL, UNDER {report.policy}", wraps=True),
+        *(Column(each, right=True) for each in headings),
+    ]
+    rows = [
+        [
+            each.name,
+            f"{each.slices_made:,}",
+            f"{each.slices_deleted:,}",
+            f"{each.slices_mean:,.1f}",
+            f"{each.slices_peak:,}",
+            f"{each.machine_hours:,.1f}",
+            f"{each.cost:,.2f}",
+        ]
+        for each in report.pools
+    ]
+    console.print()
+    write(console, table(console, columns, rows))
 
 
 def _show_unstarted(console: Console, report: "Report") -> None:
