@@ -168,6 +168,22 @@ def test_agent_that_died_is_stopped_and_says_why(site: LocalSite) -> None:
     assert (again.id, again.state) == (machine.id, MachineState.STOPPED)
 
 
+@pytest.mark.parametrize("hard", [False, True])
+def test_machine_whose_agent_died_is_up_again_after_a_reboot(site: LocalSite, hard: bool) -> None:
+    """Also where a controller was killed in the middle of a reboot."""
+    provider = site.provider()
+    (machine,) = provider.create(site.order(machines=1))
+    died = agent_pid(site, machine)
+    os.kill(died, signal.SIGKILL)
+    until(lambda: state_of(provider, machine.name) is MachineState.STOPPED)
+
+    provider.reboot(machine, hard=hard)
+
+    until(lambda: state_of(provider, machine.name) is MachineState.RUNNING)
+    until(lambda: agents(site) == {agent_pid(site, machine)})
+    assert agents(site) != {died}
+
+
 def test_agent_that_could_not_start_says_why_and_is_tried_again(site: LocalSite) -> None:
     provider = site.provider()
     setup = AgentSetup("127.0.0.1:none", "default", TOKEN)
@@ -180,7 +196,8 @@ def test_agent_that_could_not_start_says_why_and_is_tried_again(site: LocalSite)
     assert agent_pid(site, machine)
 
 
-def test_create_goes_on_where_a_controller_was_killed(site: LocalSite) -> None:
+@pytest.mark.parametrize("steps", [1, 3, 6, 12])
+def test_create_goes_on_where_a_controller_was_killed(site: LocalSite, steps: int) -> None:
     """The next controller makes what the killed one has not made, and makes nothing twice."""
     order = site.order(machines=2)
     code = f"""
@@ -205,36 +222,35 @@ site = LocalSite(Path({str(site.directory)!r}))
 site.provider().create(site.order(machines=2))
 """
     provider = site.provider()
-    for steps in (1, 3, 6, 12, 100):
-        done = subprocess.run(
-            [sys.executable, "-c", code, str(steps)],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-            env={**os.environ, "PYTHONPATH": str(Path.cwd())},
-        )
-        assert done.returncode == (0 if steps == 100 else -signal.SIGKILL), done.stderr
-        half_made = {machine.state for machine in provider.list().machines}
-        assert half_made <= {MachineState.COMING, MachineState.RUNNING, MachineState.STOPPED}
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(steps)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(Path.cwd())},
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    half_made = {machine.state for machine in provider.list().machines}
+    assert half_made <= {MachineState.COMING, MachineState.RUNNING, MachineState.STOPPED}
 
-        made = provider.create(order)
+    made = provider.create(order)
 
-        until(
-            lambda: [state_of(provider, name) for name in order.names] == [MachineState.RUNNING] * 2
-        )
-        assert listed(provider) == ids(made)
-        agents = [pid for pid, _, _ in processes_naming(site.directory) if is_agent(pid)]
-        assert sorted(agents) == sorted(agent_pid(site, each) for each in made)
-        gone(site, provider, "sl-1")
-        assert_no_survivors(site.directory)
+    until(lambda: [state_of(provider, name) for name in order.names] == [MachineState.RUNNING] * 2)
+    assert listed(provider) == ids(made)
+    expected = {agent_pid(site, machine) for machine in made}
+    until(lambda: agents(site) == expected)  # a process that one is just spawning looks like it
+    logs = [log.read_text() for log in site.directory.rglob("agent.log")]
+    assert not any("another agent" in text for text in logs)
 
 
-def is_agent(pid: int) -> bool:
-    try:
-        return b"muster.app.agent_process" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
+def agents(site: LocalSite) -> set[int]:
+    """The processes of agents."""
+    return {
+        pid
+        for pid, command, _ in processes_naming(site.directory)
+        if b"muster.app.agent_process" in command
+    }
 
 
 def test_slice_that_cannot_be_made_whole_is_not_made(
