@@ -12,7 +12,7 @@ from annotated_types import Ge, Gt, Le
 from pydantic import BeforeValidator
 from pydantic.fields import FieldInfo
 
-from muster.core.specs import amounts, group, job, notify, placement, quota, session
+from muster.core.specs import amounts, group, job, notify, placement, pool, quota, session
 from muster.core.task_ranges import TaskRanges
 
 PAGE = Path(__file__).parent.parent / "docs" / "specs.md"
@@ -27,6 +27,8 @@ SECTIONS: tuple[tuple[str, type[amounts.Spec]], ...] = (
     ("Channels", notify.Channel),
     ("A scaling group (`kind: group`)", group.ScalingGroup),
     ("Preemption", group.PreemptionSpec),
+    ("A pool (`kind: pool`)", pool.PoolSpec),
+    ("Machines of a pool", pool.MachineShape),
     ("A quota (`kind: quota`)", quota.QuotaSpec),
     ("Limits", quota.Limits),
 )
@@ -155,7 +157,7 @@ def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     value: Any = field.get_default(call_default_factory=True)
-    if value is None or value in ((), {}, []) or isinstance(value, amounts.Spec):
+    if value is None or value in ((), {}, [], "") or isinstance(value, amounts.Spec):
         return ""
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"

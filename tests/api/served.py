@@ -33,7 +33,10 @@ from muster.api.app import stop as stop_requests
 from muster.api.resource import Resource
 from muster.client import Client
 from muster.control.agent.desk import AgentDesk
+from muster.control.agent.joining import join
 from muster.control.agent.leases import LeaseBook
+from muster.control.agent.lifecycle import AgentLifecycle
+from muster.control.engine.declared import SomePerformer
 from muster.control.engine.effects import Surroundings
 from muster.control.engine.module import EntityModule, Parts
 from muster.control.engine.work import Work
@@ -44,6 +47,7 @@ from muster.control.inbox import Inbox
 from muster.control.modules import ENTITY_MODULES, cluster_entities, cluster_modules
 from muster.control.notice.hollow import HollowSender
 from muster.control.plane import ControlPlane
+from muster.control.pool.hollow import Farm, HollowMachine, HollowProviders
 from muster.core.clock import VirtualClock
 from muster.core.ids import AgentId, IdFactory, KernelId
 from muster.core.owner import Owner, Principal, Role
@@ -53,6 +57,7 @@ from muster.core.specs.account import TokenSpec
 from muster.core.views.cluster import EventView
 from muster.simulate.hollow.supervisor import Behaviour, Run
 from muster.store.database import open_engine, sqlite_url
+from muster.store.records import Agent
 from muster.store.store import Store
 from muster.wire.log_reading import AgentUnreachable
 from muster.wire.messages import (
@@ -148,6 +153,7 @@ class ServedCluster:
         self._entity_modules = (*ENTITY_MODULES, *more)
         self._resources = (*RESOURCES, *more_resources)
         self.channels = HollowSender(self.clock, lambda outcome: self.inbox.put(outcome))
+        self.farm = Farm(self.clock, self._booted, self._gone)
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -186,7 +192,9 @@ class ServedCluster:
             Surroundings(self.engine, inbox.put, self.path),
             self._entity_modules,
         )
-        self.plane = ControlPlane(self.store, self.clock, self.ids, inbox, modules, [self.channels])
+        self.providers = HollowProviders(self.farm, self.engine, inbox.put)
+        stand_ins: list[SomePerformer] = [self.channels, *self.providers.performers]
+        self.plane = ControlPlane(self.store, self.clock, self.ids, inbox, modules, stand_ins)
         self.inbox = inbox
         self.desk.link = self
         if not self.plane.live.groups:
@@ -200,6 +208,7 @@ class ServedCluster:
             clock=self.clock,
             read_log=self.read_log,
             resources=self._resources,
+            home=self.path,
         )
         await self._serve(self.app)
 
@@ -236,9 +245,10 @@ class ServedCluster:
             due = self.plane.step()
             outgoing, self._outgoing = self._outgoing, []
             for agent_id, message in outgoing:
-                self._agents[agent_id].receive(message)
-            reported = self.channels.tick()
-            for agent in self._agents.values():
+                if agent_id in self._agents:
+                    self._agents[agent_id].receive(message)
+            reported = any([self.channels.tick(), self.providers.tick(), self.farm.tick()])
+            for agent in list(self._agents.values()):
                 agent.tick()
                 if agent.reports:
                     last = agent.acknowledged + len(agent.reports)
@@ -262,17 +272,43 @@ class ServedCluster:
         credential = f"credential of {name}".ljust(40, ".")
         reply = await self.desk.join(JoinRequest(token, name, "default", credential))
         devices = tuple(Device(index, "H100") for index in range(self._gpus))
-        self._agents[reply.agent] = FakeAgent(
-            reply.agent, name, self.clock, capacity, devices, lambda start: self.behaviour(start)
-        )
+        self._run_agent(reply.agent, name, capacity, devices)
         await self._greet()
+
+    def _run_agent(
+        self, id_: AgentId, name: str, capacity: Resources, devices: tuple[Device, ...]
+    ) -> None:
+        self._agents[id_] = FakeAgent(
+            id_, name, self.clock, capacity, devices, lambda start: self.behaviour(start)
+        )
+
+    def _booted(self, machine: HollowMachine) -> None:
+        """A machine of a pool is up: its agent joins."""
+        shape, credential = machine.spec.machine, f"credential of {machine.name}".ljust(40, ".")
+        request = JoinRequest(machine.token, machine.name, machine.spec.group, credential)
+
+        def joined(agent: Agent | None, refused: Exception | None) -> None:
+            if agent is not None:  # else its slice is not wanted any more
+                self._run_agent(agent.id, agent.name, shape.capacity(0), shape.devices)
+                self._say_hello(self._agents[agent.id])
+
+        self.plane.ask(lambda work, parts: join(work, parts[AgentLifecycle], request), joined)
+
+    def _gone(self, machine: HollowMachine) -> None:
+        for agent in list(self._agents.values()):
+            if agent.name == machine.name:
+                self.desk.agent_left(agent.id)
+                del self._agents[agent.id]
 
     async def _greet(self) -> None:
         for agent in self._agents.values():
-            hello = agent.hello()
-            self.leases.admit(hello, beside=False)
-            self.desk.agent_said(agent.id, hello)
+            self._say_hello(agent)
         self._settle()
+
+    def _say_hello(self, agent: FakeAgent) -> None:
+        hello = agent.hello()
+        self.leases.admit(hello, beside=False)
+        self.desk.agent_said(agent.id, hello)
 
     # -- output ----------------------------------------------------------------------------------
 

@@ -1,12 +1,13 @@
 """The application: endpoints, errors and authentication over the injected parts."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
 from sqlalchemy import Engine
 
-from muster.api import accounts, cluster, events, history, logs, quotas, tokens
+from muster.api import accounts, autoscaler, cluster, events, history, logs, quotas, tokens
 from muster.api.agents import AGENTS
 from muster.api.allowance import Allowance
 from muster.api.answers import add_error_handlers
@@ -18,9 +19,12 @@ from muster.api.jobs import JOBS
 from muster.api.notices import NOTICES
 from muster.api.openapi import describe
 from muster.api.plan import plan_router
+from muster.api.pools import POOLS
+from muster.api.provider_checks import ProviderChecks
 from muster.api.reader import Reader
 from muster.api.resource import Resource
 from muster.api.sessions import SESSIONS
+from muster.api.slices import SLICES
 from muster.api.stopping import OpenRequests, Stopping
 from muster.api.submissions import Submissions
 from muster.api.urls import UrlBounds
@@ -34,9 +38,9 @@ MAX_OUTPUT_READERS_OF_ONE = 48
 agent's."""
 
 
-RESOURCES: Sequence[Resource[Any, Any]] = (JOBS, SESSIONS, NOTICES, AGENTS)
+RESOURCES: Sequence[Resource[Any, Any]] = (JOBS, SESSIONS, NOTICES, AGENTS, POOLS, SLICES)
 """The resources of every cluster."""
-_OTHERS = (logs, history, cluster, quotas, events, accounts, tokens)
+_OTHERS = (logs, history, cluster, autoscaler, quotas, events, accounts, tokens)
 """The modules of endpoints that are no resource's."""
 
 
@@ -50,6 +54,7 @@ def create_app(
     resources: Sequence[Resource[Any, Any]] = RESOURCES,
     reader: Reader | None = None,
     trouble_beside: Callable[[], str | None] = lambda: None,
+    home: Path | None = None,
 ) -> FastAPI:
     """The HTTP API of a controller, to be served on the plane's event loop.
 
@@ -59,6 +64,7 @@ def create_app(
         agent_address: where agents on other machines find the controller, as host:port.
         reader: of the engine, in place of the one that uses threads.
         trouble_beside: tells which parts beside the plane rest because they failed, and why.
+        home: the controller's folder, where providers keep files; None where they are not asked.
 
     ``stop`` is called before the server is stopped.
     """
@@ -90,6 +96,7 @@ def create_app(
         ),
         agent_address=agent_address,
         trouble_beside=trouble_beside,
+        provider_checks=ProviderChecks(home),
     )
     app.state.large_bodies = LargeBodies()
     for resource in resources:

@@ -11,6 +11,7 @@ from muster.api.allowance import Allowance
 from muster.api.answers import Forbidden, Unauthenticated
 from muster.api.auth import Access
 from muster.api.changes import Changes
+from muster.api.provider_checks import ProviderChecks
 from muster.api.reader import Reader
 from muster.api.submissions import Submissions
 from muster.control.engine.module import Parts
@@ -47,6 +48,7 @@ class Api:
     output_readers: Allowance
     agent_address: str
     trouble_beside: Callable[[], str | None]
+    provider_checks: ProviderChecks
 
     @property
     def trouble(self) -> str | None:

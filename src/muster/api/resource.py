@@ -1,13 +1,14 @@
 """Resources: an entity as people deal with it over HTTP. One declaration makes the endpoints that
 all of them have: submit, list, show, cancel, reprioritise and why."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 from typing import Annotated, Any, Generic, Protocol, TypeVar, cast
 
 from fastapi import APIRouter, Depends, Header, Request
+from msgspec.structs import replace
 from sqlalchemy import Connection
 from starlette.responses import Response
 
@@ -90,6 +91,8 @@ class Resource(Generic[R, V]):
         path: of its collection: ``/v1/jobs``.
         view, detail, page: of one record, of one with its parts (the view unless given), and of a
             listing.
+        as_seen: adds what is known in memory to views of SQL, and takes from them what the caller
+            must not see; called on the event loop.
         view_of: the view of a record of the mirror: the answer to a submission, and all that is
             shown of a live record where ``show`` is None.
         read, show: queries of a view and of a detail by a reference; without ``show`` the view is
@@ -113,6 +116,7 @@ class Resource(Generic[R, V]):
     detail: type[View] | None = None
     page: type[View]
     view_of: Callable[[R, Live, Parts], V] | None = None
+    as_seen: Callable[[Sequence[V], Caller], Sequence[V]] | None = None
     read: Callable[[Connection, Principal, str], V]
     show: Callable[[Connection, Principal, str], View] | None = None
     list_of: Callable[..., View] | None = None
@@ -264,6 +268,9 @@ class Resource(Generic[R, V]):
         ) -> Response:
             states = states_of(self.entity.states, state)
             listing = Listing(states, name, owner, group, limit, cursor)
+            if self.as_seen is not None:
+                page: Any = await call.read(list_of, call.principal, listing, **filters)
+                return answer(replace(page, items=tuple(self.as_seen(page.items, call))))
             return json_answer(await call.json(list_of, call.principal, listing, **filters))
 
         return endpoint
@@ -273,6 +280,8 @@ class Resource(Generic[R, V]):
             if self.show is not None:
                 return json_answer(await call.json(self.show, call.principal, ref))
             found, live = await self._look_up(call, ref)
+            if self.as_seen is not None:
+                return answer(self.as_seen([found], call)[0])
             if live is None or self.view_of is None:
                 return answer(found)
             return answer(self._live_view(live, call))

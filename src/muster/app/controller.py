@@ -144,6 +144,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
         read_log=gateway.read_log,
         agent_address=address(host_for_others(config.host, config.tls), agent_port),
         trouble_beside=lambda: beside.trouble,
+        home=home.path,
     )
     scheme = "https" if config.tls else "http"
     reachable = reachable_host(config.host, config.tls)

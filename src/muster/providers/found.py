@@ -1,5 +1,6 @@
 """The providers that are installed: those that come along, and ``muster.providers`` plug-ins."""
 
+import difflib
 import importlib
 from importlib.metadata import entry_points
 
@@ -39,7 +40,7 @@ def provider_class(name: str) -> type[Provider]:
         else:
             installed = entry_points(group=_GROUP)
             if name not in installed.names:
-                expected = f"expected one of {', '.join(provider_names())}"
+                expected = f"expected one of {', '.join(provider_names())}{_nearest(name)}"
                 raise _refused(name, expected)
             found = installed[name].load()
     except ModuleNotFoundError as error:
@@ -64,6 +65,11 @@ def problems_of(spec: PoolSpec) -> list[Problem]:
         return list(provider_class(spec.provider).problems(spec))
     except InvalidSpec as error:
         return list(error.problems)
+
+
+def _nearest(name: str) -> str:
+    close = difflib.get_close_matches(name, provider_names(), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def _refused(name: str, expected: str) -> InvalidSpec:

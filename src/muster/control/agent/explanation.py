@@ -50,6 +50,8 @@ def _reasons(agent: Agent, now: float) -> list[Reason]:
         found.append(departure_of(agent, agent.leave_by, now))
     if agent.disk_full:
         found.append(full_disk_of(agent))
+    if agent.withheld:
+        found.append(reason(ReasonCode.AGENT_WITHHELD, why=agent.withheld))
     return found
 
 

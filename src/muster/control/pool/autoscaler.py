@@ -14,7 +14,7 @@ from muster.autoscaling.slice_plan import SlicePlan, SliceState, plan_slices
 from muster.control.engine.handler import HandlerResult, LifecycleHandler, StatusTransitions
 from muster.control.engine.work import Work
 from muster.control.pool.fleet import Fleet
-from muster.control.pool.outlook import GroupOutlook, Usual
+from muster.control.pool.outlook import GroupOutlook
 from muster.control.pool.records import Pool, Slice
 from muster.control.pool.slices import SliceLifecycle
 from muster.control.pool.states import POOL_TABLE, PoolStatus
@@ -89,7 +89,7 @@ class RouteDemand(LifecycleHandler[Pool]):
         self._slices = slices
         self._seen: dict[str, _Seen] = {}
         self._due: list[str] = []
-        self.usual = Usual()
+        self.usual = slices.usual
         for each in live.of(Slice).values():
             self.usual.saw(each)
 
@@ -189,7 +189,7 @@ class RouteDemand(LifecycleHandler[Pool]):
             state = PoolState(
                 pool.effective,
                 len(of_pool),
-                _closed(pool, now),
+                why_closed(pool, now),
                 None if at_once is None else max(0, at_once - coming),
                 sum(at > now - LOSSES_COUNT_S for at in pool.losses),
             )
@@ -365,7 +365,7 @@ class RouteDemand(LifecycleHandler[Pool]):
         seen.told = told
 
 
-def _closed(pool: Pool, now: float) -> Reason | None:
+def why_closed(pool: Pool, now: float) -> Reason | None:
     """Why the pool makes nothing now; None if it may."""
     match pool.status:
         case PoolStatus.PAUSED:

@@ -79,6 +79,11 @@ class GroupOutlook:
             return ()
         return tuple(why for reasons in unmet.why.reasons.values() for why in reasons)
 
+    def slices_for(self, session: SessionId) -> tuple[str, ...]:
+        """The slices on which a session's room is to come: ids, or ``pool+number`` of one that was
+        not asked for yet."""
+        return self._waits_for.get(session, ())
+
     def _waits(self, slice_: Slice, slices: int, now: float) -> Reason:
         usual_s = self._usual.of(slice_.pool)
         numbers = {} if usual_s is None else {"usual_s": round(usual_s)}

@@ -248,7 +248,7 @@ _DOOM: Mapping[str, Source] = {
 }
 
 
-def _pool(row: Row[Any]) -> Pool:
+def load_pool(row: Row[Any]) -> Pool:
     return Pool(
         id=PoolId(row.id),
         name=row.name,
@@ -270,7 +270,7 @@ def _pool(row: Row[Any]) -> Pool:
     )
 
 
-def _slice(row: Row[Any]) -> Slice:
+def load_slice(row: Row[Any]) -> Slice:
     return Slice(
         id=SliceId(row.id),
         pool=row.pool,
@@ -307,12 +307,12 @@ _LIVE_SLICES = Lookup(
 
 def _load_pools(connection: Connection, live: Live) -> None:
     for row in _LIVE_POOLS.named(connection):
-        live.add(_pool(row))
+        live.add(load_pool(row))
 
 
 def _load_slices(connection: Connection, live: Live) -> None:
     for row in _LIVE_SLICES.named(connection):
-        live.add(_slice(row))
+        live.add(load_slice(row))
 
 
 POOL = Entity(

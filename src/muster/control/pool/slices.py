@@ -9,6 +9,7 @@ from muster.control.engine.retries import NO_LIMIT, RetryPolicy
 from muster.control.engine.work import Move, Work
 from muster.control.pool.effects import ANSWER_S
 from muster.control.pool.fleet import Fleet
+from muster.control.pool.outlook import Usual
 from muster.control.pool.records import OwnMachine, Pool, Slice, SliceId
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.handlers.start import recall_prefilled
@@ -59,6 +60,7 @@ class SliceLifecycle(Lifecycle[Slice]):
         self._fleet = fleet
         self.changed_groups: set[str] = set()
         """Groups with slices that changed, so that demand is to be routed anew."""
+        self.usual = Usual()
 
     # -- what others have slices do --------------------------------------------------------------
 
@@ -143,6 +145,7 @@ class SliceLifecycle(Lifecycle[Slice]):
             work.mark(pool)
         if record.status is SliceStatus.READY:
             record.ready_at = work.now
+            self.usual.saw(record)
             self._forget_secret(record)
             self.withhold(record)
             self._keep_promises(record)

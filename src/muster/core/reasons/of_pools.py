@@ -166,6 +166,7 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
         _W, "it is of revision {revision}, and its pool of {now}: it is replaced"
     ),
     ReasonCode.SLICE_HELD_BY: Definition(_W, "{by} {what} it"),
+    ReasonCode.AGENT_WITHHELD: Definition(_W, "{why}: it takes nothing new"),
     ReasonCode.AGENT_SLICE_GONE: Definition(_W, "slice {slice} of pool {pool} is gone"),
     ReasonCode.SLICE_BUSY: Definition(_W, "work runs on it"),
     ReasonCode.SLICE_PROMISED: Definition(_W, "it is promised to {sessions:waiting session}"),

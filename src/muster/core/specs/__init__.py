@@ -1,4 +1,5 @@
-"""The specs that people write: jobs, sessions and scaling groups, as YAML, JSON or Python."""
+"""The specs that people write: jobs, sessions, scaling groups, quotas and pools, as YAML, JSON or
+Python."""
 
 from muster.core.specs.amounts import ResourcesSpec
 from muster.core.specs.documents import load_documents, load_keys
@@ -14,6 +15,7 @@ from muster.core.specs.placement import (
     Operator,
     PlacementSpec,
 )
+from muster.core.specs.pool import MachineShape, PoolSpec
 from muster.core.specs.quota import Level, Limits, QuotaSpec
 from muster.core.specs.session import MAX_GANG, KernelSpec, SessionSpec, SessionType
 from muster.core.specs.work import WorkSpec
@@ -30,8 +32,10 @@ __all__ = [
     "KernelSpec",
     "Level",
     "Limits",
+    "MachineShape",
     "Operator",
     "PlacementSpec",
+    "PoolSpec",
     "QuotaSpec",
     "ResourcesSpec",
     "ScalingGroup",

@@ -16,17 +16,19 @@ from muster.core.specs.amounts import Spec
 from muster.core.specs.documents import load_keys
 from muster.core.specs.group import ScalingGroup
 from muster.core.specs.job import JobSpec
+from muster.core.specs.pool import PoolSpec
 from muster.core.specs.quota import QuotaSpec
 from muster.core.specs.session import SessionSpec
 from muster.core.specs.shape import check_shape, is_secret, named
 from muster.core.text import ATTRIBUTE, ENV_NAME, NAME
 
-AnySpec = JobSpec | SessionSpec | ScalingGroup | QuotaSpec
+AnySpec = JobSpec | SessionSpec | ScalingGroup | QuotaSpec | PoolSpec
 KINDS: Mapping[str, type[AnySpec]] = {
     "job": JobSpec,
     "session": SessionSpec,
     "group": ScalingGroup,
     "quota": QuotaSpec,
+    "pool": PoolSpec,
 }
 S = TypeVar("S", bound=Spec)
 
@@ -82,6 +84,7 @@ _EXPECTED: Mapping[str, str] = {
     "bool_type": "expected true or false",
     "float_parsing": "expected a number",
     "float_type": "expected a number",
+    "greater_than": "expected more than {gt:g}",
     "greater_than_equal": "expected at least {ge}",
     "int_from_float": "expected a whole number",
     "int_parsing": "expected a whole number",

@@ -31,7 +31,7 @@ RESERVED = (POOL, SLICE, PREEMPTIBLE)
 """Attributes that every machine of a pool has by itself: the pool's name, the slice's id, and
 whether the provider may take the machine away (``true`` or ``false``)."""
 
-_Price = Annotated[float, Field(ge=0, le=1e6)]
+_Price = Annotated[float, Field(ge=0, le=1_000_000)]
 
 
 class MachineShape(Spec):
@@ -75,7 +75,8 @@ class PoolSpec(Spec):
     Args:
         name: the pool's name; no other pool of the cluster has it.
         group: the scaling group whose demand it serves.
-        provider: the name of a ``muster.providers`` plug-in.
+        provider: the name of a ``muster.providers`` plug-in: ``local``, ``ssh``, ``aws-ec2``,
+            ``kubernetes``, ``script``, or one that is installed.
         settings: the provider's, as it documents them: a launch template, a list of hosts.
         machine: the shape of each machine.
         slice_size: machines that are made and deleted together.
@@ -86,8 +87,9 @@ class PoolSpec(Spec):
         preemptible: whether the provider may take machines away at short notice.
         attributes: of its machines, by which constraints choose agents.
         idle_timeout: a slice without work is deleted after so long.
-        request_timeout, boot_timeout, join_timeout: longest stay in REQUESTING, BOOTING and
-            INITIALIZING.
+        request_timeout: the longest that a slice may be REQUESTING: until the provider has made it.
+        boot_timeout: the longest that it may be BOOTING: until a machine has joined.
+        join_timeout: the longest that it may be INITIALIZING: until all have, with their devices.
         price: of a machine for an hour, in any currency.
         quota_key: pools with the same key share the provider's quota: if it refuses one of them
             for want of quota, all are closed for a while.

@@ -26,7 +26,8 @@ class AgentView(RecordView):
     heard it yet; ``connected`` is whether the controller can reach it now, ``barred`` why it takes
     no new work, if it takes none, with ``bar_note`` in an operator's words. The kernels of a
     draining agent are stopped at ``leave_by``; an agent that is ``disk_full`` takes no new work
-    until it has room."""
+    until it has room, and a machine of a slice none while it is ``withheld`` for the reason told
+    there."""
 
     name: str
     group: str
@@ -47,6 +48,7 @@ class AgentView(RecordView):
     bar_note: str = ""
     leave_by: float | None = None
     disk_full: bool = False
+    withheld: str = ""
     connected: bool = True
     reason: ReasonView | None = None
 

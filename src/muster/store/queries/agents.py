@@ -56,6 +56,7 @@ def view_of(agent: Agent) -> AgentView:
         bar_note=agent.bar_note,
         leave_by=agent.leave_by,
         disk_full=agent.disk_full,
+        withheld=agent.withheld,
         connected=agent.connected,
         reason=ReasonView.of(agent.reason) if agent.reason else None,
     )

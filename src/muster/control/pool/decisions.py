@@ -1,0 +1,135 @@
+"""The last decision about a group's demand, as people are shown it: by shape, never by session, so
+that nobody learns of others' work."""
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from muster.autoscaling.modelled import Destination
+from muster.autoscaling.routing import UnmetDemand
+from muster.control.pool.outlook import GroupOutlook
+from muster.core.ids import SessionId
+from muster.core.owner import Principal
+from muster.core.views.base import ReasonView
+from muster.core.views.pools import RefusalView, RoutedView, ShapeView, UnmetView
+from muster.scheduling.cluster.constraints import hard_rules
+from muster.scheduling.workload import WorkloadClass
+
+MAX_SHAPES = 20
+"""Shapes that are told, of those that are routed and of those that are unmet."""
+MAX_POOLS = 20
+"""Pools whose reasons are told for a shape."""
+MAX_SLICES = 5
+"""Slices that are named for a shape."""
+
+
+@dataclass(slots=True)
+class _Routed:
+    """Sessions of one shape with one destination.
+
+    Args:
+        first: the first of them in the queue.
+        pool: of the slices on which they find room; None where that is none.
+        on: those of these slices that exist.
+    """
+
+    first: SessionId
+    workload: WorkloadClass
+    destination: Destination
+    pool: str | None
+    sessions: int = 0
+    on: dict[str, None] = field(default_factory=dict)
+
+
+class _Shapes:
+    """Numbers of shapes: of all by which pools are chosen, without owners and priorities."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Hashable, int] = {}
+        self._of: dict[WorkloadClass, int] = {}
+
+    def number(self, workload: WorkloadClass) -> int:
+        if workload not in self._of:
+            shape = (workload.kernels, workload.placement, workload.unfit_agents)
+            self._of[workload] = self._numbers.setdefault(shape, len(self._numbers))
+        return self._of[workload]
+
+
+def routed_views(
+    outlook: GroupOutlook, pool_of: Mapping[str, str], asker: Principal
+) -> tuple[tuple[RoutedView, ...], int]:
+    """The demand that is to find room, and how many shapes are left out.
+
+    Args:
+        pool_of: the pool of each slice that exists.
+    """
+    found: dict[tuple[int, Destination, str | None], _Routed] = {}
+    shapes = _Shapes()
+    for routed in outlook.decision.routed:
+        entry = routed.entry
+        on = outlook.slices_for(entry.session)
+        pool = _pool_of(on[0], pool_of) if on else None
+        key = (shapes.number(entry.workload), routed.destination, pool)
+        each = found.get(key)
+        if each is None:
+            each = found[key] = _Routed(entry.session, entry.workload, routed.destination, pool)
+        each.sessions += 1
+        each.on.update(dict.fromkeys(id_ for id_ in on if id_ in pool_of))
+    told = [*found.values()][:MAX_SHAPES]
+    return tuple(_routed(each, asker) for each in told), len(found) - len(told)
+
+
+def _routed(each: _Routed, asker: Principal) -> RoutedView:
+    return RoutedView(
+        shape=_shape(each.workload, each.sessions, each.first, asker),
+        destination=each.destination,
+        pool=each.pool,
+        slices=tuple(each.on)[:MAX_SLICES],
+        other_slices=max(0, len(each.on) - MAX_SLICES),
+    )
+
+
+def _pool_of(slice_: str, pool_of: Mapping[str, str]) -> str | None:
+    """The pool of a slice, which may be one that is still to be made: ``pool+number``."""
+    return pool_of.get(slice_) or slice_.rpartition("+")[0] or None
+
+
+def unmet_views(outlook: GroupOutlook, asker: Principal) -> tuple[tuple[UnmetView, ...], int]:
+    """The demand that no pool serves, with each pool's reasons, and how many shapes are left
+    out."""
+    found: dict[int, list[UnmetDemand]] = {}
+    shapes = _Shapes()
+    for unmet in outlook.decision.unmet:
+        found.setdefault(shapes.number(unmet.workload), []).append(unmet)
+    told = [*found.values()][:MAX_SHAPES]
+    return tuple(_unmet(each, asker) for each in told), len(found) - len(told)
+
+
+def _unmet(alike: list[UnmetDemand], asker: Principal) -> UnmetView:
+    first, *_ = alike
+    reasons = first.why.reasons
+    return UnmetView(
+        shape=_shape(first.workload, sum(each.sessions for each in alike), first.first, asker),
+        could_be_met=first.why.could_be_met,
+        nearest=first.why.nearest,
+        pools=tuple(
+            RefusalView(pool=pool, reasons=tuple(map(ReasonView.of, found)))
+            for pool, found in [*reasons.items()][:MAX_POOLS]
+        ),
+        other_pools=max(0, len(reasons) - MAX_POOLS),
+    )
+
+
+def _shape(workload: WorkloadClass, sessions: int, first: SessionId, asker: Principal) -> ShapeView:
+    asks = [request.describe() for request, _ in workload.requests]
+    return ShapeView(
+        asks=" or ".join(asks[:3]),
+        kernels=len(workload.kernels),
+        rules=tuple(_rules(workload))[:MAX_SLICES],
+        sessions=sessions,
+        first=first if asker.may_see(workload.owner) else None,
+    )
+
+
+def _rules(workload: WorkloadClass) -> Iterable[str]:
+    for rule in hard_rules(workload.placement):
+        yield "named agents only" if rule is None else str(rule)

@@ -1,0 +1,161 @@
+"""The answers of `muster why` about pools and slices: why a pool makes nothing, what a slice waits
+for, and why it is not deleted."""
+
+from collections.abc import Iterator, Sequence
+
+from sqlalchemy import Connection
+
+from muster.control.engine.retries import wait_for_next_try
+from muster.control.pool.autoscaler import RouteDemand, why_closed
+from muster.control.pool.fleet import Fleet
+from muster.control.pool.records import Pool, Slice
+from muster.control.pool.shapes import misfit
+from muster.control.pool.slices import time_limit_s
+from muster.control.pool.states import PoolStatus
+from muster.control.pool.views import differs, stays
+from muster.core import sentences
+from muster.core.owner import Principal
+from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.states.slice import SliceStatus
+from muster.core.views.base import ReasonView
+from muster.core.views.placement import WhyView
+from muster.core.views.pools import PoolView, SliceView
+
+
+def explain_pool(pool: Pool, slices: Sequence[Slice], fleet: Fleet, now: float) -> WhyView:
+    """Whether a pool makes machines, and everything that keeps it from that.
+
+    Args:
+        slices: of the pool.
+    """
+    closed = why_closed(pool, now)
+    reasons = [*_of_pool(pool, slices, closed)]
+    makes = closed is None and pool.status is PoolStatus.ACTIVE
+    return WhyView(
+        subject=pool.id,
+        name=pool.name,
+        status=pool.status,
+        verdict=sentences.pool(
+            pool.name,
+            len(slices),
+            pool.spec.max_slices,
+            coming=sum(each.is_coming for each in slices),
+            leaving=sum(each.doomed is not None for each in slices),
+            makes=makes and len(slices) < pool.spec.max_slices,
+        ),
+        details=tuple(_about_lists(pool, fleet, now)),
+        reasons=tuple(map(ReasonView.of, reasons)),
+    )
+
+
+def _of_pool(pool: Pool, slices: Sequence[Slice], closed: Reason | None) -> Iterator[Reason]:
+    spec = pool.spec
+    if closed is not None:
+        yield closed
+    elif pool.reason is not None:
+        yield pool.reason
+    if len(slices) >= spec.max_slices:
+        numbers = {"slices": len(slices), "max_slices": spec.max_slices}
+        yield reason(ReasonCode.POOL_AT_MAX, pool=pool.name, **numbers)
+    if closed is None and pool.standing.at_once is not None:
+        yield reason(ReasonCode.POOL_PROBED, pool=pool.name, slices=pool.standing.at_once)
+    if pool.list_error:
+        yield reason(ReasonCode.PROVIDER_FAILED, provider=spec.provider, told=pool.list_error)
+    if (other := differs(pool)) is not None:
+        yield other
+
+
+def _about_lists(pool: Pool, fleet: Fleet, now: float) -> Iterator[str]:
+    if pool.listed_at is not None:
+        yield sentences.machines_listed(now - pool.listed_at)
+    for id_, orphans in [*fleet.orphans.get(pool.name, {}).items()][: sentences.NAMED]:
+        yield sentences.unknown_machines(orphans.machines, id_, now - orphans.since)
+    if pool.replacing:
+        yield sentences.replaces(pool.replacing, pool.revision)
+
+
+def explain_slice(
+    slice_: Slice, pool: Pool | None, fleet: Fleet, routing: RouteDemand, now: float
+) -> WhyView:
+    """What a slice waits for, or why it stays.
+
+    Args:
+        pool: of the slice.
+    """
+    return WhyView(
+        subject=slice_.id,
+        status=slice_.status,
+        verdict=_verdict(slice_, fleet, routing, now),
+        details=tuple(_waits_for(slice_, fleet, now)),
+        reasons=tuple(map(ReasonView.of, _of_slice(slice_, pool, fleet, now))),
+    )
+
+
+def explain_ended_slice(
+    connection: Connection, principal: Principal, slice_: SliceView, now: float
+) -> WhyView:
+    """How a slice ended."""
+    lived_s = (slice_.finished_at or now) - slice_.created_at
+    was_ready = slice_.ready_at is not None
+    verdict = sentences.slice_ended(slice_.pool, lived_s, was_ready=was_ready, failed=slice_.failed)
+    return WhyView.of_ended(slice_, verdict)
+
+
+def explain_ended_pool(
+    connection: Connection, principal: Principal, pool: PoolView, now: float
+) -> WhyView:
+    """That a pool was deleted."""
+    return WhyView.of_ended(pool, sentences.pool_deleted(pool.name), name=pool.name)
+
+
+def _verdict(slice_: Slice, fleet: Fleet, routing: RouteDemand, now: float) -> str:
+    for_s = now - slice_.status_changed_at
+    if slice_.doomed is not None:
+        doomed_s = now - (slice_.doomed_at or now)
+        return sentences.slice_leaving(slice_.pool, slice_.status, doomed_s)
+    kernels = fleet.kernels(slice_)
+    if slice_.status is SliceStatus.READY:
+        return sentences.slice_ready(slice_.pool, for_s, kernels)
+    return sentences.slice_coming(
+        slice_.pool, slice_.status, for_s, now - slice_.created_at, routing.usual.of(slice_.pool)
+    )
+
+
+def _waits_for(slice_: Slice, fleet: Fleet, now: float) -> Iterator[str]:
+    kernels = fleet.kernels(slice_)
+    if slice_.doomed is not None:
+        leave_by = slice_.leave_by or 0.0
+        if kernels:
+            yield sentences.kernels_leave(kernels, leave_by - now)
+        elif slice_.handed_at is not None:
+            yield sentences.provider_deletes(slice_.spec.provider, now - slice_.handed_at)
+        return
+    if slice_.status is SliceStatus.REQUESTING and slice_.handed_at is not None:
+        yield sentences.provider_makes(slice_.spec.provider, now - slice_.handed_at)
+    if slice_.status in (SliceStatus.BOOTING, SliceStatus.INITIALIZING):
+        agents = fleet.agents(slice_)
+        here = {name for name, each in agents.items() if each.boot_id and each.connected}
+        yield sentences.machines_join(len(here), [n for n in slice_.names if n not in here])
+    limit_s = time_limit_s(slice_)
+    if limit_s is not None:
+        yield sentences.given_up(slice_.status_changed_at + limit_s - now)
+
+
+def _of_slice(slice_: Slice, pool: Pool | None, fleet: Fleet, now: float) -> Iterator[Reason]:
+    if slice_.doomed is not None:
+        yield slice_.doomed
+        if pool is not None and pool.status is PoolStatus.TRIPPED and pool.reason is not None:
+            yield pool.reason
+    elif (why := stays(slice_, pool, now)) is not None:
+        yield why
+    if slice_.reason is not None:
+        yield slice_.reason
+    if slice_.handed_at is None:
+        yield from wait_for_next_try(slice_, now)
+    if slice_.status is SliceStatus.INITIALIZING:
+        shape = slice_.spec.machine
+        for agent in fleet.agents(slice_).values():
+            wrong = misfit(agent, shape) if agent.boot_id else None
+            if wrong is not None:
+                yield wrong
+                return

@@ -1,0 +1,178 @@
+"""Pools and slices as people are shown them: as they are stored, and as they are now."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from muster.control.pool.autoscaler import RouteDemand, why_closed
+from muster.control.pool.fleet import Fleet
+from muster.control.pool.records import OwnMachine, Pool, Slice
+from muster.control.pool.shapes import differing
+from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.states import AgentStatus
+from muster.core.states.slice import SliceStatus
+from muster.core.views.base import ReasonView
+from muster.core.views.pools import MachineView, PoolView, SliceView
+from muster.store.records import Agent
+
+MAX_MACHINES = 100
+"""Machines of a slice that are told."""
+HOUR_S = 3_600.0
+
+
+def stored_pool(pool: Pool) -> PoolView:
+    """A pool, without what is known of one that exists only."""
+    return PoolView(
+        id=pool.id,
+        name=pool.name,
+        group=pool.group,
+        provider=pool.spec.provider,
+        status=pool.status,
+        status_changed_at=pool.status_changed_at,
+        created_at=pool.created_at,
+        finished_at=pool.finished_at,
+        spec=pool.spec.model_dump(mode="json"),
+        revision=pool.revision,
+        reason=_told(pool.reason),
+        replacing=pool.replacing,
+    )
+
+
+def live_pool(
+    pool: Pool, slices: Sequence[Slice], fleet: Fleet, routing: RouteDemand, now: float
+) -> PoolView:
+    """A pool that exists, with its slices."""
+    orphans = fleet.orphans.get(pool.name, {}).values()
+    reported = pool.reported
+    return replace(
+        stored_pool(pool),
+        slices=by_status(slices),
+        leaving=sum(each.doomed is not None for each in slices),
+        outdated=sum(each.revision < pool.revision for each in slices),
+        machines=sum(len(each.machines) for each in slices),
+        price=sum(price_of(each) for each in slices),
+        closed=_told(why_closed(pool, now)),
+        reported=None if reported is None else reported.model_dump(mode="json"),
+        differs=_told(differs(pool)),
+        listed_at=pool.listed_at,
+        list_error=pool.list_error,
+        unknown_machines=sum(each.machines for each in orphans),
+        losses=len(pool.losses),
+        usual_s=routing.usual.of(pool.name),
+    )
+
+
+def differs(pool: Pool) -> Reason | None:
+    """How the machines of a pool differ from what it declares; None where they do not."""
+    if pool.reported is None:
+        return None
+    return differing(pool.name, pool.spec.machine, pool.reported)
+
+
+def stored_slice(slice_: Slice, now: float) -> SliceView:
+    """A slice, without what is known of one that exists only."""
+    hours = machine_hours(slice_, now)
+    inf = float("inf")
+    return SliceView(
+        id=slice_.id,
+        pool=slice_.pool,
+        group=slice_.group,
+        status=slice_.status,
+        status_changed_at=slice_.status_changed_at,
+        revision=slice_.revision,
+        machines=tuple(_machine(each, None) for each in slice_.machines[:MAX_MACHINES]),
+        other_machines=max(0, len(slice_.machines) - MAX_MACHINES),
+        doomed=_told(slice_.doomed),
+        doomed_at=slice_.doomed_at,
+        leave_by=None if slice_.leave_by == inf else slice_.leave_by,
+        failed=slice_.failed,
+        held_by=slice_.held_by,
+        idle_since=slice_.idle_since,
+        tries=slice_.tries,
+        reason=_told(slice_.reason),
+        created_at=slice_.created_at,
+        ready_at=slice_.ready_at,
+        finished_at=slice_.finished_at,
+        price=price_of(slice_),
+        machine_hours=hours,
+        cost=hours * slice_.spec.price,
+    )
+
+
+def live_slice(slice_: Slice, fleet: Fleet, pool: Pool | None, now: float) -> SliceView:
+    """A slice that exists, with its agents.
+
+    Args:
+        pool: of the slice.
+    """
+    agents = fleet.agents(slice_)
+    machines = slice_.machines[:MAX_MACHINES]
+    return replace(
+        stored_slice(slice_, now),
+        outdated=pool is not None and slice_.revision < pool.revision,
+        machines=tuple(_machine(each, agents.get(each.name)) for each in machines),
+        kernels=fleet.kernels(slice_),
+        stays=_told(stays(slice_, pool, now)),
+        deletes_at=deletes_at(slice_, pool),
+    )
+
+
+def stays(slice_: Slice, pool: Pool | None, now: float) -> Reason | None:
+    """Why a slice is not being deleted; None if it is, or if nothing was decided about it yet."""
+    at = deletes_at(slice_, pool)
+    if at is None or slice_.idle_since is None:
+        return None if slice_.doomed is not None else slice_.stays
+    return reason(
+        ReasonCode.SLICE_IDLE,
+        idle_s=round(now - slice_.idle_since),
+        in_s=max(0, round(at - now)),
+    )
+
+
+def deletes_at(slice_: Slice, pool: Pool | None) -> float | None:
+    """When a slice is deleted for being idle if nothing else happens; None if it is not to be."""
+    idle = slice_.stays is not None and slice_.stays.code is ReasonCode.SLICE_IDLE
+    if pool is None or slice_.doomed is not None or slice_.idle_since is None or not idle:
+        return None
+    return slice_.idle_since + pool.spec.idle_timeout
+
+
+def price_of(slice_: Slice) -> float:
+    """The price of a slice for an hour."""
+    return len(slice_.machines) * slice_.spec.price
+
+
+def machine_hours(slice_: Slice, now: float) -> float:
+    """The hours for which its machines were there, counted from the wish for them; of those that
+    the provider made."""
+    made = sum(bool(each.id) for each in slice_.machines)
+    return made * max(0.0, (slice_.finished_at or now) - slice_.created_at) / HOUR_S
+
+
+def by_status(slices: Iterable[Slice]) -> dict[SliceStatus, int]:
+    """How many there are in each status, in the order of a slice's life."""
+    counts = Counter(each.status for each in slices)
+    return {status: counts[status] for status in SliceStatus if counts[status]}
+
+
+def slices_by_pool(slices: Iterable[Slice]) -> Mapping[str, list[Slice]]:
+    found: dict[str, list[Slice]] = {}
+    for each in slices:
+        found.setdefault(each.pool, []).append(each)
+    return found
+
+
+def _machine(machine: OwnMachine, agent: Agent | None) -> MachineView:
+    joined = agent is not None and bool(agent.boot_id) and agent.status is not AgentStatus.LOST
+    return MachineView(
+        name=machine.name,
+        id=machine.id,
+        address=machine.address,
+        agent=None if agent is None else agent.id,
+        joined=joined,
+    )
+
+
+def _told(why: Reason | None) -> ReasonView | None:
+    return None if why is None else ReasonView.of(why)
