@@ -10,17 +10,20 @@ import pytest
 from tests.providers.aws_cloud import (
     TOKEN,
     AwsCloud,
+    QuickEc2,
     instance,
     made_by,
     new_scope,
     order_of,
+    pool_spec,
     refusal,
     serving,
 )
+from tests.providers.conformance import Conformance, Site
 
 from muster.autoscaling.standing import CreateOutcome
 from muster.providers.aws.launch import MAX_USER_DATA, named_at_boot
-from muster.providers.provider import MachineState, Provider, ProviderError
+from muster.providers.provider import MachineState, Provider, ProviderError, Scope
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +36,33 @@ def server() -> Iterator[AwsCloud]:
 def cloud(server: AwsCloud) -> AwsCloud:
     server.reset()
     return server
+
+
+class AwsSite(Site):
+    """An account, in which each test has clusters of its own."""
+
+    def __init__(self, cloud: AwsCloud) -> None:
+        self._cloud = cloud
+        self._scope = new_scope()
+        self._made: list[Provider] = []
+
+    def provider(self, pool: str = "one", cluster: str = "c-1") -> Provider:
+        scope = Scope(f"{self._scope.cluster}-{cluster}", pool, self._scope.directory)
+        provider = QuickEc2(pool_spec(self._cloud), scope)
+        self._made.append(provider)
+        return provider
+
+    def close(self) -> None:
+        for each in self._made:
+            each.close()
+
+
+class TestAwsEc2(Conformance):
+    @pytest.fixture
+    def site(self, cloud: AwsCloud) -> Iterator[Site]:
+        site = AwsSite(cloud)
+        yield site
+        site.close()
 
 
 def deleted(provider: Provider, slice_: str) -> None:

@@ -22,7 +22,6 @@ from tests.providers.aws_cloud import (
     refusal,
     serving,
 )
-from tests.providers.conformance import Conformance, Site
 
 from muster.autoscaling.standing import CreateOutcome
 from muster.providers.aws.calls import Limits
@@ -40,33 +39,6 @@ def server() -> Iterator[AwsCloud]:
 def cloud(server: AwsCloud) -> AwsCloud:
     server.reset()
     return server
-
-
-class AwsSite(Site):
-    """An account, in which each test has clusters of its own."""
-
-    def __init__(self, cloud: AwsCloud) -> None:
-        self._cloud = cloud
-        self._scope = new_scope()
-        self._made: list[Provider] = []
-
-    def provider(self, pool: str = "one", cluster: str = "c-1") -> Provider:
-        scope = Scope(f"{self._scope.cluster}-{cluster}", pool, self._scope.directory)
-        provider = QuickEc2(pool_spec(self._cloud), scope)
-        self._made.append(provider)
-        return provider
-
-    def close(self) -> None:
-        for each in self._made:
-            each.close()
-
-
-class TestAwsEc2(Conformance):
-    @pytest.fixture
-    def site(self, cloud: AwsCloud) -> Iterator[Site]:
-        site = AwsSite(cloud)
-        yield site
-        site.close()
 
 
 def refused_with(provider: Provider, size: int = 1) -> ProviderError:
@@ -315,7 +287,7 @@ TROUBLES = {
 
 
 @settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     steps=st.lists(
@@ -324,7 +296,7 @@ TROUBLES = {
             st.sampled_from([None, *TROUBLES]),
             st.booleans(),
         ),
-        max_size=6,
+        max_size=5,
     )
 )
 def test_a_slice_is_never_there_twice(
