@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 from tests.providers.kubernetes_cluster import Cluster, Fault, Key
 from tests.providers.kubernetes_rules import Object, Refusal
 
-TOKEN = "a-bearer-token"
+BEARER = "a-bearer-token"
 _TICK_S = 0.02
 _HANG_S = 30.0
 _VERBS = {"POST": "create", "PATCH": "patch", "DELETE": "delete", "GET": "get"}
@@ -58,7 +58,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(201 if verb == "create" else 200, answer, fault)
 
     def _authorize(self, verb: str, kind: str, namespace: str, name: str) -> None:
-        if self.headers.get("Authorization") != f"Bearer {TOKEN}":
+        if self.headers.get("Authorization") != f"Bearer {BEARER}":
             raise Refusal(401, "Unauthorized", "Unauthorized")
         if (verb, kind) in self.cluster.denied:
             about = f'{kind} "{name}"' if name else kind
@@ -79,6 +79,15 @@ class _Handler(BaseHTTPRequestHandler):
                 raise Refusal(410, "Expired", "The provided continue parameter is too old")
             case Fault.FORBIDDEN:
                 raise Refusal(403, "Forbidden", "no reason")
+            case Fault.CONFLICT:
+                message = (
+                    'Operation cannot be fulfilled on resourcequotas "compute": the object has'
+                )
+                raise Refusal(409, "Conflict", f"{message} been modified", "compute")
+            case Fault.RECOUNTED:
+                name = sent["metadata"]["name"]
+                message = f'pods "{name}" is forbidden: status unknown for quota: compute'
+                raise Refusal(403, "Forbidden", message, name)
             case Fault.ECHO:
                 raise Refusal(422, "Invalid", f"not wanted: {json.dumps(sent)}")
             case Fault.NONSENSE:

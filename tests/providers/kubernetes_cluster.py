@@ -37,6 +37,8 @@ class Fault(StrEnum):
     TRUNCATED = "truncated"  # carried out; half of the answer
     EXPIRED = "expired"  # of a page's token
     FORBIDDEN = "forbidden"  # by something that is not Kubernetes
+    CONFLICT = "conflict"  # with others who use the same quota
+    RECOUNTED = "recounted"  # refused while a quota is counted anew
     ECHO = "echo"  # refused, in words that repeat what was sent
 
 
@@ -123,10 +125,10 @@ class Cluster:
         self.edit(name, lambda pod: pod["status"]["conditions"].append(condition))
         self.delete("pods", "work", name, None, dry_run=False)
 
-    def end(self, name: str) -> None:
-        """Have a pod that is deleted be gone, as when its node is removed."""
+    def end(self, name: str, kind: str = "pods") -> None:
+        """Have an object that is deleted be gone: its node, or whoever held it, let go."""
         with self.changed:
-            self._remove(("pods", "work", name))
+            self._remove((kind, "work", name))
 
     # What requests do
 
@@ -184,10 +186,14 @@ class Cluster:
             found = self._get(kind, namespace, name)
             if dry_run:
                 return
+            metadata = found["metadata"]
+            if metadata.get("finalizers"):
+                metadata["deletionTimestamp"] = _moment(time.time())
+                self._note("MODIFIED", kind, found)
+                return
             if kind != "pods" or not found["spec"].get("nodeName") or grace_s == 0:
                 self._remove((kind, namespace, name))
                 return
-            metadata = found["metadata"]
             grace_s = found["spec"]["terminationGracePeriodSeconds"] if grace_s is None else grace_s
             ends_at = time.monotonic() + min(grace_s, self.ends_after_s)
             uid = metadata["uid"]

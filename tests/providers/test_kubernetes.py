@@ -5,37 +5,26 @@ import json
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Pod
 from tests.providers.conformance import TOKEN, Conformance, gone, ids
 from tests.providers.kubernetes_cluster import Cluster
-from tests.providers.kubernetes_rules import Object
-from tests.providers.kubernetes_site import IMAGE, KubernetesSite, kubernetes_site, pool_spec
+from tests.providers.kubernetes_site import (
+    IMAGE,
+    SETUP,
+    KubernetesSite,
+    kubernetes_site,
+    order,
+    running,
+    the_pod,
+)
 
 from muster.agent.identity import load_identity, locked
 from muster.autoscaling.standing import CreateOutcome
-from muster.core.specs.pool import MachineShape
-from muster.providers.found import problems_of
-from muster.providers.kubernetes.manifests import GRACE_S
-from muster.providers.kubernetes.pods import KubernetesPods
-from muster.providers.provider import AgentSetup, Machine, MachineState, ProviderError, SliceOrder
-
-GPUS = MachineShape.model_validate(
-    {
-        "cpu": "7500m",
-        "memory": "64GiB",
-        "disk": "100GiB",
-        "gpus": 4,
-        "gpu_model": "NVIDIA H100 80GB HBM3",
-        "extra": {"licence": 2},
-    }
-)
-SETUP = AgentSetup("10.0.0.5:7601", "training", TOKEN, authority="-----BEGIN CERTIFICATE-----")
+from muster.providers.provider import ProviderError
 
 
 @pytest.fixture
@@ -53,31 +42,10 @@ class TestKubernetes(Conformance):
     pass
 
 
-def order(slice_: str = "sl-1", machines: int = 1, setup: AgentSetup = SETUP) -> SliceOrder:
-    names = tuple(f"{slice_}-{number}" for number in range(machines))
-    return SliceOrder(slice_, names, GPUS, False, {"zone": "a"}, setup)
-
-
-def the_pod(cluster: Cluster) -> Object:
-    (name,) = cluster.named("pods")
-    return cluster.found("pods", name)
-
-
 def secret_data(cluster: Cluster) -> dict[str, str]:
     (name,) = cluster.named("secrets")
     data = cluster.found("secrets", name)["data"]
     return {key: base64.b64decode(value).decode() for key, value in data.items()}
-
-
-def the_machine(provider: KubernetesPods) -> Machine:
-    (machine,) = provider.list().machines
-    return machine
-
-
-def running(site: KubernetesSite, provider: KubernetesPods) -> Machine:
-    """The only machine, once it runs."""
-    site.until(lambda: the_machine(provider).state is MachineState.RUNNING)
-    return the_machine(provider)
 
 
 # What is made
@@ -286,102 +254,6 @@ def test_reboot_waits_until_the_node_says_that_the_pod_has_ended(
     assert the_pod(cluster)["metadata"]["uid"] != uid
 
 
-# What is seen
-
-
-def test_running_pod_is_a_running_machine(site: KubernetesSite) -> None:
-    site.provider().create(order())
-    machine = running(site, site.provider())
-    assert (machine.address, machine.detail) == ("10.1.2.3", "on node node-1")
-
-
-def test_unschedulable_pod_is_coming_in_the_scheduler_s_words(
-    site: KubernetesSite, cluster: Cluster
-) -> None:
-    cluster.starts_after_s = None
-    site.provider().create(order())
-    words = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
-    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-    cluster.edit(
-        cluster.named("pods")[0],
-        lambda pod: pod["status"]["conditions"].append(condition | {"message": words}),
-    )
-
-    machine = the_machine(site.provider())
-    assert machine.state is MachineState.COMING
-    assert machine.detail == f"Unschedulable: {words}"
-
-
-WAITING = {"waiting": {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "x"'}}
-ENDED = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
-
-
-@pytest.mark.parametrize(
-    ("status", "state", "detail"),
-    [
-        ({"phase": "Pending", "containerStatuses": [WAITING]}, "coming", "ImagePullBackOff: Back"),
-        (
-            {"phase": "Running", "containerStatuses": [ENDED]},
-            "running",
-            "OOMKilled: ended with 137",
-        ),
-        (
-            {"phase": "Failed", "reason": "Evicted", "message": "low on x"},
-            "stopped",
-            "Evicted: low",
-        ),
-        ({"phase": "Succeeded"}, "stopped", ""),
-        ({"phase": "Unknown", "reason": "NodeLost"}, "running", "NodeLost"),
-        ({"phase": "Failed", "message": "x" * 1000}, "stopped", "x" * 300),
-    ],
-)
-def test_state_of_a_pod_is_the_machine_s(
-    site: KubernetesSite, cluster: Cluster, status: Object, state: str, detail: str
-) -> None:
-    cluster.starts_after_s = None
-    site.provider().create(order())
-    containers = [
-        {"name": "agent", "image": IMAGE, "imageID": "", "ready": False, "restartCount": 0}
-        | {"state": each}
-        for each in status.get("containerStatuses", ())
-    ]
-    cluster.edit(
-        cluster.named("pods")[0],
-        lambda pod: pod["status"].update(status | {"containerStatuses": containers}),
-    )
-
-    machine = the_machine(site.provider())
-    assert machine.state == state
-    assert machine.detail.startswith(detail)
-    assert len(machine.detail) <= 300
-
-
-def test_pod_of_a_drained_node_leaves(site: KubernetesSite, cluster: Cluster) -> None:
-    site.provider().create(order())
-    name = running(site, site.provider()).id
-    cluster.ends_after_s = 1e9
-    cluster.evict(name, "node-1 is drained")
-
-    machine = the_machine(site.provider())
-    assert machine.state is MachineState.LEAVING
-    assert machine.detail.startswith("EvictionByEvictionAPI: node-1 is drained")
-    told = datetime.fromisoformat(the_pod(cluster)["metadata"]["deletionTimestamp"])
-    assert machine.leaves_at == told.timestamp()
-
-
-def test_pod_that_is_to_be_preempted_says_when(site: KubernetesSite, cluster: Cluster) -> None:
-    site.provider().create(order())
-    name = running(site, site.provider()).id
-    at = "2026-11-23T12:00:00Z"
-    condition = {"type": "DisruptionTarget", "status": "True", "lastTransitionTime": at}
-    cluster.edit(name, lambda pod: pod["status"]["conditions"].append(condition))
-
-    machine = the_machine(site.provider())
-    assert machine.state is MachineState.RUNNING
-    moment = datetime(2026, 11, 23, 12, tzinfo=UTC).timestamp()
-    assert machine.leaves_at == moment + GRACE_S
-
-
 # What is somebody else's
 
 
@@ -435,42 +307,3 @@ def test_pod_of_a_request_that_arrives_after_the_deletion_goes(
 
     cluster.put("pods", {"metadata": late["metadata"], "spec": late["spec"]})
     site.until(lambda: cluster.named("pods") == [])
-
-
-# Settings
-
-
-@pytest.mark.parametrize(
-    ("settings", "field", "expected"),
-    [
-        ({"imagee": "x"}, "settings.imagee", "unknown key; did you mean image?"),
-        ({"image": None}, "settings.image", "expected text"),
-        ({"image": "has space"}, "settings.image", "expected an image such as"),
-        ({"namespace": "Work"}, "settings.namespace", "expected lower-case letters"),
-        ({"image_pull_policy": "Sometimes"}, "settings.image_pull_policy", "expected 'Always'"),
-        ({"node_selector": {"gpu": "a b"}}, "settings.node_selector.gpu", "expected letters"),
-        ({"tolerations": [{"key": "gpu", "seconds": 5}]}, "settings.tolerations.0.seconds", "only"),
-        ({"tolerations": [{}]}, "settings.tolerations.0.key", "expected the key of a taint"),
-        (
-            {"tolerations": [{"operator": "Exists", "value": "x"}]},
-            "settings.tolerations.0.value",
-            "expected none",
-        ),
-        ({"annotations": {"muster/pool": "x"}}, "settings.annotations.muster/pool", "own"),
-        ({"host_network": "yes"}, "settings.host_network", "true or false"),
-        ({"gpu_resource": "nvidia.com/"}, "settings.gpu_resource", "expected letters"),
-    ],
-)
-def test_wrong_setting_is_told(settings: dict[str, Any], field: str, expected: str) -> None:
-    (problem,) = problems_of(pool_spec(**settings))
-    assert problem.field == field
-    assert expected in problem.expected
-
-
-def test_pool_without_an_image_is_told() -> None:
-    spec = pool_spec().model_copy(update={"settings": {}})
-    assert [problem.field for problem in problems_of(spec)] == ["settings.image"]
-
-
-def test_good_settings_have_no_problems() -> None:
-    assert problems_of(pool_spec(namespace="work", context="here")) == []

@@ -1,23 +1,27 @@
 """The provider ``kubernetes`` while its API server refuses, fails, hangs and loses answers."""
 
-import base64
 import itertools
-import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.providers.conformance import SHAPE, TOKEN, gone, ids
+from tests.providers.conformance import gone, ids
 from tests.providers.kubernetes_cluster import Cluster, Fault
-from tests.providers.kubernetes_site import KubernetesSite, kubernetes_site
+from tests.providers.kubernetes_site import (
+    KubernetesSite,
+    everything,
+    kubernetes_site,
+    order,
+    refusal,
+)
 
 from muster.autoscaling.standing import CreateOutcome
 from muster.providers.kubernetes import api, pods
 from muster.providers.kubernetes.pods import KubernetesPods
-from muster.providers.provider import AgentSetup, Machine, MachineState, ProviderError, SliceOrder
+from muster.providers.provider import Machine, MachineState, ProviderError, SliceOrder
 
 CREDENTIALS, QUOTA, THROTTLED, BAD_REQUEST, UNKNOWN = (
     CreateOutcome.CREDENTIALS,
@@ -26,7 +30,6 @@ CREDENTIALS, QUOTA, THROTTLED, BAD_REQUEST, UNKNOWN = (
     CreateOutcome.BAD_REQUEST,
     CreateOutcome.UNKNOWN,
 )
-AUTHORITY = "-----BEGIN CERTIFICATE-----"
 SHORT_S = 0.5
 
 
@@ -49,22 +52,6 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pods, "UNDO_S", 2 * SHORT_S)
 
 
-def order(slice_: str = "sl-1", machines: int = 3) -> SliceOrder:
-    setup = AgentSetup("10.0.0.5:7601", "default", TOKEN, AUTHORITY)
-    names = tuple(f"{slice_}-{number}" for number in range(machines))
-    return SliceOrder(slice_, names, SHAPE, False, {}, setup)
-
-
-def refusal(call: Callable[[], object]) -> ProviderError:
-    with pytest.raises(ProviderError) as raised:
-        call()
-    return raised.value
-
-
-def everything(cluster: Cluster) -> list[str]:
-    return cluster.named("pods") + cluster.named("secrets")
-
-
 # create
 
 
@@ -74,10 +61,10 @@ def test_slice_whose_answer_was_lost_is_found_again(
     site: KubernetesSite, cluster: Cluster, kind: str, skip: int, fault: Fault
 ) -> None:
     cluster.plan(fault, "create", kind, skip=skip)
-    assert refusal(lambda: site.provider().create(order())).outcome is UNKNOWN
+    assert refusal(lambda: site.provider().create(order(machines=3))).outcome is UNKNOWN
     uids = {name: cluster.found("pods", name)["metadata"]["uid"] for name in cluster.named("pods")}
 
-    machines = site.provider().create(order())
+    machines = site.provider().create(order(machines=3))
 
     assert cluster.named("pods") == sorted(ids(machines).values())
     assert len(machines) == 3
@@ -88,13 +75,19 @@ def test_slice_whose_answer_was_lost_is_found_again(
 @pytest.mark.parametrize("skip", [0, 1, 2])
 @pytest.mark.parametrize(
     ("fault", "outcome"),
-    [(Fault.THROTTLED, THROTTLED), (Fault.FORBIDDEN, CREDENTIALS), (Fault.ECHO, BAD_REQUEST)],
+    [
+        (Fault.THROTTLED, THROTTLED),
+        (Fault.CONFLICT, THROTTLED),
+        (Fault.RECOUNTED, THROTTLED),
+        (Fault.FORBIDDEN, CREDENTIALS),
+        (Fault.ECHO, BAD_REQUEST),
+    ],
 )
 def test_nothing_is_left_of_a_slice_that_is_refused(
     site: KubernetesSite, cluster: Cluster, skip: int, fault: Fault, outcome: CreateOutcome
 ) -> None:
     cluster.plan(fault, "create", "pods", skip=skip)
-    assert refusal(lambda: site.provider().create(order())).outcome is outcome
+    assert refusal(lambda: site.provider().create(order(machines=3))).outcome is outcome
     assert everything(cluster) == []
 
 
@@ -102,9 +95,9 @@ def test_nothing_is_left_of_a_slice_beyond_the_quota(
     site: KubernetesSite, cluster: Cluster
 ) -> None:
     provider = site.provider()
-    first = provider.create(order("sl-1"))
+    first = provider.create(order("sl-1", 3))
     cluster.quota = 5
-    refused = refusal(lambda: provider.create(order("sl-2")))
+    refused = refusal(lambda: provider.create(order("sl-2", 3)))
     assert refused.outcome is QUOTA
     assert "exceeded quota: compute, requested: pods=1, used: pods=5" in refused.told
     assert cluster.named("pods") == sorted(ids(first).values())
@@ -116,7 +109,7 @@ def test_slice_that_is_refused_and_cannot_be_deleted_may_be_there(
 ) -> None:
     cluster.plan(Fault.THROTTLED, "create", "pods", skip=1)
     cluster.plan(Fault.ERROR, "delete", "secrets")
-    refused = refusal(lambda: site.provider().create(order()))
+    refused = refusal(lambda: site.provider().create(order(machines=3)))
     assert refused.outcome is UNKNOWN
     assert "too many requests" in refused.told
     gone(site, site.provider(), "sl-1")
@@ -133,7 +126,7 @@ def test_slice_that_is_refused_and_takes_long_to_end_may_be_there(
     provider = site.provider()
     provider.create(order(machines=1))
     site.until(lambda: provider.list().machines[0].state is MachineState.RUNNING)
-    refused = refusal(lambda: provider.create(order()))
+    refused = refusal(lambda: provider.create(order(machines=3)))
     assert refused.outcome is UNKNOWN
     assert "some of the slice was made: it is still being deleted" in refused.told
 
@@ -154,9 +147,9 @@ def test_slice_that_is_there_is_found_with_a_full_quota(
     site: KubernetesSite, cluster: Cluster
 ) -> None:
     """Kubernetes looks at the quota before it looks whether the pod exists."""
-    machines = site.provider().create(order())
+    machines = site.provider().create(order(machines=3))
     cluster.quota = 3
-    assert ids(site.provider().create(order())) == ids(machines)
+    assert ids(site.provider().create(order(machines=3))) == ids(machines)
 
 
 def test_server_that_says_when_it_has_time_is_asked_again(
@@ -164,10 +157,10 @@ def test_server_that_says_when_it_has_time_is_asked_again(
 ) -> None:
     cluster.retry_after = "0"
     cluster.plan(Fault.THROTTLED, "create", "pods", skip=1, times=3)
-    assert len(site.provider().create(order())) == 3
+    assert len(site.provider().create(order(machines=3))) == 3
 
     cluster.plan(Fault.THROTTLED, "create", "pods", skip=1, times=4)
-    assert refusal(lambda: site.provider().create(order("sl-2"))).outcome is THROTTLED
+    assert refusal(lambda: site.provider().create(order("sl-2", 3))).outcome is THROTTLED
 
 
 @pytest.mark.usefixtures("short")
@@ -179,20 +172,46 @@ def test_server_that_has_time_when_nobody_waits_any_more_is_not_asked_again(
     assert refusal(site.provider().list).outcome is THROTTLED
 
 
+def test_slice_whose_token_cannot_be_renewed_stays_as_it_is(
+    site: KubernetesSite, cluster: Cluster
+) -> None:
+    machines = site.provider().create(order(machines=3))
+    cluster.denied.add(("patch", "secrets"))
+    renewed = replace(order(machines=3), setup=replace(order(machines=3).setup, token="another"))
+    assert refusal(lambda: site.provider().create(renewed)).outcome is UNKNOWN
+    assert cluster.named("pods") == sorted(ids(machines).values())
+
+
+def test_slice_whose_secret_is_held_is_not_gone(site: KubernetesSite, cluster: Cluster) -> None:
+    provider = site.provider()
+    (machine,) = provider.create(order(machines=1))
+    (secret,) = cluster.named("secrets")
+    cluster.edit(
+        secret, lambda found: found["metadata"].update(finalizers=["x.example/y"]), "secrets"
+    )
+    site.until(lambda: not provider.delete("sl-1") and not cluster.named("pods"))
+    for call in (lambda: provider.create(order(machines=3)), lambda: provider.reboot(machine)):
+        refusal(call)
+    assert cluster.named("pods") == []
+    assert not provider.delete("sl-1")
+    cluster.end(secret, "secrets")
+    assert provider.delete("sl-1")
+
+
 def test_slice_that_is_being_deleted_is_not_taken_for_one_that_was_made(
     site: KubernetesSite, cluster: Cluster
 ) -> None:
     provider = site.provider()
-    machines = provider.create(order())
+    machines = provider.create(order(machines=3))
     site.until(lambda: {each.state for each in provider.list().machines} == {"running"})
     cluster.ends_after_s = 1e9
     assert not provider.delete("sl-1")
-    refused = refusal(lambda: provider.create(order()))
+    refused = refusal(lambda: provider.create(order(machines=3)))
     assert refused.outcome is UNKNOWN
     assert "is being deleted" in refused.told
     for machine in machines:
         cluster.end(machine.id)
-    assert len(provider.create(order())) == 3
+    assert len(provider.create(order(machines=3))) == 3
 
 
 _FAILURES = (Fault.LOST, Fault.TRUNCATED, Fault.ERROR)
@@ -227,7 +246,7 @@ def test_whatever_fails_a_slice_is_whole_or_nothing_in_the_end(
     shared: KubernetesSite, chances: list[tuple[Fault, str, str, int]]
 ) -> None:
     cluster, provider = shared.cluster, shared.provider()
-    wanted = order(f"sl-{next(_NUMBERS)}")
+    wanted = order(f"sl-{next(_NUMBERS)}", 3)
     cluster.planned.clear()
     for fault, verb, kind, skip in chances:
         cluster.plan(fault, verb, kind, skip=skip)
@@ -276,7 +295,7 @@ def test_pages_are_put_together(
 ) -> None:
     monkeypatch.setattr(api, "PAGE", 2)
     provider = site.provider()
-    machines = [*provider.create(order("sl-1")), *provider.create(order("sl-2"))]
+    machines = [*provider.create(order("sl-1", 3)), *provider.create(order("sl-2", 3))]
     cluster.requests.clear()
 
     listing = provider.list()
@@ -291,7 +310,7 @@ def test_list_without_its_last_page_says_so(
 ) -> None:
     monkeypatch.setattr(api, "PAGE", 2)
     provider = site.provider()
-    machines = ids(provider.create(order()))
+    machines = ids(provider.create(order(machines=3)))
     cluster.plan(fault, "list", "pods", skip=1)
 
     listing = provider.list()
@@ -306,7 +325,7 @@ def test_list_whose_next_page_has_expired_begins_anew(
 ) -> None:
     monkeypatch.setattr(api, "PAGE", 2)
     provider = site.provider()
-    machines = ids(provider.create(order()))
+    machines = ids(provider.create(order(machines=3)))
     cluster.plan(Fault.EXPIRED, "list", "pods", skip=1)
     listing = provider.list()
     assert (ids(listing.machines), listing.complete) == (machines, True)
@@ -321,7 +340,7 @@ def test_nothing_is_known_without_the_first_page(
     site: KubernetesSite, cluster: Cluster, fault: Fault
 ) -> None:
     provider = site.provider()
-    provider.create(order())
+    provider.create(order(machines=3))
     cluster.plan(fault, "list", "pods", times=3)
     assert refusal(provider.list).outcome is UNKNOWN
 
@@ -334,7 +353,7 @@ def test_slice_of_which_not_all_is_listed_is_not_gone(
 ) -> None:
     monkeypatch.setattr(api, "PAGE", 1)
     provider = site.provider()
-    provider.create(order())
+    provider.create(order(machines=3))
     cluster.plan(Fault.ERROR, "list", "pods", skip=1)
     assert refusal(lambda: provider.delete("sl-1")).outcome is UNKNOWN
     gone(site, provider, "sl-1")
@@ -343,7 +362,7 @@ def test_slice_of_which_not_all_is_listed_is_not_gone(
 def test_pod_that_cannot_be_deleted_keeps_no_other(site: KubernetesSite, cluster: Cluster) -> None:
     cluster.starts_after_s, cluster.collects = None, False
     provider = site.provider()
-    machines = provider.create(order())
+    machines = provider.create(order(machines=3))
     cluster.plan(Fault.ERROR, "delete", "pods")
     assert refusal(lambda: provider.delete("sl-1")).outcome is UNKNOWN
     assert cluster.named("pods") == [machines[0].id]
@@ -378,127 +397,3 @@ def test_reboot_whose_answer_was_lost_may_be_repeated(
     provider.reboot(machine)
     assert cluster.named("pods") == [machine.id]
     assert cluster.found("pods", machine.id)["metadata"]["uid"] != before
-
-
-# check
-
-
-@pytest.mark.parametrize(
-    ("verb", "kind"),
-    [
-        *itertools.product(("create", "get", "delete"), ("pods", "secrets")),
-        ("list", "pods"),
-        ("patch", "secrets"),
-    ],
-)
-def test_check_tells_each_permission_that_is_lacking(
-    site: KubernetesSite, cluster: Cluster, verb: str, kind: str
-) -> None:
-    cluster.denied.add((verb, kind))
-    refused = refusal(site.provider().check)
-    assert refused.outcome is CREDENTIALS
-    assert f'cannot {verb} resource "{kind}"' in refused.told
-    assert everything(cluster) == []
-
-
-def test_check_tells_used_up_quota(site: KubernetesSite, cluster: Cluster) -> None:
-    cluster.quota = 0
-    assert refusal(site.provider().check).outcome is QUOTA
-
-
-def test_check_tells_what_kubernetes_does_not_have(site: KubernetesSite) -> None:
-    for provider, told in (
-        (site.provider(namespace="nowhere"), 'namespaces "nowhere" not found'),
-        (site.provider(service_account="nobody"), 'serviceaccount "nobody" not found'),
-    ):
-        refused = refusal(provider.check)
-        assert refused.outcome is BAD_REQUEST
-        assert told in refused.told
-
-
-# Credentials, secrets, and patience
-
-
-def test_wrong_credential_is_told(site: KubernetesSite, cluster: Cluster) -> None:
-    site.write_kubeconfig(site.url, token="wrong")
-    provider = site.provider()
-    for call in (provider.check, provider.list, lambda: provider.create(order())):
-        assert refusal(call).outcome is CREDENTIALS
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        (None, "not found"),
-        ("token: 'very-secret", "it is no valid YAML"),
-        ("[very-secret]", "cannot be used"),
-        (json.dumps({"clusters": [], "contexts": [], "users": []}), "No current context"),
-        (
-            json.dumps(
-                {
-                    "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
-                    "users": [{"name": "u", "user": {"token": ["very-secret"]}}],
-                    "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-                    "current-context": "x",
-                }
-            ),
-            "cannot be used",
-        ),
-    ],
-)
-def test_unusable_kubeconfig_is_told_and_not_shown(
-    site: KubernetesSite, text: str | None, told: str
-) -> None:
-    site.kubeconfig.unlink()
-    if text is not None:
-        site.kubeconfig.write_text(text)
-    refused = refusal(site.provider().check)
-    assert refused.outcome is CREDENTIALS
-    assert told in refused.told
-    assert "very-secret" not in refused.told
-
-
-def test_context_that_is_not_there_is_told(site: KubernetesSite) -> None:
-    refused = refusal(site.provider(context="elsewhere").list)
-    assert (refused.outcome, "'elsewhere' not found" in refused.told) == (CREDENTIALS, True)
-
-
-def test_server_that_repeats_what_it_was_sent_tells_no_secret(
-    site: KubernetesSite, cluster: Cluster
-) -> None:
-    cluster.plan(Fault.ECHO, "create", "secrets")
-    refused = refusal(lambda: site.provider().create(order()))
-    assert refused.outcome is BAD_REQUEST
-    assert "not wanted" in refused.told
-    for secret in (TOKEN, base64.b64encode(TOKEN.encode()).decode()):
-        assert secret not in refused.told
-
-
-def test_nobody_listens(site: KubernetesSite) -> None:
-    site.write_kubeconfig("http://127.0.0.1:1")
-    assert refusal(site.provider().list).outcome is UNKNOWN
-
-
-@pytest.mark.usefixtures("short")
-@pytest.mark.parametrize("fault", [Fault.HANG, Fault.DRIP])
-@pytest.mark.parametrize(("verb", "kind"), [("list", "pods"), ("create", "pods")])
-def test_no_call_waits_for_good(
-    site: KubernetesSite, cluster: Cluster, fault: Fault, verb: str, kind: str
-) -> None:
-    """A server that says something now and then is as bad as one that says nothing."""
-    cluster.plan(fault, verb, kind, times=1000)
-    provider = site.provider()
-    began_s = time.monotonic()
-    call = provider.list if verb == "list" else lambda: provider.create(order())
-    assert refusal(call).outcome is UNKNOWN
-    assert time.monotonic() - began_s < 4 * SHORT_S + 2.0
-
-
-def test_answer_without_end_is_given_up(
-    site: KubernetesSite, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    provider = site.provider()
-    provider.create(order())
-    monkeypatch.setattr(api, "MAX_ANSWER_BYTES", 1000)
-    refused = refusal(provider.list)
-    assert (refused.outcome, "the answer is too long" in refused.told) == (UNKNOWN, True)
