@@ -153,10 +153,15 @@ class Performers:
         for calls in self._calls:
             calls.close()
 
-    def pool(self, name: str, **fields: Any) -> PoolSpec:
-        """A pool in the database."""
+    def pool(self, name: str, ended: int = 0, **fields: Any) -> PoolSpec:
+        """A pool in the database, after so many others of its name that have ended."""
         spec = a_pool(name, **fields)
-        self._insert(pools, {"id": f"po-{name}", "name": name, "spec": dump(spec)})
+        for number in range(ended):
+            former = dump(a_pool(name, settings={"region": f"former-{number}"}))
+            row = {"id": f"po-{number}-{name}", "name": name, "spec": former}
+            self._insert(pools, row | {"status": "DELETED", "finished_at": 5.0})
+        present = {"id": f"po-{ended}-{name}", "name": name, "spec": dump(spec)}
+        self._insert(pools, present | {"status": "ACTIVE"})
         return spec
 
     def slice(self, id_: str, spec: PoolSpec, **columns: Any) -> None:
@@ -170,6 +175,11 @@ class Performers:
         blank = {column.name: "" if isinstance(column.type, String) else 0 for column in others}
         with self.engine.begin() as connection:
             connection.execute(insert(table), blank | row)
+
+
+def threads() -> list[str]:
+    """The threads of all performers."""
+    return [each.name for each in threading.enumerate() if "providers" in each.name]
 
 
 def a_pool(name: str, **fields: Any) -> PoolSpec:
@@ -238,4 +248,5 @@ def performing(tmp_path: Path) -> Iterator[Performers]:
             for gate in cloud.shut.values():
                 gate.set()
             performers.close()
+            until(lambda: not threads())
             engine.dispose()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import delete
 from tests.control.pool.performing import (
     SECRET,
     SHAPE,
@@ -30,6 +31,7 @@ from muster.control.pool.performing.answers import shown
 from muster.control.pool.records import SliceId
 from muster.core.errors import InvalidSpec, Problem
 from muster.providers.provider import AgentSetup, Listing, ProviderError, SliceOrder
+from muster.store import schema
 
 
 @pytest.fixture
@@ -121,6 +123,19 @@ def test_nothing_is_asked_where_providers_have_no_directory(
     assert not cloud.made
 
 
+def test_machines_are_neither_made_nor_sought_without_the_tag_of_their_cluster(
+    performers: Performers, cloud: Cloud
+) -> None:
+    with performers.engine.begin() as connection:
+        connection.execute(delete(schema.cluster))
+    performers.slice("sl-1", performers.pool("a"))
+    performers.make(making(1))
+    told = "this cluster has no id yet"
+    bad = CreateOutcome.BAD_REQUEST
+    assert performers.reported.until(1) == [SliceMade(SliceId("sl-1"), 1, bad, told=told)]
+    assert not cloud.made
+
+
 @pytest.mark.parametrize("columns", [{"secret": ""}, {"generation": 2}])
 def test_slice_that_is_not_wanted_any_more_is_not_made(
     performers: Performers, cloud: Cloud, columns: dict[str, Any]
@@ -138,7 +153,8 @@ def test_slice_that_is_not_wanted_any_more_is_not_made(
 def test_slice_is_deleted_with_the_settings_with_which_it_was_made(
     performers: Performers, cloud: Cloud
 ) -> None:
-    performers.pool("a", settings={"region": "new"})
+    performers.pool("a", ended=2, settings={"region": "new"})
+    performers.pool("b", ended=3)
     old = a_pool("a", settings={"region": "old"})
     performers.slice("sl-1", old, status="TERMINATED", finished_at=5.0, secret="")
     performers.delete([DeleteSlice(SliceId("sl-1"), "a", 3)])
@@ -160,7 +176,7 @@ def test_slice_whose_machines_are_not_gone_yet_is_told_so(
 def test_list_of_a_pool_has_the_machines_of_older_slices_once(
     performers: Performers, cloud: Cloud
 ) -> None:
-    spec = performers.pool("a", settings={"region": "new"})
+    spec = performers.pool("a", ended=2, settings={"region": "new"})
     old = a_pool("a", settings={"region": "old"}, max_slices=3)
     ended = a_pool("a", settings={"region": "ended"})
     performers.slice("sl-1", spec)

@@ -81,6 +81,7 @@ class _Line:
     waiting: dict[str, Errand] = field(default_factory=dict)
     calls: set[_Call] = field(default_factory=set)
     used_s: float = 0.0
+    overflows: bool = False  # the last errand did not fit
 
     @property
     def hanging(self) -> int:
@@ -95,6 +96,16 @@ class _Line:
         return any(
             each.key == errand.key and each.generation == errand.generation for each in known
         )
+
+    def put(self, errand: Errand) -> bool:
+        """Have an errand wait, in the place of a former one of its key; whether there is room."""
+        fits = errand.key in self.waiting or len(self.waiting) < MAX_WAITING
+        if fits:
+            self.waiting[errand.key] = errand
+        elif not self.overflows:
+            log.warning("%s has to come again, and others: too many wait", errand.key)
+        self.overflows = not fits
+        return fits
 
     def take(self) -> _Call | None:
         """Begin with the first errand that may be carried out now."""
@@ -149,11 +160,8 @@ class Lines:
                 return
             hanging = line.hanging
             if hanging < MAX_HANGING:
-                if len(line.waiting) >= MAX_WAITING and errand.key not in line.waiting:
-                    log.warning("%s of pool %s has to wait: too many do", errand.key, pool)
-                    return
-                line.waiting[errand.key] = errand  # in the place of the former
-                self._staff()
+                if line.put(errand):
+                    self._staff()
                 return
         self._tell(errand.unanswered(_hang(hanging)))
 
@@ -162,8 +170,6 @@ class Lines:
         reported any more."""
         with self._lock:
             self._closed = True
-            for line in self._lines.values():
-                line.waiting.clear()
             self._is_handed.notify_all()
             self._has_begun.notify_all()
 
@@ -200,7 +206,7 @@ class Lines:
         try:
             thread.start()
         except RuntimeError as error:  # the machine has no thread left
-            log.warning("%s of pool %s is dropped: %s", call.errand.key, call.line.pool, error)
+            log.warning("%s has to wait: %s", call.errand.key, error)
             call.line.calls.discard(call)
             return False
         self._threads += 1
@@ -222,10 +228,8 @@ class Lines:
             pass
         except Exception as error:
             if not self._closed:
-                told = f"{type(error).__name__}: {error}"[:300]
-                log.error(
-                    "%s of %s failed; it comes again: %s", call.errand.key, call.line.pool, told
-                )
+                told = f"{type(error).__name__}: {error}".partition("\n")[0][:300]
+                log.error("%s failed; it comes again: %s", call.errand.key, told)
         with self._lock:
             self._watched.pop(call, None)  # from here on it is not given up
         if not call.hangs:

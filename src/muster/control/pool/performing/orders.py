@@ -8,6 +8,7 @@ from sqlalchemy import Connection, select
 from muster.control.pool.effects import DeleteSlice, ListMachines, MakeSlice
 from muster.control.pool.performing.objects import account_of
 from muster.control.pool.records import SliceId, load_machines, load_pool_spec, pools, slices
+from muster.control.pool.states import POOL_TABLE
 from muster.core.specs.pool import PoolSpec
 from muster.core.states.slice import SLICE_TABLE
 from muster.store.queries.cluster import read_cluster_id
@@ -86,7 +87,9 @@ def read_deleting(connection: Connection, effect: DeleteSlice) -> Order | None:
 def read_listed(connection: Connection, effect: ListMachines) -> Listed | None:
     """None if there is no such pool any more."""
     cluster = read_cluster_id(connection)
-    present = select(pools.c.spec).where(pools.c.name == effect.pool, pools.c.finished_at.is_(None))
+    present = select(pools.c.spec).where(
+        pools.c.name == effect.pool, one_of(pools.c.status, POOL_TABLE.live)
+    )
     spec = connection.execute(present).scalar()
     if spec is None:
         return None

@@ -272,7 +272,7 @@ class MachineLister(Performer[ListMachines]):
     def perform(self, effects: Sequence[ListMachines]) -> None:
         for effect in effects:
             listing = Errand(
-                "listing the machines",
+                f"listing the machines of pool {effect.pool}",
                 effect.generation,
                 None,
                 partial(self._list, effect),
