@@ -239,7 +239,7 @@ def submit_to_create(runs: int) -> Iterator[Figure]:
     with fleet() as made:
         made.apply(name="pool")
         for number in range(runs):
-            made.settle(0.5)
+            made.settle(1.0)
             Ledger.called.clear()
             Ledger.created.clear()
             began_s = time.perf_counter()

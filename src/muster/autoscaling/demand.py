@@ -3,6 +3,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from muster.core.ids import SessionId
 from muster.core.reasons import NEEDS_AGENT, ReasonCode
@@ -23,6 +24,10 @@ WANTS_ROOM = (
 """Reasons of waiting sessions that more machines could cure. What waits for a quota, a dependency,
 a start time or a person is no demand."""
 
+TO_COME = SessionId("")
+"""The session of an entry that stands for one to come."""
+MOST_TO_COME = 10_000
+"""Sessions of a class to come that are routed at a time; more follow once these have places."""
 _RUN = 1_000  # sessions that are offered at a time
 
 
@@ -44,9 +49,17 @@ class Demand:
     Args:
         group: after a pass at the moment ``now``.
         more: sessions that would be handed in besides.
+        to_come: by class, how many sessions will follow those that wait: later tasks of their jobs.
     """
 
-    def __init__(self, group: GroupState, now: float, more: QueueClass | None = None) -> None:
+    def __init__(
+        self,
+        group: GroupState,
+        now: float,
+        more: QueueClass | None = None,
+        to_come: Mapping[WorkloadClass, int] = MappingProxyType({}),
+    ) -> None:
+        self._to_come = to_come
         self._group = group
         self._now = now
         self._classes = [
@@ -60,8 +73,12 @@ class Demand:
 
     @property
     def classes(self) -> Mapping[WorkloadClass, int]:
-        """How many sessions of each class there are."""
-        return {members.workload: len(members) for members in self._classes}
+        """How many sessions of each class there are, those to come included."""
+        return {members.workload: self.sessions(members) for members in self._classes}
+
+    def sessions(self, members: QueueClass) -> int:
+        """How many sessions a class has, those to come included."""
+        return len(members) + min(self._to_come.get(members.workload, 0), MOST_TO_COME)
 
     def runs(self) -> Iterator[tuple[QueueClass, Sequence[DemandEntry]]]:
         """Sessions of one class that follow each other in the queue; those of a class that was
@@ -81,6 +98,16 @@ class Demand:
                 yield members, entries
             again = cursor.session is not None and members not in self._dropped
             order.put_back(cursor, again=again)
+            if cursor.session is None:
+                yield from self._followers(members)
+
+    def _followers(self, members: QueueClass) -> Iterator[tuple[QueueClass, Sequence[DemandEntry]]]:
+        """Runs of the sessions of a class that are to come."""
+        left = self.sessions(members) - len(members)
+        while left > 0 and members not in self._dropped:
+            run = min(left, _RUN)
+            yield members, [DemandEntry(TO_COME, members.workload)] * run
+            left -= run
 
     def drop(self, members: QueueClass) -> None:
         """Offer no more sessions of a class, none of which can be served."""

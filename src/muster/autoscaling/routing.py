@@ -8,7 +8,7 @@ whole or not at all. Entries are tried on modelled machines with the functions o
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from muster.autoscaling.demand import Demand, DemandEntry
+from muster.autoscaling.demand import TO_COME, Demand, DemandEntry
 from muster.autoscaling.first_fit import FirstFit, Mark
 from muster.autoscaling.matching import Match, Matcher
 from muster.autoscaling.modelled import Destination, Machines
@@ -171,6 +171,7 @@ class _Routing:
         self, machines: Machines, matcher: Matcher, selector: AgentSelector, demand: Demand
     ) -> None:
         self.decision = RoutingDecision()
+        self._demand = demand
         self._machines = machines
         self._matcher = matcher
         self._selector = selector
@@ -193,7 +194,9 @@ class _Routing:
     def refuse(self, members: QueueClass, first: SessionId) -> None:
         """Note that the class of the last run has no more sessions that can be served."""
         workload = members.workload
-        left = len(members) - self._routed.pop(members)
+        left = self._demand.sessions(members) - self._routed.pop(members)
+        if first == TO_COME:
+            first = members.newest.id
         why = Unmet(workload, self._outcome, self._refused)
         self.decision.unmet.append(UnmetDemand(first, workload, left, why))
 

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from muster.autoscaling.demand import Demand
+from muster.autoscaling.demand import TO_COME, Demand
 from muster.autoscaling.matching import Matcher
 from muster.autoscaling.modelled import Destination
 from muster.autoscaling.pool_state import Budget, Ceilings, ComingSlice, PoolState
@@ -216,7 +216,7 @@ class RouteDemand(LifecycleHandler[Pool]):
         ]
 
         def route(now: float, more: QueueClass | None) -> RoutingDecision:
-            demand = Demand(group, now, more)
+            demand = Demand(group, now, more, self._cluster.to_come(name))
             if not demand.classes:
                 return RoutingDecision()
             try:
@@ -399,7 +399,7 @@ def _first_of_pools(decision: RoutingDecision) -> Mapping[str, SessionId]:
         if routed.destination is Destination.LAUNCH:
             for kernel in routed.kernels:
                 pool, plus, _ = kernel.agent_id.rpartition("/")[0].rpartition("+")
-                if plus:
+                if plus and routed.entry.session != TO_COME:
                     firsts.setdefault(pool, routed.entry.session)
     return firsts
 
@@ -427,7 +427,7 @@ def _waits_for(
     """By session, the slices on which its room is to come."""
     found: dict[SessionId, tuple[str, ...]] = {}
     for routed in decision.routed:
-        if routed.destination is not Destination.FREE:
+        if routed.destination is not Destination.FREE and routed.entry.session != TO_COME:
             names = (_made_id(kernel.agent_id, made) for kernel in routed.kernels)
             on = (name.rpartition("/")[0] for name in names)
             found[routed.entry.session] = tuple(dict.fromkeys(filter(None, on)))

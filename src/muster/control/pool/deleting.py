@@ -16,7 +16,6 @@ from muster.control.engine.handler import (
 from muster.control.engine.work import Work
 from muster.control.pool.effects import ANSWER_S, DeleteSlice, SliceDeleted, SliceMade
 from muster.control.pool.fleet import MISSED_LISTS, Fleet, is_silent
-from muster.control.pool.making import hand_over
 from muster.control.pool.records import Pool, Slice
 from muster.control.pool.slices import DEAD_S, LEAVE_S, SliceLifecycle
 from muster.control.pool.states import PoolStatus
@@ -73,7 +72,7 @@ class DeleteSlices(LifecycleHandler[Slice]):
     def _go_on(self, slice_: Slice, result: HandlerResult[Slice], work: Work) -> None:
         outcome, slice_.outcome = slice_.outcome, None
         if isinstance(outcome, SliceDeleted):
-            slice_.handed_at = None
+            self._slices.turns.end(slice_, work)
             if outcome.gone:
                 result.successes.append(slice_)
                 return
@@ -84,17 +83,16 @@ class DeleteSlices(LifecycleHandler[Slice]):
                 return
             work.try_later(slice_, work.now + POLL_S)
         elif isinstance(outcome, SliceMade):
-            slice_.handed_at = None  # it was doomed meanwhile
+            self._slices.turns.end(slice_, work)  # it was doomed meanwhile
         elif slice_.handed_at is not None:
             if work.now < slice_.handed_at + ANSWER_S:
                 return
-            slice_.handed_at = None
+            self._slices.turns.end(slice_, work)
             result.failures[slice_] = reason(ReasonCode.PROVIDER_SILENT, timeout_s=ANSWER_S)
             return
         if self._is_held_back(slice_, result) or not self._is_empty(slice_, work):
             return
-        if work.may_try(slice_):
-            hand_over(slice_, work)
+        if work.may_try(slice_) and self._slices.turns.begin(slice_, work):
             work.emit(DeleteSlice(slice_.id, slice_.pool, slice_.generation))
 
     def _is_held_back(self, slice_: Slice, result: HandlerResult[Slice]) -> bool:

@@ -104,7 +104,7 @@ class MakeSlices(LifecycleHandler[Slice]):
     def _go_on(self, slice_: Slice, result: HandlerResult[Slice], work: Work) -> None:
         outcome, slice_.outcome = slice_.outcome, None
         if isinstance(outcome, SliceMade):
-            slice_.handed_at = None
+            self._slices.turns.end(slice_, work)
             if outcome.outcome is CreateOutcome.CREATED:
                 slice_.machines = _told(slice_, outcome)
                 self._standings.made(work, slice_)
@@ -115,23 +115,14 @@ class MakeSlices(LifecycleHandler[Slice]):
         elif slice_.handed_at is not None:
             if work.now < slice_.handed_at + ANSWER_S:
                 return
-            slice_.handed_at = None
+            self._slices.turns.end(slice_, work)
             self._standings.failed(work, slice_, CreateOutcome.UNKNOWN, "no answer")
             result.failures[slice_] = reason(ReasonCode.PROVIDER_SILENT, timeout_s=ANSWER_S)
         elif work.now >= slice_.created_at + slice_.spec.request_timeout:
             why = reason(ReasonCode.SLICE_NOT_MADE, timeout_s=slice_.spec.request_timeout)
             self._slices.doom(work, slice_, self.name, why, failed=True)
-        elif work.may_try(slice_):
-            hand_over(slice_, work)
+        elif work.may_try(slice_) and self._slices.turns.begin(slice_, work):
             work.emit(MakeSlice(slice_.id, slice_.generation))
-
-
-def hand_over(slice_: Slice, work: Work) -> None:
-    """Note that the next effect for a slice leaves with this wake."""
-    work.begin_try(slice_)
-    slice_.generation += 1
-    slice_.handed_at, slice_.outcome = work.now, None
-    work.unit.touch(slice_)
 
 
 def _told(slice_: Slice, outcome: SliceMade) -> tuple[OwnMachine, ...]:

@@ -11,6 +11,7 @@ from muster.control.pool.effects import ANSWER_S
 from muster.control.pool.fleet import Fleet
 from muster.control.pool.outlook import Usual
 from muster.control.pool.records import OwnMachine, Pool, Slice, SliceId
+from muster.control.pool.turns import Turns
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.handlers.start import recall_prefilled
 from muster.control.session.kernel_reports import KernelReports
@@ -58,6 +59,7 @@ class SliceLifecycle(Lifecycle[Slice]):
         self._agents = agents
         self._kernel_reports = kernel_reports
         self._fleet = fleet
+        self.turns = Turns()
         self.changed_groups: set[str] = set()
         """Groups with slices that changed, so that demand is to be routed anew."""
         self.usual = Usual()
@@ -138,7 +140,8 @@ class SliceLifecycle(Lifecycle[Slice]):
     # -- the engine's questions ------------------------------------------------------------------
 
     def moved(self, work: Work, record: Slice, move: Move) -> None:
-        record.handed_at = record.outcome = None
+        record.outcome = None
+        self.turns.end(record, work)
         self.changed_groups.add(record.group)
         pool = self._fleet.pool(record.pool)
         if pool is not None:

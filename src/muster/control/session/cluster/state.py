@@ -322,6 +322,21 @@ class ClusterState:
         if to_come != before:
             self.accounting.usage.waits(job.owner, to_come - before)
 
+    def to_come(self, group: str) -> dict[WorkloadClass, int]:
+        """By class of sessions that wait in the group, how many later tasks of their jobs will
+        follow them."""
+        found: dict[WorkloadClass, int] = {}
+        queue = self.groups[group].queue
+        for id_, count in self._to_come.items():
+            job = self._live.jobs.get(id_)
+            if job is None or job.group != group or not job.tasks:
+                continue
+            newest = job.tasks[next(reversed(job.tasks))]
+            members = queue.find(newest.session_id) if newest.session_id else None
+            if members is not None:
+                found[members.workload] = found.get(members.workload, 0) + count
+        return found
+
     def job_changed(self, job: Job) -> None:
         if self.dependencies.changed(job):
             self._all_due()
