@@ -70,7 +70,8 @@ class ProviderChecks:
             raise InvalidSpec([problem])
 
     def _problem(self, spec: PoolSpec, cluster: str) -> Problem | None:
-        """Whatever the provider objects to. It may be a plug-in, and raise anything."""
+        """The objection of the provider, which may be a plug-in and raise anything; None if it has
+        none."""
         if self._home is None:
             return None
         try:

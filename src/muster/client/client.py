@@ -22,6 +22,7 @@ from muster.client.exchange import (
 )
 from muster.client.http import Body, Http
 from muster.client.notices import NOTICES, Notices
+from muster.client.pools import POOLS, SLICES, Pools
 from muster.client.work import JOBS, SESSIONS, Work
 
 if TYPE_CHECKING:
@@ -39,13 +40,15 @@ R = TypeVar("R")
 _OPENING = threading.Lock()
 
 
-class Methods(Work, Notices, Cluster, Accounts):
+class Methods(Work, Notices, Cluster, Pools, Accounts):
     """The methods of both clients, and the kinds of records; a REF is looked for in their order."""
 
     jobs = JOBS
     sessions = SESSIONS
     notices = NOTICES
     agents = AGENTS
+    pools = POOLS
+    slices = SLICES
 
 
 class Client(Methods):

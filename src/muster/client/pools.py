@@ -1,0 +1,201 @@
+"""Pools, slices and the autoscaler: methods of both clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from muster.client.calls import body_of
+from muster.client.encoding import json_of, quoted
+from muster.client.exchange import Exchange, exchange
+from muster.client.resource import Listing, Resource, ResourceCalls
+from muster.core.ids import IdKind
+from muster.core.views.pools import (
+    AutoscalerPage,
+    AutoscalerView,
+    PoolPage,
+    PoolView,
+    SlicePage,
+    SliceView,
+)
+
+if TYPE_CHECKING:
+    from muster.core.specs import PoolSpec
+
+CHECK_S = 15.0
+"""How long a provider may take to check a pool (``api.provider_checks``)."""
+
+
+def newest_pools(
+    state: str = "live", *, name: str | None = None, group: str | None = None, limit: int = 100
+) -> Listing:
+    """Pools, newest first.
+
+    Args:
+        state: ``live``, ``ended``, ``all``, or one state.
+        name: only the pool of this name, or with ``gpu*`` those whose names begin with ``gpu``.
+        group: only those of this scaling group.
+        limit: how many at most.
+    """
+    return Listing({"state": state, "name": name, "group": group}, limit)
+
+
+def newest_slices(
+    state: str = "live", *, pool: str | None = None, group: str | None = None, limit: int = 100
+) -> Listing:
+    """Slices, newest first.
+
+    Args:
+        state: ``live``, ``ended``, ``all``, or one state.
+        pool: only those of this pool.
+        group: only those of this scaling group.
+        limit: how many at most.
+    """
+    return Listing({"state": state, "pool": pool, "group": group}, limit)
+
+
+POOLS = Resource(
+    name="pool",
+    prefix=IdKind.POOL,
+    path="/v1/pools",
+    view=PoolView,
+    detail=PoolView,
+    page=PoolPage,
+    listing=newest_pools,
+)
+
+SLICES = Resource(
+    name="slice",
+    prefix=IdKind.SLICE,
+    path="/v1/slices",
+    view=SliceView,
+    detail=SliceView,
+    page=SlicePage,
+    listing=newest_slices,
+)
+
+
+class Pools(ResourceCalls):
+    """Pools of machines, their slices, and what was decided about them. Changes are for admins."""
+
+    @exchange
+    def apply_pool(
+        self, spec: PoolSpec | Mapping[str, Any], *, check: bool = True
+    ) -> Exchange[PoolView]:
+        """Make a pool, or change it. Slices that were made with another shape stay, outdated, until
+        ``replace_slices``.
+
+        Args:
+            check: whether the provider is asked first if it could make such machines.
+
+        Raises:
+            InvalidSpec: with every problem found, the provider's objection among them.
+            NotFound: there is no such group.
+            Conflict: it is being deleted, or its group or provider would change while it has
+                slices.
+        """
+        name = str(spec.get("name", "")) if isinstance(spec, Mapping) else spec.name
+        _, body = body_of(spec)
+        asked = self._send(
+            "PUT",
+            f"{POOLS.path}/{quoted(name)}",
+            body=body,
+            params={"check": check},
+            extra_s=CHECK_S,
+        )
+        return self._read(PoolView, asked)
+
+    @exchange
+    def pause_pool(self, ref: str) -> Exchange[PoolView]:
+        """Have a pool make nothing more; its idle slices still go.
+
+        Raises:
+            NotFound, Conflict: there is no such pool, or it is being deleted.
+        """
+        return self._pool(ref, "pause")
+
+    @exchange
+    def resume_pool(self, ref: str) -> Exchange[PoolView]:
+        """Have a pool make machines again that was paused, or stands still because many of its
+        machines are silent at once: those are then judged one by one.
+
+        Raises:
+            NotFound, Conflict: there is no such pool, or it is being deleted.
+        """
+        return self._pool(ref, "resume")
+
+    @exchange
+    def replace_slices(self, ref: str, *, at_a_time: int = 1) -> Exchange[PoolView]:
+        """Have the outdated slices of a pool replaced, ``at_a_time``, each once its work has ended;
+        0 ends that. It stops by itself when new slices fail.
+
+        Raises:
+            NotFound: there is no such pool.
+        """
+        return self._pool(ref, "replace", json_of({"at_a_time": at_a_time}))
+
+    @exchange
+    def delete_pool(self, ref: str) -> Exchange[PoolView]:
+        """Delete a pool with all its slices, whatever runs on them.
+
+        Raises:
+            NotFound: there is no such pool.
+        """
+        return self._read(PoolView, self._send("DELETE", POOLS.of(ref)))
+
+    def _pool(self, ref: str, what: str, body: bytes | None = None) -> Exchange[PoolView]:
+        return self._read(PoolView, self._send("POST", POOLS.of(ref, what), body=body))
+
+    @exchange
+    def hold_slice(self, ref: str) -> Exchange[SliceView]:
+        """Keep a slice from being deleted for being idle.
+
+        Raises:
+            NotFound, Conflict: there is no such slice, or it is being deleted.
+        """
+        return self._slice(ref, "hold")
+
+    @exchange
+    def release_slice(self, ref: str) -> Exchange[SliceView]:
+        """Let a slice go that was held.
+
+        Raises:
+            NotFound: there is no such slice.
+        """
+        return self._slice(ref, "release")
+
+    @exchange
+    def drain_slice(self, ref: str, *, deadline: float | str | None = None) -> Exchange[SliceView]:
+        """Delete a slice once its work has ended; it takes no more.
+
+        Args:
+            deadline: work that still runs after so long (seconds, or as ``"1h"``) has to leave;
+                without one it runs to its end.
+
+        Raises:
+            NotFound: there is no such slice.
+        """
+        return self._slice(ref, "drain", json_of({"deadline": deadline}))
+
+    @exchange
+    def delete_slice(self, ref: str) -> Exchange[SliceView]:
+        """Delete a slice; work on it has to leave at once.
+
+        Raises:
+            NotFound: there is no such slice.
+        """
+        return self._read(SliceView, self._send("DELETE", SLICES.of(ref)))
+
+    def _slice(self, ref: str, what: str, body: bytes | None = None) -> Exchange[SliceView]:
+        return self._read(SliceView, self._send("POST", SLICES.of(ref, what), body=body))
+
+    @exchange
+    def autoscaler(self, group: str | None = None) -> Exchange[list[AutoscalerView]]:
+        """The scaling groups that have pools, by name, or one of them: what they have, what was
+        decided about their demand, and what it costs.
+
+        Raises:
+            NotFound: there is no such group.
+        """
+        page = yield from self._get(AutoscalerPage, "/v1/autoscaler", group=group)
+        return list(page.items)
