@@ -41,6 +41,7 @@ class Sshd:
     def __init__(self, number: int, place: Path, forced: str | None = None) -> None:
         assert SSHD is not None
         self.address = f"127.0.77.{number}"
+        self.second_address = f"127.0.78.{number}"
         self.place = place / self.address
         self.forced = forced
         self.place.mkdir()
@@ -62,7 +63,8 @@ class Sshd:
     @property
     def known(self) -> str:
         """The line of the host in a file of known hosts."""
-        return f"[{self.address}]:{self.port} {(self.place / 'key.pub').read_text().strip()}"
+        names = f"[{self.address}]:{self.port},[{self.second_address}]:{self.port}"
+        return f"{names} {(self.place / 'key.pub').read_text().strip()}"
 
     def new_key(self) -> None:
         """Give the host another key, as if it was installed anew."""
@@ -97,7 +99,8 @@ class Sshd:
         if self.forced is not None:
             lines["ForceCommand"] = self.forced
         config = self.place / "sshd_config"
-        config.write_text("".join(f"{name} {value}\n" for name, value in lines.items()))
+        second = f"ListenAddress {self.second_address}:{self.port}\n"
+        config.write_text(second + "".join(f"{key} {value}\n" for key, value in lines.items()))
         with (self.place / "sshd.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [SSHD, "-D", "-e", "-f", str(config)], stderr=log, start_new_session=True

@@ -6,9 +6,11 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from tests.patience import until
 from tests.providers.sshd import SSHD, Hosts, deleted, order, refused
 
 from muster.autoscaling.standing import CreateOutcome
@@ -114,15 +116,42 @@ def test_host_that_is_away_is_passed_over_and_named(hosts: Hosts) -> None:
     provider.check()
 
 
-def test_host_that_hangs_when_it_is_connected_to_is_passed_over(hosts: Hosts) -> None:
+@pytest.mark.parametrize("said", [b"", b"hello\r\n" * 100, b"x" * 1000])
+def test_host_that_speaks_no_ssh_is_passed_over(hosts: Hosts, said: bytes) -> None:
     hanging, there = hosts.all
     hanging.stop()
-    with socket.create_server((hanging.address, hanging.port)):
+    with speaker(hanging.address, hanging.port, said):
         provider = hosts.provider(connect_timeout=1)
         (machine,) = provider.create(order())
         assert machine.id == there.id
         assert not provider.list().complete
         assert refused(provider, order("sl-2")).outcome is CreateOutcome.STOCK_OUT
+
+
+@contextmanager
+def speaker(address: str, port: int, said: bytes) -> Iterator[None]:
+    """A server that says the same to its clients without an end; or nothing at all."""
+    over = threading.Event()
+
+    def speak() -> None:
+        clients: list[socket.socket] = []
+        while not over.wait(0.001):
+            with suppress(TimeoutError):
+                clients.append(server.accept()[0])
+                clients[-1].setblocking(False)
+            for client in clients:
+                with suppress(OSError):
+                    client.send(said)
+        for client in clients:
+            client.close()
+
+    with socket.create_server((address, port)) as server:
+        server.settimeout(0.01)
+        thread = threading.Thread(target=speak)
+        thread.start()
+        yield
+        over.set()
+        thread.join(10)
 
 
 @pytest.mark.usefixtures("hurried")
@@ -158,6 +187,22 @@ def test_disk_that_two_machines_share_is_told(hosts: Hosts) -> None:
     with pytest.raises(ProviderError, match="is no claim"):
         provider.list()
     marker.write_text(kept)
+
+
+def test_host_with_two_names_is_one_machine(hosts: Hosts) -> None:
+    host = hosts.all[0]
+    second = f"{host.second_address}:{host.port}"
+    provider = hosts.provider(hosts=[host.id, second], directory=str(host.directory))
+    (machine,) = provider.create(order())
+    assert [each.id for each in provider.list().machines] == [host.id]
+    pid = until((host.directory / "agent" / "pid").read_text)
+    assert provider.create(order()) == (machine,)
+    assert Path(f"/proc/{pid.strip()}").exists(), "it was not given back as one too many"
+
+    error = refused(provider, order("sl-2"))
+    assert f"{second}: is {host.id} under another name" in error.told
+    deleted(provider)
+    assert hosts.claims() == {}
 
 
 # Answers that are lost

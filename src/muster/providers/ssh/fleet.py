@@ -33,12 +33,14 @@ class Look:
 
     Args:
         slice, name: of the claim, if the host is claimed by this pool; empty otherwise.
+        key: of the claim; two hosts with the same are one.
         state: ``free``, or of the agent on a claimed host (see ``on_host.state_of``).
         detail: what the host says of that.
     """
 
     slice: str
     name: str
+    key: str
     state: str
     detail: str
 
@@ -88,7 +90,9 @@ class Fleet:
         note says that no other host need be asked.
         """
         answers = self._ask(hosts, operation, {}, 0.0, within_s)
-        looks = {host: self._look_of(answer) for host, answer in answers.items()}
+        looks = self._without_doubles(
+            {host: self._look_of(answer) for host, answer in answers.items()}
+        )
         claimed = {h: look.slice for h, look in looks.items() if isinstance(look, Look)}
         self._remember(looks, [host for host, slice_ in claimed.items() if slice_])
         silent = {host for host, fault in faults_in(looks).items() if not is_busy(fault)}
@@ -212,16 +216,30 @@ class Fleet:
     def _tag(self, slice_: str) -> dict[str, str]:
         return {"cluster": self._scope.cluster, "pool": self._scope.pool, "slice": slice_}
 
+    def _without_doubles(
+        self, looks: Mapping[Host, Look | HostFault]
+    ) -> dict[Host, Look | HostFault]:
+        """The same, with a fault in place of a host that is another under a second name: it must
+        not be given back as one too many."""
+        first: dict[str, Host] = {}
+        kept: dict[Host, Look | HostFault] = {}
+        for host, look in looks.items():
+            if isinstance(look, Look) and look.slice and first.setdefault(look.key, host) != host:
+                told = f"is {self.id_of(first[look.key])} under another name: name it once"
+                look = HostFault(Fault.BUSY, told)
+            kept[host] = look
+        return kept
+
     def _look_of(self, answer: dict[str, Any] | HostFault) -> Look | HostFault:
         if isinstance(answer, HostFault):
             return answer
         claim, detail = answer.get("claim"), made_text(str(answer.get("detail", "")), _MAX_TEXT)
         state = str(answer.get("state"))
         if not isinstance(claim, dict):
-            return Look("", "", state, detail)
+            return Look("", "", "", state, detail)
         slice_, name = str(claim.get("slice"))[:_MAX_TEXT], str(claim.get("name"))[:_MAX_TEXT]
         if all(claim.get(key) == value for key, value in self._tag(slice_).items()):
-            return Look(slice_, name, state, detail)
+            return Look(slice_, name, str(claim.get("key")), state, detail)
         other = f"slice {slice_} of pool {str(claim.get('pool'))[:_MAX_TEXT]}"
         return HostFault(Fault.BUSY, f"is claimed by {other}")
 

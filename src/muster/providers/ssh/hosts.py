@@ -58,6 +58,7 @@ class SshHosts(Provider):
         self._fleet = Fleet(settings_of(spec), scope)
         self._first_look = threading.Lock()
         self._looked = False
+        self._told = ""  # of the hosts that did not answer the last list
 
     @classmethod
     def problems(cls, spec: PoolSpec) -> Iterable[Problem]:
@@ -111,6 +112,10 @@ class SshHosts(Provider):
         faults = {host: each for host, each in faults_in(looks).items() if not is_busy(each)}
         if faults and len(faults) == len(looks):
             raise self._error(faults)
+        told = told_of(faults, self._fleet) if faults else ""
+        if told not in ("", self._told):
+            log.warning("pool %s is listed in part: %s", self.scope.pool, told)
+        self._told = told
         machines = tuple(
             self._machine(
                 host,

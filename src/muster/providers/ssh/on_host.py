@@ -100,17 +100,18 @@ def check(base: Path, request: Json) -> Json:
 def claim(base: Path, request: Json) -> Json:
     """Claim this host, unless another slice has."""
     require(request)
-    wanted = dict(request["claim"], machine=machine())
+    wanted = request["claim"]
     with locked(base):
         present = claim_of(base)
-        if present is not None and present != wanted:
-            raise Refused("busy", f"is claimed by {described(present)}")
         if present is None:
+            wanted = dict(wanted, machine=machine(), key=os.urandom(8).hex())
             base.mkdir(mode=0o700, exist_ok=True)
             write(base / "claim.new", json.dumps(wanted))
             os.link(base / "claim.new", base / CLAIM)
             (base / "claim.new").unlink()
             sync(base)
+        elif not is_of(present, wanted) or present["name"] != wanted["name"]:
+            raise Refused("busy", f"is claimed by {described(present)}")
     return {}
 
 
