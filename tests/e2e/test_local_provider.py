@@ -4,16 +4,26 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.cluster import Cluster, started
+from tests.e2e.cluster import Cluster, assert_no_survivors, started
 from tests.patience import until
 
+from muster.app.home import Home
+from muster.app.local import down
 from muster.client import Client
 from muster.core.specs.pool import PoolSpec
 from muster.providers.local.processes import LocalProcesses
-from muster.providers.provider import AgentSetup, Machine, Scope, SliceOrder
+from muster.providers.provider import AgentSetup, Machine, MachineState, Scope, SliceOrder
 
 SPEC = {"name": "here", "provider": "local", "max_slices": 2}
 SHAPE = {"cpu": 1, "memory": "256MiB", "disk": "1GiB", "gpus": 1, "gpu_model": "T4"}
+
+
+def spec() -> PoolSpec:
+    return PoolSpec.model_validate({**SPEC, "machine": SHAPE})
+
+
+def order(slice_: str, setup: AgentSetup) -> SliceOrder:
+    return SliceOrder(slice_, (f"{slice_}-0",), spec().machine, False, {}, setup)
 
 
 @pytest.fixture(scope="module")
@@ -25,13 +35,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture
 def pool(cluster: Cluster, tmp_path: Path) -> Iterator[tuple[LocalProcesses, Machine]]:
     """A pool with one machine, which has joined."""
-    spec = PoolSpec.model_validate({**SPEC, "machine": SHAPE})
-    provider = LocalProcesses(spec, Scope("c-1", "here", tmp_path / "pool"))
+    provider = LocalProcesses(spec(), Scope("c-1", "here", tmp_path / "pool"))
     token = cluster.home.join_token()
     assert token is not None
     setup = AgentSetup(f"127.0.0.1:{cluster.agent_port}", "default", token)
-    order = SliceOrder("sl-1", ("sl-1-0",), spec.machine, False, {}, setup)
-    (machine,) = provider.create(order)
+    (machine,) = provider.create(order("sl-1", setup))
     with cluster.client() as client:
         until(lambda: [each.capacity.cpu_milli for each in client.agents()] == [1000])
     yield provider, machine
@@ -56,6 +64,24 @@ def test_work_of_a_rebooted_machine_runs_again_at_once(
         task = client.task(job, 0)
         assert (task.failure_count, task.preemption_count) == (0, 1)
         client.cancel(job)
+
+
+def test_down_ends_machines_of_local_pools_and_what_they_run(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.create()
+    provider = LocalProcesses(spec(), Scope("c-1", "here", home.providers / "here"))
+    provider.create(order("sl-1", AgentSetup("127.0.0.1:1", "default", "t")))
+    provider.create(order("sl-2", AgentSetup("127.0.0.1:1", "default", "t")))
+    until((home.providers / "here/sl-1/sl-1-0/agent/supervisor.sock").exists)
+
+    down(home.path, keep_kernels=True)
+    assert MachineState.STOPPED not in {each.state for each in provider.list().machines}
+
+    down(home.path)
+    assert_no_survivors(home.path)
+    assert [each.state for each in provider.list().machines] == [MachineState.STOPPED] * 2
+    assert provider.delete("sl-1")
+    assert provider.delete("sl-2")
 
 
 def attempt_that_runs(client: Client, job: str) -> int | None:

@@ -9,6 +9,7 @@ join-token       the token with which agents join
 controller.json  the running controller: pid and addresses
 controller.log
 agents/NAME/     a local agent's own directory
+providers/POOL/  what the provider of a pool keeps
 """
 
 import json
@@ -89,6 +90,7 @@ class Home:
         self.log = self.path / "controller.log"
         self.client_file = self.path / "client.json"
         self.join_token_file = self.path / "join-token"
+        self.providers = self.path / "providers"
         self._lock_file = self.path / "lock"
         self._running_file = self.path / "controller.json"
         self._settings_file = self.path / "settings.json"

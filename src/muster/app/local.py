@@ -32,9 +32,10 @@ from muster.app.local_agent_settings import (
     agent_configs,
     warnings,
 )
-from muster.app.local_agents import former_directories, stop_agent
+from muster.app.local_agents import STOP_TIMEOUT_S, former_directories, stop_agent
 from muster.core.errors import Conflict, MusterError
 from muster.core.ids import AgentId
+from muster.providers.local.machine import NotEnded, machines_of_pools
 
 DEFAULT_PORT = 7600
 PORTS_TRIED = 50
@@ -310,7 +311,8 @@ def _on_signals(act: Callable[[], None]) -> Iterator[None]:
 def down(
     home: Path | None = None, keep_kernels: bool = False, timeout_s: float = 30.0
 ) -> DownReport:
-    """Stop the cluster of this machine: controller, its agents and, unless kept, their kernels.
+    """Stop the cluster of this machine: controller, its agents and, unless kept, their kernels and
+    the machines of local pools.
 
     Kernels that are stopped are started again by the next ``up``, at the cost of their preemption
     budget.
@@ -323,7 +325,7 @@ def down(
     if was_running:
         _stop_controller(place, timeout_s)
     # A controller that was killed leaves its agents behind.
-    asyncio.run(_stop_agents(place))
+    asyncio.run(_stop_agents(place, keep_machines=keep_kernels))
     place.forget_running()
     stopped = 0 if keep_kernels else _stop_kernels(place, timeout_s)
     return DownReport(was_running, stopped)
@@ -357,18 +359,32 @@ def _stop_controller(home: Home, timeout_s: float) -> None:
         time.sleep(0.02)
 
 
-async def _stop_agents(home: Home) -> None:
-    await asyncio.gather(*(stop_agent(directory) for directory in home.agent_directories()))
+async def _stop_agents(home: Home, *, keep_machines: bool = False) -> None:
+    """End the home's agents and, unless kept, those of machines of local pools, which nobody but
+    their provider would start again.
+
+    Raises:
+        MusterError: a machine's agent does not end.
+    """
+    machines = [] if keep_machines else machines_of_pools(home.providers)
+    try:
+        await asyncio.gather(
+            *(stop_agent(directory) for directory in home.agent_directories()),
+            *(asyncio.to_thread(machine.stop, STOP_TIMEOUT_S) for machine in machines),
+        )
+    except NotEnded as error:
+        raise MusterError(f"{error}; try again") from None
 
 
 def _stop_kernels(home: Home, timeout_s: float) -> int:
-    """End the supervisors of the home's agents, and with them their kernels; the answer is how many
-    kernels ran.
+    """End the supervisors of the home's agents and machines, and with them their kernels; the
+    answer is how many kernels ran.
 
     Raises:
         MusterError: a supervisor does not end in time, or cannot be ended.
     """
-    directories = home.agent_directories()
+    of_machines = (each.agent_directory for each in machines_of_pools(home.providers))
+    directories = [*home.agent_directories(), *(path for path in of_machines if path.is_dir())]
     grace_s = min(STOP_GRACE_S, timeout_s / 2)
     end = partial(shut_down, grace_s=grace_s, timeout_s=timeout_s)
     try:

@@ -125,6 +125,14 @@ class LocalMachine:
         self._end_rest(deadline_s, ["--grace", "0"] if hard else [])
         self._start([str(each) for each in options], ports)
 
+    def stop(self, timeout_s: float) -> None:
+        """End the agent; its kernels run on until they are ended, or their lease ends.
+
+        Raises:
+            NotEnded: it does not end in time.
+        """
+        self._end_agent(time.monotonic() + timeout_s, hard=False)
+
     def remove(self, deadline_s: float) -> None:
         """End all that runs on the machine, and remove its files.
 
@@ -265,6 +273,11 @@ class LocalMachine:
         except (OSError, ValueError):
             return {}
         return found if isinstance(found, dict) else {}
+
+
+def machines_of_pools(directory: Path) -> list[LocalMachine]:
+    """The machines of all pools whose directories are in this one."""
+    return [LocalMachine(record.parent) for record in directory.glob(f"*/*/*/{_RECORD}")]
 
 
 def write_private(path: Path, text: str) -> None:
