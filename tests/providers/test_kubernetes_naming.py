@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.providers.kubernetes_rules import DNS_LABEL, KEY, LABEL_VALUE
 
@@ -16,12 +16,13 @@ TEXTS = st.one_of(
     st.text(max_size=80).map(naming.label_value),  # texts that look like what others become
     st.sampled_from(["", "a", "A", "sl-1", "sl_1", "sl.1", "SL-1", "x" * 63, "x" * 64, "-a", "a-"]),
 )
-SLICES = st.builds(
-    lambda cluster, pool, slice_: (Scope(cluster, pool, Path("unused")), slice_),
-    TEXTS,
-    TEXTS,
-    TEXTS,
-)
+
+
+def slice_of(cluster: str, pool: str, slice_: str) -> tuple[Scope, str]:
+    return Scope(cluster, pool, Path("unused")), slice_
+
+
+SLICES = st.builds(slice_of, TEXTS, TEXTS, TEXTS)
 
 
 @given(TEXTS, TEXTS)
@@ -37,6 +38,8 @@ def test_names_are_their_own_labels(name: str) -> None:
 
 
 @given(SLICES, SLICES)
+@example(slice_of("c", "one", "sl-1"), slice_of("c", "on", "esl-1"))
+@example(slice_of("c", "one", "sl-1"), slice_of("co", "ne", "sl-1"))
 def test_names_are_valid_and_tell_slices_of_all_pools_apart(
     one: tuple[Scope, str], other: tuple[Scope, str]
 ) -> None:
