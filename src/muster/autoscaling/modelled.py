@@ -97,7 +97,8 @@ class Machines:
         for each in coming:
             if each.machines:
                 pool = by_name[each.pool]
-                self.log.append((pool, self._append(pool, each.id, each.machines)))
+                machines = _alike(pool.spec, each.id, each.machines, self._capacity[pool])
+                self.log.append((pool, self.snapshot.append(machines)))
         self._first_new = self.snapshot.columns.slots
 
     def left(self, pool: PoolState) -> int:
@@ -113,15 +114,19 @@ class Machines:
     def open(self, pool: PoolState, slices: int) -> None:
         """Have the machines of so many more new slices take work; at most ``left``."""
         new, opened = self._new[pool], self.opened[pool]
-        for number in range(opened, opened + slices):
-            if number < len(new):
-                self.snapshot.columns.accept(new[number], accepting=True)
-            else:
-                size = pool.spec.slice_size
-                new.append(self._append(pool, f"{pool.spec.name}+{number + 1}", size))
-                self._modelled += size
-            self.log.append((pool, new[number]))
-        self.opened[pool] = opened + slices
+        after = opened + slices
+        for slots in new[opened:after]:
+            self.snapshot.columns.accept(slots, accepting=True)
+        if after > len(new):
+            size, machines = pool.spec.slice_size, list[AgentFacts]()
+            for number in range(len(new), after):
+                name = f"{pool.spec.name}+{number + 1}"
+                machines += _alike(pool.spec, name, size, self._capacity[pool])
+            slots = self.snapshot.append(machines)
+            new += [slots[at : at + size] for at in range(0, len(slots), size)]
+            self._modelled += len(slots)
+        self.log += [(pool, slots) for slots in new[opened:after]]
+        self.opened[pool] = after
         self.budget.add(pool.spec, slices)
 
     def close(self, pool: PoolState, slices: int) -> None:
@@ -143,6 +148,3 @@ class Machines:
         if last >= self._first_new:
             return Destination.LAUNCH
         return Destination.COMING if last >= self.agents.columns.slots else Destination.FREE
-
-    def _append(self, pool: PoolState, slice_: str, machines: int) -> range:
-        return self.snapshot.append(_alike(pool.spec, slice_, machines, self._capacity[pool]))

@@ -7,6 +7,7 @@ whole or not at all. Entries are tried on modelled machines with the functions o
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import lt
 
 from muster.autoscaling.demand import TO_COME, Demand, DemandEntry
 from muster.autoscaling.first_fit import FirstFit, Mark
@@ -261,7 +262,7 @@ class _Routing:
             refused[pool] = _too_few(workload, pool, left, fit)
         fit = Fit(0)
         if not _is_tight(workload):
-            fit = self._of_several_pools(workload, match, mark)
+            fit = self._of_several_pools(workload, match, rooms, mark)
         self._refused = refused
         return fit
 
@@ -326,17 +327,31 @@ class _Routing:
             fit = self._try(workload)
         return fit
 
-    def _of_several_pools(self, workload: WorkloadClass, match: Match, mark: Mark) -> Fit:
-        opened: list[tuple[PoolState, int]] = []
-        fit = Fit(0)
-        for pool, _ in match.pools:
-            left = self._machines.left(pool)
-            if left:
-                self._machines.open(pool, left)
-                opened.append((pool, left))
-                fit = self._try(workload)
-                if fit.kernels is not None:
-                    break
+    def _of_several_pools(
+        self, workload: WorkloadClass, match: Match, rooms: Sequence[int], mark: Mark
+    ) -> Fit:
+        left, opened, fit = self._machines.left, list[tuple[PoolState, int]](), Fit(0)
+        numbers = [len(indexes) for _, indexes in workload.requests]
+        of_slice = {pool: _of_slice(workload, pool, copies) for pool, copies in match.pools}
+        most = [
+            room + sum(each[at] * left(pool) for pool, each in of_slice.items())
+            for at, room in enumerate(rooms)
+        ]
+        if any(map(lt, most, numbers)):
+            return fit
+        most = list(rooms)
+        for pool, each in of_slice.items():
+            slices = left(pool)
+            if not slices:
+                continue
+            self._machines.open(pool, slices)
+            opened.append((pool, slices))
+            most = [room + more * slices for room, more in zip(most, each, strict=True)]
+            if any(map(lt, most, numbers)):
+                continue
+            fit = self._try(workload)
+            if fit.kernels is not None:
+                break
         for pool, slices in reversed(opened):
             if fit.kernels is None:
                 self._first_fit.rollback(mark, workload)

@@ -267,11 +267,11 @@ class Columns(ColumnStore):
                 return False
         if not need.milli:
             return True
-        if need.allowed is not None:
-            return len(need.devices_in(agent)) >= need.devices
-        return (
-            agent.whole >= need.devices if need.milli == GPU_WHOLE else agent.largest >= need.milli
-        )
+        if need.milli == GPU_WHOLE:
+            enough = agent.whole >= need.devices
+        else:
+            enough = agent.largest >= need.milli
+        return enough and (need.allowed is None or len(need.devices_in(agent)) >= need.devices)
 
     def room(self, slot: int, need: Need, limit: int) -> int:
         """How many kernels fit in ``slot``, at most ``limit``; at least one must fit."""
