@@ -203,10 +203,16 @@ class Forgetful(QuickEc2):
     limits = replace(QuickEc2.limits, settle_s=0.0)
 
 
-class Impatient(QuickEc2):
-    """The provider with little time for a call."""
+class Unwaiting(QuickEc2):
+    """The provider without time to look twice at anything."""
 
-    limits = replace(QuickEc2.limits, connect_s=0.5, read_s=0.5, last_start_s=1.0)
+    limits = replace(QuickEc2.limits, poll_s=60.0)
+
+
+class Impatient(QuickEc2):
+    """The provider with little time for an answer."""
+
+    limits = replace(QuickEc2.limits, connect_s=0.5, read_s=0.5, last_start_s=5.0)
 
 
 _numbers = count()

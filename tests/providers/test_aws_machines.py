@@ -10,7 +10,7 @@ from tests.providers.aws_cloud import (
     AwsCloud,
     Fault,
     Forgetful,
-    Impatient,
+    Unwaiting,
     instance,
     made_by,
     new_scope,
@@ -51,6 +51,19 @@ def test_a_slice_is_gone_once_all_its_machines_are_terminated(cloud: AwsCloud) -
     assert len(cloud.asked("TerminateInstances")) == 1
 
 
+def test_a_machine_that_is_leaving_is_left_alone(cloud: AwsCloud) -> None:
+    provider = made_by(cloud)
+    (machine,) = provider.create(order_of("sl-1"))
+    cloud.rewrites["DescribeInstances"] = lambda answer: answer.replace(
+        b">running<", b">shutting-down<"
+    )
+
+    assert not provider.delete("sl-1")
+    assert not cloud.asked("TerminateInstances")
+    with pytest.raises(ProviderError, match="is being deleted"):
+        provider.reboot(machine)
+
+
 def test_a_slice_that_nobody_knows_is_gone(cloud: AwsCloud) -> None:
     assert made_by(cloud).delete("sl-never")
     assert not cloud.asked("TerminateInstances")
@@ -89,6 +102,15 @@ def test_instances_of_others_are_neither_listed_nor_touched(cloud: AwsCloud) -> 
         assert state(cloud, each) == "running"
     assert not cloud.asked("TerminateInstances")
     assert not cloud.asked("RebootInstances")
+
+
+def test_instances_that_no_filter_kept_away_are_not_ours(cloud: AwsCloud) -> None:
+    provider = made_by(cloud)
+    cloud.faults["DescribeInstances"] = [page_of(new_scope(), range(3), "") for _ in range(2)]
+
+    assert provider.list() == Listing(())
+    assert provider.delete("sl-0000")
+    assert not cloud.asked("TerminateInstances")
 
 
 # Listing
@@ -304,7 +326,7 @@ def test_a_machine_that_is_stopped_is_started(cloud: AwsCloud) -> None:
 
 
 def test_a_machine_that_stops_slowly_is_started_by_another_call(cloud: AwsCloud) -> None:
-    provider = Impatient(pool_spec(cloud), new_scope())
+    provider = Unwaiting(pool_spec(cloud), new_scope())
     (machine,) = provider.create(order_of("sl-1"))
     cloud.rewrites["DescribeInstances"] = lambda answer: answer.replace(b">stopped<", b">stopping<")
 
