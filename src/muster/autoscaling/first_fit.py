@@ -157,7 +157,7 @@ class FirstFit:
         enough for one of them."""
         searches = self._searches.get(workload)
         if searches is None:
-            pools = {pool for pool, _ in self._matcher.match(workload).pools}
+            pools = set(self._matcher.match(workload).pools)
             found = [self._search(workload, request, pools) for request, _ in workload.requests]
             searches = [each for each in found if each is not None]
             if len(searches) < len(found):

@@ -24,10 +24,19 @@ _REMEMBERED = 20_000  # classes
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The pools of which an empty machine holds a kernel of a class, the best first, each with the
-    number of kernels that one machine holds, by ``WorkloadClass.requests``."""
+    """The pools of which an empty machine holds a kernel of a class, the best first.
 
-    pools: tuple[tuple[PoolState, tuple[int, ...]], ...]
+    Args:
+        copies: by ``WorkloadClass.requests`` the number of kernels that a machine of each of these
+            pools holds.
+    """
+
+    pools: tuple[PoolState, ...] = ()
+    copies: tuple[tuple[int, ...], ...] = ()
+
+    def __iter__(self) -> Iterator[tuple[PoolState, tuple[int, ...]]]:
+        """Each pool with its ``copies``."""
+        return zip(self.pools, zip(*self.copies, strict=True), strict=True)
 
 
 class Matcher:
@@ -72,7 +81,7 @@ class Matcher:
     def _match(self, workload: WorkloadClass) -> Match:
         mask = eligible(self._samples, workload)
         if mask is not None and not mask.any():
-            return Match(())
+            return Match()
         copies = np.array(
             [
                 self._samples.columns.copies(request, self._slots, self._kernels)
@@ -85,9 +94,7 @@ class Matcher:
         ranks = self._ranks[any(request.gpu_milli for request, _ in workload.requests)]
         matching = ranks[copies.max(axis=0)[ranks] > 0]
         pools = map(self.pools.__getitem__, matching.tolist())
-        return Match(
-            tuple(zip(pools, zip(*copies[:, matching].tolist(), strict=True), strict=True))
-        )
+        return Match(tuple(pools), tuple(map(tuple, copies[:, matching].tolist())))
 
     # Why not
 

@@ -56,7 +56,7 @@ class Unmet:
     def reasons(self) -> Mapping[str, tuple[Reason, ...]]:
         """By pool all reasons that hold for it."""
         outcome, workload = self._outcome, self._workload
-        matching = {pool for pool, _ in outcome.matcher.match(workload).pools}
+        matching = set(outcome.matcher.match(workload).pools)
         found: dict[str, tuple[Reason, ...]] = {}
         for pool in outcome.matcher.pools:
             if pool in self._refused:
@@ -208,7 +208,7 @@ class _Routing:
         machines, fill = self._machines, self._first_fit.fill
         found = fill(workload, count)
         if len(found) < count:
-            for pool, (copies,) in self._matcher.match(workload).pools:
+            for pool, (copies,) in self._matcher.match(workload):
                 left = machines.left(pool)
                 if left:
                     missing = -(-(count - len(found)) // (copies * pool.spec.slice_size))
@@ -252,7 +252,7 @@ class _Routing:
         """
         match, mark = self._matcher.match(workload), self._first_fit.mark()
         refused: dict[PoolState, Reason] = {}
-        for pool, copies in match.pools:
+        for pool, copies in match:
             left = self._machines.left(pool)
             if not left:
                 continue
@@ -332,7 +332,7 @@ class _Routing:
     ) -> Fit:
         left, opened, fit = self._machines.left, list[tuple[PoolState, int]](), Fit(0)
         numbers = [len(indexes) for _, indexes in workload.requests]
-        of_slice = {pool: _of_slice(workload, pool, copies) for pool, copies in match.pools}
+        of_slice = {pool: _of_slice(workload, pool, copies) for pool, copies in match}
         most = [
             room + sum(each[at] * left(pool) for pool, each in of_slice.items())
             for at, room in enumerate(rooms)
