@@ -19,6 +19,7 @@ from muster.core.states import AgentBar, JobState, KernelStatus, TaskState
 from muster.core.views.base import OwnerView, ReasonView
 from muster.core.views.cluster import AgentView, GroupView, HealthView, QuotaView
 from muster.core.views.placement import PlanView, WhyView
+from muster.core.views.pools import PoolView, SliceView
 from muster.core.views.work import (
     CancelView,
     FailurePage,
@@ -146,6 +147,8 @@ class FakeCluster(FakeAccounts):
     tasks_: list[TaskDetail] = field(default_factory=list)
     sessions_: list[SessionDetail] = field(default_factory=list)
     agents_: list[AgentView] = field(default_factory=list)
+    pools_: list[PoolView] = field(default_factory=list)
+    slices_: list[SliceView] = field(default_factory=list)
     groups_: list[GroupView] = field(default_factory=list)
     why_: dict[str, WhyView] = field(default_factory=dict)
     plan_: PlanView | None = None
@@ -174,6 +177,12 @@ class FakeCluster(FakeAccounts):
     def _answer(self) -> None:
         if self.fails is not None:
             raise self.fails
+
+    def pools(self, state: str = "live", **_: Any) -> list[PoolView]:
+        return self.pools_
+
+    def slices(self, state: str = "live", **_: Any) -> list[SliceView]:
+        return self.slices_
 
     def jobs(self, state: str = "live", *, limit: int = 100, **_: Any) -> list[JobView]:
         self._answer()

@@ -14,13 +14,17 @@ from muster.cli.completion import (
     complete_agent,
     complete_cancelled,
     complete_group,
+    complete_pool,
+    complete_slice,
     complete_user,
 )
 from muster.cli.main import app
 from muster.client import Client
 from muster.core.errors import MusterError
 from muster.core.states import AgentBar, JobState
+from muster.core.states.slice import SliceStatus
 from muster.core.views.cluster import GroupView
+from muster.core.views.pools import PoolView, SliceView
 
 Complete = Callable[[click.Context, str], list[tuple[str, str]]]
 
@@ -97,7 +101,7 @@ def offered(cluster: FakeCluster, line: str) -> list[str]:
 
 def test_commands_their_options_and_commands_below_them_are_offered() -> None:
     cluster = FakeCluster()
-    assert offered(cluster, "muster p") == ["plan", "ps", "projects"]
+    assert offered(cluster, "muster p") == ["plan", "ps", "pools", "projects"]
     assert offered(cluster, "muster ps --l") == ["--limit"]
     assert offered(cluster, "muster quota ") == ["remove", "set"]
     assert offered(cluster, "muster users ") == ["add", "list", "remove", "set"]
@@ -142,3 +146,28 @@ def test_script_that_a_shell_evaluates_calls_the_program_back(shell: str) -> Non
     script = FakeCluster().run("completion", shell).stdout
     assert f"_MUSTER_COMPLETE={shell}_complete" in script
     assert FakeCluster().run("completion", "csh").exit_code == 2
+
+
+def test_pools_are_offered_by_name_and_slices_by_id() -> None:
+    pool = PoolView(
+        id="pol-1",
+        name="gpu",
+        group="default",
+        provider="local",
+        status="PAUSED",
+        status_changed_at=0.0,
+        created_at=0.0,
+        revision=1,
+    )
+    slice_ = SliceView(
+        id="slc-1",
+        pool="gpu",
+        group="default",
+        status=SliceStatus.BOOTING,
+        status_changed_at=0.0,
+        revision=1,
+        created_at=0.0,
+    )
+    cluster = FakeCluster(pools_=[pool], slices_=[slice_])
+    assert complete(cluster, "g", complete_pool) == [("gpu", "paused")]
+    assert complete(cluster, "", complete_slice) == [("slc-1", "booting, of pool gpu")]

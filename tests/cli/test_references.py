@@ -25,9 +25,17 @@ from muster.simulate.hollow.supervisor import Run
 from muster.wire.messages import Start
 
 COMMANDS = ("show", "why", "history")
-KINDS = ("job", "session", "notice", "agent")
+KINDS = ("job", "session", "notice", "agent", "pool", "slice")
 """The entities to which people refer, in the order in which a reference is looked for."""
-OF_CLIENT = (Client.jobs, Client.sessions, Client.notices, Client.agents)
+OF_CLIENT = (
+    Client.jobs,
+    Client.sessions,
+    Client.notices,
+    Client.agents,
+    Client.pools,
+    Client.slices,
+)
+POOL = {"kind": "pool", "group": "mills", "provider": "local", "max_slices": 2}
 WORK = {"resources": {"cpu": "10m"}}
 URL = "https://hooks.example.org/t0p-s3cr3t"
 
@@ -63,6 +71,23 @@ class Records:
             (found,) = (each for each in client.notices("all") if each.subject == job)
             return found.id
 
+    def make_pools(self) -> None:
+        """A pool with a slice, and one of each that is gone."""
+        self.cluster.farm.boot_s = 0.0
+        machine = {"cpu": 1, "memory": "1GiB"}
+        with self.cluster.client(role=Role.ADMIN) as admin:
+            admin.put_group({"kind": "group", "name": "mills"})
+            self.ended["pool"] = admin.apply_pool({**POOL, "name": "old", "machine": machine}).id
+            admin.delete_pool("old")
+            mill = {**POOL, "name": "mill", "machine": machine, "min_slices": 1}
+            self.live["pool"] = admin.apply_pool(mill).id
+            self.cluster.pass_time(5.0)
+            (first,) = admin.slices()
+            self.ended["slice"] = admin.delete_slice(first.id).id
+            self.cluster.pass_time(10.0)
+            (second,) = admin.slices()
+            self.live["slice"] = second.id
+
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Records]:
@@ -86,13 +111,14 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Records]:
         admin.bar_agent("a2", "draining", deadline=0)
         cluster.pass_time(5.0)
         admin.remove_agent("a2")
+    records.make_pools()
     yield records
     cluster.channels.faults = NO_FAULTS
     cluster.stop()
 
 
 def unknown(ref: str) -> str:
-    return f"muster: there is no job, session, notice or agent {ref!r}\n"
+    return f"muster: there is no job, session, notice, agent, pool or slice {ref!r}\n"
 
 
 def id_in(answer: object) -> str:
@@ -125,7 +151,7 @@ def test_record_of_any_kind_is_told_by_its_id_with_and_without_its_kind_and_as_j
     "ref",
     [
         *("quux", "default", "job-zzzz", "ses-zzzz", "ntc-zzzz", "agt-zzzz", "krn-zzzz"),
-        *("zzzz", "x y", "%", "../jobs"),
+        *("pol-zzzz", "slc-zzzz", "zzzz", "x y", "%", "../jobs"),
     ],
 )
 def test_unknown_reference_is_refused_with_one_sentence(
@@ -194,7 +220,7 @@ def test_unknown_name_is_answered_with_the_name_of_an_agent_like_it(
 ) -> None:
     told = records.run(command, "a11")
     assert told.exit_code == 1
-    assert told.stderr.endswith("agent 'a11'; did you mean a1?\n")
+    assert told.stderr.endswith("slice 'a11'; did you mean a1?\n")
 
 
 @pytest.mark.parametrize("command", ["show", "why"])

@@ -41,6 +41,20 @@ def complete_agent(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]
     return _complete(ctx, incomplete, [agent.KIND])
 
 
+def complete_pool(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Names of pools, each with its status."""
+    from muster.cli.kinds import pool
+
+    return _complete(ctx, incomplete, [pool.KIND])
+
+
+def complete_slice(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Ids of slices, each with its pool."""
+    from muster.cli.kinds import slice as slices
+
+    return _complete(ctx, incomplete, [slices.KIND])
+
+
 def _complete(
     ctx: click.Context, incomplete: str, among: "Iterable[Kind[Any, Any]]"
 ) -> list[tuple[str, str]]:

@@ -46,6 +46,14 @@ _STYLES = {state.value: colour for state, colour in COLOURS.items()} | {
     "UNREACHABLE": COLOURS[TaskState.PENDING],
     "LOST": COLOURS[TaskState.FAILED],
     "REMOVED": COLOURS[TaskState.KILLED],
+    "ACTIVE": COLOURS[TaskState.SUCCEEDED],
+    "PAUSED": COLOURS[TaskState.PENDING],
+    "TRIPPED": COLOURS[TaskState.FAILED],
+    "DELETING": COLOURS[TaskState.KILLED],
+    "REQUESTING": COLOURS[TaskState.PENDING],
+    "BOOTING": COLOURS[TaskState.ASSIGNED],
+    "INITIALIZING": COLOURS[TaskState.BUILDING],
+    "READY": COLOURS[TaskState.SUCCEEDED],
 }
 
 

@@ -68,7 +68,7 @@ def agent(
         Option("--grace", min=0, max=600, metavar="SECONDS", help="With --end: of its kernels."),
     ] = 5.0,
 ) -> None:
-    """Lend this machine to a controller elsewhere; with --end, no longer."""
+    """Lend this machine to a controller elsewhere, or end that."""
     from muster.app.foreground import agent_directory, run_agent
 
     if end:

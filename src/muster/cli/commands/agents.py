@@ -163,6 +163,8 @@ def _status(agent: "AgentView", now: float) -> Text:
             shown.append(f": {plain(agent.bar_note)}")
     if agent.disk_full:
         shown = Text.assemble(shown, ", disk full")
+    if agent.withheld:
+        shown = Text.assemble(shown, f", {plain(agent.withheld)}")
     return shown
 
 

@@ -8,9 +8,8 @@ import click
 
 from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.completion import complete_agent
-from muster.cli.exits import ExitCode
-from muster.cli.nearest import suggesting
-from muster.cli.parameters import Argument, Option, naming_options
+from muster.cli.each import each_record
+from muster.cli.parameters import Argument, Option
 from muster.cli.screen import plain
 from muster.cli.words import clock_time, count
 from muster.core.states import AgentBar
@@ -79,19 +78,9 @@ def each_agent(cluster: Cluster, refs: list[str], act: "Callable[[Client, str], 
     Raises:
         click.exceptions.Exit: with the worst of the exit codes.
     """
-    from muster.cli import failures
     from muster.cli.kinds import agent
-    from muster.core.errors import MusterError
 
-    worst: int = ExitCode.OK
-    with cluster.client() as client:
-        for ref in dict.fromkeys(refs):
-            try:
-                with naming_options(), suggesting(client, ref, [agent.KIND]):
-                    act(client, ref)
-            except MusterError as error:
-                worst = max(worst, failures.report(error))
-    raise click.exceptions.Exit(worst)
+    each_record(cluster, refs, agent.KIND, act)
 
 
 def _say(agent: "AgentView") -> None:

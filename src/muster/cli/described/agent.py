@@ -22,7 +22,7 @@ def agent_parts(agent: "AgentView", now: float) -> list[RenderableType]:
         fields(
             [
                 ("reason", sentences(agent.reason)),
-                ("takes work", _closed(agent.barred, agent.bar_note)),
+                ("takes work", _closed(agent.barred, agent.bar_note, agent.withheld)),
                 ("group", agent.group),
                 ("host", agent.host),
                 ("version", agent.version),
@@ -46,8 +46,9 @@ def _seen(agent: "AgentView", now: float) -> str:
     return f"seen {ago(agent.seen_at, now)}"
 
 
-def _closed(bar: AgentBar | None, note: str) -> str | None:
-    """The answer to whether a barred agent takes new work; nothing is said of others."""
-    if bar is None:
-        return None
-    return plain(f"no: {bar}, {note}" if note else f"no: {bar}")
+def _closed(bar: AgentBar | None, note: str, withheld: str) -> str | None:
+    """The answer to whether an agent takes new work, where it takes none; nothing is said of
+    others."""
+    if bar is not None:
+        return plain(f"no: {bar}, {note}" if note else f"no: {bar}")
+    return plain(f"no: {withheld}") if withheld else None

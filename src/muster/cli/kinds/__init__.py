@@ -15,6 +15,8 @@ KINDS: dict[str, str] = {
     IdKind.SESSION: "muster.cli.kinds.session",
     IdKind.NOTICE: "muster.cli.kinds.notice",
     IdKind.AGENT: "muster.cli.kinds.agent",
+    IdKind.POOL: "muster.cli.kinds.pool",
+    IdKind.SLICE: "muster.cli.kinds.slice",
 }
 """The modules of the kinds by the prefix of their ids, in the order of offers and listings. The
 ``KIND`` of a module is its declaration; the module is imported when that is asked for."""

@@ -77,7 +77,7 @@ def _about_lists(pool: Pool, fleet: Fleet, now: float) -> Iterator[str]:
 def explain_slice(
     slice_: Slice, pool: Pool | None, fleet: Fleet, routing: RouteDemand, now: float
 ) -> WhyView:
-    """What a slice waits for, or why it stays.
+    """The state of a slice: what it waits for, or why it stays.
 
     Args:
         pool: of the slice.

@@ -1,0 +1,265 @@
+"""``muster slices``."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from muster.cli.arguments import AsJson
+from muster.cli.cluster import Ca, Cluster, Home, Token, Url, on_cluster
+from muster.cli.completion import complete_group, complete_pool, complete_slice
+from muster.cli.each import each_record
+from muster.cli.nearest import suggesting
+from muster.cli.parameters import Argument, Option, annotated, command_of
+from muster.cli.screen import Column, plain, print_json, status, stderr, stdout, table, write
+from muster.cli.words import count, duration, shorten
+
+if TYPE_CHECKING:
+    from muster.client import Client
+    from muster.core.views.pools import SliceView
+
+SliceRefs = Annotated[
+    list[str],
+    Argument(metavar="SLICE...", help="Ids or beginnings of ids.", autocompletion=complete_slice),
+]
+OfPool = Annotated[
+    str | None, Option("--pool", "-p", help="Only this pool's.", autocompletion=complete_pool)
+]
+OfGroup = Annotated[
+    str | None, Option("--group", "-g", help="Only this group's.", autocompletion=complete_group)
+]
+Limit = Annotated[int, Option("--limit", "-n", min=1, max=10_000, help="At most so many.")]
+
+
+@click.group(invoke_without_command=True)
+@annotated
+def slices(
+    ctx: click.Context,
+    pool: OfPool = None,
+    group: OfGroup = None,
+    as_json: AsJson = False,
+    url: Url = None,
+    token: Token = None,
+    home: Home = None,
+    ca: Ca = None,
+) -> None:
+    """List the slices of pools, and why each stays or goes."""
+    cluster: Cluster = ctx.obj.said(url, token, home, ca)
+    ctx.obj = cluster
+    if ctx.invoked_subcommand is None:
+        _list(cluster, pool, group, as_json=as_json)
+
+
+@on_cluster
+def list_slices(
+    cluster: Cluster,
+    pool: OfPool = None,
+    group: OfGroup = None,
+    ended: Annotated[bool, Option("--all", "-a", help="Those that are gone, too.")] = False,
+    limit: Limit = 200,
+    as_json: AsJson = False,
+) -> None:
+    """List the slices, newest first."""
+    _list(cluster, pool, group, "all" if ended else "live", limit, as_json=as_json)
+
+
+def _list(
+    cluster: Cluster,
+    pool: str | None,
+    group: str | None,
+    state: str = "live",
+    limit: int = 200,
+    *,
+    as_json: bool,
+) -> None:
+    with cluster.client() as client:
+        found = client.slices(state, pool=pool, group=group, limit=limit)
+    if as_json:
+        print_json(found)
+    elif found:
+        console = stdout()
+        write(console, slices_table(console, found, time.time()))
+        if len(found) == limit:
+            stderr().print(Text(f"there may be more; `--limit {limit * 10}` shows them"))
+    else:
+        stderr().print(Text("no slices; `muster autoscaler` tells what demand waits for"))
+
+
+@slices.command()
+@annotated
+@on_cluster
+def show(
+    cluster: Cluster,
+    ref: Annotated[
+        str,
+        Argument(
+            metavar="SLICE", help="Id or the beginning of one.", autocompletion=complete_slice
+        ),
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Show a slice with its machines."""
+    from muster.cli.described.slice import slice_parts
+    from muster.cli.kinds import slice as kind
+
+    with cluster.client() as client, suggesting(client, ref, [kind.KIND]):
+        found = client.slices.show(ref)
+    if as_json:
+        print_json(found)
+    else:
+        write(stdout(), *slice_parts(found, time.time()))
+
+
+@slices.command()
+@annotated
+@on_cluster
+def hold(cluster: Cluster, refs: SliceRefs, as_json: AsJson = False) -> None:
+    """Keep slices from being deleted for being idle."""
+    _each(
+        cluster,
+        refs,
+        lambda client, ref: client.hold_slice(ref),
+        lambda held: f"slice {held.id} stays until `muster slices release`",
+        as_json=as_json,
+    )
+
+
+@slices.command()
+@annotated
+@on_cluster
+def release(cluster: Cluster, refs: SliceRefs, as_json: AsJson = False) -> None:
+    """Let slices go that were held."""
+    _each(
+        cluster,
+        refs,
+        lambda client, ref: client.release_slice(ref),
+        lambda released: f"slice {released.id} is held no more",
+        as_json=as_json,
+    )
+
+
+@slices.command()
+@annotated
+@on_cluster
+def drain(
+    cluster: Cluster,
+    refs: SliceRefs,
+    deadline: Annotated[
+        str,
+        Option(
+            "--deadline",
+            metavar="TIME",
+            help="Then what still runs is stopped, to run elsewhere: never for never.",
+        ),
+    ] = "1h",
+    as_json: AsJson = False,
+) -> None:
+    """Delete slices once their work has ended; they take no more."""
+    within = None if deadline == "never" else deadline
+    _each(
+        cluster,
+        refs,
+        lambda client, ref: client.drain_slice(ref, deadline=within),
+        _leaving,
+        as_json=as_json,
+    )
+
+
+@slices.command()
+@annotated
+@on_cluster
+def delete(cluster: Cluster, refs: SliceRefs, as_json: AsJson = False) -> None:
+    """Delete slices; what runs on them has to leave at once."""
+    _each(cluster, refs, lambda client, ref: client.delete_slice(ref), _leaving, as_json=as_json)
+
+
+slices.add_command(command_of(list_slices), "list")
+
+
+def _each(
+    cluster: Cluster,
+    refs: list[str],
+    act: "Callable[[Client, str], SliceView]",
+    said: "Callable[[SliceView], str]",
+    *,
+    as_json: bool,
+) -> None:
+    """Change each slice, and say or print what it is then."""
+    from muster.cli.kinds import slice as kind
+
+    def change(client: "Client", ref: str) -> None:
+        changed = act(client, ref)
+        if as_json:
+            print_json(changed)
+        else:
+            click.echo(plain(said(changed)))
+
+    each_record(cluster, refs, kind.KIND, change)
+
+
+def _leaving(slice_: "SliceView") -> str:
+    if slice_.finished_at is not None:
+        return f"slice {slice_.id} is gone"
+    said = f"slice {slice_.id} is being deleted and takes nothing new; "
+    if not slice_.kernels:
+        return said + "it is empty"
+    said += f"it runs {count(slice_.kernels, 'kernel')}"
+    left_s = None if slice_.leave_by is None else slice_.leave_by - time.time()
+    if left_s is None:
+        return said + ", to the end"
+    return f"{said}, for {duration(left_s)} at most" if left_s > 1 else f"{said}, told to leave"
+
+
+def slices_table(console: Console, slices: "Sequence[SliceView]", now: float) -> Table:
+    """Slices with their ages, and why each stays or goes."""
+    short = shorten(each.id for each in slices)
+    columns = [
+        Column("ID"),
+        Column("POOL", shrinks=12),
+        Column("STATUS"),
+        Column("FOR", right=True),
+        Column("MACHINES", right=True, drops=1),
+        Column("KERNELS", right=True, drops=2),
+        Column("COST", right=True, drops=3),
+        Column("WHY", flexible=True),
+    ]
+    return table(console, columns, (_row(each, short[each.id], now) for each in slices))
+
+
+def _row(slice_: "SliceView", short: str, now: float) -> list[Text | str]:
+    ended = slice_.finished_at is not None
+    return [
+        f"{slice_.id.partition('-')[0]}-{short}",
+        slice_.pool,
+        _status(slice_),
+        "-" if ended else duration(now - slice_.status_changed_at),
+        _machines(slice_),
+        f"{slice_.kernels:,}",
+        f"{slice_.cost:,.2f}",
+        plain(_why(slice_)),
+    ]
+
+
+def _status(slice_: "SliceView") -> Text:
+    shown = status(slice_.status)
+    if slice_.doomed is not None and slice_.finished_at is None:
+        shown = Text.assemble(shown, ", leaving")
+    return Text.assemble(shown, ", outdated") if slice_.outdated else shown
+
+
+def _machines(slice_: "SliceView") -> str:
+    joined = sum(each.joined for each in slice_.machines)
+    total = len(slice_.machines) + slice_.other_machines
+    return f"{joined:,}/{total:,}" if not slice_.other_machines else f"{total:,}"
+
+
+def _why(slice_: "SliceView") -> str:
+    """The reason for which a slice goes, stays, or has not come yet."""
+    for why in (slice_.doomed, slice_.reason, slice_.stays):
+        if why is not None:
+            return why.sentence
+    return ""

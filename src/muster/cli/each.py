@@ -1,0 +1,40 @@
+"""Doing something with each record that a command names."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from muster.cli.exits import ExitCode
+from muster.cli.nearest import suggesting
+from muster.cli.parameters import naming_options
+
+if TYPE_CHECKING:
+    from muster.cli.cluster import Cluster
+    from muster.cli.kinds.kind import Kind
+    from muster.client import Client
+
+
+def each_record(
+    cluster: "Cluster",
+    refs: Sequence[str],
+    kind: "Kind[Any, Any]",
+    act: "Callable[[Client, str], None]",
+) -> None:
+    """Do something with each record, even if it failed for an earlier one.
+
+    Raises:
+        click.exceptions.Exit: with the worst of the exit codes.
+    """
+    from muster.cli import failures
+    from muster.core.errors import MusterError
+
+    worst: int = ExitCode.OK
+    with cluster.client() as client:
+        for ref in dict.fromkeys(refs):
+            try:
+                with naming_options(), suggesting(client, ref, [kind]):
+                    act(client, ref)
+            except MusterError as error:
+                worst = max(worst, failures.report(error))
+    raise click.exceptions.Exit(worst)

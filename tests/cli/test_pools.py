@@ -1,0 +1,225 @@
+"""`muster pools`, `slices` and `autoscaler` against a cluster that serves."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.api.served import ADA, ADMIN, ServedCluster
+
+from muster.autoscaling.standing import CreateOutcome
+from muster.cli.cluster import Cluster
+from muster.cli.main import app
+from muster.core.owner import Role
+
+POOL = """\
+kind: pool
+name: cpu
+provider: local
+machine: {cpu: 4, memory: 1GiB}
+max_slices: 2
+price: 2
+idle_timeout: 1m
+"""
+
+
+class Typed:
+    """Commands that an administrator types."""
+
+    def __init__(self, cluster: ServedCluster, path: Path) -> None:
+        self.cluster = cluster
+        self._path = path
+
+    def run(self, *words: str, user: bool = False) -> Result:
+        token = self.cluster.token(ADA) if user else self.cluster.token(ADMIN, Role.ADMIN)
+        return CliRunner().invoke(app, list(words), obj=Cluster(self.cluster.url, token))
+
+    def said(self, *words: str) -> str:
+        done = self.run(*words)
+        assert (done.exit_code, done.stderr) == (0, ""), done.output
+        return done.stdout
+
+    def apply(self, text: str = POOL, *options: str) -> Result:
+        file = self._path / "pool.yaml"
+        file.write_text(text)
+        return self.run("pools", "apply", str(file), *options)
+
+    def slice_id(self) -> str:
+        (slice_,) = json.loads(self.said("slices", "--json"))
+        return str(slice_["id"])
+
+
+@pytest.fixture
+def typed(tmp_path: Path) -> Iterator[Typed]:
+    cluster = ServedCluster(tmp_path, {})
+    cluster.farm.boot_s = 0.0
+    cluster.start()
+    yield Typed(cluster, tmp_path)
+    cluster.stop()
+
+
+def work(typed: Typed, tasks: int = 1, cpu: int = 4) -> str:
+    with typed.cluster.client() as client:
+        resources = {"cpu": cpu, "memory": "1MiB"}
+        return client.submit(command=["x"], tasks=tasks, resources=resources).id
+
+
+def test_pool_is_applied_listed_paused_resumed_and_deleted(typed: Typed) -> None:
+    assert "muster pools apply FILE" in typed.run("pools").stderr
+    applied = typed.apply()
+    assert applied.stdout == "pool cpu applied\n", applied.stderr
+    head, line = typed.said("pools").splitlines()
+    assert head.split() == [
+        *("NAME", "STATUS", "GROUP", "PROVIDER", "SLICES", "READY", "MACHINES", "PRICE/H", "NOTE")
+    ]
+    assert line.split() == ["cpu", "active", "default", "local", "0/2", "0", "0", "0.00"]
+    said = typed.said("pools", "pause", "cpu")
+    assert said == "pool cpu is paused: it makes nothing more\n"
+    assert typed.said("pools", "list").splitlines()[1].endswith("pool cpu is paused")
+    assert typed.said("pools", "resume", "cpu") == "pool cpu makes machines again\n"
+    assert json.loads(typed.said("pools", "show", "cpu", "--json"))["status"] == "ACTIVE"
+    assert typed.said("pools", "delete", "cpu") == "pool cpu is deleted\n"
+    assert typed.said("pools", "list", "--json").strip() == "[]"
+    assert json.loads(typed.said("pools", "list", "--all", "--json"))[0]["status"] == "DELETED"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (POOL + "min_slices: 3", "min_slices is 3: expected at most max_slices, which is 2"),
+        (POOL + "slice_size: 0", "slice_size is 0: expected at least 1"),
+        (POOL.replace("local", "locla"), "did you mean local?"),
+        (POOL.replace("1GiB", "1024TiB"), "provider local says: bad request: a machine of 1024TiB"),
+        ("kind: group\nname: x", "a pool needs `kind: pool`"),
+    ],
+)
+def test_wrong_pool_is_refused_with_the_file_and_nothing_is_made(
+    typed: Typed, text: str, told: str
+) -> None:
+    refused = typed.apply(text)
+    assert refused.exit_code in (1, 2)
+    assert told in refused.stderr
+    assert "pool.yaml" in refused.stderr
+    assert typed.said("pools", "--json").strip() == "[]"
+
+
+def test_provider_is_not_asked_with_no_check(typed: Typed) -> None:
+    applied = typed.apply(POOL.replace("1GiB", "1024TiB"), "--no-check", "--json")
+    assert json.loads(applied.stdout)["name"] == "cpu"
+
+
+def test_nobody_but_an_admin_changes_a_pool_and_everybody_sees_it(typed: Typed) -> None:
+    typed.apply()
+    refused = typed.run("pools", "pause", "cpu", user=True)
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "only an admin's token may change pools" in refused.stderr
+    assert typed.run("pools", user=True).stdout.count("cpu") == 1
+    unknown = typed.run("pools", "pause", "cpuu")
+    assert unknown.stderr == "muster: there is no pool 'cpuu'; did you mean cpu?\n"
+
+
+def test_slice_is_listed_shown_held_released_drained_and_deleted(typed: Typed) -> None:
+    assert "no slices" in typed.run("slices").stderr
+    typed.apply()
+    job = work(typed)
+    typed.cluster.pass_time(10)
+    head, line = typed.said("slices").splitlines()
+    assert head.split()[:6] == ["ID", "POOL", "STATUS", "FOR", "MACHINES", "KERNELS"]
+    id_ = typed.slice_id()
+    short = line.split()[0]
+    assert id_.startswith(short)
+    assert line.split()[1:3] == ["cpu", "ready"]
+    assert line.endswith("work runs on it")
+    shown = typed.said("slices", "show", short)
+    assert re.search(r"machines\s+cpu-\w{6}-0: m-1, joined", shown)
+    assert "work runs on it" in shown
+    assert typed.said("show", id_) == shown
+    assert (
+        typed.said("slices", "hold", short) == f"slice {id_} stays until `muster slices release`\n"
+    )
+    typed.run("cancel", job)
+    typed.cluster.pass_time(200)
+    assert "root holds it" in typed.said("slices", "list", "--pool", "cpu")
+    assert "root holds it" in typed.said("why", id_)
+    assert typed.said("slices", "release", id_) == f"slice {id_} is held no more\n"
+    typed.cluster.pass_time(20)
+    assert "no slices" in typed.run("slices").stderr
+    work(typed)
+    typed.cluster.pass_time(10)
+    drained = typed.said("slices", "drain", typed.slice_id(), "--deadline", "never")
+    assert drained.endswith(
+        "is being deleted and takes nothing new; it runs 1 kernel, to the end\n"
+    )
+    assert "ready, leaving" in typed.said("slices")
+    assert "is being deleted" in typed.said("slices", "delete", typed.slice_id())
+    ended = typed.said("slices", "list", "--all")
+    assert "terminated" in ended
+    assert "machine" in typed.said("history", id_)
+    refused = typed.run("slices", "delete", id_, "slc-zzzz")
+    assert refused.exit_code == 1
+    assert refused.stderr.count("there is no slice") == 2
+
+
+def test_outdated_slices_are_told_and_replaced(typed: Typed) -> None:
+    typed.apply(POOL + "min_slices: 1")
+    typed.cluster.pass_time(5)
+    old = typed.slice_id()
+    applied = typed.apply(POOL.replace("cpu: 4", "cpu: 2") + "min_slices: 1")
+    assert applied.stdout == (
+        "pool cpu applied; 1 slice of former revisions stay as they are, "
+        "`muster pools replace cpu` replaces them\n"
+    )
+    assert "ready, outdated" in typed.said("slices")
+    assert typed.said("pools").splitlines()[1].endswith("1 slice outdated")
+    said = typed.said("pools", "replace", "cpu", "--at-a-time", "2")
+    assert said == "pool cpu replaces 1 outdated slice, 2 at a time\n"
+    typed.cluster.pass_time(30)
+    assert typed.slice_id() != old
+
+
+def test_autoscaler_tells_pools_slices_decisions_and_cost(typed: Typed) -> None:
+    assert "no pools" in typed.run("autoscaler").stderr
+    typed.cluster.farm.boot_s = 1e6
+    typed.apply()
+    work(typed, tasks=3)
+    work(typed, cpu=64)
+    typed.cluster.pass_time(1)
+    typed.cluster.pass_time(360)
+    lines = typed.said("autoscaler").splitlines()
+    assert lines[0] == "group default  2 slices (2 booting), 2 machines, 4.00 an hour"
+    told = "\n".join(lines)
+    assert re.search(r"slc-\w+\s+cpu\s+booting\s+\S+\s+0/1", told)
+    assert re.search(
+        r"2 sessions asking for 4 cpu, 1MiB memory: on slices that are coming of pool cpu \(slc-",
+        told,
+    )
+    full = "1 session asking for 4 cpu, 1MiB memory: no pool may make more now"
+    assert lines[lines.index(full) + 1] == "  pool cpu has 2 slices, and may have 2"
+    large = "1 session asking for 64 cpu, 1MiB memory: no pool can"
+    assert lines[lines.index(large) + 1] == "  cpu: 64 asked, a machine of pool cpu has 4"
+    assert lines[-1] == "used so far: 0.2 machine-hours (0.40) by slices that are there"
+    (group,) = json.loads(typed.said("autoscaler", "--group", "default", "--json"))
+    assert group["live"]["slices"] == 2
+    assert typed.run("autoscaler", "--group", "other").exit_code == 1
+
+
+def test_pool_that_is_refused_by_its_provider_says_so_everywhere(typed: Typed) -> None:
+    typed.cluster.farm.refuses["cpu"] = CreateOutcome.QUOTA
+    typed.apply(POOL + "min_slices: 1\nquota_key: ours")
+    typed.cluster.pass_time(5)
+    for words in (("pools",), ("pools", "show", "cpu"), ("why", "cpu"), ("autoscaler",)):
+        assert "pools of quota ours ask again in" in typed.said(*words), words
+
+
+def test_agents_tell_why_machines_of_slices_take_no_work(typed: Typed) -> None:
+    typed.apply(POOL + "min_slices: 1")
+    typed.cluster.pass_time(5)
+    work(typed)
+    typed.cluster.pass_time(1)
+    typed.said("slices", "drain", typed.slice_id(), "--deadline", "never")
+    assert "alive, its slice is being deleted" in typed.said("agents")
+    (agent,) = json.loads(typed.said("agents", "--json"))
+    assert "no: its slice is being deleted" in typed.said("show", agent["id"])
+    assert "its slice is being deleted: it takes nothing new" in typed.said("why", agent["id"])
