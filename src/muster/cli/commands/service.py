@@ -50,6 +50,8 @@ def install(
     with command.make_context(role, [*words], parent=ctx.find_root()) as context:
         # Wrong options are refused now, and not by a unit that never starts.
         database = context.params.get("database")
+        if role == "agent" and context.params.get("address") is None:
+            raise click.UsageError("Missing option '--controller'.")
     if any(word == "--token" or word.startswith("--token=") for word in words):
         raise click.BadParameter("others may read units: give the token with --token-file")
     if database is not None and warnings_of(database):
