@@ -156,7 +156,7 @@ def test_slice_is_listed_shown_held_released_drained_and_deleted(typed: Typed) -
     assert "is being deleted" in typed.said("slices", "delete", typed.slice_id())
     ended = typed.said("slices", "list", "--all")
     assert "terminated" in ended
-    assert "machine" in typed.said("history", id_)
+    assert "idle for" in typed.said("history", id_)
     refused = typed.run("slices", "delete", id_, "slc-zzzz")
     assert refused.exit_code == 1
     assert refused.stderr.count("there is no slice") == 2
@@ -168,8 +168,8 @@ def test_outdated_slices_are_told_and_replaced(typed: Typed) -> None:
     old = typed.slice_id()
     applied = typed.apply(POOL.replace("cpu: 4", "cpu: 2") + "min_slices: 1")
     assert applied.stdout == (
-        "pool cpu applied; 1 slice of former revisions stay as they are, "
-        "`muster pools replace cpu` replaces them\n"
+        "pool cpu applied; 1 slice of former revisions stays as it is, "
+        "`muster pools replace cpu` replaces it\n"
     )
     assert "ready, outdated" in typed.said("slices")
     assert typed.said("pools").splitlines()[1].endswith("1 slice outdated")

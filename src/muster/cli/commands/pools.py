@@ -111,9 +111,11 @@ def apply(
         applied = client.apply_pool(spec, check=not no_check)
     said = f"pool {applied.name} applied"
     if applied.outdated:
+        alone = applied.outdated == 1
         said += (
-            f"; {count(applied.outdated, 'slice')} of former revisions stay as they are, "
-            f"`muster pools replace {applied.name}` replaces them"
+            f"; {count(applied.outdated, 'slice')} of former revisions "
+            f"{'stays as it is' if alone else 'stay as they are'}, "
+            f"`muster pools replace {applied.name}` replaces {'it' if alone else 'them'}"
         )
     show_change(applied, said, as_json=as_json)
 
