@@ -53,7 +53,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Fault:
-    """What becomes of a request.
+    """The fate of a request.
 
     Args:
         status, body: answered without asking moto; without a status moto acts.
@@ -250,7 +250,7 @@ def made_by(
 
 
 def instance(cloud: AwsCloud, machine: Machine) -> dict[str, Any]:
-    """What EC2 says of a machine."""
+    """The words of EC2 about a machine."""
     answer = cloud.client.describe_instances(InstanceIds=[machine.id])
     found: dict[str, Any] = answer["Reservations"][0]["Instances"][0]
     return found

@@ -1,4 +1,4 @@
-"""What every provider must do, as tests: a provider's test file has a class that derives from
+"""The duties of every provider, as tests: a provider's test file has a class that derives from
 ``Conformance`` and a fixture ``site``.
 
     @pytest.fixture

@@ -26,7 +26,7 @@ Key = tuple[str, str, str]  # kind, namespace, name
 
 
 class Fault(StrEnum):
-    """What becomes of a request."""
+    """The fate of a request."""
 
     LOST = "lost"  # carried out; the connection ends without an answer
     THROTTLED = "throttled"

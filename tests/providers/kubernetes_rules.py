@@ -1,4 +1,4 @@
-"""What an API server refuses, and how it selects: the rules of Kubernetes for pods and Secrets."""
+"""The rules of Kubernetes for pods and Secrets: refusals of an API server, and selectors."""
 
 import base64
 import binascii

@@ -302,7 +302,7 @@ TROUBLES = {
 def test_a_slice_is_never_there_twice(
     cloud: AwsCloud, steps: list[tuple[str, str | None, bool]]
 ) -> None:
-    """Whatever is lost, refused or listed late: at most one slice lives, and a refusal that is
+    """However much is lost, refused or listed late: at most one slice lives, and a refusal that is
     not UNKNOWN left none that was not there before."""
     cloud.reset()
     scope = new_scope()

@@ -1,4 +1,4 @@
-"""What goes wrong with hosts: away, changed, slow, loud, taken by others; and what is left then."""
+"""Faults of hosts: away, changed, slow, loud, taken by others; and what is left then."""
 
 import asyncio
 import socket

@@ -212,7 +212,7 @@ _TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]
 
 @given(token=_TEXT, controller=_TEXT, name=_TEXT)
 def test_no_text_is_ever_obeyed_by_a_shell(token: str, controller: str, name: str) -> None:
-    """Whatever is written into the script comes out as it was, and nothing else is run."""
+    """Any text in the script comes out as it was, and nothing else is run."""
     made = order(token=token, controller=controller)
     place = AgentPlace("/srv/agent", ("printf", "%s\\0"))
     script = start_script(made, name, place)

@@ -17,7 +17,7 @@ PAUSE_S = 5
 
 @dataclass(frozen=True, slots=True)
 class AgentPlace:
-    """Where a machine keeps its agent.
+    """The place where a machine keeps its agent.
 
     Args:
         directory: the agent's own; the files that it starts with are in it, and are for its owner

@@ -44,7 +44,7 @@ def machine(slice_: str, id_: str = "i-1", **fields: Any) -> Machine:
 
 @dataclass
 class Cloud:
-    """What providers of a test are asked, and answer."""
+    """The requests that providers of a test get, and their answers."""
 
     asked: list[tuple[str, ...]] = field(default_factory=list)
     orders: list[SliceOrder] = field(default_factory=list)

@@ -14,6 +14,7 @@ from muster.autoscaling.slice_plan import SlicePlan, SliceState, plan_slices
 from muster.control.engine.handler import HandlerResult, LifecycleHandler, StatusTransitions
 from muster.control.engine.work import Work
 from muster.control.pool.fleet import Fleet
+from muster.control.pool.followers import followers
 from muster.control.pool.outlook import GroupOutlook
 from muster.control.pool.records import Pool, Slice
 from muster.control.pool.slices import SliceLifecycle
@@ -216,7 +217,7 @@ class RouteDemand(LifecycleHandler[Pool]):
         ]
 
         def route(now: float, more: QueueClass | None) -> RoutingDecision:
-            demand = Demand(group, now, more, self._cluster.to_come(name))
+            demand = Demand(group, now, more, followers(self._live, self._cluster, name))
             if not demand.classes:
                 return RoutingDecision()
             try:

@@ -20,7 +20,7 @@ _CONNECTIONS = 32
 
 
 class Ec2Client(Protocol):
-    """What is used of boto3's client, which has no types."""
+    """The part of boto3's client that is used; it has no types."""
 
     def create_tags(self, **parameters: Any) -> Answer: ...
     def describe_images(self, **parameters: Any) -> Answer: ...

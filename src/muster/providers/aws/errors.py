@@ -88,7 +88,7 @@ _NO_ANSWER = (
     OSError,
 )
 BOTO_ERRORS = (exceptions.BotoCoreError, exceptions.ClientError, ResponseParserError, OSError)
-"""What a call of boto3 may raise."""
+"""The errors that a call of boto3 may raise."""
 
 
 class Ec2Error(ProviderError):

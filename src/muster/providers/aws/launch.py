@@ -1,4 +1,4 @@
-"""What RunInstances is asked for: parameters, client tokens, and user data."""
+"""The request of RunInstances: parameters, client tokens, and user data."""
 
 import hashlib
 import re

@@ -20,7 +20,7 @@ from muster.providers.provider import (
 )
 
 OUTCOMES = frozenset(CreateOutcome) - {CreateOutcome.CREATED, CreateOutcome.NOT_BOOTED}
-"""Those that an executable may name."""
+"""The outcomes that an executable may name."""
 _MAX_DETAIL = 1000
 
 S = TypeVar("S", bound=Spec)

@@ -61,7 +61,7 @@ class CallFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an executable answered before it ended.
+    """The answer of an executable that has ended.
 
     Args:
         code: its exit code; negative for a signal.
@@ -76,7 +76,7 @@ class Answer:
 
 @dataclass(slots=True)
 class _Heard:
-    """What was read of the streams of a call so far."""
+    """The text that was read of the streams of a call so far."""
 
     output: bytearray = field(default_factory=bytearray)
     errors: bytearray = field(default_factory=bytearray)

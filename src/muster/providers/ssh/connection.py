@@ -34,8 +34,8 @@ _READ = 65536
 _BOOTSTRAP = (
     "import sys; exec(compile(sys.stdin.read(int(sys.stdin.readline())), 'muster', 'exec'))"
 )
-"""What Python is started with on a host: the number of characters of a program, and the program,
-are on its standard input, and what the program itself reads follows."""
+"""The program that a host's Python starts with: it reads the number of characters of a program, and
+the program, from its standard input; the input of that program follows there."""
 _PROGRAM = Path(__file__).with_name("on_host.py").read_text()
 
 logging.getLogger("asyncssh").setLevel(logging.WARNING)  # it tells of each connection
@@ -44,7 +44,7 @@ Result = TypeVar("Result")
 
 
 class Fault(StrEnum):
-    """What is wrong with a host, or with us."""
+    """The kind of thing that is wrong with a host, or with us."""
 
     AWAY = "away"  # it cannot be reached
     DENIED = "denied"  # it does not let us in or do that, or is not the host that we know

@@ -260,7 +260,7 @@ def faults_in(answers: Mapping[Host, object]) -> dict[Host, HostFault]:
 
 
 def outcome_of(faults: Mapping[Host, HostFault]) -> CreateOutcome:
-    """What the faults come to, where hosts may have done what they were asked."""
+    """The error that the faults come to, where hosts may have done what they were asked."""
     found = {fault.fault for fault in faults.values()}
     if Fault.DENIED in found:
         return CreateOutcome.CREDENTIALS

@@ -204,7 +204,7 @@ def described(present: Json | None) -> str:
 
 
 def machine() -> str:
-    """What tells this machine from others with which it may share a disk."""
+    """The mark that tells this machine from others with which it may share a disk."""
     with contextlib.suppress(OSError):
         return Path("/etc/machine-id").read_text().strip() or os.uname().nodename
     return os.uname().nodename

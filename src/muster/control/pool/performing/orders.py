@@ -1,4 +1,4 @@
-"""What effects name by ids alone, as the database has it when they are carried out."""
+"""The things that effects name by ids alone, as the database has it when they are carried out."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field

@@ -54,6 +54,7 @@ class ClusterState:
         accounting: the usage of owners, and their quotas.
         placed: the sessions that hold room, among them ended ones with room still in use.
         candidates: how many sessions of a job wait for a place.
+        to_come: how many sessions of a job are not in the queue yet.
         hooks: the hooks of the groups' session types.
         shapes: the running and the prefilled kernels of agents.
         dependencies: the progress of work for which other work waits.
@@ -72,7 +73,7 @@ class ClusterState:
         self.hooks = Hooks(self.groups, self.plugin_failed)
         self._kernel_of: dict[LedgerKey, Kernel] = {}  # of charged allocations
         self._remains: dict[SessionId, dict[KernelId, int]] = {}
-        self._to_come: dict[JobId, int] = {}  # sessions of a job not in the queue yet
+        self.to_come: dict[JobId, int] = {}
         for name, spec in live.groups.items():
             self._use(name, Policy.of(spec, missing_parts(spec)))
         for agent in live.agents.values():
@@ -316,26 +317,11 @@ class ClusterState:
         to_come = 0 if job.status in JOB_TABLE.terminal else job.tasks_total - job.next_task
         if job.spec.coscheduled:
             to_come = min(to_come, 1)
-        before = self._to_come.pop(job.id, 0)
+        before = self.to_come.pop(job.id, 0)
         if to_come:
-            self._to_come[job.id] = to_come
+            self.to_come[job.id] = to_come
         if to_come != before:
             self.accounting.usage.waits(job.owner, to_come - before)
-
-    def to_come(self, group: str) -> dict[WorkloadClass, int]:
-        """By class of sessions that wait in the group, how many later tasks of their jobs will
-        follow them."""
-        found: dict[WorkloadClass, int] = {}
-        queue = self.groups[group].queue
-        for id_, count in self._to_come.items():
-            job = self._live.jobs.get(id_)
-            if job is None or job.group != group or not job.tasks:
-                continue
-            newest = job.tasks[next(reversed(job.tasks))]
-            members = queue.find(newest.session_id) if newest.session_id else None
-            if members is not None:
-                found[members.workload] = found.get(members.workload, 0) + count
-        return found
 
     def job_changed(self, job: Job) -> None:
         if self.dependencies.changed(job):
