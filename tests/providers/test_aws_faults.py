@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.providers.aws_cloud import (
     LOST,
@@ -299,6 +299,15 @@ TROUBLES = {
         max_size=5,
     )
 )
+@example(
+    [
+        ("create", None, False),
+        ("delete", None, False),
+        ("create", "lost", False),
+        ("restart", None, True),
+        ("create", "throttled", True),
+    ]
+)
 def test_a_slice_is_never_there_twice(
     cloud: AwsCloud, steps: list[tuple[str, str | None, bool]]
 ) -> None:
@@ -309,7 +318,7 @@ def test_a_slice_is_never_there_twice(
     provider = QuickEc2(pool_spec(cloud), scope)
     for step, trouble, lags in steps:
         cloud.faults["RunInstances"] = list(TROUBLES[trouble]) if trouble else []
-        cloud.lists = (lambda _: False) if lags else (lambda _: True)
+        cloud.lists = ended_in(cloud, scope).__contains__ if lags else lambda _: True
         if step == "restart":
             provider = QuickEc2(pool_spec(cloud), scope)
         before = living(cloud, scope)
@@ -337,15 +346,26 @@ def test_a_slice_is_never_there_twice(
 
 def living(cloud: AwsCloud, scope: Scope) -> set[str]:
     """The ids of the cluster's instances that have not ended, whatever is listed."""
+    return {id_ for id_, state in states_in(cloud, scope).items() if state not in ENDED}
+
+
+def ended_in(cloud: AwsCloud, scope: Scope) -> set[str]:
+    """The ids of the cluster's instances that have ended: EC2 has listed them for long."""
+    return {id_ for id_, state in states_in(cloud, scope).items() if state in ENDED}
+
+
+ENDED = ("shutting-down", "terminated")
+
+
+def states_in(cloud: AwsCloud, scope: Scope) -> dict[str, str]:
     lists, cloud.lists = cloud.lists, lambda _: True
     filters = [{"Name": "tag:muster:cluster", "Values": [scope.cluster]}]
     answer = cloud.client.describe_instances(Filters=filters)
     cloud.lists = lists
     return {
-        each["InstanceId"]
+        each["InstanceId"]: each["State"]["Name"]
         for reservation in answer["Reservations"]
         for each in reservation["Instances"]
-        if each["State"]["Name"] not in ("shutting-down", "terminated")
     }
 
 
