@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from muster.control.engine.work import Work
 from muster.control.pool.records import Pool, Slice, SliceId
 from muster.core.ids import AgentId, TokenId
-from muster.core.specs.pool import POOL, SLICE
+from muster.core.specs.pool import POOL, RESERVED, SLICE
 from muster.core.states import AGENT_TABLE, AgentStatus
 from muster.core.states.slice import SliceStatus
 from muster.providers.provider import Listing, Machine, MachineState
@@ -100,10 +100,19 @@ class Fleet:
                     return True
         return False
 
+    def attributes(self, slice_: Slice) -> dict[str, str]:
+        """The attributes of the slice's machines: those that its pool has now, and what cannot
+        change of machines that were made."""
+        pool = self._pools.get(slice_.pool)
+        own = slice_.spec.attributes_in(slice_.id)
+        return (
+            own if pool is None else pool.spec.attributes | {name: own[name] for name in RESERVED}
+        )
+
     # Tokens
 
-    def _admit(self, slice_: Slice) -> None:
-        """Let the slice's machines join with its token."""
+    def admit(self, slice_: Slice) -> None:
+        """Let the slice's machines join with its token, with the attributes of now."""
         if slice_.secret:
             token = JoinToken(
                 id=TokenId(slice_.id),
@@ -115,7 +124,7 @@ class Fleet:
                 expires_at=None,
                 made_by=f"pool {slice_.pool}",
                 names=frozenset(slice_.names),
-                fixed=slice_.spec.attributes_in(slice_.id),
+                fixed=self.attributes(slice_),
             )
             self._live.accounts.join_tokens.add(token)
 
@@ -157,7 +166,7 @@ class Fleet:
     def add(self, slice_: Slice) -> None:
         """Note a slice that is new, and let its machines join with its token."""
         self._slices.setdefault(slice_.pool, {})[slice_.id] = slice_
-        self._admit(slice_)
+        self.admit(slice_)
 
     def drop(self, slice_: Slice) -> None:
         """Note that a slice has ended."""

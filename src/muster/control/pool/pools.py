@@ -95,7 +95,7 @@ class ListPools(FollowingHandler[Pool]):
 class BreakPools(DerivationHandler[Pool]):
     """A pool of which many machines are silent or unknown at once stands still: it is likelier that
     this controller is cut off, or remembers wrongly, than that they are gone. It goes on by an
-    operator's word, or once every machine is heard again."""
+    operator's word, or once every machine is heard again; a pool that was paused is paused then."""
 
     name = "BreakPools"
     entity = Pool
@@ -111,11 +111,14 @@ class BreakPools(DerivationHandler[Pool]):
         if record.status is PoolStatus.TRIPPED:
             if silent:
                 return None
-            return TransitionStatus(PoolStatus.ACTIVE), reason(ReasonCode.POOL_HEARD)
+            to = PoolStatus.PAUSED if _was_paused(record) else PoolStatus.ACTIVE
+            return TransitionStatus(to), reason(ReasonCode.POOL_HEARD)
         if not breaks(silent, machines):
             return None
-        why = reason(ReasonCode.POOL_BREAKER, pool=record.name, silent=silent, machines=machines)
-        return TransitionStatus(PoolStatus.TRIPPED), why
+        numbers = {"pool": record.name, "silent": silent, "machines": machines}
+        if record.status is PoolStatus.PAUSED:
+            numbers["was_paused"] = True
+        return TransitionStatus(PoolStatus.TRIPPED), reason(ReasonCode.POOL_BREAKER, **numbers)
 
     def _silent(self, pool: Pool) -> tuple[int, int]:
         """How many machines are silent or unknown without an operator's pardon, and how many there
@@ -136,6 +139,11 @@ class BreakPools(DerivationHandler[Pool]):
             if orphans.since > pool.pardoned_at:
                 silent += orphans.machines
         return silent, machines
+
+
+def _was_paused(pool: Pool) -> bool:
+    """Whether a pool that stands still was paused before."""
+    return pool.reason is not None and bool(dict(pool.reason.numbers).get("was_paused"))
 
 
 class EndPools(DerivationHandler[Pool]):

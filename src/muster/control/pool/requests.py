@@ -96,9 +96,10 @@ class PoolRequests:
         return pool
 
     def _relabel(self, work: Work, pool: Pool) -> None:
-        """Give the agents of a pool its present attributes."""
+        """Give the agents of a pool, and those that are to join, its present attributes."""
         for slice_ in self._fleet.slices(pool.name):
-            fixed = pool.spec.attributes_in(slice_.id)
+            fixed = self._fleet.attributes(slice_)
+            self._fleet.admit(slice_)
             for agent in self._fleet.agents(slice_).values():
                 kept = {
                     name: value

@@ -95,7 +95,7 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
     ReasonCode.POOL_BREAKER: Definition(
         _O,
         "{silent} of {machines:machine} of pool {pool} are silent or unknown at once: nothing of "
-        "it is made or deleted",
+        "it is made or deleted{was_paused:?; it was paused before}",
         "Look at the network and the provider, then `muster pools resume {pool}`.",
     ),
     ReasonCode.WAITS_FOR_SLICE: Definition(
