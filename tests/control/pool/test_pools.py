@@ -436,7 +436,7 @@ def test_two_pools_never_have_one_tag(tmp_path: Path) -> None:
     world.close()
 
 
-def test_a_stopped_machine_is_as_good_as_gone(tmp_path: Path) -> None:
+def test_a_stopped_machine_may_boot_anew_and_is_replaced_where_it_does_not(tmp_path: Path) -> None:
     world = make(tmp_path, min_slices=3)
     world.run_until(lambda: [each.status for each in world.slices()] == [SliceStatus.READY] * 3)
     machine = next(iter(world.farm.machines.values()))
@@ -444,6 +444,8 @@ def test_a_stopped_machine_is_as_good_as_gone(tmp_path: Path) -> None:
     (agent,) = [each for each in world.agents.values() if each.name == machine.name]
     world.disconnect(agent)
     world.run(200)
+    assert world.farm.made.total() == 3
+    world.run(300)
     assert world.farm.made.total() == 4
     assert agent.id not in world.plane.live.agents
     assert {each.status for each in world.plane.live.agents.values()} == {AgentStatus.ALIVE}

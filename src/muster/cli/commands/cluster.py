@@ -86,7 +86,8 @@ def _say_ready(report: "UpReport", foreground: bool) -> None:
     if not names:
         click.echo(
             f"It has no agent of its own: add one with `muster agent --controller "
-            f"{report.agent_address} --token-file {report.join_token_file}`."
+            f"{report.agent_address} --token-file {report.join_token_file}`, or a pool that makes "
+            f"them with `muster pools apply FILE`."
         )
     stop = "Ctrl-C" if foreground else "`muster down`"
     click.echo(f"Try `muster run -- hostname`, look with `muster ps`, stop it with {stop}.")

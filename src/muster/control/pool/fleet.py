@@ -20,7 +20,9 @@ SETTLED_S = 120.0
 provider may list it late."""
 MISSED_LISTS = 2
 """Complete lists in a row without a machine after which it is gone."""
-_PRESENT = frozenset({MachineState.COMING, MachineState.RUNNING})
+_PRESENT = frozenset({MachineState.COMING, MachineState.RUNNING, MachineState.STOPPED})
+"""States of machines that are there. One that is stopped may be about to boot anew; where it is
+not, its agent is lost for good."""
 
 
 @dataclass(slots=True)
