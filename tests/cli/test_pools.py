@@ -80,6 +80,7 @@ def test_pool_is_applied_listed_paused_resumed_and_deleted(typed: Typed) -> None
     assert typed.said("pools", "list").splitlines()[1].endswith("pool cpu is paused")
     assert typed.said("pools", "resume", "cpu") == "pool cpu makes machines again\n"
     assert json.loads(typed.said("pools", "show", "cpu", "--json"))["status"] == "ACTIVE"
+    assert "\nmachine   4 cpu, 1GiB memory\n" in typed.said("pools", "show", "cpu")
     assert typed.said("pools", "delete", "cpu") == "pool cpu is deleted\n"
     assert typed.said("pools", "list", "--json").strip() == "[]"
     assert json.loads(typed.said("pools", "list", "--all", "--json"))[0]["status"] == "DELETED"
@@ -199,7 +200,7 @@ def test_autoscaler_tells_pools_slices_decisions_and_cost(typed: Typed) -> None:
     assert lines[lines.index(full) + 1] == "  pool cpu has 2 slices, and may have 2"
     large = "1 session asking for 64 cpu, 1MiB memory: no pool can"
     assert lines[lines.index(large) + 1] == "  cpu: 64 asked, a machine of pool cpu has 4"
-    assert lines[-1] == "used so far: 0.2 machine-hours (0.40) by slices that are there"
+    assert lines[-1] == "used so far: 0.20 machine-hours (0.40) by slices that are there"
     (group,) = json.loads(typed.said("autoscaler", "--group", "default", "--json"))
     assert group["live"]["slices"] == 2
     assert typed.run("autoscaler", "--group", "other").exit_code == 1

@@ -147,4 +147,4 @@ def _cost(group: "AutoscalerView") -> str:
 
 
 def _use(use: "UsageView") -> str:
-    return f"{use.machine_hours:,.1f} machine-hours ({price(use.cost)})"
+    return f"{use.machine_hours:,.2f} machine-hours ({price(use.cost)})"

@@ -254,7 +254,8 @@ def _status(slice_: "SliceView") -> Text:
 def _machines(slice_: "SliceView") -> str:
     joined = sum(each.joined for each in slice_.machines)
     total = len(slice_.machines) + slice_.other_machines
-    return f"{joined:,}/{total:,}" if not slice_.other_machines else f"{total:,}"
+    told_all = not slice_.other_machines and slice_.finished_at is None
+    return f"{joined:,}/{total:,}" if told_all else f"{total:,}"
 
 
 def _why(slice_: "SliceView") -> str:

@@ -1,13 +1,14 @@
 """A pool as `muster show` tells it."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 
 from muster.cli.described.record import ago, heading, sentences
 from muster.cli.screen import fields, plain
 from muster.cli.words import count, duration, moment
+from muster.core.resources import format_amount, format_bytes, parse_milli
 
 if TYPE_CHECKING:
     from muster.core.states.slice import SliceStatus
@@ -45,10 +46,16 @@ def pool_parts(pool: "PoolView", now: float) -> list[RenderableType]:
     ]
 
 
-def shape_of(machine: Mapping[str, object]) -> str:
-    """A shape as its file has it: ``cpu 4, memory 8GiB``."""
-    told = (f"{key} {said}" for key, said in machine.items() if said not in (0, "", {}, None))
-    return ", ".join(told)
+def shape_of(machine: Mapping[str, Any]) -> str:
+    """A shape (``MachineShape``): ``4 cpu, 8GiB memory, 2 GPUs NVIDIA H100``."""
+    said = [f"{format_amount('cpu', parse_milli(machine.get('cpu', 0)))} cpu"]
+    sizes = ((name, int(machine.get(name) or 0)) for name in ("memory", "disk"))
+    said += (f"{format_bytes(size)} {name}" for name, size in sizes if size)
+    if gpus := machine.get("gpus"):
+        said.append(f"{count(gpus, 'GPU')} {machine.get('gpu_model', '')}".rstrip())
+    extra = (machine.get("extra") or {}).items()
+    said += (f"{format_amount(name, parse_milli(amount))} {name}" for name, amount in extra)
+    return ", ".join(said)
 
 
 def said_of(slices: "Mapping[SliceStatus, int]", leaving: int) -> str:
