@@ -1,87 +1,24 @@
 """Pools among outcomes, silences, losses and operators, with hollow machines under virtual time."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.control.pool.pooled import codes, make, only, pool_of, pool_status
 from tests.control.pool_scenarios import job, pool
-from tests.control.world import ROOT, World
+from tests.control.world import ROOT
 
 from muster.autoscaling.standing import CreateOutcome
-from muster.control.job.explanation import explain_job
-from muster.control.plan import plan_job
 from muster.control.pool.fleet import Fleet
 from muster.control.pool.hollow import FarmFaults
-from muster.control.pool.records import Pool, Slice
+from muster.control.pool.records import Pool
 from muster.control.pool.requests import PoolRequests
 from muster.control.pool.states import PoolStatus
 from muster.core.errors import Conflict, InvalidSpec
 from muster.core.reasons import ReasonCode
-from muster.core.specs import ScalingGroup
-from muster.core.states import AgentStatus, JobState, SessionStatus
+from muster.core.states import AgentStatus, JobState
 from muster.core.states.slice import SliceStatus
 from muster.providers.provider import MachineState
 from muster.simulate.hollow.supervisor import Run
-from muster.store.records import Job
-
-
-def only(world: World) -> Slice:
-    (slice_,) = world.slices()
-    return slice_
-
-
-def codes(world: World, submitted: Job) -> set[ReasonCode]:
-    """The reasons that `muster why` gives for a job."""
-    answer = explain_job(world.plane.live, world.cluster, submitted.id, world.clock.now())
-    return {ReasonCode(each.code) for each in answer.reasons}
-
-
-def sentences(world: World, submitted: Job) -> str:
-    answer = explain_job(world.plane.live, world.cluster, submitted.id, world.clock.now())
-    return "; ".join(each.sentence for each in answer.reasons)
-
-
-def pool_of(world: World, name: str = "cpu") -> Pool:
-    return next(each for each in world.plane.live.of(Pool).values() if each.name == name)
-
-
-def pool_status(world: World, name: str = "cpu") -> PoolStatus:
-    return pool_of(world, name).status
-
-
-def make(path: Path, **keys: Any) -> World:
-    """A world with a pool, and no machines of its own."""
-    world = World(path, {}, group=ScalingGroup(name="default", agent_silence=15, kernel_lease=30))
-    world.apply(pool(**keys))
-    world.run(1)
-    return world
-
-
-def test_what_waits_for_a_slice_says_so(tmp_path: Path) -> None:
-    world = make(tmp_path)
-    waiting = world.submit(job("one"))
-    assert codes(world, waiting) == {ReasonCode.WAITS_FOR_SLICE}
-    slice_ = only(world)
-    assert f"waits for slice {slice_.id} of pool cpu, which is BOOTING" in sentences(world, waiting)
-    world.close()
-
-
-def test_what_no_pool_can_hold_says_why(tmp_path: Path) -> None:
-    world = make(tmp_path)
-    waiting = world.submit(job("large", cpu=64))
-    world.run(1)
-    assert ReasonCode.POOL_TOO_SMALL in codes(world, waiting)
-    assert not world.slices()
-    world.close()
-
-
-def test_a_plan_tells_what_would_be_made_and_its_price(tmp_path: Path) -> None:
-    world = make(tmp_path, price=2.5)
-    view = plan_job(world.plane.live, world.cluster, ROOT, job("some", tasks=3), world.clock.now())
-    (adds,) = view.adds
-    assert (adds.pool, adds.slices, adds.price) == ("cpu", 3, 7.5)
-    assert not world.slices(), "nothing was made"
-    world.close()
 
 
 @pytest.mark.parametrize("fault", ["mute", "lost", "doubled"])
@@ -170,32 +107,6 @@ def test_a_pool_whose_slices_do_not_boot_makes_one_at_a_time(tmp_path: Path) -> 
     world.farm.faults = FarmFaults()
     world.run_until(lambda: waiting.status is JobState.SUCCEEDED, 5000)
     assert pool_of(world).standing.failures == 0
-    world.close()
-
-
-def test_ceilings_of_the_group_hold_for_all_pools_together(tmp_path: Path) -> None:
-    world = World(tmp_path, {}, group=ScalingGroup(name="default", max_machines=3))
-    world.apply(pool("a", priority=1, max_slices=2))
-    world.apply(pool("b", priority=2, max_slices=2))
-    world.run(1)
-    waiting = world.submit(job("some", tasks=10))
-    world.run(5)
-    assert len(world.slices()) == 3
-    world.run_until(lambda: waiting.status is JobState.SUCCEEDED)
-    world.close()
-
-
-def test_minimum_and_buffer_are_kept_and_nothing_is_made_and_deleted_in_turn(
-    tmp_path: Path,
-) -> None:
-    world = make(tmp_path, min_slices=1, buffer_slices=1, idle_timeout=20)
-    world.run(600)
-    assert world.farm.made.total() == 1, "the minimum is idle, and so a buffer too"
-    submitted = world.submit(job("one"))
-    world.run_until(lambda: submitted.status is JobState.SUCCEEDED)
-    world.run(600)
-    assert len(world.slices()) == 1
-    assert world.farm.made.total() <= 2
     world.close()
 
 
@@ -332,38 +243,6 @@ def test_many_unknown_machines_as_after_a_restore_are_left_alone(tmp_path: Path)
     world.ask(lambda work, parts: parts[PoolRequests].resume(work, ROOT, "cpu"))
     world.run(600)
     assert not world.farm.machines, "an operator said so"
-    world.close()
-
-
-def test_a_gang_keeps_the_machines_that_came_while_others_are_coming(tmp_path: Path) -> None:
-    world = make(tmp_path, max_slices=3)
-    world.behaviour = lambda start: Run(20.0)
-    gang = world.submit(job("gang", tasks=3, coscheduled=True))
-    world.run(5)
-    late = [*world.farm.machines.values()][-1]
-    late.boots_at += 200
-    world.run_until(lambda: sum(each.status is SliceStatus.READY for each in world.slices()) == 2)
-    small = world.submit(job("small"))
-    world.run(100)
-    assert small.status is JobState.PENDING, "the gang's room is kept"
-    assert codes(world, small) & {ReasonCode.BEHIND_PROMISE, ReasonCode.POOL_AT_MAX}
-    world.run_until(lambda: gang.status is JobState.RUNNING)
-    world.run_until(lambda: small.status is JobState.SUCCEEDED)
-    assert world.farm.made.total() == 3
-    world.close()
-
-
-def test_agents_take_no_work_before_their_slice_is_ready(tmp_path: Path) -> None:
-    world = make(tmp_path, slice_size=2)
-    submitted = world.submit(job("one"))
-    world.run(5)
-    late = [*world.farm.machines.values()][-1]
-    late.boots_at += 60
-    world.run_until(lambda: only(world).status is SliceStatus.INITIALIZING)
-    world.run(30)
-    (session,) = world.plane.live.sessions.values()
-    assert session.status is SessionStatus.PENDING
-    world.run_until(lambda: submitted.status is JobState.SUCCEEDED)
     world.close()
 
 

@@ -23,6 +23,8 @@ from muster.core.states.slice import SliceStatus
 
 LIST_S = 30.0
 """The time between two lists of a pool's machines."""
+LIST_TAKEN_S = 10.0
+"""The same where the provider may take machines away, which it announces two minutes before."""
 ORPHANED_S = 300.0
 """How long machines without a slice are left alone before they are deleted."""
 ORPHANED_LISTS = 2
@@ -58,7 +60,9 @@ def _lists_at(pool: Pool) -> float:
     """When the pool's machines are listed next, or an answer is waited for no longer."""
     if pool.asked_at is not None:
         return pool.asked_at + ANSWER_S
-    return 0.0 if pool.tried_at is None else pool.tried_at + LIST_S
+    if pool.tried_at is None:
+        return 0.0
+    return pool.tried_at + (LIST_TAKEN_S if pool.spec.preemptible else LIST_S)
 
 
 class ListPools(FollowingHandler[Pool]):
