@@ -12,7 +12,7 @@ from muster.control.pool.decisions import routed_views, unmet_views
 from muster.control.pool.outlook import GroupOutlook
 from muster.control.pool.queries import EndedUse, read_ended_use
 from muster.control.pool.records import Pool, Slice
-from muster.control.pool.views import by_status, machine_hours, price_of, slices_by_pool
+from muster.control.pool.views import by_status, machine_hours, slices_by_pool
 from muster.control.session.cluster.state import ClusterState
 from muster.core.views.pools import AutoscalerPage, AutoscalerView, UsageView
 
@@ -51,7 +51,7 @@ def _group(call: Caller, name: str, ended: EndedUse) -> AutoscalerView:
         leaving=sum(each.doomed is not None for each in slices),
         machines=sum(len(each.machines) for each in slices),
         gpus=sum(len(each.machines) * each.spec.machine.gpus for each in slices),
-        price=sum(price_of(each) for each in slices),
+        price=sum(each.price for each in slices),
         max_machines=spec.max_machines,
         max_gpus=spec.max_gpus,
         max_price=spec.max_price,

@@ -95,9 +95,16 @@ class Machines:
             by_name[pool.spec.name] = pool
             self.snapshot.columns.expect(self._capacity[pool], pool.spec.machine.devices)
         for each in coming:
-            if each.machines:
-                pool = by_name[each.pool]
+            if each.spec is not None:
+                shape = each.spec.machine
+                self.snapshot.columns.expect(shape.capacity(kernels), shape.devices)
+        for each in coming:
+            pool = by_name[each.pool]
+            if each.spec is not None:
+                machines = modelled(each.spec, each.id, each.machines, kernels)
+            else:
                 machines = _alike(pool.spec, each.id, each.machines, self._capacity[pool])
+            if machines:
                 self.log.append((pool, self.snapshot.append(machines)))
         self._first_new = self.snapshot.columns.slots
 

@@ -19,6 +19,8 @@ class PoolState:
         at_once: how many slices may be made now at most: one where a pool is probed because its
             last slices failed to boot.
         interruptions: how many of its slices were lost of late, by which equal pools are ranked.
+        holds: what its slices count toward the ceilings, where some were made under another spec;
+            None where all are as ``spec`` says.
     """
 
     spec: PoolSpec
@@ -26,6 +28,7 @@ class PoolState:
     closed: Reason | None = None
     at_once: int | None = None
     interruptions: int = 0
+    holds: "Holding | None" = None
 
     @property
     def headroom(self) -> int:
@@ -48,13 +51,24 @@ class PoolState:
 
 
 @dataclass(frozen=True, slots=True)
+class Holding:
+    """What slices count toward the ceilings of their group; ``price`` is that of an hour."""
+
+    machines: int
+    gpus: int
+    price: float
+
+
+@dataclass(frozen=True, slots=True)
 class ComingSlice:
     """A slice in flight: REQUESTING, BOOTING or INITIALIZING. None of its machines takes work yet,
-    so all ``machines`` are modelled, those that have joined included."""
+    so all ``machines`` are modelled, those that have joined included: as their own ``spec`` says,
+    or that of their pool where it is None."""
 
     id: str
     pool: str
     machines: int
+    spec: PoolSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +95,12 @@ class Budget:
         self._ceilings = ceilings
         self._machines, self._gpus, self._price = 0, 0, 0.0
         for pool in used:
-            self.add(pool.spec, pool.slices)
+            if pool.holds is None:
+                self.add(pool.spec, pool.slices)
+            else:
+                self._machines += pool.holds.machines
+                self._gpus += pool.holds.gpus
+                self._price += pool.holds.price
 
     def add(self, spec: PoolSpec, slices: int) -> None:
         """Count so many more slices, or fewer where negative."""

@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.control.pool_scenarios import pool
+from tests.control.pool_scenarios import job, pool
 from tests.control.world import ROOT, World
 
 from muster.control.pool.records import Pool
 from muster.control.pool.requests import PoolRequests
 from muster.control.pool.states import PoolStatus
 from muster.core.specs import ScalingGroup
+from muster.core.states import JobState
 from muster.core.states.slice import SliceStatus
 
 
@@ -66,4 +67,32 @@ def test_labels_that_change_with_preemptible_leave_machines_what_they_are(tmp_pa
     world.apply(pool(attributes={"zone": "b"}, min_slices=1, preemptible=True))
     (agent,) = world.plane.live.agents.values()
     assert (agent.attributes["zone"], agent.attributes["preemptible"]) == ("b", "false")
+    world.close()
+
+
+def test_ceilings_count_the_machines_that_slices_of_former_revisions_have(tmp_path: Path) -> None:
+    world = make(tmp_path, {"max_machines": 6}, slice_size=4, min_slices=1)
+    world.apply(pool(slice_size=1, min_slices=1, max_slices=50))
+    world.submit(job("some", tasks=50))
+    world.run(5)
+    assert sum(len(each.machines) for each in world.slices()) == 6
+    world.close()
+
+
+def test_nothing_is_promised_on_coming_machines_that_they_do_not_have(tmp_path: Path) -> None:
+    world = make(tmp_path, min_slices=1)
+    world.apply(pool(min_slices=1, machine={"cpu": 8, "memory": "16GiB"}))
+    submitted = world.submit(job("large", cpu=8))
+    world.run(5)
+    assert len(world.slices()) == 2, "the coming slice is too small"
+    world.run_until(lambda: submitted.status is JobState.SUCCEEDED)
+    world.close()
+
+
+def test_slices_that_booted_while_no_controller_was_there_are_not_given_up(tmp_path: Path) -> None:
+    world = make(tmp_path, min_slices=1, boot_timeout=60)
+    (slice_,) = world.slices()
+    world.restart_controller(away_s=500)
+    world.run(60)
+    assert [(each.id, each.status) for each in world.slices()] == [(slice_.id, SliceStatus.READY)]
     world.close()

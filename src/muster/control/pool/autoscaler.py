@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from muster.autoscaling.demand import TO_COME, Demand
 from muster.autoscaling.matching import Matcher
 from muster.autoscaling.modelled import Destination
-from muster.autoscaling.pool_state import Budget, Ceilings, ComingSlice, PoolState
+from muster.autoscaling.pool_state import Budget, Ceilings, PoolState
 from muster.autoscaling.routing import RoutedDemand, RoutingDecision, route_demand
 from muster.autoscaling.slice_plan import SlicePlan, SliceState, plan_slices
 from muster.control.engine.handler import HandlerResult, LifecycleHandler, StatusTransitions
 from muster.control.engine.work import Work
-from muster.control.pool.fleet import Fleet
+from muster.control.pool.fleet import Fleet, holding
 from muster.control.pool.followers import followers
 from muster.control.pool.outlook import GroupOutlook
 from muster.control.pool.records import Pool, Slice
@@ -193,6 +193,7 @@ class RouteDemand(LifecycleHandler[Pool]):
                 why_closed(pool, now),
                 None if at_once is None else max(0, at_once - coming),
                 sum(at > now - LOSSES_COUNT_S for at in pool.losses),
+                holding(pool, of_pool),
             )
             before = former.get(pool.name)
             states.append(before if before is not None and _alike(before, state) else state)
@@ -212,9 +213,7 @@ class RouteDemand(LifecycleHandler[Pool]):
         if seen.matcher is None or seen.states != states:
             seen.matcher = Matcher(name, states, kernels, selector)
         matcher, seen.states = seen.matcher, states
-        coming = [
-            ComingSlice(each.id, each.pool, len(each.machines)) for each in slices if each.is_coming
-        ]
+        coming = [self._fleet.coming(each) for each in slices if each.is_coming]
 
         def route(now: float, more: QueueClass | None) -> RoutingDecision:
             demand = Demand(group, now, more, followers(self._live, self._cluster, name))
@@ -390,7 +389,8 @@ def _alike(one: PoolState, other: PoolState) -> bool:
         one.closed,
         one.at_once,
         one.interruptions,
-    ) == (True, other.slices, other.closed, other.at_once, other.interruptions)
+        one.holds,
+    ) == (True, other.slices, other.closed, other.at_once, other.interruptions, other.holds)
 
 
 def _first_of_pools(decision: RoutingDecision) -> Mapping[str, SessionId]:

@@ -157,7 +157,7 @@ class WatchSlices(FollowingHandler[Slice]):
                     return
         for name, agent in agents.items():
             lost = agent.status is AgentStatus.LOST
-            if lost and work.now >= agent.status_changed_at + DEAD_S:
+            if lost and work.now >= self._fleet.ends_at(agent.status_changed_at, DEAD_S):
                 silent_s = round(work.now - agent.seen_at)
                 why = reason(ReasonCode.SLICE_MACHINE_DEAD, machine=name, silent_s=silent_s)
                 self._lost(work, pool, record, why)

@@ -138,7 +138,7 @@ def _waits_for(slice_: Slice, fleet: Fleet, now: float) -> Iterator[str]:
         yield sentences.machines_join(len(here), [n for n in slice_.names if n not in here])
     limit_s = time_limit_s(slice_)
     if limit_s is not None:
-        yield sentences.given_up(slice_.status_changed_at + limit_s - now)
+        yield sentences.given_up(fleet.ends_at(slice_.status_changed_at, limit_s) - now)
 
 
 def _of_slice(slice_: Slice, pool: Pool | None, fleet: Fleet, now: float) -> Iterator[Reason]:

@@ -4,6 +4,7 @@ listed. Nothing here is stored: it is derived when the mirror is read, and liste
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from muster.autoscaling.pool_state import ComingSlice, Holding
 from muster.control.engine.work import Work
 from muster.control.pool.records import Pool, Slice, SliceId
 from muster.core.ids import AgentId, TokenId
@@ -20,6 +21,9 @@ SETTLED_S = 120.0
 provider may list it late."""
 MISSED_LISTS = 2
 """Complete lists in a row without a machine after which it is gone."""
+REJOIN_S = 120.0
+"""How long machines have to be heard again once a controller has started, though a time limit of
+theirs ended while there was none."""
 _PRESENT = frozenset({MachineState.COMING, MachineState.RUNNING, MachineState.STOPPED})
 """States of machines that are there. One that is stopped may be about to boot anew; where it is
 not, its agent is lost for good."""
@@ -40,10 +44,14 @@ class Fleet:
     Attributes:
         orphans: machines that belong to no slice, by pool and by the slice that their tag names.
         leaving: machines that their provider is about to take away, by slice.
+
+    Args:
+        began_at: when this controller took over.
     """
 
-    def __init__(self, live: Live) -> None:
+    def __init__(self, live: Live, began_at: float) -> None:
         self._live = live
+        self._began_at = began_at
         self._pools: dict[str, Pool] = {}
         self._groups: dict[str, Pool] | None = None
         self._slices: dict[str, dict[SliceId, Slice]] = {}
@@ -110,6 +118,11 @@ class Fleet:
         return (
             own if pool is None else pool.spec.attributes | {name: own[name] for name in RESERVED}
         )
+
+    def ends_at(self, since: float, limit_s: float) -> float:
+        """When a time limit ends within which machines are to be heard."""
+        at = since + limit_s
+        return at if since >= self._began_at else max(at, self._began_at + REJOIN_S)
 
     # Tokens
 
@@ -181,6 +194,14 @@ class Fleet:
         """The slices of a pool whose machines are not known to be gone."""
         return list(self._slices.get(pool, {}).values())
 
+    def coming(self, slice_: Slice) -> ComingSlice:
+        """A slice in flight, as demand is routed to it."""
+        pool = self._pools.get(slice_.pool)
+        spec = None  # that of its pool
+        if pool is not None and slice_.revision != pool.revision:
+            spec = slice_.spec.model_copy(update={"attributes": pool.spec.attributes})
+        return ComingSlice(slice_.id, slice_.pool, len(slice_.machines), spec)
+
     # Lists
 
     def listed(
@@ -250,6 +271,18 @@ class Fleet:
         if not complete:
             found = {**before, **found}
         self.orphans[pool] = found
+
+
+def holding(pool: Pool, slices: Collection[Slice]) -> Holding | None:
+    """What the slices of a pool count toward the ceilings of its group, where the pool's spec does
+    not tell."""
+    if all(each.spec is pool.spec for each in slices):
+        return None
+    return Holding(
+        machines=sum(len(each.machines) for each in slices),
+        gpus=sum(len(each.machines) * each.spec.machine.gpus for each in slices),
+        price=sum(each.price for each in slices),
+    )
 
 
 def is_silent(agent: Agent) -> bool:

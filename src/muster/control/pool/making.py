@@ -219,7 +219,8 @@ class LimitSlices(FollowingHandler[Slice]):
     def follow(self, record: Slice, work: Work) -> None:
         booting = record.status is SliceStatus.BOOTING
         limit_s = record.spec.boot_timeout if booting else record.spec.join_timeout
-        if record.doomed is not None or work.now < record.status_changed_at + limit_s:
+        ends_at = self._fleet.ends_at(record.status_changed_at, limit_s)
+        if record.doomed is not None or work.now < ends_at:
             return
         here = sum(_is_here(each) for each in self._fleet.agents(record).values())
         code = ReasonCode.SLICE_NOT_BOOTED if booting else ReasonCode.SLICE_NOT_JOINED

@@ -34,6 +34,7 @@ class PoolModule(EntityModule):
     def __init__(self, surroundings: Surroundings) -> None:
         super().__init__(surroundings)
         self.performers = provider_performers(surroundings)
+        self._began_at: float | None = None
 
     def begin(self, live: Live, before: Live | None) -> None:
         """Keep agents of slices that are not READY from work before placement sees them."""
@@ -46,7 +47,9 @@ class PoolModule(EntityModule):
     def declare(self, context: Context) -> Declared:
         parts, live = context.parts, context.store.live
         cluster = parts[ClusterState]
-        fleet = Fleet(live)
+        if self._began_at is None:
+            self._began_at = context.clock.now()
+        fleet = Fleet(live, self._began_at)
         slices = SliceLifecycle(cluster, parts[AgentLifecycle], parts[KernelReports], fleet)
         standings = Standings(fleet, slices)
         routing = RouteDemand(live, cluster, fleet, slices)

@@ -193,6 +193,11 @@ class Slice(Tried):
         return tuple(machine.name for machine in self.machines)
 
     @property
+    def price(self) -> float:
+        """Of its machines, for an hour."""
+        return len(self.machines) * self.spec.price
+
+    @property
     def is_coming(self) -> bool:
         """Whether its machines are still to take work for the first time."""
         return self.status is not SliceStatus.READY and self.doomed is None

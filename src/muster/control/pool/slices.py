@@ -193,10 +193,10 @@ class SliceLifecycle(Lifecycle[Slice]):
             return
         limit_s = time_limit_s(record)
         if limit_s is not None:
-            yield record.status_changed_at + limit_s
+            yield self._fleet.ends_at(record.status_changed_at, limit_s)
         for agent in self._fleet.agents(record).values():
             if agent.status is AgentStatus.LOST:
-                yield agent.status_changed_at + DEAD_S
+                yield self._fleet.ends_at(agent.status_changed_at, DEAD_S)
 
     def retry_policy(self, record: Slice, work: Work) -> RetryPolicy:
         return RETRIES

@@ -51,7 +51,7 @@ def live_pool(
         leaving=sum(each.doomed is not None for each in slices),
         outdated=sum(each.revision < pool.revision for each in slices),
         machines=sum(len(each.machines) for each in slices),
-        price=sum(price_of(each) for each in slices),
+        price=sum(each.price for each in slices),
         closed=_told(why_closed(pool, now)),
         reported=None if reported is None else reported.model_dump(mode="json"),
         differs=_told(differs(pool)),
@@ -94,7 +94,7 @@ def stored_slice(slice_: Slice, now: float) -> SliceView:
         created_at=slice_.created_at,
         ready_at=slice_.ready_at,
         finished_at=slice_.finished_at,
-        price=price_of(slice_),
+        price=slice_.price,
         machine_hours=hours,
         cost=hours * slice_.spec.price,
     )
@@ -136,11 +136,6 @@ def deletes_at(slice_: Slice, pool: Pool | None) -> float | None:
     if pool is None or slice_.doomed is not None or slice_.idle_since is None or not idle:
         return None
     return slice_.idle_since + pool.spec.idle_timeout
-
-
-def price_of(slice_: Slice) -> float:
-    """The price of a slice for an hour."""
-    return len(slice_.machines) * slice_.spec.price
 
 
 def machine_hours(slice_: Slice, now: float) -> float:
