@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+from tests.control.pool_scenarios import pool
 from tests.control.world import World
 
+from muster.control.group.requests import GroupRequests
 from muster.core.resources import Resources
-from muster.core.specs import JobSpec, SessionSpec
+from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
 from muster.simulate.hollow.supervisor import Run
 
 GIB = 1 << 30
@@ -24,6 +26,9 @@ def make_lived_in(path: Path) -> Path:
         world.submit(JobSpec.model_validate({"command": ["x"], **spec}))
     kernel = {"command": ["x"], "env": {"LONG": "1"}, "replicas": 2}
     world.submit_session(SessionSpec.model_validate({"name": "alone", "kernels": [kernel]}))
+    world.ask(lambda work, parts: parts[GroupRequests].put_group(work, ScalingGroup(name="made")))
+    world.apply(pool(group="made", min_slices=1, idle_timeout=100_000))
+    world.apply(pool("other", group="made", idle_timeout=100_000))
     world.run(400.0, step_s=2.0)
     waiting = {"name": "waiting", "command": ["x"], "resources": {"cpu": 8}}
     world.submit(JobSpec.model_validate(waiting))

@@ -202,6 +202,26 @@ DAMAGES: Mapping[str, tuple[str, str]] = {
         f"UPDATE tasks SET status = 'ASSIGNED' WHERE job_id = {RUNNING}",
         "is ASSIGNED, and its attempt",
     ),
+    "a join token that is kept": (
+        "UPDATE slices SET secret = 'x' WHERE status = 'READY'",
+        "is READY and has a join token still",
+    ),
+    "a pool that is gone": (
+        "UPDATE slices SET pool = 'nowhere'",
+        "is a slice of pool nowhere, which is not there",
+    ),
+    "a deletion without a reason": (
+        "UPDATE slices SET doomed_at = 1.0",
+        "is to be deleted without a reason, or without a time",
+    ),
+    "a machine that is gone": (
+        "UPDATE slices SET machines = '[]'",
+        "has 0 machines, and its slice_size is 1",
+    ),
+    "an agent that stays": (
+        "UPDATE slices SET status = 'TERMINATED', finished_at = 1.0",
+        "which is gone",
+    ),
     "a spec that cannot be read": (
         f"UPDATE jobs SET spec = 'nonsense' WHERE id = {RUNNING}",
         "cannot be read",

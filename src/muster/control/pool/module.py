@@ -4,6 +4,7 @@ from muster.control.agent.lifecycle import AgentLifecycle
 from muster.control.engine.declared import Declared
 from muster.control.engine.effects import Surroundings
 from muster.control.engine.module import Context, EntityModule
+from muster.control.pool.audit import AUDITS
 from muster.control.pool.autoscaler import RouteDemand
 from muster.control.pool.deleting import DeleteSlices, ReplaceSlices, WatchSlices
 from muster.control.pool.fleet import Fleet
@@ -30,6 +31,7 @@ class PoolModule(EntityModule):
     """Declares pools and slices."""
 
     entities = (POOL, SLICE)
+    audits = AUDITS
 
     def __init__(self, surroundings: Surroundings) -> None:
         super().__init__(surroundings)

@@ -1,0 +1,74 @@
+"""Audits of slices: against their tokens, their pools and their agents."""
+
+import json
+from collections.abc import Iterator
+
+from sqlalchemy import and_, or_, select
+
+from muster.control.pool.records import load_machines, load_pool_spec, pools, slices
+from muster.core.specs.pool import SLICE
+from muster.core.states import AGENT_TABLE
+from muster.core.states.slice import SLICE_TABLE, SliceStatus
+from muster.store.audit.finding import MAX_SENTENCE, UNREADABLE, Audit, Finding, Stored
+from muster.store.schema import agents
+from muster.store.sql import one_of
+
+_NOT_JOINING = sorted({*SLICE_TABLE.terminal, SliceStatus.READY})
+_WITH_SECRET = select(slices.c.id, slices.c.status).where(
+    slices.c.status.in_(_NOT_JOINING), slices.c.secret != ""
+)
+_LIVE = one_of(slices.c.status, SLICE_TABLE.live)
+_WITHOUT_POOL = (
+    select(slices.c.id, slices.c.pool)
+    .select_from(
+        slices.outerjoin(pools, and_(pools.c.name == slices.c.pool, pools.c.finished_at.is_(None)))
+    )
+    .where(_LIVE, pools.c.id.is_(None))
+)
+_DOOM = select(slices.c.id).where(
+    or_(
+        and_(slices.c.doomed.is_(None), slices.c.doomed_at.is_not(None)),
+        and_(slices.c.doomed.is_not(None), slices.c.doomed_at.is_(None)),
+    )
+)
+
+
+def _tokens(stored: Stored) -> Iterator[Finding]:
+    for row in stored.connection.execute(_WITH_SECRET):
+        yield Finding(row.id, f"is {row.status} and has a join token still")
+
+
+def _of_pools(stored: Stored) -> Iterator[Finding]:
+    for row in stored.connection.execute(_WITHOUT_POOL):
+        yield Finding(row.id, f"is a slice of pool {row.pool}, which is not there")
+    for row in stored.connection.execute(_DOOM):
+        yield Finding(row.id, "is to be deleted without a reason, or without a time")
+
+
+def _machines(stored: Stored) -> Iterator[Finding]:
+    for row in stored.connection.execute(select(slices)):
+        try:
+            machines, size = load_machines(row.machines), load_pool_spec(row.spec).slice_size
+        except UNREADABLE as error:
+            yield Finding(row.id, f"cannot be read: {error!r}"[:MAX_SENTENCE])
+            continue
+        if len({each.name for each in machines}) != size:
+            yield Finding(row.id, f"has {len(machines)} machines, and its slice_size is {size}")
+
+
+def _agents(stored: Stored) -> Iterator[Finding]:
+    ended = select(slices.c.id).where(one_of(slices.c.status, SLICE_TABLE.terminal))
+    gone = {row.id for row in stored.connection.execute(ended)}
+    there = select(agents.c.id, agents.c.fixed).where(one_of(agents.c.status, AGENT_TABLE.live))
+    for row in stored.connection.execute(there):
+        slice_ = json.loads(row.fixed).get(SLICE)
+        if slice_ in gone:
+            yield Finding(row.id, f"is a machine of slice {slice_}, which is gone")
+
+
+AUDITS = (
+    Audit("only slices whose machines may join have a token", _tokens),
+    Audit("each slice has its pool, and goes for a reason", _of_pools),
+    Audit("each slice has its machines", _machines),
+    Audit("each agent of a slice goes with it", _agents),
+)
