@@ -138,7 +138,7 @@ def test_provider_that_hangs_or_fails_is_told_in_a_sentence_and_keeps_nobody_els
     refused = admin.put("/v1/pools/cpu", json=pool(provider="raises"))
     said = refused.json()["error"]
     assert refused.status_code == 422
-    assert said.startswith("settings: provider raises says: it failed with SystemExit:")
+    assert said.startswith("settings: provider raises says: unknown: SystemExit:")
     assert "\x1b" not in said
     assert len(said) < 400
     for _ in range(MAX_CHECKS - 1):

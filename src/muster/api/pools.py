@@ -12,7 +12,6 @@ from muster.api.answers import answer
 from muster.api.bodies import read_spec
 from muster.api.context import Call, Caller
 from muster.api.openapi import json_body, spec_body
-from muster.api.provider_checks import refuse_wrong
 from muster.api.resource import Resource
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
@@ -94,9 +93,7 @@ async def put_pool(request: Request, call: Call, name: str, check: bool = True) 
     if spec.name != name:
         raise InvalidSpec([Problem("name", repr(spec.name), f"expected {name!r}, as in the path")])
     call.api.plane.live.group(spec.group)
-    refuse_wrong(spec)
-    if check:
-        await call.api.provider_checks.check(spec, await call.read(read_cluster_id))
+    await call.api.provider_checks.check(spec, await call.read(read_cluster_id), asks=check)
     principal = call.principal
     pool = await call.change(lambda work, parts: parts[PoolRequests].apply(work, principal, spec))
     return answer(pools_seen([stored_pool(pool)], call)[0])

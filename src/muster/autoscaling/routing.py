@@ -7,6 +7,7 @@ whole or not at all. Entries are tried on modelled machines with the functions o
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from operator import lt
 
 from muster.autoscaling.demand import TO_COME, Demand, DemandEntry
@@ -54,11 +55,17 @@ class Unmet:
 
     @property
     def reasons(self) -> Mapping[str, tuple[Reason, ...]]:
-        """By pool all reasons that hold for it."""
+        """By pool all reasons that hold for it; pools that have the machines come first."""
+        return self.some(len(self._outcome.matcher.pools))
+
+    def some(self, pools: int) -> Mapping[str, tuple[Reason, ...]]:
+        """``reasons`` of the first so many pools."""
         outcome, workload = self._outcome, self._workload
-        matching = set(outcome.matcher.match(workload).pools)
+        ranked = outcome.matcher.match(workload).pools
+        matching = set(ranked)
+        others = (pool for pool in outcome.matcher.pools if pool not in matching)
         found: dict[str, tuple[Reason, ...]] = {}
-        for pool in outcome.matcher.pools:
+        for pool in islice(chain(ranked, others), pools):
             if pool in self._refused:
                 found[pool.spec.name] = (self._refused[pool],)
             elif pool in matching:
@@ -66,6 +73,11 @@ class Unmet:
             else:
                 found[pool.spec.name] = outcome.matcher.refusals(workload, pool.spec)
         return found
+
+    @property
+    def pools(self) -> int:
+        """How many pools there are."""
+        return len(self._outcome.matcher.pools)
 
     @property
     def could_be_met(self) -> bool:

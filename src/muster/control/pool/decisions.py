@@ -106,16 +106,16 @@ def unmet_views(outlook: GroupOutlook, asker: Principal) -> tuple[tuple[UnmetVie
 
 def _unmet(alike: list[UnmetDemand], asker: Principal) -> UnmetView:
     first, *_ = alike
-    reasons = first.why.reasons
+    why = first.why
     return UnmetView(
         shape=_shape(first.workload, sum(each.sessions for each in alike), first.first, asker),
-        could_be_met=first.why.could_be_met,
-        nearest=first.why.nearest,
+        could_be_met=why.could_be_met,
+        nearest=why.nearest,
         pools=tuple(
             RefusalView(pool=pool, reasons=tuple(map(ReasonView.of, found)))
-            for pool, found in [*reasons.items()][:MAX_POOLS]
+            for pool, found in why.some(MAX_POOLS).items()
         ),
-        other_pools=max(0, len(reasons) - MAX_POOLS),
+        other_pools=max(0, why.pools - MAX_POOLS),
     )
 
 
