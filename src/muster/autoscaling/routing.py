@@ -5,7 +5,7 @@ of the first pool that can serve it and may still make some. A gang is one entry
 whole or not at all. Entries are tried on modelled machines with the functions of placement.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from operator import lt
@@ -55,17 +55,21 @@ class Unmet:
 
     @property
     def reasons(self) -> Mapping[str, tuple[Reason, ...]]:
-        """By pool all reasons that hold for it; pools that have the machines come first."""
-        return self.some(len(self._outcome.matcher.pools))
+        """By pool all reasons that hold for it."""
+        return self._of(self._outcome.matcher.pools)
 
     def some(self, pools: int) -> Mapping[str, tuple[Reason, ...]]:
-        """``reasons`` of the first so many pools."""
-        outcome, workload = self._outcome, self._workload
-        ranked = outcome.matcher.match(workload).pools
+        """``reasons`` of so many pools, those first that have the machines."""
+        ranked = self._outcome.matcher.match(self._workload).pools
         matching = set(ranked)
-        others = (pool for pool in outcome.matcher.pools if pool not in matching)
+        others = (pool for pool in self._outcome.matcher.pools if pool not in matching)
+        return self._of(islice(chain(ranked, others), pools))
+
+    def _of(self, pools: Iterable[PoolState]) -> Mapping[str, tuple[Reason, ...]]:
+        outcome, workload = self._outcome, self._workload
+        matching = set(outcome.matcher.match(workload).pools)
         found: dict[str, tuple[Reason, ...]] = {}
-        for pool in islice(chain(ranked, others), pools):
+        for pool in pools:
             if pool in self._refused:
                 found[pool.spec.name] = (self._refused[pool],)
             elif pool in matching:
