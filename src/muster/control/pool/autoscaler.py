@@ -41,6 +41,8 @@ PROMISE_S = 1_800.0
 """How long room is kept for a gang whose other machines are coming."""
 MOST_MADE = 200
 """Slices of a group that one wake wishes for; further ones follow."""
+MOST_TOLD = 20
+"""Pools and slices that a line of the log names."""
 MOST_DELETED = 100
 """Slices of a group that one wake dooms; further ones follow."""
 
@@ -58,7 +60,7 @@ class _Seen:
         promised_since: since when room is promised to each session.
         states: the pools as they were; those that did not change are used again, and the matcher
             with them.
-        told: the decision as it was logged.
+        told_unmet: whether it left demand unmet, as it was logged.
     """
 
     passes: int = -1
@@ -69,7 +71,7 @@ class _Seen:
     promised_since: dict[SessionId, float] = field(default_factory=dict)
     states: tuple[PoolState, ...] = ()
     matcher: Matcher | None = None
-    told: object = None
+    told_unmet: bool = False
 
 
 class RouteDemand(LifecycleHandler[Pool]):
@@ -350,19 +352,26 @@ class RouteDemand(LifecycleHandler[Pool]):
     # For people
 
     def _tell(self, name: str, seen: _Seen, decision: RoutingDecision, plan: SlicePlan) -> None:
-        """Log a decision that differs from the one before, in one line."""
+        """Log a decision in one line, if it makes or deletes slices, or begins or ceases to leave
+        demand unmet."""
         unmet = sum(each.sessions for each in decision.unmet)
-        told = (dict(plan.launch), sorted(plan.delete), unmet)
-        if told != seen.told and (any(told) or seen.told is not None):
+        if plan.launch or plan.delete or bool(unmet) != seen.told_unmet:
+            made = [f"{pool}:{count}" for pool, count in plan.launch.items()]
             log.info(
                 "autoscaler group=%s make=%s delete=%s routed=%d unmet=%d",
                 name,
-                ",".join(f"{pool}:{count}" for pool, count in plan.launch.items()) or "-",
-                ",".join(plan.delete) or "-",
+                _some(made),
+                _some(list(plan.delete)),
                 len(decision.routed),
                 unmet,
             )
-        seen.told = told
+        seen.told_unmet = bool(unmet)
+
+
+def _some(words: Sequence[str]) -> str:
+    """The first words of a log line's list, and how many more there are."""
+    more = [f"and {len(words) - MOST_TOLD} more"] if len(words) > MOST_TOLD else []
+    return ",".join([*words[:MOST_TOLD], *more]) or "-"
 
 
 def why_closed(pool: Pool, now: float) -> Reason | None:
