@@ -2,10 +2,12 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
+from tests.api.odd_providers import Hangs
 from tests.api.served import ADMIN, ServedCluster
 
 from muster.api.provider_checks import MAX_CHECKS, ProviderChecks
@@ -122,13 +124,10 @@ def test_provider_that_could_not_make_such_machines_says_so_unless_it_is_not_ask
 def test_provider_that_hangs_or_fails_is_told_in_a_sentence_and_keeps_nobody_else_waiting(
     cluster: ServedCluster, admin: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tests.api.odd_providers import Hangs
-
     monkeypatch.setitem(BUILTIN, "hangs", "tests.api.odd_providers:Hangs")
     monkeypatch.setitem(BUILTIN, "raises", "tests.api.odd_providers:Raises")
     checks = ProviderChecks(cluster.path, limit_s=0.05)
-    api = cluster.app.state.api
-    monkeypatch.setattr(type(api), "provider_checks", checks, raising=False)
+    cluster.app.state.api = replace(cluster.app.state.api, provider_checks=checks)
     began = time.monotonic()
     refused = admin.put("/v1/pools/cpu", json=pool(provider="hangs"))
     assert time.monotonic() - began < 10.0

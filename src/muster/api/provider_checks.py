@@ -22,7 +22,8 @@ class ProviderChecks:
     keeps nobody but its caller waiting, and that for ``limit_s`` at most.
 
     Args:
-        home: the folder of the controller, where providers keep files; None where there is none.
+        home: the folder of the controller, where providers keep files; None where no provider is to
+            be asked, as in simulations.
     """
 
     def __init__(self, home: Path | None, limit_s: float = CHECK_S) -> None:
@@ -41,6 +42,16 @@ class ProviderChecks:
             InvalidSpec: with every problem found, or the provider's own words.
             Busy: too many checks are under way.
         """
+        if self._home is None:
+            problems = problems_of(spec)
+        else:
+            scope = Scope(cluster, spec.name, self._home / "providers" / spec.name)
+            problems = await self._asked(spec, scope if asks else None)
+        if problems:
+            raise InvalidSpec(problems)
+
+    async def _asked(self, spec: PoolSpec, scope: Scope | None) -> list[Problem]:
+        """The objections to a pool; with its scope those of its provider, too."""
         if self.under_way >= MAX_CHECKS:
             raise Busy(f"{MAX_CHECKS} pools are being checked with their providers: try again")
         loop = asyncio.get_running_loop()
@@ -52,7 +63,7 @@ class ProviderChecks:
                 told.set_result(problems)
 
         def ask() -> None:
-            problems = self._problems(spec, cluster, asks=asks)
+            problems = _problems(spec, scope)
             with suppress(RuntimeError):  # the controller has stopped meanwhile
                 loop.call_soon_threadsafe(tell, problems)
 
@@ -60,25 +71,23 @@ class ProviderChecks:
         self.under_way += 1
         try:
             async with asyncio.timeout(self._limit_s):
-                problems = await told
+                return await told
         except TimeoutError:
-            problems = [_refused(spec, f"it did not answer within {self._limit_s:g} s")]
-        if problems:
-            raise InvalidSpec(problems)
+            return [_refused(spec, f"it did not answer within {self._limit_s:g} s")]
 
-    def _problems(self, spec: PoolSpec, cluster: str, *, asks: bool) -> list[Problem]:
-        """The objections of the provider, which may be a plug-in and raise anything."""
-        try:
-            with typed(spec.name):
-                problems = problems_of(spec)
-                if problems or not asks or self._home is None:
-                    return problems
-                scope = Scope(cluster, spec.name, self._home / "providers" / spec.name)
-                with closing(provider_class(spec.provider)(spec, scope)) as provider:
-                    provider.check()
-        except ProviderError as error:
-            return [_refused(spec, f"{error.outcome}: {error.told}")]
-        return []
+
+def _problems(spec: PoolSpec, scope: Scope | None) -> list[Problem]:
+    """The objections of a provider, which may be a plug-in and raise anything."""
+    try:
+        with typed(spec.name):
+            problems = problems_of(spec)
+            if problems or scope is None:
+                return problems
+            with closing(provider_class(spec.provider)(spec, scope)) as provider:
+                provider.check()
+    except ProviderError as error:
+        return [_refused(spec, f"{error.outcome}: {error.told}")]
+    return []
 
 
 def _refused(spec: PoolSpec, said: str) -> Problem:

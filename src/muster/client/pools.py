@@ -141,7 +141,7 @@ class Pools(ResourceCalls):
         Raises:
             NotFound: there is no such pool.
         """
-        return self._read(PoolView, self._send("DELETE", POOLS.of(ref)))
+        return self._read(PoolView, self._send("DELETE", POOLS.of(ref), repeat=False))
 
     def _pool(self, ref: str, what: str, body: bytes | None = None) -> Exchange[PoolView]:
         return self._read(PoolView, self._send("POST", POOLS.of(ref, what), body=body))
@@ -184,7 +184,7 @@ class Pools(ResourceCalls):
         Raises:
             NotFound: there is no such slice.
         """
-        return self._read(SliceView, self._send("DELETE", SLICES.of(ref)))
+        return self._read(SliceView, self._send("DELETE", SLICES.of(ref), repeat=False))
 
     def _slice(self, ref: str, what: str, body: bytes | None = None) -> Exchange[SliceView]:
         return self._read(SliceView, self._send("POST", SLICES.of(ref, what), body=body))
