@@ -52,7 +52,8 @@ class PoolState:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What slices count toward the ceilings of their group; ``price`` is that of an hour."""
+    """The amounts that slices count toward the ceilings of their group; ``price`` is that of an
+    hour."""
 
     machines: int
     gpus: int

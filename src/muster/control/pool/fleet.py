@@ -274,8 +274,8 @@ class Fleet:
 
 
 def holding(pool: Pool, slices: Collection[Slice]) -> Holding | None:
-    """What the slices of a pool count toward the ceilings of its group, where the pool's spec does
-    not tell."""
+    """The amounts that the slices of a pool count toward the ceilings of its group; None where the
+    pool's spec tells them."""
     if all(each.spec is pool.spec for each in slices):
         return None
     return Holding(

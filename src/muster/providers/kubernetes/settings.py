@@ -17,17 +17,24 @@ _DNS = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _SUBDOMAIN = rf"{_DNS}(?:\.{_DNS})*"
 _QUALIFIED = rf"(?:{_SUBDOMAIN}/)?{LABEL_VALUE}"
 _IMAGE = r"[A-Za-z0-9][A-Za-z0-9._:/@+-]*"
+_LABEL = re.compile(_DNS)
+_NAME = re.compile(_SUBDOMAIN)
+_KEY = re.compile(_QUALIFIED)
+_VALUE = re.compile(f"(?:{LABEL_VALUE})?")
+_IMAGE_NAME = re.compile(_IMAGE)
+_TEXT = re.compile("(?s).*")
 _RESERVED = "muster/"
 _MAX_DNS_CHARS = 253
 _MAX_IMAGE_CHARS = 500
 
 
-def _formed(pattern: str, form: str, limit: int = _MAX_DNS_CHARS) -> Callable[[Any], Any]:
+def _formed(
+    pattern: re.Pattern[str], form: str, limit: int = _MAX_DNS_CHARS
+) -> Callable[[Any], Any]:
     """A check that a text has a form of Kubernetes', which would else refuse each pod for it."""
-    compiled = re.compile(pattern)
 
     def read(value: Any) -> Any:
-        if isinstance(value, str) and not compiled.fullmatch(check_text(value, limit)):
+        if isinstance(value, str) and not pattern.fullmatch(check_text(value, limit)):
             raise ValueError(f"expected {form}")
         return value
 
@@ -36,25 +43,23 @@ def _formed(pattern: str, form: str, limit: int = _MAX_DNS_CHARS) -> Callable[[A
 
 _LABEL_FORM = "letters, digits, '.', '-' or '_', at most 63 of them, a letter or digit at both ends"
 _DnsLabel = Annotated[
-    str, BeforeValidator(_formed(_DNS, "lower-case letters, digits and dashes, at most 63", 63))
+    str, BeforeValidator(_formed(_LABEL, "lower-case letters, digits and dashes, at most 63", 63))
 ]
 _DnsName = Annotated[
-    str, BeforeValidator(_formed(_SUBDOMAIN, "lower-case letters, digits, dashes and dots"))
+    str, BeforeValidator(_formed(_NAME, "lower-case letters, digits, dashes and dots"))
 ]
 _QualifiedName = Annotated[
     str,
-    BeforeValidator(
-        _formed(_QUALIFIED, f"{_LABEL_FORM}; a domain and a slash may stand before", 317)
-    ),
+    BeforeValidator(_formed(_KEY, f"{_LABEL_FORM}; a domain and a slash may stand before", 317)),
 ]
-_LabelValue = Annotated[str, BeforeValidator(_formed(f"(?:{LABEL_VALUE})?", _LABEL_FORM))]
+_LabelValue = Annotated[str, BeforeValidator(_formed(_VALUE, _LABEL_FORM))]
 _Image = Annotated[
     str,
     BeforeValidator(
-        _formed(_IMAGE, "an image such as registry.example/muster:1.0", _MAX_IMAGE_CHARS)
+        _formed(_IMAGE_NAME, "an image such as registry.example/muster:1.0", _MAX_IMAGE_CHARS)
     ),
 ]
-_Annotation = Annotated[str, BeforeValidator(_formed("(?s).*", "text", 10_000))]
+_Annotation = Annotated[str, BeforeValidator(_formed(_TEXT, "text", 10_000))]
 
 
 class Toleration(Spec):
