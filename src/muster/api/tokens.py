@@ -10,6 +10,7 @@ from muster.api.openapi import spec_body
 from muster.control.identity.tokens import (
     create_join_token,
     create_token,
+    invitations,
     revoke_join_token,
     revoke_token,
     visible_tokens,
@@ -64,7 +65,7 @@ async def get_join_tokens(call: Call) -> Response:
     """Tokens with which agents join, oldest first; for admins."""
     call.must_be_admin("see join tokens")
     now = call.api.clock.now()
-    tokens = call.api.plane.live.accounts.join_tokens
+    tokens = invitations(call.api.plane.live.accounts)
     return answer(JoinTokenPage(items=tuple(_join_token_view(token, now) for token in tokens)))
 
 

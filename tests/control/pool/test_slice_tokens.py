@@ -9,7 +9,9 @@ from tests.control.pool_scenarios import pool
 from tests.control.world import ROOT, World
 
 from muster.control.agent.joining import JoinRefused
+from muster.control.identity.tokens import invitations, revoke_join_token
 from muster.control.pool.queries import list_pools, list_slices
+from muster.core.errors import NotFound
 from muster.core.reasons import ReasonCode
 from muster.core.states import AgentStatus
 from muster.core.states.slice import SliceStatus
@@ -96,4 +98,15 @@ def test_token_is_in_no_view_history_or_representation(world: World) -> None:
         ]
     assert len(shown) > 4
     assert not [text for text in shown if re.search(re.escape(secret), text)]
+    world.close()
+
+
+def test_token_is_no_invitation_that_people_see_or_revoke(world: World) -> None:
+    (slice_,) = world.slices()
+    live = world.plane.live
+    assert live.accounts.join_tokens.of_secret(slice_.secret) is not None
+    assert not [each for each in invitations(live.accounts) if each.names]
+    with pytest.raises(NotFound):
+        world.ask(lambda work, _: revoke_join_token(work, slice_.id))
+    assert live.accounts.join_tokens.of_secret(slice_.secret) is not None
     world.close()

@@ -217,7 +217,7 @@ def create_join_token(work: Work, by: Principal, spec: JoinTokenSpec) -> tuple[J
     if spec.agent is not None and spec.uses != 1:
         expected = "expected 1 for the token of one agent's name, or no name"
         raise InvalidSpec([Problem("uses", str(spec.uses), expected)])
-    if sum(not each.names for each in work.live.accounts.join_tokens) >= MAX_JOIN_TOKENS:
+    if len(invitations(work.live.accounts)) >= MAX_JOIN_TOKENS:
         raise Conflict(f"there are {MAX_JOIN_TOKENS:,} join tokens already: revoke some first")
     for former in [each for each in work.live.accounts.join_tokens if each.agent]:
         if former.agent == spec.agent:
@@ -268,6 +268,11 @@ def charge(work: Work, token: JoinToken) -> None:
         work.unit.also_rows(_CHARGE_JOIN_TOKEN, (token.uses_left, token.id))
 
 
+def invitations(accounts: Accounts) -> list[JoinToken]:
+    """The join tokens that people made. Those of slices come and go with them."""
+    return [each for each in accounts.join_tokens if not each.names]
+
+
 def revoke_join_token(work: Work, ref: str) -> JoinToken:
     """Revoke a join token; agents that have joined with it stay.
 
@@ -278,7 +283,7 @@ def revoke_join_token(work: Work, ref: str) -> JoinToken:
         NotFound: there is none.
         Ambiguous: there are several.
     """
-    token = _found(work.live.accounts.join_tokens, ref, lambda each: each.agent)
+    token = _found(invitations(work.live.accounts), ref, lambda each: each.agent)
     _drop_join_token(work, token)
     return token
 
