@@ -110,6 +110,13 @@ def test_pool_of_a_group_that_does_not_exist_is_refused(admin: httpx.Client) -> 
     assert "nowhere" in refused.json()["error"]
 
 
+def test_pool_whose_name_differs_in_case_alone_is_refused(admin: httpx.Client) -> None:
+    apply(admin)
+    refused = admin.put("/v1/pools/CPU", json=pool("CPU"))
+    assert refused.status_code == 422
+    assert "pool cpu has the same tag" in refused.json()["error"]
+
+
 def test_provider_that_could_not_make_such_machines_says_so_unless_it_is_not_asked(
     admin: httpx.Client,
 ) -> None:
