@@ -17,8 +17,10 @@ from muster.store.records import Agent
 from muster.store.tokens import JoinToken, token_hash
 
 SETTLED_S = 120.0
-"""How long after a slice was made a machine may be missing from lists without being gone: a
-provider may list it late."""
+"""How long a machine that was never listed may be missing from lists without being gone: a
+provider may list it late, or tell of an older list."""
+OLD_LISTS_S = 60.0
+"""The same for a machine that was listed once, as the next list may be an older one."""
 MISSED_LISTS = 2
 """Complete lists in a row without a machine after which it is gone."""
 REJOIN_S = 120.0
@@ -31,11 +33,12 @@ not, its agent is lost for good."""
 
 @dataclass(slots=True)
 class Orphans:
-    """Machines that are listed under a slice of a pool which is not known, or has ended."""
+    """Machines that are listed under a slice of a pool which is not known, or ``has_ended``."""
 
     since: float
     machines: int
     lists: int = 0
+    has_ended: bool = False
 
 
 class Fleet:
@@ -205,9 +208,15 @@ class Fleet:
     # Lists
 
     def listed(
-        self, work: Work, name: str, generation: int, listing: Listing | None, told: str
+        self,
+        work: Work,
+        name: str,
+        generation: int,
+        listing: Listing | None,
+        told: str,
+        ended: Collection[SliceId],
     ) -> None:
-        """Take note of a list of a pool's machines."""
+        """Take note of a list of a pool's machines; see ``MachinesListed``."""
         pool = self.pool(name)
         if pool is None or pool.asked_at is None or pool.generation != generation:
             return
@@ -217,12 +226,13 @@ class Fleet:
         if listing is None:
             return
         pool.listed_at = work.now
+        pool.is_bare = pool.asked_alone and listing.complete and not listing.machines
         by_slice: dict[str, list[Machine]] = {}
         for machine in listing.machines:
             by_slice.setdefault(machine.slice, []).append(machine)
         for slice_ in self.slices(name):
             self._compare(work, slice_, by_slice.pop(slice_.id, []), complete=listing.complete)
-        self._note_orphans(name, by_slice, work.now, complete=listing.complete)
+        self._note_orphans(name, by_slice, ended, work.now, complete=listing.complete)
 
     def _compare(
         self, work: Work, slice_: Slice, listed: Sequence[Machine], *, complete: bool
@@ -236,12 +246,14 @@ class Fleet:
         if slice_.status is SliceStatus.REQUESTING or not complete:
             return
         present = {each.name for each in listed if each.state in _PRESENT}
-        gone = frozenset(slice_.names) - present
         settled = work.now - slice_.status_changed_at >= SETTLED_S
-        if gone and (settled or slice_.status is not SliceStatus.BOOTING):
+        expected = {name for name, at in slice_.listed.items() if work.now >= at + OLD_LISTS_S}
+        gone = frozenset(slice_.names if settled else expected) - present
+        slice_.listed = dict.fromkeys(present, work.now) | slice_.listed
+        if gone:
             slice_.missing, slice_.gone = slice_.missing + 1, gone
             work.mark(slice_)
-        elif not gone:
+        else:
             slice_.missing, slice_.gone = 0, gone
 
     def _note_machines(self, work: Work, slice_: Slice, listed: Iterable[Machine]) -> None:
@@ -257,7 +269,13 @@ class Fleet:
             work.unit.touch(slice_)
 
     def _note_orphans(
-        self, pool: str, listed: Mapping[str, Sequence[Machine]], now: float, *, complete: bool
+        self,
+        pool: str,
+        listed: Mapping[str, Sequence[Machine]],
+        ended: Collection[SliceId],
+        now: float,
+        *,
+        complete: bool,
     ) -> None:
         before, found = self.orphans.get(pool, {}), dict[SliceId, Orphans]()
         for id_, machines in listed.items():
@@ -267,6 +285,7 @@ class Fleet:
             orphans = before.get(slice_) or Orphans(now, 0)
             orphans.machines = len(machines)
             orphans.lists += complete
+            orphans.has_ended = slice_ in ended
             found[slice_] = orphans
         if not complete:
             found = {**before, **found}

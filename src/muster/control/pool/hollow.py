@@ -4,9 +4,10 @@ A ``Farm`` is a part of the world: it outlives controllers. Each controller's ``
 ask it; effects and outcomes are lost, doubled, late, partial or out of order, by a seed.
 """
 
+import math
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -25,12 +26,15 @@ from muster.control.pool.effects import (
     SliceMade,
 )
 from muster.control.pool.listed import MachinesListed
+from muster.control.pool.performing.orders import read_ended
 from muster.control.pool.records import SliceId, load_machines, load_pool_spec, slices
 from muster.core.clock import Clock
 from muster.core.specs.pool import PoolSpec
 from muster.providers.provider import Listing, Machine, MachineState
 
 E = TypeVar("E")
+_Call = Callable[[], Input]
+"""A call of a provider, which answers with its outcome."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +46,11 @@ class FarmFaults:
         doubled: it is carried out twice.
         mute: it is carried out, and nobody is told.
         refused: by kind, a slice is not made.
-        unknown: a slice is not made, or made, and nobody can tell.
+        unknown: a slice is not made, made in part, or made, and nobody can tell.
         never_boots: a machine that is made never boots.
+        late_devices: a machine boots with its devices missing, until its drivers come.
         partial_lists: a list lacks machines, and says that it may.
+        stale_lists: a list is that of up to STALE_S before, and says that it is complete.
         late_s: the longest time until an effect is carried out, and again until its outcome is
             told.
     """
@@ -55,11 +61,15 @@ class FarmFaults:
     refused: float = 0.0
     unknown: float = 0.0
     never_boots: float = 0.0
+    late_devices: float = 0.0
     partial_lists: float = 0.0
+    stale_lists: float = 0.0
     late_s: float = 0.0
 
 
 NO_FARM_FAULTS = FarmFaults()
+STALE_S = 45.0
+"""How old a list may be that a provider takes for complete."""
 REFUSALS = (
     CreateOutcome.STOCK_OUT,
     CreateOutcome.QUOTA,
@@ -71,7 +81,8 @@ REFUSALS = (
 
 @dataclass(slots=True, eq=False)
 class HollowMachine:
-    """A machine of a farm. ``boots_at`` is when it is up, infinite if never."""
+    """A machine of a farm. ``boots_at`` is when it is up, infinite if never; ``lacks_devices`` says
+    that its devices come later than that."""
 
     id: str
     name: str
@@ -81,6 +92,7 @@ class HollowMachine:
     token: str = field(repr=False)
     boots_at: float
     is_up: bool = False
+    lacks_devices: bool = False
     state: MachineState = MachineState.COMING
     leaves_at: float | None = None
 
@@ -90,13 +102,18 @@ class Farm:
 
     Attributes:
         machines: by their ids.
-        made: how often each slice was made.
+        made: how often machines of a slice were made that had none.
+        late: slices that may have been made after they were deleted or refused, by calls which had
+            begun before.
+        again: slices that were made by calls which began after they were deleted.
+        returned: slices of which machines that had vanished were there again.
         refuses: what pools are refused with, always.
         boot_s: how long machines take until they are up.
 
     Args:
         booted: is told of each machine that is up, to run an agent on it.
-        gone: is told of each machine that is deleted or has vanished.
+        gone: is told of each machine that was up and is deleted, stopped or has vanished.
+        coming: is told of each machine that is made.
     """
 
     def __init__(
@@ -106,6 +123,7 @@ class Farm:
         gone: Callable[[HollowMachine], None],
         seed: int = 1,
         faults: FarmFaults = NO_FARM_FAULTS,
+        coming: Callable[[HollowMachine], None] = lambda machine: None,
     ) -> None:
         self.clock = clock
         self.faults = faults
@@ -113,11 +131,17 @@ class Farm:
         self.machines: dict[str, HollowMachine] = {}
         self.made: Counter[SliceId] = Counter()
         self.deleted: Counter[SliceId] = Counter()
+        self.late: set[SliceId] = set()
+        self.again: set[SliceId] = set()
+        self.returned: set[SliceId] = set()
+        self._deleted_at: dict[str, float] = {}
         self.refuses: dict[str, CreateOutcome] = {}
         self.boot_s = 30.0
         self._booted = booted
         self._gone = gone
+        self._coming = coming
         self._count = 0
+        self._listed: dict[str, tuple[float, Listing]] = {}
 
     def happens(self, part: float) -> bool:
         return self.random.random() < part
@@ -134,30 +158,52 @@ class Farm:
         now = self.clock.now()
         due = [each for each in self.machines.values() if not each.is_up and each.boots_at <= now]
         for machine in due:
-            machine.is_up, machine.state = True, MachineState.RUNNING
-            self._booted(machine)
+            self.start(machine)
         return bool(due)
+
+    def start(self, machine: HollowMachine) -> None:
+        """Have a machine be up now."""
+        machine.is_up, machine.state = True, MachineState.RUNNING
+        self._booted(machine)
+
+    def stop(self, machine: HollowMachine) -> None:
+        """Have a machine run no more, though it is there still."""
+        was_up, machine.is_up, machine.boots_at = machine.is_up, False, float("inf")
+        machine.state = MachineState.STOPPED
+        if was_up:
+            self._gone(machine)
 
     def of(self, slice_: str) -> list[HollowMachine]:
         return [each for each in self.machines.values() if each.slice == slice_]
 
     def make(
-        self, slice_: SliceId, pool: str, spec: PoolSpec, names: Sequence[str], token: str
+        self,
+        slice_: SliceId,
+        pool: str,
+        spec: PoolSpec,
+        names: Sequence[str],
+        token: str,
+        began: float = math.inf,
     ) -> list[HollowMachine]:
-        """The machines of a slice: made, or found."""
-        found = self.of(slice_)
-        if found:
-            return found
-        self.made[slice_] += 1
+        """The machines of a slice: made, or found, by a call that began then, or now."""
+        found = {each.name for each in self.of(slice_)}
+        self.made[slice_] += not found
+        if (deleted_at := self._deleted_at.get(slice_)) is not None:
+            (self.late if began < deleted_at else self.again).add(slice_)
         for name in names:
+            if name in found:
+                continue
             self._count += 1
             never = self.happens(self.faults.never_boots)
             boots_at = float("inf") if never else self.clock.now() + self.boot_s
             machine = HollowMachine(f"m-{self._count}", name, slice_, pool, spec, token, boots_at)
+            machine.lacks_devices = self.happens(self.faults.late_devices)
             self.machines[machine.id] = machine
+            self._coming(machine)
         return self.of(slice_)
 
     def delete(self, slice_: str) -> None:
+        self._deleted_at[slice_] = self.clock.now()
         for machine in self.of(slice_):
             self.deleted[machine.slice] += 1
             self.vanish(machine)
@@ -166,15 +212,30 @@ class Farm:
         """Have a machine be gone, whoever wished for that."""
         del self.machines[machine.id]
         if machine.is_up:
+            machine.is_up = False
             self._gone(machine)
 
+    def bring_back(self, machine: HollowMachine) -> None:
+        """Have a machine that had vanished be there again, with its disk as it was."""
+        self.machines[machine.id] = machine
+        self.returned.add(machine.slice)
+        self.start(machine)
+
     def list(self, pool: str) -> Listing:
-        """The machines of a pool, some of them left out at times."""
+        """The machines of a pool, some of them left out at times, or as they were before."""
+        now = self.clock.now()
+        if self.happens(self.faults.stale_lists) and pool in self._listed:
+            listed_at, listing = self._listed[pool]
+            if now - listed_at <= STALE_S:
+                return listing
         found = [each for each in self.machines.values() if each.pool == pool]
         complete = not self.happens(self.faults.partial_lists)
         if not complete:
             found = [each for each in found if self.happens(0.5)]
-        return Listing(tuple(_told(each) for each in found), complete)
+        listing = Listing(tuple(_told(each) for each in found), complete)
+        if complete:
+            self._listed[pool] = now, listing
+        return listing
 
 
 def _told(machine: HollowMachine) -> Machine:
@@ -212,6 +273,7 @@ class HollowProviders:
         self._engine = engine
         self._report = report
         self._due: list[tuple[float, Callable[[], None]]] = []
+        self._is_forsaken = False
 
     @property
     def next_at(self) -> float | None:
@@ -228,56 +290,81 @@ class HollowProviders:
             happen()
         return bool(due)
 
-    def _take(self, carry_out: Callable[[E], Iterable[Input]], effect: E) -> None:
+    def be_forsaken(self) -> None:
+        """Have the controller be dead: calls that have begun are carried out, and nobody hears of
+        them; effects that have not are lost."""
+        self._is_forsaken = True
+
+    def _take(self, begin: Callable[[E], _Call | None], effect: E) -> None:
         farm = self._farm
         if not farm.happens(farm.faults.lost):
-            for _ in range(1 + farm.happens(farm.faults.doubled)):
-                self._later(partial(self._carry_out, carry_out, effect))
+            is_doubled = farm.happens(farm.faults.doubled)
+            if is_doubled and isinstance(effect, MakeSlice):
+                farm.late.add(effect.slice)
+            for _ in range(1 + is_doubled):
+                self._later(partial(self._begin, begin, effect))
 
-    def _carry_out(self, carry_out: Callable[[E], Iterable[Input]], effect: E) -> None:
-        for outcome in carry_out(effect):
-            if not self._farm.happens(self._farm.faults.mute):
-                self._later(partial(self._report, outcome))
+    def _begin(self, begin: Callable[[E], _Call | None], effect: E) -> None:
+        call = None if self._is_forsaken else begin(effect)
+        if call is not None:
+            self._later(partial(self._carry_out, call))
+
+    def _carry_out(self, call: _Call) -> None:
+        outcome = call()
+        if not self._farm.happens(self._farm.faults.mute):
+            self._later(partial(self._tell, outcome))
+
+    def _tell(self, outcome: Input) -> None:
+        if not self._is_forsaken:
+            self._report(outcome)
 
     def _later(self, happen: Callable[[], None]) -> None:
         late_s = self._farm.random.uniform(0.0, self._farm.faults.late_s)
         self._due.append((self._farm.clock.now() + late_s, happen))
 
-    def _make(self, effect: MakeSlice) -> Iterable[Input]:
-        farm = self._farm
+    def _make(self, effect: MakeSlice) -> _Call | None:
         with self._engine.connect() as connection:
             row = connection.execute(select(slices).where(slices.c.id == effect.slice)).first()
         if row is None or not row.secret:
-            return
+            return None
+        return partial(self._made, effect, row, self._farm.clock.now())
+
+    def _made(self, effect: MakeSlice, row: Row[Any], began: float) -> Input:
+        farm = self._farm
         refused = farm.refuses.get(row.pool)
         if refused is None and farm.happens(farm.faults.refused):
             refused = farm.random.choice(REFUSALS)
         if refused is not None and not farm.of(effect.slice):
-            yield SliceMade(effect.slice, effect.generation, refused, told="says the farm")
-            return
-        if farm.happens(farm.faults.unknown):
-            if farm.happens(0.5):
-                self._made(effect, row)
-            yield SliceMade(effect.slice, effect.generation, CreateOutcome.UNKNOWN, told="lost")
-            return
-        machines = tuple(map(_told, self._made(effect, row)))
-        yield SliceMade(effect.slice, effect.generation, CreateOutcome.CREATED, machines)
-
-    def _made(self, effect: MakeSlice, row: Row[Any]) -> list[HollowMachine]:
+            return SliceMade(effect.slice, effect.generation, refused, told="says the farm")
         names = [each.name for each in load_machines(row.machines)]
-        spec = load_pool_spec(row.spec)
-        return self._farm.make(effect.slice, row.pool, spec, names, row.secret)
+        is_unknown = farm.happens(farm.faults.unknown)
+        if is_unknown:
+            names = names[: farm.random.randint(0, len(names))]
+        if names:
+            spec = load_pool_spec(row.spec)
+            farm.make(effect.slice, row.pool, spec, names, row.secret, began)
+        if is_unknown:
+            unknown = CreateOutcome.UNKNOWN
+            return SliceMade(effect.slice, effect.generation, unknown, told="lost")
+        machines = tuple(map(_told, farm.of(effect.slice)))
+        return SliceMade(effect.slice, effect.generation, CreateOutcome.CREATED, machines)
 
-    def _delete(self, effect: DeleteSlice) -> Iterable[Input]:
+    def _delete(self, effect: DeleteSlice) -> _Call:
+        return partial(self._deleted, effect)
+
+    def _deleted(self, effect: DeleteSlice) -> Input:
         if self._farm.happens(self._farm.faults.unknown):
-            yield SliceDeleted(effect.slice, effect.generation, gone=False, told="lost")
-            return
+            return SliceDeleted(effect.slice, effect.generation, gone=False, told="lost")
         self._farm.delete(effect.slice)
-        yield SliceDeleted(effect.slice, effect.generation, gone=True)
+        return SliceDeleted(effect.slice, effect.generation, gone=True)
 
-    def _list(self, effect: ListMachines) -> Iterable[Input]:
+    def _list(self, effect: ListMachines) -> _Call:
+        return partial(self._listed, effect)
+
+    def _listed(self, effect: ListMachines) -> Input:
         if self._farm.happens(self._farm.faults.unknown):
-            yield MachinesListed(effect.pool, effect.generation, None, "lost")
-            return
+            return MachinesListed(effect.pool, effect.generation, None, "lost")
         listing = self._farm.list(effect.pool)
-        yield MachinesListed(effect.pool, effect.generation, listing)
+        with self._engine.connect() as connection:
+            ended = read_ended(connection, {SliceId(each.slice) for each in listing.machines})
+        return MachinesListed(effect.pool, effect.generation, listing, "", ended)

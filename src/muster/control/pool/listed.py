@@ -7,6 +7,7 @@ from muster.control.engine.inputs import Input
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.pool.fleet import Fleet
+from muster.control.pool.records import SliceId
 from muster.providers.provider import Listing
 
 log = logging.getLogger(__name__)
@@ -19,15 +20,18 @@ class MachinesListed(Input):
     Args:
         listing: None where the provider did not tell.
         told: why it did not, in its own words.
+        ended: slices whose machines are listed, though they are known to have ended.
     """
 
     pool: str
     generation: int
     listing: Listing | None
     told: str = ""
+    ended: frozenset[SliceId] = frozenset()
 
     def take(self, work: Work, parts: Parts) -> None:
-        parts[Fleet].listed(work, self.pool, self.generation, self.listing, self.told)
+        fleet = parts[Fleet]
+        fleet.listed(work, self.pool, self.generation, self.listing, self.told, self.ended)
 
     def refuse(self, error: Exception) -> None:
         log.warning("the machines of pool %s, as listed, are dropped: %s", self.pool, error)

@@ -25,6 +25,10 @@ LIST_S = 30.0
 """The time between two lists of a pool's machines."""
 LIST_TAKEN_S = 10.0
 """The same where the provider may take machines away, which it announces two minutes before."""
+LAST_LIST_S = 5.0
+"""The same while a pool is deleted, which ends with a list."""
+UNLISTED_S = 300.0
+"""How long a provider that lists nothing keeps a pool from its end."""
 ORPHANED_S = 300.0
 """How long machines without a slice are left alone before they are deleted."""
 ORPHANED_LISTS = 2
@@ -62,6 +66,8 @@ def _lists_at(pool: Pool) -> float:
         return pool.asked_at + ANSWER_S
     if pool.tried_at is None:
         return 0.0
+    if pool.status is PoolStatus.DELETING:
+        return pool.tried_at + LAST_LIST_S
     return pool.tried_at + (LIST_TAKEN_S if pool.spec.preemptible else LIST_S)
 
 
@@ -83,12 +89,16 @@ class ListPools(FollowingHandler[Pool]):
             return
         record.generation += 1
         record.asked_at = record.tried_at = work.now
+        is_last = record.status is PoolStatus.DELETING
+        record.asked_alone = is_last and not self._fleet.slices(record.name)
         work.emit(ListMachines(record.name, record.generation))
 
     def _delete_orphans(self, pool: Pool, work: Work) -> None:
         orphans = self._fleet.orphans.get(pool.name, {})
         for id_, each in list(orphans.items()):
-            if each.lists < ORPHANED_LISTS or work.now < each.since + ORPHANED_S:
+            wanted_no_more = each.has_ended and pool.status is PoolStatus.DELETING
+            was_seen = each.lists >= ORPHANED_LISTS and work.now >= each.since + ORPHANED_S
+            if not was_seen and not (wanted_no_more and each.lists):
                 continue
             each.lists = 0  # asked for again only if further lists show them
             why = reason(ReasonCode.POOL_ORPHANS, pool=pool.name, slice=id_, machines=each.machines)
@@ -140,7 +150,7 @@ class BreakPools(DerivationHandler[Pool]):
                     silent += agent.status_changed_at > pool.pardoned_at
         for orphans in self._fleet.orphans.get(pool.name, {}).values():
             machines += orphans.machines
-            if orphans.since > pool.pardoned_at:
+            if orphans.since > pool.pardoned_at and not orphans.has_ended:
                 silent += orphans.machines
         return silent, machines
 
@@ -151,7 +161,8 @@ def _was_paused(pool: Pool) -> bool:
 
 
 class EndPools(DerivationHandler[Pool]):
-    """DELETING → DELETED once the pool's last slice is gone, and its provider lists nothing."""
+    """DELETING → DELETED once the pool's last slice is gone, and its provider lists nothing since;
+    a provider that does not tell is waited for no longer than UNLISTED_S."""
 
     name = "EndPools"
     entity = Pool
@@ -163,4 +174,8 @@ class EndPools(DerivationHandler[Pool]):
     def derive(self, record: Pool, work: Work) -> tuple[TransitionStatus, Reason | None] | None:
         if self._fleet.slices(record.name):
             return None
-        return TransitionStatus(PoolStatus.DELETED), None
+        began = record.status_changed_at
+        is_mute = record.listed_at is None or record.listed_at < began
+        if record.is_bare or (is_mute and work.now >= began + UNLISTED_S):
+            return TransitionStatus(PoolStatus.DELETED), None
+        return None

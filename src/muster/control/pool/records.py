@@ -116,7 +116,9 @@ class Pool(Tried):
 
     Not stored: ``generation`` counts the lists of its machines that were asked for; ``asked_at`` is
     when the one under way was asked for, None if there is none, and ``tried_at`` the last one;
-    ``listed_at`` is when the last list came, and ``list_error`` why the last one failed.
+    ``asked_alone`` is whether it was to be deleted, and had no slices, when that one was asked for;
+    ``listed_at`` is when the last list came, and ``list_error`` why the last one failed;
+    ``is_bare`` is whether a list that was asked for so was complete and empty.
     """
 
     id: PoolId
@@ -138,6 +140,8 @@ class Pool(Tried):
     tried_at: float | None = None
     listed_at: float | None = None
     list_error: str = ""
+    asked_alone: bool = False
+    is_bare: bool = False
 
     @property
     def effective(self) -> PoolSpec:
@@ -159,7 +163,8 @@ class Slice(Tried):
 
     Not stored: ``handed_at``, when the effect under way was emitted, None if there is none;
     ``outcome``, its outcome; ``missing``, in how many complete lists in a row a machine of it was
-    not; ``gone``, the names of those machines; ``stays``, why it is not deleted.
+    not; ``gone``, the names of those machines; ``listed``, when each was in one for the first time;
+    ``stays``, why it is not deleted.
     """
 
     id: SliceId
@@ -185,6 +190,7 @@ class Slice(Tried):
     outcome: "SliceMade | SliceDeleted | None" = None
     missing: int = 0
     gone: frozenset[str] = frozenset()
+    listed: dict[str, float] = field(default_factory=dict)
     stays: Reason | None = None
 
     @property

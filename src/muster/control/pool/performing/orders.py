@@ -56,6 +56,13 @@ def read_pools(connection: Connection, ids: Collection[SliceId]) -> Mapping[Slic
     return {row.id: row.pool for row in rows}
 
 
+def read_ended(connection: Connection, ids: Collection[SliceId]) -> frozenset[SliceId]:
+    """Those of the slices that have ended."""
+    ended = one_of(slices.c.status, SLICE_TABLE.terminal)
+    rows = connection.execute(select(slices.c.id).where(slices.c.id.in_(ids), ended))
+    return frozenset(rows.scalars())
+
+
 def read_making(connection: Connection, effect: MakeSlice) -> Making | None:
     """None if the slice is gone, or is not to be made any more, or another effect was emitted for
     it since."""

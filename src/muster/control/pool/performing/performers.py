@@ -33,10 +33,12 @@ from muster.control.pool.performing.orders import (
     Making,
     Order,
     read_deleting,
+    read_ended,
     read_listed,
     read_making,
     read_pools,
 )
+from muster.control.pool.records import SliceId
 from muster.providers.provider import (
     CALL_S,
     AgentSetup,
@@ -303,7 +305,10 @@ class MachineLister(Performer[ListMachines]):
         if len(failures) == len(listed.orders):
             return _not_listed(effect, failures[0])
         merged = Listing(tuple(found.values()), complete and not failures)
-        return MachinesListed(effect.pool, effect.generation, merged, *failures[:1])
+        ids = {SliceId(machine.slice) for machine in merged.machines}
+        ended = self._calls.read(partial(read_ended, ids=ids))
+        told = failures[0] if failures else ""
+        return MachinesListed(effect.pool, effect.generation, merged, told, ended)
 
 
 def provider_performers(
