@@ -71,6 +71,8 @@ class HollowAgent:
     Args:
         open_stream: how it reaches the controller.
         join: asks for an identity, which is set in ``identity``, soon or never.
+        group: the scaling group that it joins.
+        token: with which it joins; None if an operator invites it.
     """
 
     def __init__(
@@ -83,8 +85,13 @@ class HollowAgent:
         rng: random.Random,
         open_stream: Open,
         join: Callable[["HollowAgent"], None],
+        *,
+        group: str = "default",
+        token: str | None = None,
     ) -> None:
         self.name = name
+        self.group = group
+        self.token = token
         self.machine = machine
         self.supervisor = supervisor
         self.offer = offer
@@ -148,9 +155,14 @@ class HollowAgent:
         self._timeline.after(takes_s, self.start)
 
     def scrap(self) -> None:
-        """The machine goes down without a word, and never comes back."""
+        """The machine goes down without a word, and does not come back by itself."""
         self._go_down()
         self.is_scrapped = True
+
+    def restore(self) -> None:
+        """A scrapped machine is up again, with its disk as it was."""
+        self.is_scrapped = False
+        self.start()
 
     def _go_down(self) -> None:
         self._die(Stream.cut)
@@ -236,7 +248,7 @@ class HollowAgent:
         return Hello(
             agent=self.identity.id,
             name=self.name,
-            group="default",
+            group=self.group,
             boot_id=self.machine.boot_id,
             version="0",
             host="127.0.0.1",

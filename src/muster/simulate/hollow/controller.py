@@ -22,6 +22,7 @@ from muster.control.inbox import Inbox
 from muster.control.modules import cluster_entities, cluster_modules
 from muster.control.notice.hollow import NO_FAULTS, HollowSender
 from muster.control.plane import ControlPlane
+from muster.control.pool.hollow import Farm, HollowProviders
 from muster.core.clock import VirtualClock
 from muster.core.errors import MustEnd
 from muster.core.ids import AgentId, IdFactory
@@ -273,6 +274,7 @@ class Controller:
         died: called once when it was killed by its fate.
         witness: hears of what is committed, heard and sent.
         wakes: counts those of this controller too.
+        farm: the machines of pools.
     """
 
     def __init__(
@@ -287,6 +289,7 @@ class Controller:
         died: Callable[[], None],
         witness: Witness,
         wakes: Wakes,
+        farm: Farm,
     ) -> None:
         clock: VirtualClock = timeline.clock
         self._timeline = timeline
@@ -306,7 +309,9 @@ class Controller:
         surroundings = Surroundings(engine, self.inbox.put, path)
         modules = cluster_modules(self.desk, self.leases, surroundings)
         self.channels = HollowSender(clock, self.inbox.put, 1, NO_FAULTS)
-        self.plane = ControlPlane(self.store, clock, ids, self.inbox, modules, [self.channels])
+        self.providers = HollowProviders(farm, engine, self.inbox.put)
+        stand_ins = [self.channels, *self.providers.performers]
+        self.plane = ControlPlane(self.store, clock, ids, self.inbox, modules, stand_ins)
         self.gateway = _FatefulGateway(
             timeline, self.desk, self.leases, self.desk.authenticate, witness, fate=fate
         )
@@ -315,6 +320,7 @@ class Controller:
         self._is_superseded = False
         self._look_at_fence()
         self._hint()
+        self._attended_at: Appointment | None = None
 
     @property
     def is_idle(self) -> bool:
@@ -354,9 +360,19 @@ class Controller:
         self.is_up = False
         if self._wake_at is not None:
             self._wake_at.cancel()
+        self.providers.be_forsaken()
         self.gateway.close_all()
         self.door.close()
         self.store.close()
+
+    def _attend_to_providers(self) -> None:
+        """Have providers do what is due, now and later; they outlive the controller."""
+        self.providers.tick()
+        if self._attended_at is not None:
+            self._attended_at.cancel()
+            self._attended_at = None
+        if (at := self.providers.next_at) is not None:
+            self._attended_at = self._timeline.at(at, self._attend_to_providers)
 
     def _hint(self) -> None:
         self._wake_no_later_than(self._timeline.clock.now() + WAKE_AFTER_S)
@@ -396,6 +412,7 @@ class Controller:
         if not self.is_up:
             return
         self.channels.tick()
+        self._attend_to_providers()
         now = self._timeline.clock.now()
         moments = [each for each in (due, self.channels.next_at) if each is not None]
         self._due_at = min(moments, default=math.inf)

@@ -12,9 +12,9 @@ class Appointment:
 
     __slots__ = ("at", "call")
 
-    def __init__(self, at: float, call: Callable[[], None]) -> None:
+    def __init__(self, at: float, call: Callable[[], object]) -> None:
         self.at = at
-        self.call: Callable[[], None] | None = call
+        self.call: Callable[[], object] | None = call
 
     def cancel(self) -> None:
         self.call = None
@@ -29,13 +29,13 @@ class Timeline:
         self._coming: list[tuple[float, int, Appointment]] = []
         self._numbers = itertools.count()
 
-    def at(self, moment: float, call: Callable[[], None]) -> Appointment:
+    def at(self, moment: float, call: Callable[[], object]) -> Appointment:
         """Have ``call`` called at a moment, at once if that has passed."""
         appointment = Appointment(max(moment, self.clock.now()), call)
         heapq.heappush(self._coming, (appointment.at, next(self._numbers), appointment))
         return appointment
 
-    def after(self, delay_s: float, call: Callable[[], None]) -> Appointment:
+    def after(self, delay_s: float, call: Callable[[], object]) -> Appointment:
         return self.at(self.clock.now() + delay_s, call)
 
     def next_at(self) -> float | None:

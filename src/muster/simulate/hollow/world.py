@@ -4,6 +4,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from muster.control.engine.work import Work
 from muster.control.group.requests import GroupRequests
 from muster.control.identity.tokens import create_join_token
 from muster.control.notice.hollow import NO_FAULTS, Faults
+from muster.control.pool.hollow import Farm, HollowMachine
 from muster.core.clock import VirtualClock
 from muster.core.ids import AgentId, IdFactory
 from muster.core.owner import Owner, Principal, Role
@@ -33,6 +35,8 @@ from muster.wire.messages import JoinRequest
 
 _OPERATOR = Principal(Owner("default", "default", "root"), Role.ADMIN)
 ANSWER_TIMEOUT_S = 60.0
+DRIVERS_S = 20.0
+"""How long after its start an agent finds its devices, where their drivers come late."""
 
 
 class PendingRequest:
@@ -56,7 +60,9 @@ class World:
         behaviour: of kernels.
         seed: of all random choices.
 
-    ``told`` counts how often a channel got each notice, by its name.
+    ``told`` counts how often a channel got each notice, by its name. ``farm`` has the machines of
+    pools, whose agents are among ``agents`` while they are up, and in ``of_pools`` by their ids
+    from their first boot on.
     """
 
     def __init__(
@@ -85,6 +91,8 @@ class World:
         self._superseded: list[Controller] = []
         self._astray_until: dict[str, float] = {}  # by the names of agents
         self._behaviour = behaviour
+        self.farm = Farm(self.clock, self._booted, self._gone, seed, coming=self._coming)
+        self.of_pools: dict[str, HollowAgent] = {}
 
     def begin(self, offers: Mapping[str, Offer], group: ScalingGroup | None = None) -> None:
         """Start a controller with one group, and machines by name."""
@@ -146,6 +154,7 @@ class World:
             died=lambda: self._died(controller),
             witness=self.witness,
             wakes=self.wakes,
+            farm=self.farm,
         )
         controller.channels.faults = self._channels
         controller.channels.sent = self.told
@@ -230,7 +239,9 @@ class World:
         agent.start()
         return agent
 
-    def _new_agent(self, name: str, offer: Offer) -> HollowAgent:
+    def _new_agent(
+        self, name: str, offer: Offer, group: str = "default", token: str | None = None
+    ) -> HollowAgent:
         self._machines += 1
         machine = Machine(f"{name}-{self._machines}", self.clock)
         rng = random.Random(self._rng.random())
@@ -243,7 +254,16 @@ class World:
             lambda report: self.witness.journalled(agent, report),
         )
         agent = HollowAgent(
-            name, self.timeline, machine, supervisor, offer, rng, self._open_stream, self._join
+            name,
+            self.timeline,
+            machine,
+            supervisor,
+            offer,
+            rng,
+            self._open_stream,
+            self._join,
+            group=group,
+            token=token,
         )
         self.agents[name] = agent
         return agent
@@ -266,21 +286,22 @@ class World:
             return
         if agent.credential is None:
             agent.credential = f"{agent.name}-{self._rng.random()}".ljust(40, "-")
-        credential, secret = agent.credential, ""
+        credential, secret = agent.credential, agent.token or ""
 
         def invite(work: Work, parts: Parts) -> None:
             nonlocal secret
             _, secret = create_join_token(work, _OPERATOR, JoinTokenSpec(agent=agent.name))
 
         def enter(work: Work, parts: Parts) -> Any:
-            request = JoinRequest(secret, agent.name, "default", credential)
+            request = JoinRequest(secret, agent.name, agent.group, credential)
             return join(work, parts[AgentLifecycle], request)
 
         def answer(record: Any, error: Exception | None) -> None:
             if error is None:
                 agent.identity = Identity(record.id, credential)
 
-        self.controller.ask(invite, lambda result, error: None)
+        if agent.token is None:
+            self.controller.ask(invite, lambda result, error: None)
         self.controller.ask(enter, answer)
 
     def replace_machine(self, broken: HollowAgent, after_s: float) -> None:
@@ -289,6 +310,40 @@ class World:
         broken.scrap()
         fresh = self._new_agent(broken.name, broken.offer)
         self.timeline.after(after_s, fresh.start)
+
+    # -- machines of pools -----------------------------------------------------------------------
+
+    def _coming(self, machine: HollowMachine) -> None:
+        if machine.boots_at < math.inf:
+            self.timeline.at(machine.boots_at, self.farm.tick)
+
+    def _booted(self, machine: HollowMachine) -> None:
+        """A machine of the farm is up: an agent of its shape joins, or the one on its disk."""
+        agent = self.of_pools.get(machine.id)
+        if agent is None:
+            shape = machine.spec.machine
+            offer = Offer(shape.capacity(0), shape.devices)
+            agent = self._new_agent(machine.name, offer, machine.spec.group, machine.token)
+            self.of_pools[machine.id] = agent
+            if machine.lacks_devices:
+                agent.offer = Offer(replace(offer.capacity, gpu_milli=0))
+                self.timeline.after(DRIVERS_S, lambda: self._find_devices(agent, offer))
+        self.agents[machine.name] = agent
+        agent.restore()
+
+    def _find_devices(self, agent: HollowAgent, offer: Offer) -> None:
+        """The drivers of an agent's devices have come: it tells of them when it starts anew."""
+        agent.offer = offer
+        if agent.is_up:
+            agent.kill()
+            agent.start()
+
+    def _gone(self, machine: HollowMachine) -> None:
+        """A machine of the farm is gone, or off."""
+        agent = self.of_pools[machine.id]
+        agent.scrap()
+        if self.agents.get(machine.name) is agent:
+            del self.agents[machine.name]
 
     # -- time ------------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ def bar(scene: Scene, agent: int, bar: AgentBar, deadline: Seconds | None) -> No
 @KINDS.add(4, lambda lot: {})
 def unbar(scene: Scene) -> None:
     """All agents are to take work again."""
-    for number in range(len(scene.world.agents)):
+    for number in range(sum(each.token is None for each in scene.world.agents.values())):
         _bar(scene, number, {"bar": None})
 
 

@@ -82,10 +82,14 @@ class Request:
 class Scene:
     """``submitted`` is the work that users have handed in, by number; ``cancelled`` the ids of work
     that somebody asked to cancel, whatever the answer; ``requests`` are those that were
-    answered."""
+    answered; ``unwanted`` are the ids of slices that operators asked to delete, and the names of
+    pools; ``steadiness`` counts the slices that were made, and the machines that were deleted, by
+    the time when nothing new was to be done for pools, and some time later."""
 
     world: World
     chance: Chance
+    unwanted: set[str] = field(default_factory=set)
+    steadiness: tuple[tuple[int, int], tuple[int, int]] | None = None
     submitted: dict[int, Submission] = field(default_factory=dict)
     cancelled: set[str] = field(default_factory=set)
     requests: list[Request] = field(default_factory=list)
@@ -93,7 +97,8 @@ class Scene:
     # Steps name things by numbers, so that they keep their sense when other steps are taken out.
 
     def agent(self, number: int) -> HollowAgent:
-        agents = [*self.world.agents.values()]
+        """A machine that is of no pool."""
+        agents = [each for each in self.world.agents.values() if each.token is None]
         return agents[number % len(agents)]
 
     def work(self, number: int) -> Submission | None:

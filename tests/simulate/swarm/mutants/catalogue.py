@@ -373,8 +373,8 @@ PLACEMENT = (
     Mutant(
         "agents that take no work get work",
         f"{SESSION}/cluster/workloads.py",
-        "        accepting=able and agent.barred is None and not agent.disk_full,\n",
-        "        accepting=able,\n",
+        "    may = agent.barred is None and not agent.disk_full and not agent.withheld\n",
+        "    may = not agent.withheld\n",
         "an agent that is barred gets no new work",
     ),
 )

@@ -73,7 +73,7 @@ class StrictOrder(_OfPlacements):
             whole = {
                 agent.id: Room.of(agent, group)
                 for agent in live.agents.values()
-                if may_come_back(agent)
+                if agent.group == group.name and may_come_back(agent)
             }
             before = [
                 other
@@ -101,8 +101,12 @@ class RoomIsKept(_OfPlacements):
         if not placed or self.world.controller is None:
             return
         groups = self.world.controller.plane.parts[ClusterState].groups
-        agents = [agent for agent in live.agents.values() if may_come_back(agent)]
         for group in live.groups.values():
+            agents = [
+                agent
+                for agent in live.agents.values()
+                if agent.group == group.name and may_come_back(agent)
+            ]
             waiting = waiting_in(live, group)
             if group.queue is QueuePolicy.BEST_EFFORT or not waiting:
                 continue
@@ -112,7 +116,9 @@ class RoomIsKept(_OfPlacements):
                 or first.id in groups[group.name].displacing
             ):
                 continue
-            later = [each for each in placed if order(each) > order(first)]
+            later = [
+                each for each in placed if each.group == group.name and order(each) > order(first)
+            ]
             if not later or max(first.created_at, first.queued_at) >= unit.now:
                 continue
             if fits(first, free_room(live, agents, less=later)):
@@ -154,10 +160,12 @@ class NobodyIsForgotten(Invariant):
         live, groups = controller.store.live, controller.plane.parts[ClusterState].groups
         for group in live.groups.values():
             waiting = waiting_in(live, group)
-            if not waiting or groups[group.name].displacing:
+            if not waiting or groups[group.name].displacing or groups[group.name].queue.promises:
                 continue  # room may also be kept for other sessions
             agents = [
-                agent for agent in live.agents.values() if agent.connected and may_come_back(agent)
+                agent
+                for agent in live.agents.values()
+                if agent.group == group.name and agent.connected and may_come_back(agent)
             ]
             first = waiting if group.queue is QueuePolicy.BEST_EFFORT else waiting[:1]
             for session in first:

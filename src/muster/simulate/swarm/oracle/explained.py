@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle
 from typing import Any
 
+from muster.control.pool.records import Pool
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.handlers.schedule import ScheduleNewSessions
 from muster.core.ids import AgentId, SessionId
@@ -58,11 +59,14 @@ class Standings(Observer):
         self.events += 1
 
     def now_of(self, group: str) -> Standing | None:
-        """The state of the group; None if something is on its way."""
+        """The state of the group; None if something is on its way, or pools serve it, of whose
+        machines the oracle knows nothing."""
         controller = self.world.controller
         if controller is None or not controller.is_idle:
             return None
         live = controller.store.live
+        if any(each.group == group for each in live.of(Pool).values()):
+            return None
         ready = {
             key
             for agent in self.world.agents.values()

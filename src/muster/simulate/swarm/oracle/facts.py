@@ -22,6 +22,7 @@ from muster.wire.messages import (
 _MACHINES = frozenset(
     {ReasonCode.SUPERVISOR_LOST, ReasonCode.LEASE_EXPIRED, ReasonCode.KERNEL_VANISHED}
 )
+_PROVEN_GONE = frozenset({AgentStatus.LOST, AgentStatus.REMOVED})
 
 
 class How(Enum):
@@ -118,7 +119,7 @@ class Facts(Observer):
                 for report in message.reports:
                     self._take(report)
         rows = {key: (row.agent_id, row.boot_id) for key, row in unit.live.ledger.items()}
-        lost = {agent.id for agent in unit.touched[Agent] if agent.status is AgentStatus.LOST}
+        lost = {agent.id for agent in unit.touched[Agent] if agent.status in _PROVEN_GONE}
         for key, (agent, _) in self._rows.items():
             if key not in rows and not self.known[key].ends:
                 self._lose(key, agent, agent in lost, greeted.get(agent))

@@ -4,6 +4,7 @@ from collections import defaultdict
 
 from sqlalchemy import select
 
+from muster.control.pool.records import Slice
 from muster.core import exit_codes
 from muster.core.owner import Principal
 from muster.core.reasons import ReasonCode
@@ -42,9 +43,10 @@ class SessionsEndForCause(Invariant):
             if not policies or policies[-1] is not group:
                 policies.append(group)
         for agent in unit.touched[Agent]:
-            if agent.leave_by is not None:
-                left_by = self._left_by.get(agent.name, agent.leave_by)
-                self._left_by[agent.name] = min(left_by, agent.leave_by)
+            self._note_leave(agent.name, agent.leave_by)
+        for slice_ in unit.touched[Slice]:
+            for name in slice_.names:
+                self._note_leave(name, slice_.leave_by)
         for session in (*unit.touched[Session], *unit.rewritten[Session]):
             lowest = self._lowest.get(session.id, session.priority)
             self._lowest[session.id] = min(lowest, session.priority)
@@ -55,6 +57,10 @@ class SessionsEndForCause(Invariant):
                 case = self.case(session, unit.live, unit.now)
                 self._judge_codes(case)
                 self.expect(is_true(case), f"{session.id} ended for {session.reason}: {case.ends}")
+
+    def _note_leave(self, agent: str, leave_by: float | None) -> None:
+        if leave_by is not None:
+            self._left_by[agent] = min(self._left_by.get(agent, leave_by), leave_by)
 
     def _judge_lease(self, session: Session, unit: Unit) -> None:
         code = None if session.reason is None else session.reason.code
