@@ -51,6 +51,22 @@ def test_sessions_of_one_shape_are_one_line_whoever_handed_them_in(world: World)
     world.close()
 
 
+def test_tasks_that_have_no_session_yet_are_counted_with_the_slices_that_are_made_for_them(
+    world: World,
+) -> None:
+    world.apply(pool(max_slices=500))
+    world.submit(job("a", tasks=400))
+    for _ in range(8):
+        world.run(1)
+    views, _ = routed_views(outlook(world), pools_of_slices(world), ADA)
+    assert {each.pool for each in views} == {"cpu"}
+    assert sum(each.shape.sessions for each in views) == 400
+    assert all(each.shape.first is None or each.shape.first.startswith("ses-") for each in views)
+    assert any(each.shape.first is not None for each in views)
+    assert any(not each.entry.session for each in outlook(world).decision.routed)
+    world.close()
+
+
 def test_no_more_shapes_and_pools_are_told_than_a_person_can_read(world: World) -> None:
     for number in range(MAX_POOLS + 3):
         world.apply(pool(f"p{number}"))

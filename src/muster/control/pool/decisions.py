@@ -5,7 +5,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from muster.autoscaling.modelled import Destination
-from muster.autoscaling.routing import UnmetDemand
+from muster.autoscaling.routing import RoutedDemand, UnmetDemand
 from muster.control.pool.outlook import GroupOutlook
 from muster.core.ids import SessionId
 from muster.core.owner import Principal
@@ -20,6 +20,8 @@ MAX_POOLS = 20
 """Pools whose reasons are told for a shape."""
 MAX_SLICES = 5
 """Slices that are named for a shape."""
+_RULE = 200
+"""Characters of a rule that are told."""
 
 
 @dataclass(slots=True)
@@ -27,7 +29,7 @@ class _Routed:
     """Sessions of one shape with one destination.
 
     Args:
-        first: the first of them in the queue.
+        first: the first of them in the queue; empty while all are still to come.
         pool: of the slices on which they find room; None where that is none.
         on: those of these slices that exist.
     """
@@ -66,12 +68,13 @@ def routed_views(
     shapes = _Shapes()
     for routed in outlook.decision.routed:
         entry = routed.entry
-        on = outlook.slices_for(entry.session)
+        on = outlook.slices_for(entry.session) or _slice_of(routed)
         pool = _pool_of(on[0], pool_of) if on else None
         key = (shapes.number(entry.workload), routed.destination, pool)
         each = found.get(key)
         if each is None:
             each = found[key] = _Routed(entry.session, entry.workload, routed.destination, pool)
+        each.first = each.first or entry.session
         each.sessions += 1
         each.on.update(dict.fromkeys(id_ for id_ in on if id_ in pool_of))
     told = [*found.values()][:MAX_SHAPES]
@@ -86,6 +89,13 @@ def _routed(each: _Routed, asker: Principal) -> RoutedView:
         slices=tuple(each.on)[:MAX_SLICES],
         other_slices=max(0, len(each.on) - MAX_SLICES),
     )
+
+
+def _slice_of(routed: RoutedDemand) -> tuple[str, ...]:
+    """The slice on which the first kernel of an entry is to run; a session that is still to come
+    waits for none."""
+    slice_ = routed.kernels[0].agent_id.rpartition("/")[0]
+    return (slice_,) if slice_ and routed.destination is not Destination.FREE else ()
 
 
 def _pool_of(slice_: str, pool_of: Mapping[str, str]) -> str | None:
@@ -126,10 +136,10 @@ def _shape(workload: WorkloadClass, sessions: int, first: SessionId, asker: Prin
         kernels=len(workload.kernels),
         rules=tuple(_rules(workload))[:MAX_SLICES],
         sessions=sessions,
-        first=first if asker.may_see(workload.owner) else None,
+        first=first or None if asker.may_see(workload.owner) else None,
     )
 
 
 def _rules(workload: WorkloadClass) -> Iterable[str]:
     for rule in hard_rules(workload.placement):
-        yield "named agents only" if rule is None else str(rule)
+        yield "named agents only" if rule is None else str(rule)[:_RULE]
