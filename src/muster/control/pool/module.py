@@ -6,6 +6,7 @@ from muster.control.engine.effects import Surroundings
 from muster.control.engine.module import Context, EntityModule
 from muster.control.pool.audit import AUDITS
 from muster.control.pool.autoscaler import RouteDemand
+from muster.control.pool.consolidating import ConsolidateSlices
 from muster.control.pool.deleting import DeleteSlices, ReplaceSlices, WatchSlices
 from muster.control.pool.fleet import Fleet
 from muster.control.pool.making import (
@@ -55,7 +56,8 @@ class PoolModule(EntityModule):
         slices = SliceLifecycle(cluster, parts[AgentLifecycle], parts[KernelReports], fleet)
         standings = Standings(fleet, slices)
         routing = RouteDemand(live, cluster, fleet, slices)
-        pools = PoolLifecycle(fleet, slices, routing)
+        consolidating = ConsolidateSlices(live, cluster, fleet, slices)
+        pools = PoolLifecycle(fleet, slices, [routing, consolidating])
         return Declared(
             lifecycles=[pools, slices],
             handlers=[
@@ -70,6 +72,7 @@ class PoolModule(EntityModule):
                 ListPools(fleet),
                 EndPools(fleet),
                 routing,
+                consolidating,
             ],
             offers=[fleet, slices, routing, PoolRequests(fleet, slices, pools)],
         )

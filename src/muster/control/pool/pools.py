@@ -1,7 +1,8 @@
 """The lifecycle of pools: their machines are listed, a pool stands still while too many are silent
 at once, and one that is to be deleted ends with its last slice."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from muster.autoscaling.standing import breaks
 from muster.control.engine.handler import (
@@ -11,7 +12,6 @@ from muster.control.engine.handler import (
 )
 from muster.control.engine.lifecycle import Lifecycle
 from muster.control.engine.work import Move, Work
-from muster.control.pool.autoscaler import RouteDemand
 from muster.control.pool.effects import ANSWER_S, DeleteSlice, ListMachines
 from muster.control.pool.fleet import Fleet, is_silent
 from muster.control.pool.records import Pool
@@ -36,15 +36,24 @@ ORPHANED_LISTS = 2
 _ACTING = frozenset({PoolStatus.ACTIVE, PoolStatus.PAUSED})
 
 
+class LooksAtGroups(Protocol):
+    """A handler that looks at all pools of a group together, now and then."""
+
+    def next_look(self, group: str) -> Iterable[float]:
+        """When the group is to be looked at next."""
+
+
 class PoolLifecycle(Lifecycle[Pool]):
     """Moves pools."""
 
     entity = Pool
 
-    def __init__(self, fleet: Fleet, slices: SliceLifecycle, routing: RouteDemand) -> None:
+    def __init__(
+        self, fleet: Fleet, slices: SliceLifecycle, looking: Sequence[LooksAtGroups]
+    ) -> None:
         self._fleet = fleet
         self._slices = slices
-        self._routing = routing
+        self._looking = looking
 
     def moved(self, work: Work, record: Pool, move: Move) -> None:
         record.reason = move.reason
@@ -57,7 +66,8 @@ class PoolLifecycle(Lifecycle[Pool]):
         yield _lists_at(record)
         if record.asked_at is not None:
             yield record.asked_at + ANSWER_S
-        yield from self._routing.next_look(record.group)
+        for handler in self._looking:
+            yield from handler.next_look(record.group)
 
 
 def _lists_at(pool: Pool) -> float:

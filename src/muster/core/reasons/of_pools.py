@@ -165,6 +165,11 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
     ReasonCode.SLICE_OUTDATED: Definition(
         _W, "it is of revision {revision}, and its pool of {now}: it is replaced"
     ),
+    ReasonCode.SLICE_CONSOLIDATED: Definition(
+        _W,
+        "its {sessions:session} can run elsewhere, which saves {saving} % of what these machines "
+        "cost{price:?: {price} an hour}",
+    ),
     ReasonCode.SLICE_HELD_BY: Definition(_W, "{by} {what} it"),
     ReasonCode.AGENT_WITHHELD: Definition(_W, "{why}: it takes nothing new"),
     ReasonCode.AGENT_SLICE_GONE: Definition(_W, "slice {slice} of pool {pool} is gone"),

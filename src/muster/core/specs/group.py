@@ -107,6 +107,11 @@ class ScalingGroup(Spec):
         max_machines, max_gpus: as many its pools make at most, all together; None is no limit.
         max_price: the most that machines of its pools may cost an hour, in the currency of their
             prices; None is no limit.
+        consolidate_after: the age from which on a slice may be emptied though work runs on it,
+            because that work has room elsewhere; None is never.
+        consolidate_saving: the least part of what a slice and the machines that take its work
+            cost together that must be saved by emptying it.
+        consolidate_loss: a session that has run for longer is not moved: it would begin anew.
         backlog_window: seconds of work with which the backlog of an agent is prefilled; 0 prefills
             none.
     """
@@ -139,6 +144,9 @@ class ScalingGroup(Spec):
     max_machines: Annotated[Whole, Field(ge=0)] | None = None
     max_gpus: Annotated[Whole, Field(ge=0)] | None = None
     max_price: Annotated[float, Field(ge=0)] | None = None
+    consolidate_after: PositiveDuration | None = None
+    consolidate_saving: Annotated[float, Field(gt=0, le=1)] = 0.25
+    consolidate_loss: Duration = 600.0
     backlog_window: Annotated[Duration, Field(le=10)] = 0.25
 
     @field_validator("workspaces")
