@@ -55,6 +55,8 @@ class _Kind:
         slots += [[*its] for _, its in log[len(slots) :]]
         has_room, least = self._columns.has_room, self._least
         assert least is not None, "kernels that fit nowhere have no search"
+        while self._first < len(slots) and not slots[self._first]:
+            self._first += 1
         for entry in range(max(looked, self._first), len(log)):
             its = slots[entry]
             if not its or log[entry][0] not in pools:
@@ -64,8 +66,6 @@ class _Kind:
                 slots[entry] = its
             if its:
                 return entry + 1, its
-        while self._first < len(slots) and not slots[self._first]:
-            self._first += 1
         return len(log), []
 
     def forget(self, since: int) -> None:

@@ -197,7 +197,7 @@ class FollowAgents(FollowingHandler[Agent]):
         slice_ = self._fleet.note(record)
         if slice_ is None:
             return
-        self._slices.withhold(slice_)
+        self._slices.withhold(slice_, (record,))
         work.mark(slice_)
         pool = self._fleet.pool(slice_.pool)
         if pool is not None:

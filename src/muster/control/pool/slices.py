@@ -119,8 +119,9 @@ class SliceLifecycle(Lifecycle[Slice]):
         work.unit.note(slice_, phase, SchedulingResult.SUCCESS, why)
         work.forget_tries(slice_)
         work.mark(slice_)
-        self.withhold(slice_)
-        for agent in self._fleet.agents(slice_).values():
+        agents = self._fleet.agents(slice_).values()
+        self.withhold(slice_, agents)
+        for agent in agents:
             recall_prefilled(work, agent.id)
         self.changed_groups.add(slice_.group)
 
@@ -128,10 +129,10 @@ class SliceLifecycle(Lifecycle[Slice]):
         """Have placement see an agent as it is now."""
         self._cluster.agent_changed(agent)
 
-    def withhold(self, slice_: Slice) -> None:
-        """Have the slice's agents take work only while it is READY and to stay."""
-        for agent in self._fleet.agents(slice_).values():
-            why = withheld(slice_)
+    def withhold(self, slice_: Slice, agents: Iterable[Agent]) -> None:
+        """Have these agents of the slice take work only while it is READY and to stay."""
+        why = withheld(slice_)
+        for agent in agents:
             if agent.withheld != why:
                 agent.withheld = why
                 if agent.status is not AgentStatus.REMOVED:
@@ -150,7 +151,7 @@ class SliceLifecycle(Lifecycle[Slice]):
             record.ready_at = work.now
             self.usual.saw(record)
             self._forget_secret(record)
-            self.withhold(record)
+            self.withhold(record, self._fleet.agents(record).values())
             self._keep_promises(record)
         elif record.status in SLICE_TABLE.terminal:
             record.finished_at = work.now

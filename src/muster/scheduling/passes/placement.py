@@ -258,7 +258,11 @@ class PlacementPass:
         """Keep the room that is promised to sessions of the class, as far as it is there; whether
         there is such a promise."""
         promises = self._queue.promises
-        found = [each for each in promises.sessions if each in members] if len(promises) else []
+        promised = promises.sessions
+        if len(promised) < len(members):
+            found = [each for each in promised if each in members]
+        else:
+            found = [each.id for each in members if each.id in promised] if promised else []
         for id_ in found:
             room = promises.reservation(id_, self._snapshot)
             if room is not None:
