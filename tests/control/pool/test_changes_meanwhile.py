@@ -8,6 +8,8 @@ import pytest
 from tests.control.pool_scenarios import job, pool
 from tests.control.world import ROOT, World
 
+from muster.control.group.requests import GroupRequests
+from muster.control.plan import plan_job
 from muster.control.pool.records import Pool
 from muster.control.pool.requests import PoolRequests
 from muster.control.pool.states import PoolStatus
@@ -95,4 +97,17 @@ def test_slices_that_booted_while_no_controller_was_there_are_not_given_up(tmp_p
     world.restart_controller(away_s=500)
     world.run(60)
     assert [(each.id, each.status) for each in world.slices()] == [(slice_.id, SliceStatus.READY)]
+    world.close()
+
+
+def test_a_group_that_a_pool_has_left_routes_nothing_to_it(tmp_path: Path) -> None:
+    world = make(tmp_path)
+    world.ask(lambda work, parts: parts[GroupRequests].put_group(work, ScalingGroup(name="other")))
+    world.apply(pool("small", machine={"cpu": 1, "memory": "1GiB"}))
+    world.run(1)
+    world.apply(pool(group="other"))
+    world.run(1)
+    view = plan_job(world.plane.live, world.cluster, ROOT, job("two"), world.clock.now())
+    assert not view.adds
+    assert not world.slices()
     world.close()

@@ -61,6 +61,7 @@ class PoolRequests:
         before_keys, now_keys = pool.spec.model_dump(), spec.model_dump()
         reshaped = any(before_keys[key] != now_keys[key] for key in _SHAPING)
         relabelled = pool.spec.attributes != spec.attributes
+        self._slices.changed_groups.add(pool.group)  # its demand has a pool less
         pool.spec, pool.group = spec, spec.group
         self._fleet.add_pool(pool)
         if reshaped:
