@@ -114,7 +114,7 @@ def test_pool_whose_name_differs_in_case_alone_is_refused(admin: httpx.Client) -
     apply(admin)
     refused = admin.put("/v1/pools/CPU", json=pool("CPU"))
     assert refused.status_code == 422
-    assert "pool cpu has the same tag" in refused.json()["error"]
+    assert "that of pool cpu differs by case only" in refused.json()["error"]
 
 
 def test_provider_that_could_not_make_such_machines_says_so_unless_it_is_not_asked(
@@ -320,6 +320,7 @@ def test_pool_is_paused_resumed_and_deleted_with_its_slices(
     cluster.pass_time(5)
     assert len(items(ada, "/v1/slices")) == 1
     assert admin.post("/v1/pools/cpu/resume").json()["status"] == "ACTIVE"
+    assert ada.get("/v1/pools/cpu/why").json()["reasons"] == []
     cluster.pass_time(5)
     assert len(items(ada, "/v1/slices")) == 2
     assert admin.delete("/v1/pools/cpu").json()["status"] == "DELETING"

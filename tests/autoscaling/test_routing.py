@@ -195,8 +195,8 @@ def test_ceilings_of_the_group_bind_all_of_its_pools_together() -> None:
     gpus = routed(waiting, *pools, ceilings=Ceilings(gpus=7))
     assert gpus.launches == {"a": 3}
     assert sentences(gpus)[:2] == [
-        "a slice of pool a would bring group pool above its limit of 7 gpus: 6 + 2",
-        "a slice of pool b would bring group pool above its limit of 7 gpus: 6 + 4",
+        "a slice of pool a would bring group pool above its max_gpus of 7: 6 + 2",
+        "a slice of pool b would bring group pool above its max_gpus of 7: 6 + 4",
     ]
     assert routed(waiting, *pools, ceilings=Ceilings(price=10)).launches == {"a": 5}
     assert routed(waiting, *pools, ceilings=Ceilings(machines=0)).launches == {}

@@ -310,7 +310,7 @@ def test_a_deleted_pool_ends_with_its_last_machine(tmp_path: Path) -> None:
 
 def test_two_pools_never_have_one_tag(tmp_path: Path) -> None:
     world = make(tmp_path)
-    with pytest.raises(InvalidSpec, match="same tag"):
+    with pytest.raises(InvalidSpec, match="differs by case only"):
         world.apply(pool("CPU"))
     world.close()
 

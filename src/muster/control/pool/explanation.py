@@ -52,8 +52,6 @@ def _of_pool(pool: Pool, slices: Sequence[Slice], closed: Reason | None) -> Iter
     spec = pool.spec
     if closed is not None:
         yield closed
-    elif pool.reason is not None:
-        yield pool.reason
     if len(slices) >= spec.max_slices:
         numbers = {"slices": len(slices), "max_slices": spec.max_slices}
         yield reason(ReasonCode.POOL_AT_MAX, pool=pool.name, **numbers)

@@ -79,7 +79,7 @@ class PoolRequests:
         tag = spec.name.lower()
         for other in work.live.of(Pool).values():
             if other.name.lower() == tag:
-                expected = f"expected another name: pool {other.name} has the same tag"
+                expected = f"expected another name: that of pool {other.name} differs by case only"
                 raise InvalidSpec([Problem("name", repr(spec.name), expected)])
         pool = Pool(
             id=PoolId(work.ids.new(IdKind.POOL)),

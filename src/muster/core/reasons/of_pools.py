@@ -49,8 +49,8 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
         _O,
         "{placed} of {kernels:kernel} fit if pool {pool} gets the {more:slice} that it may get "
         "still",
-        "Nothing: it starts when enough running work ends. An operator can raise `max_slices` of "
-        "the pool.",
+        "Ask for fewer or smaller kernels, or wait until enough running work ends. An operator can "
+        "raise `max_slices` of the pool.",
     ),
     ReasonCode.POOL_PROBED: Definition(
         _W,
@@ -62,9 +62,10 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
     ReasonCode.POOL_DELETING: Definition(_O, "pool {pool} is being deleted"),
     ReasonCode.GROUP_AT_CEILING: Definition(
         _O,
-        "a slice of pool {pool} would bring group {group} above its limit of {limit} {what}: "
+        "a slice of pool {pool} would bring group {group} above its max_{what} of {limit}: "
         "{used} + {more}",
-        "Nothing: it starts when running work ends. An operator can raise the limit.",
+        "Nothing: it starts when running work ends. An operator can raise `max_{what}` of the "
+        "group.",
     ),
     ReasonCode.POOL_STOCKED_OUT: Definition(
         _W,
@@ -81,7 +82,7 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
     ReasonCode.POOL_CREDENTIALS: Definition(
         _O,
         "the provider of pool {pool} refuses its credentials{told:?: {told}}",
-        "Mend them; it is tried again in {in_s} s.",
+        "Mend them; it is tried again in {in_s} s, and at once after `muster pools resume {pool}`.",
     ),
     ReasonCode.POOL_BAD_REQUEST: Definition(
         _O,
@@ -90,7 +91,7 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
     ),
     ReasonCode.POOL_BACKING_OFF: Definition(
         _O,
-        "pool {pool} asks again in {in_s} s: the last {failures} failed{told:?: {told}}",
+        "pool {pool} asks again in {in_s} s: the last {failures:request} failed{told:?: {told}}",
     ),
     ReasonCode.POOL_BREAKER: Definition(
         _O,

@@ -132,6 +132,8 @@ class PoolSpec(Spec):
         if self.machine.gpus and not self.machine.gpu_model:
             expected = "expected the model of the GPUs, as nvidia-smi names it"
             yield Problem("machine.gpu_model", "''", expected)
+        if not self.machine.gpus and (self.machine.gpu_model or self.machine.gpu_memory):
+            yield Problem("machine.gpus", "0", "expected the number of the GPUs that it describes")
 
     def attributes_in(self, slice_: str) -> dict[str, str]:
         """All attributes of a machine in this slice."""
