@@ -81,7 +81,9 @@ def test_pool_is_applied_listed_paused_resumed_and_deleted(typed: Typed) -> None
     assert typed.said("pools", "resume", "cpu") == "pool cpu makes machines again\n"
     assert json.loads(typed.said("pools", "show", "cpu", "--json"))["status"] == "ACTIVE"
     assert "\nmachine   4 cpu, 1GiB memory\n" in typed.said("pools", "show", "cpu")
-    assert typed.said("pools", "delete", "cpu") == "pool cpu is deleted\n"
+    said = typed.said("pools", "delete", "cpu")
+    assert said == "pool cpu is being deleted; 0 slices to go\n"
+    typed.cluster.pass_time(60)
     assert typed.said("pools", "list", "--json").strip() == "[]"
     assert json.loads(typed.said("pools", "list", "--all", "--json"))[0]["status"] == "DELETED"
 

@@ -182,9 +182,9 @@ def delete(cluster: Cluster, ref: PoolRef, as_json: AsJson = False) -> None:
     """Delete a pool with all its slices; what runs on them has to leave."""
     deleted = _on_pool(cluster, ref, lambda client: client.delete_pool(ref))
     left = sum(deleted.slices.values())
-    said = f"pool {deleted.name} is deleted"
-    if left:
-        said = f"pool {deleted.name} is being deleted; {count(left, 'slice')} to go"
+    said = f"pool {deleted.name} is being deleted; {count(left, 'slice')} to go"
+    if deleted.finished_at is not None:
+        said = f"pool {deleted.name} is deleted"
     show_change(deleted, said, as_json=as_json)
 
 

@@ -57,7 +57,7 @@ def read_pools(connection: Connection, ids: Collection[SliceId]) -> Mapping[Slic
 
 
 def read_ended(connection: Connection, ids: Collection[SliceId]) -> frozenset[SliceId]:
-    """Those of the slices that have ended."""
+    """The slices among these that have ended."""
     ended = one_of(slices.c.status, SLICE_TABLE.terminal)
     rows = connection.execute(select(slices.c.id).where(slices.c.id.in_(ids), ended))
     return frozenset(rows.scalars())
