@@ -7,6 +7,7 @@ from tests.control.pool_scenarios import pool
 from tests.control.world import ADA, ROOT, World
 from tests.databases import ON_BOTH
 
+from muster.control.pool import queries
 from muster.control.pool.queries import (
     list_pools,
     list_slices,
@@ -76,4 +77,19 @@ def test_use_of_slices_that_ended_is_summed_up_by_group(world: World) -> None:
     assert ended.machine_hours == pytest.approx(1.0, abs=0.05)
     assert ended.cost == pytest.approx(3.0, abs=0.15)
     assert use.since is not None
+    world.close()
+
+
+def test_use_is_summed_up_of_as_many_machines_as_can_be_read_soon(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second = world.slices("cpu")[0].id
+    world.ask(lambda work, parts: parts[PoolRequests].delete_slice(work, ROOT, second, 0.0))
+    world.run(60)
+    monkeypatch.setattr(queries, "MAX_ENDED_MACHINES", 1)
+    with world.store.engine.connect() as connection:
+        use = read_ended_use(connection)
+    assert use.by_group["default"].slices == 1, "the newest"
+    assert use.since is not None
+    assert use.since > world.clock.now() - 70
     world.close()
