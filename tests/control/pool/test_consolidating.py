@@ -46,17 +46,17 @@ def lasting(world: World, name: str, seconds: float, **keys: Any) -> Job:
     return world.submit(job(name, command=["sleep", str(seconds)], **{"cpu": 1} | keys))
 
 
-def half_empty(world: World, runs_s: float = 8_000.0, **keys: Any) -> list[Job]:
-    """Two slices that were full, on each of which one job is left."""
+def half_empty(world: World, runs_s: float = 8_000.0, names: str = "ab", **keys: Any) -> list[Job]:
+    """Slices that were full, on each of which one job is left: two, unless more are named."""
     left = []
-    for name in "ab":
+    for name in names:
         left.append(lasting(world, name, runs_s, **keys))
         lasting(world, f"{name}-short", 300, tasks=3)
         world.run_until(lambda: not any(each.is_coming for each in world.slices()))
         world.run(5)
-    assert len(world.slices()) == 2
+    assert len(world.slices()) == len(names)
     assert {len(world.plane.live.allocations_on[each]) for each in world.agents} == {4}
-    world.run_until(lambda: len(world.plane.live.kernels) == 2)
+    world.run_until(lambda: len(world.plane.live.kernels) == len(names))
     return left
 
 
@@ -180,15 +180,23 @@ def test_nobody_is_moved_while_others_wait(tmp_path: Path) -> None:
     world.close()
 
 
+def test_nothing_is_emptied_while_work_is_leaving_another_slice(tmp_path: Path) -> None:
+    world = make(tmp_path)
+    half_empty(world, names="abc")
+    drained, *others = world.slices()
+    id_ = drained.id
+    world.ask(lambda work, parts: parts[PoolRequests].delete_slice(work, ROOT, id_, 3_000.0))
+    world.run(SOON_S)
+    assert drained.status is SliceStatus.READY
+    assert world.slices() == [drained, *others]
+    assert doomed(world) == [ReasonCode.SLICE_DELETED_BY]
+    world.run_until(lambda: any(each.doomed is not None for each in others), 3_000)
+    world.close()
+
+
 def test_one_slice_at_a_time_and_work_that_moved_stays_for_an_hour(tmp_path: Path) -> None:
     world = make(tmp_path, {"consolidate_saving": 0.01}, max_slices=6)
-    jobs = []
-    for name in "abcd":
-        jobs.append(lasting(world, name, 30_000, cpu=1))
-        lasting(world, f"{name}-short", 300, tasks=3)
-        world.run_until(lambda: not any(each.is_coming for each in world.slices()))
-        world.run(5)
-    assert len(world.slices()) == 4
+    jobs = half_empty(world, 30_000, "abcd")
     moments: list[float] = []
     for _ in range(3):
         world.run_until(lambda: bool(doomed(world)), 8_000)
