@@ -88,10 +88,7 @@ def there(case: Case, decision: RoutingDecision, more: PoolState | None = None) 
         spec = by_name[name].spec
         new = [f"{name}+{number + 1}" for number in range(slices)]
         kinds += [modelled(spec, each, spec.slice_size, KERNELS) for each in new]
-    first = case.agents.columns.slots
-    joined = case.agents.extended(kinds)
-    joined.columns.accept(range(first, joined.columns.slots), accepting=True)
-    return joined
+    return case.agents.extended(kinds)
 
 
 def take_promised(joined: Snapshot, decision: RoutingDecision) -> Statement:

@@ -4,74 +4,79 @@ Placement looks for the best machine; demand only asks which machines are needed
 there come first, then machines that are coming, then new ones.
 """
 
-from collections.abc import Container, Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TypeAlias
 
 from muster.autoscaling.matching import Matcher
-from muster.autoscaling.modelled import Machines
-from muster.autoscaling.pool_state import PoolState
+from muster.autoscaling.modelled import GONE, Machines
 from muster.core.resources import Resources
 from muster.scheduling.cluster.columns import Need, Shares
 from muster.scheduling.cluster.constraints import eligible
 from muster.scheduling.cluster.devices import choose
 from muster.scheduling.cluster.statement import Statement
+from muster.scheduling.fitting.fit import fit_session
+from muster.scheduling.policy.plugins import AgentSelector
 from muster.scheduling.workload import KernelPlacement, WorkloadClass
 
-Mark: TypeAlias = tuple[int, int]
-"""Marks of the statement and of the log of machines."""
+Taken: TypeAlias = tuple[int, KernelPlacement]
+"""The room of one kernel, and its agent's slot."""
 
 
-class _Kind:
-    """All requests of the demand for the same devices. A machine that is too full for the least of
-    them is looked at no more.
+@dataclass(frozen=True, slots=True)
+class GangRoom:
+    """How many of a gang's kernels find room, and by kernel's index the room of each if all do."""
+
+    placed: int
+    taken: Sequence[Taken] | None = None
+
+
+class _Aisle:
+    """The modelled machines of some pools, for requests for the same devices: places in their line.
+    A machine that is too full for the least of these requests is looked at no more.
 
     Args:
-        requests: at least one.
+        least: at most what any of the requests asks for.
+        pools: their numbers.
     """
 
-    def __init__(self, requests: Sequence[Resources], machines: Machines) -> None:
-        self._log = machines.log
-        self._columns = machines.snapshot.columns
-        least = _least(requests)
-        self._least = self._columns.need(least)
-        self.agents_have_room = machines.agents.columns.fitting(least).size > 0
-        # By entry of the log the slots that may have room; before ``_first`` there are none.
-        self._slots: list[list[int]] = []
-        self._first = 0
+    def __init__(self, least: Need, pools: frozenset[int], machines: Machines) -> None:
+        self.pools = pools
+        self._least = least
+        self._machines = machines
+        self._places: list[int] = []  # ascending
+        self._known = 0  # how much of the line is in ``_places``, or was
 
-    def next_slice(
-        self, pools: Container[PoolState], looked: int, *, lasting: bool
-    ) -> tuple[int, list[int]]:
-        """The slots with room of the next slice of one of these pools, and how many entries of the
-        log have been looked at then.
+    def next(self, place: int, need: Need) -> int:
+        """The first place, not before ``place``, of a machine with room for a kernel; the length of
+        the line if there is none."""
+        machines, places = self._machines, self._places
+        line, agent = machines.line, machines.agent
+        if self._known < len(line):
+            pools, pool_of = self.pools, machines.pool_of
+            places += [at for at in range(self._known, len(line)) if pool_of[at] in pools]
+            self._known = len(line)
+        index = bisect_left(places, place)
+        while index < len(places):
+            slot = line[places[index]]
+            if slot != GONE:
+                its = agent(slot)
+                if need.has_room(its):
+                    return places[index]
+                if self._least.has_room(its):
+                    index += 1
+                    continue
+            del places[index]
+        return len(line)
 
-        Args:
-            looked: how many had been before.
-            lasting: whether all room that was taken stays taken.
-        """
-        log, slots = self._log, self._slots
-        slots += [[*its] for _, its in log[len(slots) :]]
-        has_room, least = self._columns.has_room, self._least
-        assert least is not None, "kernels that fit nowhere have no search"
-        while self._first < len(slots) and not slots[self._first]:
-            self._first += 1
-        for entry in range(max(looked, self._first), len(log)):
-            its = slots[entry]
-            if not its or log[entry][0] not in pools:
-                continue
-            its = [slot for slot in its if has_room(slot, least)]
-            if lasting:
-                slots[entry] = its
-            if its:
-                return entry + 1, its
-        return len(log), []
-
-    def forget(self, since: int) -> None:
-        """Forget the entries of the log from a mark on."""
-        del self._slots[since:]
-        self._first = min(self._first, since)
+    def look_again(self, place: int) -> None:
+        """Look at a machine again, of which room was given back."""
+        if place < self._known and self._machines.pool_of[place] in self.pools:
+            index = bisect_left(self._places, place)
+            if self._places[index : index + 1] != [place]:
+                self._places.insert(index, place)
 
 
 @dataclass(slots=True)
@@ -79,20 +84,43 @@ class _Search:
     """The search for machines for the kernels of a class that ask for the same.
 
     Args:
-        pools: whose machines the class may use.
-        slots: those that may have room, the first one last; full ones were taken out.
-        looked: how many entries of the log of machines are in ``slots`` already, or were.
+        agents: slots of the group's agents that may have room.
+        tried: how many of these have none.
+        place: in the line; machines before it have no room.
     """
 
     need: Need
-    kind: _Kind
-    pools: Container[PoolState]
-    slots: list[int]
-    looked: int = 0
+    aisle: _Aisle
+    agents: Sequence[int]
+    tried: int = 0
+    place: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """Room that was taken."""
+
+    slot: int
+    need: Need
+    shares: Shares
+    copies: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A point to which ``FirstFit.rollback`` may return, for one class.
+
+    Args:
+        done: how much was done before.
+        searches: ``tried`` and ``place`` of the class's searches.
+    """
+
+    done: int
+    searches: Sequence[tuple[int, int]]
 
 
 class FirstFit:
-    """The statement in which room on modelled machines is taken.
+    """The room that is taken on a group's machines.
 
     Args:
         classes: of all demand.
@@ -100,146 +128,177 @@ class FirstFit:
 
     def __init__(
         self,
-        statement: Statement,
         machines: Machines,
         matcher: Matcher,
+        selector: AgentSelector,
         classes: Iterable[WorkloadClass],
     ) -> None:
-        self._statement = statement
         self._machines = machines
         self._matcher = matcher
-        self._snapshot = machines.snapshot
-        self._columns = machines.snapshot.columns
-        self._searches: dict[WorkloadClass, list[_Search]] = {}
+        self._selector = selector
+        self._searches: dict[WorkloadClass, Sequence[_Search]] = {}
+        self._aisles: dict[tuple[object, frozenset[int]], _Aisle] = {}
+        self._done: list[_Move | tuple[Statement, Sequence[int]]] = []
         requests: dict[object, list[Resources]] = {}
         for workload in classes:
             for request, _ in workload.requests:
                 requests.setdefault(_devices(request), []).append(request)
-        self._kinds = {key: _Kind(alike, machines) for key, alike in requests.items()}
+        self._least = {key: _least(alike) for key, alike in requests.items()}
+        columns = machines.agents.columns
+        self._on_agents = {key: columns.fitting(each).size > 0 for key, each in self._least.items()}
 
-    def fill(self, workload: WorkloadClass, count: int) -> list[KernelPlacement]:
-        """Places for up to ``count`` sessions of one kernel; fewer if the room ends."""
+    def fill(self, workload: WorkloadClass, count: int) -> list[Taken]:
+        """Room for up to ``count`` sessions of one kernel; less if the room ends."""
         searches = self._searches_of(workload)
-        return [] if searches is None else self._fill(searches[0], count)
+        return self._fill(searches[0], count) if searches else []
 
     def rooms(self, workload: WorkloadClass) -> list[int]:
         """The number of kernels with each of the class's requests for which there is room, if there
         were no other kernels and no rules among them; no more than the class has."""
         searches = self._searches_of(workload)
-        if searches is None:
+        if not searches:
             return [0] * len(workload.requests)
         numbers = [len(indexes) for _, indexes in workload.requests]
         return list(map(self._room, searches, numbers))
 
-    def fill_gang(self, workload: WorkloadClass) -> list[KernelPlacement] | None:
-        """Places for all kernels of a gang that have no rules among them and ``rooms``, each by
-        itself; None if some take the room of others, and then no room is taken."""
-        searches = self._searches_of(workload)
-        assert searches is not None, "some machine has room"
-        if len(searches) == 1:
-            return self._fill(searches[0], len(workload.kernels))
-        return self._fill_unlike(workload, searches)
+    def fill_gang(self, workload: WorkloadClass, found: Sequence[list[Taken]]) -> GangRoom:
+        """Take room for the kernels of a gang that have no rules among them, as far as there is
+        some.
 
-    def mark(self) -> Mark:
-        """The point to which a later ``rollback`` may return."""
-        return self._statement.mark(), len(self._machines.log)
+        Args:
+            found: by request, the room that was taken before; what is taken now is added.
+        """
+        searches = self._searches_of(workload)
+        if not searches:
+            return GangRoom(0)
+        for search, its, (_, indexes) in zip(searches, found, workload.requests, strict=True):
+            if len(its) < len(indexes):
+                its += self._fill(search, len(indexes) - len(its))
+        placed = sum(map(len, found))
+        if placed < len(workload.kernels):
+            return GangRoom(placed)
+        if len(found) == 1:
+            return GangRoom(placed, found[0])
+        of_kernel: dict[int, Taken] = {}
+        for its, (_, indexes) in zip(found, workload.requests, strict=True):
+            of_kernel.update(zip(indexes, its, strict=True))
+        return GangRoom(placed, [of_kernel[index] for index in range(placed)])
+
+    def fit(self, workload: WorkloadClass) -> GangRoom:
+        """Take room for a gang where placement would, by all rules among its kernels."""
+        machines = self._machines
+        statement = Statement(machines.snapshot())
+        fit = fit_session(statement, self._selector, workload)
+        if fit.kernels is None:
+            return GangRoom(fit.placed)
+        slots = [machines.slot(kernel.agent_id) for kernel in fit.kernels]
+        machines.take_over(slots)
+        self._done.append((statement, slots))
+        return GangRoom(fit.placed, list(zip(slots, fit.kernels, strict=True)))
+
+    def mark(self, workload: WorkloadClass) -> Mark:
+        """The point to which a later ``rollback`` for a class may return."""
+        searches = self._searches_of(workload)
+        return Mark(len(self._done), [(each.tried, each.place) for each in searches])
 
     def rollback(self, to: Mark, workload: WorkloadClass) -> None:
-        """Give back the room that a gang took since a mark; slices that were opened since then may
-        be closed."""
-        self._statement.rollback(to[0])
-        self._searches.pop(workload, None)
-        for request, _ in workload.requests:
-            self._kinds[_devices(request)].forget(to[1])
+        """Give back the room that sessions of a class, and of no other, took since a mark."""
+        machines, done = self._machines, self._done
+        while len(done) > to.done:
+            last = done.pop()
+            if isinstance(last, _Move):
+                machines.move(last.slot, last.need, last.shares, last.copies)
+                freed: Sequence[int] = (last.slot,)
+            else:
+                statement, freed = last
+                machines.snapshot()
+                statement.rollback()
+                machines.take_over(freed)
+            for slot in freed:
+                if (place := machines.place_of[slot]) != GONE:
+                    for aisle in self._aisles.values():
+                        aisle.look_again(place)
+        for search, (tried, place) in zip(self._searches_of(workload), to.searches, strict=True):
+            search.tried, search.place = tried, place
 
-    def _searches_of(self, workload: WorkloadClass) -> list[_Search] | None:
-        """The searches for the requests of a class; None if no machine, even an empty one, has
+    def _searches_of(self, workload: WorkloadClass) -> Sequence[_Search]:
+        """The searches for the requests of a class; none if no machine, even an empty one, has
         enough for one of them."""
         searches = self._searches.get(workload)
         if searches is None:
-            pools = set(self._matcher.match(workload).pools)
+            pools = frozenset(self._matcher.match(workload).pools)
             found = [self._search(workload, request, pools) for request, _ in workload.requests]
             searches = [each for each in found if each is not None]
             if len(searches) < len(found):
-                return None
+                searches = []
             self._searches[workload] = searches
         return searches
 
     def _search(
-        self, workload: WorkloadClass, request: Resources, pools: Container[PoolState]
+        self, workload: WorkloadClass, request: Resources, pools: frozenset[int]
     ) -> _Search | None:
-        need, kind = self._columns.need(request), self._kinds[_devices(request)]
+        columns, kind = self._machines.columns, _devices(request)
+        need = columns.need(request)
         if need is None:
             return None
-        slots: list[int] = []
-        if kind.agents_have_room:
+        aisle = self._aisles.get((kind, pools))
+        if aisle is None:
+            least = columns.need(self._least[kind])
+            assert least is not None, "no request asks for less"
+            aisle = self._aisles[kind, pools] = _Aisle(least, pools, self._machines)
+        slots: Sequence[int] = ()
+        if self._on_agents[kind]:
             agents = self._machines.agents
             fitting, mask = agents.columns.fitting(request), eligible(agents, workload)
-            slots = (fitting if mask is None else fitting[mask[fitting]])[::-1].tolist()
-        return _Search(need, kind, pools, slots)
+            slots = (fitting if mask is None else fitting[mask[fitting]]).tolist()
+        return _Search(need, aisle, slots)
 
     # Taking the room that one search finds
 
-    def _first(self, search: _Search, *, lasting: bool = True) -> int | None:
-        """The first machine with room; None if none has."""
-        slots, log = search.slots, self._machines.log
-        has_room, need = self._columns.has_room, search.need
-        while True:
-            while slots:
-                if has_room(slots[-1], need):
-                    return slots[-1]
-                slots.pop()
-            if search.looked == len(log):
-                return None
-            search.looked, more = search.kind.next_slice(
-                search.pools, search.looked, lasting=lasting
-            )
-            slots += reversed(more)
+    def _first(self, search: _Search) -> int | None:
+        """The slot of the first machine with room; None if none has."""
+        machines, agents = self._machines, search.agents
+        while search.tried < len(agents):
+            slot = agents[search.tried]
+            if search.need.has_room(machines.agent(slot)):
+                return slot
+            search.tried += 1
+        search.place = search.aisle.next(search.place, search.need)
+        return machines.line[search.place] if search.place < len(machines.line) else None
 
     def _room(self, search: _Search, count: int) -> int:
         """The number of kernels for which there is room, at most ``count``."""
-        found, kept = 0, []
+        before, found = (search.tried, search.place), 0
         while found < count and (slot := self._first(search)) is not None:
-            found += self._columns.room(slot, search.need, count - found)
-            kept.append(search.slots.pop())
-        search.slots += reversed(kept)
+            found += search.need.room(self._machines.agent(slot), count - found)
+            if search.tried < len(search.agents):
+                search.tried += 1
+            else:
+                search.place += 1
+        search.tried, search.place = before
         return found
 
-    def _fill(self, search: _Search, count: int, *, lasting: bool = True) -> list[KernelPlacement]:
-        found: list[KernelPlacement] = []
-        while len(found) < count and (slot := self._first(search, lasting=lasting)) is not None:
-            left = count - len(found)
-            room = 1 if left == 1 else self._columns.room(slot, search.need, left)
-            found += self._take(search.need, slot, room)
+    def _fill(self, search: _Search, count: int) -> list[Taken]:
+        found: list[Taken] = []
+        while len(found) < count and (slot := self._first(search)) is not None:
+            found += self._take(search, slot, count - len(found))
         return found
 
-    def _fill_unlike(
-        self, workload: WorkloadClass, searches: Sequence[_Search]
-    ) -> list[KernelPlacement] | None:
-        mark = self._statement.mark()
-        before = [(search.slots[:], search.looked) for search in searches]
-        found: dict[int, KernelPlacement] = {}
-        for search, (_, indexes) in zip(searches, workload.requests, strict=True):
-            kernels = self._fill(search, len(indexes), lasting=False)
-            found.update(zip(indexes, kernels, strict=False))
-        if len(found) == len(workload.kernels):
-            return [found[index] for index in range(len(found))]
-        self._statement.rollback(mark)
-        for search, (slots, looked) in zip(searches, before, strict=True):
-            search.slots, search.looked = slots, looked
-        return None
-
-    def _take(self, need: Need, slot: int, number: int) -> list[KernelPlacement]:
-        snapshot, statement = self._snapshot, self._statement
-        if not need.milli:
-            statement.put(slot, need, (), number)
-            return [snapshot.place(slot)] * number
-        devices = need.devices_in(self._columns.agent(slot))
-        chosen = choose(devices, need, number, fullest=True)
-        shares: Shares = chosen[0] if number == 1 else tuple(chain.from_iterable(chosen))
-        statement.put(slot, need, shares, number)
-        agent_id = snapshot.ids[slot]
-        return [KernelPlacement(agent_id, each) for each in chosen]
+    def _take(self, search: _Search, slot: int, most: int) -> list[Taken]:
+        machines, need = self._machines, search.need
+        agent = machines.agent(slot)
+        number = 1 if most == 1 else need.room(agent, most)
+        shares: Shares = ()
+        if need.milli:
+            chosen = choose(need.devices_in(agent), need, number, fullest=True)
+            shares = chosen[0] if number == 1 else tuple(chain.from_iterable(chosen))
+            id_ = machines.id_of(slot)
+            taken = [(slot, KernelPlacement(id_, each)) for each in chosen]
+        else:
+            taken = [(slot, machines.place(slot))] * number
+        machines.move(slot, need, shares, -number)
+        self._done.append(_Move(slot, need, shares, number))
+        return taken
 
 
 def _devices(request: Resources) -> tuple[object, ...]:

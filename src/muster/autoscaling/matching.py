@@ -27,21 +27,25 @@ class Match:
     """The pools of which an empty machine holds a kernel of a class, the best first.
 
     Args:
+        pools: their numbers.
         copies: by ``WorkloadClass.requests`` the number of kernels that a machine of each of these
             pools holds.
     """
 
-    pools: tuple[PoolState, ...] = ()
+    pools: tuple[int, ...] = ()
     copies: tuple[tuple[int, ...], ...] = ()
 
-    def __iter__(self) -> Iterator[tuple[PoolState, tuple[int, ...]]]:
-        """Each pool with its ``copies``."""
+    def __iter__(self) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """Each pool's number with its ``copies``."""
         return zip(self.pools, zip(*self.copies, strict=True), strict=True)
 
 
 class Matcher:
-    """The pools of a group, against which classes are held. It may be kept as long as the pools are
-    the same.
+    """The pools of a group, against which classes are held. It is good as long as their shapes and
+    ranks are the same (``is_for``), whatever becomes of their slices.
+
+    Attributes:
+        specs: of the pools; a pool's number is its index.
 
     Args:
         group: the name of the scaling group.
@@ -52,7 +56,8 @@ class Matcher:
     def __init__(
         self, group: str, pools: Sequence[PoolState], kernels: int, selector: AgentSelector
     ) -> None:
-        self.pools = pools
+        self.specs = [pool.spec for pool in pools]
+        self._interruptions = [pool.interruptions for pool in pools]
         self._selector = selector
         self._kernels = kernels
         samples = Snapshot(group).extended(
@@ -68,6 +73,15 @@ class Matcher:
             )
             for needs in (True, False)
         }
+
+    def is_for(self, pools: Sequence[PoolState], kernels: int, selector: AgentSelector) -> bool:
+        """Whether what was found out holds for these pools, in this order."""
+        return (
+            kernels == self._kernels
+            and selector is self._selector
+            and self._interruptions == [pool.interruptions for pool in pools]
+            and self.specs == [pool.spec for pool in pools]
+        )
 
     def match(self, workload: WorkloadClass) -> Match:
         """The pools for a class; remembered."""
@@ -93,8 +107,7 @@ class Matcher:
             copies[:, ~mask] = 0
         ranks = self._ranks[any(request.gpu_milli for request, _ in workload.requests)]
         matching = ranks[copies.max(axis=0)[ranks] > 0]
-        pools = map(self.pools.__getitem__, matching.tolist())
-        return Match(tuple(pools), tuple(map(tuple, copies[:, matching].tolist())))
+        return Match(tuple(matching.tolist()), tuple(map(tuple, copies[:, matching].tolist())))
 
     # Why not
 

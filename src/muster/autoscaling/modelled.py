@@ -5,13 +5,17 @@ Demand is tried on them with the functions of placement, so that what is routed 
 once they are there, and what is not would not be.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
+from itertools import groupby
 
 from muster.autoscaling.pool_state import Budget, ComingSlice, PoolState
 from muster.core.ids import AgentId
 from muster.core.resources import Resources
 from muster.core.specs.pool import PoolSpec
+from muster.scheduling.cluster.agent_amounts import AgentAmounts
+from muster.scheduling.cluster.columns import Columns, Need, Shares
 from muster.scheduling.cluster.snapshot import AgentFacts, Snapshot
 from muster.scheduling.workload import KernelPlacement
 
@@ -20,6 +24,8 @@ MAX_MODELLED = 20_000
 routing."""
 MODELLED = "to come"
 """The status of a modelled agent, for people."""
+GONE = -1
+"""What is in the line in place of a machine that was closed."""
 
 
 class Destination(StrEnum):
@@ -56,20 +62,35 @@ def _alike(spec: PoolSpec, slice_: str, machines: int, capacity: Resources) -> l
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class _Slice:
+    """A modelled slice; ``pool`` is the number of its pool."""
+
+    pool: int
+    name: str
+    slots: range
+
+
 class Machines:
     """A group's agents, and behind them the modelled machines of its pools: those of slices that
     are coming, then those of new slices, as they are opened. Machines of a new slice that was
     closed again take no work until it is opened again.
 
+    Agents are known by their slots. Their amounts are kept here one by one, and brought to a
+    snapshot only when somebody asks for one: most demand can do without. Pools are known by their
+    numbers.
+
     Attributes:
         agents: the group's agents alone, as they are.
-        snapshot: all of them, to try on.
-        log: pool and slots of the slices that take work, in the order in which they began to.
-        opened: how many new slices of each pool are open.
+        pools: of the group.
+        line: the slots of modelled machines in the order in which they began to take work; ``GONE``
+            for those that were closed.
+        pool_of: by place in the line, the number of the machine's pool.
+        place_of: by slot, the present place in the line; ``GONE`` for one that has none.
+        opened: by pool, how many new slices are open.
 
     Args:
         agents: of the group, after a pass.
-        pools: of the group.
         kernels: how many kernels an agent of the group may hold.
     """
 
@@ -82,76 +103,160 @@ class Machines:
         budget: Budget,
     ) -> None:
         self.agents = agents
+        self.pools = pools
         self.budget = budget
-        self.snapshot = agents.extended(())
-        self.opened = dict.fromkeys(pools, 0)
-        self.log: list[tuple[PoolState, range]] = []
-        self._capacity = {pool: pool.spec.machine.capacity(kernels) for pool in pools}
-        self._new: dict[PoolState, list[range]] = {pool: [] for pool in pools}  # slots by slice
-        self._most = {pool: pool.headroom for pool in pools}
+        self.opened = [0] * len(pools)
+        self.line: list[int] = []
+        self.pool_of: list[int] = []
+        self.place_of = [GONE] * agents.columns.slots
+        self._snapshot = agents.extended(())
+        columns = self._snapshot.columns
+        self._capacity = [pool.spec.machine.capacity(kernels) for pool in pools]
+        for pool, capacity in zip(pools, self._capacity, strict=True):
+            columns.expect(capacity, pool.spec.machine.devices)
+        self._empty: list[AgentAmounts | None] = [None] * len(pools)
+        self._new: list[list[_Slice]] = [[] for _ in pools]
+        self._most = [pool.headroom for pool in pools]
         self._modelled = 0  # machines of new slices, closed ones included
-        by_name = {}
-        for pool in pools:
-            by_name[pool.spec.name] = pool
-            self.snapshot.columns.expect(self._capacity[pool], pool.spec.machine.devices)
+        self._amounts: list[AgentAmounts | None] = [None] * columns.slots
+        self._ids: list[AgentId] = [*self._snapshot.ids]
+        self._places: list[KernelPlacement | None] = [None] * columns.slots
+        self._unjoined: list[_Slice] = []  # that the snapshot does not have yet
+        self._moved: set[int] = set()  # slots whose amounts the snapshot does not have yet
+        number_of = {pool.spec.name: number for number, pool in enumerate(pools)}
         for each in coming:
             if each.spec is not None:
                 shape = each.spec.machine
-                self.snapshot.columns.expect(shape.capacity(kernels), shape.devices)
+                columns.expect(shape.capacity(kernels), shape.devices)
         for each in coming:
-            pool = by_name[each.pool]
-            if each.spec is not None:
-                machines = modelled(each.spec, each.id, each.machines, kernels)
-            else:
-                machines = _alike(pool.spec, each.id, each.machines, self._capacity[pool])
-            if machines:
-                self.log.append((pool, self.snapshot.append(machines)))
-        self._first_new = self.snapshot.columns.slots
+            if each.machines:
+                number = number_of[each.pool]
+                spec = each.spec or pools[number].spec
+                machines = modelled(spec, each.id, each.machines, kernels)
+                slots = self._snapshot.append(machines)
+                self._amounts += [None] * len(slots)
+                self._line_up(number, slots, [machine.id for machine in machines])
+        self._first_new = len(self._amounts)
 
-    def left(self, pool: PoolState) -> int:
+    @property
+    def columns(self) -> Columns:
+        """For Needs, which are valid for all of them."""
+        return self._snapshot.columns
+
+    def snapshot(self) -> Snapshot:
+        """All of them as they are now, to try on; ``take_over`` what was placed."""
+        columns = self._snapshot.columns
+        for pool, of_pool in groupby(self._unjoined, lambda each: each.pool):
+            spec, capacity, machines = self.pools[pool].spec, self._capacity[pool], []
+            for each in of_pool:
+                machines += _alike(spec, each.name, len(each.slots), capacity)
+            self._moved.update(self._snapshot.append(machines))
+        self._unjoined.clear()
+        for slot in sorted(self._moved):
+            columns.adopt(slot, self.agent(slot))
+        self._moved.clear()
+        return self._snapshot
+
+    def take_over(self, slots: Iterable[int]) -> None:
+        """Have the amounts that agents have in the snapshot."""
+        for slot in slots:
+            self._amounts[slot] = self._snapshot.columns.agent(slot)
+
+    def agent(self, slot: int) -> AgentAmounts:
+        """The amounts of an agent; only ``move`` may change them."""
+        agent = self._amounts[slot]
+        if agent is None:
+            agent = self._amounts[slot] = self._snapshot.columns.agent(slot)
+        return agent
+
+    def move(self, slot: int, need: Need, shares: Shares, copies: int) -> None:
+        """Give back an agent's amounts ``copies`` times, or take them where negative; ``shares``
+        once."""
+        self.agent(slot).move(need.requested, shares, copies)
+        self._moved.add(slot)
+
+    def id_of(self, slot: int) -> AgentId:
+        """The id of an agent."""
+        return self._ids[slot]
+
+    def place(self, slot: int) -> KernelPlacement:
+        """The place of a kernel without devices; one object for each slot."""
+        place = self._places[slot]
+        if place is None:
+            place = self._places[slot] = KernelPlacement(self._ids[slot])
+        return place
+
+    def slot(self, id_: AgentId) -> int:
+        """The slot of an agent that the snapshot has."""
+        return self._snapshot.slot(id_)
+
+    def left(self, pool: int) -> int:
         """How many more slices of a pool can be opened."""
-        opened, size = self.opened[pool], pool.spec.slice_size
+        opened = self.opened[pool]
         if opened == self._most[pool]:
             return 0
-        more = len(self._new[pool]) - opened + (MAX_MODELLED - self._modelled) // size
+        spec = self.pools[pool].spec
+        more = len(self._new[pool]) - opened
+        more += (MAX_MODELLED - self._modelled) // spec.slice_size
         most = min(self._most[pool] - opened, more)
-        allowed = self.budget.allows(pool.spec)
+        allowed = self.budget.allows(spec)
         return most if allowed is None else min(most, allowed)
 
-    def open(self, pool: PoolState, slices: int) -> None:
+    def open(self, pool: int, slices: int) -> None:
         """Have the machines of so many more new slices take work; at most ``left``."""
-        new, opened = self._new[pool], self.opened[pool]
-        after = opened + slices
-        for slots in new[opened:after]:
-            self.snapshot.columns.accept(slots, accepting=True)
-        if after > len(new):
-            size, machines = pool.spec.slice_size, list[AgentFacts]()
-            for number in range(len(new), after):
-                name = f"{pool.spec.name}+{number + 1}"
-                machines += _alike(pool.spec, name, size, self._capacity[pool])
-            slots = self.snapshot.append(machines)
-            new += [slots[at : at + size] for at in range(0, len(slots), size)]
-            self._modelled += len(slots)
-        self.log += [(pool, slots) for slots in new[opened:after]]
+        new, spec = self._new[pool], self.pools[pool].spec
+        after = self.opened[pool] + slices
+        for number in range(self.opened[pool], after):
+            if number < len(new):
+                self._accept(new[number].slots, accepting=True)
+                self._line_up(pool, new[number].slots)
+            else:
+                new.append(self._model(pool, f"{spec.name}+{number + 1}", spec.slice_size))
+                self._modelled += spec.slice_size
         self.opened[pool] = after
-        self.budget.add(pool.spec, slices)
+        self.budget.add(spec, slices)
 
-    def close(self, pool: PoolState, slices: int) -> None:
+    def close(self, pool: int, slices: int) -> None:
         """Have the machines of the last so many new slices, which are empty, take no more work."""
-        left, at = self.opened[pool] - slices, len(self.log)
-        for slots in reversed(self._new[pool][left : self.opened[pool]]):
-            self.snapshot.columns.accept(slots, accepting=False)
-            at -= 1
-            while self.log[at][1] is not slots:
-                at -= 1
-            del self.log[at]
+        left = self.opened[pool] - slices
+        for each in self._new[pool][left : self.opened[pool]]:
+            self._accept(each.slots, accepting=False)
+            for slot in each.slots:
+                self.line[self.place_of[slot]] = self.place_of[slot] = GONE
         self.opened[pool] = left
-        self.budget.add(pool.spec, -slices)
+        self.budget.add(self.pools[pool].spec, -slices)
 
-    def destination(self, kernels: Sequence[KernelPlacement]) -> Destination:
-        """The destination of kernels on these machines: that of the last machine to come."""
-        slot = self.snapshot.slot
-        last = max([slot(kernel.agent_id) for kernel in kernels])
-        if last >= self._first_new:
+    def destination(self, slot: int) -> Destination:
+        """The destination of a kernel in ``slot``."""
+        if slot >= self._first_new:
             return Destination.LAUNCH
-        return Destination.COMING if last >= self.agents.columns.slots else Destination.FREE
+        return Destination.COMING if slot >= self.agents.columns.slots else Destination.FREE
+
+    def _model(self, pool: int, name: str, machines: int) -> _Slice:
+        empty = self._empty[pool]
+        if empty is None:
+            devices = self.pools[pool].spec.machine.devices
+            empty = self.columns.empty(self._capacity[pool], devices)
+            empty.settle()
+            self._empty[pool] = empty
+        slots = range(len(self._amounts), len(self._amounts) + machines)
+        self._amounts += [empty.copy() for _ in slots]
+        self._line_up(pool, slots, [AgentId(f"{name}/{index}") for index in range(machines)])
+        made = _Slice(pool, name, slots)
+        self._unjoined.append(made)
+        return made
+
+    def _line_up(self, pool: int, slots: range, ids: Sequence[AgentId] = ()) -> None:
+        """Have machines begin to take work; new ones have ``ids``."""
+        self._ids += ids
+        self._places += [None] * len(ids)
+        first = len(self.line)
+        self.place_of[slots.start : slots.stop] = range(first, first + len(slots))
+        self.line += slots
+        self.pool_of += [pool] * len(slots)
+
+    def _accept(self, slots: range, *, accepting: bool) -> None:
+        for slot in slots:
+            agent = self.agent(slot)
+            agent.accepting, agent.settled = accepting, False
+        self._moved.update(slots)

@@ -5,23 +5,25 @@ of the first pool that can serve it and may still make some. A gang is one entry
 whole or not at all. Entries are tried on modelled machines with the functions of placement.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from operator import lt
+from operator import lt, sub
 
 from muster.autoscaling.demand import TO_COME, Demand, DemandEntry
-from muster.autoscaling.first_fit import FirstFit, Mark
+from muster.autoscaling.first_fit import FirstFit, GangRoom, Mark, Taken
+from muster.autoscaling.gang_slices import (
+    fewest_slices,
+    is_tight,
+    kernels_a_slice,
+    kernels_by_request,
+)
 from muster.autoscaling.matching import Match, Matcher
 from muster.autoscaling.modelled import Destination, Machines
 from muster.autoscaling.pool_state import Budget, Ceilings, ComingSlice, PoolState
 from muster.core.ids import SessionId
 from muster.core.reasons import Reason, ReasonCode, reason
-from muster.core.specs.placement import ClusterMode
-from muster.core.specs.pool import SLICE
 from muster.scheduling.cluster.snapshot import Snapshot
-from muster.scheduling.cluster.statement import Statement
-from muster.scheduling.fitting.fit import Fit, fit_session
 from muster.scheduling.passes.queue import QueueClass
 from muster.scheduling.policy.plugins import AgentSelector
 from muster.scheduling.workload import KernelPlacement, WorkloadClass
@@ -42,12 +44,12 @@ class Unmet:
     its entries share them.
 
     Args:
-        refused: by pool, why slices of it would not do, although its machines could hold kernels of
-            the class.
+        refused: by pool's number, why slices of it would not do, although its machines could hold
+            kernels of the class.
     """
 
     def __init__(
-        self, workload: WorkloadClass, outcome: "_Outcome", refused: Mapping[PoolState, Reason]
+        self, workload: WorkloadClass, outcome: "_Outcome", refused: Mapping[int, Reason]
     ) -> None:
         self._workload = workload
         self._outcome = outcome
@@ -56,24 +58,25 @@ class Unmet:
     @property
     def reasons(self) -> Mapping[str, tuple[Reason, ...]]:
         """By pool all reasons that hold for it."""
-        return self._of(self._outcome.matcher.pools)
+        return self._of(range(self.pools))
 
     def some(self, pools: int) -> Mapping[str, tuple[Reason, ...]]:
         """``reasons`` of so many pools, those first that have the machines."""
         ranked = self._outcome.matcher.match(self._workload).pools
         matching = set(ranked)
-        others = (pool for pool in self._outcome.matcher.pools if pool not in matching)
+        others = (number for number in range(self.pools) if number not in matching)
         return self._of(islice(chain(ranked, others), pools))
 
-    def _of(self, pools: Iterable[PoolState]) -> Mapping[str, tuple[Reason, ...]]:
+    def _of(self, pools: Iterable[int]) -> Mapping[str, tuple[Reason, ...]]:
         outcome, workload = self._outcome, self._workload
         matching = set(outcome.matcher.match(workload).pools)
         found: dict[str, tuple[Reason, ...]] = {}
-        for pool in pools:
-            if pool in self._refused:
-                found[pool.spec.name] = (self._refused[pool],)
-            elif pool in matching:
-                found[pool.spec.name] = (outcome.exhausted(pool),)
+        for number in pools:
+            pool = outcome.pools[number]
+            if number in self._refused:
+                found[pool.spec.name] = (self._refused[number],)
+            elif number in matching:
+                found[pool.spec.name] = (outcome.exhausted(number),)
             else:
                 found[pool.spec.name] = outcome.matcher.refusals(workload, pool.spec)
         return found
@@ -81,7 +84,7 @@ class Unmet:
     @property
     def pools(self) -> int:
         """How many pools there are."""
-        return len(self._outcome.matcher.pools)
+        return len(self._outcome.pools)
 
     @property
     def could_be_met(self) -> bool:
@@ -99,17 +102,18 @@ class _Outcome:
     """The end of a routing, for the reasons of what is unmet.
 
     Args:
-        opened: the slices to be made, by pool.
+        opened: the slices to be made, by pool's number.
         budget: what these leave of the group's ceilings.
     """
 
+    pools: Sequence[PoolState]
     matcher: Matcher
-    opened: Mapping[PoolState, int]
+    opened: Sequence[int]
     budget: Budget
 
-    def exhausted(self, pool: PoolState) -> Reason:
+    def exhausted(self, number: int) -> Reason:
         """The reason for which no further slice of a pool can be made."""
-        opened = self.opened[pool]
+        pool, opened = self.pools[number], self.opened[number]
         if pool.headroom > opened and self.budget.allows(pool.spec) == 0:
             return self.budget.refusal(pool.spec)
         return pool.exhausted(opened)
@@ -160,7 +164,7 @@ def route_demand(
         coming: slices of these pools that are in flight, without those that are to be deleted.
         kernels: how many kernels an agent of the group may hold.
         ceilings: of the group.
-        matcher: of an earlier routing with the same pools.
+        matcher: of an earlier routing, which is good for these pools still.
 
     Raises:
         MusterError: the selector answers nonsense.
@@ -174,8 +178,8 @@ def route_demand(
         if served < len(entries):
             demand.drop(members)
             routing.refuse(members, entries[served].session)
-    for pool in pools:
-        if opened := machines.opened[pool]:
+    for pool, opened in zip(pools, machines.opened, strict=True):
+        if opened:
             routing.decision.launches[pool.spec.name] = opened
     return routing.decision
 
@@ -191,20 +195,28 @@ class _Routing:
         self._demand = demand
         self._machines = machines
         self._matcher = matcher
-        self._selector = selector
-        self._statement = Statement(machines.snapshot)
-        self._first_fit = FirstFit(self._statement, machines, matcher, demand.classes)
-        self._outcome = _Outcome(matcher, machines.opened, machines.budget)
+        self._first_fit = FirstFit(machines, matcher, selector, demand.classes)
+        self._outcome = _Outcome(machines.pools, matcher, machines.opened, machines.budget)
         self._routed: dict[QueueClass, int] = {}
-        self._refused: dict[PoolState, Reason] = {}  # of the last class that was not served
+        self._refused: dict[int, Reason] = {}  # of the last class that was not served, by pool
 
     def route(self, members: QueueClass, entries: Sequence[DemandEntry]) -> int:
         """Route entries of a class; how many were, from the first on."""
-        place = self._fill if len(members.workload.kernels) == 1 else self._place
-        routed, destination, served = self.decision.routed, self._machines.destination, 0
-        for kernels in place(members.workload, len(entries)):
-            routed.append(RoutedDemand(entries[served], destination(kernels), kernels))
-            served += 1
+        routed, destination = self.decision.routed, self._machines.destination
+        before = len(routed)
+        if len(members.workload.kernels) == 1:
+            found = self._fill(members.workload, len(entries))
+            for entry, (slot, kernel) in zip(entries, found, strict=False):
+                routed.append(RoutedDemand(entry, destination(slot), (kernel,)))
+        else:
+            for entry in entries:
+                taken = self._place(members.workload).taken
+                if taken is None:
+                    break
+                last = max(slot for slot, _ in taken)
+                kernels = tuple(kernel for _, kernel in taken)
+                routed.append(RoutedDemand(entry, destination(last), kernels))
+        served = len(routed) - before
         self._routed[members] = self._routed.get(members, 0) + served
         return served
 
@@ -219,142 +231,175 @@ class _Routing:
 
     # Sessions of one kernel
 
-    def _fill(self, workload: WorkloadClass, count: int) -> Iterator[tuple[KernelPlacement, ...]]:
-        """Places for up to ``count`` sessions of one kernel."""
+    def _fill(self, workload: WorkloadClass, count: int) -> Sequence[Taken]:
+        """Room for up to ``count`` sessions of one kernel."""
         machines, fill = self._machines, self._first_fit.fill
         found = fill(workload, count)
-        if len(found) < count:
-            for pool, (copies,) in self._matcher.match(workload):
-                left = machines.left(pool)
-                if left:
-                    missing = -(-(count - len(found)) // (copies * pool.spec.slice_size))
-                    machines.open(pool, min(left, missing))
-                    found += fill(workload, count - len(found))
-                    if len(found) == count:
-                        break
-            else:
-                self._refused = {}
-        return zip(found, strict=True)
+        if len(found) == count:
+            return found
+        for pool, (copies,) in self._matcher.match(workload):
+            left = machines.left(pool)
+            if left:
+                size = machines.pools[pool].spec.slice_size
+                missing = -(-(count - len(found)) // (copies * size))
+                machines.open(pool, min(left, missing))
+                found += fill(workload, count - len(found))
+                if len(found) == count:
+                    return found
+        self._refused = {}
+        return found
 
     # Gangs
 
-    def _place(self, workload: WorkloadClass, count: int) -> Iterator[tuple[KernelPlacement, ...]]:
-        for _ in range(count):
-            rooms = self._first_fit.rooms(workload)
-            fit = self._try(workload, rooms)
-            if fit.kernels is None:
-                fit = self._open_for(workload, rooms)
-            if fit.kernels is None:
-                return
-            yield fit.kernels
-
-    def _try(self, workload: WorkloadClass, rooms: Sequence[int] | None = None) -> Fit:
-        """Take room for a gang on the open machines, or none."""
-        rooms = rooms or self._first_fit.rooms(workload)
-        if sum(rooms) < len(workload.kernels):
-            return Fit(sum(rooms))
+    def _place(self, workload: WorkloadClass) -> GangRoom:
+        """Take room for a gang."""
         if not any(workload.placement.between_kernels()):
-            kernels = self._first_fit.fill_gang(workload)
-            if kernels is not None:
-                return Fit(len(kernels), tuple(kernels))
-        # Rules, and kernels that take the room of others: placement may know better.
-        return fit_session(self._statement, self._selector, workload)
+            room = self._place_each(workload)
+            if room.taken is not None:
+                return room
+        rooms = self._first_fit.rooms(workload)
+        room = self._try(workload, rooms)
+        return self._open_for(workload, rooms) if room.taken is None else room
 
-    def _open_for(self, workload: WorkloadClass, rooms: Sequence[int]) -> Fit:
+    def _place_each(self, workload: WorkloadClass) -> GangRoom:
+        """Take room for each kernel of a gang by itself, on open machines and on the slices of one
+        pool that are needed besides at least, if that does."""
+        machines, first_fit, requests = self._machines, self._first_fit, workload.requests
+        start, found = first_fit.mark(workload), [list[Taken]() for _ in requests]
+        room = first_fit.fill_gang(workload, found)
+        if room.taken is not None:
+            return room
+        if len(found) > 1 and len(found[0]) == len(requests[0][1]):
+            first_fit.rollback(start, workload)
+            if not any(map(lt, first_fit.rooms(workload), kernels_by_request(workload))):
+                return room  # only together they have no room
+            found = [[] for _ in requests]
+            first_fit.fill_gang(workload, found)
+        missing = list(map(sub, kernels_by_request(workload), map(len, found)))
+        some = first_fit.mark(workload)
+        for pool, copies in self._matcher.match(workload):
+            left = machines.left(pool)
+            of_slice = kernels_a_slice(workload, machines.pools[pool], copies)
+            if any(each * left < number for each, number in zip(of_slice, missing, strict=True)):
+                continue
+            slices = fewest_slices(missing, of_slice)
+            machines.open(pool, slices)
+            room = first_fit.fill_gang(workload, [its[:] for its in found])
+            if room.taken is not None:
+                return room
+            first_fit.rollback(some, workload)
+            machines.close(pool, slices)
+            break
+        first_fit.rollback(start, workload)
+        return room
+
+    def _try(self, workload: WorkloadClass, rooms: Sequence[int] | None = None) -> GangRoom:
+        """Take room for a gang on the open machines, or none."""
+        first_fit = self._first_fit
+        rooms = rooms or first_fit.rooms(workload)
+        if sum(rooms) < len(workload.kernels):
+            return GangRoom(sum(rooms))
+        if not any(workload.placement.between_kernels()):
+            mark = first_fit.mark(workload)
+            room = first_fit.fill_gang(workload, [[] for _ in rooms])
+            if room.taken is not None:
+                return room
+            first_fit.rollback(mark, workload)
+        # Rules, and kernels that take the room of others: placement may know better.
+        return first_fit.fit(workload)
+
+    def _open_for(self, workload: WorkloadClass, rooms: Sequence[int]) -> GangRoom:
         """Open slices for a gang: of the first pool of which enough can be made, else of several.
 
         Args:
             rooms: how many of its kernels have room without them, as ``FirstFit.rooms`` says.
         """
-        match, mark = self._matcher.match(workload), self._first_fit.mark()
-        refused: dict[PoolState, Reason] = {}
+        match, mark = self._matcher.match(workload), self._first_fit.mark(workload)
+        refused: dict[int, Reason] = {}
         for pool, copies in match:
             left = self._machines.left(pool)
             if not left:
                 continue
-            fit = self._of_one_pool(workload, pool, copies, rooms, left, mark)
-            if fit.kernels is not None:
-                return fit
-            refused[pool] = _too_few(workload, pool, left, fit)
-        fit = Fit(0)
-        if not _is_tight(workload):
-            fit = self._of_several_pools(workload, match, rooms, mark)
+            room = self._of_one_pool(workload, pool, copies, rooms, left, mark)
+            if room.taken is not None:
+                return room
+            refused[pool] = _too_few(workload, self._machines.pools[pool], left, room)
+        room = GangRoom(0)
+        if not is_tight(workload):
+            room = self._of_several_pools(workload, match, rooms, mark)
         self._refused = refused
-        return fit
+        return room
 
     def _of_one_pool(
         self,
         workload: WorkloadClass,
-        pool: PoolState,
+        pool: int,
         copies: Sequence[int],
         rooms: Sequence[int],
         left: int,
         mark: Mark,
-    ) -> Fit:
-        tight = _is_tight(workload)
+    ) -> GangRoom:
+        tight = is_tight(workload)
         if tight:
             rooms, left = [0] * len(rooms), 1
-        of_slice = _of_slice(workload, pool, copies)
-        most = [room + each * left for room, each in zip(rooms, of_slice, strict=True)]
-        numbers = [len(indexes) for _, indexes in workload.requests]
+        of_slice = kernels_a_slice(workload, self._machines.pools[pool], copies)
+        most = [its + each * left for its, each in zip(rooms, of_slice, strict=True)]
+        numbers = kernels_by_request(workload)
         placed = sum(map(min, most, numbers))
         if placed < len(workload.kernels):
-            return Fit(placed)
-        opened = max(
-            -(-(number - room) // (each or 1))
-            for number, room, each in zip(numbers, rooms, of_slice, strict=True)
-        )
-        opened = max(opened, 1)
+            return GangRoom(placed)
+        opened = max(1, fewest_slices(list(map(sub, numbers, rooms)), of_slice))
         too_few = opened - 1
         self._machines.open(pool, opened)
-        fit = self._try(workload)
-        while fit.kernels is None and opened < left:
+        room = self._try(workload)
+        while room.taken is None and opened < left:
             too_few, more = opened, min(opened, left - opened)
             self._machines.open(pool, more)
             opened += more
-            fit = self._try(workload)
-        if fit.kernels is None:
+            room = self._try(workload)
+        if room.taken is None:
             self._first_fit.rollback(mark, workload)
             self._machines.close(pool, opened)
-            return fit
-        return self._with_fewest(workload, pool, opened, too_few, fit, mark)
+            return room
+        return self._with_fewest(workload, pool, opened, too_few, room, mark)
 
     def _with_fewest(
         self,
         workload: WorkloadClass,
-        pool: PoolState,
+        pool: int,
         opened: int,
         too_few: int,
-        fit: Fit,
+        room: GangRoom,
         mark: Mark,
-    ) -> Fit:
-        """The Fit of a gang that was placed since ``mark``, with as few of the ``opened`` slices as
-        it needs, but more than ``too_few``; the others are closed again."""
+    ) -> GangRoom:
+        """The room of a gang that was placed since ``mark``, with as few of the ``opened`` slices
+        as it needs, but more than ``too_few``; the others are closed again."""
         while opened - too_few > 1:
             half = (opened + too_few) // 2
             self._first_fit.rollback(mark, workload)
             self._machines.close(pool, opened - half)
             tried = self._try(workload)
-            if tried.kernels is not None:
-                opened, fit = half, tried
+            if tried.taken is not None:
+                opened, room = half, tried
                 continue
             self._machines.open(pool, opened - half)
             too_few = half
-            fit = self._try(workload)
-        return fit
+            room = self._try(workload)
+        return room
 
     def _of_several_pools(
         self, workload: WorkloadClass, match: Match, rooms: Sequence[int], mark: Mark
-    ) -> Fit:
-        left, opened, fit = self._machines.left, list[tuple[PoolState, int]](), Fit(0)
-        numbers = [len(indexes) for _, indexes in workload.requests]
-        of_slice = {pool: _of_slice(workload, pool, copies) for pool, copies in match}
+    ) -> GangRoom:
+        left, opened, room = self._machines.left, list[tuple[int, int]](), GangRoom(0)
+        numbers = kernels_by_request(workload)
+        pools = self._machines.pools
+        of_slice = {pool: kernels_a_slice(workload, pools[pool], copies) for pool, copies in match}
         most = [
-            room + sum(each[at] * left(pool) for pool, each in of_slice.items())
-            for at, room in enumerate(rooms)
+            its + sum(each[at] * left(pool) for pool, each in of_slice.items())
+            for at, its in enumerate(rooms)
         ]
         if any(map(lt, most, numbers)):
-            return fit
+            return room
         most = list(rooms)
         for pool, each in of_slice.items():
             slices = left(pool)
@@ -362,42 +407,27 @@ class _Routing:
                 continue
             self._machines.open(pool, slices)
             opened.append((pool, slices))
-            most = [room + more * slices for room, more in zip(most, each, strict=True)]
+            most = [its + more * slices for its, more in zip(most, each, strict=True)]
             if any(map(lt, most, numbers)):
                 continue
-            fit = self._try(workload)
-            if fit.kernels is not None:
+            room = self._try(workload)
+            if room.taken is not None:
                 break
         for pool, slices in reversed(opened):
-            if fit.kernels is None:
+            if room.taken is None:
                 self._first_fit.rollback(mark, workload)
                 self._machines.close(pool, slices)
             else:
-                fit = self._with_fewest(workload, pool, slices, -1, fit, mark)
-        return fit
+                room = self._with_fewest(workload, pool, slices, -1, room, mark)
+        return room
 
 
-def _is_tight(workload: WorkloadClass) -> bool:
-    """Whether all kernels have to be in one slice, so that more slices do not help."""
-    placement = workload.placement
-    return placement.mode is ClusterMode.SINGLE_NODE or placement.together == SLICE
-
-
-def _of_slice(workload: WorkloadClass, pool: PoolState, copies: Sequence[int]) -> list[int]:
-    """The number of kernels with each request that a new slice of a pool holds at most."""
-    placement, machines = workload.placement, pool.spec.slice_size
-    if placement.mode is ClusterMode.SINGLE_NODE:
-        machines = 1
-    most = placement.max_kernels_per_agent
-    return [machines * (each if most is None else min(each, most)) for each in copies]
-
-
-def _too_few(workload: WorkloadClass, pool: PoolState, left: int, fit: Fit) -> Reason:
+def _too_few(workload: WorkloadClass, pool: PoolState, left: int, room: GangRoom) -> Reason:
     name, kernels = pool.spec.name, len(workload.kernels)
-    if _is_tight(workload):
+    if is_tight(workload):
         return reason(
-            ReasonCode.POOL_GANG_UNFIT, pool=name, placed=fit.placed, kernels=kernels, slices=1
+            ReasonCode.POOL_GANG_UNFIT, pool=name, placed=room.placed, kernels=kernels, slices=1
         )
     return reason(
-        ReasonCode.POOL_GANG_TOO_LARGE, pool=name, placed=fit.placed, kernels=kernels, more=left
+        ReasonCode.POOL_GANG_TOO_LARGE, pool=name, placed=room.placed, kernels=kernels, more=left
     )

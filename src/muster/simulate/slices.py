@@ -68,7 +68,6 @@ class Slices:
     _booting: list[tuple[float, int, _Slice]] = field(default_factory=list)  # a heap
     _made: int = 0
     _looked_at: float = -_NEVER
-    _states: tuple[PoolState, ...] = ()
     _matcher: Matcher | None = None
 
     def __post_init__(self) -> None:
@@ -175,7 +174,7 @@ class Slices:
             demand,
             self.state.snapshot,
             self.state.policy.selector,
-            self._states,
+            self._current_states(),
             coming,
             kernels=group.kernels_per_agent,
             ceilings=self._ceilings(),
@@ -183,21 +182,16 @@ class Slices:
         )
 
     def _current_matcher(self) -> Matcher:
-        states = self._current_states()
         if self._matcher is None:
+            states = self._current_states()
             group, selector = self.named.group, self.state.policy.selector
             self._matcher = Matcher(group.name, states, group.kernels_per_agent, selector)
         return self._matcher
 
     def _current_states(self) -> tuple[PoolState, ...]:
-        """The pools as they are now; the same objects as before where none has changed."""
-        counts = self.counts
-        if not self._states or tuple(each.slices for each in self._states) != counts:
-            self._matcher = None
-            self._states = tuple(
-                PoolState(use.pool, count) for use, count in zip(self.uses, counts, strict=True)
-            )
-        return self._states
+        """The pools as they are now."""
+        uses = zip(self.uses, self.counts, strict=True)
+        return tuple(PoolState(use.pool, count) for use, count in uses)
 
     def _ceilings(self) -> Ceilings:
         group = self.named.group

@@ -58,8 +58,7 @@ class _Seen:
         looks_at: when time alone changes its decision.
         again: whether it is to be repeated as soon as ROUTE_S is over.
         promised_since: since when room is promised to each session.
-        states: the pools as they were; those that did not change are used again, and the matcher
-            with them.
+        matcher: of its pools; the next routing uses it again if it is good for them still.
         told_unmet: whether it left demand unmet, as it was logged.
     """
 
@@ -69,7 +68,6 @@ class _Seen:
     looks_at: float | None = None
     again: bool = False
     promised_since: dict[SessionId, float] = field(default_factory=dict)
-    states: tuple[PoolState, ...] = ()
     matcher: Matcher | None = None
     told_unmet: bool = False
 
@@ -153,7 +151,7 @@ class RouteDemand(LifecycleHandler[Pool]):
         pools = [pool for pool in self._fleet.pools() if pool.group == name]
         slices = [each for pool in pools for each in self._fleet.slices(pool.name)]
         seen.pace_s = ROUTE_S + len(slices) * ROUTE_S_A_SLICE
-        states = self._states(pools, seen, work.now)
+        states = self._states(pools, work.now)
         serving = {state.spec.name: state for state in states}
         counted = [each for each in slices if each.doomed is None and each.pool in serving]
         route = self._router(group, states, counted, seen)
@@ -180,31 +178,29 @@ class RouteDemand(LifecycleHandler[Pool]):
         if seen.again or seen.looks_at is not None:
             work.mark(pools[0])  # so that its alarm is set
 
-    def _states(self, pools: Sequence[Pool], seen: _Seen, now: float) -> tuple[PoolState, ...]:
-        """The pools that may be used, as they are now. Where none has changed they are the same
-        objects as before, so that what was found out about them holds."""
-        former = {state.spec.name: state for state in seen.states}
+    def _states(self, pools: Sequence[Pool], now: float) -> Sequence[PoolState]:
+        """The pools as they are now."""
         states = []
         for pool in sorted(pools, key=lambda pool: pool.name):
             of_pool = self._fleet.slices(pool.name)
             coming = sum(each.is_coming for each in of_pool)
             at_once = pool.standing.at_once
-            state = PoolState(
-                pool.effective,
-                len(of_pool),
-                why_closed(pool, now),
-                None if at_once is None else max(0, at_once - coming),
-                sum(at > now - LOSSES_COUNT_S for at in pool.losses),
-                holding(pool, of_pool),
+            states.append(
+                PoolState(
+                    pool.effective,
+                    len(of_pool),
+                    why_closed(pool, now),
+                    None if at_once is None else max(0, at_once - coming),
+                    sum(at > now - LOSSES_COUNT_S for at in pool.losses),
+                    holding(pool, of_pool),
+                )
             )
-            before = former.get(pool.name)
-            states.append(before if before is not None and _alike(before, state) else state)
-        return tuple(states)
+        return states
 
     def _router(
         self,
         group: GroupState,
-        states: tuple[PoolState, ...],
+        states: Sequence[PoolState],
         slices: Sequence[Slice],
         seen: _Seen,
     ) -> Callable[[float, QueueClass | None], RoutingDecision]:
@@ -212,9 +208,9 @@ class RouteDemand(LifecycleHandler[Pool]):
         name = group.snapshot.group
         kernels = self._live.groups[name].kernels_per_agent
         selector, ceilings = group.policy.selector, self._ceilings(name)
-        if seen.matcher is None or seen.states != states:
-            seen.matcher = Matcher(name, states, kernels, selector)
-        matcher, seen.states = seen.matcher, states
+        matcher = seen.matcher
+        if matcher is None or not matcher.is_for(states, kernels, selector):
+            matcher = seen.matcher = Matcher(name, states, kernels, selector)
         coming = [self._fleet.coming(each) for each in slices if each.is_coming]
 
         def route(now: float, more: QueueClass | None) -> RoutingDecision:
@@ -389,17 +385,6 @@ def why_closed(pool: Pool, now: float) -> Reason | None:
 
 def _stands_still(state: PoolState) -> bool:
     return state.closed is not None and state.closed.code is ReasonCode.POOL_BREAKER
-
-
-def _alike(one: PoolState, other: PoolState) -> bool:
-    return (
-        one.spec is other.spec or one.spec == other.spec,
-        one.slices,
-        one.closed,
-        one.at_once,
-        one.interruptions,
-        one.holds,
-    ) == (True, other.slices, other.closed, other.at_once, other.interruptions, other.holds)
 
 
 def _first_of_pools(decision: RoutingDecision) -> Mapping[str, SessionId]:

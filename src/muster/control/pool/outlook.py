@@ -103,19 +103,19 @@ class GroupOutlook:
         if self.matcher.match(workload).pools:
             return ()
         return tuple(
-            why for pool in self.matcher.pools for why in self.matcher.refusals(workload, pool.spec)
+            why for spec in self.matcher.specs for why in self.matcher.refusals(workload, spec)
         )
 
     @property
     def attributes(self) -> Set[str]:
         """The names of the attributes that machines of the pools have."""
-        own = (pool.spec.attributes for pool in self.matcher.pools)
+        own = (spec.attributes for spec in self.matcher.specs)
         return {*RESERVED, *(name for each in own for name in each)}
 
     def additions(self, more: QueueClass, now: float) -> Sequence[Addition]:
         """The slices that would be made for sessions that are handed in now and find no room."""
         before, after = self.decision.launches, self._route(now, more).launches
-        specs = {pool.spec.name: pool.spec for pool in self.matcher.pools}
+        specs = {spec.name: spec for spec in self.matcher.specs}
         found = []
         for name, slices in after.items():
             added, spec = slices - before.get(name, 0), specs[name]

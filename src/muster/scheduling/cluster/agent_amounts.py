@@ -2,9 +2,11 @@
 
 import math
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from muster.core.resources import GPU_WHOLE
+from muster.scheduling.cluster.bulk import Shares
 from muster.scheduling.cluster.packing import Packing
 
 STEPS = 1e6
@@ -79,6 +81,31 @@ class AgentAmounts:
     def devices(self) -> list[int]:
         """Free milli by device."""
         return self.amounts[self.dimensions :].tolist()
+
+    def copy(self) -> "AgentAmounts":
+        twin = AgentAmounts(
+            self.machine, self.amounts[:], self.dimensions, accepting=self.accepting
+        )
+        twin.settled, twin.devices_settled = self.settled, self.devices_settled
+        twin.open, twin.whole, twin.largest = self.open, self.whole, self.largest
+        twin._device_held = self._device_held
+        return twin
+
+    def move(self, requested: Sequence[tuple[int, int]], shares: Shares, copies: int) -> None:
+        """Give back amounts ``copies`` times, or take them where negative; ``shares`` once.
+
+        Args:
+            requested: (dimension, amount) pairs.
+        """
+        amounts = self.amounts
+        for dimension, amount in requested:
+            amounts[dimension] += amount * copies
+        if shares:
+            first = self.dimensions
+            for share in shares:
+                amounts[first + share.index] += share.milli if copies > 0 else -share.milli
+            self.devices_settled = False
+        self.settled = False
 
     def settle(self) -> None:
         """Compute the derived fields."""

@@ -215,6 +215,12 @@ class ColumnStore:
                 agent.accepting, agent.settled = accepting, False
         self._changes += slots
 
+    def adopt(self, slot: int, agent: AgentAmounts) -> None:
+        """Have ``agent``, of the same capacity, be the agent in ``slot``."""
+        self._agents[slot] = agent
+        self._accepting[slot] = agent.accepting
+        self._changes.append(slot)
+
     def clear(self, slot: int) -> None:
         """Empty ``slot``, whose agent has left, with all room held on it."""
         self.set_agents(range(slot, slot + 1), Resources(), (), accepting=False)
@@ -233,16 +239,7 @@ class ColumnStore:
         self, slot: int, requested: list[tuple[int, int]], shares: Shares, copies: int
     ) -> None:
         """``move``, with the ``requested`` amounts of a ``Need``."""
-        agent = self._agents[slot] or self._load(slot)
-        amounts = agent.amounts
-        for dimension, amount in requested:
-            amounts[dimension] += amount * copies
-        if shares:
-            first = agent.dimensions
-            for share in shares:
-                amounts[first + share.index] += share.milli if copies > 0 else -share.milli
-            agent.devices_settled = False
-        agent.settled = False
+        (self._agents[slot] or self._load(slot)).move(requested, shares, copies)
         self._changes.append(slot)
 
     def move_all(self, bulk: Bulk, copies: int = 1) -> None:

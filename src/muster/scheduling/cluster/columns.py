@@ -5,12 +5,14 @@ agent is known here by its *slot*, the index into every column. ``Columns`` answ
 decisions; ``column_store``, its base, keeps the numbers current.
 """
 
+from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 
-from muster.core.resources import GPU_WHOLE, KERNELS, Resources, is_model
+from muster.core.resources import GPU_WHOLE, KERNELS, Device, Resources, is_model
 from muster.scheduling.cluster.agent_amounts import STEPS, AgentAmounts
 from muster.scheduling.cluster.bulk import Array, Bulk, Flags, Floats, Ints, Shares, by_device
 from muster.scheduling.cluster.column_store import ColumnStore
@@ -49,6 +51,34 @@ class Need:
     allowed: list[bool] | None
     word: int
 
+    def has_room(self, agent: AgentAmounts) -> bool:
+        """Whether an agent has room for one kernel now."""
+        if not agent.settled:
+            agent.settle()
+        if not agent.open:
+            return False
+        amounts = agent.amounts
+        for dimension, amount in self.requested:
+            if amounts[dimension] < amount:
+                return False
+        if not self.milli:
+            return True
+        enough = (
+            agent.whole >= self.devices if self.milli == GPU_WHOLE else agent.largest >= self.milli
+        )
+        return enough and (self.allowed is None or len(self.devices_in(agent)) >= self.devices)
+
+    def room(self, agent: AgentAmounts, limit: int) -> int:
+        """How many kernels fit on an agent, at most ``limit``; at least one must fit."""
+        amounts = agent.amounts
+        for dimension, amount in self.requested:
+            limit = min(limit, amounts[dimension] // amount)
+        if self.milli == GPU_WHOLE:
+            return min(limit, len(self.devices_in(agent)) // self.devices)
+        if self.milli:
+            return min(limit, sum(left // self.milli for left, _ in self.devices_in(agent)))
+        return limit
+
     def devices_in(self, agent: AgentAmounts) -> list[tuple[int, int]]:
         """Free milli and index of each device from which a share may be taken, by index: wholly
         free ones for whole devices, else devices with enough free."""
@@ -76,6 +106,14 @@ class Columns(ColumnStore):
         twin = super().detached()
         twin._allowed_of = {}  # the copies' codes of models may differ
         return twin
+
+    def empty(self, capacity: Resources, devices: Sequence[Device]) -> AgentAmounts:
+        """The amounts of an agent of this kind, on which nothing is held and which takes work; rows
+        for its resources and devices are there."""
+        machine = self._machine(capacity, devices)
+        milli = [GPU_WHOLE * (model >= 0) for model in machine.models]
+        amounts = array("q", machine.capacity + milli)
+        return AgentAmounts(machine, amounts, len(self._free), accepting=True)
 
     # For selectors and explanations: read-only views, one row or entry a slot
 
@@ -256,33 +294,11 @@ class Columns(ColumnStore):
 
     def has_room(self, slot: int, need: Need) -> bool:
         """Whether the agent in ``slot`` has room for one kernel now."""
-        agent = self._agents[slot] or self._load(slot)
-        if not agent.settled:
-            agent.settle()
-        if not agent.open:
-            return False
-        amounts = agent.amounts
-        for dimension, amount in need.requested:
-            if amounts[dimension] < amount:
-                return False
-        if not need.milli:
-            return True
-        if need.milli == GPU_WHOLE:
-            enough = agent.whole >= need.devices
-        else:
-            enough = agent.largest >= need.milli
-        return enough and (need.allowed is None or len(need.devices_in(agent)) >= need.devices)
+        return need.has_room(self._agents[slot] or self._load(slot))
 
     def room(self, slot: int, need: Need, limit: int) -> int:
         """How many kernels fit in ``slot``, at most ``limit``; at least one must fit."""
-        agent = self.agent(slot)
-        for dimension, amount in need.requested:
-            limit = min(limit, agent.amounts[dimension] // amount)
-        if need.milli == GPU_WHOLE:
-            return min(limit, len(need.devices_in(agent)) // need.devices)
-        if need.milli:
-            return min(limit, sum(left // need.milli for left, _ in need.devices_in(agent)))
-        return limit
+        return need.room(self._agents[slot] or self._load(slot), limit)
 
     def fits_at(self, slot: int, request: Resources, shares: Shares, copies: int) -> bool:
         """Whether ``copies`` of ``request`` and ``shares`` once are free in ``slot``."""

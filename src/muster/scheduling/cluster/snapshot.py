@@ -224,8 +224,8 @@ class Snapshot:
         return twin
 
     def extended(self, kinds: Iterable[Sequence[AgentFacts]]) -> "Snapshot":
-        """A copy with more agents, to try on; only ``append`` and ``columns.accept`` may change its
-        agents.
+        """A copy with more agents, to try on; only ``append``, ``columns.accept`` and
+        ``columns.adopt`` may change its agents.
 
         Args:
             kinds: see ``append``.
