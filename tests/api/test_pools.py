@@ -128,6 +128,22 @@ def test_provider_that_could_not_make_such_machines_says_so_unless_it_is_not_ask
     assert admin.put("/v1/pools/cpu?check=false", json=huge).status_code == 200
 
 
+def test_pool_whose_machines_could_not_join_is_refused_unless_it_is_not_checked(
+    cluster: ServedCluster, admin: httpx.Client
+) -> None:
+    checks = ProviderChecks(cluster.path, on_loopback=True)
+    cluster.app.state.api = replace(cluster.app.state.api, provider_checks=checks)
+    apply(admin)
+    script = pool(name="lab", provider="script", settings={"command": ["true"]})
+    refused = admin.put("/v1/pools/lab", json=script)
+    assert refused.status_code == 422
+    assert refused.json()["error"] == (
+        "provider is 'script': machines elsewhere cannot join a controller that listens on "
+        "loopback only: start it by `muster controller --host ADDRESS --tls-self-signed`"
+    )
+    assert admin.put("/v1/pools/lab?check=false", json=script).status_code == 200
+
+
 def test_provider_that_hangs_or_fails_is_told_in_a_sentence_and_keeps_nobody_else_waiting(
     cluster: ServedCluster, admin: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,6 +55,7 @@ def create_app(
     reader: Reader | None = None,
     trouble_beside: Callable[[], str | None] = lambda: None,
     home: Path | None = None,
+    on_loopback: bool = False,
 ) -> FastAPI:
     """The HTTP API of a controller, to be served on the plane's event loop.
 
@@ -65,6 +66,7 @@ def create_app(
         reader: of the engine, in place of the one that uses threads.
         trouble_beside: tells which parts beside the plane rest because they failed, and why.
         home: the controller's folder, where providers keep files; None where they are not asked.
+        on_loopback: whether agents on other machines cannot join.
 
     ``stop`` is called before the server is stopped.
     """
@@ -96,7 +98,7 @@ def create_app(
         ),
         agent_address=agent_address,
         trouble_beside=trouble_beside,
-        provider_checks=ProviderChecks(home),
+        provider_checks=ProviderChecks(home, on_loopback=on_loopback),
     )
     app.state.large_bodies = LargeBodies()
     for resource in resources:

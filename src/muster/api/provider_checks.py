@@ -6,6 +6,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from muster.control.pool.performing.answers import typed
+from muster.control.pool.performing.performers import ONLY_LOOPBACK
 from muster.core.errors import Busy, InvalidSpec, Problem
 from muster.core.specs.pool import PoolSpec
 from muster.providers.found import problems_of, provider_class
@@ -24,10 +25,14 @@ class ProviderChecks:
     Args:
         home: the folder of the controller, where providers keep files; None where no provider is to
             be asked, as in simulations.
+        on_loopback: whether only machines beside the controller can join.
     """
 
-    def __init__(self, home: Path | None, limit_s: float = CHECK_S) -> None:
+    def __init__(
+        self, home: Path | None, limit_s: float = CHECK_S, *, on_loopback: bool = False
+    ) -> None:
         self._home = home
+        self._on_loopback = on_loopback
         self._limit_s = limit_s
         self.under_way = 0
 
@@ -63,7 +68,7 @@ class ProviderChecks:
                 told.set_result(problems)
 
         def ask() -> None:
-            problems = _problems(spec, scope)
+            problems = _problems(spec, scope, on_loopback=self._on_loopback)
             with suppress(RuntimeError):  # the controller has stopped meanwhile
                 loop.call_soon_threadsafe(tell, problems)
 
@@ -76,14 +81,17 @@ class ProviderChecks:
             return [_refused(spec, f"it did not answer within {self._limit_s:g} s")]
 
 
-def _problems(spec: PoolSpec, scope: Scope | None) -> list[Problem]:
+def _problems(spec: PoolSpec, scope: Scope | None, *, on_loopback: bool) -> list[Problem]:
     """The objections of a provider, which may be a plug-in and raise anything."""
     try:
         with typed(spec.name):
             problems = problems_of(spec)
             if problems or scope is None:
                 return problems
-            with closing(provider_class(spec.provider)(spec, scope)) as provider:
+            provider_type = provider_class(spec.provider)
+            if on_loopback and not provider_type.is_beside:
+                return [Problem("provider", repr(spec.provider), ONLY_LOOPBACK)]
+            with closing(provider_type(spec, scope)) as provider:
                 provider.check()
     except ProviderError as error:
         return [_refused(spec, f"{error.outcome}: {error.told}")]

@@ -145,6 +145,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
         agent_address=address(host_for_others(config.host, config.tls), agent_port),
         trouble_beside=lambda: beside.trouble,
         home=home.path,
+        on_loopback=not door.elsewhere,
     )
     scheme = "https" if config.tls else "http"
     reachable = reachable_host(config.host, config.tls)

@@ -78,7 +78,7 @@ def test_machines_elsewhere_are_not_made_where_they_cannot_join(
     [outcome] = performers.reported.until(1)
     assert isinstance(outcome, SliceMade)
     assert outcome.outcome is CreateOutcome.BAD_REQUEST
-    assert outcome.told.startswith("the controller listens on loopback only: start it with --host")
+    assert "that listens on loopback only: start it by `muster controller --host" in outcome.told
     assert not cloud.asked
 
 

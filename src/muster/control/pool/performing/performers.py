@@ -66,12 +66,12 @@ BATCH = 500
 _UNSORTED = ""
 """The line of effects whose pools are not known yet; no pool is called so."""
 
+ONLY_LOOPBACK = (
+    "machines elsewhere cannot join a controller that listens on loopback only: start it by "
+    "`muster controller --host ADDRESS --tls-self-signed`"
+)
 _NO_DIRECTORY = "this controller has no directory"
 _NO_ID = "this cluster has no id yet"
-_ONLY_LOOPBACK = (
-    "the controller listens on loopback only: start it with --host and TLS so that machines "
-    "elsewhere can join"
-)
 _DEAF = "the controller does not listen to agents yet"
 
 
@@ -177,7 +177,7 @@ class ProviderCalls:
             raise ProviderError(CreateOutcome.BAD_REQUEST, _DEAF)
         controller = door.beside if is_beside else door.elsewhere
         if not controller:
-            raise ProviderError(CreateOutcome.BAD_REQUEST, _ONLY_LOOPBACK)
+            raise ProviderError(CreateOutcome.BAD_REQUEST, ONLY_LOOPBACK)
         return AgentSetup(controller, order.group, order.secret, door.authority)
 
 
