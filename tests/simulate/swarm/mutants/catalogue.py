@@ -3,6 +3,7 @@ rot; whoever changes such a line changes the bug with it, or drops it with a rea
 
 from tests.simulate.swarm.mutants.ledger import LEDGER
 from tests.simulate.swarm.mutants.mutant import Mutant
+from tests.simulate.swarm.mutants.pools import POOLS
 from tests.simulate.swarm.mutants.queues import QUEUES
 from tests.simulate.swarm.mutants.reasons import REASONS
 from tests.simulate.swarm.mutants.times import TIMES
@@ -414,5 +415,6 @@ MUTANTS = (
     *TIMES,
     *PLACEMENT,
     *QUEUES,
+    *POOLS,
     *HISTORY,
 )
