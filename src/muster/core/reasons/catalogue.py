@@ -100,7 +100,7 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ReasonCode.NO_AGENTS: Definition(
         _O,
         "group {group} has no agents",
-        "Start one: `muster agent --group {group}`, or name another group.",
+        "Start one: `muster agent --group {group}`, add a pool, or name another group.",
     ),
     ReasonCode.NO_ALIVE_AGENTS: Definition(
         _O,
