@@ -141,6 +141,10 @@ MIXES = {
         "gangs of 2 to 8 kernels with two requests, 50 shapes",
         lambda rng: _gangs(rng, 50, mixed=True),
     ),
+    "tight_gangs": Mix(
+        "gangs of 2 to 8 equal kernels in one slice or on one machine, 50 shapes",
+        lambda rng: _gangs(rng, 50, placements=_tight()),
+    ),
 }
 
 
@@ -275,13 +279,20 @@ def _single(
     ]
 
 
-def _gangs(rng: random.Random, count: int, *, mixed: bool = False) -> list[WorkloadClass]:
+def _gangs(
+    rng: random.Random,
+    count: int,
+    *,
+    mixed: bool = False,
+    placements: Sequence[PlacementSpec] = (ANYWHERE,),
+) -> list[WorkloadClass]:
     classes = []
     for number in range(count):
         size = rng.randint(2, 8)
         first = _altered(rng, NOWHERE if rng.random() < 0.2 else REQUESTS, number)
         other = _altered(rng, REQUESTS[:4], number) if mixed else first
-        classes.append(_class(rng, (first,) + (other,) * (size - 1), ANYWHERE))
+        kernels = (first,) + (other,) * (size - 1)
+        classes.append(_class(rng, kernels, placements[number % len(placements)]))
     return classes
 
 
@@ -307,6 +318,13 @@ def _altered(rng: random.Random, requests: Sequence[Resources], number: int) -> 
 
 def _constrained() -> list[PlacementSpec]:
     return [PlacementSpec.model_validate({"constraints": each}) for each in CONSTRAINTS]
+
+
+def _tight() -> list[PlacementSpec]:
+    return [
+        PlacementSpec.model_validate(each)
+        for each in ({"together": "slice"}, {"mode": "single-node"})
+    ]
 
 
 def _control(plan: Plan) -> Iterator[Figure]:

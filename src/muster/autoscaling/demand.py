@@ -2,8 +2,8 @@
 (design: Autoscaling)."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 from muster.core.ids import SessionId
 from muster.core.reasons import NEEDS_AGENT, ReasonCode
@@ -31,8 +31,7 @@ MOST_TO_COME = 10_000
 _RUN = 1_000  # sessions that are offered at a time
 
 
-@dataclass(frozen=True, slots=True)
-class DemandEntry:
+class DemandEntry(NamedTuple):
     """A session that found no room: a task, or a gang whose kernels start together (source: Iris).
     Its kernels are Iris's ``task_ids``; devices, constraints and resources are in its class."""
 

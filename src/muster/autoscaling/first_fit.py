@@ -96,7 +96,7 @@ class _Search:
     place: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Move:
     """Room that was taken."""
 

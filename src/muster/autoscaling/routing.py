@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from operator import lt, sub
+from typing import NamedTuple
 
 from muster.autoscaling.demand import TO_COME, Demand, DemandEntry
 from muster.autoscaling.first_fit import FirstFit, GangRoom, Mark, Taken
@@ -29,8 +30,7 @@ from muster.scheduling.policy.plugins import AgentSelector
 from muster.scheduling.workload import KernelPlacement, WorkloadClass
 
 
-@dataclass(frozen=True, slots=True)
-class RoutedDemand:
+class RoutedDemand(NamedTuple):
     """An entry, and the room that is to be its own: a machine of a slice in flight is named
     ``slice/index``, of a new one ``pool+number/index``."""
 
@@ -279,6 +279,8 @@ class _Routing:
         some = first_fit.mark(workload)
         for pool, copies in self._matcher.match(workload):
             left = machines.left(pool)
+            if not left:
+                continue
             of_slice = kernels_a_slice(workload, machines.pools[pool], copies)
             if any(each * left < number for each, number in zip(of_slice, missing, strict=True)):
                 continue
