@@ -26,6 +26,15 @@ from muster.store.records import Agent, Job, Kernel, Session, Task, tally_of
 from muster.store.unit import Unit
 
 
+def _agent_joins(live: Live, agent: Agent) -> None:
+    live.agent_names[agent.name] = agent
+
+
+def _agent_leaves(live: Live, agent: Agent) -> None:
+    if live.agent_names.get(agent.name) is agent:  # the name may be another's by now
+        del live.agent_names[agent.name]
+
+
 def _job_joins(live: Live, job: Job) -> None:
     live.job_names[job.owner, job.name] = job
 
@@ -80,6 +89,8 @@ AGENT = Entity(
     load_agents,
     described="the machine as the controller sees it",
     lasts=True,
+    joins=_agent_joins,
+    leaves=_agent_leaves,
     prefix=IdKind.AGENT,
     visible=Visible.TO_ALL,
 )

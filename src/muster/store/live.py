@@ -29,6 +29,7 @@ class Live:
         self.quotas: dict[tuple[Level, str], QuotaSpec] = {}
         self.accounts = Accounts()
         self.agents: dict[AgentId, Agent] = self._records[Agent]
+        self.agent_names: dict[str, Agent] = {}  # the newest agent of each name
         self.credentials: dict[str, AgentId] = {}  # by hash, those of removed agents too
         self.jobs: dict[JobId, Job] = self._records[Job]
         self.sessions: dict[SessionId, Session] = self._records[Session]

@@ -132,8 +132,8 @@ def _joined_before(live: Live, request: JoinRequest) -> Agent | None:
 
 def agent_named(live: Live, name: str) -> Agent | None:
     """The agent that has the name now."""
-    there = (each for each in live.agents.values() if each.status is not AgentStatus.REMOVED)
-    return next((each for each in there if each.name == name), None)
+    agent = live.agent_names.get(name)
+    return None if agent is None or agent.status is AgentStatus.REMOVED else agent
 
 
 def _free_name(work: Work, agents: AgentLifecycle, token: JoinToken, name: str) -> None:

@@ -61,6 +61,9 @@ class PoolLifecycle(Lifecycle[Pool]):
         if record.status in POOL_TABLE.terminal:
             record.finished_at = work.now
             self._fleet.drop_pool(record)
+        for slice_ in self._fleet.slices(record.name):
+            if slice_.doomed is not None:  # its deletion may have waited for this
+                work.mark(slice_)
 
     def deadlines(self, record: Pool, work: Work) -> Iterable[float]:
         yield _lists_at(record)

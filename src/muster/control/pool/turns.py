@@ -33,19 +33,21 @@ class Turns:
         return True
 
     def end(self, slice_: Slice, work: Work) -> None:
-        """End the slice's turn, if it has one, and have the next one looked at."""
+        """End the slice's turn, if it has one, and have the next ones looked at: the first of them
+        may have to wait for something else."""
         slice_.handed_at = None
         asked = self._asked.get(slice_.pool, set())
         if slice_ not in asked:
             return
         asked.discard(slice_)
         waiting = self._waiting.get(slice_.pool, {})
-        while waiting:
+        marked = 0
+        while waiting and marked < MOST_ASKED:
             first = next(iter(waiting))
             del waiting[first]
             if _is_to_be_asked_about(first):
                 work.mark(first)
-                return
+                marked += 1
 
 
 def _is_to_be_asked_about(slice_: Slice) -> bool:
