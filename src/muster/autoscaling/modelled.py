@@ -25,7 +25,7 @@ routing."""
 MODELLED = "to come"
 """The status of a modelled agent, for people."""
 GONE = -1
-"""What is in the line in place of a machine that was closed."""
+"""The mark in a line, in place of a machine that was closed."""
 
 
 class Destination(StrEnum):
