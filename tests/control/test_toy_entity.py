@@ -111,7 +111,9 @@ def test_client_that_knows_lamps_finds_them_wherever_a_ref_is_asked_about(
         assert client.cancel("porch").message == "lamp porch is cancelled"
         assert client.cancel("hall").id == job.id
         assert client.why(lamp["id"]).status == "OUT"
-        with pytest.raises(NotFound, match="no job, session, notice, agent or lamp 'shed'"):
+        with pytest.raises(
+            NotFound, match="no job, session, notice, agent, pool, slice or lamp 'shed'"
+        ):
             client.why("shed")
 
 

@@ -72,7 +72,7 @@ def test_names_of_a_level_are_taken(level: str, name: str) -> None:
         ({"name": "*/*/*", "limits": {"gpus": 3}}, "limits.gpus: unknown key; did you mean gpu?"),
         ({"name": "*/*/*", "limits": {"cpu": -1}}, "limits.cpu is -1: expected a number"),
         ({"name": "*/*/*", "sessions": -1}, "sessions is -1: expected at least 0"),
-        ({"name": "*/*/*", "weight": 0}, "weight is 0: expected greater than 0"),
+        ({"name": "*/*/*", "weight": 0}, "weight is 0: expected more than 0"),
     ],
 )
 def test_wrong_quota_is_told_field_value_and_what_was_expected(
