@@ -20,7 +20,9 @@ from muster.client import Client
 from muster.core.states import AgentStatus, TaskState
 
 ROOT = Path(__file__).parents[2]
-LONGEST_P99_S = 0.1
+LONGEST_P99_S = 0.15
+"""Of the bystander's submissions: 60 to 115 ms are measured, as quick as the machine is that day;
+what an attack must not do makes them seconds."""
 KERNELS = 4
 LEASE_S = 20.0
 """Of kernels: what stops the controller for as long would cost the bystander its work."""
@@ -141,8 +143,8 @@ class Target:
         assert {statuses["one"], statuses["two"]} == {AgentStatus.ALIVE}
 
     def assert_served(self, since: int = 0) -> None:
-        """99 of 100 submissions of the bystander took less than 100 ms: of all, or without so many
-        of the first."""
+        """99 of 100 submissions of the bystander took less than LONGEST_P99_S: of all, or without
+        so many of the first."""
         took_s = sorted(probe.took_s for probe in self.probes()[since:])
         # Of fewer than a hundred one may be slow, or this would be a limit of the slowest.
         p99_s = took_s[min(math.ceil(len(took_s) * 0.99) - 1, len(took_s) - 2)]
