@@ -22,6 +22,7 @@ from muster.control.pool.states import POOL_TABLE, PoolStatus
 from muster.control.session.cluster.state import ClusterState
 from muster.core.ids import AgentId, SessionId
 from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.specs.pool import SLICE
 from muster.scheduling.passes.group_state import GroupState
 from muster.scheduling.passes.queue import QueueClass
 from muster.scheduling.policy.guard import PluginFault
@@ -276,7 +277,7 @@ class RouteDemand(LifecycleHandler[Pool]):
     def _slice_of(self, id_: AgentId) -> str | None:
         agent = self._live.agents.get(id_)
         if agent is not None:
-            return agent.fixed.get("slice")
+            return agent.fixed.get(SLICE)
         return id_.rpartition("/")[0] or None
 
     def _slice_state(self, slice_: Slice, promised: int, work: Work) -> SliceState:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from muster.autoscaling.pool_state import ComingSlice, Holding
 from muster.control.engine.work import Work
-from muster.control.pool.records import Pool, Slice, SliceId
+from muster.control.pool.records import OwnMachine, Pool, Slice, SliceId
 from muster.core.ids import AgentId, TokenId
 from muster.core.specs.pool import POOL, RESERVED, SLICE
 from muster.core.states import AGENT_TABLE, AgentStatus
@@ -257,13 +257,7 @@ class Fleet:
             slice_.missing, slice_.gone = 0, gone
 
     def _note_machines(self, work: Work, slice_: Slice, listed: Iterable[Machine]) -> None:
-        known = {each.name: each for each in listed}
-        machines = tuple(
-            replace(own, id=known[own.name].id, address=known[own.name].address or own.address)
-            if own.name in known
-            else own
-            for own in slice_.machines
-        )
+        machines = told_machines(slice_, listed)
         if machines != slice_.machines:
             slice_.machines = machines
             work.unit.touch(slice_)
@@ -301,6 +295,17 @@ def holding(pool: Pool, slices: Collection[Slice]) -> Holding | None:
         machines=sum(len(each.machines) for each in slices),
         gpus=sum(len(each.machines) * each.spec.machine.gpus for each in slices),
         price=sum(each.price for each in slices),
+    )
+
+
+def told_machines(slice_: Slice, told: Iterable[Machine]) -> tuple[OwnMachine, ...]:
+    """The machines of a slice, with what its provider tells of them."""
+    known = {each.name: each for each in told}
+    return tuple(
+        replace(own, id=known[own.name].id, address=known[own.name].address or own.address)
+        if own.name in known
+        else own
+        for own in slice_.machines
     )
 
 

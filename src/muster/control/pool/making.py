@@ -15,10 +15,10 @@ from muster.control.engine.handler import (
 )
 from muster.control.engine.work import Work
 from muster.control.pool.effects import ANSWER_S, MakeSlice, SliceMade
-from muster.control.pool.fleet import Fleet
-from muster.control.pool.records import OwnMachine, Pool, Slice
+from muster.control.pool.fleet import Fleet, told_machines
+from muster.control.pool.records import Pool, Slice
 from muster.control.pool.shapes import misfit, reported_shape
-from muster.control.pool.slices import SliceLifecycle
+from muster.control.pool.slices import SliceLifecycle, time_limit_s
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import AgentStatus
 from muster.core.states.slice import SliceStatus
@@ -42,7 +42,7 @@ class Standings:
         standing = pool.standing.after(outcome, work.now, chance(slice_.id), told)
         self._set(work, pool, standing)
         if CONSEQUENCES[outcome].scope is Scope.QUOTA and pool.spec.quota_key is not None:
-            for other in work.live.of(Pool).values():
+            for other in self._fleet.pools():
                 if other is not pool and other.spec.quota_key == pool.spec.quota_key:
                     self._set(work, other, standing)
 
@@ -106,7 +106,7 @@ class MakeSlices(LifecycleHandler[Slice]):
         if isinstance(outcome, SliceMade):
             self._slices.turns.end(slice_, work)
             if outcome.outcome is CreateOutcome.CREATED:
-                slice_.machines = _told(slice_, outcome)
+                slice_.machines = told_machines(slice_, outcome.machines)
                 self._standings.made(work, slice_)
                 result.successes.append(slice_)
                 return
@@ -123,15 +123,6 @@ class MakeSlices(LifecycleHandler[Slice]):
             self._slices.doom(work, slice_, self.name, why, failed=True)
         elif work.may_try(slice_) and self._slices.turns.begin(slice_, work):
             work.emit(MakeSlice(slice_.id, slice_.generation))
-
-
-def _told(slice_: Slice, outcome: SliceMade) -> tuple[OwnMachine, ...]:
-    """The machines of a slice, with what the provider tells of them."""
-    told = {machine.name: machine for machine in outcome.machines}
-    return tuple(
-        OwnMachine(own.name, told[own.name].id, told[own.name].address) if own.name in told else own
-        for own in slice_.machines
-    )
 
 
 def _refused(slice_: Slice, outcome: SliceMade) -> Reason:
@@ -217,12 +208,13 @@ class LimitSlices(FollowingHandler[Slice]):
         self._standings = standings
 
     def follow(self, record: Slice, work: Work) -> None:
-        booting = record.status is SliceStatus.BOOTING
-        limit_s = record.spec.boot_timeout if booting else record.spec.join_timeout
+        limit_s = time_limit_s(record)
+        assert limit_s is not None, "these statuses have one"
         ends_at = self._fleet.ends_at(record.status_changed_at, limit_s)
         if record.doomed is not None or work.now < ends_at:
             return
         here = sum(_is_here(each) for each in self._fleet.agents(record).values())
+        booting = record.status is SliceStatus.BOOTING
         code = ReasonCode.SLICE_NOT_BOOTED if booting else ReasonCode.SLICE_NOT_JOINED
         why = reason(code, joined=here, machines=len(record.machines), timeout_s=limit_s)
         self._standings.failed(work, record, CreateOutcome.NOT_BOOTED, why.sentence())
