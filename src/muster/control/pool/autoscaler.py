@@ -100,10 +100,10 @@ class RouteDemand(LifecycleHandler[Pool]):
     def gather(self, candidates: Sequence[Pool], work: Work) -> Sequence[Pool]:
         """No pools: the groups whose demand is routed now are found by what changed in them."""
         self._due = []
-        pools = self._fleet.groups()
-        for group in self._seen.keys() - pools.keys():
+        by_group = self._fleet.groups()
+        for group in self._seen.keys() - by_group.keys():
             self._forget(group)
-        for group, pool in pools.items():
+        for group, pools in by_group.items():
             seen, state = self._seen.setdefault(group, _Seen()), self._cluster.groups[group]
             news = (
                 seen.passes != state.passes
@@ -116,7 +116,7 @@ class RouteDemand(LifecycleHandler[Pool]):
                 self._due.append(group)
             elif not seen.again:
                 seen.again = True
-                work.mark(pool)  # so that its alarm is set
+                work.mark(pools[0])  # so that its alarm is set
         return ()
 
     def _forget(self, name: str) -> None:
@@ -149,7 +149,7 @@ class RouteDemand(LifecycleHandler[Pool]):
     def _look(self, name: str, work: Work) -> None:
         group, seen = self._cluster.groups[name], self._seen[name]
         seen.passes, seen.at, seen.again = group.passes, work.now, False
-        pools = [pool for pool in self._fleet.pools() if pool.group == name]
+        pools = self._fleet.groups()[name]
         slices = [each for pool in pools for each in self._fleet.slices(pool.name)]
         seen.pace_s = ROUTE_S + len(slices) * ROUTE_S_A_SLICE
         states = self._states(pools, work.now)

@@ -60,8 +60,8 @@ class ConsolidateSlices(LifecycleHandler[Pool]):
     def gather(self, candidates: Sequence[Pool], work: Work) -> Sequence[Pool]:
         """No pools: the groups that are to be looked at now are found by the time."""
         asking = {
-            group: pool
-            for group, pool in self._fleet.groups().items()
+            group: pools[0]
+            for group, pools in self._fleet.groups().items()
             if self._live.groups[group].consolidate_after is not None
         }
         for group in self._looks_at.keys() - asking.keys():
@@ -89,7 +89,7 @@ class ConsolidateSlices(LifecycleHandler[Pool]):
         due, self._due = self._due, []
         for group in due:
             self._looks_at[group] = work.now + LOOK_S
-            work.mark(self._fleet.groups()[group])  # so that its alarm is set
+            work.mark(self._fleet.groups()[group][0])  # so that its alarm is set
             state = self._cluster.groups[group]
             if is_at_rest(state) and self._cluster.shapes.lowest_prefilled(group) is None:
                 try:
@@ -99,7 +99,7 @@ class ConsolidateSlices(LifecycleHandler[Pool]):
         return HandlerResult()
 
     def _look(self, name: str, group: GroupState, work: Work) -> None:
-        pools = [pool for pool in self._fleet.pools() if pool.group == name]
+        pools = self._fleet.groups()[name]
         every = [slice_ for pool in pools for slice_ in self._fleet.slices(pool.name)]
         if any(slice_.doomed is not None and self._fleet.is_used(slice_) for slice_ in every):
             return  # one at a time

@@ -56,7 +56,7 @@ class Fleet:
         self._live = live
         self._began_at = began_at
         self._pools: dict[str, Pool] = {}
-        self._groups: dict[str, Pool] | None = None
+        self._groups: dict[str, list[Pool]] | None = None
         self._slices: dict[str, dict[SliceId, Slice]] = {}
         self._agents: dict[str, dict[str, Agent]] = {}
         self._silent: dict[str, set[AgentId]] = {}
@@ -171,10 +171,12 @@ class Fleet:
         """The pools that exist."""
         return self._pools.values()
 
-    def groups(self) -> Mapping[str, Pool]:
-        """The groups that have pools, each with one of these."""
+    def groups(self) -> Mapping[str, Sequence[Pool]]:
+        """The pools of each group that has some."""
         if self._groups is None:
-            self._groups = {pool.group: pool for pool in self._pools.values()}
+            self._groups = {}
+            for pool in self._pools.values():
+                self._groups.setdefault(pool.group, []).append(pool)
         return self._groups
 
     def pool(self, name: str) -> Pool | None:
