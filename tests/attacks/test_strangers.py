@@ -7,8 +7,10 @@ import pytest
 from grpc import aio
 from tests.attacks.hostile_agent import hostile_agent
 from tests.attacks.target import Target
+from tests.patience import until_awaited
 from tests.wire.test_checks import HELLOS
 
+from muster.core.resources import Resources
 from muster.wire import agent_pb2 as pb
 from muster.wire import agent_pb2_grpc
 from muster.wire.client import ControllerChannel, Disconnected
@@ -57,6 +59,16 @@ async def test_agent_that_says_what_no_agent_may_say_is_closed_alone(target: Tar
             with pytest.raises((Disconnected, Refused)):
                 await agent.greet(**wrong)
     target.assert_agents_alive()
+
+
+async def test_agent_that_poses_as_a_machine_of_a_pool_is_not_believed(target: Target) -> None:
+    claims = {"pool": "gpus", "slice": "slc-1", "preemptible": "false", "rack": "mallorys"}
+    with target.client() as admin:
+        async with hostile_agent(target, "poser") as agent:
+            greeting = asyncio.create_task(agent.greet(attributes=claims, capacity=Resources()))
+            seen = await until_awaited(lambda: admin.agent("poser").attributes)
+            greeting.cancel()
+        assert seen == {"rack": "mallorys"}
 
 
 async def test_health_is_cheap_for_everybody(target: Target) -> None:

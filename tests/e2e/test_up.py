@@ -310,6 +310,7 @@ def test_attributes_of_local_agents_are_kept_until_others_are_given(home: Home) 
         ("zone", "expected NAME=VALUE, such as zone=a"),
         ("1zone=a", "--attribute is '1zone=a': expected a name of at most 63 letters"),
         ("gpu_model=H100", "agents find out gpu_model themselves, choose another name"),
+        ("pool=gpus", "machines of a pool alone have pool, choose another name"),
         ("zone= a", "expected a value of at most 255 characters, no blanks around it"),
     ],
 )

@@ -15,6 +15,7 @@ from muster.app.home import Home, LocalAgents
 from muster.app.local_agents import local_name
 from muster.core.errors import MusterError
 from muster.core.resources import format_bytes, parse_bytes, parse_milli
+from muster.core.specs.pool import RESERVED
 from muster.core.text import ATTRIBUTE
 
 MAX_ATTRIBUTES = 100
@@ -80,8 +81,8 @@ def some_amount(option: str, text: str | None, parse: Callable[[str], int]) -> i
 def check_attributes(attributes: Mapping[str, str]) -> None:
     """
     Raises:
-        MusterError: a name cannot stand in a constraint, or is one that agents find out themselves;
-            or a value cannot be asked for.
+        MusterError: a name cannot stand in a constraint, or is one that agents find out themselves
+            or that machines of a pool alone have; or a value cannot be asked for.
     """
     if len(attributes) > MAX_ATTRIBUTES:
         raise MusterError(f"--attribute is given {len(attributes)} times: at most {MAX_ATTRIBUTES}")
@@ -90,6 +91,8 @@ def check_attributes(attributes: Mapping[str, str]) -> None:
             expected = "expected a name of at most 63 letters, digits, . _ / -, first a letter"
         elif name in FOUND_ATTRIBUTES:
             expected = f"agents find out {name} themselves, choose another name"
+        elif name in RESERVED:
+            expected = f"machines of a pool alone have {name}, choose another name"
         elif value != value.strip() or not value.isprintable() or not 0 < len(value) <= _MAX_VALUE:
             expected = f"expected a value of at most {_MAX_VALUE} characters, no blanks around it"
         else:

@@ -5,15 +5,17 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import select
-from tests.control.pool_scenarios import pool
+from tests.control.pool_scenarios import job, pool
 from tests.control.world import ROOT, World
 
 from muster.control.agent.joining import JoinRefused
 from muster.control.identity.tokens import invitations, revoke_join_token
+from muster.control.pool.fleet import Fleet
 from muster.control.pool.queries import list_pools, list_slices
 from muster.core.errors import NotFound
 from muster.core.reasons import ReasonCode
-from muster.core.states import AgentStatus
+from muster.core.resources import Resources
+from muster.core.states import AgentStatus, TaskState
 from muster.core.states.slice import SliceStatus
 from muster.store import schema
 from muster.store.queries.listing import Listing
@@ -82,6 +84,25 @@ def test_attributes_of_the_pool_win_over_those_that_a_machine_tells(world: World
         "zone": "a",
         "rack": "r1",
     }
+    world.close()
+
+
+def test_agent_that_joined_with_another_token_is_not_taken_for_a_machine_of_a_pool(
+    world: World,
+) -> None:
+    """What it claims leads no work to it, and it is counted for no slice."""
+    (slice_,) = world.slices()
+    claims = {"pool": "cpu", "slice": slice_.id, "preemptible": "false"}
+    world.add_agent("mallorys", Resources(16_000, 2**36), attributes={**claims, "rack": "r1"})
+    rules = [{"constraints": [f"{name}={value}"]} for name, value in claims.items()]
+    wanted = [world.submit(job(f"one-{at}", placement=rule)) for at, rule in enumerate(rules)]
+    world.run(60)
+    impostor = world.plane.live.agent_names["mallorys"]
+    assert impostor.status is AgentStatus.ALIVE
+    assert impostor.attributes == {"rack": "r1"}
+    assert {task.status for each in wanted for task in each.tasks.values()} == {TaskState.PENDING}
+    assert not world.plane.live.allocations_on.get(impostor.id)
+    assert world.plane.parts[Fleet].agents(slice_) == {}
     world.close()
 
 

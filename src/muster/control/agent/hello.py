@@ -6,7 +6,7 @@ commands that did not arrive are sent again, kernels that nobody wants are stopp
 another boot or that the agent no longer knows are gone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from muster.control.agent.leases import LeaseBook
 from muster.control.agent.lifecycle import AgentLifecycle, lose_kernels
@@ -18,6 +18,7 @@ from muster.control.session.handlers.start import send_starts
 from muster.control.session.kernel_reports import KernelReports
 from muster.control.tell_agent import TellAgent
 from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.specs.pool import RESERVED
 from muster.core.states import KERNEL_TABLE, KernelStatus
 from muster.store.records import Agent, Kernel, LedgerKey
 from muster.wire.messages import HeldStatus, Hello, Prepare, Stop
@@ -28,6 +29,12 @@ _NOT_STARTED = frozenset({None, HeldStatus.PREPARED, HeldStatus.QUEUED})
 _GONE = frozenset({HeldStatus.ENDED, HeldStatus.LOST})
 _MAY_STOP = frozenset(HeldStatus) - _GONE
 _ON_AGENT = frozenset({KernelStatus.RUNNING, KernelStatus.TERMINATING})
+
+
+def _own(told: Mapping[str, str]) -> dict[str, str]:
+    """The attributes that a machine may claim by itself: not those of a pool's machines, which are
+    known by the token with which they joined."""
+    return {name: value for name, value in told.items() if name not in RESERVED}
 
 
 class Greeter:
@@ -62,7 +69,7 @@ class Greeter:
         agent.host = hello.host
         agent.capacity = hello.capacity
         agent.devices = hello.devices
-        agent.attributes = {**hello.attributes, **agent.fixed}
+        agent.attributes = {**_own(hello.attributes), **agent.fixed}
         work.unit.touch(agent)
         self._agents.revive(work, agent, PHASE, reason(ReasonCode.AGENT_RETURNED))
         work.mark(agent)
