@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.providers.conformance import gone, ids
 from tests.providers.kubernetes_cluster import Cluster, Fault
@@ -131,6 +131,28 @@ def test_slice_that_is_refused_and_takes_long_to_end_may_be_there(
     assert "some of the slice was made: it is still being deleted" in refused.told
 
 
+def test_pods_whose_secret_is_gone_are_not_taken_for_those_of_the_next(
+    site: KubernetesSite, cluster: Cluster
+) -> None:
+    """Kubernetes' garbage collector is about to delete them."""
+    cluster.collects = False
+    cluster.plan(Fault.FORBIDDEN, "create", "pods", skip=2)
+    cluster.plan(Fault.ERROR, "list", "pods")
+    provider = site.provider()
+    assert refusal(lambda: provider.create(order(machines=3))).outcome is UNKNOWN
+    assert (len(cluster.named("pods")), cluster.named("secrets")) == (2, [])
+    for _ in range(2):
+        refused = refusal(lambda: provider.create(order(machines=3)))
+        assert (refused.outcome, "being deleted" in refused.told) == (UNKNOWN, True)
+
+    cluster.collects = True
+    site.until(lambda: not cluster.named("pods"))
+    machines = provider.create(order(machines=3))
+    for _ in range(2):
+        cluster.settle()
+    assert cluster.named("pods") == sorted(ids(machines).values())
+
+
 def test_slice_that_was_begun_is_finished_without_asking_for_each_pod(
     site: KubernetesSite, cluster: Cluster
 ) -> None:
@@ -241,6 +263,14 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubernetesSite]
 
 
 @given(_CHANCES)
+@example(
+    [
+        (Fault.FORBIDDEN, "create", "pods", 2),
+        (Fault.TRUNCATED, "list", "pods", 0),
+        (Fault.ERROR, "list", "secrets", 3),
+        (Fault.LOST, "list", "pods", 0),
+    ]
+)
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_whatever_fails_a_slice_is_whole_or_nothing_in_the_end(
     shared: KubernetesSite, chances: list[tuple[Fault, str, str, int]]
@@ -255,9 +285,11 @@ def test_whatever_fails_a_slice_is_whole_or_nothing_in_the_end(
         return {name for name in everything(cluster) if f"-{wanted.slice}-" in name}
 
     machines: tuple[Machine, ...] = ()
-    for _ in range(2 * len(chances) + 2):  # one may fail, and undo in vain, for two of them
+    for _ in range(len(chances) + 1):  # each that fails has met one of them at least
         outcome, machines = _created(provider, wanted)
         assert outcome in (None, UNKNOWN) or not mine()
+        for _ in range(2):  # orphans are deleted, and then end
+            cluster.settle()
         if machines:
             break
     assert [machine.name for machine in machines] == [*wanted.names]

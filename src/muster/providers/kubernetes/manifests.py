@@ -209,6 +209,12 @@ def is_ours(found: Pod | Secret, originals: Mapping[str, str]) -> bool:
     return wanted <= labels.items() and originals.items() <= annotations.items()
 
 
+def is_owned_by(pod: Pod, secret: Secret) -> bool:
+    """Whether a pod's owner is this Secret, and not one of the same name that was deleted."""
+    owners = (pod.metadata and pod.metadata.ownerReferences) or []
+    return secret.metadata is not None and secret.metadata.uid in {owner.uid for owner in owners}
+
+
 def _credential(index: int) -> str:
     return f"{_CREDENTIAL}-{index}"
 

@@ -17,7 +17,7 @@ from muster.core.errors import InvalidSpec, Problem
 from muster.core.specs.pool import PoolSpec
 from muster.providers.kubernetes import naming
 from muster.providers.kubernetes.api import Absent, AlreadyThere, Api
-from muster.providers.kubernetes.manifests import SlicePlan, is_ours, secret_of
+from muster.providers.kubernetes.manifests import SlicePlan, is_ours, is_owned_by, secret_of
 from muster.providers.kubernetes.observed import is_leaving, machine_of, name_of
 from muster.providers.kubernetes.settings import KubernetesSettings, read_settings
 from muster.providers.provider import (
@@ -189,7 +189,8 @@ class KubernetesPods(Provider):
                 return self._api.create(wanted)
             except AlreadyThere:
                 found = self._pod(plan, index)
-        if found is None or is_leaving(found):
+        # The garbage collector has yet to come to a pod whose Secret is gone.
+        if found is None or is_leaving(found) or not is_owned_by(found, secret):
             told = f"pod {name_of(wanted)} of an earlier call is being deleted"
             raise ProviderError(CreateOutcome.UNKNOWN, told)
         return found
