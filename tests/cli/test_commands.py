@@ -181,7 +181,7 @@ def test_groups_apply_puts_the_policy_and_nothing_but_a_group() -> None:
     ((action, spec),) = cluster.asked
     assert (action, isinstance(spec, ScalingGroup), spec.name) == ("put_group", True, "fast")
     wrong = cluster.run("groups", "apply", "-", stdin="command: [date]")
-    assert wrong.exit_code == 2
+    assert wrong.exit_code == 1
     assert "kind: group" in wrong.stderr
 
 

@@ -195,7 +195,6 @@ def test_submit_takes_a_session() -> None:
         ("comand: [date]", "did you mean command"),
         ("command: [", "line 1"),
         (b"\xff\xfe", "UTF-8"),
-        ("kind: group\nname: g", "muster groups apply"),
         ("command: [date]\ntasks: 0", "tasks is 0"),
     ],
 )
@@ -207,10 +206,48 @@ def test_submit_of_a_wrong_file_hands_in_nothing(stdin: str | bytes, said: str) 
     assert cluster.asked == []
 
 
-@pytest.mark.parametrize("words", [("submit",), ("plan",), ("groups", "apply"), ("quota", "set")])
-def test_wrong_file_is_named(tmp_path: Path, words: tuple[str, ...]) -> None:
-    file = tmp_path / "job.yaml"
-    file.write_text("comand: [date]\ntaks: 3")
+TAKES = {
+    "group": ("groups", "apply"),
+    "quota": ("quota", "set"),
+    "pool": ("pools", "apply"),
+    "job": ("submit",),
+    "session": ("submit",),
+}
+
+
+@pytest.mark.parametrize("words", [("plan",), *dict.fromkeys(TAKES.values())])
+def test_file_of_another_kind_is_refused_with_the_command_that_takes_it(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    file = tmp_path / "a spec.yaml"
+    cluster = FakeCluster()
+    for kind, takes in TAKES.items():
+        if words == takes or (words == ("plan",) and takes == ("submit",)):
+            continue
+        file.write_text(f"kind: {kind}\nwrong: besides")
+        result = cluster.run(*words, str(file))
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr.startswith(f"muster: {file}: kind is {kind}: this command takes a")
+        assert result.stderr.endswith(f": use `muster {' '.join(takes)} '{file}'`\n")
+    assert cluster.asked == []
+
+
+@pytest.mark.parametrize("kind", ["group", "quota", "pool"])
+def test_file_without_a_kind_is_told_which_it_needs(kind: str) -> None:
+    result = FakeCluster().run(*TAKES[kind], "-", stdin="command: [date]")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        f"muster: kind: missing: write `kind: {kind}` into it, or hand a job in with "
+        f"`muster submit -`\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"), [(("plan",), "job"), *((words, kind) for kind, words in TAKES.items())]
+)
+def test_wrong_file_is_named(tmp_path: Path, words: tuple[str, ...], kind: str) -> None:
+    file = tmp_path / "spec.yaml"
+    file.write_text(f"kind: {kind}\nkidn: job\nkint: job")
     cluster = FakeCluster()
     result = cluster.run(*words, str(file))
     assert (result.exit_code, cluster.asked) == (1, [])

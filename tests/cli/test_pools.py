@@ -95,7 +95,7 @@ def test_pool_is_applied_listed_paused_resumed_and_deleted(typed: Typed) -> None
         (POOL + "slice_size: 0", "slice_size is 0: expected at least 1"),
         (POOL.replace("local", "locla"), "did you mean local?"),
         (POOL.replace("1GiB", "1024TiB"), "provider local says: bad request: a machine of 1024TiB"),
-        ("kind: group\nname: x", "a pool needs `kind: pool`"),
+        ("kind: group\nname: x", "use `muster groups apply"),
     ],
 )
 def test_wrong_pool_is_refused_with_the_file_and_nothing_is_made(

@@ -1,17 +1,31 @@
 """Specs from a file or from standard input."""
 
 import os
+import shlex
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from muster.cli.parameters import Argument
+from muster.cli.words import one
 from muster.client.moments import with_absolute_moments
 from muster.client.workdir import current_directory, with_absolute_workdirs
-from muster.core.errors import MusterError
+from muster.core.errors import InvalidSpec, MusterError, Problem
 
 if TYPE_CHECKING:
     from muster.core.specs.load import AnySpec
+
+S = TypeVar("S", bound="AnySpec")
+
+_COMMANDS = {
+    "job": "muster submit",
+    "session": "muster submit",
+    "group": "muster groups apply",
+    "quota": "muster quota set",
+    "pool": "muster pools apply",
+}
+"""The command that takes a file of each kind."""
 
 SpecFile = Argument(metavar="FILE", help="YAML or JSON; - is standard input.", holds_spec=True)
 
@@ -25,12 +39,17 @@ def directory_of(file: str) -> str:
     return str(Path(os.path.normpath(Path(here, file))).parent)
 
 
-def read_spec(file: str) -> "AnySpec":
-    """
+def read_spec(file: str, *models: "type[S]") -> S:
+    """The spec in a file.
+
+    Args:
+        models: those that the command takes. One of another kind is refused with the command that
+            takes it; one that tells no kind is a job, which has to be meant.
+
     Raises:
         MusterError: the file cannot be read.
-        InvalidSpec: the file holds no valid spec. The command names it with each problem, as with
-            those that the controller finds.
+        InvalidSpec: the file holds no such spec, or no valid one. The command names it with each
+            problem, as with those that the controller finds.
     """
     from muster.core.specs import load_keys, spec_of
     from muster.core.specs.documents import MAX_SPEC_BYTES
@@ -41,9 +60,29 @@ def read_spec(file: str) -> "AnySpec":
         else:
             with Path(file).open("rb") as stream:
                 data = stream.read(MAX_SPEC_BYTES + 1)
-        keys = with_absolute_workdirs(load_keys(data.decode()), directory_of(file))
-        return spec_of(with_absolute_moments(keys))
+        keys = load_keys(data.decode())
     except OSError as error:
         raise MusterError(f"cannot read {file}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise MusterError(f"cannot read {file}: it is not text in UTF-8") from None
+    _check_kind(file, keys, [str(model.model_fields["kind"].default) for model in models])
+    keys = with_absolute_workdirs(keys, directory_of(file))
+    found = spec_of(with_absolute_moments(keys))
+    assert isinstance(found, models)
+    return found
+
+
+def _check_kind(file: str, keys: Mapping[Any, Any], taken: Sequence[str]) -> None:
+    """
+    Raises:
+        InvalidSpec: the kind is another one than those that are ``taken``.
+    """
+    kind = keys.get("kind", "job")
+    if kind in taken or not isinstance(kind, str) or kind not in _COMMANDS:
+        return
+    use = f"{_COMMANDS[kind]} {shlex.quote(file)}"
+    if "kind" in keys:
+        expected = f"this command takes {' or '.join(map(one, taken))}: use `{use}`"
+        raise InvalidSpec([Problem("kind", kind, expected)])
+    expected = f"missing: write `kind: {taken[0]}` into it, or hand a job in with `{use}`"
+    raise InvalidSpec([Problem("kind", "", expected)])

@@ -52,12 +52,7 @@ def apply(
     """Make a scaling group, or write one anew: what the file leaves out is the default."""
     from muster.core.specs import ScalingGroup
 
-    spec = read_spec(file)
-    if not isinstance(spec, ScalingGroup):
-        raise click.BadParameter(
-            f"{file} is a {spec.kind}: a group needs `kind: group`; hand work in with "
-            f"`muster submit`"
-        )
+    spec = read_spec(file, ScalingGroup)
     with cluster.client() as client:
         click.echo(f"group {client.put_group(spec).name} applied")
 

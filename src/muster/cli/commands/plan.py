@@ -8,7 +8,6 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from muster.cli import kinds
 from muster.cli.arguments import AsJson
 from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.exits import ExitCode
@@ -45,9 +44,9 @@ def plan(
 
     Nothing is handed in. Ends with 0 if it would start, 2 if it would wait, 1 if it is refused.
     """
-    spec = read_spec(file)
-    if spec.kind not in (kind.name for kind in kinds.work()):
-        raise click.BadParameter(f"{file} is a {spec.kind}, which is not work to hand in")
+    from muster.core.specs import JobSpec, SessionSpec
+
+    spec = read_spec(file, JobSpec, SessionSpec)
     if project is not None:
         spec = with_keys(spec, {"project": project})
     with cluster.client() as client, suggesting_dependencies(client):

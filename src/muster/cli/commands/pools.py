@@ -104,9 +104,7 @@ def apply(
     """Make a pool, or change it: what the file leaves out is the default."""
     from muster.core.specs import PoolSpec
 
-    spec = read_spec(file)
-    if not isinstance(spec, PoolSpec):
-        raise click.BadParameter(f"{file} is a {spec.kind}: a pool needs `kind: pool`")
+    spec = read_spec(file, PoolSpec)
     with cluster.client() as client:
         applied = client.apply_pool(spec, check=not no_check)
     said = f"pool {applied.name} applied"

@@ -45,9 +45,7 @@ def set_quota(cluster: Cluster, file: Annotated[str, SpecFile]) -> None:
     """Limit somebody, in place of the limits they have."""
     from muster.core.specs import QuotaSpec
 
-    spec = read_spec(file)
-    if not isinstance(spec, QuotaSpec):
-        raise click.BadParameter(f"{file} is a {spec.kind}: a quota needs `kind: quota`")
+    spec = read_spec(file, QuotaSpec)
     with cluster.client() as client:
         set_ = client.put_quota(spec)
     click.echo(f"quota of {set_.level} {set_.name} set")

@@ -28,16 +28,12 @@ def submit(
     ] = False,
 ) -> None:
     """Hand in a job or a session from a file; prints its name and id."""
-    from muster.core.specs import ScalingGroup
+    from muster.core.specs import JobSpec, SessionSpec
 
     if staying.wait and no_wait:
         raise click.BadParameter("give one of --wait and --no-wait")
-    spec = read_spec(file)
-    if isinstance(spec, ScalingGroup):
-        raise click.BadParameter(f"{file} is a group: use `muster groups apply {file}`")
-    kind = next((each for each in kinds.work() if each.name == spec.kind), None)
-    if kind is None:
-        raise click.BadParameter(f"{file} is a {spec.kind}, which is not work to hand in")
+    spec = read_spec(file, JobSpec, SessionSpec)
+    kind = next(each for each in kinds.work() if each.name == spec.kind)
     if keys := placement.keys() | ({"name": name} if name is not None else {}):
         spec = with_keys(spec, keys)
     if not staying.quiet and (note := kind.note(spec, file)):
