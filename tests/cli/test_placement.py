@@ -154,10 +154,10 @@ def test_plan_ends_with_what_would_become_of_it(
     assert msgspec.json.decode(result.stdout, type=PlanView) == cluster.plan_
 
 
-def test_plan_of_a_group_is_wrong_use() -> None:
+def test_plan_of_a_group_is_refused_and_is_not_taken_for_work_that_waits() -> None:
     result = FakeCluster().run("plan", "-", stdin="kind: group\nname: g")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "not work to hand in" in result.stderr
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "this command takes a job or a session" in result.stderr
 
 
 # -- what why and plan share ---------------------------------------------------------------------
@@ -293,7 +293,7 @@ def test_quota_is_set_from_a_file_and_removed() -> None:
     assert isinstance(spec, QuotaSpec)
     assert removed == ("remove_quota", ("project", "default/research"))
     wrong = cluster.run("quota", "set", "-", stdin="command: [date]")
-    assert wrong.exit_code == 2
+    assert wrong.exit_code == 1
     assert "kind: quota" in wrong.stderr
 
 

@@ -123,6 +123,38 @@ def test_nobody_but_an_admin_changes_a_pool_and_everybody_sees_it(typed: Typed) 
     assert unknown.stderr == "muster: there is no pool 'cpuu'; did you mean cpu?\n"
 
 
+def test_several_pools_are_changed_each_with_its_own_outcome(typed: Typed) -> None:
+    typed.apply()
+    typed.apply(POOL.replace("cpu\n", "large\n"))
+    paused = typed.run("pools", "pause", "cpu", "larg", "large")
+    assert paused.exit_code == 1
+    assert paused.stdout.splitlines() == [
+        "pool cpu is paused: it makes nothing more",
+        "pool large is paused: it makes nothing more",
+    ]
+    assert paused.stderr == "muster: there is no pool 'larg'; did you mean large?\n"
+    assert typed.said("pools", "resume", "cpu", "large").count("makes machines again") == 2
+    assert typed.said("pools", "replace", "cpu", "large", "-n", "0").splitlines() == [
+        "pool cpu leaves 0 outdated slices as they are",
+        "pool large leaves 0 outdated slices as they are",
+    ]
+    assert typed.said("pools", "delete", "cpu", "large").count("is being deleted; 0 slices") == 2
+
+
+def test_listing_that_leaves_some_out_says_so(typed: Typed) -> None:
+    typed.apply(POOL + "min_slices: 2")
+    typed.apply(POOL.replace("cpu\n", "large\n"))
+    typed.cluster.pass_time(5)
+    for kind in ("pools", "slices"):
+        few = typed.run(kind, "--all", "--limit", "1")
+        assert len(few.stdout.splitlines()) == 2, "the head and one line"
+        assert few.stderr == "older ones are left out: --limit 10 shows more\n"
+        few = typed.run(kind, "--limit", "1", "--json")
+        assert len(json.loads(few.stdout)) == 1
+        assert "left out" in few.stderr
+        assert len(typed.said(kind, "list", "--limit", "2").splitlines()) == 3
+
+
 def test_slice_is_listed_shown_held_released_drained_and_deleted(typed: Typed) -> None:
     assert "no slices" in typed.run("slices").stderr
     typed.apply()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 
 from muster.cli import kinds
-from muster.cli.completion import complete_any, complete_output
+from muster.cli.completion import complete_any, complete_group, complete_output
 from muster.cli.parameters import Argument, Option
 from muster.cli.words import one
 from muster.core.errors import NotFound
@@ -66,5 +66,9 @@ AnyRef = Annotated[
         help="Record of any kind, such as a job, an agent or a notice; or one task of a job.",
         autocompletion=complete_any,
     ),
+]
+InGroup = Annotated[
+    str | None,
+    Option("--group", "-g", help="Only this group's.", autocompletion=complete_group),
 ]
 AsJson = Annotated[bool, Option("--json", help="As JSON on stdout, and nothing else.")]

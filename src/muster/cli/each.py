@@ -1,7 +1,7 @@
 """Doing something with each record that a command names."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from muster.cli.cluster import Cluster
     from muster.cli.kinds.kind import Kind
     from muster.client import Client
+    from muster.core.views.base import RecordView
+
+V = TypeVar("V", bound="RecordView")
 
 
 def each_record(
@@ -38,3 +41,27 @@ def each_record(
             except MusterError as error:
                 worst = max(worst, failures.report(error))
     raise click.exceptions.Exit(worst)
+
+
+def each_changed(
+    cluster: "Cluster",
+    refs: Sequence[str],
+    kind: "Kind[Any, V]",
+    change: "Callable[[Client, str], V]",
+    said: "Callable[[V], str]",
+    *,
+    as_json: bool,
+) -> None:
+    """Change each record, even if an earlier one was not, and tell what it is then: ``said``, or
+    JSON.
+
+    Raises:
+        click.exceptions.Exit: with the worst of the exit codes.
+    """
+    from muster.cli.screen import show_change
+
+    def change_and_tell(client: "Client", ref: str) -> None:
+        changed = change(client, ref)
+        show_change(changed, said(changed), as_json=as_json)
+
+    each_record(cluster, refs, kind, change_and_tell)

@@ -283,13 +283,27 @@ def show_listing(
     row: "Callable[[V], Sequence[Text | str]]",
     *,
     as_json: bool,
+    limit: int | None = None,
 ) -> None:
-    """Show a command's list: a line for each item under a heading, or JSON."""
+    """Show a command's list: a line for each item under a heading, or JSON.
+
+    Args:
+        limit: how many are shown, of which one more was asked for (``tell_left_out``).
+    """
+    shown = found if limit is None else found[:limit]
     if as_json:
-        print_json(found)
+        print_json(shown)
     else:
         console = stdout()
-        write(console, table(console, columns, map(row, found)))
+        write(console, table(console, columns, map(row, shown)))
+    if limit is not None:
+        tell_left_out(found, limit)
+
+
+def tell_left_out(found: Sequence[object], limit: int) -> None:
+    """Say that a listing does not show all, if one more than its limit was found."""
+    if len(found) > limit:
+        stderr().print(Text(f"older ones are left out: --limit {limit * 10} shows more"))
 
 
 def show_change(changed: "View", said: str, *, as_json: bool) -> None:

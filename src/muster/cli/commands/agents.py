@@ -10,11 +10,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from muster.cli.arguments import AsJson
+from muster.cli.arguments import AsJson, InGroup
 from muster.cli.cluster import Cluster, Home, Token, Url, on_cluster
 from muster.cli.commands.bars import AgentRefs, each_agent
 from muster.cli.commands.invites import invite, invites, uninvite
-from muster.cli.completion import complete_group
 from muster.cli.parameters import Option, annotated, command_of
 from muster.cli.screen import Column, plain, print_json, status, stderr, stdout, table, write
 from muster.cli.words import clock_time, count, duration
@@ -36,10 +35,7 @@ LOOK_S = 0.5
 @annotated
 def agents(
     ctx: click.Context,
-    group: Annotated[
-        str | None,
-        Option("--group", "-g", help="Only this group's.", autocompletion=complete_group),
-    ] = None,
+    group: InGroup = None,
     as_json: AsJson = False,
     url: Url = None,
     token: Token = None,

@@ -2,18 +2,16 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from muster.cli.arguments import AsJson
+from muster.cli.arguments import AsJson, InGroup
 from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.commands.pools import COLUMNS, pool_row
 from muster.cli.commands.slices import slices_table
-from muster.cli.completion import complete_group
 from muster.cli.described.pool import price, said_of
-from muster.cli.parameters import Option
 from muster.cli.screen import plain, print_json, stderr, stdout, table, write
 from muster.cli.words import count, moment
 
@@ -40,10 +38,7 @@ _WHERE = {
 @on_cluster
 def autoscaler(
     cluster: Cluster,
-    group: Annotated[
-        str | None,
-        Option("--group", "-g", help="Only this group's.", autocompletion=complete_group),
-    ] = None,
+    group: InGroup = None,
     as_json: AsJson = False,
 ) -> None:
     """Show pools, slices, and where waiting work is to run."""

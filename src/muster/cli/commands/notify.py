@@ -35,7 +35,7 @@ def list_notices(
 ) -> None:
     """List the notices that wait, and why; `muster why NOTICE` tells more."""
     with cluster.client() as client:
-        found = client.notices("all" if every else "live", limit=limit)
+        found = client.notices("all" if every else "live", limit=limit + 1)
     columns = [
         Column("ID"),
         Column("STATUS"),
@@ -46,7 +46,7 @@ def list_notices(
         Column("WHY", flexible=True, wraps=True),
     ]
     now = time.time()
-    show_listing(found, columns, lambda notice: _row(notice, now), as_json=as_json)
+    show_listing(found, columns, lambda notice: _row(notice, now), as_json=as_json, limit=limit)
 
 
 def _row(notice: "NoticeView", now: float) -> list[Text | str]:

@@ -1,18 +1,20 @@
 """``muster pools``."""
 
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import click
 from rich.text import Text
 
-from muster.cli.arguments import AsJson
-from muster.cli.cluster import Ca, Cluster, Home, Token, Url, on_cluster
-from muster.cli.completion import complete_group, complete_pool
+from muster.cli.arguments import AsJson, InGroup
+from muster.cli.cluster import Cluster, on_cluster
+from muster.cli.completion import complete_pool
 from muster.cli.described.pool import price
+from muster.cli.each import each_changed
+from muster.cli.kinds import pool as pool_kind
+from muster.cli.listed_group import ListedGroup
 from muster.cli.nearest import suggesting
-from muster.cli.parameters import Argument, Option, annotated, command_of
+from muster.cli.parameters import Argument, Option, annotated
 from muster.cli.screen import (
     Column,
     plain,
@@ -29,18 +31,18 @@ from muster.cli.words import count
 from muster.core.states.slice import SliceStatus
 
 if TYPE_CHECKING:
-    from muster.client import Client
     from muster.core.views.pools import PoolView
 
 PoolRef = Annotated[
     str,
     Argument(metavar="POOL", help="Name, id or beginning of an id.", autocompletion=complete_pool),
 ]
-InGroup = Annotated[
-    str | None,
-    Option("--group", "-g", help="Only this group's.", autocompletion=complete_group),
+PoolRefs = Annotated[
+    list[str],
+    Argument(
+        metavar="POOL...", help="Names, ids or beginnings of ids.", autocompletion=complete_pool
+    ),
 ]
-Ended = Annotated[bool, Option("--all", "-a", help="Those that are gone, too.")]
 
 COLUMNS = (
     Column("NAME", shrinks=12),
@@ -55,37 +57,26 @@ COLUMNS = (
 )
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=ListedGroup)
+def pools() -> None:
+    """List, make, change and delete pools of machines."""
+
+
+@pools.command(name="list")
 @annotated
-def pools(
-    ctx: click.Context,
-    group: InGroup = None,
-    as_json: AsJson = False,
-    url: Url = None,
-    token: Token = None,
-    home: Home = None,
-    ca: Ca = None,
-) -> None:
-    """List the pools of machines, and why one makes nothing."""
-    cluster: Cluster = ctx.obj.said(url, token, home, ca)
-    ctx.obj = cluster
-    if ctx.invoked_subcommand is None:
-        _list(cluster, group, as_json=as_json)
-
-
 @on_cluster
 def list_pools(
-    cluster: Cluster, group: InGroup = None, ended: Ended = False, as_json: AsJson = False
+    cluster: Cluster,
+    group: InGroup = None,
+    ended: Annotated[bool, Option("--all", "-a", help="Those that are gone, too.")] = False,
+    limit: Annotated[int, Option("--limit", "-n", min=1, help="Newest ones shown.")] = 200,
+    as_json: AsJson = False,
 ) -> None:
-    """List the pools."""
-    _list(cluster, group, "all" if ended else "live", as_json=as_json)
-
-
-def _list(cluster: Cluster, group: str | None, state: str = "live", *, as_json: bool) -> None:
+    """List the pools, newest first, and why one makes nothing."""
     with cluster.client() as client:
-        found = client.pools(state, group=group, limit=1000)
+        found = client.pools("all" if ended else "live", group=group, limit=limit + 1)
     if found or as_json:
-        show_listing(found, COLUMNS, pool_row, as_json=as_json)
+        show_listing(found, COLUMNS, pool_row, as_json=as_json, limit=limit)
     else:
         stderr().print(Text("no pools; `muster pools apply FILE` makes one"))
 
@@ -125,7 +116,8 @@ def show(cluster: Cluster, ref: PoolRef, as_json: AsJson = False) -> None:
     """Show a pool."""
     from muster.cli.described.pool import pool_parts
 
-    found = _on_pool(cluster, ref, lambda client: client.pools.show(ref))
+    with cluster.client() as client, suggesting(client, ref, [pool_kind.KIND]):
+        found = client.pools.show(ref)
     if as_json:
         print_json(found)
     else:
@@ -135,19 +127,31 @@ def show(cluster: Cluster, ref: PoolRef, as_json: AsJson = False) -> None:
 @pools.command()
 @annotated
 @on_cluster
-def pause(cluster: Cluster, ref: PoolRef, as_json: AsJson = False) -> None:
-    """Have a pool make nothing more; its idle slices still go."""
-    paused = _on_pool(cluster, ref, lambda client: client.pause_pool(ref))
-    show_change(paused, f"pool {paused.name} is paused: it makes nothing more", as_json=as_json)
+def pause(cluster: Cluster, refs: PoolRefs, as_json: AsJson = False) -> None:
+    """Have pools make nothing more; their idle slices still go."""
+    each_changed(
+        cluster,
+        refs,
+        pool_kind.KIND,
+        lambda client, ref: client.pause_pool(ref),
+        lambda paused: f"pool {paused.name} is paused: it makes nothing more",
+        as_json=as_json,
+    )
 
 
 @pools.command()
 @annotated
 @on_cluster
-def resume(cluster: Cluster, ref: PoolRef, as_json: AsJson = False) -> None:
-    """Have a pool make machines again, after pause or when it stands still."""
-    resumed = _on_pool(cluster, ref, lambda client: client.resume_pool(ref))
-    show_change(resumed, f"pool {resumed.name} makes machines again", as_json=as_json)
+def resume(cluster: Cluster, refs: PoolRefs, as_json: AsJson = False) -> None:
+    """Have pools make machines again, after pause or when they stand still."""
+    each_changed(
+        cluster,
+        refs,
+        pool_kind.KIND,
+        lambda client, ref: client.resume_pool(ref),
+        lambda resumed: f"pool {resumed.name} makes machines again",
+        as_json=as_json,
+    )
 
 
 @pools.command()
@@ -155,46 +159,51 @@ def resume(cluster: Cluster, ref: PoolRef, as_json: AsJson = False) -> None:
 @on_cluster
 def replace(
     cluster: Cluster,
-    ref: PoolRef,
+    refs: PoolRefs,
     at_a_time: Annotated[
-        int, Option("--at-a-time", "-n", min=0, max=10_000, help="Slices; 0 ends it.")
+        int,
+        Option("--at-a-time", "-n", min=0, max=10_000, help="Slices of each pool; 0 ends it."),
     ] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Replace a pool's outdated slices, idle ones first, each once its work has ended."""
-    replaced = _on_pool(
-        cluster, ref, lambda client: client.replace_slices(ref, at_a_time=at_a_time)
+    """Replace pools' outdated slices, idle ones first, each once its work has ended."""
+
+    def said(replaced: "PoolView") -> str:
+        slices = count(replaced.outdated, "outdated slice")
+        if at_a_time:
+            return f"pool {replaced.name} replaces {slices}, {at_a_time:,} at a time"
+        return f"pool {replaced.name} leaves {slices} as {_are(replaced.outdated)}"
+
+    each_changed(
+        cluster,
+        refs,
+        pool_kind.KIND,
+        lambda client, ref: client.replace_slices(ref, at_a_time=at_a_time),
+        said,
+        as_json=as_json,
     )
-    slices = count(replaced.outdated, "outdated slice")
-    if at_a_time:
-        said = f"pool {replaced.name} replaces {slices}, {at_a_time:,} at a time"
-    else:
-        said = f"pool {replaced.name} leaves {slices} as {_are(replaced.outdated)}"
-    show_change(replaced, said, as_json=as_json)
 
 
 @pools.command()
 @annotated
 @on_cluster
-def delete(cluster: Cluster, ref: PoolRef, as_json: AsJson = False) -> None:
-    """Delete a pool with all its slices; what runs on them has to leave."""
-    deleted = _on_pool(cluster, ref, lambda client: client.delete_pool(ref))
-    left = sum(deleted.slices.values())
-    said = f"pool {deleted.name} is being deleted; {count(left, 'slice')} to go"
-    if deleted.finished_at is not None:
-        said = f"pool {deleted.name} is deleted"
-    show_change(deleted, said, as_json=as_json)
+def delete(cluster: Cluster, refs: PoolRefs, as_json: AsJson = False) -> None:
+    """Delete pools with all their slices; what runs on them has to leave."""
+    each_changed(
+        cluster,
+        refs,
+        pool_kind.KIND,
+        lambda client, ref: client.delete_pool(ref),
+        _deleted,
+        as_json=as_json,
+    )
 
 
-pools.add_command(command_of(list_pools), "list")
-
-
-def _on_pool(cluster: Cluster, ref: str, act: "Callable[[Client], PoolView]") -> "PoolView":
-    """The answer about one pool; names like an unknown one are suggested."""
-    from muster.cli.kinds import pool
-
-    with cluster.client() as client, suggesting(client, ref, [pool.KIND]):
-        return act(client)
+def _deleted(pool: "PoolView") -> str:
+    if pool.finished_at is not None:
+        return f"pool {pool.name} is deleted"
+    slices = count(sum(pool.slices.values()), "slice")
+    return f"pool {pool.name} is being deleted; {slices} to go"
 
 
 def _are(number: int) -> str:

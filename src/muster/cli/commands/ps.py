@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 
 from muster.cli import kinds
-from muster.cli.arguments import AsJson
+from muster.cli.arguments import AsJson, InGroup
 from muster.cli.cluster import Cluster, on_cluster
-from muster.cli.completion import complete_group, complete_user
+from muster.cli.completion import complete_user
 from muster.cli.parameters import Option
 from muster.core.errors import MusterError
 from muster.core.text import either
@@ -76,9 +76,7 @@ def ps(
             autocompletion=complete_user,
         ),
     ] = None,
-    group: Annotated[
-        str | None, Option("--group", "-g", help="Of this group.", autocompletion=complete_group)
-    ] = None,
+    group: InGroup = None,
     limit: Annotated[int, Option("--limit", "-n", min=1, help="Newest ones shown.")] = 50,
     as_json: AsJson = False,
 ) -> None:
@@ -97,7 +95,9 @@ def ps(
     else:
         click.echo(_nothing(wanted), err=True)
     if len(found) > limit:
-        click.echo(f"older ones are left out: --limit {limit * 10} shows more", err=True)
+        from muster.cli.screen import tell_left_out
+
+        tell_left_out(found, limit)
 
 
 def _show(work: Sequence[RecordView], why: Mapping[str, str], *, as_json: bool) -> None:

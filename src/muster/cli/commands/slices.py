@@ -1,7 +1,7 @@
 """``muster slices``."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import click
@@ -9,17 +9,28 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from muster.cli.arguments import AsJson
-from muster.cli.cluster import Ca, Cluster, Home, Token, Url, on_cluster
-from muster.cli.completion import complete_group, complete_pool, complete_slice
-from muster.cli.each import each_record
+from muster.cli.arguments import AsJson, InGroup
+from muster.cli.cluster import Cluster, on_cluster
+from muster.cli.completion import complete_pool, complete_slice
+from muster.cli.each import each_changed
+from muster.cli.kinds import slice as slice_kind
+from muster.cli.listed_group import ListedGroup
 from muster.cli.nearest import suggesting
-from muster.cli.parameters import Argument, Option, annotated, command_of
-from muster.cli.screen import Column, plain, print_json, status, stderr, stdout, table, write
+from muster.cli.parameters import Argument, Option, annotated
+from muster.cli.screen import (
+    Column,
+    plain,
+    print_json,
+    status,
+    stderr,
+    stdout,
+    table,
+    tell_left_out,
+    write,
+)
 from muster.cli.words import count, duration, shorten
 
 if TYPE_CHECKING:
-    from muster.client import Client
     from muster.core.views.pools import SliceView
 
 SliceRefs = Annotated[
@@ -29,64 +40,37 @@ SliceRefs = Annotated[
 OfPool = Annotated[
     str | None, Option("--pool", "-p", help="Only this pool's.", autocompletion=complete_pool)
 ]
-OfGroup = Annotated[
-    str | None, Option("--group", "-g", help="Only this group's.", autocompletion=complete_group)
-]
-Limit = Annotated[int, Option("--limit", "-n", min=1, max=10_000, help="At most so many.")]
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=ListedGroup)
+def slices() -> None:
+    """List the slices of pools; hold, drain and delete them."""
+
+
+@slices.command(name="list")
 @annotated
-def slices(
-    ctx: click.Context,
-    pool: OfPool = None,
-    group: OfGroup = None,
-    as_json: AsJson = False,
-    url: Url = None,
-    token: Token = None,
-    home: Home = None,
-    ca: Ca = None,
-) -> None:
-    """List the slices of pools, and why each stays or goes."""
-    cluster: Cluster = ctx.obj.said(url, token, home, ca)
-    ctx.obj = cluster
-    if ctx.invoked_subcommand is None:
-        _list(cluster, pool, group, as_json=as_json)
-
-
 @on_cluster
 def list_slices(
     cluster: Cluster,
     pool: OfPool = None,
-    group: OfGroup = None,
+    group: InGroup = None,
     ended: Annotated[bool, Option("--all", "-a", help="Those that are gone, too.")] = False,
-    limit: Limit = 200,
+    limit: Annotated[int, Option("--limit", "-n", min=1, help="Newest ones shown.")] = 200,
     as_json: AsJson = False,
 ) -> None:
-    """List the slices, newest first."""
-    _list(cluster, pool, group, "all" if ended else "live", limit, as_json=as_json)
-
-
-def _list(
-    cluster: Cluster,
-    pool: str | None,
-    group: str | None,
-    state: str = "live",
-    limit: int = 200,
-    *,
-    as_json: bool,
-) -> None:
+    """List the slices, newest first, and why each stays or goes."""
     with cluster.client() as client:
-        found = client.slices(state, pool=pool, group=group, limit=limit)
+        state = "all" if ended else "live"
+        found = client.slices(state, pool=pool, group=group, limit=limit + 1)
+    shown = found[:limit]
     if as_json:
-        print_json(found)
-    elif found:
+        print_json(shown)
+    elif shown:
         console = stdout()
-        write(console, slices_table(console, found, time.time()))
-        if len(found) == limit:
-            stderr().print(Text(f"there may be more; `--limit {limit * 10}` shows them"))
+        write(console, slices_table(console, shown, time.time()))
     else:
         stderr().print(Text("no slices; `muster autoscaler` tells what demand waits for"))
+    tell_left_out(found, limit)
 
 
 @slices.command()
@@ -104,9 +88,8 @@ def show(
 ) -> None:
     """Show a slice with its machines."""
     from muster.cli.described.slice import slice_parts
-    from muster.cli.kinds import slice as kind
 
-    with cluster.client() as client, suggesting(client, ref, [kind.KIND]):
+    with cluster.client() as client, suggesting(client, ref, [slice_kind.KIND]):
         found = client.slices.show(ref)
     if as_json:
         print_json(found)
@@ -119,9 +102,10 @@ def show(
 @on_cluster
 def hold(cluster: Cluster, refs: SliceRefs, as_json: AsJson = False) -> None:
     """Keep slices from being deleted for being idle."""
-    _each(
+    each_changed(
         cluster,
         refs,
+        slice_kind.KIND,
         lambda client, ref: client.hold_slice(ref),
         lambda held: f"slice {held.id} stays until `muster slices release`",
         as_json=as_json,
@@ -133,9 +117,10 @@ def hold(cluster: Cluster, refs: SliceRefs, as_json: AsJson = False) -> None:
 @on_cluster
 def release(cluster: Cluster, refs: SliceRefs, as_json: AsJson = False) -> None:
     """Let slices go that were held."""
-    _each(
+    each_changed(
         cluster,
         refs,
+        slice_kind.KIND,
         lambda client, ref: client.release_slice(ref),
         lambda released: f"slice {released.id} is held no more",
         as_json=as_json,
@@ -160,9 +145,10 @@ def drain(
 ) -> None:
     """Delete slices once their work has ended; they take no more."""
     within = None if deadline == "never" else deadline
-    _each(
+    each_changed(
         cluster,
         refs,
+        slice_kind.KIND,
         lambda client, ref: client.drain_slice(ref, deadline=within),
         _leaving,
         as_json=as_json,
@@ -174,31 +160,14 @@ def drain(
 @on_cluster
 def delete(cluster: Cluster, refs: SliceRefs, as_json: AsJson = False) -> None:
     """Delete slices; what runs on them has to leave at once."""
-    _each(cluster, refs, lambda client, ref: client.delete_slice(ref), _leaving, as_json=as_json)
-
-
-slices.add_command(command_of(list_slices), "list")
-
-
-def _each(
-    cluster: Cluster,
-    refs: list[str],
-    act: "Callable[[Client, str], SliceView]",
-    said: "Callable[[SliceView], str]",
-    *,
-    as_json: bool,
-) -> None:
-    """Change each slice, and say or print what it is then."""
-    from muster.cli.kinds import slice as kind
-
-    def change(client: "Client", ref: str) -> None:
-        changed = act(client, ref)
-        if as_json:
-            print_json(changed)
-        else:
-            click.echo(plain(said(changed)))
-
-    each_record(cluster, refs, kind.KIND, change)
+    each_changed(
+        cluster,
+        refs,
+        slice_kind.KIND,
+        lambda client, ref: client.delete_slice(ref),
+        _leaving,
+        as_json=as_json,
+    )
 
 
 def _leaving(slice_: "SliceView") -> str:
