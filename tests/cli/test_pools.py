@@ -171,6 +171,8 @@ def test_slice_is_listed_shown_held_released_drained_and_deleted(typed: Typed) -
     assert re.search(r"machines\s+cpu-\w{6}-0: m-1, joined", shown)
     assert "work runs on it" in shown
     assert typed.said("show", id_) == shown
+    alive = typed.run("slices", "delete", "--gone", short)
+    assert (alive.exit_code, "is alive: without --gone" in alive.stderr) == (1, True)
     assert (
         typed.said("slices", "hold", short) == f"slice {id_} stays until `muster slices release`\n"
     )

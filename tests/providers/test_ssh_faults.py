@@ -304,6 +304,27 @@ def test_host_that_is_away_is_not_gone(hosts: Hosts) -> None:
     assert hosts.claims() == {}
 
 
+def test_host_that_is_given_up_is_taken_again_once_it_was_emptied(hosts: Hosts) -> None:
+    away, there = hosts.all
+    (machine,) = hosts.provider(listed=[away], notes="kept").create(order())
+    away.stop()
+    provider = hosts.provider(listed=[there], notes="kept")
+    with pytest.raises(ProviderError):
+        provider.delete("sl-1")
+    assert not provider.list().complete, "it is off the list, and may be claimed"
+    provider.give_up("sl-1")
+    assert (provider.list().machines, provider.list().complete) == ((), True)
+    assert provider.create(order("sl-2"))[0].id == there.id
+
+    away.start()
+    both = hosts.provider(notes="kept")
+    listed = {each.slice: each.id for each in both.list().machines}
+    assert listed == {"sl-1": machine.id, "sl-2": there.id}
+    assert refused(both, order("sl-3")).outcome is CreateOutcome.STOCK_OUT
+    deleted(both, "sl-1")
+    assert both.create(order("sl-3"))[0].id == away.id
+
+
 def test_controller_without_notes_does_not_take_a_half_for_the_whole(hosts: Hosts) -> None:
     away, _ = hosts.all
     hosts.provider().create(order(machines=2))

@@ -103,11 +103,16 @@ async def drain_slice(request: Request, call: Call, ref: str) -> Response:
 
 
 @SLICES.router.delete("/{ref}", response_model=SliceView)
-async def delete_slice(call: Call, ref: str) -> Response:
-    """Delete a slice; work on it has to leave at once; for admins."""
-    return await _change(
-        call, ref, lambda requests, work, by, id_: requests.delete_slice(work, by, id_, 0.0)
-    )
+async def delete_slice(call: Call, ref: str, gone: bool = False) -> Response:
+    """Delete a slice; work on it has to leave at once; for admins. With ``gone`` they vouch that
+    its machines are off for good, and the slice ends though its provider cannot delete them."""
+
+    def delete(requests: PoolRequests, work: Work, by: Principal, id_: str) -> Slice:
+        if gone:
+            return requests.give_up_slice(work, by, id_)
+        return requests.delete_slice(work, by, id_, 0.0)
+
+    return await _change(call, ref, delete)
 
 
 async def _change(

@@ -178,13 +178,16 @@ class Pools(ResourceCalls):
         return self._slice(ref, "drain", json_of({"deadline": deadline}))
 
     @exchange
-    def delete_slice(self, ref: str) -> Exchange[SliceView]:
-        """Delete a slice; work on it has to leave at once.
+    def delete_slice(self, ref: str, *, gone: bool = False) -> Exchange[SliceView]:
+        """Delete a slice; work on it has to leave at once. With ``gone`` you vouch that its
+        machines are off for good: it ends though its provider cannot delete them.
 
         Raises:
             NotFound: there is no such slice.
+            Conflict: an agent of a slice that is ``gone`` is alive, or may still run kernels.
         """
-        return self._read(SliceView, self._send("DELETE", SLICES.of(ref), repeat=False))
+        send = self._send("DELETE", SLICES.of(ref), params={"gone": gone}, repeat=False)
+        return self._read(SliceView, send)
 
     def _slice(self, ref: str, what: str, body: bytes | None = None) -> Exchange[SliceView]:
         return self._read(SliceView, self._send("POST", SLICES.of(ref, what), body=body))

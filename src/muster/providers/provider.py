@@ -186,6 +186,16 @@ class Provider(ABC):
             ProviderError: it could not be done, or not be known.
         """
 
+    def give_up(self, slice_: str) -> None:
+        """Take note that the machines of a slice, which could not be deleted, are off for good: an
+        operator vouches for it. A machine that is seen again all the same is listed, and deleted
+        then.
+
+        Raises:
+            ProviderError: it could not be noted. The slice ends all the same.
+        """
+        return
+
     @abstractmethod
     def list(self) -> Listing:
         """The machines of the pool, whatever slices they are of.

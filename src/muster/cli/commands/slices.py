@@ -158,16 +158,32 @@ def drain(
 @slices.command()
 @annotated
 @on_cluster
-def delete(cluster: Cluster, refs: SliceRefs, as_json: AsJson = False) -> None:
+def delete(
+    cluster: Cluster,
+    refs: SliceRefs,
+    gone: Annotated[
+        bool,
+        Option(
+            "--gone",
+            help="You vouch that their machines are off for good: they end though their provider "
+            "cannot delete them.",
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Delete slices; what runs on them has to leave at once."""
     each_changed(
         cluster,
         refs,
         slice_kind.KIND,
-        lambda client, ref: client.delete_slice(ref),
-        _leaving,
+        lambda client, ref: client.delete_slice(ref, gone=gone),
+        _given_up if gone else _leaving,
         as_json=as_json,
     )
+
+
+def _given_up(slice_: "SliceView") -> str:
+    return f"slice {slice_.id} is given up, as its machines are gone"
 
 
 def _leaving(slice_: "SliceView") -> str:

@@ -31,7 +31,9 @@ POLL_S = 5.0
 MOST_LOSSES = 20
 """Losses of slices that a pool remembers."""
 _MADE = frozenset({SliceStatus.BOOTING, SliceStatus.INITIALIZING, SliceStatus.READY})
-_BY_OPERATOR = frozenset({ReasonCode.SLICE_DELETED_BY, ReasonCode.SLICE_POOL_DELETED})
+_BY_OPERATOR = frozenset(
+    {ReasonCode.SLICE_DELETED_BY, ReasonCode.SLICE_POOL_DELETED, ReasonCode.SLICE_GIVEN_UP}
+)
 
 
 def _failed(slice_: Record) -> bool:
@@ -44,9 +46,15 @@ GONE = TransitionStatus(
 )
 
 
+def is_given_up(slice_: Slice) -> bool:
+    """Whether an operator vouches that the slice's machines are off for good."""
+    return slice_.doomed is not None and slice_.doomed.code is ReasonCode.SLICE_GIVEN_UP
+
+
 class DeleteSlices(LifecycleHandler[Slice]):
     """Empties the slices that are to be deleted and has the provider delete their machines, again
-    and again until these are gone."""
+    and again until these are gone. Of one that was given up the provider is only told: the slice
+    ends whatever it answers."""
 
     name = "DeleteSlices"
     entity = Slice
@@ -73,7 +81,7 @@ class DeleteSlices(LifecycleHandler[Slice]):
         outcome, slice_.outcome = slice_.outcome, None
         if isinstance(outcome, SliceDeleted):
             self._slices.turns.end(slice_, work)
-            if outcome.gone:
+            if outcome.gone or is_given_up(slice_):
                 result.successes.append(slice_)
                 return
             if outcome.told:
@@ -88,12 +96,16 @@ class DeleteSlices(LifecycleHandler[Slice]):
             if work.now < slice_.handed_at + ANSWER_S:
                 return
             self._slices.turns.end(slice_, work)
+            if is_given_up(slice_):
+                result.successes.append(slice_)
+                return
             result.failures[slice_] = reason(ReasonCode.PROVIDER_SILENT, timeout_s=ANSWER_S)
             return
         if self._is_held_back(slice_, result) or not self._is_empty(slice_, work):
             return
         if work.may_try(slice_) and self._slices.turns.begin(slice_, work):
-            work.emit(DeleteSlice(slice_.id, slice_.pool, slice_.generation))
+            given_up = is_given_up(slice_)
+            work.emit(DeleteSlice(slice_.id, slice_.pool, slice_.generation, given_up))
 
     def _is_held_back(self, slice_: Slice, result: HandlerResult[Slice]) -> bool:
         """Whether the slice's pool stands still, so that only an operator's word deletes it."""

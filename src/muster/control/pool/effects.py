@@ -31,11 +31,13 @@ class MakeSlice:
 @dataclass(frozen=True, slots=True)
 class DeleteSlice:
     """Have the provider delete the machines of a slice. The slice of a pool's machines may be none
-    that is known (``generation`` 0)."""
+    that is known (``generation`` 0). With ``given_up`` they are off for good, as an operator
+    vouches: the provider takes note of that, and deletes nothing."""
 
     slice: SliceId
     pool: str
     generation: int
+    given_up: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -228,6 +228,8 @@ class Fleet:
         if listing is None:
             return
         pool.listed_at = work.now
+        if listing.complete or listing.machines:
+            pool.heard_at = work.now
         pool.is_bare = pool.asked_alone and listing.complete and not listing.machines
         by_slice: dict[str, list[Machine]] = {}
         for machine in listing.machines:

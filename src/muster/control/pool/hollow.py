@@ -355,7 +355,8 @@ class HollowProviders:
     def _deleted(self, effect: DeleteSlice) -> Input:
         if self._farm.happens(self._farm.faults.unknown):
             return SliceDeleted(effect.slice, effect.generation, gone=False, told="lost")
-        self._farm.delete(effect.slice)
+        if not effect.given_up:
+            self._farm.delete(effect.slice)
         return SliceDeleted(effect.slice, effect.generation, gone=True)
 
     def _list(self, effect: ListMachines) -> _Call:

@@ -175,7 +175,8 @@ def _was_paused(pool: Pool) -> bool:
 
 class EndPools(DerivationHandler[Pool]):
     """DELETING → DELETED once the pool's last slice is gone, and its provider lists nothing since;
-    a provider that does not tell is waited for no longer than UNLISTED_S."""
+    a provider that does not tell, or tells in part and of nothing, is waited for no longer than
+    UNLISTED_S."""
 
     name = "EndPools"
     entity = Pool
@@ -188,7 +189,7 @@ class EndPools(DerivationHandler[Pool]):
         if self._fleet.slices(record.name):
             return None
         began = record.status_changed_at
-        is_mute = record.listed_at is None or record.listed_at < began
+        is_mute = record.heard_at is None or record.heard_at < began
         if record.is_bare or (is_mute and work.now >= began + UNLISTED_S):
             return TransitionStatus(PoolStatus.DELETED), None
         return None

@@ -1,6 +1,8 @@
 """Operators' requests about pools and slices: functions of one wake's work that refuse before they
 change anything."""
 
+import math
+
 from muster.control.engine.handler import TransitionStatus
 from muster.control.engine.work import Move, Work
 from muster.control.pool.fleet import Fleet
@@ -14,6 +16,8 @@ from muster.core.owner import Principal
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult
 from muster.core.specs.pool import PoolSpec
+from muster.core.states import AgentStatus
+from muster.store.records import Agent
 
 PHASE = "Request"
 MAX_POOLS = 1_000
@@ -222,11 +226,45 @@ class PoolRequests:
         self._slices.doom(work, slice_, PHASE, why, leave_by=leave_by)
         return slice_
 
+    def give_up_slice(self, work: Work, principal: Principal, id_: str) -> Slice:
+        """End a slice whose machines cannot be deleted: the principal vouches that they are off for
+        good. The kernels of its agents have ended by then, as the leases have.
+
+        Raises:
+            NotFound: there is no such slice any more.
+            Conflict: one of its agents is alive, or may still run kernels.
+        """
+        slice_ = self._slice(work, id_)
+        for agent in self._fleet.agents(slice_).values():
+            if agent.status is AgentStatus.ALIVE:
+                raise Conflict(
+                    f"agent {agent.name} of slice {id_} is alive: without --gone its machines are "
+                    f"deleted"
+                )
+            held = len(work.live.allocations_on.get(agent.id, ()))
+            if agent.status is AgentStatus.UNREACHABLE and held:
+                raise Conflict(_may_run(work, agent, held))
+        why = reason(ReasonCode.SLICE_GIVEN_UP, by=principal.owner.user)
+        self._slices.give_up(work, slice_, PHASE, why)
+        return slice_
+
     def _slice(self, work: Work, id_: str) -> Slice:
         slice_ = work.live.of(Slice).get(id_)
         if slice_ is None:
             raise NotFound(f"there is no slice {id_} any more")
         return slice_
+
+
+def _may_run(work: Work, agent: Agent, held: int) -> str:
+    """The reason why a slice with this agent cannot be given up yet."""
+    left_s = agent.lost_at - work.now
+    when = "once it is lost"
+    if math.isfinite(left_s):
+        when = f"in {max(1, round(left_s))} s, when its lease has ended"
+    return (
+        f"agent {agent.name} may still run {held} kernels: try again {when}, or vouch for its end "
+        f"with `muster agents remove --lost {agent.name}`"
+    )
 
 
 def _by(code: ReasonCode, principal: Principal, what: str) -> Reason:

@@ -125,6 +125,18 @@ class SliceLifecycle(Lifecycle[Slice]):
             recall_prefilled(work, agent.id)
         self.changed_groups.add(slice_.group)
 
+    def give_up(self, work: Work, slice_: Slice, phase: str, why: Reason) -> None:
+        """End a slice whose machines are off for good, whatever its provider says of them."""
+        self.turns.end(slice_, work)  # a call under way may never succeed
+        slice_.outcome = None
+        self.doom(work, slice_, phase, why)
+        if slice_.doomed != why:
+            slice_.doomed, slice_.leave_by = why, work.now
+            work.unit.note(slice_, phase, SchedulingResult.SUCCESS, why)
+            work.unit.touch(slice_)
+        work.forget_tries(slice_)
+        work.mark(slice_)
+
     def agent_changed(self, agent: Agent) -> None:
         """Have placement see an agent as it is now."""
         self._cluster.agent_changed(agent)

@@ -162,6 +162,7 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
         _W, "its provider takes machine {machine} away in {in_s} s"
     ),
     ReasonCode.SLICE_DELETED_BY: Definition(_W, "{by} deletes it"),
+    ReasonCode.SLICE_GIVEN_UP: Definition(_W, "{by} vouches that its machines are off for good"),
     ReasonCode.SLICE_POOL_DELETED: Definition(_W, "its pool is deleted by {by}"),
     ReasonCode.SLICE_OUTDATED: Definition(
         _W, "it is of revision {revision}, and its pool of {now}: it is replaced"

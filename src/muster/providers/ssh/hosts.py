@@ -107,6 +107,12 @@ class SshHosts(Provider):
             raise self._error(faults)
         return all(map(is_gone, ends.values()))
 
+    def give_up(self, slice_: str) -> None:
+        """A host that is seen again has its claim still, and the agent that was on it: it is busy
+        until it was listed and deleted."""
+        with self._alone(slice_):
+            self._fleet.notes.forget(slice_)
+
     def list(self) -> Listing:
         looks = self._fleet.look(self._fleet.hosts(), LIST_S)
         faults = {host: each for host, each in faults_in(looks).items() if not is_busy(each)}

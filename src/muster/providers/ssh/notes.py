@@ -72,6 +72,19 @@ class Notes:
             if noted is not None and noted & less:
                 self._write(slice_, noted - less)
 
+    def forget(self, slice_: str) -> None:
+        """Remove the note on a slice, so that none of its hosts need be asked for its sake.
+
+        Raises:
+            ProviderError: the note cannot be removed.
+        """
+        path = self._path(slice_)
+        with _LOCK:
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                raise _unknown(f"cannot remove {path}: {error.strerror}") from None
+
     def hosts(self) -> set[Host]:
         """All hosts that are noted; notes on slices that have been gone for long are removed."""
         with _LOCK:

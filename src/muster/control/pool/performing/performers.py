@@ -142,6 +142,15 @@ class ProviderCalls:
         with self._provider(order) as provider:
             return checked_end(provider.delete(slice_))
 
+    def give_up(self, order: Order, slice_: str) -> bool:
+        """
+        Raises:
+            ProviderError: see ``Provider.give_up``.
+        """
+        with self._provider(order) as provider:
+            provider.give_up(slice_)
+        return True
+
     def list(self, order: Order) -> Listing:
         """
         Raises:
@@ -255,8 +264,9 @@ class SliceDeleter(Performer[DeleteSlice]):
         if order is None:
             return None
         begin()
+        act = self._calls.give_up if effect.given_up else self._calls.delete
         try:
-            gone = self._calls.delete(order, effect.slice)
+            gone = act(order, effect.slice)
         except ProviderError as error:
             return _not_deleted(effect, error.told)
         return SliceDeleted(effect.slice, effect.generation, gone)
