@@ -199,6 +199,10 @@ def test_ceilings_of_the_group_bind_all_of_its_pools_together() -> None:
         "a slice of pool b would bring group pool above its max_gpus of 7: 6 + 4",
     ]
     assert routed(waiting, *pools, ceilings=Ceilings(price=10)).launches == {"a": 5}
+    price = routed(waiting, *pools, ceilings=Ceilings(price=3))
+    assert sentences(price)[0] == (
+        "a slice of pool a would bring group pool above its max_price of 3.00 an hour: 3.00 + 1.00"
+    )
     assert routed(waiting, *pools, ceilings=Ceilings(machines=0)).launches == {}
 
 

@@ -40,7 +40,7 @@ def test_idle_slices_are_deleted_after_the_pools_time_the_longest_idle_first() -
         pool("a", slices=3, idle_timeout=600), slice_("x", 700), slice_("y", 60), slice_("z", 900)
     )
     assert list(plan.delete) == ["z", "x"]
-    assert stays(plan) == {"y": "idle for 60 s; it is deleted in 540 s"}
+    assert stays(plan) == {"y": "idle for 1m00s; it is deleted in 9m00s"}
     assert plan.looks_at == NOW + 540
 
 

@@ -26,7 +26,7 @@ def sentence(standing: Standing, now: float = 0.0) -> str | None:
 def test_pool_without_stock_asks_again_after_three_minutes_then_less_and_less_often() -> None:
     once = GOOD.after(CreateOutcome.STOCK_OUT, 0, MIDDLE, "InsufficientInstanceCapacity")
     assert sentence(once) == (
-        "pool a asks again in 180 s: its provider has no such machines now: "
+        "pool a asks again in 3m00s: its provider has no such machines now: "
         "InsufficientInstanceCapacity"
     )
     assert sentence(once, 180) is None
@@ -40,7 +40,7 @@ def test_pool_without_stock_asks_again_after_three_minutes_then_less_and_less_of
 def test_quota_closes_all_pools_that_share_it() -> None:
     assert CONSEQUENCES[CreateOutcome.QUOTA].scope is Scope.QUOTA
     used_up = GOOD.after(CreateOutcome.QUOTA, 0, MIDDLE)
-    assert sentence(used_up) == "pools of quota h100 ask again in 300 s: it is used up"
+    assert sentence(used_up) == "pools of quota h100 ask again in 5m00s: it is used up"
 
 
 def test_throttling_and_want_of_stock_are_no_fault_of_the_pool() -> None:
@@ -57,7 +57,7 @@ def test_pool_whose_slices_do_not_boot_makes_one_at_a_time_until_one_is_ready() 
     assert failing.at_once is None
     failing = failing.after(CreateOutcome.NOT_BOOTED, 60, MIDDLE)
     assert failing.at_once == 1
-    assert sentence(failing, 60) == "pool a asks again in 120 s: the last 2 requests failed"
+    assert sentence(failing, 60) == "pool a asks again in 2m00s: the last 2 requests failed"
     assert failing.made().at_once == 1, "whether it boots is not known yet"
     assert failing.ready() == GOOD
 

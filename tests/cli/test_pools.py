@@ -233,7 +233,7 @@ def test_autoscaler_tells_pools_slices_decisions_and_cost(typed: Typed) -> None:
         told,
     )
     full = "1 session asking for 4 cpu, 1MiB memory: no pool may make more now"
-    assert lines[lines.index(full) + 1] == "  pool cpu has 2 slices, and may have 2"
+    assert lines[lines.index(full) + 1] == "  pool cpu makes no more: it has 2 of at most 2 slices"
     large = "1 session asking for 64 cpu, 1MiB memory: no pool can"
     assert lines[lines.index(large) + 1] == "  cpu: 64 asked, a machine of pool cpu has 4"
     assert lines[-1] == "used so far: 0.20 machine-hours (0.40) by slices that are there"

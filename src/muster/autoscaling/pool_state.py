@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import PRICE, Reason, ReasonCode, reason
 from muster.core.specs.pool import PoolSpec
 
 
@@ -128,6 +128,7 @@ class Budget:
         told = [name for name, limit in zip(names, limits, strict=True) if limit is not None]
         for what, (limit, used, each) in zip(told, self._sums(spec), strict=True):
             if each and limit - used + 1e-9 < each * spec.slice_size:
+                of_price = {"unit": PRICE, "hourly": True} if what == "price" else {}
                 return reason(
                     ReasonCode.GROUP_AT_CEILING,
                     pool=spec.name,
@@ -136,6 +137,7 @@ class Budget:
                     used=round(used, 2),
                     more=round(each * spec.slice_size, 2),
                     limit=limit,
+                    **of_price,
                 )
         raise ValueError(f"the ceilings of group {self._group} allow a slice of pool {spec.name}")
 

@@ -101,7 +101,8 @@ def test_work_of_a_half_empty_slice_moves_and_no_slice_is_made_for_it(tmp_path: 
     (going,) = [each for each in before if each.doomed is not None]
     assert going.doomed is not None
     assert going.doomed.sentence() == (
-        "its 1 session can run elsewhere, which saves 50 % of what these machines cost: 2 an hour"
+        "its 1 session can run elsewhere, which saves 50 % of what these machines cost: "
+        "2.00 an hour"
     )
     assert going.ready_at is not None
     assert world.clock.now() >= going.ready_at + 900

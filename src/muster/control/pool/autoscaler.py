@@ -305,9 +305,7 @@ class RouteDemand(LifecycleHandler[Pool]):
             for_demand = decision.launches.get(name, 0)
             for number in range(min(count, left)):
                 if number < for_demand:
-                    why = reason(
-                        ReasonCode.SLICE_FOR_DEMAND, pool=name, session=firsts.get(name, "")
-                    )
+                    why = _for_demand(firsts.get(name))
                 elif pool.spec.min_slices:
                     why = reason(
                         ReasonCode.SLICE_FOR_MIN, pool=name, min_slices=pool.spec.min_slices
@@ -388,16 +386,26 @@ def _stands_still(state: PoolState) -> bool:
     return state.closed is not None and state.closed.code is ReasonCode.POOL_BREAKER
 
 
-def _first_of_pools(decision: RoutingDecision) -> Mapping[str, SessionId]:
-    """By pool, the first session for which a new slice is made."""
-    firsts: dict[str, SessionId] = {}
+def _first_of_pools(decision: RoutingDecision) -> Mapping[str, WorkloadClass]:
+    """By pool, the class of the first sessions for which a new slice is made."""
+    firsts: dict[str, WorkloadClass] = {}
     for routed in decision.routed:
         if routed.destination is Destination.LAUNCH:
             for kernel in routed.kernels:
                 pool, plus, _ = kernel.agent_id.rpartition("/")[0].rpartition("+")
-                if plus and routed.entry.session != TO_COME:
-                    firsts.setdefault(pool, routed.entry.session)
+                if plus:
+                    firsts.setdefault(pool, routed.entry.workload)
     return firsts
+
+
+def _for_demand(first: WorkloadClass | None) -> Reason:
+    """The reason for which a slice is made. Everybody may read it, so it tells what the first work
+    asks for that needs the slice, never whose work that is."""
+    if first is None:
+        return reason(ReasonCode.SLICE_FOR_DEMAND, asks="room")
+    kernels = len(first.kernels)
+    gang = {"kernels": kernels} if kernels > 1 else {}
+    return reason(ReasonCode.SLICE_FOR_DEMAND, asks=first.kernels[0].describe(), **gang)
 
 
 def _named(routed: RoutedDemand, made: Mapping[str, list[Slice]]) -> tuple[KernelPlacement, ...]:

@@ -23,7 +23,7 @@ from muster.control.pool.slices import SliceLifecycle
 from muster.control.pool.states import POOL_TABLE, PoolStatus
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.cluster.workloads import IN_PLACE
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons import PRICE, ReasonCode, reason
 from muster.core.specs import ScalingGroup
 from muster.scheduling.passes.group_state import GroupState
 from muster.scheduling.policy.guard import PluginFault
@@ -131,6 +131,7 @@ class ConsolidateSlices(LifecycleHandler[Pool]):
                 sessions=found.sessions,
                 saving=math.floor(100 * found.saving),
                 price=round(found.price, 2),
+                unit=PRICE,
             )
             slice_ = self._live.of(Slice)[SliceId(found.slice)]
             self._slices.doom(work, slice_, self.name, why)

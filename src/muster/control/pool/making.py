@@ -20,6 +20,7 @@ from muster.control.pool.records import Pool, Slice
 from muster.control.pool.shapes import misfit, reported_shape
 from muster.control.pool.slices import SliceLifecycle, time_limit_s
 from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.results import SchedulingResult
 from muster.core.states import AgentStatus
 from muster.core.states.slice import SliceStatus
 from muster.store.records import Agent
@@ -40,11 +41,11 @@ class Standings:
         if pool is None:
             return
         standing = pool.standing.after(outcome, work.now, chance(slice_.id), told)
-        self._set(work, pool, standing)
+        self._closed(work, pool, standing)
         if CONSEQUENCES[outcome].scope is Scope.QUOTA and pool.spec.quota_key is not None:
             for other in self._fleet.pools():
                 if other is not pool and other.spec.quota_key == pool.spec.quota_key:
-                    self._set(work, other, standing)
+                    self._closed(work, other, standing)
 
     def made(self, work: Work, slice_: Slice) -> None:
         """Note that the provider made a slice."""
@@ -57,12 +58,23 @@ class Standings:
         pool = self._fleet.pool(slice_.pool)
         if pool is None:
             return
+        failures = pool.standing.failures
+        if failures:
+            why = reason(ReasonCode.POOL_MAKES_AGAIN, slice=slice_.id, failures=failures)
+            work.unit.note(pool, JoinSlices.name, SchedulingResult.SUCCESS, why)
         self._set(work, pool, pool.standing.ready())
         shape = reported_shape(slice_.spec.machine, self._fleet.agents(slice_).values())
         if slice_.revision == pool.revision and shape != pool.reported:
             pool.reported = shape
             work.unit.touch(pool)
             work.mark(pool)
+
+    def _closed(self, work: Work, pool: Pool, standing: Standing) -> None:
+        """Note that an outcome closes a pool. Its history has one row of a kind of outcome, however
+        often that comes again: equal rows merge."""
+        self._set(work, pool, standing)
+        why = standing.closed(pool.name, pool.spec.quota_key, work.now)
+        work.unit.note(pool, MakeSlices.name, SchedulingResult.NEED_RETRY, why)
 
     def _set(self, work: Work, pool: Pool, standing: Standing) -> None:
         if pool.standing != standing:

@@ -18,9 +18,10 @@ class Definition:
     is empty where nothing can be done.
 
     ``{n:agent}`` becomes "1 agent", "2 agents". ``{n:=}`` becomes the amount n as a person writes
-    it; the reason's number ``unit`` (``core.resources.Unit``) names the unit of n. ``{n:?text}``
-    becomes the text if the reason has an n that is not 0, ``{n:!text}`` if it has none; the text
-    may hold numbers of the reason."""
+    it; the reason's number ``unit`` (``core.resources.Unit``, or "price") names the unit of n.
+    ``{n:~}`` becomes n seconds as a length of time: "1m35s". ``{n:?text}`` becomes the text if the
+    reason has an n that is not 0, ``{n:!text}`` if it has none; the text may hold numbers of the
+    reason."""
 
     kind: ReasonKind
     template: str

@@ -40,17 +40,17 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
         "Ask for fewer or smaller kernels, or for less to be together.",
     ),
     ReasonCode.POOL_AT_MAX: Definition(
-        _O,
-        "pool {pool} has {slices:slice}, and may have {max_slices}",
-        "Nothing: it starts when running work ends. An operator can raise `max_slices` of the "
+        _W,
+        "pool {pool} makes no more: it has {slices} of at most {max_slices:slice}",
+        "It starts when running work ends, or sooner if an operator raises `max_slices` of the "
         "pool.",
     ),
     ReasonCode.POOL_GANG_TOO_LARGE: Definition(
-        _O,
+        _W,
         "{placed} of {kernels:kernel} fit if pool {pool} gets the {more:slice} that it may get "
         "still",
-        "Ask for fewer or smaller kernels, or wait until enough running work ends. An operator can "
-        "raise `max_slices` of the pool.",
+        "It starts when enough running work ends, or sooner if it asks for fewer or smaller "
+        "kernels, or an operator raises `max_slices` of the pool.",
     ),
     ReasonCode.POOL_PROBED: Definition(
         _W,
@@ -61,37 +61,37 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
     ),
     ReasonCode.POOL_DELETING: Definition(_O, "pool {pool} is being deleted"),
     ReasonCode.GROUP_AT_CEILING: Definition(
-        _O,
-        "a slice of pool {pool} would bring group {group} above its max_{what} of {limit}: "
-        "{used} + {more}",
-        "Nothing: it starts when running work ends. An operator can raise `max_{what}` of the "
+        _W,
+        "a slice of pool {pool} would bring group {group} above its max_{what} of "
+        "{limit:=}{hourly:? an hour}: {used:=} + {more:=}",
+        "It starts when running work ends, or sooner if an operator raises `max_{what}` of the "
         "group.",
     ),
     ReasonCode.POOL_STOCKED_OUT: Definition(
         _W,
-        "pool {pool} asks again in {in_s} s: its provider has no such machines now{told:?: {told}}",
+        "pool {pool} asks again in {in_s:~}: its provider has no such machines now{told:?: {told}}",
     ),
     ReasonCode.POOL_OUT_OF_QUOTA: Definition(
         _O,
-        "pools of quota {quota_key} ask again in {in_s} s: it is used up{told:?: {told}}",
+        "pools of quota {quota_key} ask again in {in_s:~}: it is used up{told:?: {told}}",
         "Have the provider raise the quota.",
     ),
     ReasonCode.POOL_THROTTLED: Definition(
-        _W, "pool {pool} asks again in {in_s} s: its provider takes requests more slowly"
+        _W, "pool {pool} asks again in {in_s:~}: its provider takes requests more slowly"
     ),
     ReasonCode.POOL_CREDENTIALS: Definition(
         _O,
         "the provider of pool {pool} refuses its credentials{told:?: {told}}",
-        "Mend them; it is tried again in {in_s} s, and at once after `muster pools resume {pool}`.",
+        "Mend them; it is tried again in {in_s:~}, and at once after `muster pools resume {pool}`.",
     ),
     ReasonCode.POOL_BAD_REQUEST: Definition(
         _O,
         "the provider of pool {pool} does not understand its settings{told:?: {told}}",
-        "Mend them and apply the pool again; it is tried again in {in_s} s.",
+        "Mend them and apply the pool again; it is tried again in {in_s:~}.",
     ),
     ReasonCode.POOL_BACKING_OFF: Definition(
         _O,
-        "pool {pool} asks again in {in_s} s: the last {failures:request} failed{told:?: {told}}",
+        "pool {pool} asks again in {in_s:~}: the last {failures:request} failed{told:?: {told}}",
     ),
     ReasonCode.POOL_BREAKER: Definition(
         _O,
@@ -101,8 +101,8 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
     ),
     ReasonCode.WAITS_FOR_SLICE: Definition(
         _W,
-        "waits for slice {slice} of pool {pool}, which is {status}, {for_s} s after it was asked "
-        "for{usual_s:?, usually {usual_s} s in all}{others:?, and for {others} more}",
+        "waits for slice {slice} of pool {pool}, which is {status}, {for_s:~} after it was asked "
+        "for{usual_s:?, usually {usual_s:~} in all}{others:?, and for {others} more}",
         "Nothing: it starts once the slice is READY.",
     ),
     ReasonCode.BEHIND_PROMISE: Definition(
@@ -111,6 +111,9 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
         "Nothing: it starts after that one, or on machines of its own.",
     ),
     ReasonCode.POOL_HEARD: Definition(_W, "all of its machines are heard again"),
+    ReasonCode.POOL_MAKES_AGAIN: Definition(
+        _W, "slice {slice} is ready, after {failures:request} in a row that failed"
+    ),
     ReasonCode.POOL_ORPHANS: Definition(
         _W, "deletes {machines:machine} of slice {slice}, which is not known here"
     ),
@@ -126,7 +129,9 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
         "Mend the pool, apply it, and `muster pools replace {pool}` again.",
     ),
     ReasonCode.POOL_CHANGED_BY: Definition(_W, "{by} {what} it"),
-    ReasonCode.SLICE_FOR_DEMAND: Definition(_W, "for session {session}"),
+    ReasonCode.SLICE_FOR_DEMAND: Definition(
+        _W, "work waits that asks for {asks}{kernels:? in each of {kernels:kernel}}"
+    ),
     ReasonCode.SLICE_FOR_MIN: Definition(_W, "pool {pool} is to have at least {min_slices:slice}"),
     ReasonCode.SLICE_FOR_BUFFER: Definition(
         _W, "pool {pool} keeps {buffer_slices:idle slice} ready"
@@ -135,16 +140,16 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
         _O, "provider {provider} did not make it, {outcome}{told:?: {told}}"
     ),
     ReasonCode.PROVIDER_FAILED: Definition(_O, "provider {provider}: {told}"),
-    ReasonCode.PROVIDER_SILENT: Definition(_O, "its provider did not answer within {timeout_s} s"),
-    ReasonCode.SLICE_NOT_MADE: Definition(_O, "its provider made nothing within {timeout_s} s"),
+    ReasonCode.PROVIDER_SILENT: Definition(_O, "its provider did not answer within {timeout_s:~}"),
+    ReasonCode.SLICE_NOT_MADE: Definition(_O, "its provider made nothing within {timeout_s:~}"),
     ReasonCode.SLICE_NOT_BOOTED: Definition(
         _O,
-        "none of its {machines:machine} joined within {timeout_s} s",
+        "none of its {machines:machine} joined within {timeout_s:~}",
         "Look at the machine's own log, and whether it reaches the controller.",
     ),
     ReasonCode.SLICE_NOT_JOINED: Definition(
         _O,
-        "{joined} of its {machines:machine} are there after {timeout_s} s more",
+        "{joined} of its {machines:machine} are there after {timeout_s:~} more",
         "Look at the other machines' own logs.",
     ),
     ReasonCode.SLICE_MISMATCH: Definition(
@@ -156,10 +161,10 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
         _O, "its machine {machine} is silent, and its provider has it no more"
     ),
     ReasonCode.SLICE_MACHINE_DEAD: Definition(
-        _O, "its machine {machine} has been silent for {silent_s} s, though its provider lists it"
+        _O, "its machine {machine} has been silent for {silent_s:~}, though its provider lists it"
     ),
     ReasonCode.SLICE_TAKEN_AWAY: Definition(
-        _W, "its provider takes machine {machine} away in {in_s} s"
+        _W, "its provider takes machine {machine} away in {in_s:~}"
     ),
     ReasonCode.SLICE_DELETED_BY: Definition(_W, "{by} deletes it"),
     ReasonCode.SLICE_GIVEN_UP: Definition(_W, "{by} vouches that its machines are off for good"),
@@ -170,7 +175,7 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
     ReasonCode.SLICE_CONSOLIDATED: Definition(
         _W,
         "its {sessions:session} can run elsewhere, which saves {saving} % of what these machines "
-        "cost{price:?: {price} an hour}",
+        "cost{price:?: {price:=} an hour}",
     ),
     ReasonCode.SLICE_HELD_BY: Definition(_W, "{by} {what} it"),
     ReasonCode.AGENT_WITHHELD: Definition(_W, "{why}: it takes nothing new"),
@@ -186,6 +191,6 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
     ReasonCode.SLICE_IN_BUFFER: Definition(
         _W, "pool {pool} keeps {buffer_slices:idle slice} ready for the next demand"
     ),
-    ReasonCode.SLICE_IDLE: Definition(_W, "idle for {idle_s} s; it is deleted in {in_s} s"),
-    ReasonCode.SLICE_IDLE_TOO_LONG: Definition(_W, "idle for {idle_s} s"),
+    ReasonCode.SLICE_IDLE: Definition(_W, "idle for {idle_s:~}; it is deleted in {in_s:~}"),
+    ReasonCode.SLICE_IDLE_TOO_LONG: Definition(_W, "idle for {idle_s:~}"),
 }

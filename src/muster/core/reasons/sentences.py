@@ -9,6 +9,7 @@ from typing import Any
 from muster.core.reasons.catalogue import CATALOGUE
 from muster.core.reasons.codes import ReasonCode, ReasonKind
 from muster.core.resources import Unit
+from muster.core.text import duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,8 @@ def _names_in(template: str) -> list[str]:
 
 
 _UNITS = frozenset(Unit)
+PRICE = "price"
+"""The ``unit`` of prices, in any currency."""
 
 
 class _Shown(dict[str, "_Number"]):
@@ -91,12 +94,17 @@ class _Number:
         value = self.value
         if form.startswith(("?", "!")):
             return form[1:] if bool(value) is form.startswith("?") else ""
+        if form == "~" and isinstance(value, int | float):
+            return duration(value)
         unit = self._others["unit"].value if form == "=" else None
+        if unit == PRICE and isinstance(value, int | float):
+            return f"{value:,.2f}"
         if unit in _UNITS and isinstance(value, int):
             return Unit(unit).written(value)
         if isinstance(value, float) and value.is_integer():
             value = int(value)  # nobody writes 1.0 s
         shown = "?" if value is None else str(value)
-        if form in ("", "="):  # older versions stored amounts as texts, and counts without a unit
+        # Older versions stored amounts as texts, and counts without a unit.
+        if form in ("", "=", "~"):
             return shown
         return f"{shown} {form}" + ("" if value == 1 else "s")
