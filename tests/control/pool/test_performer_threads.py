@@ -26,10 +26,16 @@ from muster.autoscaling.standing import CreateOutcome
 from muster.control.engine.inputs import Input
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
-from muster.control.pool.effects import DeleteSlice, ListMachines, SliceDeleted, SliceMade
+from muster.control.pool.effects import (
+    MAX_CALLS,
+    DeleteSlice,
+    ListMachines,
+    SliceDeleted,
+    SliceMade,
+)
 from muster.control.pool.listed import MachinesListed
 from muster.control.pool.performing import lines
-from muster.control.pool.performing.lines import MAX_CALLS, Begin, Errand, Lines
+from muster.control.pool.performing.lines import Begin, Errand, Lines
 from muster.control.pool.records import SliceId
 
 HANGS_S = 0.2

@@ -90,7 +90,7 @@ def test_attributes_of_the_pool_win_over_those_that_a_machine_tells(world: World
 def test_agent_that_joined_with_another_token_is_not_taken_for_a_machine_of_a_pool(
     world: World,
 ) -> None:
-    """What it claims leads no work to it, and it is counted for no slice."""
+    """Its claims lead no work to it, and it is counted for no slice."""
     (slice_,) = world.slices()
     claims = {"pool": "cpu", "slice": slice_.id, "preemptible": "false"}
     world.add_agent("mallorys", Resources(16_000, 2**36), attributes={**claims, "rack": "r1"})

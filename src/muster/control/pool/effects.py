@@ -19,6 +19,10 @@ log = logging.getLogger(__name__)
 ANSWER_S = CALL_S + 30.0
 """How long the outcome of an effect is waited for, including its time in the performer's queue."""
 
+MAX_CALLS = 4
+"""Calls about a pool that are made side by side, without those that were given up; so no more of
+its slices are asked about at a time."""
+
 
 @dataclass(frozen=True, slots=True)
 class MakeSlice:

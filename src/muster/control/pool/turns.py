@@ -2,11 +2,9 @@
 for which an answer is waited for is not spent in a queue."""
 
 from muster.control.engine.work import Work
+from muster.control.pool.effects import MAX_CALLS
 from muster.control.pool.records import Slice
 from muster.core.states.slice import SLICE_TABLE, SliceStatus
-
-MOST_ASKED = 4
-"""Calls about slices of a pool that are under way at a time: as many as are made side by side."""
 
 
 class Turns:
@@ -21,7 +19,7 @@ class Turns:
         its turn until ``end``. If not, it is looked at again when another turn ends."""
         asked = self._asked.setdefault(slice_.pool, set())
         waiting = self._waiting.setdefault(slice_.pool, {})
-        if len(asked) >= MOST_ASKED:
+        if len(asked) >= MAX_CALLS:
             waiting[slice_] = None
             return False
         asked.add(slice_)
@@ -42,7 +40,7 @@ class Turns:
         asked.discard(slice_)
         waiting = self._waiting.get(slice_.pool, {})
         marked = 0
-        while waiting and marked < MOST_ASKED:
+        while waiting and marked < MAX_CALLS:
             first = next(iter(waiting))
             del waiting[first]
             if _is_to_be_asked_about(first):

@@ -15,13 +15,12 @@ from functools import partial
 from typing import TypeAlias
 
 from muster.control.engine.inputs import Input
+from muster.control.pool.effects import MAX_CALLS
 
 log = logging.getLogger(__name__)
 
 MAX_WAITING = 1_000
 """Errands of a pool that may wait; further ones are dropped, and come again from state."""
-MAX_CALLS = 4
-"""Errands of a pool under way at a time, without those that were given up."""
 MAX_HANGING = 4
 """Calls of a pool that were given up and have not returned, from which on its errands are answered
 without a call."""
