@@ -3,22 +3,27 @@
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 from tests.control.pool.pooled import codes, make, only, pool_of, pool_status
 from tests.control.pool_scenarios import job, pool
-from tests.control.world import ROOT
+from tests.control.world import ROOT, World
 
 from muster.autoscaling.standing import CreateOutcome
+from muster.control.inbox import Unavailable
 from muster.control.pool.fleet import Fleet
 from muster.control.pool.hollow import FarmFaults
-from muster.control.pool.records import Pool
+from muster.control.pool.records import Pool, SliceId
 from muster.control.pool.requests import PoolRequests
+from muster.control.pool.slices import SliceLifecycle
 from muster.control.pool.states import PoolStatus
 from muster.core.errors import Conflict, InvalidSpec
-from muster.core.reasons import ReasonCode
+from muster.core.reasons import ReasonCode, reason
 from muster.core.states import AgentStatus, JobState
 from muster.core.states.slice import SliceStatus
 from muster.providers.provider import MachineState
 from muster.simulate.hollow.supervisor import Run
+from muster.store.store import CommitFailed
+from muster.store.unit import Unit
 
 
 @pytest.mark.parametrize("fault", ["mute", "lost", "doubled"])
@@ -189,6 +194,25 @@ def test_many_silent_machines_stop_everything_until_an_operator_says_so(tmp_path
     world.close()
 
 
+def test_a_pool_stands_still_even_if_nobody_knows_why(tmp_path: Path) -> None:
+    world = make(tmp_path, min_slices=4, idle_timeout=10)
+    world.run_until(lambda: [each.status for each in world.slices()] == [SliceStatus.READY] * 4)
+    for agent in [*world.agents.values()][:2]:
+        world.disconnect(agent)
+    world.run_until(lambda: pool_status(world) is PoolStatus.TRIPPED, 60)
+    doomed, *_ = world.slices()
+    gone = reason(ReasonCode.SLICE_MACHINE_GONE, machine=doomed.names[0])
+    lifecycle = world.plane.parts[SliceLifecycle]
+    world.ask(lambda work, parts: lifecycle.doom(work, doomed, "a test", gone))
+    pool_of(world).reason = None  # as an older row may lack it
+    world.run(600)
+    assert len(world.slices()) == len(world.farm.machines) == 4
+    id_ = doomed.id
+    world.ask(lambda work, parts: parts[PoolRequests].resume(work, ROOT, "cpu"))
+    world.run_until(lambda: not world.farm.of(id_), 60)
+    world.close()
+
+
 def test_a_pool_goes_on_by_itself_once_all_machines_are_heard_again(tmp_path: Path) -> None:
     world = make(tmp_path, min_slices=4)
     world.run_until(lambda: [each.status for each in world.slices()] == [SliceStatus.READY] * 4)
@@ -227,6 +251,54 @@ def test_machines_that_belong_to_nobody_are_deleted_after_a_grace(tmp_path: Path
     orphans = world.plane.parts[Fleet].orphans["cpu"]
     assert len(orphans) == 1
     world.run(400)
+    assert len(world.farm.machines) == 3
+    world.close()
+
+
+def stray(world: World) -> None:
+    """A machine of a slice that nobody knows."""
+    names = ["stray"]
+    world.farm.make(SliceId(world.ids.new("slc")), "cpu", pool_of(world).spec, names, "no token")
+
+
+def read_again(world: World) -> None:
+    """The mirror is thrown away, because a commit failed."""
+
+    def full(unit: Unit) -> None:
+        raise CommitFailed("database or disk is full")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.store, "commit", full)
+        with pytest.raises(Unavailable):
+            world.ask(lambda work, parts: work.unit.also(text("UPDATE cluster SET value = value")))
+    world.run(2)
+    world.connect_again()
+
+
+def test_machines_that_belong_to_nobody_are_known_however_often_the_mirror_is_read(
+    tmp_path: Path,
+) -> None:
+    world = make(tmp_path, min_slices=3)
+    world.run(60)
+    stray(world)
+    for _ in range(4):
+        world.run(95)
+        read_again(world)
+    assert len(world.farm.machines) == 3
+    world.close()
+
+
+def test_a_controller_that_starts_deletes_no_machines_before_the_grace_and_two_lists(
+    tmp_path: Path,
+) -> None:
+    world = make(tmp_path, min_slices=3)
+    world.run(60)
+    stray(world)
+    world.run(290)
+    world.restart_controller()
+    world.run(290)
+    assert len(world.farm.machines) == 4
+    world.run(60)
     assert len(world.farm.machines) == 3
     world.close()
 

@@ -1,8 +1,11 @@
 """The machines of all pools as they are known at a moment: agents by slice, and what providers
-listed. Nothing here is stored: it is derived when the mirror is read, and listed anew."""
+listed. Nothing here is stored: it is derived when the mirror is read, and listed anew. Only since
+when machines without a slice are known outlives a mirror; a controller that starts has to see them
+in as many lists as any other."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from muster.autoscaling.pool_state import ComingSlice, Holding
 from muster.control.engine.work import Work
@@ -41,6 +44,9 @@ class Orphans:
     has_ended: bool = False
 
 
+NONE: Mapping[str, Mapping[SliceId, Orphans]] = MappingProxyType({})
+
+
 class Fleet:
     """The machines of all pools.
 
@@ -50,9 +56,12 @@ class Fleet:
 
     Args:
         began_at: when this controller took over.
+        orphans: those that were known before the mirror was read again, which are taken over.
     """
 
-    def __init__(self, live: Live, began_at: float) -> None:
+    def __init__(
+        self, live: Live, began_at: float, orphans: Mapping[str, Mapping[SliceId, Orphans]] = NONE
+    ) -> None:
         self._live = live
         self._began_at = began_at
         self._pools: dict[str, Pool] = {}
@@ -64,6 +73,10 @@ class Fleet:
         self.leaving: dict[SliceId, tuple[Machine, ...]] = {}
         for pool in live.of(Pool).values():
             self.add_pool(pool)
+            known = orphans.get(pool.name, {}).items()
+            self.orphans[pool.name] = {
+                id_: each for id_, each in known if id_ not in live.of(Slice)
+            }
         for slice_ in live.of(Slice).values():
             self.add(slice_)
         for agent in live.agents.values():

@@ -1,5 +1,7 @@
 """Pools and slices, as the control plane composes them."""
 
+from collections.abc import Mapping
+
 from muster.control.agent.lifecycle import AgentLifecycle
 from muster.control.engine.declared import Declared
 from muster.control.engine.effects import Surroundings
@@ -8,7 +10,7 @@ from muster.control.pool.audit import AUDITS
 from muster.control.pool.autoscaler import RouteDemand
 from muster.control.pool.consolidating import ConsolidateSlices
 from muster.control.pool.deleting import DeleteSlices, ReplaceSlices, WatchSlices
-from muster.control.pool.fleet import Fleet
+from muster.control.pool.fleet import NONE, Fleet, Orphans
 from muster.control.pool.making import (
     FollowAgents,
     JoinSlices,
@@ -18,7 +20,7 @@ from muster.control.pool.making import (
 )
 from muster.control.pool.performing.performers import provider_performers
 from muster.control.pool.pools import BreakPools, EndPools, ListPools, PoolLifecycle
-from muster.control.pool.records import POOL, SLICE, Slice
+from muster.control.pool.records import POOL, SLICE, Slice, SliceId
 from muster.control.pool.requests import PoolRequests
 from muster.control.pool.slices import SliceLifecycle, withheld
 from muster.control.session.cluster.state import ClusterState
@@ -38,6 +40,7 @@ class PoolModule(EntityModule):
         super().__init__(surroundings)
         self.performers = provider_performers(surroundings)
         self._began_at: float | None = None
+        self._orphans: Mapping[str, Mapping[SliceId, Orphans]] = NONE
 
     def begin(self, live: Live, before: Live | None) -> None:
         """Keep agents of slices that are not READY from work before placement sees them."""
@@ -52,7 +55,8 @@ class PoolModule(EntityModule):
         cluster = parts[ClusterState]
         if self._began_at is None:
             self._began_at = context.clock.now()
-        fleet = Fleet(live, self._began_at)
+        fleet = Fleet(live, self._began_at, self._orphans)
+        self._orphans = fleet.orphans
         slices = SliceLifecycle(cluster, parts[AgentLifecycle], parts[KernelReports], fleet)
         standings = Standings(fleet, slices)
         routing = RouteDemand(live, cluster, fleet, slices)
