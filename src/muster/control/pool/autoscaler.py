@@ -153,14 +153,14 @@ class RouteDemand(LifecycleHandler[Pool]):
         slices = [each for pool in pools for each in self._fleet.slices(pool.name)]
         seen.pace_s = ROUTE_S + len(slices) * ROUTE_S_A_SLICE
         states = self._states(pools, work.now)
-        serving = {state.spec.name: state for state in states}
-        counted = [each for each in slices if each.doomed is None and each.pool in serving]
+        by_name = {pool.name: pool for pool in pools}
+        counted = [each for each in slices if each.doomed is None and each.pool in by_name]
         route = self._router(group, states, counted, seen)
         decision = route(work.now, None)
         plan = self._plan(name, states, counted, decision, work)
         for id_, why in list(plan.delete.items())[:MOST_DELETED]:
             slice_ = self._live.of(Slice)[id_]
-            if not _stands_still(serving[slice_.pool]):
+            if not _stands_still(by_name[slice_.pool]):
                 self._slices.doom(work, slice_, self.name, why)
         made = self._make(plan, decision, work)
         self._promise(group, seen, decision, made, work.now)
@@ -382,8 +382,8 @@ def why_closed(pool: Pool, now: float) -> Reason | None:
             return pool.standing.closed(pool.name, pool.spec.quota_key, now)
 
 
-def _stands_still(state: PoolState) -> bool:
-    return state.closed is not None and state.closed.code is ReasonCode.POOL_BREAKER
+def _stands_still(pool: Pool) -> bool:
+    return pool.status is PoolStatus.TRIPPED
 
 
 def _first_of_pools(decision: RoutingDecision) -> Mapping[str, WorkloadClass]:

@@ -110,11 +110,11 @@ class DeleteSlices(LifecycleHandler[Slice]):
     def _is_held_back(self, slice_: Slice, result: HandlerResult[Slice]) -> bool:
         """Whether the slice's pool stands still, so that only an operator's word deletes it."""
         pool = self._fleet.pool(slice_.pool)
-        if pool is None or pool.status is not PoolStatus.TRIPPED or pool.reason is None:
+        if pool is None or pool.status is not PoolStatus.TRIPPED:
             return False
         if slice_.doomed is not None and slice_.doomed.code in _BY_OPERATOR:
             return False
-        result.skipped[slice_] = (pool.reason,)
+        result.skipped[slice_] = () if pool.reason is None else (pool.reason,)
         return True
 
     def _is_empty(self, slice_: Slice, work: Work) -> bool:
