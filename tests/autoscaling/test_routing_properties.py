@@ -1,17 +1,19 @@
 """Any pools, slices and demand: what routing promises can be placed, what it refuses could not."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.autoscaling.fleets import KERNELS, demand, pool
 from tests.scheduling.strategies import clusters, queues
 
+from muster.autoscaling.gang_slices import is_tight
 from muster.autoscaling.modelled import Destination, modelled
 from muster.autoscaling.pool_state import Budget, Ceilings, ComingSlice, PoolState
-from muster.autoscaling.routing import RoutingDecision, route_demand
+from muster.autoscaling.routing import RoutedDemand, RoutingDecision, route_demand
 from muster.core.reasons import ReasonCode, reason
+from muster.core.specs.placement import ClusterMode, PlacementSpec
 from muster.scheduling.cluster.constraints import eligible
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.cluster.statement import Statement
@@ -69,9 +71,45 @@ def cases(draw: st.DrawFn) -> Case:
         ComingSlice(f"sl-{number}", each.spec.name, each.spec.slice_size)
         for number, each in enumerate(draw(st.lists(st.sampled_from(pools), max_size=2)))
     ]
-    waiting = draw(queues(max_size=12))
+    waiting = [draw(_perhaps_tight(each)) for each in draw(queues(max_size=12))]
     ceilings = Ceilings(draw(_limits), draw(_limits), draw(_limits))
-    return Case(draw(clusters()), pools, coming, waiting, ceilings)
+    return Case(draw(_in_slices()), pools, coming, waiting, ceilings)
+
+
+TIGHT = [
+    {"together": "slice"},
+    {"mode": "single-node"},
+    {"together": "slice", "max_kernels_per_agent": 2},
+    {"together": "slice", "rank_by": "rack"},
+]
+
+
+@st.composite
+def _perhaps_tight(draw: st.DrawFn, waiting: SessionWorkload) -> SessionWorkload:
+    """The session, and perhaps all of its kernels have to be in one slice or on one machine."""
+    if len(waiting.workload.kernels) == 1 or draw(st.booleans()):
+        return waiting
+    placement = PlacementSpec.model_validate(draw(st.sampled_from(TIGHT)))
+    return replace(waiting, workload=replace(waiting.workload, placement=placement))
+
+
+@st.composite
+def _in_slices(draw: st.DrawFn) -> Snapshot:
+    """A cluster of which some agents are of two slices."""
+    agents = draw(clusters())
+    for slot in range(len(agents)):
+        each = agents.facts(slot)
+        some = draw(st.sampled_from([{}, {"slice": "sl-a"}, {"slice": "sl-b"}]))
+        agents.upsert_agent(
+            each.id,
+            each.name,
+            each.capacity,
+            each.devices,
+            each.accepting,
+            each.status,
+            {**each.attributes, **some},
+        )
+    return agents
 
 
 def there(case: Case, decision: RoutingDecision, more: PoolState | None = None) -> Snapshot:
@@ -99,10 +137,15 @@ def take_promised(joined: Snapshot, decision: RoutingDecision) -> Statement:
     """
     statement = Statement(joined)
     for each in decision.routed:
-        workload = each.entry.workload
-        for request, kernel in zip(workload.kernels, each.kernels, strict=True):
-            statement.take(joined.slot(kernel.agent_id), request, kernel.shares)
+        take_its(statement, each)
     return statement
+
+
+def take_its(statement: Statement, routed: RoutedDemand) -> None:
+    """Take the promised room of an entry."""
+    for request, kernel in zip(routed.entry.workload.kernels, routed.kernels, strict=True):
+        slot = statement.snapshot.slot(kernel.agent_id)
+        statement.take(slot, request, kernel.shares)
 
 
 @given(cases())
@@ -114,10 +157,33 @@ def test_promised_room_is_there_for_all_of_them_once_the_slices_are(case: Case) 
         slots = [joined.slot(kernel.agent_id) for kernel in each.kernels]
         mask = eligible(joined, each.entry.workload)
         assert mask is None or mask[slots].all()
-        together = each.entry.workload.placement.together
-        if together is not None:
-            values = {joined.facts(slot).attributes[together] for slot in slots}
+        placement = each.entry.workload.placement
+        if placement.together is not None:
+            values = {joined.facts(slot).attributes[placement.together] for slot in slots}
             assert len(values) == 1
+        assert placement.mode is ClusterMode.MULTI_NODE or len({*slots}) == 1
+        most = placement.max_kernels_per_agent
+        assert most is None or max(Counter(slots).values()) <= most
+
+
+@given(cases())
+def test_slice_is_opened_for_a_tight_gang_only_where_placement_finds_no_room(case: Case) -> None:
+    decision = case.route()
+    statement = Statement(there(case, RoutingDecision()))
+    opened = Counter[str]()
+    for each in decision.routed:
+        new = [str(kernel.agent_id).partition("/")[0] for kernel in each.kernels]
+        more = {name for name in new if "+" in name and opened[name] == 0}
+        workload = each.entry.workload
+        if more and is_tight(workload) and len(workload.requests) == len(more) == 1:
+            found = fit_session(statement, CONCENTRATED, workload)
+            assert found.kernels is None
+        specs = {pool_.spec.name: pool_.spec for pool_ in case.pools}
+        for name in sorted(more):
+            spec = specs[name.partition("+")[0]]
+            statement.snapshot.append(modelled(spec, name, spec.slice_size, KERNELS))
+        opened.update(more)
+        take_its(statement, each)
 
 
 @given(cases())

@@ -142,8 +142,8 @@ class FirstFit:
         requests: dict[object, list[Resources]] = {}
         for workload in classes:
             for request, _ in workload.requests:
-                requests.setdefault(_devices(request), []).append(request)
-        self._least = {key: _least(alike) for key, alike in requests.items()}
+                requests.setdefault(devices_of(request), []).append(request)
+        self._least = {key: least_of(alike) for key, alike in requests.items()}
         columns = machines.agents.columns
         self._on_agents = {key: columns.fitting(each).size > 0 for key, each in self._least.items()}
 
@@ -203,8 +203,19 @@ class FirstFit:
 
     def rollback(self, to: Mark, workload: WorkloadClass) -> None:
         """Give back the room that sessions of a class, and of no other, took since a mark."""
+        self.undo(to.done)
+        for search, (tried, place) in zip(self._searches_of(workload), to.searches, strict=True):
+            search.tried, search.place = tried, place
+
+    @property
+    def done(self) -> int:
+        """How much was done, for ``undo``."""
+        return len(self._done)
+
+    def undo(self, to: int) -> None:
+        """Give back the room that was taken since so much was done."""
         machines, done = self._machines, self._done
-        while len(done) > to.done:
+        while len(done) > to:
             last = done.pop()
             if isinstance(last, _Move):
                 machines.move(last.slot, last.need, last.shares, last.copies)
@@ -218,8 +229,6 @@ class FirstFit:
                 if (place := machines.place_of[slot]) != GONE:
                     for aisle in self._aisles.values():
                         aisle.look_again(place)
-        for search, (tried, place) in zip(self._searches_of(workload), to.searches, strict=True):
-            search.tried, search.place = tried, place
 
     def _searches_of(self, workload: WorkloadClass) -> Sequence[_Search]:
         """The searches for the requests of a class; none if no machine, even an empty one, has
@@ -237,7 +246,7 @@ class FirstFit:
     def _search(
         self, workload: WorkloadClass, request: Resources, pools: frozenset[int]
     ) -> _Search | None:
-        columns, kind = self._machines.columns, _devices(request)
+        columns, kind = self._machines.columns, devices_of(request)
         need = columns.need(request)
         if need is None:
             return None
@@ -281,16 +290,17 @@ class FirstFit:
     def _fill(self, search: _Search, count: int) -> list[Taken]:
         found: list[Taken] = []
         while len(found) < count and (slot := self._first(search)) is not None:
-            found += self._take(search, slot, count - len(found))
+            left = count - len(found)
+            number = 1 if left == 1 else search.need.room(self._machines.agent(slot), left)
+            found += self.take(search.need, slot, number)
         return found
 
-    def _take(self, search: _Search, slot: int, most: int) -> list[Taken]:
-        machines, need = self._machines, search.need
-        agent = machines.agent(slot)
-        number = 1 if most == 1 else need.room(agent, most)
+    def take(self, need: Need, slot: int, number: int) -> list[Taken]:
+        """Take room for so many kernels on one machine, which has it."""
+        machines = self._machines
         shares: Shares = ()
         if need.milli:
-            chosen = choose(need.devices_in(agent), need, number, fullest=True)
+            chosen = choose(need.devices_in(machines.agent(slot)), need, number, fullest=True)
             shares = chosen[0] if number == 1 else tuple(chain.from_iterable(chosen))
             id_ = machines.id_of(slot)
             taken = [(slot, KernelPlacement(id_, each)) for each in chosen]
@@ -300,12 +310,19 @@ class FirstFit:
         self._done.append(_Move(slot, need, shares, number))
         return taken
 
+    def take_as(self, need: Need, slot: int, kernel: KernelPlacement) -> Taken:
+        """Take room for one kernel on a machine, on the devices that one like it has elsewhere."""
+        self._machines.move(slot, need, kernel.shares, -1)
+        self._done.append(_Move(slot, need, kernel.shares, 1))
+        return slot, KernelPlacement(self._machines.id_of(slot), kernel.shares)
 
-def _devices(request: Resources) -> tuple[object, ...]:
+
+def devices_of(request: Resources) -> tuple[object, ...]:
+    """The devices for which a request asks."""
     return request.gpu_milli, request.gpu_models
 
 
-def _least(requests: Sequence[Resources]) -> Resources:
+def least_of(requests: Sequence[Resources]) -> Resources:
     """The least that any of these requests, all for the same devices, asks for."""
     one = requests[0]
     extra = dict(one.extra)

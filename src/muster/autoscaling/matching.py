@@ -46,6 +46,7 @@ class Matcher:
 
     Attributes:
         specs: of the pools; a pool's number is its index.
+        kernels: how many kernels an agent of the group may hold.
 
     Args:
         group: the name of the scaling group.
@@ -59,7 +60,7 @@ class Matcher:
         self.specs = [pool.spec for pool in pools]
         self._interruptions = [pool.interruptions for pool in pools]
         self._selector = selector
-        self._kernels = kernels
+        self.kernels = kernels
         samples = Snapshot(group).extended(
             modelled(pool.spec, f"{pool.spec.name}+1", 1, kernels) for pool in pools
         )
@@ -77,7 +78,7 @@ class Matcher:
     def is_for(self, pools: Sequence[PoolState], kernels: int, selector: AgentSelector) -> bool:
         """Whether what was found out holds for these pools, in this order."""
         return (
-            kernels == self._kernels
+            kernels == self.kernels
             and selector is self._selector
             and self._interruptions == [pool.interruptions for pool in pools]
             and self.specs == [pool.spec for pool in pools]
@@ -98,7 +99,7 @@ class Matcher:
             return Match()
         copies = np.array(
             [
-                self._samples.columns.copies(request, self._slots, self._kernels)
+                self._samples.columns.copies(request, self._slots, self.kernels)
                 for request, _ in workload.requests
             ]
         )
@@ -116,7 +117,7 @@ class Matcher:
         can."""
         found = [*self._rules(workload.placement, pool)]
         for request, _ in workload.requests:
-            found += _lacking(request, pool, self._kernels)
+            found += _lacking(request, pool, self.kernels)
         return tuple(dict.fromkeys(found))
 
     def _rules(self, placement: PlacementSpec, pool: PoolSpec) -> Iterator[Reason]:

@@ -87,6 +87,7 @@ class Machines:
             for those that were closed.
         pool_of: by place in the line, the number of the machine's pool.
         place_of: by slot, the present place in the line; ``GONE`` for one that has none.
+        slice_at: the slots of each slice in the line, by the place of its first machine.
         opened: by pool, how many new slices are open.
 
     Args:
@@ -109,6 +110,7 @@ class Machines:
         self.line: list[int] = []
         self.pool_of: list[int] = []
         self.place_of = [GONE] * agents.columns.slots
+        self.slice_at: dict[int, range] = {}
         self._snapshot = agents.extended(())
         columns = self._snapshot.columns
         self._capacity = [pool.spec.machine.capacity(kernels) for pool in pools]
@@ -253,6 +255,7 @@ class Machines:
         first = len(self.line)
         self.place_of[slots.start : slots.stop] = range(first, first + len(slots))
         self.line += slots
+        self.slice_at[first] = slots
         self.pool_of += [pool] * len(slots)
 
     def _accept(self, slots: range, *, accepting: bool) -> None:

@@ -22,6 +22,7 @@ from muster.autoscaling.gang_slices import (
 from muster.autoscaling.matching import Match, Matcher
 from muster.autoscaling.modelled import Destination, Machines
 from muster.autoscaling.pool_state import Budget, Ceilings, ComingSlice, PoolState
+from muster.autoscaling.tight_fit import TightFit
 from muster.core.ids import SessionId
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.scheduling.cluster.snapshot import Snapshot
@@ -196,6 +197,7 @@ class _Routing:
         self._machines = machines
         self._matcher = matcher
         self._first_fit = FirstFit(machines, matcher, selector, demand.classes)
+        self._tight = TightFit(machines, matcher, selector, self._first_fit, demand.classes)
         self._outcome = _Outcome(machines.pools, matcher, machines.opened, machines.budget)
         self._routed: dict[QueueClass, int] = {}
         self._refused: dict[int, Reason] = {}  # of the last class that was not served, by pool
@@ -253,6 +255,8 @@ class _Routing:
 
     def _place(self, workload: WorkloadClass) -> GangRoom:
         """Take room for a gang."""
+        if is_tight(workload):
+            return self._place_tight(workload)
         if not any(workload.placement.between_kernels()):
             room = self._place_each(workload)
             if room.taken is not None:
@@ -260,6 +264,22 @@ class _Routing:
         rooms = self._first_fit.rooms(workload)
         room = self._try(workload, rooms)
         return self._open_for(workload, rooms) if room.taken is None else room
+
+    def _place_tight(self, workload: WorkloadClass) -> GangRoom:
+        """Take room for a gang in one slice, or on one machine."""
+        room, refused = self._tight.place(workload), dict[int, Reason]()
+        if room.taken is not None:
+            return room
+        for pool, copies in self._matcher.match(workload):
+            if self._machines.left(pool):
+                room = self._tight.open(workload, pool, copies)
+                if room.taken is not None:
+                    return room
+                refused[pool] = _too_few(workload, self._machines.pools[pool], 1, room)
+        if len(workload.requests) > 1:  # placement may know better in what order to take them
+            room = self._first_fit.fit(workload)
+        self._refused = refused
+        return room
 
     def _place_each(self, workload: WorkloadClass) -> GangRoom:
         """Take room for each kernel of a gang by itself, on open machines and on the slices of one
@@ -326,9 +346,7 @@ class _Routing:
             if room.taken is not None:
                 return room
             refused[pool] = _too_few(workload, self._machines.pools[pool], left, room)
-        room = GangRoom(0)
-        if not is_tight(workload):
-            room = self._of_several_pools(workload, match, rooms, mark)
+        room = self._of_several_pools(workload, match, rooms, mark)
         self._refused = refused
         return room
 
@@ -341,9 +359,6 @@ class _Routing:
         left: int,
         mark: Mark,
     ) -> GangRoom:
-        tight = is_tight(workload)
-        if tight:
-            rooms, left = [0] * len(rooms), 1
         of_slice = kernels_a_slice(workload, self._machines.pools[pool], copies)
         most = [its + each * left for its, each in zip(rooms, of_slice, strict=True)]
         numbers = kernels_by_request(workload)
