@@ -22,7 +22,15 @@ from tests.providers.aws_cloud import (
 )
 
 from muster.autoscaling.standing import CreateOutcome
-from muster.providers.provider import Listing, Machine, MachineState, Provider, ProviderError, Scope
+from muster.providers.provider import (
+    MAX_LOG,
+    Listing,
+    Machine,
+    MachineState,
+    Provider,
+    ProviderError,
+    Scope,
+)
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +43,20 @@ def server() -> Iterator[AwsCloud]:
 def cloud(server: AwsCloud) -> AwsCloud:
     server.reset()
     return server
+
+
+# Last words
+
+
+def test_last_words_are_the_end_of_the_console(cloud: AwsCloud) -> None:
+    provider = made_by(cloud)
+    (machine,) = provider.create(order_of("sl-1"))
+    said = provider.log(machine)
+    assert said == cloud.client.get_console_output(InstanceId=machine.id)["Output"][-MAX_LOG:]
+    assert "Linux" in said
+    cloud.faults["GetConsoleOutput"] = [refusal("UnauthorizedOperation", 403)]
+    with pytest.raises(ProviderError, match="credentials"):
+        provider.log(machine)
 
 
 # Deleting

@@ -191,6 +191,8 @@ def test_agent_that_could_not_start_says_why_and_is_tried_again(site: LocalSite)
     until(lambda: state_of(provider, machine.name) is MachineState.STOPPED)
     (found,) = provider.list().machines
     assert "expected HOST:PORT" in found.detail
+    assert "expected HOST:PORT" in provider.log(machine)
+    assert provider.log(replace(machine, slice="..")) == ""
 
     provider.create(site.order(machines=1))
     assert agent_pid(site, machine)

@@ -3,6 +3,8 @@
 import stat
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,9 @@ def test_real_agents_outlive_the_connection_and_leave_nothing(hosts: Hosts) -> N
         return [(each.state, each.detail) for each in machines] == [(MachineState.RUNNING, "")] * 2
 
     until(up)
+    for machine in provider.list().machines:
+        until(partial(provider.log, machine))
+        assert provider.log(replace(machine, slice="sl-other")) == ""
     directory = hosts.all[0].directory
     token = directory / "agent" / "join-token"
     assert (token.read_text(), stat.S_IMODE(token.stat().st_mode)) == (TOKEN, 0o600)

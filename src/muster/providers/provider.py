@@ -18,6 +18,8 @@ from muster.autoscaling.standing import MAX_TOLD, CreateOutcome
 from muster.core.errors import MusterError, Problem
 from muster.core.specs.pool import MachineShape, PoolSpec
 
+MAX_LOG = 2048
+"""Characters of the last words of a machine; longer ones are cut at their beginning."""
 CALL_S = 60.0
 """How long a call may take before its caller gives it up; a provider sets its own limits below."""
 
@@ -214,6 +216,15 @@ class Provider(ABC):
         Raises:
             ProviderError: it could not be told.
         """
+
+    def log(self, machine: Machine) -> str:
+        """The last words of a machine that does not join: of its agent, its first boot or its
+        console, ``MAX_LOG`` characters of them at most; empty where there are none.
+
+        Raises:
+            ProviderError: they cannot be read.
+        """
+        return ""
 
     def close(self) -> None:
         """End connections and processes of this object; machines stay."""

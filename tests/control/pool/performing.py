@@ -19,6 +19,7 @@ from muster.control.engine.effects import AgentsDoor, Surroundings
 from muster.control.engine.inputs import Input
 from muster.control.pool.effects import MakeSlice, SliceMade
 from muster.control.pool.performing.performers import (
+    LogReader,
     MachineLister,
     ProviderCalls,
     SliceDeleter,
@@ -103,6 +104,10 @@ def provider_of(cloud: Cloud, *, beside: bool) -> type[Provider]:
             answer: Listing = cloud.ask(self, "list", region, Listing((machine("sl-1", region),)))
             return answer
 
+        def log(self, machine: Machine) -> str:
+            answer: str = cloud.ask(self, "log", machine.id, "")
+            return answer
+
         def reboot(self, machine: Machine, *, hard: bool = False) -> None:
             raise NotImplementedError
 
@@ -148,6 +153,7 @@ class Performers:
         self.make = SliceMaker(calls).perform
         self.delete = SliceDeleter(calls).perform
         self.list = MachineLister(calls).perform
+        self.read = LogReader(calls).perform
 
     def close(self) -> None:
         for calls in self._calls:

@@ -22,9 +22,17 @@ from tests.control.pool.performing import (
     performing,
     throw,
 )
+from tests.patience import until
 
 from muster.autoscaling.standing import MAX_TOLD, CreateOutcome
-from muster.control.pool.effects import DeleteSlice, ListMachines, SliceDeleted, SliceMade
+from muster.control.pool.effects import (
+    DeleteSlice,
+    ListMachines,
+    LogRead,
+    ReadLog,
+    SliceDeleted,
+    SliceMade,
+)
 from muster.control.pool.listed import MachinesListed
 from muster.control.pool.performing import performers as of_providers
 from muster.control.pool.performing.answers import shown
@@ -332,3 +340,40 @@ def test_no_part_of_a_secret_ends_a_text_that_was_cut(
     told = shown(text[: len(text) - cut], SECRET)
     assert SECRET[:8] not in told
     assert len(told) <= MAX_TOLD
+
+
+def words_of(performers: Performers) -> str:
+    performers.read([ReadLog(SliceId("sl-1"), "a", "sl-1-0")])
+    until(lambda: len(performers.reported) > 0)
+    outcome = performers.reported.pop()
+    assert isinstance(outcome, LogRead)
+    assert (outcome.slice, outcome.machine) == ("sl-1", "sl-1-0")
+    return outcome.words
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("booted\n no  disk ", "booted no disk"),
+        (f"--token {SECRET} fails", "--token … fails"),
+        (f"{SECRET[9:]} fails", "… fails"),
+        ("x" * 5_000 + "end", "x" * (MAX_TOLD - 3) + "end"),
+        (b"bytes", ""),
+    ],
+)
+def test_last_words_are_told_from_their_end_without_the_token(
+    performers: Performers, cloud: Cloud, said: object, told: str
+) -> None:
+    spec = performers.pool("a")
+    performers.slice("sl-1", spec, machines='[["sl-1-0", "i-7", ""]]')
+    cloud.answers["log"] = lambda: said
+    assert words_of(performers) == told
+    assert cloud.told("log") == ["i-7"]
+
+
+def test_nobody_is_asked_for_the_last_words_of_a_machine_without_an_id(
+    performers: Performers, cloud: Cloud
+) -> None:
+    performers.slice("sl-1", performers.pool("a"))
+    assert words_of(performers) == ""
+    assert not cloud.asked

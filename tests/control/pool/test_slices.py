@@ -1,13 +1,20 @@
 """Slices from the wish until they are gone, with hollow machines under virtual time."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+from tests.control.pool.pooled import make, only, pool_of
 from tests.control.pool_scenarios import job, pool
 from tests.control.world import World
 
+from muster.control.pool.hollow import FarmFaults
 from muster.control.pool.records import Slice
+from muster.control.pool.slices import WORDS_S
 from muster.core.states import JobState
 from muster.core.states.slice import SliceStatus
+from muster.providers.provider import Listing
 
 
 def status(slice_: Slice) -> SliceStatus:
@@ -41,4 +48,48 @@ def test_ten_jobs_of_one_machine_make_no_more_than_the_pool_may_have(tmp_path: P
     assert len(world.farm.made) == 3
     world.run_until(lambda: not world.slices(), 200)
     assert not world.farm.machines
+    world.close()
+
+
+def failed(world: World) -> str:
+    """Why the only slice failed, once it has."""
+    slice_ = only(world)
+    world.run_until(lambda: slice_.failed)
+    assert slice_.doomed is not None
+    return slice_.doomed.sentence()
+
+
+def test_a_slice_that_does_not_boot_is_told_with_the_last_words_of_its_machine(
+    tmp_path: Path,
+) -> None:
+    world = make(tmp_path, boot_timeout=60)
+    world.farm.faults = FarmFaults(never_boots=1.0)
+    world.apply(pool(min_slices=1, boot_timeout=60))
+    world.run(1)
+    machine = only(world).names[0]
+    began = world.clock.now()
+    assert failed(world) == f"none of its 1 machine joined within 1m00s; {machine}: boots for ever"
+    assert world.clock.now() < began + 60 + WORDS_S, "nothing was waited for"
+    assert "boots for ever" in pool_of(world).standing.told
+    world.close()
+
+
+def test_last_words_that_do_not_come_are_those_of_the_last_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make(tmp_path)
+    world.farm.faults = FarmFaults(never_boots=1.0)
+    listed: Callable[[str], Listing] = world.farm.list
+
+    def with_details(name: str) -> Listing:
+        machines = listed(name).machines
+        return Listing(tuple(replace(each, detail="no such image") for each in machines))
+
+    monkeypatch.setattr(world.farm, "list", with_details)
+    world.apply(pool(min_slices=1, boot_timeout=60))
+    world.run(50)
+    world.farm.faults = FarmFaults(lost=1.0)
+    began = world.clock.now()
+    assert failed(world).endswith(": no such image")
+    assert world.clock.now() >= began + WORDS_S
     world.close()

@@ -53,6 +53,33 @@ class ListMachines:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadLog:
+    """Have the provider tell the last words of a machine of a slice, which does not join."""
+
+    slice: SliceId
+    pool: str
+    machine: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogRead(Input):
+    """The outcome of a ``ReadLog``: the machine's last words, empty where there are none."""
+
+    slice: SliceId
+    machine: str
+    words: str
+
+    def take(self, work: Work, parts: Parts) -> None:
+        slice_ = work.live.of(Slice).get(self.slice)
+        if slice_ is not None and slice_.asked_words is not None:
+            slice_.words = self.words
+            work.mark(slice_)
+
+    def refuse(self, error: Exception) -> None:
+        log.warning("the last words of machine %s are dropped: %s", self.machine, error)
+
+
+@dataclass(frozen=True, slots=True)
 class SliceMade(Input):
     """The outcome of a ``MakeSlice``: its machines, or why there are none.
 

@@ -256,6 +256,7 @@ class Fleet:
     ) -> None:
         """Compare a slice with its machines, as they were listed."""
         self._note_machines(work, slice_, listed)
+        slice_.details = {each.name: each.detail for each in listed if each.detail}
         leaving = tuple(each for each in listed if each.leaves_at is not None)
         if leaving:
             self.leaving[slice_.id] = leaving

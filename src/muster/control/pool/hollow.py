@@ -21,7 +21,9 @@ from muster.control.engine.inputs import Input
 from muster.control.pool.effects import (
     DeleteSlice,
     ListMachines,
+    LogRead,
     MakeSlice,
+    ReadLog,
     SliceDeleted,
     SliceMade,
 )
@@ -268,6 +270,7 @@ class HollowProviders:
             _Performer(MakeSlice, partial(self._take, self._make)),
             _Performer(DeleteSlice, partial(self._take, self._delete)),
             _Performer(ListMachines, partial(self._take, self._list)),
+            _Performer(ReadLog, partial(self._take, self._log)),
         )
         self._farm = farm
         self._engine = engine
@@ -358,6 +361,10 @@ class HollowProviders:
         if not effect.given_up:
             self._farm.delete(effect.slice)
         return SliceDeleted(effect.slice, effect.generation, gone=True)
+
+    def _log(self, effect: ReadLog) -> _Call:
+        words = "boots for ever" if self._farm.of(effect.slice) else ""
+        return partial(LogRead, effect.slice, effect.machine, words)
 
     def _list(self, effect: ListMachines) -> _Call:
         return partial(self._listed, effect)

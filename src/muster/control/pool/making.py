@@ -14,11 +14,11 @@ from muster.control.engine.handler import (
     TransitionStatus,
 )
 from muster.control.engine.work import Work
-from muster.control.pool.effects import ANSWER_S, MakeSlice, SliceMade
+from muster.control.pool.effects import ANSWER_S, MakeSlice, ReadLog, SliceMade
 from muster.control.pool.fleet import Fleet, told_machines
 from muster.control.pool.records import Pool, Slice
 from muster.control.pool.shapes import misfit, reported_shape
-from muster.control.pool.slices import SliceLifecycle, time_limit_s
+from muster.control.pool.slices import WORDS_S, SliceLifecycle, time_limit_s
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult
 from muster.core.states import AgentStatus
@@ -208,7 +208,8 @@ class FollowAgents(FollowingHandler[Agent]):
 
 
 class LimitSlices(FollowingHandler[Slice]):
-    """Gives up slices that do not come in time."""
+    """Gives up slices that do not come in time, with the last words of a machine that did not
+    join, or what its provider says of it."""
 
     name = "LimitSlices"
     entity = Slice
@@ -225,9 +226,24 @@ class LimitSlices(FollowingHandler[Slice]):
         ends_at = self._fleet.ends_at(record.status_changed_at, limit_s)
         if record.doomed is not None or work.now < ends_at:
             return
-        here = sum(_is_here(each) for each in self._fleet.agents(record).values())
+        here = {name for name, each in self._fleet.agents(record).items() if _is_here(each)}
+        absent = next((name for name in record.names if name not in here), record.names[0])
+        if self._waits_for_words(record, absent, work):
+            return
         booting = record.status is SliceStatus.BOOTING
         code = ReasonCode.SLICE_NOT_BOOTED if booting else ReasonCode.SLICE_NOT_JOINED
-        why = reason(code, joined=here, machines=len(record.machines), timeout_s=limit_s)
+        told = record.words or record.details.get(absent, "")
+        said = {"machine": absent, "told": told} if told else {}
+        why = reason(
+            code, joined=len(here), machines=len(record.machines), timeout_s=limit_s, **said
+        )
         self._standings.failed(work, record, CreateOutcome.NOT_BOOTED, why.sentence())
         self._slices.doom(work, record, self.name, why, failed=True)
+
+    def _waits_for_words(self, slice_: Slice, machine: str, work: Work) -> bool:
+        """Whether the last words of the machine may still come; they are asked for once."""
+        if slice_.asked_words is None:
+            slice_.asked_words = work.now
+            work.emit(ReadLog(slice_.id, slice_.pool, machine))
+            work.mark(slice_)
+        return slice_.words is None and work.now < slice_.asked_words + WORDS_S

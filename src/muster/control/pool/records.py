@@ -166,7 +166,9 @@ class Slice(Tried):
     Not stored: ``handed_at``, when the effect under way was emitted, None if there is none;
     ``outcome``, its outcome; ``missing``, in how many complete lists in a row a machine of it was
     not; ``gone``, the names of those machines; ``listed``, when each was in one for the first time;
-    ``stays``, why it is not deleted.
+    ``stays``, why it is not deleted; ``details``, what its provider said of each machine in the
+    last list; ``asked_words``, when the last words of one that does not join were asked for, and
+    ``words``, these, None until they are known.
     """
 
     id: SliceId
@@ -194,6 +196,9 @@ class Slice(Tried):
     gone: frozenset[str] = frozenset()
     listed: dict[str, float] = field(default_factory=dict)
     stays: Reason | None = None
+    details: dict[str, str] = field(default_factory=dict)
+    asked_words: float | None = None
+    words: str | None = None
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -29,6 +29,8 @@ machines that are not deleted cost money."""
 DEAD_S = 300.0
 """How long a lost agent may come back before its slice is replaced, while its provider lists the
 machine."""
+WORDS_S = 20.0
+"""How long the last words of a machine that did not join in time are waited for."""
 LEAVE_S = 120.0
 """How long kernels that were told to leave may stay on a slice before its machines are deleted with
 them."""
@@ -207,6 +209,8 @@ class SliceLifecycle(Lifecycle[Slice]):
         limit_s = time_limit_s(record)
         if limit_s is not None:
             yield self._fleet.ends_at(record.status_changed_at, limit_s)
+        if record.asked_words is not None:
+            yield record.asked_words + WORDS_S
         for agent in self._fleet.agents(record).values():
             if agent.status is AgentStatus.LOST:
                 yield self._fleet.ends_at(agent.status_changed_at, DEAD_S)

@@ -144,12 +144,13 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
     ReasonCode.SLICE_NOT_MADE: Definition(_O, "its provider made nothing within {timeout_s:~}"),
     ReasonCode.SLICE_NOT_BOOTED: Definition(
         _O,
-        "none of its {machines:machine} joined within {timeout_s:~}",
+        "none of its {machines:machine} joined within {timeout_s:~}{told:?; {machine}: {told}}",
         "Look at the machine's own log, and whether it reaches the controller.",
     ),
     ReasonCode.SLICE_NOT_JOINED: Definition(
         _O,
-        "{joined} of its {machines:machine} are there after {timeout_s:~} more",
+        "{joined} of its {machines:machine} are there after {timeout_s:~} more"
+        "{told:?; {machine}: {told}}",
         "Look at the other machines' own logs.",
     ),
     ReasonCode.SLICE_MISMATCH: Definition(

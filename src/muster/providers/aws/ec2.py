@@ -31,6 +31,7 @@ from muster.providers.aws.launch import (
 from muster.providers.aws.recent import RecentLaunches
 from muster.providers.aws.settings import settings_of
 from muster.providers.provider import (
+    MAX_LOG,
     AgentSetup,
     Listing,
     Machine,
@@ -156,6 +157,12 @@ class AwsEc2(Provider):
                 raise Ec2Error(CreateOutcome.UNKNOWN, told)
             instance = self._instance(asking, machine)
         asking.ask(asking.client.start_instances, InstanceIds=[instance.id])
+
+    def log(self, machine: Machine) -> str:
+        """The end of the console's output, which EC2 has some minutes after the boot began."""
+        asking = self._calls.begin()
+        answer = asking.ask(asking.client.get_console_output, InstanceId=machine.id)
+        return str(answer.get("Output") or "")[-MAX_LOG:]
 
     def close(self) -> None:
         self._calls.close()

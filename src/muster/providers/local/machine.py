@@ -81,14 +81,18 @@ class LocalMachine:
         found = self._record().get("ports")
         return found if isinstance(found, int) else None
 
-    def last_words(self) -> str:
-        """The last line of its log."""
+    def log(self) -> str:
+        """The end of its log."""
         try:
             with (self.directory / _LOG).open("rb") as log:
                 log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
-                lines = log.read(_TAIL_BYTES).decode(errors="replace").split("\n")
+                return log.read(_TAIL_BYTES).decode(errors="replace")
         except OSError:
             return ""
+
+    def last_words(self) -> str:
+        """The last line of its log."""
+        lines = self.log().split("\n")
         said = next((line for line in reversed(lines) if line.strip()), "")
         return printable(" ".join(said.split()))[-_TOLD:]
 

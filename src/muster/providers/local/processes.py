@@ -158,6 +158,11 @@ class LocalProcesses(Provider):
         except (NotEnded, OSError, ValueError) as error:
             raise ProviderError(CreateOutcome.UNKNOWN, str(error)) from error
 
+    def log(self, machine: Machine) -> str:
+        if not _NAME.fullmatch(machine.slice) or not _NAME.fullmatch(machine.name):
+            return ""
+        return LocalMachine(self._directory / machine.slice / machine.name).log()
+
     def _make_or_remove(self, directory: Path, order: SliceOrder, deadline_s: float) -> None:
         """
         Raises:

@@ -16,6 +16,7 @@ from muster.providers.ssh.settings import SshSettings
 from muster.providers.starting import start_script, stop_script
 
 CLAIM_S = 14.0
+LOG_S = 15.0
 START_S = 10.0
 START_WAIT_S = 3.0
 """How long a host waits for the start of an agent, which goes on without anybody waiting: it may
@@ -151,6 +152,11 @@ class Fleet:
         """Have a host boot anew; it may break off the connection before it can answer."""
         request = {"claim": self._tag(slice_), "reboot": [*command]}
         return self._ask([host], "reboot", request, 0.0, CALL_S - 5.0)
+
+    def log(self, slice_: str, host: Host) -> Answers:
+        """Ask a host of a slice for the last words of its agent."""
+        request = {"claim": self._tag(slice_), "unit": self.settings.place_on(host).unit}
+        return self._ask([host], "log", request, 0.0, LOG_S)
 
     # Which host is next
 

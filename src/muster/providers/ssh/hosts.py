@@ -12,6 +12,7 @@ from muster.core.errors import InvalidSpec, Problem
 from muster.core.specs.pool import PoolSpec
 from muster.providers.provider import (
     CALL_S,
+    MAX_LOG,
     Listing,
     Machine,
     MachineState,
@@ -145,6 +146,14 @@ class SshHosts(Provider):
         faults = faults_in(answers)
         if any(fault.fault is not Fault.BROKE_OFF for fault in faults.values()):
             raise self._error(faults)
+
+    def log(self, machine: Machine) -> str:
+        hosts = [host for host in self._fleet.hosts() if self._fleet.id_of(host) == machine.id]
+        answers = self._fleet.log(machine.slice, hosts[0]) if hosts else {}
+        if faults := faults_in(answers):
+            raise self._error(faults)
+        words = [str(each.get("log", "")) for each in answers.values() if isinstance(each, dict)]
+        return "".join(words)[-MAX_LOG:]
 
     @contextmanager
     def _alone(self, slice_: str) -> Iterator[None]:

@@ -165,6 +165,17 @@ def reboot(base: Path, request: Json) -> Json:
     return {}
 
 
+def log(base: Path, request: Json) -> Json:
+    """The last words of the agent of a slice that has claimed this host."""
+    if not is_of(claim_of(base), request["claim"]):
+        return {"log": ""}
+    if not (said := tail(base / "agent", "agent")) and shutil.which("journalctl"):
+        words = ["journalctl", "-u", request["unit"], "-n", "20", "-o", "cat", "--no-pager"]
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=5)
+        said = " ".join(done.stdout.decode(errors="replace").split())[-TOLD:]
+    return {"log": said or tail(base, "start")}
+
+
 OPERATIONS = {
     "look": look,
     "check": check,
@@ -172,6 +183,7 @@ OPERATIONS = {
     "start": start,
     "end": end,
     "reboot": reboot,
+    "log": log,
 }
 
 

@@ -8,7 +8,7 @@ POOLS = (
     Mutant(
         "a slice ends though its provider could not delete it",
         f"{POOL}/deleting.py",
-        "            if outcome.gone:\n",
+        "            if outcome.gone or is_given_up(slice_):\n",
         "            if True:\n",
         "a slice ends once its provider has no machine of it",
     ),
@@ -71,7 +71,8 @@ POOLS = (
     Mutant(
         "slices of a pool that stands still are deleted",
         f"{POOL}/deleting.py",
-        "        result.skipped[slice_] = (pool.reason,)\n        return True\n",
+        "        result.skipped[slice_] = () if pool.reason is None else (pool.reason,)\n"
+        "        return True\n",
         "        return False\n",
         "nothing is deleted by decision while too many machines are silent",
     ),

@@ -11,7 +11,7 @@ from dataclasses import replace
 from muster.autoscaling.standing import MAX_TOLD, CreateOutcome
 from muster.core.errors import MusterError
 from muster.core.text import check_text, made_text, printable
-from muster.providers.provider import Listing, Machine, MachineState, ProviderError
+from muster.providers.provider import MAX_LOG, Listing, Machine, MachineState, ProviderError
 
 log = logging.getLogger(__name__)
 
@@ -100,6 +100,24 @@ def checked_end(answer: object) -> bool:
     if not isinstance(answer, bool):
         raise ValueError("expected true or false: whether all machines are gone")
     return answer
+
+
+def checked_words(answer: object, secret: str = "") -> str:
+    """The end of a machine's last words, as it may be told: see ``shown``.
+
+    Raises:
+        ValueError: they are no text.
+    """
+    if not isinstance(answer, str):
+        raise ValueError("expected the last words of a machine")
+    words = answer[-MAX_LOG:]
+    if secret:
+        words = words.replace(secret, "…")
+        for length in range(len(secret) - 1, _FEWEST - 1, -1):
+            if words.startswith(secret[-length:]):
+                words = "…" + words[length:]
+                break
+    return made_text(printable(" ".join(words.split()))[-MAX_TOLD:], MAX_TOLD)
 
 
 def _machine(found: object, secret: str) -> Machine:

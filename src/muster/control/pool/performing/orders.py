@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, select
 
-from muster.control.pool.effects import DeleteSlice, ListMachines, MakeSlice
+from muster.control.pool.effects import DeleteSlice, ListMachines, MakeSlice, ReadLog
 from muster.control.pool.performing.objects import account_of
 from muster.control.pool.records import SliceId, load_machines, load_pool_spec, pools, slices
 from muster.control.pool.states import POOL_TABLE
 from muster.core.specs.pool import PoolSpec
 from muster.core.states.slice import SLICE_TABLE
+from muster.providers.provider import Machine, MachineState
 from muster.store.queries.cluster import read_cluster_id
 from muster.store.sql import one_of
 
@@ -89,6 +90,17 @@ def read_deleting(connection: Connection, effect: DeleteSlice) -> Order | None:
     newest_first = select(c.spec).where(c.name == effect.pool).order_by(c.id.desc())
     spec = connection.execute(newest_first).scalar()
     return None if spec is None else Order(cluster, effect.pool, load_pool_spec(spec))
+
+
+def read_silent(connection: Connection, effect: ReadLog) -> tuple[Order, Machine] | None:
+    """The machine whose last words are asked for; None if its provider has not told its id."""
+    row = connection.execute(select(slices).where(slices.c.id == effect.slice)).first()
+    machines = () if row is None else load_machines(row.machines)
+    own = next((each for each in machines if each.name == effect.machine and each.id), None)
+    if row is None or own is None:
+        return None
+    order = Order(read_cluster_id(connection), row.pool, load_pool_spec(row.spec), row.secret)
+    return order, Machine(own.id, row.id, own.name, MachineState.COMING, own.address)
 
 
 def read_listed(connection: Connection, effect: ListMachines) -> Listed | None:

@@ -16,7 +16,9 @@ from muster.control.engine.inputs import Input
 from muster.control.pool.effects import (
     DeleteSlice,
     ListMachines,
+    LogRead,
     MakeSlice,
+    ReadLog,
     SliceDeleted,
     SliceMade,
 )
@@ -25,6 +27,7 @@ from muster.control.pool.performing.answers import (
     checked_end,
     checked_listing,
     checked_machines,
+    checked_words,
     typed,
 )
 from muster.control.pool.performing.lines import Begin, Errand, Lines
@@ -37,6 +40,7 @@ from muster.control.pool.performing.orders import (
     read_listed,
     read_making,
     read_pools,
+    read_silent,
 )
 from muster.control.pool.records import SliceId
 from muster.providers.provider import (
@@ -150,6 +154,14 @@ class ProviderCalls:
         with self._provider(order) as provider:
             provider.give_up(slice_)
         return True
+
+    def words(self, order: Order, machine: Machine) -> str:
+        """
+        Raises:
+            ProviderError: see ``Provider.log``.
+        """
+        with self._provider(order) as provider:
+            return checked_words(provider.log(machine), order.secret)
 
     def list(self, order: Order) -> Listing:
         """
@@ -272,6 +284,41 @@ class SliceDeleter(Performer[DeleteSlice]):
         return SliceDeleted(effect.slice, effect.generation, gone)
 
 
+class LogReader(Performer[ReadLog]):
+    """Has the last words of machines read."""
+
+    kind = ReadLog
+
+    def __init__(self, calls: ProviderCalls) -> None:
+        self._calls = calls
+
+    def perform(self, effects: Sequence[ReadLog]) -> None:
+        for effect in effects:
+            reading = Errand(
+                f"reading the log of machine {effect.machine}",
+                0,
+                None,
+                partial(self._read, effect),
+                partial(_unread, effect),
+            )
+            self._calls.lines.add(effect.pool, reading)
+
+    def close(self) -> None:
+        self._calls.close()
+
+    def _read(self, effect: ReadLog, begin: Begin) -> Input | None:
+        found = self._calls.read(partial(read_silent, effect=effect))
+        if found is None:
+            return _unread(effect, "its provider has not told its id")
+        order, machine = found
+        begin()
+        try:
+            words = self._calls.words(order, machine)
+        except ProviderError as error:
+            return _unread(effect, error.told)
+        return LogRead(effect.slice, effect.machine, words)
+
+
 class MachineLister(Performer[ListMachines]):
     """Has the machines of pools listed: those of its present settings, and of the settings of its
     older slices."""
@@ -323,10 +370,10 @@ class MachineLister(Performer[ListMachines]):
 
 def provider_performers(
     surroundings: Surroundings,
-) -> tuple[SliceMaker, SliceDeleter, MachineLister]:
+) -> tuple[SliceMaker, SliceDeleter, MachineLister, LogReader]:
     """The performers of all effects on machines. They share their threads, and close together."""
     calls = ProviderCalls(surroundings)
-    return SliceMaker(calls), SliceDeleter(calls), MachineLister(calls)
+    return SliceMaker(calls), SliceDeleter(calls), MachineLister(calls), LogReader(calls)
 
 
 def _nothing(told: str) -> None:
@@ -339,6 +386,11 @@ def _not_made(effect: MakeSlice, outcome: CreateOutcome, told: str) -> Input:
 
 def _not_deleted(effect: DeleteSlice, told: str) -> Input:
     return SliceDeleted(effect.slice, effect.generation, gone=False, told=told)
+
+
+def _unread(effect: ReadLog, told: str) -> Input:
+    log.info("the last words of machine %s are not known: %s", effect.machine, told)
+    return LogRead(effect.slice, effect.machine, "")
 
 
 def _not_listed(effect: ListMachines, told: str) -> Input:
