@@ -123,6 +123,9 @@ def _unmet(unmet: "UnmetView") -> "Iterator[RenderableType]":
     said = "no pool can" if not unmet.could_be_met else "no pool may make more now"
     near = f"; did you mean {unmet.nearest}?" if unmet.nearest else ""
     yield Text(plain(f"{_shape(unmet.shape)}: {said}{near}"), style="yellow")
+    if unmet.never is not None:
+        yield Text(plain(f"  {unmet.never.sentence}"))
+        return
     for refusal in unmet.pools:
         yield Text(plain(f"  {_refusal(refusal)}"))
     if unmet.other_pools:

@@ -166,7 +166,15 @@ class RouteDemand(LifecycleHandler[Pool]):
         self._promise(group, seen, decision, made, work.now)
         assert seen.matcher is not None, "the router has made one"
         group.outlook = GroupOutlook(
-            self._live, decision, _waits_for(decision, made), route, seen.matcher, self.usual
+            self._live,
+            group,
+            decision,
+            _waits_for(decision, made),
+            route,
+            seen.matcher,
+            self._ceilings(name),
+            self.usual,
+            self._fleet.pool,
         )
         moments = [plan.looks_at, *(pool.standing.closed_until for pool in pools)]
         seen.looks_at = min((at for at in moments if at and at > work.now), default=None)

@@ -111,15 +111,17 @@ def unmet_views(outlook: GroupOutlook, asker: Principal) -> tuple[tuple[UnmetVie
     for unmet in outlook.decision.unmet:
         found.setdefault(shapes.number(unmet.workload), []).append(unmet)
     told = [*found.values()][:MAX_SHAPES]
-    return tuple(_unmet(each, asker) for each in told), len(found) - len(told)
+    return tuple(_unmet(each, outlook, asker) for each in told), len(found) - len(told)
 
 
-def _unmet(alike: list[UnmetDemand], asker: Principal) -> UnmetView:
+def _unmet(alike: list[UnmetDemand], outlook: GroupOutlook, asker: Principal) -> UnmetView:
     first, *_ = alike
     why = first.why
+    never = outlook.out_of_reach(first.workload)
     return UnmetView(
         shape=_shape(first.workload, sum(each.sessions for each in alike), first.first, asker),
-        could_be_met=why.could_be_met,
+        could_be_met=why.could_be_met and never is None,
+        never=None if never is None else ReasonView.of(never),
         nearest=why.nearest,
         pools=tuple(
             RefusalView(pool=pool, reasons=tuple(map(ReasonView.of, found)))

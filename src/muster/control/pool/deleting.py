@@ -85,9 +85,9 @@ class DeleteSlices(LifecycleHandler[Slice]):
                 result.successes.append(slice_)
                 return
             if outcome.told:
-                result.failures[slice_] = reason(
-                    ReasonCode.PROVIDER_FAILED, provider=slice_.spec.provider, told=outcome.told
-                )
+                provider = slice_.spec.provider
+                why = reason(ReasonCode.PROVIDER_FAILED, provider=provider, told=outcome.told)
+                result.failures[slice_] = self._slices.failed(work, slice_, why)
                 return
             work.try_later(slice_, work.now + POLL_S)
         elif isinstance(outcome, SliceMade):
@@ -99,7 +99,8 @@ class DeleteSlices(LifecycleHandler[Slice]):
             if is_given_up(slice_):
                 result.successes.append(slice_)
                 return
-            result.failures[slice_] = reason(ReasonCode.PROVIDER_SILENT, timeout_s=ANSWER_S)
+            why = reason(ReasonCode.PROVIDER_SILENT, timeout_s=ANSWER_S)
+            result.failures[slice_] = self._slices.failed(work, slice_, why)
             return
         if self._is_held_back(slice_, result) or not self._is_empty(slice_, work):
             return

@@ -123,13 +123,15 @@ class MakeSlices(LifecycleHandler[Slice]):
                 result.successes.append(slice_)
                 return
             self._standings.failed(work, slice_, outcome.outcome, outcome.told)
-            result.failures[slice_] = _refused(slice_, outcome)
+            why = _refused(slice_, outcome)
+            result.failures[slice_] = self._slices.failed(work, slice_, why)
         elif slice_.handed_at is not None:
             if work.now < slice_.handed_at + ANSWER_S:
                 return
             self._slices.turns.end(slice_, work)
             self._standings.failed(work, slice_, CreateOutcome.UNKNOWN, "no answer")
-            result.failures[slice_] = reason(ReasonCode.PROVIDER_SILENT, timeout_s=ANSWER_S)
+            why = reason(ReasonCode.PROVIDER_SILENT, timeout_s=ANSWER_S)
+            result.failures[slice_] = self._slices.failed(work, slice_, why)
         elif work.now >= slice_.created_at + slice_.spec.request_timeout:
             why = reason(ReasonCode.SLICE_NOT_MADE, timeout_s=slice_.spec.request_timeout)
             self._slices.doom(work, slice_, self.name, why, failed=True)

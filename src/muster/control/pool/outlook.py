@@ -2,21 +2,27 @@
 placement ask about it."""
 
 import statistics
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 from muster.autoscaling.matching import Matcher
+from muster.autoscaling.pool_state import Ceilings
+from muster.autoscaling.reach import why_out_of_reach
 from muster.autoscaling.routing import RoutingDecision, UnmetDemand
-from muster.control.pool.records import Slice
+from muster.control.pool.records import Pool, Slice
 from muster.core.ids import SessionId
 from muster.core.reasons import Reason, ReasonCode, reason
-from muster.core.specs.pool import RESERVED
+from muster.core.specs.pool import POOL, RESERVED
+from muster.core.states.slice import SliceStatus
+from muster.scheduling.passes.group_state import GroupState
 from muster.scheduling.passes.outlook import Addition
 from muster.scheduling.passes.queue import QueueClass
 from muster.scheduling.workload import WorkloadClass
 from muster.store.live import Live
 
 _KEPT_TIMES = 20
+_MOST_POOLS = 20
+"""Pools whose reasons are told about a session, those first that have the machines."""
 
 
 class Usual:
@@ -40,22 +46,30 @@ class GroupOutlook:
     """The last decision about a group's demand.
 
     Args:
+        group: the state of the group.
         waits_for: by session, the slices on which its room is to come.
         route: routes the group's demand, and more besides, as the decision was made.
-        matcher: the group's pools.
+        matcher, ceilings: the group's pools, and the most that they may have together.
+        pool: the pool of a name, if it exists.
     """
 
     def __init__(
         self,
         live: Live,
+        group: GroupState,
         decision: RoutingDecision,
         waits_for: Mapping[SessionId, tuple[str, ...]],
         route: Callable[[float, QueueClass | None], RoutingDecision],
         matcher: Matcher,
+        ceilings: Ceilings,
         usual: Usual,
+        pool: Callable[[str], Pool | None],
     ) -> None:
         self.decision = decision
         self.matcher = matcher
+        self._group = group
+        self._ceilings = ceilings
+        self._pool = pool
         self._route = route
         self._live = live
         self._waits_for = waits_for
@@ -65,19 +79,22 @@ class GroupOutlook:
         }
 
     def of(self, session: SessionId, workload: WorkloadClass, now: float) -> tuple[Reason, ...]:
-        """The slice for which a waiting session waits, or why no pool makes machines for it; empty
-        where its wait has nothing to do with machines."""
+        """The slice for which a waiting session waits, with what keeps its provider from making it,
+        or why no pool makes machines for it; empty where its wait has nothing to do with
+        machines."""
         found = [self._live.of(Slice).get(id_) for id_ in self._waits_for.get(session, ())]
         coming = [each for each in found if each is not None and each.is_coming]
         if coming:
-            last = max(coming, key=lambda each: each.created_at)
-            return (self._waits(last, len(coming), now),)
+            last = max(coming, key=lambda each: (each.tries, each.created_at))
+            return (self._waits(last, len(coming), now), *self._troubles(last, now))
         if session in self._waits_for:
             return ()  # they have come, or others are about to be routed
         unmet = self._unmet.get(workload)
         if unmet is None:
             return ()
-        return tuple(why for reasons in unmet.why.reasons.values() for why in reasons)
+        if (never := self.out_of_reach(workload)) is not None:
+            return (never,)
+        return tuple(why for reasons in unmet.why.some(_MOST_POOLS).values() for why in reasons)
 
     def slices_for(self, session: SessionId) -> tuple[str, ...]:
         """The slices on which a session's room is to come: ids, or ``pool+number`` of one that was
@@ -97,14 +114,51 @@ class GroupOutlook:
             **numbers,
         )
 
+    def _troubles(self, slice_: Slice, now: float) -> Iterator[Reason]:
+        """The failures of a slice that is coming, or of those of its pool before it."""
+        if slice_.tries and slice_.reason is not None and slice_.status is SliceStatus.REQUESTING:
+            numbers = {} if slice_.handed_at is not None else {"in_s": slice_.retry_at - now}
+            yield reason(
+                ReasonCode.SLICE_TRIED_AGAIN,
+                slice=slice_.id,
+                tries=slice_.tries,
+                how=slice_.reason.sentence(),
+                **{name: round(max(in_s, 1.0)) for name, in_s in numbers.items()},
+            )
+            return
+        pool = self._pool(slice_.pool)
+        if pool is not None and pool.standing.failures:
+            told = {"told": pool.standing.told} if pool.standing.told else {}
+            failures = pool.standing.failures
+            yield reason(ReasonCode.POOL_FAILED_BEFORE, pool=pool.name, failures=failures, **told)
+
+    def out_of_reach(self, workload: WorkloadClass) -> Reason | None:
+        """The reason for which the group can never hold a gang, whatever its pools make; None where
+        it may."""
+        snapshot = self._group.snapshot
+        return why_out_of_reach(workload, snapshot, self.matcher, self._ceilings)
+
     def refusals(self, workload: WorkloadClass) -> tuple[Reason, ...]:
-        """The reasons for which no pool could ever make machines for such a session; empty if one
-        could."""
+        """The reasons for which the pools could never make the machines for such a session; empty
+        if they could."""
         if self.matcher.match(workload).pools:
-            return ()
+            never = self.out_of_reach(workload)
+            return () if never is None else (never,)
         return tuple(
             why for spec in self.matcher.specs for why in self.matcher.refusals(workload, spec)
         )
+
+    def may_make_others(self, workload: WorkloadClass) -> bool:
+        """Whether pools may have machines for a session beside those that cannot run it, as they
+        have said."""
+        if self.refusals(workload):
+            return False
+        snapshot = self._group.snapshot
+        column, names = snapshot.attribute(POOL)
+        slots = [*snapshot.slots_among(workload.unfit_agents)]
+        unfit = Counter(names[column[slot]] for slot in slots if column[slot] >= 0)
+        matching = (self.matcher.specs[pool] for pool in self.matcher.match(workload).pools)
+        return any(unfit[spec.name] < spec.max_slices * spec.slice_size for spec in matching)
 
     @property
     def attributes(self) -> Set[str]:

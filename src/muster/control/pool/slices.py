@@ -119,6 +119,7 @@ class SliceLifecycle(Lifecycle[Slice]):
         slice_.leave_by, slice_.held_by = leave_by, None
         work.unit.touch(slice_)
         work.unit.note(slice_, phase, SchedulingResult.SUCCESS, why)
+        slice_.reason = None  # it is to be made no more
         work.forget_tries(slice_)
         work.mark(slice_)
         agents = self._fleet.agents(slice_).values()
@@ -126,6 +127,12 @@ class SliceLifecycle(Lifecycle[Slice]):
         for agent in agents:
             recall_prefilled(work, agent.id)
         self.changed_groups.add(slice_.group)
+
+    def failed(self, work: Work, slice_: Slice, why: Reason) -> Reason:
+        """Note why the last call of the provider about a slice failed; the answer is ``why``."""
+        slice_.reason = why
+        work.unit.touch(slice_)
+        return why
 
     def give_up(self, work: Work, slice_: Slice, phase: str, why: Reason) -> None:
         """End a slice whose machines are off for good, whatever its provider says of them."""
@@ -155,7 +162,7 @@ class SliceLifecycle(Lifecycle[Slice]):
     # -- the engine's questions ------------------------------------------------------------------
 
     def moved(self, work: Work, record: Slice, move: Move) -> None:
-        record.outcome = None
+        record.outcome = record.reason = None
         self.turns.end(record, work)
         self.changed_groups.add(record.group)
         pool = self._fleet.pool(record.pool)

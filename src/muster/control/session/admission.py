@@ -61,11 +61,11 @@ def admit(live: Live, cluster: ClusterState, workload: WorkloadClass, sessions: 
         if (
             never is not None
             and never.code in _RULED_OUT | _TOO_LARGE
-            and not _may_be_made(cluster, workload)
+            and (of_pools := _refusals_of_pools(cluster, workload)) is not None
         ):
             ruled_out = never.code in _RULED_OUT and workload.placement != ANYWHERE
             field = "placement" if ruled_out else "resources"
-            raise InvalidSpec([Problem(field, "", _sentences(never))])
+            raise InvalidSpec([Problem(field, "", _sentences(never, *of_pools))])
 
 
 def check_workdirs(group: ScalingGroup, processes: Sequence[Process]) -> None:
@@ -159,10 +159,11 @@ def _unknown_attributes(cluster: ClusterState, workload: WorkloadClass) -> list[
     ]
 
 
-def _may_be_made(cluster: ClusterState, workload: WorkloadClass) -> bool:
-    """Whether some pool of the group has machines for such a session."""
+def _refusals_of_pools(cluster: ClusterState, workload: WorkloadClass) -> Sequence[Reason] | None:
+    """The reasons for which the group's pools could never make the machines for such a session,
+    none where it has no pools; None if they could."""
     outlook = cluster.groups[workload.group].outlook
-    return outlook is not None and not outlook.refusals(workload)
+    return () if outlook is None else outlook.refusals(workload) or None
 
 
 def _never(cluster: ClusterState, workload: WorkloadClass) -> Reason | None:

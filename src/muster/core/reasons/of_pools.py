@@ -52,6 +52,19 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
         "It starts when enough running work ends, or sooner if it asks for fewer or smaller "
         "kernels, or an operator raises `max_slices` of the pool.",
     ),
+    ReasonCode.GANG_OUT_OF_REACH: Definition(
+        _R,
+        "it asks for {kernels:kernel} of {request} at the same time"
+        "{single_node:?, on one agent (mode: single-node)}"
+        "{together:?, where {together} is the same (together: {together})}, and group {group} can "
+        "never hold {placed:?more than {placed}}{placed:!one}"
+        "{machines:?: its pools may have {machines:machine} at most that hold such a kernel}"
+        "{ceiling:?, by its max_{ceiling} of {limit:=}}"
+        "{own:?; its other agents hold {own}}",
+        "Ask for fewer or smaller kernels. An operator can raise "
+        "{ceiling:?`max_{ceiling}` of the group}{ceiling:!`max_slices` of a pool}, or add larger "
+        "machines.",
+    ),
     ReasonCode.POOL_PROBED: Definition(
         _W,
         "slices of pool {pool} failed to boot: {slices:slice} more at a time, until one is ready",
@@ -110,6 +123,13 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
         "group {group} keeps its room for a gang whose other machines are coming",
         "Nothing: it starts after that one, or on machines of its own.",
     ),
+    ReasonCode.POOL_FAILED_BEFORE: Definition(
+        _O,
+        "pool {pool} tries once more: {failures:request} in a row failed before{told:?, the last "
+        "with: {told}}",
+        "Look at what the provider says, and at the machine's own log; `muster history {pool}` has "
+        "more.",
+    ),
     ReasonCode.POOL_HEARD: Definition(_W, "all of its machines are heard again"),
     ReasonCode.POOL_MAKES_AGAIN: Definition(
         _W, "slice {slice} is ready, after {failures:request} in a row that failed"
@@ -141,6 +161,12 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
     ),
     ReasonCode.PROVIDER_FAILED: Definition(_O, "provider {provider}: {told}"),
     ReasonCode.PROVIDER_SILENT: Definition(_O, "its provider did not answer within {timeout_s:~}"),
+    ReasonCode.SLICE_TRIED_AGAIN: Definition(
+        _O,
+        "slice {slice} was asked for {tries:time}, and is not made yet: {how}; it is asked for "
+        "{in_s:?again in {in_s:~}}{in_s:!at this moment}",
+        "Look at what the provider says: `muster history {slice}` has all of it.",
+    ),
     ReasonCode.SLICE_NOT_MADE: Definition(_O, "its provider made nothing within {timeout_s:~}"),
     ReasonCode.SLICE_NOT_BOOTED: Definition(
         _O,

@@ -164,12 +164,14 @@ class UnmetView(View):
 
     Args:
         could_be_met: whether a pool has such machines, and only may not make more of them now.
+        never: why the group could never hold such a gang, whatever its pools make.
         nearest: a value of pools that may have been meant.
         pools: why each does not; ``other_pools`` are not told.
     """
 
     shape: ShapeView
     could_be_met: bool
+    never: ReasonView | None = None
     nearest: str | None = None
     pools: tuple[RefusalView, ...] = ()
     other_pools: int = 0

@@ -24,12 +24,17 @@ class Outlook(Protocol):
     """The knowledge of whoever makes machines for a group."""
 
     def of(self, session: SessionId, workload: WorkloadClass, now: float) -> tuple[Reason, ...]:
-        """The slice for which a waiting session waits, or why no pool makes machines for it; empty
-        where its wait has nothing to do with machines."""
+        """The slice for which a waiting session waits, with what keeps its provider from making it,
+        or why no pool makes machines for it; empty where its wait has nothing to do with
+        machines."""
 
     def refusals(self, workload: WorkloadClass) -> tuple[Reason, ...]:
-        """The reasons for which no pool could ever make machines for such a session; empty if one
-        could."""
+        """The reasons for which the pools could never make the machines for such a session; empty
+        if they could."""
+
+    def may_make_others(self, workload: WorkloadClass) -> bool:
+        """Whether pools may have machines for a session beside those that cannot run it, as they
+        have said."""
 
     @property
     def attributes(self) -> Set[str]:

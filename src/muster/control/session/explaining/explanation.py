@@ -36,6 +36,9 @@ from muster.store.records import Kernel, Session
 
 T = TypeVar("T")
 
+OUT_OF_REACH = frozenset({ReasonCode.GANG_OUT_OF_REACH})
+"""Reasons of pools that say whatever agents lack."""
+
 LACKS_MACHINES = NEEDS_AGENT | {
     ReasonCode.NO_ALIVE_AGENTS,
     ReasonCode.NEEDS_ABSENT_AGENTS,
@@ -131,6 +134,8 @@ def session_needs_agent(cluster: ClusterState, session: Session) -> list[Reason]
     if not found or group.outlook is None:
         return found
     of_pools = group.outlook.refusals(members.workload)
+    if any(why.code in OUT_OF_REACH for why in of_pools):
+        return [*of_pools]
     return [*found, *of_pools] if of_pools else []
 
 
@@ -181,12 +186,18 @@ def with_outlook(
     now: float,
 ) -> list[Reason]:
     """The reasons for which a session waits, with the machines that come for it, or why none do.
-    Where some come it needs no others, whatever the agents that are there lack."""
+    Where some come it needs no others, whatever the agents that are there lack. Where a pool makes
+    none now, but could, its reasons lead, and nobody is told to ask for what agents have."""
     found = list(reasons)
     of_pools = () if group.outlook is None else group.outlook.of(session, workload, now)
+    if not of_pools or group.outlook is None:
+        return found
+    cured = NEEDS_AGENT
     if any(why.code is ReasonCode.WAITS_FOR_SLICE for why in of_pools):
-        return [*of_pools, *(why for why in found if why.code not in LACKS_MACHINES)]
-    return [*found, *of_pools]
+        cured = LACKS_MACHINES
+    elif any(why.code not in OUT_OF_REACH for why in group.outlook.refusals(workload)):
+        return [*found, *of_pools]
+    return [*of_pools, *(why for why in found if why.code not in cured)]
 
 
 def with_policy(live: Live, group: GroupState, look: Callable[[Policy], T]) -> T:

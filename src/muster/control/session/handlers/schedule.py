@@ -133,7 +133,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
 
     def _unfit_everywhere(self, session: Session) -> Reason | None:
         """The reason to give a session up, once every agent that could ever hold it has reported
-        that it cannot run the session."""
+        that it cannot run the session, and no pool may make others."""
         if not session.unfit:
             return None
         group, workload = self._cluster.groups[session.group], self._cluster.workload(session)
@@ -143,6 +143,8 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
             self._cluster.plugin_failed(session.group, fault)
             return self._unfit_everywhere(session)  # each time with one plug-in less
         if never is None or never.code in _MAY_RETURN:
+            return None
+        if group.outlook is not None and group.outlook.may_make_others(workload):
             return None
         _, said = session.unfit[-1]
         return reason(ReasonCode.NO_AGENT_ABLE, how=said.sentence())
