@@ -75,7 +75,7 @@ def test_pod_runs_the_agent_of_its_machine(site: KubernetesSite, cluster: Cluste
         "muster agent --controller 10.0.0.5:7601 --name sl-1-0 --group training "
         "--dir /var/lib/muster/agent --token-file /var/lib/muster/agent/join-token "
         "--ca /var/lib/muster/agent/authority.pem --resource licence=2000m "
-        "--boot-id $(MUSTER_POD_UID) --disk 107374182400"
+        "--boot-id $(MUSTER_POD_UID) --ports 20000-29999 --disk 107374182400"
     )
     source = {"fieldRef": {"fieldPath": "metadata.uid"}}
     assert container["env"] == [{"name": "MUSTER_POD_UID", "valueFrom": source}]
@@ -175,6 +175,55 @@ def test_settings_reach_the_pod(site: KubernetesSite, cluster: Cluster) -> None:
         "muster/slice": "sl-1",
         "muster/machine": "sl-1-0",
     }
+
+
+def test_fragment_of_the_pool_is_part_of_the_pod_beside_what_is_muster_s(
+    site: KubernetesSite, cluster: Cluster
+) -> None:
+    data = {"name": "data", "persistentVolumeClaim": {"claimName": "sets"}}
+    mount = {"name": "data", "mountPath": "/data", "readOnly": True}
+    spread = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
+    provider = site.provider(
+        pod={
+            "volumes": [data],
+            "imagePullSecrets": [{"name": "registry"}],
+            "topologySpreadConstraints": [spread],
+            "container": {
+                "volumeMounts": [mount],
+                "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}],
+                "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}},
+            },
+        }
+    )
+    provider.check()
+    provider.create(order())
+    spec = the_pod(cluster)["spec"]
+    (container,) = spec["containers"]
+    assert [each["name"] for each in spec["volumes"]] == ["given", "room", "shared-memory", "data"]
+    assert spec["imagePullSecrets"] == [{"name": "registry"}]
+    assert spec["topologySpreadConstraints"] == [spread]
+    assert container["volumeMounts"][-1] == mount
+    assert [each["name"] for each in container["env"]][1:] == ["NVIDIA_VISIBLE_DEVICES"]
+    assert container["securityContext"] == {"runAsUser": 0, "capabilities": {"add": ["IPC_LOCK"]}}
+    assert not {"ports", "hostNetwork"} & {*container, *spec}
+
+
+def test_fragment_that_the_api_server_refuses_is_told_when_the_pool_is_applied(
+    site: KubernetesSite,
+) -> None:
+    mounts = [{"name": "nowhere", "mountPath": "/data"}]
+    provider = site.provider(pod={"container": {"volumeMounts": mounts}})
+    with pytest.raises(ProviderError, match=r"bad request: .*volumeMounts: Not found: .nowhere"):
+        provider.check()
+
+
+def test_pods_with_the_network_of_their_node_have_it_for_themselves(
+    site: KubernetesSite, cluster: Cluster
+) -> None:
+    site.provider(host_network=True, ports="21000-21099").create(order())
+    (container,) = the_pod(cluster)["spec"]["containers"]
+    assert container["ports"] == [{"name": "kernels", "containerPort": 21000}]
+    assert container["args"][-4:-2] == ["--ports", "21000-21099"]
 
 
 def test_repeated_order_renews_the_token_and_keeps_credentials(

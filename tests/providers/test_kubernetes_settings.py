@@ -8,6 +8,11 @@ from tests.providers.kubernetes_site import pool_spec
 from muster.providers.found import problems_of
 
 
+def mounted(volume: str, path: str) -> dict[str, Any]:
+    mounts = [{"name": volume, "mountPath": path}]
+    return {"pod": {"container": {"volumeMounts": mounts}}}
+
+
 @pytest.mark.parametrize(
     ("settings", "field", "expected"),
     [
@@ -26,6 +31,44 @@ from muster.providers.found import problems_of
         ),
         ({"annotations": {"muster/pool": "x"}}, "settings.annotations.muster/pool", "own"),
         ({"host_network": "yes"}, "settings.host_network", "true or false"),
+        ({"ports": "80-90"}, "settings.ports", "expected FIRST-LAST from 1024 on"),
+        ({"ports": "30000"}, "settings.ports", "expected FIRST-LAST from 1024 on"),
+        ({"pod": []}, "settings.pod", "expected"),
+        ({"pod": {"containers": []}}, "settings.pod.containers", "is Muster's own"),
+        ({"pod": {"restartPolicy": "Never"}}, "settings.pod.restartPolicy", "is Muster's own"),
+        ({"pod": {"nodeSelector": {}}}, "settings.pod.nodeSelector", "is said by node_selector"),
+        ({"pod": {"volumes": {}}}, "settings.pod.volumes", "expected a list"),
+        ({"pod": {"volumes": ["x"]}}, "settings.pod.volumes", "expected a list of objects"),
+        ({"pod": {"volumes": [{}] * 65}}, "settings.pod.volumes", "expected at most 64 entries"),
+        (
+            {"pod": {"volumes": [{"name": "data", "persistantVolumeClaim": {"claimName": "x"}}]}},
+            "settings.pod.volumes.0.persistantVolumeClaim",
+            "no field of Kubernetes'",
+        ),
+        ({"pod": {"volumes": [{"name": 5}]}}, "settings.pod", "Expected `str`, got `int`"),
+        ({"pod": {"affinity": {"x": "y" * 40_000}}}, "settings.pod", "expected at most 32,768"),
+        (
+            {"pod": {"volumes": [{"name": "room"}]}},
+            "settings.pod.volumes.0.name",
+            "this one is Muster's own",
+        ),
+        (
+            {"pod": {"securityContext": {"runAsUser": 1000}}},
+            "settings.pod.securityContext.runAsUser",
+            "the agent is root",
+        ),
+        ({"pod": {"container": {"image": "x"}}}, "settings.pod.container.image", "is said by"),
+        (
+            {"pod": {"container": {"env": [{"name": "MUSTER_POD_UID", "value": "x"}]}}},
+            "settings.pod.container.env.0.name",
+            "does not begin with MUSTER_",
+        ),
+        (mounted("given", "/data"), "settings.pod.container.volumeMounts.0.name", "is Muster's"),
+        (mounted("data", "data"), "settings.pod.container.volumeMounts.0.mountPath", "absolute"),
+        *(
+            (mounted("data", path), "settings.pod.container.volumeMounts.0.mountPath", "apart from")
+            for path in ("/", "/etc//muster/", "/var/lib", "/var/lib/muster/agent", "/dev/./shm")
+        ),
         ({"gpu_resource": "nvidia.com/"}, "settings.gpu_resource", "expected letters"),
     ],
 )
@@ -41,4 +84,8 @@ def test_pool_without_an_image_is_told() -> None:
 
 
 def test_good_settings_have_no_problems() -> None:
-    assert problems_of(pool_spec(namespace="work", context="here")) == []
+    assert problems_of(pool_spec(namespace="work", context="here", ports="21000-21099")) == []
+    data = {"name": "data", "persistentVolumeClaim": {"claimName": "sets"}}
+    mount = {"name": "data", "mountPath": "/data", "readOnly": True}
+    fragment = {"volumes": [data], "container": {"volumeMounts": [mount]}}
+    assert problems_of(pool_spec(pod=fragment)) == []

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict
 
 from muster.core.specs.pool import MachineShape
 from muster.providers.kubernetes import naming
+from muster.providers.kubernetes.fragment import merged
 from muster.providers.kubernetes.settings import KubernetesSettings
 from muster.providers.provider import AgentSetup, Scope, SliceOrder
 from muster.providers.starting import AgentPlace, agent_command
@@ -136,17 +137,19 @@ class SlicePlan(BaseModel):
             # Else pods in their nodes' network do not find the cluster's services.
             "dnsPolicy": "ClusterFirstWithHostNet" if settings.host_network else None,
         }
-        return {name: value for name, value in spec.items() if value is not None}
+        made = {name: value for name, value in spec.items() if value is not None}
+        return merged(made, settings.pod)
 
     def _container(self, index: int) -> dict[str, Any]:
         # The command has no secrets, so none are needed for it.
         setup = AgentSetup(self.controller, self.group, "", "" if self.authority else None)
         order = SliceOrder(self.slice, self.names, self.shape, False, {}, setup)
         command = agent_command(order, self.names[index], _PLACE)
-        command += ["--boot-id", f"$({_POD_UID})"]
+        command += ["--boot-id", f"$({_POD_UID})", "--ports", self.settings.ports]
         if self.shape.disk:
             command += ["--disk", str(self.shape.disk)]
         amounts = self._amounts()
+        host_network, first = self.settings.host_network, int(self.settings.ports.partition("-")[0])
         container = {
             "name": "agent",
             "image": self.settings.image,
@@ -156,6 +159,8 @@ class SlicePlan(BaseModel):
             "env": [{"name": _POD_UID, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}],
             "resources": {"requests": amounts, "limits": amounts},
             "securityContext": {"runAsUser": 0},
+            # Two pods that say so are never on one node, where their kernels had the same ports.
+            "ports": [{"name": "kernels", "containerPort": first}] if host_network else None,
             "volumeMounts": [
                 {"name": "given", "mountPath": _GIVEN, "readOnly": True},
                 {"name": "room", "mountPath": _ROOM},

@@ -11,6 +11,7 @@ from muster.core.errors import InvalidSpec, Problem
 from muster.core.specs.amounts import Flag, PathText, ShortText, Spec, Whole
 from muster.core.specs.load import parse_spec
 from muster.core.text import check_text
+from muster.providers.kubernetes import fragment
 from muster.providers.kubernetes.naming import LABEL_VALUE
 
 _DNS = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
@@ -26,6 +27,7 @@ _TEXT = re.compile("(?s).*")
 _RESERVED = "muster/"
 _MAX_DNS_CHARS = 253
 _MAX_IMAGE_CHARS = 500
+_FIRST_PORT, _LAST_PORT = 1024, 65_535
 
 
 def _formed(
@@ -39,6 +41,19 @@ def _formed(
         return value
 
     return read
+
+
+def _ports(value: Any) -> Any:
+    """
+    Raises:
+        ValueError: it is no range of ports.
+    """
+    if isinstance(value, str):
+        first, _, last = check_text(value, 11).partition("-")
+        is_range = first.isascii() and last.isascii() and first.isdecimal() and last.isdecimal()
+        if not is_range or not _FIRST_PORT <= int(first) < int(last) <= _LAST_PORT:
+            raise ValueError(f"expected FIRST-LAST from {_FIRST_PORT} on, such as 20100-20199")
+    return value
 
 
 _LABEL_FORM = "letters, digits, '.', '-' or '_', at most 63 of them, a letter or digit at both ends"
@@ -106,6 +121,9 @@ class KubernetesSettings(Spec):
         gpu_resource: the resource by which nodes offer GPUs.
         annotations: of the pods.
         host_network: whether the pods have their nodes' network.
+        ports: the first and the last of those for kernels. Where pods have their nodes' network,
+            two with the same first port are never on one node.
+        pod: a fragment of the pods in Kubernetes' words (see ``fragment``).
     """
 
     image: _Image
@@ -125,6 +143,8 @@ class KubernetesSettings(Spec):
         default_factory=dict
     )
     host_network: Flag = False
+    ports: Annotated[str, BeforeValidator(_ports)] = "20000-29999"
+    pod: dict[str, Any] = Field(default_factory=dict)
 
     def contradictions(self) -> Iterator[Problem]:
         for index, toleration in enumerate(self.tolerations):
@@ -137,6 +157,7 @@ class KubernetesSettings(Spec):
             if toleration.seconds is not None and toleration.effect != "NoExecute":
                 expected = "expected only with effect NoExecute"
                 yield Problem(f"tolerations.{index}.seconds", str(toleration.seconds), expected)
+        yield from fragment.problems_of(self.pod)
         for name in self.annotations:
             if name.startswith(_RESERVED):
                 expected = f"names that begin with {_RESERVED} are Muster's own"
