@@ -5,9 +5,8 @@ of the first pool that can serve it and may still make some. A gang is one entry
 whole or not at all. Entries are tried on modelled machines with the functions of placement.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
 from operator import lt, sub
 from typing import NamedTuple
 
@@ -23,6 +22,7 @@ from muster.autoscaling.matching import Match, Matcher
 from muster.autoscaling.modelled import Destination, Machines
 from muster.autoscaling.pool_state import Budget, Ceilings, ComingSlice, PoolState
 from muster.autoscaling.tight_fit import TightFit
+from muster.autoscaling.unmet import Outcome, Unmet, UnmetDemand
 from muster.core.ids import SessionId
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.scheduling.cluster.snapshot import Snapshot
@@ -38,101 +38,6 @@ class RoutedDemand(NamedTuple):
     entry: DemandEntry
     destination: Destination
     kernels: tuple[KernelPlacement, ...]
-
-
-class Unmet:
-    """The reasons for which no pool serves a class of sessions, formed when somebody looks; all of
-    its entries share them.
-
-    Args:
-        refused: by pool's number, why slices of it would not do, although its machines could hold
-            kernels of the class.
-    """
-
-    def __init__(
-        self, workload: WorkloadClass, outcome: "_Outcome", refused: Mapping[int, Reason]
-    ) -> None:
-        self._workload = workload
-        self._outcome = outcome
-        self._refused = refused
-
-    @property
-    def reasons(self) -> Mapping[str, tuple[Reason, ...]]:
-        """By pool all reasons that hold for it."""
-        return self._of(range(self.pools))
-
-    def some(self, pools: int) -> Mapping[str, tuple[Reason, ...]]:
-        """``reasons`` of so many pools, those first that have the machines."""
-        ranked = self._outcome.matcher.match(self._workload).pools
-        matching = set(ranked)
-        others = (number for number in range(self.pools) if number not in matching)
-        return self._of(islice(chain(ranked, others), pools))
-
-    def _of(self, pools: Iterable[int]) -> Mapping[str, tuple[Reason, ...]]:
-        outcome, workload = self._outcome, self._workload
-        matching = set(outcome.matcher.match(workload).pools)
-        found: dict[str, tuple[Reason, ...]] = {}
-        for number in pools:
-            pool = outcome.pools[number]
-            if number in self._refused:
-                found[pool.spec.name] = (self._refused[number],)
-            elif number in matching:
-                found[pool.spec.name] = (outcome.exhausted(number),)
-            else:
-                found[pool.spec.name] = outcome.matcher.refusals(workload, pool.spec)
-        return found
-
-    @property
-    def pools(self) -> int:
-        """How many pools there are."""
-        return len(self._outcome.pools)
-
-    @property
-    def could_be_met(self) -> bool:
-        """Whether some pool has the machines, and only may not make enough of them now."""
-        return bool(self._outcome.matcher.match(self._workload).pools)
-
-    @property
-    def nearest(self) -> str | None:
-        """The value of pools that may have been meant; None where there is no such thing."""
-        return None if self.could_be_met else self._outcome.matcher.nearest(self._workload)
-
-
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    """The end of a routing, for the reasons of what is unmet.
-
-    Args:
-        opened: the slices to be made, by pool's number.
-        budget: what these leave of the group's ceilings.
-    """
-
-    pools: Sequence[PoolState]
-    matcher: Matcher
-    opened: Sequence[int]
-    budget: Budget
-
-    def exhausted(self, number: int) -> Reason:
-        """The reason for which no further slice of a pool can be made."""
-        pool, opened = self.pools[number], self.opened[number]
-        if pool.headroom > opened and self.budget.allows(pool.spec) == 0:
-            return self.budget.refusal(pool.spec)
-        return pool.exhausted(opened)
-
-
-@dataclass(frozen=True, slots=True)
-class UnmetDemand:
-    """Sessions of one class that no pool serves now, and why (source: Iris).
-
-    Args:
-        first: the first of them in the queue.
-        sessions: how many they are.
-    """
-
-    first: SessionId
-    workload: WorkloadClass
-    sessions: int
-    why: Unmet
 
 
 @dataclass(slots=True)
@@ -198,7 +103,7 @@ class _Routing:
         self._matcher = matcher
         self._first_fit = FirstFit(machines, matcher, selector, demand.classes)
         self._tight = TightFit(machines, matcher, selector, self._first_fit, demand.classes)
-        self._outcome = _Outcome(machines.pools, matcher, machines.opened, machines.budget)
+        self._outcome = Outcome(machines.pools, matcher, machines.opened, machines.budget)
         self._routed: dict[QueueClass, int] = {}
         self._refused: dict[int, Reason] = {}  # of the last class that was not served, by pool
 
@@ -211,13 +116,10 @@ class _Routing:
             for entry, (slot, kernel) in zip(entries, found, strict=False):
                 routed.append(RoutedDemand(entry, destination(slot), (kernel,)))
         else:
-            for entry in entries:
-                taken = self._place(members.workload).taken
-                if taken is None:
-                    break
-                last = max(slot for slot, _ in taken)
-                kernels = tuple(kernel for _, kernel in taken)
-                routed.append(RoutedDemand(entry, destination(last), kernels))
+            rooms = self._place_gangs(members.workload, len(entries))
+            for entry, taken in zip(entries, rooms, strict=False):
+                slots, kernels = zip(*taken, strict=True)
+                routed.append(RoutedDemand(entry, destination(max(slots)), kernels))
         served = len(routed) - before
         self._routed[members] = self._routed.get(members, 0) + served
         return served
@@ -253,6 +155,40 @@ class _Routing:
 
     # Gangs
 
+    def _place_gangs(self, workload: WorkloadClass, count: int) -> Iterator[Sequence[Taken]]:
+        """Room for up to ``count`` gangs of a class."""
+        if len(workload.requests) == 1 and not any(workload.placement.between_kernels()):
+            size = len(workload.kernels)
+            found = self._fill_gangs(workload, count)
+            for at in range(0, len(found), size):
+                yield found[at : at + size]
+            count -= len(found) // size
+        for _ in range(count):
+            taken = self._place(workload).taken
+            if taken is None:
+                return
+            yield taken
+
+    def _fill_gangs(self, workload: WorkloadClass, count: int) -> Sequence[Taken]:
+        """Room for gangs of equal kernels, gang after gang, as long as each finds what it needs
+        besides the open machines in slices of the first pool that may make any."""
+        machines, first_fit, size = self._machines, self._first_fit, len(workload.kernels)
+        start, left = first_fit.mark(workload), self._machines.left
+        found = first_fit.fill(workload, count * size)
+        while len(found) < count * size:
+            first = next((each for each in self._matcher.match(workload) if left(each[0])), None)
+            gangs = len(found) // size
+            if first is not None:
+                pool, copies = first
+                (of_slice,) = kernels_a_slice(workload, machines.pools[pool], copies)
+                gangs = min(count, (len(found) + of_slice * left(pool)) // size)
+            if gangs * size <= len(found):
+                first_fit.rollback(start, workload)
+                return first_fit.fill(workload, gangs * size)
+            machines.open(pool, fewest_slices([gangs * size - len(found)], [of_slice]))
+            found += first_fit.fill(workload, count * size - len(found))
+        return found
+
     def _place(self, workload: WorkloadClass) -> GangRoom:
         """Take room for a gang."""
         if is_tight(workload):
@@ -267,18 +203,20 @@ class _Routing:
 
     def _place_tight(self, workload: WorkloadClass) -> GangRoom:
         """Take room for a gang in one slice, or on one machine."""
-        room, refused = self._tight.place(workload), dict[int, Reason]()
+        tight, left, pools = self._tight, self._machines.left, self._machines.pools
+        room = tight.place(workload)
         if room.taken is not None:
             return room
-        for pool, copies in self._matcher.match(workload):
-            if self._machines.left(pool):
-                room = self._tight.open(workload, pool, copies)
-                if room.taken is not None:
-                    return room
-                refused[pool] = _too_few(workload, self._machines.pools[pool], 1, room)
+        for pool in tight.pools(workload):
+            if left(pool):
+                return tight.open(workload, pool)
         if len(workload.requests) > 1:  # placement may know better in what order to take them
             room = self._first_fit.fit(workload)
-        self._refused = refused
+        self._refused = {
+            pool: _too_few(workload, pools[pool], 1, GangRoom(tight.placed(workload, pool, copies)))
+            for pool, copies in self._matcher.match(workload)
+            if left(pool)
+        }
         return room
 
     def _place_each(self, workload: WorkloadClass) -> GangRoom:

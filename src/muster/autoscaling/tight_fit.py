@@ -120,13 +120,15 @@ class _Search:
 
     Args:
         agents: groups of the group's agents that may have room.
-        tried: how many of these have none.
+        pools: of which an empty slice has room, the best first.
+        tried: how many of ``agents`` have none.
         place: in the line; groups before it have no room.
     """
 
     parts: Sequence[_Part]
     aisle: _Aisle
     agents: Sequence[_Slots]
+    pools: Sequence[int]
     tried: int = 0
     place: int = 0
 
@@ -185,39 +187,45 @@ class TightFit:
         search.place = len(self._machines.line)
         return GangRoom(0)
 
-    def open(self, workload: WorkloadClass, pool: int, copies: Sequence[int]) -> GangRoom:
-        """Open a slice of a pool for a gang, and take its room there, if it has it.
+    def pools(self, workload: WorkloadClass) -> Sequence[int]:
+        """The pools of which an empty slice has room for a gang, the best first."""
+        search = self._search_of(workload)
+        return () if search is None else search.pools
+
+    def placed(self, workload: WorkloadClass, pool: int, copies: Sequence[int]) -> int:
+        """The number of a gang's kernels that find room in an empty slice of a pool.
 
         Args:
             copies: as in ``Match``.
         """
+        of_slice = kernels_a_slice(workload, self._machines.pools[pool], copies)
+        placed = sum(map(min, of_slice, kernels_by_request(workload)))
+        if len(of_slice) > 1 and placed == len(workload.kernels):
+            placed, _ = self._tried_on_empty(workload, pool)
+        return placed
+
+    def open(self, workload: WorkloadClass, pool: int) -> GangRoom:
+        """Open a slice of one of ``pools`` for a gang, and take its room there."""
         machines, search = self._machines, self._search_of(workload)
-        numbers, state = kernels_by_request(workload), machines.pools[pool]
-        placed = sum(map(min, kernels_a_slice(workload, state, copies), numbers))
-        if search is None or placed < len(workload.kernels):
-            return GangRoom(placed)
-        tried: Sequence[Taken] = ()
-        if len(numbers) > 1:
-            placed, tried = self._tried_on_empty(workload, pool)
-            if placed < len(workload.kernels):
-                return GangRoom(placed)
+        assert search is not None, "some pool has room"
         machines.open(pool, 1)
-        slots = machines.line[-state.spec.slice_size :]
-        if not tried:
+        slots = machines.line[-machines.pools[pool].spec.slice_size :]
+        if len(search.parts) == 1:
             plans = _plans(search.parts, slots[:1] if search.aisle.alone else slots, machines)
             assert plans is not None, "an empty slice has room"
             taken = self._take(search, slots, plans)
             assert taken is not None, "kernels that ask for the same do not compete"
-            return GangRoom(placed, taken)
+            return GangRoom(len(taken), taken)
+        _, tried = self._tried_on_empty(workload, pool)
         of_kernel = {
             index: self._first_fit.take_as(part.need, slots[tried[index][0]], tried[index][1])
             for part in search.parts
             for index in part.indexes
         }
-        return GangRoom(placed, _in_order(of_kernel))
+        return GangRoom(len(of_kernel), _in_order(of_kernel))
 
     def _tried_on_empty(self, workload: WorkloadClass, pool: int) -> _Tried:
-        """What placement makes of a gang in an empty slice of a pool; found out once."""
+        """The outcome of placement for a gang in an empty slice of a pool; found out once."""
         known = self._on_empty.get((workload, pool))
         if known is None:
             spec = self._machines.pools[pool].spec
@@ -293,7 +301,8 @@ class TightFit:
         if alone and most < len(workload.kernels):
             return None
         kind = devices_of(workload.requests[0][0])
-        pools = frozenset(self._matcher.match(workload).pools)
+        match = self._matcher.match(workload)
+        pools = frozenset(match.pools)
         aisle = self._aisles.get((kind, pools, alone))
         if aisle is None:
             request, number = self._least[kind]
@@ -302,7 +311,12 @@ class TightFit:
             least = _Part(need, range(number), number)
             aisle = _Aisle(least, pools, self._machines, alone=alone)
             self._aisles[kind, pools, alone] = aisle
-        return _Search(parts, aisle, self._groups_of_agents(workload, alone=alone))
+        enough = [
+            pool
+            for pool, copies in match
+            if self.placed(workload, pool, copies) == len(workload.kernels)
+        ]
+        return _Search(parts, aisle, self._groups_of_agents(workload, alone=alone), enough)
 
     def _groups_of_agents(self, workload: WorkloadClass, *, alone: bool) -> Sequence[_Slots]:
         """The slots of each group of agents with room for all kernels that ask for the most."""

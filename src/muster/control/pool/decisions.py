@@ -5,7 +5,8 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from muster.autoscaling.modelled import Destination
-from muster.autoscaling.routing import RoutedDemand, UnmetDemand
+from muster.autoscaling.routing import RoutedDemand
+from muster.autoscaling.unmet import UnmetDemand
 from muster.control.pool.outlook import GroupOutlook
 from muster.core.ids import SessionId
 from muster.core.owner import Principal

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from muster.autoscaling.matching import Matcher
 from muster.autoscaling.pool_state import Ceilings
 from muster.autoscaling.reach import why_out_of_reach
-from muster.autoscaling.routing import RoutingDecision, UnmetDemand
+from muster.autoscaling.routing import RoutingDecision
+from muster.autoscaling.unmet import UnmetDemand
 from muster.control.pool.records import Pool, Slice
 from muster.core.ids import SessionId
 from muster.core.reasons import Reason, ReasonCode, reason
