@@ -123,6 +123,44 @@ def test_nobody_but_an_admin_changes_a_pool_and_everybody_sees_it(typed: Typed) 
     assert unknown.stderr == "muster: there is no pool 'cpuu'; did you mean cpu?\n"
 
 
+def test_pool_is_shown_with_its_whole_spec_and_without_secrets(typed: Typed) -> None:
+    typed.cluster.farm.refuses["cpu"] = CreateOutcome.QUOTA
+    typed.apply(
+        POOL.replace("local", "script")
+        + """\
+slice_size: 4
+min_slices: 1
+buffer_slices: 2
+preemptible: true
+attributes: {zone: a, net: ib}
+priority: 7
+quota_key: ours
+settings:
+  command: [/opt/lab, --api-token, hush1, --rack, r7]
+  environment: {LAB_KEY: hush2}
+""",
+        "--no-check",
+    )
+    typed.cluster.pass_time(5)
+    shown = typed.said("pools", "show", "cpu")
+    for line in (
+        'settings    command: ["/opt/lab", "--api-token", "…", "--rack", "r7"]',
+        '            environment: {"LAB_KEY": "…"}',
+        "machine     4 cpu, 1GiB memory, preemptible",
+        "attributes  zone=a, net=ib",
+        "price       2.00 a machine an hour",
+        "priority    7 (the lowest is taken first)",
+        "quota key   ours",
+        "may take    5m00s to request, 15m00s to boot, 15m00s to join",
+        "idle        deleted after 1m00s without work",
+        "revision    1",
+    ):
+        assert f"\n{line}\n" in shown
+    assert " of at most 2, at least 1, 2 kept idle; each of 4 machines\n" in shown
+    assert "hush" not in shown
+    assert "settings" not in typed.run("pools", "show", "cpu", user=True).stdout
+
+
 def test_several_pools_are_changed_each_with_its_own_outcome(typed: Typed) -> None:
     typed.apply()
     typed.apply(POOL.replace("cpu\n", "large\n"))
