@@ -142,6 +142,17 @@ class Conformance:
         listing = site.provider().list()
         assert (listing.machines, listing.complete) == ((), True)
 
+    def test_pool_that_has_ended_leaves_no_file(self, site: Site) -> None:
+        provider = site.provider()
+        provider.create(site.order(machines=1))
+        site.until(lambda: provider.delete("sl-1"))
+        site.until(lambda: not provider.list().machines)
+        provider.forget()
+
+        assert not [*provider.scope.directory.glob("*")]
+        site.provider().forget()
+        assert site.provider().delete("sl-1"), "it is gone all the same"
+
     def test_deleted_slice_is_gone_and_others_stay(self, site: Site) -> None:
         provider = site.provider()
         provider.create(site.order("sl-1"))

@@ -2,9 +2,13 @@
 
 import asyncio
 import threading
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from muster.autoscaling.standing import CreateOutcome
 from muster.control.pool.performing.answers import typed
 from muster.control.pool.performing.performers import ONLY_LOOPBACK
 from muster.core.errors import Busy, InvalidSpec, Problem
@@ -91,11 +95,33 @@ def _problems(spec: PoolSpec, scope: Scope | None, *, on_loopback: bool) -> list
             provider_type = provider_class(spec.provider)
             if on_loopback and not provider_type.is_beside:
                 return [Problem("provider", repr(spec.provider), ONLY_LOOPBACK)]
-            with closing(provider_type(spec, scope)) as provider:
+            with (
+                _directory_for_check(scope.directory) as directory,
+                closing(provider_type(spec, replace(scope, directory=directory))) as provider,
+            ):
                 provider.check()
     except ProviderError as error:
         return [_refused(spec, f"{error.outcome}: {error.told}")]
     return []
+
+
+@contextmanager
+def _directory_for_check(directory: Path) -> Iterator[Path]:
+    """The directory of a pool; where there is none yet, one that is gone afterwards, so that a pool
+    that is refused leaves nothing.
+
+    Raises:
+        ProviderError: it cannot be made.
+    """
+    if directory.exists():
+        yield directory
+        return
+    try:
+        made = TemporaryDirectory(prefix="muster-check-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise ProviderError(CreateOutcome.UNKNOWN, f"no directory can be made: {error}") from error
+    with made:
+        yield Path(made.name)
 
 
 def _refused(spec: PoolSpec, said: str) -> Problem:

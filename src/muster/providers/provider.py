@@ -226,6 +226,15 @@ class Provider(ABC):
         """
         return ""
 
+    def forget(self) -> None:
+        """Remove the provider's own files from the scope's directory: the pool is being deleted,
+        has no slice any more, and ``list`` has just answered that there is no machine.
+
+        Raises:
+            ProviderError: some are left.
+        """
+        return
+
     def close(self) -> None:
         """End connections and processes of this object; machines stay."""
         return

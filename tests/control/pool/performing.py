@@ -108,6 +108,9 @@ def provider_of(cloud: Cloud, *, beside: bool) -> type[Provider]:
             answer: str = cloud.ask(self, "log", machine.id, "")
             return answer
 
+        def forget(self) -> None:
+            cloud.ask(self, "forget", "", None)
+
         def reboot(self, machine: Machine, *, hard: bool = False) -> None:
             raise NotImplementedError
 
@@ -159,7 +162,7 @@ class Performers:
         for calls in self._calls:
             calls.close()
 
-    def pool(self, name: str, ended: int = 0, **fields: Any) -> PoolSpec:
+    def pool(self, name: str, ended: int = 0, status: str = "ACTIVE", **fields: Any) -> PoolSpec:
         """A pool in the database, after so many others of its name that have ended."""
         spec = a_pool(name, **fields)
         for number in range(ended):
@@ -167,7 +170,7 @@ class Performers:
             row = {"id": f"po-{number}-{name}", "name": name, "spec": former}
             self._insert(pools, row | {"status": "DELETED", "finished_at": 5.0})
         present = {"id": f"po-{ended}-{name}", "name": name, "spec": dump(spec)}
-        self._insert(pools, present | {"status": "ACTIVE"})
+        self._insert(pools, present | {"status": status})
         return spec
 
     def slice(self, id_: str, spec: PoolSpec, **columns: Any) -> None:

@@ -2,6 +2,7 @@
 protocol is in docs/providers.md."""
 
 import json
+import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, TypeVar
@@ -44,8 +45,8 @@ class ScriptSettings(Spec):
     Args:
         command: the executable, by its absolute path or its name on the controller's PATH, and
             arguments that stand before the name of the call.
-        environment: variables for it, besides a few of the controller's. Everybody who sees the
-            pool sees them.
+        environment: variables for it, besides a few of the controller's. Admins see them with the
+            pool.
         timeout: of a call, in seconds.
     """
 
@@ -113,6 +114,15 @@ class Script(Provider):
     def reboot(self, machine: Machine, *, hard: bool = False) -> None:
         told = {"id": machine.id, "slice": machine.slice, "name": machine.name}
         self._ask("reboot", {"machine": told, "hard": hard}, answers.nothing)
+
+    def forget(self) -> None:
+        # The directory is the executable's, whatever it keeps there.
+        try:
+            shutil.rmtree(self.scope.directory)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise ProviderError(CreateOutcome.UNKNOWN, made_text(str(error), MAX_TOLD)) from error
 
     def _ask(
         self,

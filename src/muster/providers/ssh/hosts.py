@@ -155,6 +155,9 @@ class SshHosts(Provider):
         words = [str(each.get("log", "")) for each in answers.values() if isinstance(each, dict)]
         return "".join(words)[-MAX_LOG:]
 
+    def forget(self) -> None:
+        self._fleet.notes.clear()
+
     @contextmanager
     def _alone(self, slice_: str) -> Iterator[None]:
         """A context in which no other call makes or deletes the slice.

@@ -97,6 +97,23 @@ class Notes:
                         path.unlink()
             return found
 
+    def clear(self) -> None:
+        """Remove all notes.
+
+        Raises:
+            ProviderError: some are left.
+        """
+        with _LOCK:
+            try:
+                for pattern in ("*.json", "*.new"):
+                    for path in self._directory.glob(pattern):
+                        path.unlink(missing_ok=True)
+                with suppress(FileNotFoundError):
+                    self._directory.rmdir()
+            except OSError as error:
+                told = f"cannot remove {self._directory}: {error.strerror}"
+                raise _unknown(told) from None
+
     def _write(self, slice_: str, hosts: frozenset[Host]) -> None:
         path = self._path(slice_)
         fresh = path.with_suffix(".new")

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, select
 from muster.control.pool.effects import DeleteSlice, ListMachines, MakeSlice, ReadLog
 from muster.control.pool.performing.objects import account_of
 from muster.control.pool.records import SliceId, load_machines, load_pool_spec, pools, slices
-from muster.control.pool.states import POOL_TABLE
+from muster.control.pool.states import POOL_TABLE, PoolStatus
 from muster.core.specs.pool import PoolSpec
 from muster.core.states.slice import SLICE_TABLE
 from muster.providers.provider import Machine, MachineState
@@ -44,11 +44,16 @@ class Making(Order):
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """The accounts in which machines of a pool may be: the present one first. Not all of them
-    (``is_all``), if they are too many."""
+    """The accounts in which machines of a pool may be: the present one first.
+
+    Args:
+        is_all: false where they are too many, so that these are some of them.
+        is_last: whether the pool is being deleted and has no slice any more.
+    """
 
     orders: tuple[Order, ...]
     is_all: bool
+    is_last: bool = False
 
 
 def read_pools(connection: Connection, ids: Collection[SliceId]) -> Mapping[SliceId, str]:
@@ -106,19 +111,20 @@ def read_silent(connection: Connection, effect: ReadLog) -> tuple[Order, Machine
 def read_listed(connection: Connection, effect: ListMachines) -> Listed | None:
     """None if there is no such pool any more."""
     cluster = read_cluster_id(connection)
-    present = select(pools.c.spec).where(
+    present = select(pools.c.spec, pools.c.status).where(
         pools.c.name == effect.pool, one_of(pools.c.status, POOL_TABLE.live)
     )
-    spec = connection.execute(present).scalar()
-    if spec is None:
+    pool = connection.execute(present).first()
+    if pool is None:
         return None
     of_slices = select(slices.c.spec).where(
         slices.c.pool == effect.pool, one_of(slices.c.status, SLICE_TABLE.live)
     )
-    older = connection.execute(of_slices.distinct().order_by(slices.c.spec)).scalars()
-    specs = map(load_pool_spec, (spec, *older))
+    older = connection.execute(of_slices.distinct().order_by(slices.c.spec)).scalars().all()
+    specs = map(load_pool_spec, (pool.spec, *older))
     accounts: dict[tuple[str, str], PoolSpec] = {}
     for each in specs:
         accounts.setdefault(account_of(each), each)
     orders = [Order(cluster, effect.pool, each) for each in accounts.values()]
-    return Listed(tuple(orders[:MAX_ACCOUNTS]), len(orders) <= MAX_ACCOUNTS)
+    is_last = pool.status == PoolStatus.DELETING and not older
+    return Listed(tuple(orders[:MAX_ACCOUNTS]), len(orders) <= MAX_ACCOUNTS, is_last)

@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import count
 from typing import TypeVar
@@ -170,6 +170,18 @@ class ProviderCalls:
         """
         with self._provider(order) as provider:
             return checked_listing(provider.list())
+
+    def forget(self, order: Order) -> None:
+        """Remove the directory of a pool that is being deleted and has no machine any more; what in
+        it is not the provider's stays."""
+        try:
+            with self._provider(order) as provider:
+                provider.forget()
+        except ProviderError as error:
+            log.warning("files of pool %s are left: %s", order.pool, error.told)
+        else:
+            with suppress(OSError):  # it was never made, or another's files are in it
+                self._scope(order).directory.rmdir()
 
     @contextmanager
     def _provider(self, order: Order) -> Iterator[Provider]:
@@ -362,6 +374,9 @@ class MachineLister(Performer[ListMachines]):
         if len(failures) == len(listed.orders):
             return _not_listed(effect, failures[0])
         merged = Listing(tuple(found.values()), complete and not failures)
+        if listed.is_last and merged.complete and not merged.machines:
+            # The pool ends by this answer. Until then no other pool of its name is made.
+            self._calls.forget(listed.orders[0])
         ids = {SliceId(machine.slice) for machine in merged.machines}
         ended = self._calls.read(partial(read_ended, ids=ids))
         told = failures[0] if failures else ""
