@@ -29,6 +29,12 @@ def _interrupts_are_not_ignored() -> None:
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
+@pytest.fixture
+def many_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with as many CPUs as the pools of tests ask for; those are never used."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _nothing_stays_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No process, cgroup, temporary file or account of a user, once all tests have run.

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,6 +15,8 @@ from muster.api.provider_checks import MAX_CHECKS, ProviderChecks
 from muster.autoscaling.standing import CreateOutcome
 from muster.core.owner import Role
 from muster.providers.found import BUILTIN
+
+pytestmark = pytest.mark.usefixtures("many_cpus")
 
 MACHINE = {"cpu": 4, "memory": "1GiB"}
 
@@ -125,6 +128,13 @@ def test_provider_that_could_not_make_such_machines_says_so_unless_it_is_not_ask
     assert refused.status_code == 422
     said = refused.json()["error"]
     assert said.startswith("settings: provider local says: bad request: a machine of 1024TiB"), said
+    many = pool(machine={"cpu": 1000, "memory": "1GiB"})
+    said = admin.put("/v1/pools/cpu", json=many).json()["error"]
+    assert said == (
+        "settings: provider local says: bad request: a machine of 1000 cpu is more than the "
+        "controller's own, which has 64 cpu: work may be placed that does not fit; `--no-check` "
+        "applies it all the same"
+    )
     assert admin.put("/v1/pools/cpu?check=false", json=huge).status_code == 200
 
 
@@ -142,6 +152,21 @@ def test_pool_whose_machines_could_not_join_is_refused_unless_it_is_not_checked(
         "loopback only: start it by `muster controller --host ADDRESS --tls-self-signed`"
     )
     assert admin.put("/v1/pools/lab?check=false", json=script).status_code == 200
+
+
+def test_refused_pool_leaves_no_file(cluster: ServedCluster, admin: httpx.Client) -> None:
+    before = {path for path in cluster.path.rglob("*") if path.is_dir()}
+    command = ["sh", "-c", "pwd >here; cat here >&2; exit 1"]
+    lab = pool(name="lab", provider="script", settings={"command": command})
+    said = admin.put("/v1/pools/lab", json=lab).json()["error"]
+    where = Path(said.split()[-1])
+    assert where.name.startswith("muster-check-"), said
+    assert not where.exists()
+    assert {path for path in cluster.path.rglob("*") if path.is_dir()} == before
+    own = cluster.path / "providers" / "lab"
+    own.mkdir(parents=True)
+    assert str(own) in admin.put("/v1/pools/lab", json=lab).json()["error"]
+    assert (own / "here").exists(), "a pool that is there has its own directory"
 
 
 def test_provider_that_hangs_or_fails_is_told_in_a_sentence_and_keeps_nobody_else_waiting(

@@ -14,6 +14,8 @@ from muster.cli.cluster import Cluster
 from muster.cli.main import app
 from muster.core.owner import Role
 
+pytestmark = pytest.mark.usefixtures("many_cpus")
+
 POOL = """\
 kind: pool
 name: cpu

@@ -11,6 +11,8 @@ from muster.core.owner import Role
 from muster.core.specs import PoolSpec
 from muster.core.states.slice import SliceStatus
 
+pytestmark = pytest.mark.usefixtures("many_cpus")
+
 POOL: dict[str, Any] = {
     "kind": "pool",
     "name": "cpu",

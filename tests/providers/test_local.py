@@ -106,11 +106,19 @@ def test_model_that_no_agent_could_declare_is_refused() -> None:
     assert [problem.field for problem in problems_of(spec(machine=gpus))] == ["machine.gpu_model"]
 
 
-def test_machine_with_more_memory_than_this_one_is_told(tmp_path: Path) -> None:
-    large = spec(machine={"cpu": 1000, "memory": 2**60})
-    with pytest.raises(ProviderError, match="a machine of 1048576TiB is more than") as refused:
-        LocalProcesses(large, Scope("c-1", "one", tmp_path)).check()
-    assert refused.value.outcome is CreateOutcome.BAD_REQUEST
+def test_machine_with_more_cpus_or_memory_than_this_one_is_told(tmp_path: Path) -> None:
+    cpus = os.cpu_count() or 1
+    for machine, told in (
+        ({"cpu": 1, "memory": 2**60}, "a machine of 1048576TiB memory is more than "),
+        ({"cpu": cpus + 1, "memory": 1}, f"a machine of {cpus + 1} cpu is more than "),
+        ({"cpu": 10**4, "memory": 2**60}, "a machine of 10000 cpu and 1048576TiB memory is "),
+    ):
+        large = LocalProcesses(spec(machine=machine), Scope("c-1", "one", tmp_path))
+        with pytest.raises(ProviderError) as refused:
+            large.check()
+        assert refused.value.outcome is CreateOutcome.BAD_REQUEST
+        assert refused.value.told.startswith(told)
+    LocalProcesses(spec(machine={"cpu": cpus, "memory": 1}), Scope("c-1", "one", tmp_path)).check()
 
 
 @pytest.mark.parametrize("name", ["../up", "a/b", ".hidden", "", "a\nb"])

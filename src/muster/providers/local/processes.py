@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from muster.autoscaling.standing import CreateOutcome
 from muster.core.errors import InvalidSpec, Problem
-from muster.core.resources import format_bytes
+from muster.core.resources import format_amount, format_bytes
 from muster.core.specs.pool import MachineShape, PoolSpec
 from muster.providers.local.machine import LocalMachine, NotEnded, write_private
 from muster.providers.provider import (
@@ -57,7 +57,8 @@ class LocalProcesses(Provider):
     """Machines that are directories ``SLICE/NAME`` in the scope's directory, each with an agent's
     process, which outlives the controller. What there is, is read from them at every call.
 
-    A machine has the shape that the pool declares, whatever this machine has.
+    A machine has the shape that the pool declares, whatever this machine has: none may be larger
+    when the pool is checked, and all together may.
     """
 
     name: ClassVar[str] = "local"
@@ -80,14 +81,20 @@ class LocalProcesses(Provider):
             yield Problem("machine.gpu_model", repr(model), expected)
 
     def check(self) -> None:
+        machine, has_cpus = self.spec.machine, os.cpu_count()
         has_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        declared_bytes = self.spec.machine.memory
-        if declared_bytes > has_bytes:
+        more = []
+        if has_cpus is not None and machine.cpu > has_cpus * 1000:
+            more.append((f"{format_amount('cpu', machine.cpu)} cpu", f"{has_cpus} cpu"))
+        if machine.memory > has_bytes:
+            sizes = (format_bytes(machine.memory), format_bytes(has_bytes))
+            more.append((f"{sizes[0]} memory", f"{sizes[1]} memory"))
+        if more:
+            asked, has = (" and ".join(words) for words in zip(*more, strict=True))
             raise ProviderError(
                 CreateOutcome.BAD_REQUEST,
-                f"a machine of {format_bytes(declared_bytes)} is more than the "
-                f"{format_bytes(has_bytes)} of the controller's own: work may be placed that does "
-                f"not fit",
+                f"a machine of {asked} is more than the controller's own, which has {has}: work "
+                f"may be placed that does not fit; `--no-check` applies it all the same",
             )
 
     def create(self, order: SliceOrder) -> tuple[Machine, ...]:
