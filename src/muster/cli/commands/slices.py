@@ -237,7 +237,7 @@ def _status(slice_: "SliceView") -> Text:
 
 
 def _machines(slice_: "SliceView") -> str:
-    joined = sum(each.joined for each in slice_.machines)
+    joined = sum(each.joined and each.silent_since is None for each in slice_.machines)
     total = len(slice_.machines) + slice_.other_machines
     told_all = not slice_.other_machines and slice_.finished_at is None
     return f"{joined:,}/{total:,}" if told_all else f"{total:,}"
@@ -245,7 +245,7 @@ def _machines(slice_: "SliceView") -> str:
 
 def _why(slice_: "SliceView") -> str:
     """The reason for which a slice goes, stays, or has not come yet."""
-    for why in (slice_.doomed, slice_.reason, slice_.stays):
+    for why in (slice_.doomed, slice_.silent, slice_.reason, slice_.stays):
         if why is not None:
             return why.sentence
     return ""

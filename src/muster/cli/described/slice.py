@@ -22,13 +22,14 @@ def slice_parts(slice_: "SliceView", now: float) -> list[RenderableType]:
             [
                 ("reason", sentences(slice_.reason)),
                 ("leaves", _leaves(slice_, now)),
+                ("silent", sentences(slice_.silent)),
                 ("stays", sentences(slice_.stays)),
                 ("held by", slice_.held_by),
                 ("pool", f"{slice_.pool}, of group {slice_.group}"),
                 ("revision", f"{slice_.revision}{', outdated' if slice_.outdated else ''}"),
                 ("runs", count(slice_.kernels, "kernel")),
                 ("failed tries", str(slice_.tries) if slice_.tries else None),
-                ("machines", _machines(slice_)),
+                ("machines", _machines(slice_, now)),
                 (
                     "cost",
                     f"{price(slice_.price)} an hour, {price(slice_.cost)} so far "
@@ -51,16 +52,19 @@ def _leaves(slice_: "SliceView", now: float) -> str | None:
     return said
 
 
-def _machines(slice_: "SliceView") -> Text:
-    lines = [plain(_machine(each)) for each in slice_.machines]
+def _machines(slice_: "SliceView", now: float) -> Text:
+    lines = [plain(_machine(each, now)) for each in slice_.machines]
     if slice_.other_machines:
         lines.append(f"and {slice_.other_machines:,} more")
     return Text("\n".join(lines))
 
 
-def _machine(machine: "MachineView") -> str:
+def _machine(machine: "MachineView", now: float) -> str:
     facts = [each for each in (machine.id, machine.address) if each]
-    facts.append("joined" if machine.joined else "not joined")
+    if machine.silent_since is not None:
+        facts.append(f"silent for {duration(now - machine.silent_since)}")
+    else:
+        facts.append("joined" if machine.joined else "not joined")
     return f"{machine.name}: {', '.join(facts)}"
 
 

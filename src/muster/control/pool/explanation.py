@@ -10,6 +10,7 @@ from muster.control.pool.autoscaler import RouteDemand, why_closed
 from muster.control.pool.fleet import Fleet
 from muster.control.pool.records import Pool, Slice
 from muster.control.pool.shapes import misfit
+from muster.control.pool.silence import silence
 from muster.control.pool.slices import time_limit_s
 from muster.control.pool.states import PoolStatus
 from muster.control.pool.views import differs, stays
@@ -144,8 +145,9 @@ def _of_slice(slice_: Slice, pool: Pool | None, fleet: Fleet, now: float) -> Ite
         yield slice_.doomed
         if pool is not None and pool.status is PoolStatus.TRIPPED and pool.reason is not None:
             yield pool.reason
-    elif (why := stays(slice_, pool, now)) is not None:
-        yield why
+    else:
+        told = silence(slice_, pool, fleet, now), stays(slice_, pool, now)
+        yield from (why for why in told if why is not None)
     if slice_.reason is not None:
         yield slice_.reason
     if slice_.handed_at is None:

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from muster.control.pool.autoscaler import RouteDemand, why_closed
-from muster.control.pool.fleet import Fleet
+from muster.control.pool.fleet import Fleet, is_silent
 from muster.control.pool.records import OwnMachine, Pool, Slice
 from muster.control.pool.shapes import differing
+from muster.control.pool.silence import silence
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import AgentStatus
 from muster.core.states.slice import SliceStatus
@@ -113,6 +114,7 @@ def live_slice(slice_: Slice, fleet: Fleet, pool: Pool | None, now: float) -> Sl
         outdated=pool is not None and slice_.revision < pool.revision,
         machines=tuple(_machine(each, agents.get(each.name)) for each in machines),
         kernels=fleet.kernels(slice_),
+        silent=_told(silence(slice_, pool, fleet, now)),
         stays=_told(stays(slice_, pool, now)),
         deletes_at=deletes_at(slice_, pool),
     )
@@ -166,6 +168,7 @@ def _machine(machine: OwnMachine, agent: Agent | None) -> MachineView:
         address=machine.address,
         agent=None if agent is None else agent.id,
         joined=joined,
+        silent_since=agent.seen_at if agent is not None and is_silent(agent) else None,
     )
 
 

@@ -184,6 +184,17 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
         "agent {agent} has {has}, and its pool declares {declared}: what it reports counts",
         "Mend the machine's driver, or the pool's `machine`.",
     ),
+    ReasonCode.SLICE_SILENT: Definition(
+        _O,
+        "its machine {machine} has been silent for {silent_s:~}"
+        "{others:?, and so have been {others} more}: "
+        "{held:?nothing is replaced while pool {held} stands still}"
+        "{gone:?the slice is replaced if the next list of its provider lacks the machine, too}"
+        "{in_s:?the slice is replaced in {in_s:~} unless it is heard again}"
+        "{endless:?the slice is replaced once its provider lists it no more}",
+        "Nothing if it was only cut off: it comes back by itself. `muster slices delete {slice}` "
+        "replaces the slice at once.",
+    ),
     ReasonCode.SLICE_MACHINE_GONE: Definition(
         _O, "its machine {machine} is silent, and its provider has it no more"
     ),

@@ -64,13 +64,15 @@ class PoolPage(View):
 
 class MachineView(View):
     """A machine of a slice: the name that its agent takes, the provider's id and an address, empty
-    until they are known; ``agent`` is the agent's id once it has ``joined``."""
+    until they are known; ``agent`` is the agent's id once it has ``joined``, and nothing was heard
+    of it since ``silent_since``, None while it is heard."""
 
     name: str
     id: str = ""
     address: str = ""
     agent: str | None = None
     joined: bool = False
+    silent_since: float | None = None
 
 
 class SliceView(RecordView):
@@ -85,6 +87,7 @@ class SliceView(RecordView):
         failed: whether it is deleted because it went wrong.
         held_by: the operator who keeps it.
         idle_since: since when nobody used it nor was promised room on it.
+        silent: which of its machines is silent, and when the slice is replaced for that.
         stays: why it is not being deleted.
         deletes_at: when it is deleted if nobody uses it.
         tries: of the present call of the provider that failed; ``reason`` is why the last one did,
@@ -108,6 +111,7 @@ class SliceView(RecordView):
     failed: bool = False
     held_by: str | None = None
     idle_since: float | None = None
+    silent: ReasonView | None = None
     stays: ReasonView | None = None
     deletes_at: float | None = None
     tries: int = 0

@@ -136,7 +136,13 @@ def session_needs_agent(cluster: ClusterState, session: Session) -> list[Reason]
     of_pools = group.outlook.refusals(members.workload)
     if any(why.code in OUT_OF_REACH for why in of_pools):
         return [*of_pools]
-    return [*found, *of_pools] if of_pools else []
+    return [*_beside_pools(found), *of_pools] if of_pools else []
+
+
+def _beside_pools(reasons: Iterable[Reason]) -> Iterable[Reason]:
+    """The reasons that agents give where no pool could make others. That there is no agent is none:
+    the pools' own reasons say why there is not."""
+    return (why for why in reasons if why.code is not ReasonCode.NO_AGENTS)
 
 
 def findings(
@@ -196,7 +202,7 @@ def with_outlook(
     if any(why.code is ReasonCode.WAITS_FOR_SLICE for why in of_pools):
         cured = LACKS_MACHINES
     elif any(why.code not in OUT_OF_REACH for why in group.outlook.refusals(workload)):
-        return [*found, *of_pools]
+        return [*_beside_pools(found), *of_pools]
     return [*of_pools, *(why for why in found if why.code not in cured)]
 
 
