@@ -282,6 +282,38 @@ def test_autoscaler_tells_pools_slices_decisions_and_cost(typed: Typed) -> None:
     assert typed.run("autoscaler", "--group", "other").exit_code == 1
 
 
+def test_groups_tell_how_much_of_their_ceilings_is_used(typed: Typed) -> None:
+    assert "MACHINES" not in typed.said("groups")
+    assert "\nmachines            0\n" in typed.said("groups", "show", "default")
+    (typed.cluster.path / "group.yaml").write_text(
+        "kind: group\nname: default\nmax_machines: 3\nmax_gpus: 8\nmax_price: 20.5\n"
+    )
+    applied = typed.said("groups", "apply", str(typed.cluster.path / "group.yaml"))
+    assert applied == "group default applied\n"
+    gpus = "machine: {cpu: 4, memory: 1GiB, gpus: 2, gpu_model: H100}"
+    typed.apply(POOL.replace("machine: {cpu: 4, memory: 1GiB}", gpus) + "min_slices: 2")
+    typed.cluster.pass_time(5)
+    head, line = typed.said("groups").splitlines()
+    assert head.split()[3:6] == ["MACHINES", "GPUS", "PRICE/H"]
+    assert line.split()[:6] == ["default", "2", "0", "2/3", "4/8", "4.00/20.50"]
+    shown = typed.said("groups", "show", "default")
+    assert shown.startswith("default\nhas ")
+    assert "2 agents, 1 pool, 0 waiting sessions\n" in shown
+    for name, told in (
+        ("machines", "2 of at most 3"),
+        ("GPUs", "4 of at most 8"),
+        ("price", "4.00 of at most 20.50 an hour"),
+        ("queue", "backfill"),
+        ("starvation after", "5m00s"),
+        ("kernels per agent", "1000"),
+    ):
+        assert f"\n{name:20}{told}\n" in shown
+    assert json.loads(typed.said("groups", "show", "default", "--json"))["gpus"] == 4
+    unknown = typed.run("groups", "show", "defualt")
+    assert unknown.exit_code == 1
+    assert unknown.stderr == "muster: there is no group 'defualt'; groups are: default\n"
+
+
 def test_pool_that_is_refused_by_its_provider_says_so_everywhere(typed: Typed) -> None:
     typed.cluster.farm.refuses["cpu"] = CreateOutcome.QUOTA
     typed.apply(POOL + "min_slices: 1\nquota_key: ours")

@@ -62,8 +62,8 @@ async def get_cluster(call: Call) -> Response:
 @router.get("/v1/groups", response_model=GroupPage)
 async def get_groups(call: Call) -> Response:
     """Scaling groups by name, with their policies."""
-    live, cluster = call.api.plane.live, call.api.plane.parts[ClusterState]
-    views = (group_view(name, live, cluster) for name in sorted(live.groups))
+    live, parts = call.api.plane.live, call.api.plane.parts
+    views = (group_view(name, live, parts) for name in sorted(live.groups))
     return answer(GroupPage(items=tuple(_as_seen(view, call.principal) for view in views)))
 
 
@@ -85,4 +85,4 @@ async def put_group(request: Request, call: Call, name: str) -> Response:
         raise InvalidSpec([Problem("name", repr(spec.name), f"expected {name!r}, as in the path")])
     plane = call.api.plane
     await call.change(lambda work, parts: parts[GroupRequests].put_group(work, spec))
-    return answer(group_view(name, plane.live, plane.parts[ClusterState]))
+    return answer(group_view(name, plane.live, plane.parts))

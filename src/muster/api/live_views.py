@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from muster.control.agent.explanation import full_disk_of
 from muster.control.engine.module import Parts
 from muster.control.job.explanation import job_needs_agent
+from muster.control.pool.fleet import Fleet
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.explaining.explanation import session_needs_agent
 from muster.core.reasons import Reason, ReasonCode, reason
@@ -112,14 +113,21 @@ def agent_view(agent: Agent, live: Live, cluster: ClusterState) -> AgentView:
     )
 
 
-def group_view(name: str, live: Live, cluster: ClusterState) -> GroupView:
-    """A group, with the numbers of its agents and of its waiting sessions."""
-    group = cluster.groups[name]
+def group_view(name: str, live: Live, parts: Parts) -> GroupView:
+    """A group, with the numbers of its agents and of its waiting sessions, and what its pools
+    have."""
+    group, fleet = parts[ClusterState].groups[name], parts[Fleet]
+    pools = fleet.groups().get(name, ())
+    slices = [slice_ for pool in pools for slice_ in fleet.slices(pool.name)]
     return GroupView(
         name=name,
         spec=live.groups[name].model_dump(mode="json"),
         agents=len(group.snapshot),
         waiting=group.waiting,
+        pools=len(pools),
+        machines=sum(len(each.machines) for each in slices),
+        gpus=sum(len(each.machines) * each.spec.machine.gpus for each in slices),
+        price=sum(each.price for each in slices),
         refused=tuple(
             ReasonView.of(
                 reason(

@@ -1,7 +1,7 @@
-"""``muster groups``, and ``muster groups apply``."""
+"""``muster groups``."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import click
 from rich.console import Console
@@ -9,30 +9,32 @@ from rich.table import Table
 from rich.text import Text
 
 from muster.cli.arguments import AsJson
-from muster.cli.cluster import Ca, Cluster, Home, Token, Url, on_cluster
-from muster.cli.parameters import annotated
-from muster.cli.screen import Column, plain, print_json, stdout, table, write
+from muster.cli.cluster import Cluster, on_cluster
+from muster.cli.completion import complete_group
+from muster.cli.described.group import ceilings, group_parts, has_ceilings, preemption
+from muster.cli.listed_group import ListedGroup
+from muster.cli.parameters import Argument, annotated
+from muster.cli.screen import Column, plain, print_json, show_change, stdout, table, write
 from muster.cli.spec_file import SpecFile, read_spec
+from muster.core.errors import NotFound
 
 if TYPE_CHECKING:
     from muster.core.views.cluster import GroupView
 
 
-@click.group(invoke_without_command=True)
+GroupName = Annotated[str, Argument(metavar="GROUP", autocompletion=complete_group)]
+
+
+@click.group(cls=ListedGroup)
+def groups() -> None:
+    """List the scaling groups, show one, and write one."""
+
+
+@groups.command(name="list")
 @annotated
-def groups(
-    ctx: click.Context,
-    as_json: AsJson = False,
-    url: Url = None,
-    token: Token = None,
-    home: Home = None,
-    ca: Ca = None,
-) -> None:
-    """List the scaling groups; `groups apply FILE` writes one."""
-    cluster: Cluster = ctx.obj.said(url, token, home, ca)
-    ctx.obj = cluster
-    if ctx.invoked_subcommand is not None:
-        return
+@on_cluster
+def list_groups(cluster: Cluster, as_json: AsJson = False) -> None:
+    """List the scaling groups, and how much of their ceilings is used."""
     with cluster.client() as client:
         found = client.groups()
     if as_json:
@@ -45,16 +47,34 @@ def groups(
 @groups.command()
 @annotated
 @on_cluster
+def show(cluster: Cluster, name: GroupName, as_json: AsJson = False) -> None:
+    """Show a scaling group with its policy, and how much of its ceilings is used."""
+    with cluster.client() as client:
+        found = {group.name: group for group in client.groups()}
+    if name not in found:
+        raise NotFound(f"there is no group {name!r}; groups are: {', '.join(found)}")
+    group = found[name]
+    if as_json:
+        print_json(group)
+    else:
+        write(stdout(), *group_parts(group), *refused_plugins([group]))
+
+
+@groups.command()
+@annotated
+@on_cluster
 def apply(
     cluster: Cluster,
     file: Annotated[str, SpecFile],
+    as_json: AsJson = False,
 ) -> None:
     """Make a scaling group, or write one anew: what the file leaves out is the default."""
     from muster.core.specs import ScalingGroup
 
     spec = read_spec(file, ScalingGroup)
     with cluster.client() as client:
-        click.echo(f"group {client.put_group(spec).name} applied")
+        applied = client.put_group(spec)
+    show_change(applied, f"group {applied.name} applied", as_json=as_json)
 
 
 def refused_plugins(groups: Sequence["GroupView"]) -> list[Text]:
@@ -67,31 +87,34 @@ def refused_plugins(groups: Sequence["GroupView"]) -> list[Text]:
 
 
 def groups_table(console: Console, groups: Sequence["GroupView"]) -> Table:
+    """The groups; what their pools have is told where a group has some."""
+    pooled = any(map(has_ceilings, groups))
+    ceilings_of = [
+        Column("MACHINES", right=True, drops=3),
+        Column("GPUS", right=True, drops=4),
+        Column("PRICE/H", right=True, drops=5),
+    ]
     columns = [
         Column("NAME", shrinks=12),
         Column("AGENTS", right=True),
         Column("WAITING", right=True),
-        Column("SEQUENCER"),
-        Column("SELECTOR"),
-        Column("QUEUE", drops=1),
-        Column("PREEMPTION", drops=2),
+        *(ceilings_of if pooled else ()),
+        Column("SEQUENCER", drops=6 if pooled else 0),
+        Column("SELECTOR", drops=7 if pooled else 0),
+        Column("QUEUE", drops=8 if pooled else 1),
+        Column("PREEMPTION", drops=9 if pooled else 2),
     ]
     rows = (
         [
             group.name,
             f"{group.agents:,}",
             f"{group.waiting:,}",
+            *(ceilings(group) if pooled else ()),
             str(group.spec.get("sequencer", "")),
             str(group.spec.get("selector", "")),
             str(group.spec.get("queue", "")),
-            _preemption(group.spec.get("preemption")),
+            preemption(group.spec.get("preemption")),
         ]
         for group in groups
     )
     return table(console, columns, rows)
-
-
-def _preemption(spec: dict[str, Any] | None) -> str:
-    """The fate of displaced work, and the scope within which work may be displaced; a dash if none
-    may."""
-    return f"{spec['mode']}, within the {spec['scope']}" if spec else "-"

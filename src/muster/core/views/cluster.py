@@ -62,12 +62,22 @@ class AgentPage(View):
 
 class GroupView(View):
     """A scaling group: its policy in the form of ``ScalingGroup``, its agents, its queue.
-    ``refused`` are the plug-ins of the policy that do not serve, and why."""
+
+    Args:
+        pools: how many it has.
+        machines, gpus, price: of all slices of its pools, those being deleted included: what counts
+            toward ``max_machines``, ``max_gpus`` and ``max_price``; the price is that of an hour.
+        refused: the plug-ins of the policy that do not serve, and why.
+    """
 
     name: str
     spec: dict[str, Any]
     agents: int = 0
     waiting: int = 0
+    pools: int = 0
+    machines: int = 0
+    gpus: int = 0
+    price: float = 0.0
     refused: tuple[ReasonView, ...] = ()
 
 

@@ -1,0 +1,109 @@
+"""A scaling group as `muster groups show` tells it."""
+
+from typing import TYPE_CHECKING, Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from muster.cli.described.pool import price
+from muster.cli.screen import fields, plain
+from muster.cli.words import count, duration
+
+if TYPE_CHECKING:
+    from muster.core.views.cluster import GroupView
+
+_TOLD = frozenset({"kind", "name", "preemption", "max_machines", "max_gpus", "max_price"})
+"""Fields of a group that have words of their own."""
+_TIMES = frozenset(
+    {
+        "pending_timeout",
+        "starvation_after",
+        "prepare_timeout",
+        "create_timeout",
+        "terminate_timeout",
+        "retry_backoff",
+        "agent_silence",
+        "kernel_lease",
+        "consolidate_after",
+        "consolidate_loss",
+        "backlog_window",
+    }
+)
+
+
+def group_parts(group: "GroupView") -> list[RenderableType]:
+    """A group: what it has, how much of its ceilings is used, and its policy."""
+    spec = group.spec
+    return [
+        Text(plain(group.name), style="bold"),
+        fields(
+            [
+                (
+                    "has",
+                    f"{count(group.agents, 'agent')}, {count(group.pools, 'pool')}, "
+                    f"{count(group.waiting, 'waiting session')}",
+                ),
+                ("machines", _used(f"{group.machines:,}", _whole(spec.get("max_machines")))),
+                ("GPUs", _used(f"{group.gpus:,}", _whole(spec.get("max_gpus")))),
+                ("price", _used(price(group.price), _price(spec.get("max_price"))) + " an hour"),
+                ("preemption", preemption(spec.get("preemption"))),
+                *(
+                    (name.replace("_", " "), plain(_worded(name, value)))
+                    for name, value in spec.items()
+                    if name not in _TOLD
+                ),
+            ]
+        ),
+    ]
+
+
+def ceilings(group: "GroupView") -> list[str]:
+    """Machines, GPUs and the price an hour of a group's pools, each with its ceiling if it has one:
+    ``3/10``."""
+    spec = group.spec
+    return [
+        _of(f"{group.machines:,}", _whole(spec.get("max_machines"))),
+        _of(f"{group.gpus:,}", _whole(spec.get("max_gpus"))),
+        _of(price(group.price), _price(spec.get("max_price"))),
+    ]
+
+
+def has_ceilings(group: "GroupView") -> bool:
+    """Whether there is anything to tell of the machines that the group's pools make."""
+    limits = (group.spec.get(name) for name in ("max_machines", "max_gpus", "max_price"))
+    return group.pools > 0 or any(limit is not None for limit in limits)
+
+
+def preemption(spec: dict[str, Any] | None) -> str:
+    """The fate of displaced work, and the scope within which work may be displaced; a dash if none
+    may."""
+    return f"{spec['mode']}, within the {spec['scope']}" if spec else "-"
+
+
+def _worded(name: str, value: Any) -> str:
+    """A field's value as a person would write it; empty where it says nothing."""
+    if name in _TIMES and isinstance(value, int | float):
+        return duration(value) if value else "0s"
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {each}" for key, each in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    return "" if value is None else str(value)
+
+
+def _of(used: str, limit: str | None) -> str:
+    return used if limit is None else f"{used}/{limit}"
+
+
+def _used(used: str, limit: str | None) -> str:
+    return used if limit is None else f"{used} of at most {limit}"
+
+
+def _whole(limit: int | None) -> str | None:
+    return None if limit is None else f"{limit:,}"
+
+
+def _price(limit: float | None) -> str | None:
+    return None if limit is None else price(limit)
