@@ -6,6 +6,7 @@ import pytest
 
 from muster.agent.boot import BOOT_FILE, UnknownBoot, boot_id, boot_within, machine_id
 from muster.agent.supervisor import clock
+from muster.core.ids import system_boot
 
 
 def test_boot_id_is_that_of_the_kernel() -> None:
@@ -43,6 +44,7 @@ def test_boot_of_a_part_of_a_machine_lasts_until_it_has_another_name(tmp_path: P
     assert second.id != first.id
     assert second.began_s >= first.began_s
     assert len({first.id, second.id, boot_id()}) == 3
+    assert system_boot(first.id) == system_boot(second.id) == boot_id() == system_boot(boot_id())
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"id": 1}', '{"id": "other", "began_s": 0}'])

@@ -247,6 +247,32 @@ def test_controller_that_moved_to_another_machine_takes_no_agent_for_gone(
         assert agent.running
 
 
+def test_machine_on_the_controllers_own_has_a_lease_without_an_end_until_it_reboots(
+    tmp_path: Path,
+) -> None:
+    with running_world(tmp_path, kernel_lease=None) as (world, agent, _):
+        agent.reboot()
+        agent.boot_id = "boot-of-all/first"
+        world.boot_id, world.machine = "boot-of-all", "machine-1"
+        for _ in range(2):
+            world.restart_controller()
+            world.run(1.0)
+        assert agent.lease_end_s == math.inf
+        assert len(world.plane.live.ledger) == 1
+        agent.online = False
+        world.run(2 * SILENCE_S)
+        world.restart_controller(away_s=DAY_S)
+        world.run(2 * SILENCE_S)
+        assert world.plane.live.agents[agent.id].status is AgentStatus.UNREACHABLE
+        assert len(world.plane.live.ledger) == 1
+        starts = len(agent.starts)
+        agent.reboot()
+        agent.boot_id = "boot-of-all/second"
+        world.connect(agent)
+        world.run(1.0)
+        assert len(agent.starts) == starts + 1, "what ran in the former boot is proven gone"
+
+
 def test_lease_without_an_end_that_is_given_one_ends_where_the_agent_has_learned_it(
     tmp_path: Path,
 ) -> None:

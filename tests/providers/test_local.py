@@ -27,7 +27,7 @@ from muster.core.specs.pool import PoolSpec
 from muster.providers.found import problems_of, provider_class
 from muster.providers.local import machine as local_machine
 from muster.providers.local.machine import LocalMachine
-from muster.providers.local.processes import LocalProcesses
+from muster.providers.local.processes import LocalProcesses, revive_machines
 from muster.providers.provider import (
     AgentSetup,
     Machine,
@@ -174,6 +174,31 @@ def test_agent_that_died_is_stopped_and_says_why(site: LocalSite) -> None:
 
     (again,) = provider.create(site.order(machines=1))
     assert (again.id, again.state) == (machine.id, MachineState.STOPPED)
+
+
+async def test_agent_that_died_is_started_again_with_what_it_runs(site: LocalSite) -> None:
+    async with controller() as made:
+        provider = site.provider()
+        setup = AgentSetup(made.address, "gpus", TAKEN)
+        order = replace(site.order(machines=1), setup=setup)
+        (machine,) = await asyncio.to_thread(provider.create, order)
+        pools = site.directory.parent
+        await made.until(lambda: bool(made.hellos))
+        assert await asyncio.to_thread(revive_machines, pools) == [], "it runs"
+        made.command(Start(KERNEL, 1, template("sleep", "600"), {}))
+        await made.report(KERNEL, ReportKind.STARTED)
+        (runs,) = processes_of(KERNEL)
+        os.kill(agent_pid(site, machine), signal.SIGKILL)
+        await made.until(lambda: state_of(provider, machine.name) is MachineState.STOPPED)
+
+        assert await asyncio.to_thread(revive_machines, pools) == [machine.name]
+
+        await made.until(lambda: len(made.hellos) == 2)
+        before, after = made.hellos
+        assert (after.agent, after.boot_id) == (before.agent, before.boot_id)
+        assert processes_of(KERNEL) == [runs]
+        assert await asyncio.to_thread(provider.delete, order.slice)
+        assert await asyncio.to_thread(revive_machines, pools) == []
 
 
 @pytest.mark.parametrize("hard", [False, True])

@@ -67,12 +67,14 @@ def boot_id(source: Path = BOOT_ID, memory_directory: Path = MEMORY_DIRECTORY) -
 def boot_within(directory: Path, given: str) -> Boot:
     """The boot of a machine that is none of its own, only processes on one: whoever starts its
     agent gives another name to each boot, and has ended all its kernels before. It began when an
-    agent first heard of it, which is kept in ``BOOT_FILE``.
+    agent first heard of it, which is kept in ``BOOT_FILE``. Its id tells that of the operating
+    system, too (see ``core.ids.system_boot``).
 
     Raises:
         UnknownBoot: the file cannot be read or written.
     """
-    id_ = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{boot_id()} {given}"))
+    system = boot_id()
+    id_ = f"{system}/{uuid.uuid5(uuid.NAMESPACE_OID, f'{system} {given}')}"
     path = directory / BOOT_FILE
     try:
         try:

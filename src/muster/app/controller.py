@@ -38,6 +38,7 @@ from muster.app.former_agents import forget
 from muster.app.home import Home, RunningController, write_private
 from muster.app.http_server import serving
 from muster.app.local_agents import LocalAgents
+from muster.app.local_machines import keep_machines
 from muster.app.lost_supervisors import watch_supervisors
 from muster.app.plugin_watchdog import watch_plugins
 from muster.app.process import allow_files, garbage_collection_off, settle_memory
@@ -158,6 +159,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     await run_beside("supervisors", partial(watch_supervisors, plane, leases))
     local_agents = LocalAgents(agents, partial(mend_credential, plane), beside)
     await run_beside("local agents", local_agents.run)
+    await run_beside("local machines", partial(keep_machines, home.providers))
     stack.callback(stop_requests, app)  # called first: no new requests while other parts stop
     now = clock.now()
     agents_at = address(reachable, agent_port)

@@ -12,7 +12,7 @@ from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.plane import ControlPlane
 from muster.core.errors import MusterError
-from muster.core.ids import AgentId
+from muster.core.ids import AgentId, system_boot
 from muster.core.states import AgentStatus
 from muster.store.records import Agent
 
@@ -30,7 +30,7 @@ async def watch_supervisors(plane: ControlPlane, leases: LeaseBook) -> None:
         for agent in list(plane.live.agents.values()):
             if (
                 agent.status is AgentStatus.UNREACHABLE
-                and agent.boot_id == own_boot
+                and system_boot(agent.boot_id) == own_boot
                 and leases.is_endless(agent.id)
             ):
                 await _look(plane, leases, agent)

@@ -101,6 +101,12 @@ class IdFactory:
         return TokenId(self.new(IdKind.TOKEN))
 
 
+def system_boot(boot_id: str) -> str:
+    """The boot of the operating system in which a machine's boot is; several machines may share
+    one, and then write their own boot behind a slash."""
+    return boot_id.partition("/")[0]
+
+
 def prefix_range(prefix: str, typed: str) -> tuple[str, str]:
     """The half-open range of the ids that ``typed`` may mean, of the kind with this prefix.
 

@@ -14,7 +14,7 @@ from threading import Lock
 from typing import TypeVar
 
 from muster.core.clock import Clock
-from muster.core.ids import AgentId
+from muster.core.ids import AgentId, system_boot
 from muster.core.specs import ScalingGroup
 from muster.core.states import AgentStatus
 from muster.store.records import Agent
@@ -87,8 +87,9 @@ class LeaseBook:
 
     Args:
         clock: the controller's.
-        boot_id: of the controller's machine. An agent of the same boot that talks over the loopback
-            interface cannot be cut off from the controller, only be without a controller.
+        boot_id: of the controller's machine. An agent of the same boot (``core.ids.system_boot``)
+            that talks over the loopback interface cannot be cut off from the controller, only be
+            without a controller.
         machine: the id of that machine; empty if it has none. Agents that ran there in another
             boot are proven gone, whatever their leases and the time of day say.
         in_charge_s: how long leases are renewed after the controller was last known to be in
@@ -133,7 +134,8 @@ class LeaseBook:
                 lease.silent_since = lease.spoke_at
             # Otherwise control has not heard a Hello of this boot.
             lease.admitted, lease.hello_s = incarnation, hello.sent_s
-            lease.beside = beside and bool(self._boot_id) and hello.boot_id == self._boot_id
+            is_here = bool(self._boot_id) and system_boot(hello.boot_id) == self._boot_id
+            lease.beside = beside and is_here
             self._note(hello.agent, lease, now, hello.time_s)
             return self._grant(lease, hello.sent_s, now)
 
@@ -220,7 +222,8 @@ class LeaseBook:
             incarnation = (agent.boot_id, agent.instance)
             if lease is None:
                 now = self._clock.now()
-                gone = agent.machine == self.machine != "" and agent.boot_id != self._boot_id
+                is_own = agent.machine == self.machine != ""
+                gone = is_own and system_boot(agent.boot_id) != self._boot_id
                 admitted = ("", "") if gone else incarnation
                 lease = _Lease(now, agent.seen_at, incarnation=incarnation, admitted=admitted)
                 self._leases[agent.id] = lease

@@ -114,6 +114,22 @@ class LocalMachine:
             write_private(self.authority_file, authority)
         self._start(options, ports)
 
+    def revive(self) -> bool:
+        """Start an agent that ended again, in the same boot: it finds the kernels that it left.
+        Whether it was started.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        record = self._record()
+        options, ports, boot = (record.get(key) for key in ("options", "ports", "boot"))
+        if not isinstance(options, list) or not isinstance(ports, int) or not isinstance(boot, str):
+            return False
+        if self._is_locked():
+            return False
+        self._start([str(each) for each in options], ports, boot)
+        return True
+
     def reboot(self, deadline_s: float, *, hard: bool) -> None:
         """End the agent and all its kernels, and start it in another boot.
 
@@ -150,8 +166,11 @@ class LocalMachine:
         if self.directory.exists():
             shutil.rmtree(self.directory)
 
-    def _start(self, options: Sequence[str], ports: int) -> None:
+    def _start(self, options: Sequence[str], ports: int, boot: str | None = None) -> None:
         """
+        Args:
+            boot: the one in which it is; None begins another.
+
         Raises:
             OSError: no process can be started, or it cannot be written down.
         """
@@ -159,10 +178,10 @@ class LocalMachine:
         try:
             if not _take(lock):
                 return
-            boot = str(uuid.uuid4())
+            boot = boot or str(uuid.uuid4())
             # What it says of itself from now on, it says of this boot.
             (self.agent_directory / "agent.lock").unlink(missing_ok=True)
-            record = {"options": [*options], "ports": ports}
+            record = {"options": [*options], "ports": ports, "boot": boot}
             write_private(self.directory / _RECORD, json.dumps(record))
             words = [*_muster(), "agent", *options, "--boot-id", boot]
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC

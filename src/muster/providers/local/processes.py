@@ -290,6 +290,32 @@ class LocalProcesses(Provider):
             time.sleep(_POLL_S)
 
 
+def revive_machines(directory: Path) -> list[str]:
+    """Start the agents again that ended by themselves on machines of the pools in a directory, and
+    name them. A slice that is being deleted, or that another call is at work on, is left alone.
+
+    Raises:
+        OSError: an agent cannot be started.
+    """
+    revived: list[str] = []
+    for file in directory.glob(f"*/*/{_SLICE_FILE}"):
+        try:
+            descriptor = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            kept = _read(file.parent)
+            if kept is not None and not kept.leaving:
+                machines = {name: LocalMachine(file.parent / name) for name in kept.names}
+                revived += [name for name, machine in machines.items() if machine.revive()]
+        except (BlockingIOError, ValueError):
+            continue
+        finally:
+            os.close(descriptor)
+    return revived
+
+
 def _declared(shape: MachineShape) -> list[str]:
     """The options that have an agent report this shape."""
     words = ["--cpus", f"{shape.cpu}m", "--memory", str(shape.memory), "--disk", str(shape.disk)]
