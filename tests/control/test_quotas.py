@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from tests.control.conftest import MakeWorld
+from tests.control.conftest import MakeWorld, cpus
 from tests.control.fake_agent import kernel_index
 from tests.control.world import ADA, BOB, World, state
 from tests.databases import ON_BOTH
@@ -14,7 +14,7 @@ from muster.control.session.requests import SessionRequests
 from muster.core.errors import Conflict
 from muster.core.owner import Owner, Principal, Role
 from muster.core.reasons import ReasonCode
-from muster.core.specs import JobSpec, Level, QuotaSpec, SessionSpec
+from muster.core.specs import JobSpec, Level, QuotaSpec, ScalingGroup, SessionSpec
 from muster.core.states import JOB_TABLE, SESSION_TABLE, JobState, SessionStatus, TaskState
 from muster.simulate.hollow.supervisor import Run
 
@@ -112,6 +112,23 @@ def test_raised_quota_lets_work_start_at_once(group_world: MakeWorld) -> None:
         )
     )
     assert running(world) == {"ada": 3}
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_end_in_one_group_lets_work_start_that_waits_for_the_quota_in_another(
+    group_world: MakeWorld, restarted: bool
+) -> None:
+    world = group_world({"a": 8}, lambda start: Run(5))
+    world.ask(lambda work, parts: parts[GroupRequests].put_group(work, ScalingGroup(name="second")))
+    world.add_agent("b", cpus(8), group="second")
+    put(world, Level.DOMAIN, "default", sessions=1)
+    world.submit(job(group="second"), BOB)
+    waits = world.submit(job())
+    assert (running(world), why(world, "ada")) == ({"bob": 1}, {ReasonCode.QUOTA_IN_USE})
+    if restarted:
+        world.restart_controller()
+    world.run(5.5)
+    assert world.plane.live.jobs[waits.id].status is JobState.RUNNING
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,7 @@ class ClusterState:
         hooks: the hooks of the groups' session types.
         shapes: the running and the prefilled kernels of agents.
         dependencies: the progress of work for which other work waits.
+        quota_waits: the groups whose last passes left sessions waiting for others of their quotas.
     """
 
     def __init__(self, live: Live, usage: UsageHistory, requests: RequestHistory) -> None:
@@ -74,6 +75,7 @@ class ClusterState:
         self._kernel_of: dict[LedgerKey, Kernel] = {}  # of charged allocations
         self._remains: dict[SessionId, dict[KernelId, int]] = {}
         self.to_come: dict[JobId, int] = {}
+        self.quota_waits: set[str] = set()
         for name, spec in live.groups.items():
             self._use(name, Policy.of(spec, missing_parts(spec)))
         for agent in live.agents.values():
@@ -287,8 +289,11 @@ class ClusterState:
             or not self._may_go_anywhere(session)
         ):
             return False
+        return not self._has_quota(session)
+
+    def _has_quota(self, session: Session) -> bool:
         quotas = self.accounting.quotas
-        return not quotas.levels or not any(map(quotas.of, scopes(session.owner)))
+        return bool(quotas.levels) and any(map(quotas.of, scopes(session.owner)))
 
     def _may_go_anywhere(self, session: Session) -> bool:
         placement = self.workload(session).placement
@@ -421,6 +426,8 @@ class ClusterState:
         state.leave(session.id, kernel.index, now)
         if session.id not in state.placed:
             del self.placed[session.id]
+            for name in self.quota_waits if self._has_quota(session) else ():
+                self.groups[name].due = True
 
     def _clean(self, allocation: Allocation) -> None:
         """Take note that an allocation of an earlier generation is gone; with the last of them, the

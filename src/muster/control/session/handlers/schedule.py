@@ -1,7 +1,7 @@
 """ScheduleNewSessions: PENDING → SCHEDULED, a scaling group's queue at a time."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from muster.control.engine.defects import FailedOn
 from muster.control.engine.handler import (
@@ -206,6 +206,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
             for members in group.queue.classes:
                 members.reasons = (why,)
             return
+        self._note_quotas(group.snapshot.group, decided.refused.values())
         for placed in decided.placed:
             try:
                 result.successes.append(self._start(placed, work))
@@ -236,6 +237,13 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
                     break
         if prefilled and any(is_behind(each, prefilled) for each in decided.refused.values()):
             group.due = True  # sessions that waited behind these may start now
+
+    def _note_quotas(self, group: str, refused: Iterable[Sequence[Reason]]) -> None:
+        """Note whether ends in other groups may let sessions of this one start."""
+        if any(each.code is ReasonCode.QUOTA_IN_USE for reasons in refused for each in reasons):
+            self._cluster.quota_waits.add(group)
+        else:
+            self._cluster.quota_waits.discard(group)
 
     def _start(self, placed: Placed, work: Work) -> Session:
         """Have a session take the room that the pass has found, and write the ledger."""
