@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from tests.control.conftest import MakeWorld, cpus
 from tests.control.fake_agent import FakeAgent
+from tests.control.pool_scenarios import pool
 from tests.control.world import World
 
 from muster.core.ids import SessionId
@@ -106,6 +107,21 @@ def test_low_priority_gets_no_room_of_a_starving_head_that_only_waits_for_an_age
     world.connect(world.agent("b"))
     assert is_running(head)
     assert not is_running(low)
+
+
+def test_low_priority_gets_no_room_of_a_head_just_away_though_a_pool_makes_machines_for_it(
+    group_world: MakeWorld,
+) -> None:
+    world = group_world({"a": 1, "b": 1}, lambda start: Run(30))
+    world.apply(pool(boot_timeout=600))
+    leave(world, "a", "b")
+    head, low = world.submit(gang(2)), world.submit(job("low"))
+    world.run(1)
+    assert world.cluster.groups["default"].queue.promises.sessions, "machines come for it"
+    world.connect(world.agent("a"))
+    assert not is_running(low)
+    world.connect(world.agent("b"))
+    assert is_running(head)
 
 
 def test_work_that_ran_out_of_time_on_an_agent_away_is_not_given_its_grace(

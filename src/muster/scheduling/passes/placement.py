@@ -237,7 +237,7 @@ class PlacementPass:
             lack = Lack(state, (never or self._no_room(members, session),))
         self.result.refused[members] = lack.reasons
         self._lacking[members] = lack
-        promised = self._keep_promises(members)
+        promised = self._keep_promises(members) and not self._fits_back(members.workload)
         if never is not None:
             return  # it holds up no other session
         is_head, policy = not self._blocked, self._policy.queue
@@ -314,10 +314,13 @@ class PlacementPass:
         snapshot, context = self._snapshot, self._context
         if not kept.is_valid_for(session, snapshot, firm, context.now, context.running):
             return False
-        if kept.version == snapshot.version:
-            return True
+        return kept.version == snapshot.version or not self._fits_back(session.workload)
+
+    def _fits_back(self, workload: WorkloadClass, snapshot: Snapshot | None = None) -> bool:
+        """Whether a session that lacks room would start if the returning agents were back."""
+        snapshot = self._snapshot if snapshot is None else snapshot
         back = snapshot.with_returning()
-        return back is snapshot or fits(back, self._policy.selector, session.workload) is None
+        return back is not snapshot and fits(back, self._policy.selector, workload) is not None
 
     def _preempt(self) -> None:
         """Look for victims for sessions that lack room, now that no others take any."""
@@ -332,8 +335,7 @@ class PlacementPass:
                     self.result.displaced.append(found)
 
     def victims_for(self, session: SessionWorkload) -> Preemption | None:
-        """The sessions that ``session`` would displace, besides the sessions that this pass
-        displaces already."""
+        """The sessions that ``session`` would displace, besides those that this pass displaces."""
         policy = self._policy.preemption
         if policy is None:
             return None
@@ -349,8 +351,7 @@ class PlacementPass:
                 for each in displaced:
                     its = self._queue.class_of(each.session).workload
                     let_displace(its, each, snapshot, running)
-            back = snapshot.with_returning()
-            if back is not snapshot and fits(back, self._policy.selector, session.workload):
+            if self._fits_back(session.workload, snapshot):
                 return None  # the session only has to wait for these agents
             found = find_victims(
                 session, snapshot, running, self._policy.selector, policy, self._context.now
