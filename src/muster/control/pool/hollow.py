@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from sqlalchemy import Engine, Row, select
+from sqlalchemy import Engine
 
 from muster.autoscaling.standing import CreateOutcome
 from muster.control.engine.declared import SomePerformer
@@ -28,8 +28,8 @@ from muster.control.pool.effects import (
     SliceMade,
 )
 from muster.control.pool.listed import MachinesListed
-from muster.control.pool.performing.orders import read_ended
-from muster.control.pool.records import SliceId, load_machines, load_pool_spec, slices
+from muster.control.pool.performing.orders import Making, read_ended, read_making
+from muster.control.pool.records import SliceId
 from muster.core.clock import Clock
 from muster.core.specs.pool import PoolSpec
 from muster.providers.provider import Listing, Machine, MachineState
@@ -327,25 +327,24 @@ class HollowProviders:
 
     def _make(self, effect: MakeSlice) -> _Call | None:
         with self._engine.connect() as connection:
-            row = connection.execute(select(slices).where(slices.c.id == effect.slice)).first()
-        if row is None or not row.secret:
+            order = read_making(connection, effect)
+        if order is None:
             return None
-        return partial(self._made, effect, row, self._farm.clock.now())
+        return partial(self._made, effect, order, self._farm.clock.now())
 
-    def _made(self, effect: MakeSlice, row: Row[Any], began: float) -> Input:
+    def _made(self, effect: MakeSlice, order: Making, began: float) -> Input:
         farm = self._farm
-        refused = farm.refuses.get(row.pool)
+        refused = farm.refuses.get(order.pool)
         if refused is None and farm.happens(farm.faults.refused):
             refused = farm.random.choice(REFUSALS)
         if refused is not None and not farm.of(effect.slice):
             return SliceMade(effect.slice, effect.generation, refused, told="says the farm")
-        names = [each.name for each in load_machines(row.machines)]
+        names = order.names
         is_unknown = farm.happens(farm.faults.unknown)
         if is_unknown:
             names = names[: farm.random.randint(0, len(names))]
         if names:
-            spec = load_pool_spec(row.spec)
-            farm.make(effect.slice, row.pool, spec, names, row.secret, began)
+            farm.make(effect.slice, order.pool, order.spec, names, order.secret, began)
         if is_unknown:
             unknown = CreateOutcome.UNKNOWN
             return SliceMade(effect.slice, effect.generation, unknown, told="lost")
