@@ -57,7 +57,7 @@ def test_pool_whose_slices_do_not_boot_makes_one_at_a_time_until_one_is_ready() 
     assert failing.at_once is None
     failing = failing.after(CreateOutcome.NOT_BOOTED, 60, MIDDLE)
     assert failing.at_once == 1
-    assert sentence(failing, 60) == "pool a asks again in 2m00s: the last 2 requests failed"
+    assert sentence(failing, 60) == "pool a asks again in 2m00s, after 2 failed requests"
     assert failing.made().at_once == 1, "whether it boots is not known yet"
     assert failing.ready() == GOOD
 

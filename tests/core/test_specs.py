@@ -76,6 +76,8 @@ def test_json_is_read_as_well_as_yaml() -> None:
         ({"command": "x", "files": {"/etc/x": ""}}, "expected a path inside the working directory"),
         ({"command": "x", "workdir": "../up"}, "workdir is '../up': expected an absolute path"),
         ({"command": "x", "timeout": "soon"}, "timeout is 'soon': expected a duration"),
+        ({"command": "x", "timeout": 0}, "timeout is 0: expected more than 0"),
+        ({"command": "x", "grace": "2h"}, "grace is '2h': expected at most 1h00m"),
         ({"command": "x", "name": "a b"}, "name is 'a b': expected letters"),
         ({"command": True}, 'command is true: expected text: quote it, as "true"'),
         ({"command": "x", "name": 7}, 'name is 7: expected text: quote it, as "7"'),

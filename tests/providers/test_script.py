@@ -67,6 +67,13 @@ def test_wrong_setting_is_told_by_its_name(settings: dict[str, object], field: s
         Script(wrong, Scope("c-1", "one", Path("/nowhere")))
 
 
+def test_limit_of_a_time_is_told_with_its_unit() -> None:
+    (long,) = problems_of(spec("x", timeout=61))
+    assert long.expected == "expected at most 55s"
+    (short,) = problems_of(spec("x", timeout="500ms"))
+    assert short.expected == "expected at least 1s"
+
+
 def test_request_says_all_that_is_needed_and_the_token_is_on_standard_input_alone(
     write: Writer, tmp_path: Path
 ) -> None:

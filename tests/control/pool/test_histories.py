@@ -63,7 +63,7 @@ def test_pool_that_failed_tells_when_a_slice_is_ready_again(tmp_path: Path) -> N
     world.run_until(lambda: any(each.ready_at for each in world.slices()), 9e3)
     codes = [ReasonCode(why.code) for row in history(world, "cpu") for why in row.reasons]
     assert codes[-2:] == [ReasonCode.POOL_BACKING_OFF, ReasonCode.POOL_MAKES_AGAIN]
-    said = f"slice {only(world).id} is ready, after 2 requests in a row that failed"
+    said = f"slice {only(world).id} is ready, after 2 failed requests"
     assert told(world, "cpu")[-1] == (said, 1)
     world.close()
 

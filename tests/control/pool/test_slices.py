@@ -68,7 +68,7 @@ def test_a_slice_that_does_not_boot_is_told_with_the_last_words_of_its_machine(
     world.run(1)
     machine = only(world).names[0]
     began = world.clock.now()
-    assert failed(world) == f"none of its 1 machine joined within 1m00s; {machine}: boots for ever"
+    assert failed(world) == f"0 of its 1 machine joined within 1m00s; {machine}: boots for ever"
     assert world.clock.now() < began + 60 + WORDS_S, "nothing was waited for"
     assert "boots for ever" in pool_of(world).standing.told
     world.close()

@@ -114,8 +114,8 @@ def test_slice_that_comes_after_others_failed_says_so(tmp_path: Path) -> None:
     world.run_until(lambda: any(each.is_coming for each in world.slices()), 5000)
     world.run(1)
     assert (
-        "pool cpu tries once more: 2 requests in a row failed before, the last with: none of its "
-        "1 machine joined within 1m00s"
+        "pool cpu tries once more, after 2 failed requests, the last with: 0 of its 1 machine "
+        "joined within 1m00s"
     ) in sentences(world, waiting)
     world.close()
 

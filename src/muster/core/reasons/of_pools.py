@@ -67,7 +67,7 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
     ),
     ReasonCode.POOL_PROBED: Definition(
         _W,
-        "slices of pool {pool} failed to boot: {slices:slice} more at a time, until one is ready",
+        "slices of pool {pool} failed: one at a time is made, until one is ready",
     ),
     ReasonCode.POOL_PAUSED: Definition(
         _O, "pool {pool} is paused", "`muster pools resume {pool}` has it make machines again."
@@ -104,7 +104,7 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
     ),
     ReasonCode.POOL_BACKING_OFF: Definition(
         _O,
-        "pool {pool} asks again in {in_s:~}: the last {failures:request} failed{told:?: {told}}",
+        "pool {pool} asks again in {in_s:~}, after {failures:failed request}{told:?: {told}}",
     ),
     ReasonCode.POOL_BREAKER: Definition(
         _O,
@@ -125,14 +125,14 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
     ),
     ReasonCode.POOL_FAILED_BEFORE: Definition(
         _O,
-        "pool {pool} tries once more: {failures:request} in a row failed before{told:?, the last "
-        "with: {told}}",
+        "pool {pool} tries once more, after {failures:failed request}{told:?, the last with: "
+        "{told}}",
         "Look at what the provider says, and at the machine's own log; `muster history {pool}` has "
         "more.",
     ),
     ReasonCode.POOL_HEARD: Definition(_W, "all of its machines are heard again"),
     ReasonCode.POOL_MAKES_AGAIN: Definition(
-        _W, "slice {slice} is ready, after {failures:request} in a row that failed"
+        _W, "slice {slice} is ready, after {failures:failed request}"
     ),
     ReasonCode.POOL_ORPHANS: Definition(
         _W, "deletes {machines:machine} of slice {slice}, which is not known here"
@@ -170,7 +170,7 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
     ReasonCode.SLICE_NOT_MADE: Definition(_O, "its provider made nothing within {timeout_s:~}"),
     ReasonCode.SLICE_NOT_BOOTED: Definition(
         _O,
-        "none of its {machines:machine} joined within {timeout_s:~}{told:?; {machine}: {told}}",
+        "{joined} of its {machines:machine} joined within {timeout_s:~}{told:?; {machine}: {told}}",
         "Look at the machine's own log, and whether it reaches the controller.",
     ),
     ReasonCode.SLICE_NOT_JOINED: Definition(

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any, TypeVar, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, BeforeValidator, ValidationError
 from pydantic_core import ErrorDetails
 
 from muster.core.errors import MAX_PROBLEMS, InvalidSpec, Problem
 from muster.core.owner import OWNER_NAME
-from muster.core.specs.amounts import Spec
+from muster.core.specs.amounts import Spec, parse_duration
 from muster.core.specs.documents import load_keys
 from muster.core.specs.group import ScalingGroup
 from muster.core.specs.job import JobSpec
@@ -20,7 +20,7 @@ from muster.core.specs.pool import PoolSpec
 from muster.core.specs.quota import QuotaSpec
 from muster.core.specs.session import SessionSpec
 from muster.core.specs.shape import check_shape, is_secret, named
-from muster.core.text import ATTRIBUTE, ENV_NAME, NAME
+from muster.core.text import ATTRIBUTE, ENV_NAME, NAME, duration
 
 AnySpec = JobSpec | SessionSpec | ScalingGroup | QuotaSpec | PoolSpec
 KINDS: Mapping[str, type[AnySpec]] = {
@@ -84,7 +84,7 @@ _EXPECTED: Mapping[str, str] = {
     "bool_type": "expected true or false",
     "float_parsing": "expected a number",
     "float_type": "expected a number",
-    "greater_than": "expected more than {gt:g}",
+    "greater_than": "expected more than {gt}",
     "greater_than_equal": "expected at least {ge}",
     "int_from_float": "expected a whole number",
     "int_parsing": "expected a whole number",
@@ -136,10 +136,33 @@ def _problem(model: type[BaseModel], detail: ErrorDetails) -> Problem:
         case "string_pattern_mismatch":
             expected = _OF_PATTERN.get(detail["ctx"]["pattern"], _OF_NAME)
         case _ if kind in _EXPECTED:
-            expected = _EXPECTED[kind].format_map(detail.get("ctx", {}))
+            of_time = _is_duration(model, place)
+            bounds = detail.get("ctx", {}).items()
+            limits = {name: _limit(bound, of_time=of_time) for name, bound in bounds}
+            expected = _EXPECTED[kind].format_map(limits)
         case _:
             expected = _reworded(detail["msg"])
     return Problem(field, written, expected)
+
+
+def _limit(bound: Any, *, of_time: bool) -> Any:
+    """A bound as a person writes it: 55 rather than 55.0, and a length of time as 55s."""
+    if of_time and bound:
+        return duration(bound)
+    return int(bound) if isinstance(bound, float) and bound.is_integer() else bound
+
+
+def _is_duration(model: type[BaseModel], place: Sequence[int | str]) -> bool:
+    """Whether the field at ``place`` is a length of time."""
+    *path, key = place
+    field = _model_at(model, path).model_fields.get(str(key))
+    if field is None:
+        return False
+    inner = (each for part in get_args(field.annotation) for each in get_args(part))
+    return any(
+        isinstance(each, BeforeValidator) and each.func is parse_duration
+        for each in (*field.metadata, *inner)
+    )
 
 
 def _reworded(message: str) -> str:
