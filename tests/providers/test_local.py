@@ -14,56 +14,26 @@ from pathlib import Path
 import pytest
 from tests.e2e.cluster import assert_no_survivors, processes_naming
 from tests.patience import until
-from tests.providers.conformance import SHAPE, TOKEN, Conformance, Site, gone, ids, listed
+from tests.providers.conformance import SHAPE, TOKEN, Conformance, gone, ids, listed
+from tests.providers.local_site import KERNEL, LocalSite, agent_pid, processes_of, spec, state_of
 from tests.wire.controller import TOKEN as TAKEN
 from tests.wire.controller import controller, template
 
 from muster.agent.config import default_users_directory
 from muster.autoscaling.standing import CreateOutcome
 from muster.core.errors import InvalidSpec
-from muster.core.ids import KernelId
 from muster.core.resources import Device
-from muster.core.specs.pool import PoolSpec
 from muster.providers.found import problems_of, provider_class
 from muster.providers.local import machine as local_machine
 from muster.providers.local.machine import LocalMachine
 from muster.providers.local.processes import LocalProcesses, revive_machines
 from muster.providers.provider import (
     AgentSetup,
-    Machine,
     MachineState,
-    Provider,
     ProviderError,
     Scope,
 )
 from muster.wire.messages import ReportKind, Start
-
-KERNEL = KernelId("krn-1")
-
-
-def spec(pool: str = "one", **fields: object) -> PoolSpec:
-    given = {"name": pool, "provider": "local", "machine": SHAPE, "max_slices": 4}
-    return PoolSpec.model_validate(given | fields)
-
-
-class LocalSite(Site):
-    """All pools of all clusters keep their machines in one directory."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self._scopes: dict[tuple[str, str], LocalProcesses] = {}
-
-    def provider(self, pool: str = "one", cluster: str = "c-1") -> LocalProcesses:
-        made = LocalProcesses(spec(pool), Scope(cluster, pool, self.directory))
-        self._scopes[cluster, pool] = made
-        return made
-
-    def close(self) -> None:
-        for provider in self._scopes.values():
-            for slice_ in {machine.slice for machine in provider.list().machines}:
-                gone(self, provider, slice_)
-        assert_no_survivors(self.directory)
-        assert not self.directory.exists() or [*self.directory.iterdir()] == []
 
 
 @pytest.fixture
@@ -75,18 +45,6 @@ def site(tmp_path: Path) -> Iterator[LocalSite]:
 
 class TestLocalProcesses(Conformance):
     pass
-
-
-def agent_pid(site: LocalSite, machine: Machine) -> int:
-    """The process of a machine's agent, once it is up."""
-    lock = site.directory / machine.id / "agent/agent.lock"
-    until(lambda: lock.exists() and lock.stat().st_size)
-    return int(lock.read_text())
-
-
-def state_of(provider: Provider, name: str) -> MachineState:
-    (state,) = {machine.state for machine in provider.list().machines if machine.name == name}
-    return state
 
 
 def test_provider_is_found_by_its_name() -> None:
@@ -442,16 +400,3 @@ async def test_reboot_ends_all_work_and_begins_another_boot(site: LocalSite, har
         assert after.sent_s < 30.0, "its boot clock began anew"
         assert await asyncio.to_thread(provider.delete, order.slice)
     assert [*default_users_directory().rglob("kept")] == []
-
-
-def processes_of(kernel: KernelId) -> list[int]:
-    """The processes of a kernel."""
-    tag = f"MUSTER_KERNEL_ID={kernel}".encode()
-    found = []
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if tag in path.read_bytes().split(b"\0"):
-                found.append(int(path.parent.name))
-        except OSError:
-            continue
-    return found
