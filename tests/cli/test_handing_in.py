@@ -242,6 +242,17 @@ def test_file_without_a_kind_is_told_which_it_needs(kind: str) -> None:
     )
 
 
+@pytest.mark.parametrize("words", [("submit",), ("pools", "apply")])
+def test_kind_that_is_meant_is_told_by_the_keys(words: tuple[str, ...]) -> None:
+    text = "name: here\nprovider: local\nmachine: {cpu: 1}\nmax_slices: 3"
+    result = FakeCluster().run(*words, "-", stdin=text)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        "muster: kind: missing: a pool has these keys, so write `kind: pool` into it and use "
+        "`muster pools apply -`\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "kind"), [(("plan",), "job"), *((words, kind) for kind, words in TAKES.items())]
 )

@@ -7,12 +7,16 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from msgspec.structs import replace
 from tests.api.served import ADA, ADMIN, ServedCluster
+from tests.cli.fake_cluster import FakeCluster, because
 
 from muster.autoscaling.standing import CreateOutcome
 from muster.cli.cluster import Cluster
 from muster.cli.main import app
 from muster.core.owner import Role
+from muster.core.reasons import ReasonCode
+from muster.core.views.pools import PoolView
 
 pytestmark = pytest.mark.usefixtures("many_cpus")
 
@@ -163,6 +167,41 @@ settings:
     assert "settings" not in typed.run("pools", "show", "cpu", user=True).stdout
 
 
+def test_filter_that_names_nothing_is_told(typed: Typed) -> None:
+    for words in (
+        ("pools", "-g", "nix"),
+        ("slices", "-g", "nix", "--json"),
+        ("autoscaler", "-g", "nix"),
+    ):
+        unknown = typed.run(*words)
+        assert (unknown.exit_code, unknown.stdout) == (1, ""), words
+        assert unknown.stderr == "muster: there is no group 'nix'; groups are: default\n"
+    typed.apply()
+    assert "did you mean cpu?" in typed.run("slices", "--pool", "cpuu").stderr
+    assert "no slices" in typed.run("slices", "--pool", "cpu").stderr
+    assert "cpu" in typed.said("pools", "-g", "default")
+
+
+def test_deletion_that_waits_for_a_list_says_why_in_the_listing() -> None:
+    closed = because(ReasonCode.POOL_DELETING, pool="cpu")
+    deleting = PoolView(
+        id="pol-1",
+        name="cpu",
+        group="default",
+        provider="script",
+        status="DELETING",
+        status_changed_at=0.0,
+        created_at=0.0,
+        revision=1,
+        closed=closed,
+    )
+    cluster = FakeCluster(pools_=[deleting])
+    assert cluster.run("pools").stdout.splitlines()[1].endswith("pool cpu is being deleted")
+    cluster = FakeCluster(pools_=[replace(deleting, list_error="it says nothing")])
+    told = cluster.run("pools").stdout.splitlines()[1]
+    assert told.endswith("its machines cannot be listed: it says nothing")
+
+
 def test_several_pools_are_changed_each_with_its_own_outcome(typed: Typed) -> None:
     typed.apply()
     typed.apply(POOL.replace("cpu\n", "large\n"))
@@ -175,8 +214,8 @@ def test_several_pools_are_changed_each_with_its_own_outcome(typed: Typed) -> No
     assert paused.stderr == "muster: there is no pool 'larg'; did you mean large?\n"
     assert typed.said("pools", "resume", "cpu", "large").count("makes machines again") == 2
     assert typed.said("pools", "replace", "cpu", "large", "-n", "0").splitlines() == [
-        "pool cpu leaves 0 outdated slices as they are",
-        "pool large leaves 0 outdated slices as they are",
+        "pool cpu has no outdated slices",
+        "pool large has no outdated slices",
     ]
     assert typed.said("pools", "delete", "cpu", "large").count("is being deleted; 0 slices") == 2
 

@@ -12,6 +12,7 @@ from muster.core.errors import InvalidSpec, MusterError, NotFound, Problem
 if TYPE_CHECKING:
     from muster.cli.kinds.kind import Kind
     from muster.client import Client
+    from muster.core.views.cluster import GroupView
 
 LOOKED_AT = 500
 """The newest records of each kind whose names are compared."""
@@ -51,6 +52,32 @@ def _with_names(client: "Client", problem: Problem) -> Problem:
     if not _DEPENDENCY.fullmatch(problem.field) or not (names := nearest(client, wanted)):
         return problem
     return replace(problem, expected=f"{problem.expected}; did you mean {' or '.join(names)}?")
+
+
+def named_group(client: "Client", name: str) -> "GroupView":
+    """
+    Raises:
+        NotFound: there is no such group; with those that there are.
+    """
+    known = {group.name: group for group in client.groups()}
+    if name not in known:
+        raise NotFound(f"there is no group {name!r}; groups are: {', '.join(known)}")
+    return known[name]
+
+
+def check_filters(client: "Client", *, group: str | None = None, pool: str | None = None) -> None:
+    """Refuse the filters of a listing that showed nothing, if they name nothing that exists.
+
+    Raises:
+        NotFound: with the groups that there are, or with similar names.
+    """
+    if group is not None:
+        named_group(client, group)
+    if pool is not None:
+        from muster.cli.kinds import pool as pool_kind
+
+        with suggesting(client, pool, [pool_kind.KIND]):
+            client.pools.show(pool)
 
 
 def nearest(

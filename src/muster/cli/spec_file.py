@@ -78,7 +78,15 @@ def _check_kind(file: str, keys: Mapping[Any, Any], taken: Sequence[str]) -> Non
         InvalidSpec: the kind is another one than those that are ``taken``.
     """
     kind = keys.get("kind", "job")
-    if kind in taken or not isinstance(kind, str) or kind not in _COMMANDS:
+    if not isinstance(kind, str) or kind not in _COMMANDS:
+        return
+    if kind_meant := _kind_meant(keys):
+        expected = (
+            f"missing: {one(kind_meant)} has these keys, so write `kind: {kind_meant}` into it and "
+            f"use `{_COMMANDS[kind_meant]} {shlex.quote(file)}`"
+        )
+        raise InvalidSpec([Problem("kind", "", expected)])
+    if kind in taken:
         return
     use = f"{_COMMANDS[kind]} {shlex.quote(file)}"
     if "kind" in keys:
@@ -86,3 +94,13 @@ def _check_kind(file: str, keys: Mapping[Any, Any], taken: Sequence[str]) -> Non
         raise InvalidSpec([Problem("kind", kind, expected)])
     expected = f"missing: write `kind: {taken[0]}` into it, or hand a job in with `{use}`"
     raise InvalidSpec([Problem("kind", "", expected)])
+
+
+def _kind_meant(keys: Mapping[Any, Any]) -> str | None:
+    """The only kind but a job that has all of these keys, where none of them is a job's command."""
+    from muster.core.specs.load import KINDS
+
+    if "kind" in keys or "command" in keys or not keys:
+        return None
+    fits = [kind for kind, model in KINDS.items() if keys.keys() <= model.model_fields.keys()]
+    return fits[0] if len(fits) == 1 and fits[0] != "job" else None

@@ -200,67 +200,6 @@ def test_list_of_a_pool_has_the_machines_of_older_slices_once(
     assert cloud.told("list") == ["new", "old"]
 
 
-BARE = Listing(())
-
-
-@pytest.mark.parametrize("error", [None, ProviderError(CreateOutcome.UNKNOWN, "one is left")])
-def test_last_list_of_a_pool_that_is_deleted_removes_its_directory(
-    performers: Performers, cloud: Cloud, error: ProviderError | None
-) -> None:
-    spec = performers.pool("a", status="DELETING")
-    performers.slice("sl-1", spec, status="TERMINATED")
-    own, others = (performers.home / "providers" / name for name in ("a", "b"))
-    for directory in (own, others):
-        directory.mkdir(parents=True)
-    cloud.answers["here"] = lambda: BARE
-    if error is not None:
-        cloud.answers["forget"] = throw(error)
-    performers.list([ListMachines("a", 1)])
-    assert performers.reported.until(1) == [MachinesListed("a", 1, BARE)]
-    assert [call for _, call, _ in cloud.asked] == ["list", "forget"]
-    assert own.exists() == (error is not None)
-    assert others.exists()
-
-
-def test_directory_with_files_of_somebody_else_is_not_removed(
-    performers: Performers, cloud: Cloud
-) -> None:
-    performers.pool("a", status="DELETING")
-    file = performers.home / "providers" / "a" / "of-another-cluster"
-    file.parent.mkdir(parents=True)
-    file.touch()
-    cloud.answers["here"] = lambda: BARE
-    performers.list([ListMachines("a", 1)])
-    performers.reported.until(1)
-    assert cloud.told("forget") == [""]
-    assert file.exists()
-
-
-@pytest.mark.parametrize(
-    ("status", "slices", "listing"),
-    [
-        ("ACTIVE", [], BARE),
-        ("PAUSED", [], BARE),
-        ("DELETING", ["READY"], BARE),
-        ("DELETING", [], Listing((), complete=False)),
-        ("DELETING", [], Listing((machine("sl-1"),))),
-    ],
-)
-def test_directory_stays_while_something_may_need_it(
-    performers: Performers, cloud: Cloud, status: str, slices: list[str], listing: Listing
-) -> None:
-    spec = performers.pool("a", status=status)
-    for number, each in enumerate(slices):
-        performers.slice(f"sl-{number}", spec, status=each)
-    own = performers.home / "providers" / "a"
-    own.mkdir(parents=True)
-    cloud.answers["here"] = lambda: listing
-    performers.list([ListMachines("a", 1)])
-    performers.reported.until(1)
-    assert cloud.told("forget") == []
-    assert own.exists()
-
-
 def refuse(
     outcome: CreateOutcome = CreateOutcome.CREDENTIALS, told: str = "who are you?"
 ) -> Callable[[], Any]:

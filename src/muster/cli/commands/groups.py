@@ -13,10 +13,10 @@ from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.completion import complete_group
 from muster.cli.described.group import ceilings, group_parts, has_ceilings, preemption
 from muster.cli.listed_group import ListedGroup
+from muster.cli.nearest import named_group
 from muster.cli.parameters import Argument, annotated
 from muster.cli.screen import Column, plain, print_json, show_change, stdout, table, write
 from muster.cli.spec_file import SpecFile, read_spec
-from muster.core.errors import NotFound
 
 if TYPE_CHECKING:
     from muster.core.views.cluster import GroupView
@@ -50,10 +50,7 @@ def list_groups(cluster: Cluster, as_json: AsJson = False) -> None:
 def show(cluster: Cluster, name: GroupName, as_json: AsJson = False) -> None:
     """Show a scaling group with its policy, and how much of its ceilings is used."""
     with cluster.client() as client:
-        found = {group.name: group for group in client.groups()}
-    if name not in found:
-        raise NotFound(f"there is no group {name!r}; groups are: {', '.join(found)}")
-    group = found[name]
+        group = named_group(client, name)
     if as_json:
         print_json(group)
     else:

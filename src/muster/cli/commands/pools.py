@@ -13,7 +13,7 @@ from muster.cli.described.pool import price
 from muster.cli.each import each_changed
 from muster.cli.kinds import pool as pool_kind
 from muster.cli.listed_group import ListedGroup
-from muster.cli.nearest import suggesting
+from muster.cli.nearest import check_filters, suggesting
 from muster.cli.parameters import Argument, Option, annotated
 from muster.cli.screen import (
     Column,
@@ -75,10 +75,13 @@ def list_pools(
     """List the pools, newest first, and why one makes nothing."""
     with cluster.client() as client:
         found = client.pools("all" if ended else "live", group=group, limit=limit + 1)
+        if not found:
+            check_filters(client, group=group)
     if found or as_json:
         show_listing(found, COLUMNS, pool_row, as_json=as_json, limit=limit)
     else:
-        stderr().print(Text("no pools; `muster pools apply FILE` makes one"))
+        of = "" if group is None else f" of group {plain(group)}"
+        stderr().print(Text(f"no pools{of}; `muster pools apply FILE` makes one"))
 
 
 @pools.command()
@@ -170,6 +173,8 @@ def replace(
 
     def said(replaced: "PoolView") -> str:
         slices = count(replaced.outdated, "outdated slice")
+        if not replaced.outdated:
+            return f"pool {replaced.name} has no outdated slices"
         if at_a_time:
             return f"pool {replaced.name} replaces {slices}, {at_a_time:,} at a time"
         return f"pool {replaced.name} leaves {slices} as {_are(replaced.outdated)}"
@@ -227,9 +232,12 @@ def pool_row(pool: "PoolView") -> list[Text | str]:
 
 def _note(pool: "PoolView") -> str:
     """The first thing that a person should know of the pool."""
+    not_listed = f"its machines cannot be listed: {pool.list_error}" if pool.list_error else ""
+    if not_listed and pool.status == "DELETING":
+        return not_listed  # its end waits for that
     for why in (pool.closed, pool.differs):
         if why is not None:
             return why.sentence
-    if pool.list_error:
-        return f"its machines cannot be listed: {pool.list_error}"
+    if not_listed:
+        return not_listed
     return f"{count(pool.outdated, 'slice')} outdated" if pool.outdated else ""

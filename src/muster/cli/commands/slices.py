@@ -15,7 +15,7 @@ from muster.cli.completion import complete_pool, complete_slice
 from muster.cli.each import each_changed
 from muster.cli.kinds import slice as slice_kind
 from muster.cli.listed_group import ListedGroup
-from muster.cli.nearest import suggesting
+from muster.cli.nearest import check_filters, suggesting
 from muster.cli.parameters import Argument, Option, annotated
 from muster.cli.screen import (
     Column,
@@ -62,6 +62,8 @@ def list_slices(
     with cluster.client() as client:
         state = "all" if ended else "live"
         found = client.slices(state, pool=pool, group=group, limit=limit + 1)
+        if not found:
+            check_filters(client, group=group, pool=pool)
     shown = found[:limit]
     if as_json:
         print_json(shown)

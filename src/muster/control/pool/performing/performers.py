@@ -180,8 +180,12 @@ class ProviderCalls:
         except ProviderError as error:
             log.warning("files of pool %s are left: %s", order.pool, error.told)
         else:
-            with suppress(OSError):  # it was never made, or another's files are in it
-                self._scope(order).directory.rmdir()
+            self.remove_empty(order)
+
+    def remove_empty(self, order: Order) -> None:
+        """Remove the directory of a pool if nothing is in it."""
+        with suppress(OSError, ProviderError):  # it was never made, or another's files are in it
+            self._scope(order).directory.rmdir()
 
     @contextmanager
     def _provider(self, order: Order) -> Iterator[Provider]:
@@ -372,6 +376,8 @@ class MachineLister(Performer[ListMachines]):
             for machine in listing.machines:
                 found.setdefault((order.spec.provider, machine.id), machine)
         if len(failures) == len(listed.orders):
+            if listed.is_last:  # it may be the last call, if the provider stays mute
+                self._calls.remove_empty(listed.orders[0])
             return _not_listed(effect, failures[0])
         merged = Listing(tuple(found.values()), complete and not failures)
         if listed.is_last and merged.complete and not merged.machines:
