@@ -127,7 +127,9 @@ def test_every_command_has_help_that_fits_a_line() -> None:
     names = re.findall(r"^  (\w+) +\S", commands.partition("REF is")[0], re.MULTILINE)
     assert {"run", "why", "simulate", "drain"} < set(names)
     for name in names:
-        assert FakeCluster().run(name, "--help").exit_code == 0
+        told = FakeCluster().run(name, "--help")
+        assert told.exit_code == 0
+        assert "..." not in told.stdout.partition("\nCommands:")[2], name
 
 
 def test_cluster_is_named_before_or_after_the_command_and_the_later_counts() -> None:

@@ -141,7 +141,7 @@ def list_projects(cluster: Cluster, as_json: AsJson = False) -> None:
 def add_project(
     cluster: Cluster, name: ProjectName, domain: Domain = DEFAULT, as_json: AsJson = False
 ) -> None:
-    """Add a project to a domain; `muster users add` and `set` put users in it."""
+    """Add a project to a domain. `muster users add` and `set` put users in it."""
     with cluster.client() as client:
         added = client.add_project(name, domain)
     show_change(added, f"project {domain}/{name} added", as_json=as_json)
@@ -153,7 +153,7 @@ def add_project(
 def remove_project(
     cluster: Cluster, name: ProjectName, domain: Domain = DEFAULT, cancel: Cancel = False
 ) -> None:
-    """Remove a project, and revoke the tokens that are good for it alone."""
+    """Remove a project. The tokens that are good for it alone are revoked."""
     with cluster.client() as client:
         client.remove_project(name, domain, cancel=cancel)
     click.echo(f"project {domain}/{name} removed")

@@ -48,7 +48,7 @@ def list_groups(cluster: Cluster, as_json: AsJson = False) -> None:
 @annotated
 @on_cluster
 def show(cluster: Cluster, name: GroupName, as_json: AsJson = False) -> None:
-    """Show a scaling group with its policy, and how much of its ceilings is used."""
+    """Show a group, its policy, and the use of its ceilings."""
     with cluster.client() as client:
         group = named_group(client, name)
     if as_json:
@@ -65,7 +65,7 @@ def apply(
     file: Annotated[str, SpecFile],
     as_json: AsJson = False,
 ) -> None:
-    """Make a scaling group, or write one anew: what the file leaves out is the default."""
+    """Make a scaling group, or write one anew. What the file leaves out is the default."""
     from muster.core.specs import ScalingGroup
 
     spec = read_spec(file, ScalingGroup)

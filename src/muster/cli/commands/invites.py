@@ -35,7 +35,7 @@ def invite(
     ] = "1h",
     as_json: AsJson = False,
 ) -> None:
-    """Make a join token, and print the command to run on the machine that is to be an agent."""
+    """Make a join token. Prints the command to run on the machine that is to be an agent."""
     with cluster.client() as client:
         made = client.create_join_token(name, group=group, uses=uses, expires=expires)
         url, ca = client.url, client.ca
@@ -105,7 +105,7 @@ def uninvite(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Revoke a join token: no agent joins with it any more; those that have stay."""
+    """Revoke a join token. No agent joins with it any more; those that have stay."""
     with cluster.client() as client:
         token = client.revoke_join_token(ref)
     show_change(token, f"join token {token.id} is revoked", as_json=as_json)

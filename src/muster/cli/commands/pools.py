@@ -95,7 +95,7 @@ def apply(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a pool, or change it: what the file leaves out is the default."""
+    """Make a pool, or change it. What the file leaves out is the default."""
     from muster.core.specs import PoolSpec
 
     spec = read_spec(file, PoolSpec)
@@ -146,7 +146,7 @@ def pause(cluster: Cluster, refs: PoolRefs, as_json: AsJson = False) -> None:
 @annotated
 @on_cluster
 def resume(cluster: Cluster, refs: PoolRefs, as_json: AsJson = False) -> None:
-    """Have pools make machines again, after pause or when they stand still."""
+    """Have pools make machines again. They were paused, or stand still."""
     each_changed(
         cluster,
         refs,
@@ -169,7 +169,7 @@ def replace(
     ] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Replace pools' outdated slices, idle ones first, each once its work has ended."""
+    """Replace outdated slices of pools. Idle ones come first, each once its work has ended."""
 
     def said(replaced: "PoolView") -> str:
         slices = count(replaced.outdated, "outdated slice")
@@ -193,7 +193,7 @@ def replace(
 @annotated
 @on_cluster
 def delete(cluster: Cluster, refs: PoolRefs, as_json: AsJson = False) -> None:
-    """Delete pools with all their slices; what runs on them has to leave."""
+    """Delete pools with all their slices. What runs on them has to leave."""
     each_changed(
         cluster,
         refs,
