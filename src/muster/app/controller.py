@@ -40,6 +40,7 @@ from muster.app.http_server import serving
 from muster.app.local_agents import LocalAgents
 from muster.app.local_machines import keep_machines
 from muster.app.lost_supervisors import watch_supervisors
+from muster.app.own_accounts import own_accounts, write_accounts
 from muster.app.plugin_watchdog import watch_plugins
 from muster.app.process import allow_files, garbage_collection_off, settle_memory
 from muster.control.agent.desk import AgentDesk
@@ -153,6 +154,8 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     url = f"{scheme}://{address(reachable, listener.getsockname()[1])}"
     await stack.enter_async_context(serving(app, listener, config.tls))
     user, join_token = await _introduce(home, plane, url, clock.now(), config.authority)
+    door.accounts = write_accounts(home, user)
+    door.beside = address(reachable, agent_port)  # machines of local pools may be made from now on
     own_address = address(config.host, agent_port)
     agents = [_local(agent, own_address, join_token, user, home) for agent in config.agents]
     await run_beside("former agents", partial(forget, plane, leases, home, config.former_agents))
@@ -186,12 +189,8 @@ async def _complete(plane: ControlPlane, engine: Engine) -> None:
 def _local(
     config: AgentConfig, controller: str, token: str, user: Owner, home: Home
 ) -> AgentConfig:
-    """The settings of one of the home's own agents. Where agents are root, the kernels of ``user``
-    are root's too: ``user`` has the home's token, and only root can read that file. An account to
-    which the operator mapped ``user`` comes first."""
-    accounts = dict(config.accounts)
-    if user.user not in accounts:
-        accounts.setdefault(f"{user.domain}/{user.user}", "root")
+    """The settings of one of the home's own agents."""
+    accounts = own_accounts(config.accounts, user)
     return replace(
         config, controller=controller, token=token, accounts=accounts, cluster=str(home.path)
     )
@@ -223,13 +222,12 @@ async def _introduce(
 
 
 def _open_door(door: AgentsDoor, config: ControllerConfig, port: int) -> None:
-    """Say where machines that providers make reach this controller, now that it listens."""
-    tls, elsewhere = config.tls, host_for_others(config.host, config.tls)
+    """Say where machines elsewhere reach this controller, now that it listens."""
+    elsewhere = host_for_others(config.host, config.tls)
     if config.authority is not None:
         door.authority = config.authority.read_text()
     if not is_loopback(elsewhere) and not is_everywhere(elsewhere):
         door.elsewhere = address(elsewhere, port)
-    door.beside = address(reachable_host(config.host, tls), port)
 
 
 def _reporting(inbox: Inbox) -> Callable[[Input], None]:

@@ -10,6 +10,7 @@ from muster.agent.config import AgentConfig, default_users_directory
 from muster.agent.supervisor.cgroups import cgroups_name, find_cgroups
 from muster.agent.supervisor.shutdown import shut_down
 from muster.app.local_agents import holder, stop_agent
+from muster.app.own_accounts import users_directory_in
 from muster.core.errors import MusterError
 
 GRACE_S = 5.0
@@ -22,6 +23,7 @@ def end_agent(
     *,
     wipe: bool = False,
     users_directory: Path | None = None,
+    accounts_file: Path | None = None,
     grace_s: float = GRACE_S,
 ) -> None:
     """End the agent on ``directory``, its supervisor and all their kernels, and wait until they are
@@ -30,7 +32,8 @@ def end_agent(
     Args:
         wipe: whether the files of agent and kernels are removed too. Homes and accounts of users
             stay.
-        users_directory: where scratch directories of users are; None means the default.
+        users_directory: where scratch directories of users are; None means as ``accounts_file``
+            says (see ``own_accounts``), or the default.
         grace_s: seconds that kernels have to end by themselves.
 
     Raises:
@@ -44,7 +47,8 @@ def end_agent(
     try:
         shut_down(directory, grace_s=grace_s, timeout_s=grace_s + TIMEOUT_S)
         if wipe:
-            _wipe(directory, users_directory or default_users_directory())
+            users = users_directory or (accounts_file and users_directory_in(accounts_file))
+            _wipe(directory, users or default_users_directory())
     except OSError as error:  # a TimeoutError is one
         raise MusterError(f"{error}; try again") from None
 

@@ -94,6 +94,7 @@ class Home:
         self._lock_file = self.path / "lock"
         self._running_file = self.path / "controller.json"
         self._settings_file = self.path / "settings.json"
+        self.accounts_file = self.path / "accounts.json"
 
     def create(self) -> None:
         """Make the directory, and close it and its files to others.

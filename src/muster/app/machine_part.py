@@ -1,9 +1,11 @@
 """The part of a machine that an agent has, where several agents share the machine."""
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from muster.agent.config import AgentConfig
 from muster.app.local_agent_settings import amount
+from muster.app.own_accounts import with_accounts_of
 from muster.core.errors import MusterError
 from muster.core.resources import parse_bytes
 from muster.core.text import MAX_NAME
@@ -21,6 +23,7 @@ class MachinePart:
         ports: the first and the last of those for kernels, as "20100-20199".
         boot_id: the name of the present boot of this part.
         cluster: its users have the same accounts with all its agents on the machine.
+        accounts_file: has the accounts of the home's own agents (see ``own_accounts``).
     """
 
     disk: str | None = None
@@ -28,6 +31,7 @@ class MachinePart:
     ports: str | None = None
     boot_id: str | None = None
     cluster: str | None = None
+    accounts_file: Path | None = None
 
 
 def with_part(config: AgentConfig, part: MachinePart) -> AgentConfig:
@@ -50,6 +54,8 @@ def with_part(config: AgentConfig, part: MachinePart) -> AgentConfig:
         config = replace(config, boot_id=_name("--boot-id", part.boot_id))
     if part.cluster is not None:
         config = replace(config, cluster=_name("--cluster", part.cluster))
+    if part.accounts_file is not None:
+        config = with_accounts_of(config, part.accounts_file)
     return config
 
 

@@ -142,11 +142,21 @@ class Part:
             help="Its agents on this machine give users the same accounts. [default: one agent]",
         ),
     ] = None
+    accounts_file: Annotated[
+        Path | None,
+        Option(
+            "--accounts-file",
+            metavar="FILE",
+            help="Users have the accounts of the agents of the home with this file.",
+        ),
+    ] = None
 
     def options(self) -> "MachinePart":
         from muster.app.machine_part import MachinePart
 
-        return MachinePart(self.disk, self.gpu_memory, self.ports, self.boot_id, self.cluster)
+        return MachinePart(
+            self.disk, self.gpu_memory, self.ports, self.boot_id, self.cluster, self.accounts_file
+        )
 
 
 def _pairs_or_none(texts: list[str] | None, option: str, form: str) -> dict[str, str] | None:

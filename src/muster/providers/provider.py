@@ -91,12 +91,15 @@ class AgentSetup:
         token: the slice's join token; a secret.
         authority: PEM of the authority that the controller's certificate descends from; None where
             the port has no TLS.
+        accounts: for machines that are the controller's own, a file there with the accounts of
+            users.
     """
 
     controller: str
     group: str
     token: str = field(repr=False)
     authority: str | None = None
+    accounts: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

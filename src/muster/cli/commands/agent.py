@@ -80,6 +80,7 @@ def agent(
             agent_directory(directory, name),
             wipe=wipe,
             users_directory=accounts.users_dir,
+            accounts_file=part.accounts_file,
             grace_s=grace_s,
         )
         return

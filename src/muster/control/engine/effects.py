@@ -48,11 +48,13 @@ class Performer(ABC, Generic[E]):
 class AgentsDoor:
     """The addresses at which agents reach the controller, as "host:port", once it listens: from its
     own machine (``beside``), and from others (``elsewhere``, empty if they cannot). ``authority``
-    is the PEM of the authority that its certificate descends from, None without TLS."""
+    is the PEM of the authority that its certificate descends from, None without TLS. ``accounts``
+    is a file with the accounts that users have on its own machine, None if there is none."""
 
     beside: str = ""
     elsewhere: str = ""
     authority: str | None = None
+    accounts: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from pathlib import Path
 from muster.core.text import printable
 from muster.providers.provider import MachineState
 
+ACCOUNTS_OPTION = "--accounts-file"
 MACHINE_VARIABLE = "MUSTER_MACHINE"
 """In the environment of the process: the machine's directory, by which the process is found."""
 
@@ -239,6 +240,10 @@ class LocalMachine:
             NotEnded: they do not end.
         """
         words = [*_muster(), "agent", "--end", "--dir", str(self.agent_directory), *options]
+        given = self._record().get("options")
+        if isinstance(given, list) and ACCOUNTS_OPTION in given:
+            at = given.index(ACCOUNTS_OPTION)
+            words += given[at : at + 2]
         try:
             done = subprocess.run(
                 words,

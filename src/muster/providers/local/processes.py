@@ -19,7 +19,12 @@ from muster.autoscaling.standing import CreateOutcome
 from muster.core.errors import InvalidSpec, Problem
 from muster.core.resources import format_amount, format_bytes
 from muster.core.specs.pool import MachineShape, PoolSpec
-from muster.providers.local.machine import LocalMachine, NotEnded, write_private
+from muster.providers.local.machine import (
+    ACCOUNTS_OPTION,
+    LocalMachine,
+    NotEnded,
+    write_private,
+)
 from muster.providers.provider import (
     Listing,
     Machine,
@@ -214,6 +219,8 @@ class LocalProcesses(Provider):
         options += _declared(order.shape)
         options += ["--ports", f"{first}-{first + _PORTS_EACH - 1}"]
         options += ["--cluster", self.scope.cluster]
+        if order.setup.accounts is not None:
+            options += [ACCOUNTS_OPTION, str(order.setup.accounts)]
         machine.make(options, number, order.setup.token, order.setup.authority)
 
     def _free_ports(self) -> int:

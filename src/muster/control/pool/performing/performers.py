@@ -215,7 +215,8 @@ class ProviderCalls:
         controller = door.beside if is_beside else door.elsewhere
         if not controller:
             raise ProviderError(CreateOutcome.BAD_REQUEST, ONLY_LOOPBACK)
-        return AgentSetup(controller, order.group, order.secret, door.authority)
+        accounts = door.accounts if is_beside else None
+        return AgentSetup(controller, order.group, order.secret, door.authority, accounts)
 
 
 class SliceMaker(Performer[MakeSlice]):

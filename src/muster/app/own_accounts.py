@@ -1,0 +1,79 @@
+"""The accounts of users on a controller's own machine, in a file by which the machines of local
+pools have them as the home's own agents do."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from muster.agent.config import AgentConfig
+from muster.app.account_options import AS_BEFORE, with_accounts
+from muster.app.home import Home, write_private
+from muster.core.errors import MusterError
+from muster.core.owner import Owner
+
+
+def own_accounts(accounts: Mapping[str, str], user: Owner) -> dict[str, str]:
+    """The accounts of the home's own agents. Where agents are root, the kernels of ``user`` are
+    root's too: ``user`` has the home's token, and only root can read that file. An account to which
+    the operator mapped ``user`` comes first."""
+    whole = dict(accounts)
+    if user.user not in whole:
+        whole.setdefault(f"{user.domain}/{user.user}", "root")
+    return whole
+
+
+def write_accounts(home: Home, user: Owner) -> Path:
+    """Write the file anew, for its owner alone; the answer is where it is.
+
+    Raises:
+        UnusableHome: it cannot be written.
+    """
+    plain = AgentConfig(home.path, "", "")
+    try:
+        config = with_accounts(plain, home.settings().agents.accounts)
+    except MusterError:  # an account is gone since `up` looked
+        config = with_accounts(plain, AS_BEFORE)
+    written = {
+        "accounts": own_accounts(config.accounts, user),
+        "system_accounts": config.system_accounts,
+        "uids": [config.uids.start, config.uids.stop],
+        "users_directory": str(config.users_directory),
+        "pids_max": config.pids_max,
+        "scratch_max_bytes": config.scratch_max_bytes,
+        "cluster": str(home.path),
+    }
+    write_private(home.accounts_file, json.dumps(written))
+    return home.accounts_file
+
+
+def with_accounts_of(config: AgentConfig, file: Path) -> AgentConfig:
+    """The agent's settings with the accounts in a file of ``write_accounts``.
+
+    Raises:
+        MusterError: it cannot be read, or is another file.
+    """
+    try:
+        kept = json.loads(file.read_text())
+        return replace(
+            config,
+            accounts={str(user): str(account) for user, account in kept["accounts"].items()},
+            system_accounts=bool(kept["system_accounts"]),
+            uids=range(*map(int, kept["uids"])),
+            users_directory=Path(kept["users_directory"]),
+            pids_max=int(kept["pids_max"]),
+            scratch_max_bytes=kept["scratch_max_bytes"],
+            cluster=str(kept["cluster"]),
+        )
+    except OSError as error:
+        raise MusterError(f"cannot read {file}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise MusterError(f"{file} is not the accounts of a controller's own machine") from None
+
+
+def users_directory_in(file: Path) -> Path | None:
+    """The directory of users in a file of ``write_accounts``; None if that cannot be read."""
+    try:
+        return with_accounts_of(AgentConfig(file.parent, "", ""), file).users_directory
+    except MusterError:
+        return None
