@@ -71,25 +71,28 @@ def cases(draw: st.DrawFn) -> Case:
         ComingSlice(f"sl-{number}", each.spec.name, each.spec.slice_size)
         for number, each in enumerate(draw(st.lists(st.sampled_from(pools), max_size=2)))
     ]
-    waiting = [draw(_perhaps_tight(each)) for each in draw(queues(max_size=12))]
+    waiting = [draw(_perhaps_ruled(each)) for each in draw(queues(max_size=12))]
     ceilings = Ceilings(draw(_limits), draw(_limits), draw(_limits))
     return Case(draw(_in_slices()), pools, coming, waiting, ceilings)
 
 
-TIGHT = [
+RULES = [
     {"together": "slice"},
     {"mode": "single-node"},
     {"together": "slice", "max_kernels_per_agent": 2},
     {"together": "slice", "rank_by": "rack"},
+    {"max_kernels_per_agent": 1},
+    {"max_kernels_per_agent": 2, "together": "rack"},
+    {"rank_by": "rack"},
 ]
 
 
 @st.composite
-def _perhaps_tight(draw: st.DrawFn, waiting: SessionWorkload) -> SessionWorkload:
-    """The session, and perhaps all of its kernels have to be in one slice or on one machine."""
+def _perhaps_ruled(draw: st.DrawFn, waiting: SessionWorkload) -> SessionWorkload:
+    """The session, with rules among its kernels perhaps."""
     if len(waiting.workload.kernels) == 1 or draw(st.booleans()):
         return waiting
-    placement = PlacementSpec.model_validate(draw(st.sampled_from(TIGHT)))
+    placement = PlacementSpec.model_validate(draw(st.sampled_from(RULES)))
     return replace(waiting, workload=replace(waiting.workload, placement=placement))
 
 

@@ -158,12 +158,16 @@ class FirstFit:
         searches = self._searches_of(workload)
         if not searches:
             return [0] * len(workload.requests)
+        each = workload.placement.max_kernels_per_agent
         numbers = [len(indexes) for _, indexes in workload.requests]
-        return list(map(self._room, searches, numbers))
+        return [
+            self._room(search, number, number if each is None else each)
+            for search, number in zip(searches, numbers, strict=True)
+        ]
 
     def fill_gang(self, workload: WorkloadClass, found: Sequence[list[Taken]]) -> GangRoom:
-        """Take room for the kernels of a gang that have no rules among them, as far as there is
-        some.
+        """Take room for the kernels of a gang, as far as there is some, by no rule among them but
+        the most that one machine may hold.
 
         Args:
             found: by request, the room that was taken before; what is taken now is added.
@@ -171,9 +175,18 @@ class FirstFit:
         searches = self._searches_of(workload)
         if not searches:
             return GangRoom(0)
+        each, held = workload.placement.max_kernels_per_agent, dict[int, int]()
+        if each is not None:
+            for slot, _ in chain.from_iterable(found):
+                held[slot] = held.get(slot, 0) + 1
         for search, its, (_, indexes) in zip(searches, found, workload.requests, strict=True):
-            if len(its) < len(indexes):
-                its += self._fill(search, len(indexes) - len(its))
+            left = len(indexes) - len(its)
+            if left:
+                its += (
+                    self._fill(search, left)
+                    if each is None
+                    else self._spread(search, left, each, held)
+                )
         placed = sum(map(len, found))
         if placed < len(workload.kernels):
             return GangRoom(placed)
@@ -275,16 +288,35 @@ class FirstFit:
         search.place = search.aisle.next(search.place, search.need)
         return machines.line[search.place] if search.place < len(machines.line) else None
 
-    def _room(self, search: _Search, count: int) -> int:
-        """The number of kernels for which there is room, at most ``count``."""
+    def _room(self, search: _Search, count: int, each: int) -> int:
+        """The number of kernels for which there is room, at most ``count``, and ``each`` of them on
+        a machine."""
         before, found = (search.tried, search.place), 0
         while found < count and (slot := self._first(search)) is not None:
-            found += search.need.room(self._machines.agent(slot), count - found)
-            if search.tried < len(search.agents):
-                search.tried += 1
-            else:
-                search.place += 1
+            found += search.need.room(self._machines.agent(slot), min(each, count - found))
+            _step(search)
         search.tried, search.place = before
+        return found
+
+    def _spread(self, search: _Search, count: int, each: int, held: dict[int, int]) -> list[Taken]:
+        """Take room for up to ``count`` kernels of a gang, of which a machine holds ``each`` at
+        most.
+
+        Args:
+            held: by slot, how many kernels of the gang are there; more are added.
+        """
+        found: list[Taken] = []
+        before: tuple[int, int] | None = None
+        while len(found) < count and (slot := self._first(search)) is not None:
+            before = before or (search.tried, search.place)
+            most = min(each - held.get(slot, 0), count - len(found))
+            if most > 0:
+                number = search.need.room(self._machines.agent(slot), most)
+                found += self.take(search.need, slot, number)
+                held[slot] = held.get(slot, 0) + number
+            _step(search)
+        if before is not None:  # the next gang may find more room on these
+            search.tried, search.place = before
         return found
 
     def _fill(self, search: _Search, count: int) -> list[Taken]:
@@ -315,6 +347,14 @@ class FirstFit:
         self._machines.move(slot, need, kernel.shares, -1)
         self._done.append(_Move(slot, need, kernel.shares, 1))
         return slot, KernelPlacement(self._machines.id_of(slot), kernel.shares)
+
+
+def _step(search: _Search) -> None:
+    """Look at the next machine."""
+    if search.tried < len(search.agents):
+        search.tried += 1
+    else:
+        search.place += 1
 
 
 def devices_of(request: Resources) -> tuple[object, ...]:

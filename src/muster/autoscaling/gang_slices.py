@@ -1,10 +1,20 @@
-"""The slices of one pool that a gang needs at least, counted for each of its requests by itself."""
+"""The rules among a gang's kernels, and the slices of one pool that it needs at least, counted for
+each of its requests by itself.
+
+``rank_by`` is none of these rules: it only decides which of equal kernels goes where.
+"""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+import numpy as np
+
+from muster.autoscaling.matching import Matcher
 from muster.autoscaling.pool_state import PoolState
-from muster.core.specs.placement import ClusterMode
+from muster.core.specs.placement import ClusterMode, Constraint
 from muster.core.specs.pool import SLICE
+from muster.scheduling.cluster.constraints import eligible
+from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.workload import WorkloadClass
 
 
@@ -12,6 +22,45 @@ def is_tight(workload: WorkloadClass) -> bool:
     """Whether all kernels have to be in one slice, so that more slices do not help."""
     placement = workload.placement
     return placement.mode is ClusterMode.SINGLE_NODE or placement.together == SLICE
+
+
+def has_rules(workload: WorkloadClass) -> bool:
+    """Whether the place of one kernel depends on that of another."""
+    placement = workload.placement
+    limited = placement.max_kernels_per_agent is not None
+    return limited or placement.together is not None or is_tight(workload)
+
+
+def of_values(
+    workload: WorkloadClass, agents: Snapshot, matcher: Matcher
+) -> Sequence[WorkloadClass]:
+    """A class of gangs that have to be on machines with one value of an attribute, as one class for
+    each value: those of pools first, the best first, then those of agents that may have room."""
+    attribute = workload.placement.together
+    assert attribute is not None, "the gangs may be anywhere"
+    of_pools = (matcher.specs[pool].attributes_in("") for pool in matcher.match(workload).pools)
+    values = dict.fromkeys(its[attribute] for its in of_pools if attribute in its)
+    (request, indexes), mask = workload.requests[0], eligible(agents, workload)
+    slots = agents.columns.fitting(request)
+    slots = slots if mask is None else slots[mask[slots]]
+    if slots.size:
+        codes, texts = agents.attribute(attribute)
+        copies = agents.columns.copies(request, slots, len(indexes))
+        room = np.bincount(codes[slots], copies, len(texts))
+        values.update((texts[code], None) for code in np.flatnonzero(room >= len(indexes)).tolist())
+    placements = (
+        workload.placement.model_copy(
+            update={
+                "together": None,
+                "constraints": (
+                    *workload.placement.constraints,
+                    Constraint(attribute=attribute, values=(value,)),
+                ),
+            }
+        )
+        for value in values
+    )
+    return [replace(workload, placement=each) for each in placements]
 
 
 def kernels_by_request(workload: WorkloadClass) -> list[int]:

@@ -14,9 +14,11 @@ from muster.autoscaling.demand import TO_COME, Demand, DemandEntry
 from muster.autoscaling.first_fit import FirstFit, GangRoom, Mark, Taken
 from muster.autoscaling.gang_slices import (
     fewest_slices,
+    has_rules,
     is_tight,
     kernels_a_slice,
     kernels_by_request,
+    of_values,
 )
 from muster.autoscaling.matching import Match, Matcher
 from muster.autoscaling.modelled import Destination, Machines
@@ -105,6 +107,7 @@ class _Routing:
         self._tight = TightFit(machines, matcher, selector, self._first_fit, demand.classes)
         self._outcome = Outcome(machines.pools, matcher, machines.opened, machines.budget)
         self._routed: dict[QueueClass, int] = {}
+        self._of_values: dict[WorkloadClass, Sequence[WorkloadClass]] = {}
         self._refused: dict[int, Reason] = {}  # of the last class that was not served, by pool
 
     def route(self, members: QueueClass, entries: Sequence[DemandEntry]) -> int:
@@ -157,7 +160,7 @@ class _Routing:
 
     def _place_gangs(self, workload: WorkloadClass, count: int) -> Iterator[Sequence[Taken]]:
         """Room for up to ``count`` gangs of a class."""
-        if len(workload.requests) == 1 and not any(workload.placement.between_kernels()):
+        if len(workload.requests) == 1 and not has_rules(workload):
             size = len(workload.kernels)
             found = self._fill_gangs(workload, count)
             for at in range(0, len(found), size):
@@ -193,10 +196,11 @@ class _Routing:
         """Take room for a gang."""
         if is_tight(workload):
             return self._place_tight(workload)
-        if not any(workload.placement.between_kernels()):
-            room = self._place_each(workload)
-            if room.taken is not None:
-                return room
+        if workload.placement.together is not None:
+            return self._place_together(workload)
+        room = self._place_each(workload)
+        if room.taken is not None:
+            return room
         rooms = self._first_fit.rooms(workload)
         room = self._try(workload, rooms)
         return self._open_for(workload, rooms) if room.taken is None else room
@@ -218,6 +222,28 @@ class _Routing:
             if left(pool)
         }
         return room
+
+    def _place_together(self, workload: WorkloadClass) -> GangRoom:
+        """Take room for a gang on machines that share a value: those of the first one that has it,
+        else of the first one that has it with new slices."""
+        first_fit, numbers = self._first_fit, kernels_by_request(workload)
+        if workload not in self._of_values:
+            self._of_values[workload] = of_values(workload, self._machines.agents, self._matcher)
+        classes = self._of_values[workload]
+        for each in classes:
+            if not any(map(lt, first_fit.rooms(each), numbers)):
+                mark, room = first_fit.mark(each), first_fit.fill_gang(each, [[] for _ in numbers])
+                if room.taken is not None:
+                    return room
+                first_fit.rollback(mark, each)
+        refused: dict[int, Reason] = {}
+        for each in classes:
+            room = self._place(each)
+            if room.taken is not None:
+                return room
+            refused.update(self._refused)
+        self._refused = refused
+        return GangRoom(0)
 
     def _place_each(self, workload: WorkloadClass) -> GangRoom:
         """Take room for each kernel of a gang by itself, on open machines and on the slices of one
@@ -259,13 +285,12 @@ class _Routing:
         rooms = rooms or first_fit.rooms(workload)
         if sum(rooms) < len(workload.kernels):
             return GangRoom(sum(rooms))
-        if not any(workload.placement.between_kernels()):
-            mark = first_fit.mark(workload)
-            room = first_fit.fill_gang(workload, [[] for _ in rooms])
-            if room.taken is not None:
-                return room
-            first_fit.rollback(mark, workload)
-        # Rules, and kernels that take the room of others: placement may know better.
+        mark = first_fit.mark(workload)
+        room = first_fit.fill_gang(workload, [[] for _ in rooms])
+        if room.taken is not None:
+            return room
+        first_fit.rollback(mark, workload)
+        # Kernels that take the room of others: placement may know better.
         return first_fit.fit(workload)
 
     def _open_for(self, workload: WorkloadClass, rooms: Sequence[int]) -> GangRoom:
