@@ -95,6 +95,10 @@ def items(http: httpx.Client, path: str) -> list[dict[str, Any]]:
             "attributes.pool is 'mine': every machine of a pool has this attribute by itself: "
             "leave it out",
         ),
+        (
+            {"settings": {"a": "x" * 66_000}},
+            "settings is 66,009 bytes: expected at most 65,536 bytes as JSON",
+        ),
         ({"name": "other"}, "name is 'other': expected 'cpu', as in the path"),
     ],
 )
@@ -228,7 +232,7 @@ def test_slice_tells_its_machines_and_when_it_is_deleted(
     cluster.pass_time(1)
     (coming,) = items(ada, "/v1/slices?pool=cpu")
     assert coming["status"] == "BOOTING"
-    assert [each["joined"] for each in coming["machines"]] == [False]
+    assert (coming["machines"], coming["other_machines"], coming["joined"]) == ([], 1, 0)
     assert not items(ada, "/v1/slices?pool=other")
     why = ada.get(f"/v1/slices/{coming['id']}/why").json()
     assert why["verdict"].startswith("a slice of pool cpu, booting for ")
@@ -237,7 +241,8 @@ def test_slice_tells_its_machines_and_when_it_is_deleted(
     (busy,) = items(ada, "/v1/slices")
     assert (busy["status"], busy["kernels"]) == ("READY", 1)
     assert busy["stays"]["code"] == "SLICE_BUSY"
-    (machine,) = busy["machines"]
+    assert (busy["machines"], busy["other_machines"], busy["joined"]) == ([], 1, 1)
+    (machine,) = ada.get(f"/v1/slices/{busy['id']}").json()["machines"]
     assert machine["joined"]
     assert machine["agent"].startswith("agt-")
     assert busy["cost"] == pytest.approx(2.0 * 61 / 3600, rel=0.2)

@@ -216,7 +216,19 @@ DAMAGES: Mapping[str, tuple[str, str]] = {
     ),
     "a machine that is gone": (
         "UPDATE slices SET machines = '[]'",
-        "has 0 machines, and its slice_size is 1",
+        "has 0 machines of which 0 were made, and counts 1 and 1",
+    ),
+    "a slice without a spec": (
+        "UPDATE slices SET revision = 7",
+        "is of revision 7 of cpu, which has no spec",
+    ),
+    "a spec that is kept": (
+        "INSERT INTO pool_revisions VALUES ('cpu', 7, 'nonsense')",
+        "keeps the spec of revision 7 for no slice",
+    ),
+    "a pool's spec that cannot be read": (
+        "UPDATE pools SET spec = '{}'",
+        "has a spec of revision 1 that cannot be read",
     ),
     "an agent that stays": (
         "UPDATE slices SET status = 'TERMINATED', finished_at = 1.0",

@@ -19,7 +19,7 @@ from muster.control.pool.fleet import Fleet
 from muster.control.pool.queries import list_slices, read_slice
 from muster.control.pool.records import SLICE, Pool, Slice
 from muster.control.pool.requests import PoolRequests
-from muster.control.pool.views import live_slice, stored_slice
+from muster.control.pool.views import live_slice
 from muster.core.owner import Principal
 from muster.core.specs.amounts import Duration, Spec
 from muster.core.views.placement import WhyView
@@ -38,7 +38,9 @@ def slices_seen(views: Sequence[SliceView], call: Caller) -> list[SliceView]:
     pools = {pool.name: pool for pool in plane.live.of(Pool).values()}
     found = ((view, slices.get(view.id)) for view in views)
     return [
-        view if slice_ is None else live_slice(slice_, fleet, pools.get(slice_.pool), now)
+        view
+        if slice_ is None
+        else live_slice(slice_, fleet, pools.get(slice_.pool), now, counts=not view.machines)
         for view, slice_ in found
     ]
 
@@ -125,4 +127,6 @@ async def _change(
         return act(parts[PoolRequests], work, call.principal, found.id)
 
     changed = await call.change(change)
-    return answer(slices_seen([stored_slice(changed, call.api.clock.now())], call)[0])
+    fleet = call.api.plane.parts[Fleet]
+    pool = fleet.pool(changed.pool)
+    return answer(live_slice(changed, fleet, pool, call.api.clock.now()))

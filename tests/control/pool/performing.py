@@ -26,8 +26,10 @@ from muster.control.pool.performing.performers import (
     SliceMaker,
 )
 from muster.control.pool.records import SliceId, pools, slices
+from muster.control.pool.specs import pool_revisions
 from muster.core.errors import Problem
 from muster.core.specs.pool import MachineShape, PoolSpec
+from muster.core.states.slice import SLICE_TABLE
 from muster.providers import found
 from muster.providers.provider import Listing, Machine, MachineState, Provider, SliceOrder
 from muster.store import schema
@@ -139,6 +141,7 @@ class Performers:
         self.door = AgentsDoor("127.0.0.1:7", "head.example:7", "PEM")
         self.home = tmp_path
         self._calls: list[ProviderCalls] = []
+        self._revisions: dict[tuple[str, str], int] = {}
         self.restart()
 
     def restart(self, call_s: float = 60.0, home: Path | None = None) -> None:
@@ -171,13 +174,27 @@ class Performers:
             self._insert(pools, row | {"status": "DELETED", "finished_at": 5.0})
         present = {"id": f"po-{ended}-{name}", "name": name, "spec": dump(spec)}
         self._insert(pools, present | {"status": status})
+        self._revisions[name, dump(spec)] = 0
         return spec
 
     def slice(self, id_: str, spec: PoolSpec, **columns: Any) -> None:
-        """A slice in the database that is to be made."""
-        row = {"id": id_, "pool": spec.name, "group": "default", "spec": dump(spec)}
+        """A slice in the database that is to be made; where it has ended, it keeps no spec."""
+        row: dict[str, Any] = {"id": id_, "pool": spec.name, "group": "default"}
+        has_ended = columns.get("status") in SLICE_TABLE.terminal
+        row["revision"] = self._revision(spec, keeps=not has_ended)
         own = {"status": "REQUESTING", "generation": 1, "secret": SECRET}
         self._insert(slices, {**row, **own, "machines": f'[["{id_}-0", "", ""]]', **columns})
+
+    def _revision(self, spec: PoolSpec, *, keeps: bool) -> int:
+        """The revision of a pool that has this spec, which is stored if a slice ``keeps`` it."""
+        key = spec.name, dump(spec)
+        if key not in self._revisions and not keeps:
+            return 1_000
+        if key not in self._revisions:
+            self._revisions[key] = len(self._revisions) + 1
+            row = {"pool": spec.name, "revision": self._revisions[key], "spec": dump(spec)}
+            self._insert(pool_revisions, row)
+        return self._revisions[key]
 
     def _insert(self, table: Table, row: dict[str, Any]) -> None:
         others = (column for column in table.c if not column.nullable)
@@ -230,7 +247,7 @@ def _engine(tmp_path: Path) -> Engine:
         file.write_bytes(_template["sqlite"])
         return open_engine(url)
     engine = open_engine(url)
-    schema.metadata.create_all(engine, [pools, slices])
+    schema.metadata.create_all(engine, [pools, slices, pool_revisions])
     with engine.begin() as connection:
         connection.execute(insert(schema.cluster), {"key": "id", "value": "c1"})
     if is_file:

@@ -164,11 +164,13 @@ def test_slice_is_deleted_with_the_settings_with_which_it_was_made(
     performers.pool("a", ended=2, settings={"region": "new"})
     performers.pool("b", ended=3)
     old = a_pool("a", settings={"region": "old"})
+    forgotten = a_pool("a", settings={"region": "forgotten"})
+    performers.slice("sl-0", old)  # keeps the spec of its revision
     performers.slice("sl-1", old, status="TERMINATED", finished_at=5.0, secret="")
-    performers.delete([DeleteSlice(SliceId("sl-1"), "a", 3)])
-    assert performers.reported.until(1) == [SliceDeleted(SliceId("sl-1"), 3, gone=True)]
-    performers.delete([DeleteSlice(SliceId("sl-unknown"), "a", 0)])
-    assert performers.reported.until(2)[1:] == [SliceDeleted(SliceId("sl-unknown"), 0, gone=True)]
+    performers.slice("sl-2", forgotten, status="TERMINATED", finished_at=5.0, secret="")
+    for number, id_ in enumerate(("sl-1", "sl-2", "sl-unknown"), 1):
+        performers.delete([DeleteSlice(SliceId(id_), "a", 0)])
+        assert performers.reported.until(number)[-1] == SliceDeleted(SliceId(id_), 0, gone=True)
     assert [each.spec.settings["region"] for each in cloud.made] == ["old", "new"]
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 from tests.control.pool_scenarios import pool
 from tests.control.world import ADA, ROOT, World
 from tests.databases import ON_BOTH
@@ -69,6 +70,20 @@ def test_pool_is_found_by_name_and_id_and_slice_by_the_beginning_of_its_id(world
     world.close()
 
 
+def test_list_of_slices_counts_their_machines_and_reads_none(world: World) -> None:
+    with world.store.engine.begin() as connection:
+        connection.execute(text("UPDATE slices SET machines = 'not read'"))
+    with world.store.engine.connect() as connection:
+        found = list_slices(connection, ADA, Listing()).items
+    assert [(each.machines, each.other_machines, each.price) for each in found] == [
+        ((), 1, 3.0)
+    ] * 3
+    assert all(each.machine_hours > 0 for each in found)
+    ended = found[-1]
+    assert ended.cost == pytest.approx(3.0 * ended.machine_hours)
+    world.close()
+
+
 def test_use_of_slices_that_ended_is_summed_up_by_group(world: World) -> None:
     with world.store.engine.connect() as connection:
         use = read_ended_use(connection)
@@ -80,13 +95,11 @@ def test_use_of_slices_that_ended_is_summed_up_by_group(world: World) -> None:
     world.close()
 
 
-def test_use_is_summed_up_of_as_many_machines_as_can_be_read_soon(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_use_is_summed_up_of_the_newest(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     second = world.slices("cpu")[0].id
     world.ask(lambda work, parts: parts[PoolRequests].delete_slice(work, ROOT, second, 0.0))
     world.run(60)
-    monkeypatch.setattr(queries, "MAX_ENDED_MACHINES", 1)
+    monkeypatch.setattr(queries, "MAX_ENDED", 1)
     with world.store.engine.connect() as connection:
         use = read_ended_use(connection)
     assert use.by_group["default"].slices == 1, "the newest"

@@ -239,10 +239,8 @@ def _status(slice_: "SliceView") -> Text:
 
 
 def _machines(slice_: "SliceView") -> str:
-    joined = sum(each.joined and each.silent_since is None for each in slice_.machines)
     total = len(slice_.machines) + slice_.other_machines
-    told_all = not slice_.other_machines and slice_.finished_at is None
-    return f"{joined:,}/{total:,}" if told_all else f"{total:,}"
+    return f"{slice_.joined:,}/{total:,}" if slice_.finished_at is None else f"{total:,}"
 
 
 def _why(slice_: "SliceView") -> str:

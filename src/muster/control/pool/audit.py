@@ -3,9 +3,11 @@
 import json
 from collections.abc import Iterator
 
-from sqlalchemy import and_, or_, select
+from sqlalchemy import and_, exists, or_, select, union_all
 
-from muster.control.pool.records import load_machines, load_pool_spec, pools, slices
+from muster.control.pool.records import load_machines, machines_made, pools, slices
+from muster.control.pool.specs import load_spec, pool_revisions
+from muster.control.pool.states import POOL_TABLE
 from muster.core.specs.pool import SLICE
 from muster.core.states import AGENT_TABLE
 from muster.core.states.slice import SLICE_TABLE, SliceStatus
@@ -33,6 +35,32 @@ _DOOM = select(slices.c.id).where(
 )
 
 
+_KEPT = and_(pool_revisions.c.pool == slices.c.pool, pool_revisions.c.revision == slices.c.revision)
+_WITHOUT_SPEC = (
+    select(slices.c.id, slices.c.pool, slices.c.revision)
+    .select_from(
+        slices.outerjoin(
+            pools,
+            and_(
+                pools.c.name == slices.c.pool,
+                pools.c.revision == slices.c.revision,
+                pools.c.finished_at.is_(None),
+            ),
+        ).outerjoin(pool_revisions, _KEPT)
+    )
+    .where(_LIVE, pools.c.id.is_(None), pool_revisions.c.pool.is_(None))
+)
+_WITHOUT_SLICE = select(pool_revisions.c.pool, pool_revisions.c.revision).where(
+    ~exists().where(_KEPT, _LIVE)
+)
+_SPECS = union_all(
+    select(pools.c.name, pools.c.revision, pools.c.spec).where(
+        one_of(pools.c.status, POOL_TABLE.live)
+    ),
+    select(pool_revisions.c.pool, pool_revisions.c.revision, pool_revisions.c.spec),
+)
+
+
 def _tokens(stored: Stored) -> Iterator[Finding]:
     for row in stored.connection.execute(_WITH_SECRET):
         yield Finding(row.id, f"is {row.status} and has a join token still")
@@ -46,14 +74,33 @@ def _of_pools(stored: Stored) -> Iterator[Finding]:
 
 
 def _machines(stored: Stored) -> Iterator[Finding]:
-    for row in stored.connection.execute(select(slices)):
+    c = slices.c
+    for row in stored.connection.execute(select(c.id, c.machines, c.size, c.made)):
         try:
-            machines, size = load_machines(row.machines), load_pool_spec(row.spec).slice_size
+            machines = load_machines(row.machines)
         except UNREADABLE as error:
             yield Finding(row.id, f"cannot be read: {error!r}"[:MAX_SENTENCE])
             continue
-        if len({each.name for each in machines}) != size:
-            yield Finding(row.id, f"has {len(machines)} machines, and its slice_size is {size}")
+        counted = len({each.name for each in machines}), machines_made(machines)
+        if counted != (row.size, row.made):
+            yield Finding(
+                row.id,
+                f"has {counted[0]} machines of which {counted[1]} were made, and counts {row.size} "
+                f"and {row.made}",
+            )
+
+
+def _specs(stored: Stored) -> Iterator[Finding]:
+    for row in stored.connection.execute(_WITHOUT_SPEC):
+        yield Finding(row.id, f"is of revision {row.revision} of {row.pool}, which has no spec")
+    for name, revision in stored.connection.execute(_WITHOUT_SLICE):
+        yield Finding(name, f"keeps the spec of revision {revision} for no slice")
+    for name, revision, spec in stored.connection.execute(_SPECS):
+        try:
+            load_spec(spec)
+        except UNREADABLE as error:
+            told = f"has a spec of revision {revision} that cannot be read: {error!r}"
+            yield Finding(name, told[:MAX_SENTENCE])
 
 
 def _agents(stored: Stored) -> Iterator[Finding]:
@@ -70,5 +117,6 @@ AUDITS = (
     Audit("only slices whose machines may join have a token", _tokens),
     Audit("each slice has its pool, and goes for a reason", _of_pools),
     Audit("each slice has its machines", _machines),
+    Audit("each slice has its spec, and no other is kept", _specs),
     Audit("each agent of a slice goes with it", _agents),
 )

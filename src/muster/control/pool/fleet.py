@@ -3,6 +3,7 @@ listed. Nothing here is stored: it is derived when the mirror is read, and liste
 when machines without a slice are known outlives a mirror; a controller that starts has to see them
 in as many lists as any other."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -10,6 +11,7 @@ from types import MappingProxyType
 from muster.autoscaling.pool_state import ComingSlice, Holding
 from muster.control.engine.work import Work
 from muster.control.pool.records import OwnMachine, Pool, Slice, SliceId
+from muster.control.pool.specs import Revision
 from muster.core.ids import AgentId, TokenId
 from muster.core.specs.pool import POOL, RESERVED, SLICE
 from muster.core.states import AGENT_TABLE, AgentStatus
@@ -67,6 +69,7 @@ class Fleet:
         self._pools: dict[str, Pool] = {}
         self._groups: dict[str, list[Pool]] | None = None
         self._slices: dict[str, dict[SliceId, Slice]] = {}
+        self._revisions: Counter[Revision] = Counter()
         self._agents: dict[str, dict[str, Agent]] = {}
         self._silent: dict[str, set[AgentId]] = {}
         self.orphans: dict[str, dict[SliceId, Orphans]] = {}
@@ -199,14 +202,23 @@ class Fleet:
     def add(self, slice_: Slice) -> None:
         """Note a slice that is new, and let its machines join with its token."""
         self._slices.setdefault(slice_.pool, {})[slice_.id] = slice_
+        self._revisions[slice_.pool, slice_.revision] += 1
         self.admit(slice_)
 
     def drop(self, slice_: Slice) -> None:
         """Note that a slice has ended."""
         of_pool = self._slices.get(slice_.pool, {})
-        of_pool.pop(slice_.id, None)
+        if of_pool.pop(slice_.id, None) is not None:
+            revision = slice_.pool, slice_.revision
+            self._revisions[revision] -= 1
+            if not self._revisions[revision]:
+                del self._revisions[revision]
         if not of_pool:
             self._slices.pop(slice_.pool, None)
+
+    def has_slices_of(self, revision: Revision) -> bool:
+        """Whether there are slices of a pool's revision."""
+        return revision in self._revisions
 
     def slices(self, pool: str) -> list[Slice]:
         """The slices of a pool whose machines are not known to be gone."""

@@ -138,7 +138,7 @@ class BreakPools(DerivationHandler[Pool]):
         if record.status is PoolStatus.TRIPPED:
             if silent:
                 return None
-            to = PoolStatus.PAUSED if _was_paused(record) else PoolStatus.ACTIVE
+            to = PoolStatus.PAUSED if record.was_paused else PoolStatus.ACTIVE
             return TransitionStatus(to), reason(ReasonCode.POOL_HEARD)
         if not breaks(silent, machines):
             return None
@@ -166,11 +166,6 @@ class BreakPools(DerivationHandler[Pool]):
             if orphans.since > pool.pardoned_at and not orphans.has_ended:
                 silent += orphans.machines
         return silent, machines
-
-
-def _was_paused(pool: Pool) -> bool:
-    """Whether a pool that stands still was paused before."""
-    return pool.reason is not None and bool(dict(pool.reason.numbers).get("was_paused"))
 
 
 class EndPools(DerivationHandler[Pool]):

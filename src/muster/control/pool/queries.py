@@ -1,32 +1,38 @@
 """Pools and slices in SQL."""
 
-import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import ColumnElement, Connection, Row, case, func, select
 
 from muster.control.pool.records import (
     POOL,
     SLICE,
+    OwnMachine,
     load_machines,
     load_pool,
-    load_slice,
     pools,
     slices,
 )
-from muster.control.pool.views import HOUR_S, stored_pool, stored_slice
+from muster.control.pool.views import (
+    HOUR_S,
+    MAX_MACHINES,
+    machine_view,
+    slice_view,
+    stored_pool,
+)
 from muster.core.owner import Principal
 from muster.core.states.slice import SLICE_TABLE
 from muster.core.views.pools import PoolPage, PoolView, SlicePage, SliceView, UsageView
 from muster.store.queries.listing import Listing, listed, page_of
 from muster.store.queries.refs import resolve
+from muster.store.rows import load_reason
 from muster.store.sql import one_of
 
 MAX_ENDED = 10_000
 """Slices that ended, of all pools, whose use is summed up."""
-MAX_ENDED_MACHINES = 100_000
-"""Machines of such slices: to read these takes a third of a second."""
+_LISTED = [each for each in slices.c if each.name not in {"machines", "secret"}]
 
 
 def read_pool(connection: Connection, principal: Principal, ref: str) -> PoolView:
@@ -51,14 +57,17 @@ def read_slice(connection: Connection, principal: Principal, ref: str) -> SliceV
         NotFound, Ambiguous: see ``refs.resolve``.
     """
     id_ = resolve(connection, SLICE, principal, ref)
-    return _slice(connection.execute(select(slices).where(slices.c.id == id_)).one())
+    c = slices.c
+    row = connection.execute(select(*_LISTED).where(c.id == id_)).one()
+    machines = connection.execute(select(c.machines).where(c.id == id_)).scalar_one()
+    return _slice(row, load_machines(machines))
 
 
 def list_slices(
     connection: Connection, principal: Principal, listing: Listing, *, pool: str | None = None
 ) -> SlicePage:
-    """Slices as they are stored, of one pool if it is given."""
-    query = select(slices)
+    """Slices as they are stored, of one pool if it is given; their machines are only counted."""
+    query = select(*_LISTED)
     if pool is not None:
         query = query.where(slices.c.pool == pool)
     rows = connection.execute(listed(query, SLICE, principal, listing)).all()
@@ -75,37 +84,45 @@ class EndedUse:
 
 
 def read_ended_use(connection: Connection) -> EndedUse:
-    """The use of the newest slices that have ended: of ``MAX_ENDED`` at most, or as many as had
-    ``MAX_ENDED_MACHINES``."""
+    """The use of the newest slices that have ended, of ``MAX_ENDED`` at most."""
     c = slices.c
-    query = select(c.group, c.spec, c.machines, c.created_at, c.finished_at)
-    ended = query.where(one_of(c.status, SLICE_TABLE.terminal)).order_by(c.id.desc())
-    prices: dict[str, float] = {}
-    sums: dict[str, tuple[int, float, float]] = {}
-    since: float | None = None
-    left = MAX_ENDED_MACHINES
-    for row in connection.execute(ended.limit(MAX_ENDED)):
-        if row.spec not in prices:
-            prices[row.spec] = json.loads(row.spec).get("price", 0.0)
-        machines = load_machines(row.machines)
-        left -= len(machines)
-        if left < 0:
-            break
-        made = sum(bool(each.id) for each in machines)
-        hours = made * max(0.0, row.finished_at - row.created_at) / HOUR_S
-        number, hours_so_far, cost = sums.get(row.group, (0, 0.0, 0.0))
-        sums[row.group] = (number + 1, hours_so_far + hours, cost + hours * prices[row.spec])
-        since = row.finished_at if since is None else min(since, row.finished_at)
+    hours = c.made * (c.finished_at - c.created_at) / HOUR_S
+    each = select(
+        c.group, c.finished_at, hours.label("hours"), (hours * c.machine_price).label("cost")
+    )
+    ended = each.where(one_of(c.status, SLICE_TABLE.terminal)).order_by(c.id.desc())
+    newest = ended.limit(MAX_ENDED).subquery().c
+    sums = select(
+        newest.group,
+        func.count().label("slices"),
+        func.sum(_or_0(newest.hours)).label("hours"),
+        func.sum(_or_0(newest.cost)).label("cost"),
+        func.min(newest.finished_at).label("since"),
+    )
+    rows = connection.execute(sums.group_by(newest.group)).all()
     uses = {
-        group: UsageView(slices=number, machine_hours=hours, cost=cost)
-        for group, (number, hours, cost) in sums.items()
+        row.group: UsageView(slices=row.slices, machine_hours=row.hours, cost=row.cost)
+        for row in rows
     }
-    return EndedUse(uses, since)
+    return EndedUse(uses, min((row.since for row in rows), default=None))
+
+
+def _or_0(amount: ColumnElement[float]) -> ColumnElement[float]:
+    """No less than 0: clocks may go back."""
+    return case((amount > 0, amount), else_=0.0)
 
 
 def _pool(row: Row[Any]) -> PoolView:
     return stored_pool(load_pool(row))
 
 
-def _slice(row: Row[Any]) -> SliceView:
-    return stored_slice(load_slice(row), row.status_changed_at)
+def _slice(row: Row[Any], machines: Sequence[OwnMachine] = ()) -> SliceView:
+    return slice_view(
+        row,
+        row.status_changed_at,
+        size=row.size,
+        machine_price=row.machine_price,
+        machines=[machine_view(each, None) for each in machines[:MAX_MACHINES]],
+        doomed=load_reason(row.doomed, row.doomed_numbers),
+        reason=load_reason(row.reason, row.reason_numbers),
+    )

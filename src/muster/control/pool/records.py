@@ -1,13 +1,16 @@
 """The records of pools and slices, their tables, and the mappings between them."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NewType
 
 from sqlalchemy import Column, Connection, Float, Index, Integer, Row, String, Table, Text, select
 
 from muster.autoscaling.standing import GOOD, CreateOutcome, Standing
+from muster.control.pool.specs import dump_spec, load_spec, read_former_specs
 from muster.control.pool.states import POOL_TABLE, PoolStatus
 from muster.core.ids import IdKind
 from muster.core.reasons import Reason
@@ -23,6 +26,7 @@ from muster.store.sql import one_of
 
 if TYPE_CHECKING:
     from muster.control.pool.effects import SliceDeleted, SliceMade
+    from muster.store.unit import Unit
 
 PoolId = NewType("PoolId", str)
 SliceId = NewType("SliceId", str)
@@ -44,6 +48,7 @@ pools = Table(
     Column("losses", Text, nullable=False),  # JSON, moments
     Column("pardoned_at", Float, nullable=False),
     Column("replacing", Integer, nullable=False),
+    Column("was_paused", Integer, nullable=False, server_default="0"),
     Column("tries", Integer, nullable=False),
     Column("retry_at", Float, nullable=False),
     *schema.reason_columns(),
@@ -63,14 +68,16 @@ slices = Table(
     Column("id", String, primary_key=True),
     Column("pool", String, nullable=False),
     Column("group", String, nullable=False),
-    Column("spec", Text, nullable=False),  # JSON, as PoolSpec, of the pool's ``revision``
-    Column("revision", Integer, nullable=False),
+    Column("revision", Integer, nullable=False),  # of the pool, whose spec it has
     Column("status", String, nullable=False),
     Column("status_changed_at", Float, nullable=False),
     Column("created_at", Float, nullable=False),
     Column("ready_at", Float, nullable=True),
     Column("finished_at", Float, nullable=True),
     Column("machines", Text, nullable=False),  # JSON, as OwnMachine
+    Column("size", Integer, nullable=False, server_default="0"),  # how many these are
+    Column("made", Integer, nullable=False, server_default="0"),  # of those, with an id
+    Column("machine_price", Float, nullable=False, server_default="0"),  # of one, for an hour
     Column("secret", Text, nullable=False),  # a join token; empty once it is of no use
     Column("failed", Integer, nullable=False),
     Column("doomed", String, nullable=True),  # the reason for which it is to be deleted
@@ -112,7 +119,8 @@ class Pool(Tried):
     that its machines have, as their agents say, None until some were ready. ``losses`` are the
     moments at which it lost slices of late. Machines that were silent at ``pardoned_at`` do not
     make it trip. ``replacing`` is how many slices of former revisions may be replaced at a time, 0
-    if none are; ``reason`` is why it is in its status.
+    if none are; ``reason`` is why it is in its status, and ``was_paused`` whether it was PAUSED
+    when it began to stand still.
 
     Not stored: ``generation`` counts the lists of its machines that were asked for; ``asked_at`` is
     when the one under way was asked for, None if there is none, and ``tried_at`` the last one;
@@ -135,6 +143,7 @@ class Pool(Tried):
     losses: tuple[float, ...] = ()
     pardoned_at: float = 0.0
     replacing: int = 0
+    was_paused: bool = False
     reason: Reason | None = None
     generation: int = 0
     asked_at: float | None = None
@@ -155,8 +164,8 @@ class Pool(Tried):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Slice(Tried):
-    """Machines of a pool that are made and deleted together; ``spec`` is that of the pool when it
-    was made.
+    """Machines of a pool that are made and deleted together; ``spec`` is that of the pool's
+    ``revision``, which all slices of that share, and the pool while it is its present one.
 
     ``doomed`` is why it is to be deleted, None if it is not, and ``failed`` whether that is because
     it went wrong; work has to have left it by ``leave_by``. ``held_by`` is the operator who keeps
@@ -211,20 +220,17 @@ class Slice(Tried):
         return len(self.machines) * self.spec.price
 
     @property
+    def made(self) -> int:
+        """How many of its machines the provider has made."""
+        return machines_made(self.machines)
+
+    @property
     def is_coming(self) -> bool:
         """Whether its machines are still to take work for the first time."""
         return self.status is not SliceStatus.READY and self.doomed is None
 
 
 # Rows
-
-
-def _dump_spec(spec: PoolSpec) -> str:
-    return spec.model_dump_json(exclude_defaults=True)
-
-
-def load_pool_spec(text: str) -> PoolSpec:
-    return PoolSpec.model_validate_json(text)
 
 
 def _dump_standing(standing: Standing) -> str:
@@ -256,6 +262,11 @@ def _dump_machines(machines: Sequence[OwnMachine]) -> str:
     return json.dumps([[each.name, each.id, each.address] for each in machines])
 
 
+def machines_made(machines: Iterable[OwnMachine]) -> int:
+    """How many of these the provider has made."""
+    return sum(bool(each.id) for each in machines)
+
+
 def load_machines(text: str) -> tuple[OwnMachine, ...]:
     return tuple(OwnMachine(*fields) for fields in json.loads(text))
 
@@ -271,7 +282,7 @@ def load_pool(row: Row[Any]) -> Pool:
         id=PoolId(row.id),
         name=row.name,
         group=row.group,
-        spec=load_pool_spec(row.spec),
+        spec=load_spec(row.spec),
         revision=row.revision,
         status=PoolStatus(row.status),
         status_changed_at=row.status_changed_at,
@@ -282,18 +293,19 @@ def load_pool(row: Row[Any]) -> Pool:
         losses=tuple(json.loads(row.losses)),
         pardoned_at=row.pardoned_at,
         replacing=row.replacing,
+        was_paused=bool(row.was_paused),
         tries=row.tries,
         retry_at=row.retry_at,
         reason=load_reason(row.reason, row.reason_numbers),
     )
 
 
-def load_slice(row: Row[Any]) -> Slice:
+def _load_slice(row: Row[Any], spec: PoolSpec) -> Slice:
     return Slice(
         id=SliceId(row.id),
         pool=row.pool,
         group=row.group,
-        spec=load_pool_spec(row.spec),
+        spec=spec,
         revision=row.revision,
         status=SliceStatus(row.status),
         status_changed_at=row.status_changed_at,
@@ -329,8 +341,14 @@ def _load_pools(connection: Connection, live: Live) -> None:
 
 
 def _load_slices(connection: Connection, live: Live) -> None:
+    specs = dict(read_former_specs(connection))
+    specs |= {(pool.name, pool.revision): pool.spec for pool in live.of(Pool).values()}
     for row in _LIVE_SLICES.named(connection):
-        live.add(load_slice(row))
+        live.add(_load_slice(row, specs[row.pool, row.revision]))
+
+
+def _pool_moved(unit: "Unit", pool: Pool, before: StrEnum) -> None:
+    pool.was_paused = pool.status is PoolStatus.TRIPPED and before is PoolStatus.PAUSED
 
 
 POOL = Entity(
@@ -341,7 +359,6 @@ POOL = Entity(
         pools,
         changing=(
             "group",
-            "spec",
             "revision",
             "status",
             "status_changed_at",
@@ -351,12 +368,15 @@ POOL = Entity(
             "losses",
             "pardoned_at",
             "replacing",
+            "was_paused",
             "tries",
             "retry_at",
             *REASON,
         ),
+        seldom=("spec",),
         sources={
-            "spec": ("spec", _dump_spec),
+            "spec": ("spec", dump_spec),
+            "was_paused": ("was_paused", int),
             "standing": ("standing", _dump_standing),
             "reported": ("reported", _dump_shape),
             "losses": ("losses", json.dumps),
@@ -368,6 +388,7 @@ POOL = Entity(
     prefix=IdKind.POOL,
     visible=Visible.TO_ALL,
     lasts=True,
+    moved=_pool_moved,
 )
 
 SLICE = Entity(
@@ -382,6 +403,9 @@ SLICE = Entity(
             "ready_at",
             "finished_at",
             "machines",
+            "size",
+            "made",
+            "machine_price",
             "secret",
             "failed",
             "doomed",
@@ -396,8 +420,10 @@ SLICE = Entity(
             *REASON,
         ),
         sources={
-            "spec": ("spec", _dump_spec),
             "machines": ("machines", _dump_machines),
+            "size": ("machines", len),
+            "made": ("machines", machines_made),
+            "machine_price": ("spec", attrgetter("price")),
             "failed": ("failed", int),
             **_DOOM,
             **REASON,

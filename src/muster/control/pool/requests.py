@@ -9,6 +9,7 @@ from muster.control.pool.fleet import Fleet
 from muster.control.pool.pools import PoolLifecycle
 from muster.control.pool.records import Pool, PoolId, Slice
 from muster.control.pool.slices import SliceLifecycle
+from muster.control.pool.specs import keep_spec
 from muster.control.pool.states import POOL_TABLE, PoolStatus
 from muster.core.errors import Conflict, InvalidSpec, NotFound, Problem
 from muster.core.ids import IdKind
@@ -66,11 +67,17 @@ class PoolRequests:
         reshaped = any(before_keys[key] != now_keys[key] for key in _SHAPING)
         relabelled = pool.spec.attributes != spec.attributes
         self._slices.changed_groups.add(pool.group)  # its demand has a pool less
+        former, revision = pool.spec, (pool.name, pool.revision)
         pool.spec, pool.group = spec, spec.group
+        work.unit.rewrite(pool)
         self._fleet.add_pool(pool)
         if reshaped:
             pool.revision += 1
             pool.reported = None
+            if self._fleet.has_slices_of(revision):
+                keep_spec(work.unit, revision, former)
+        else:
+            self._share(work, pool)
         pool.standing = pool.standing.ready()  # whatever was wrong may be mended
         if relabelled:
             self._relabel(work, pool)
@@ -99,6 +106,14 @@ class PoolRequests:
         self._fleet.add_pool(pool)
         self._changed(work, principal, pool, "made")
         return pool
+
+    def _share(self, work: Work, pool: Pool) -> None:
+        """Have the slices of a pool's present revision go by its spec as it is now."""
+        for slice_ in self._fleet.slices(pool.name):
+            if slice_.revision == pool.revision:
+                slice_.spec = pool.spec
+                work.unit.touch(slice_)
+                work.mark(slice_)
 
     def _relabel(self, work: Work, pool: Pool) -> None:
         """Give the agents of a pool, and those that are to join, its present attributes."""

@@ -11,6 +11,7 @@ from muster.control.pool.effects import ANSWER_S
 from muster.control.pool.fleet import Fleet
 from muster.control.pool.outlook import Usual
 from muster.control.pool.records import OwnMachine, Pool, Slice, SliceId
+from muster.control.pool.specs import forget_spec
 from muster.control.pool.turns import Turns
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.handlers.start import recall_prefilled
@@ -180,10 +181,17 @@ class SliceLifecycle(Lifecycle[Slice]):
             self._forget_secret(record)
             self._bury(work, record)
             self._fleet.drop(record)
+            self._forget_spec(work, record)
 
     def _forget_secret(self, slice_: Slice) -> None:
         self._fleet.admit_no_more(slice_)
         slice_.secret = ""
+
+    def _forget_spec(self, work: Work, slice_: Slice) -> None:
+        pool, revision = self._fleet.pool(slice_.pool), (slice_.pool, slice_.revision)
+        is_former = pool is None or pool.revision != slice_.revision
+        if is_former and not self._fleet.has_slices_of(revision):
+            forget_spec(work.unit, revision)
 
     def _keep_promises(self, slice_: Slice) -> None:
         """Have room that was promised on coming machines be room on the agents that came."""

@@ -2,8 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from msgspec.structs import replace
+from sqlalchemy import Row
 
 from muster.control.pool.autoscaler import RouteDemand, why_closed
 from muster.control.pool.fleet import Fleet, is_silent
@@ -71,48 +73,74 @@ def differs(pool: Pool) -> Reason | None:
     return differing(pool.name, pool.spec.machine, pool.reported)
 
 
-def stored_slice(slice_: Slice, now: float) -> SliceView:
-    """A slice, without what is known of one that exists only."""
-    hours = machine_hours(slice_, now)
-    inf = float("inf")
+def slice_view(
+    known: Slice | Row[Any],
+    now: float,
+    *,
+    size: int,
+    machine_price: float,
+    machines: Sequence[MachineView],
+    doomed: Reason | None,
+    reason: Reason | None,
+) -> SliceView:
+    """A slice, as it is in the mirror or in SQL, without what is known of one that exists only.
+
+    Args:
+        size: how many machines it has.
+        machine_price: of one, for an hour.
+        machines: the first of them, or none where they are only counted.
+    """
+    hours = machine_hours(known, now)
     return SliceView(
-        id=slice_.id,
-        pool=slice_.pool,
-        group=slice_.group,
-        status=slice_.status,
-        status_changed_at=slice_.status_changed_at,
-        revision=slice_.revision,
-        machines=tuple(_machine(each, None) for each in slice_.machines[:MAX_MACHINES]),
-        other_machines=max(0, len(slice_.machines) - MAX_MACHINES),
-        doomed=_told(slice_.doomed),
-        doomed_at=slice_.doomed_at,
-        leave_by=None if slice_.leave_by == inf else slice_.leave_by,
-        failed=slice_.failed,
-        held_by=slice_.held_by,
-        idle_since=slice_.idle_since,
-        tries=slice_.tries,
-        reason=_told(slice_.reason),
-        created_at=slice_.created_at,
-        ready_at=slice_.ready_at,
-        finished_at=slice_.finished_at,
-        price=slice_.price,
+        id=known.id,
+        pool=known.pool,
+        group=known.group,
+        status=SliceStatus(known.status),
+        status_changed_at=known.status_changed_at,
+        revision=known.revision,
+        machines=tuple(machines),
+        other_machines=size - len(machines),
+        doomed=_told(doomed),
+        doomed_at=known.doomed_at,
+        leave_by=None if known.leave_by == float("inf") else known.leave_by,
+        failed=bool(known.failed),
+        held_by=known.held_by,
+        idle_since=known.idle_since,
+        tries=known.tries,
+        reason=_told(reason),
+        created_at=known.created_at,
+        ready_at=known.ready_at,
+        finished_at=known.finished_at,
+        price=size * machine_price,
         machine_hours=hours,
-        cost=hours * slice_.spec.price,
+        cost=hours * machine_price,
     )
 
 
-def live_slice(slice_: Slice, fleet: Fleet, pool: Pool | None, now: float) -> SliceView:
-    """A slice that exists, with its agents.
+def live_slice(
+    slice_: Slice, fleet: Fleet, pool: Pool | None, now: float, *, counts: bool = False
+) -> SliceView:
+    """A slice that exists, or just ended, with its agents.
 
     Args:
         pool: of the slice.
+        counts: whether its machines are only counted.
     """
     agents = fleet.agents(slice_)
-    machines = slice_.machines[:MAX_MACHINES]
+    machines = () if counts else slice_.machines[:MAX_MACHINES]
+    view = slice_view(
+        slice_,
+        now,
+        size=len(slice_.machines),
+        machine_price=slice_.spec.price,
+        machines=[machine_view(each, agents.get(each.name)) for each in machines],
+        doomed=slice_.doomed,
+        reason=slice_.reason,
+    )
     return replace(
-        stored_slice(slice_, now),
+        view,
         outdated=pool is not None and slice_.revision < pool.revision,
-        machines=tuple(_machine(each, agents.get(each.name)) for each in machines),
+        joined=sum(_has_joined(each) and not is_silent(each) for each in agents.values()),
         kernels=fleet.kernels(slice_),
         silent=_told(silence(slice_, pool, fleet, now)),
         stays=_told(stays(slice_, pool, now)),
@@ -140,11 +168,11 @@ def deletes_at(slice_: Slice, pool: Pool | None) -> float | None:
     return slice_.idle_since + pool.spec.idle_timeout
 
 
-def machine_hours(slice_: Slice, now: float) -> float:
+def machine_hours(slice_: Slice | Row[Any], now: float) -> float:
     """The hours for which its machines were there, counted from the wish for them; of those that
     the provider made."""
-    made = sum(bool(each.id) for each in slice_.machines)
-    return made * max(0.0, (slice_.finished_at or now) - slice_.created_at) / HOUR_S
+    since_s: float = (slice_.finished_at or now) - slice_.created_at
+    return int(slice_.made) * max(0.0, since_s) / HOUR_S
 
 
 def by_status(slices: Iterable[Slice]) -> dict[SliceStatus, int]:
@@ -160,16 +188,20 @@ def slices_by_pool(slices: Iterable[Slice]) -> Mapping[str, list[Slice]]:
     return found
 
 
-def _machine(machine: OwnMachine, agent: Agent | None) -> MachineView:
-    joined = agent is not None and bool(agent.boot_id) and agent.status is not AgentStatus.LOST
+def machine_view(machine: OwnMachine, agent: Agent | None) -> MachineView:
+    """A machine, with its agent if it has one."""
     return MachineView(
         name=machine.name,
         id=machine.id,
         address=machine.address,
         agent=None if agent is None else agent.id,
-        joined=joined,
+        joined=agent is not None and _has_joined(agent),
         silent_since=agent.seen_at if agent is not None and is_silent(agent) else None,
     )
+
+
+def _has_joined(agent: Agent) -> bool:
+    return bool(agent.boot_id) and agent.status is not AgentStatus.LOST
 
 
 def _told(why: Reason | None) -> ReasonView | None:

@@ -1,5 +1,6 @@
 """A pool of a scaling group as operators write it: machines of one kind that a provider makes."""
 
+import json
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Annotated, Any, Literal
@@ -23,6 +24,7 @@ from muster.core.specs.placement import AttributeName
 
 MAX_SLICES = 10_000
 MAX_SLICE_SIZE = 1_000
+MAX_SETTINGS_BYTES = 64 * 1024
 DEFAULT_PRIORITY = 100
 """The priority of a pool that names none (source: Iris)."""
 
@@ -77,7 +79,8 @@ class PoolSpec(Spec):
         group: the scaling group whose demand it serves.
         provider: the name of a ``muster.providers`` plug-in: ``local``, ``ssh``, ``aws-ec2``,
             ``kubernetes``, ``script``, or one that is installed.
-        settings: the provider's, as it documents them: a launch template, a list of hosts.
+        settings: the provider's, as it documents them: a launch template, a list of hosts; at most
+            64 KiB as JSON.
         machine: the shape of each machine.
         slice_size: machines that are made and deleted together.
         min_slices: as many there are at least, whether there is demand or not.
@@ -118,6 +121,10 @@ class PoolSpec(Spec):
     quota_key: Name | None = None
 
     def contradictions(self) -> Iterator[Problem]:
+        size = len(json.dumps(self.settings, default=str).encode())
+        if size > MAX_SETTINGS_BYTES:
+            expected = f"expected at most {MAX_SETTINGS_BYTES:,} bytes as JSON"
+            yield Problem("settings", f"{size:,} bytes", expected)
         for field, slices in (
             ("min_slices", self.min_slices),
             ("buffer_slices", self.buffer_slices),

@@ -80,7 +80,8 @@ class SliceView(RecordView):
 
     Args:
         revision: of the pool, when it was made; ``outdated`` if the pool has another now.
-        machines: the first of them; ``other_machines`` are not told.
+        machines: the first of them, none in a list; ``other_machines`` are not told. As many as
+            ``joined`` are heard now.
         kernels: how many hold room on it.
         doomed: why it is being deleted, None if it is not; work may stay until ``leave_by``, or
             to its end where that is None.
@@ -104,6 +105,7 @@ class SliceView(RecordView):
     outdated: bool = False
     machines: tuple[MachineView, ...] = ()
     other_machines: int = 0
+    joined: int = 0
     kernels: int = 0
     doomed: ReasonView | None = None
     doomed_at: float | None = None

@@ -3,11 +3,12 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, select, union_all
 
 from muster.control.pool.effects import DeleteSlice, ListMachines, MakeSlice, ReadLog
 from muster.control.pool.performing.objects import account_of
-from muster.control.pool.records import SliceId, load_machines, load_pool_spec, pools, slices
+from muster.control.pool.records import SliceId, load_machines, pools, slices
+from muster.control.pool.specs import Revision, load_spec, pool_revisions
 from muster.control.pool.states import POOL_TABLE, PoolStatus
 from muster.core.specs.pool import PoolSpec
 from muster.core.states.slice import SLICE_TABLE
@@ -56,6 +57,19 @@ class Listed:
     is_last: bool = False
 
 
+_IS_LIVE = one_of(pools.c.status, POOL_TABLE.live)
+
+
+def read_spec(connection: Connection, revision: Revision) -> PoolSpec | None:
+    """The spec of a pool's revision; None if it is neither the present one nor has slices."""
+    (name, number), former = revision, pool_revisions.c
+    c = pools.c
+    present = select(c.spec).where(c.name == name, c.revision == number, _IS_LIVE)
+    kept = select(former.spec).where(former.pool == name, former.revision == number)
+    spec = connection.execute(union_all(present, kept)).scalar()
+    return None if spec is None else load_spec(spec)
+
+
 def read_pools(connection: Connection, ids: Collection[SliceId]) -> Mapping[SliceId, str]:
     """The pools of those slices that exist."""
     rows = connection.execute(select(slices.c.id, slices.c.pool).where(slices.c.id.in_(ids)))
@@ -75,10 +89,13 @@ def read_making(connection: Connection, effect: MakeSlice) -> Making | None:
     row = connection.execute(select(slices).where(slices.c.id == effect.slice)).first()
     if row is None or not row.secret or row.generation != effect.generation:
         return None
+    spec = read_spec(connection, (row.pool, row.revision))
+    if spec is None:
+        return None
     return Making(
         cluster=read_cluster_id(connection),
         pool=row.pool,
-        spec=load_pool_spec(row.spec),
+        spec=spec,
         secret=row.secret,
         group=row.group,
         names=tuple(machine.name for machine in load_machines(row.machines)),
@@ -86,15 +103,18 @@ def read_making(connection: Connection, effect: MakeSlice) -> Making | None:
 
 
 def read_deleting(connection: Connection, effect: DeleteSlice) -> Order | None:
-    """None if nothing is known of the slice and its pool."""
-    cluster = read_cluster_id(connection)
-    row = connection.execute(select(slices).where(slices.c.id == effect.slice)).first()
+    """None if nothing is known of the slice and its pool. A slice whose spec is forgotten, or that
+    was never known, is deleted with the pool's newest one."""
+    cluster, c = read_cluster_id(connection), slices.c
+    its = select(c.pool, c.revision, c.secret).where(c.id == effect.slice)
+    row = connection.execute(its).first()
     if row is not None:
-        return Order(cluster, effect.pool, load_pool_spec(row.spec), row.secret)
-    c = pools.c
-    newest_first = select(c.spec).where(c.name == effect.pool).order_by(c.id.desc())
-    spec = connection.execute(newest_first).scalar()
-    return None if spec is None else Order(cluster, effect.pool, load_pool_spec(spec))
+        spec = read_spec(connection, (row.pool, row.revision))
+        if spec is not None:
+            return Order(cluster, effect.pool, spec, row.secret)
+    newest_first = select(pools.c.spec).where(pools.c.name == effect.pool)
+    newest = connection.execute(newest_first.order_by(pools.c.id.desc())).scalar()
+    return None if newest is None else Order(cluster, effect.pool, load_spec(newest))
 
 
 def read_silent(connection: Connection, effect: ReadLog) -> tuple[Order, Machine] | None:
@@ -102,29 +122,28 @@ def read_silent(connection: Connection, effect: ReadLog) -> tuple[Order, Machine
     row = connection.execute(select(slices).where(slices.c.id == effect.slice)).first()
     machines = () if row is None else load_machines(row.machines)
     own = next((each for each in machines if each.name == effect.machine and each.id), None)
-    if row is None or own is None:
+    spec = None if row is None else read_spec(connection, (row.pool, row.revision))
+    if row is None or own is None or spec is None:
         return None
-    order = Order(read_cluster_id(connection), row.pool, load_pool_spec(row.spec), row.secret)
+    order = Order(read_cluster_id(connection), row.pool, spec, row.secret)
     return order, Machine(own.id, row.id, own.name, MachineState.COMING, own.address)
 
 
 def read_listed(connection: Connection, effect: ListMachines) -> Listed | None:
     """None if there is no such pool any more."""
     cluster = read_cluster_id(connection)
-    present = select(pools.c.spec, pools.c.status).where(
-        pools.c.name == effect.pool, one_of(pools.c.status, POOL_TABLE.live)
-    )
+    present = select(pools.c.spec, pools.c.status).where(pools.c.name == effect.pool, _IS_LIVE)
     pool = connection.execute(present).first()
     if pool is None:
         return None
-    of_slices = select(slices.c.spec).where(
-        slices.c.pool == effect.pool, one_of(slices.c.status, SLICE_TABLE.live)
-    )
-    older = connection.execute(of_slices.distinct().order_by(slices.c.spec)).scalars().all()
-    specs = map(load_pool_spec, (pool.spec, *older))
+    c = pool_revisions.c
+    newest_first = select(c.spec).where(c.pool == effect.pool).order_by(c.revision.desc())
+    specs = map(load_spec, (pool.spec, *connection.execute(newest_first).scalars()))
     accounts: dict[tuple[str, str], PoolSpec] = {}
     for each in specs:
         accounts.setdefault(account_of(each), each)
     orders = [Order(cluster, effect.pool, each) for each in accounts.values()]
-    is_last = pool.status == PoolStatus.DELETING and not older
+    of_pool = slices.c.pool == effect.pool, one_of(slices.c.status, SLICE_TABLE.live)
+    has_slices = connection.execute(select(slices.c.id).where(*of_pool).limit(1)).first()
+    is_last = pool.status == PoolStatus.DELETING and has_slices is None
     return Listed(tuple(orders[:MAX_ACCOUNTS]), len(orders) <= MAX_ACCOUNTS, is_last)

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import fields
 
+from muster.control.pool.records import Slice
 from muster.control.session.cluster.state import ClusterState
 from muster.core.ids import AgentId
 from muster.core.resources import GPU_WHOLE
@@ -94,6 +95,7 @@ def _rows(live: Live) -> dict[str, dict[str, Mapping[str, object]]]:
             }
             for record in live.all_of(entity)
         }
+    found["spec of a slice"] = {id_: {"spec": each.spec} for id_, each in live.of(Slice).items()}
     found["ledger"] = {str(key): _values_of(row) for key, row in live.ledger.items()}
     found["group"] = {name: {"spec": spec} for name, spec in live.groups.items()}
     found["quota"] = {str(key): {"spec": spec} for key, spec in live.quotas.items()}
