@@ -377,11 +377,13 @@ class World:
                     self.beat(agent)
             self.settle()
 
-    def run_until(self, condition: Callable[[], bool], limit_s: float = 1000.0) -> None:
+    def run_until(
+        self, condition: Callable[[], bool], limit_s: float = 1000.0, step_s: float = 0.5
+    ) -> None:
         end = self.clock.now() + limit_s
         while not condition():
             assert self.clock.now() < end, "it did not happen in time"
-            self.run(0.5)
+            self.run(step_s, step_s)
 
 
 class Link:

@@ -26,6 +26,8 @@ from muster.wire.messages import Start
 
 SOON_S = 2_000.0
 """By then a slice has been emptied, where one may be."""
+STEP_S = 5.0
+"""From one look of a world to the next: hours pass here."""
 
 
 def make(path: Path, group: dict[str, Any] | None = None, **keys: Any) -> World:
@@ -52,11 +54,11 @@ def half_empty(world: World, runs_s: float = 8_000.0, names: str = "ab", **keys:
     for name in names:
         left.append(lasting(world, name, runs_s, **keys))
         lasting(world, f"{name}-short", 300, tasks=3)
-        world.run_until(lambda: not any(each.is_coming for each in world.slices()))
+        world.run_until(lambda: not any(each.is_coming for each in world.slices()), step_s=STEP_S)
         world.run(5)
     assert len(world.slices()) == len(names)
     assert {len(world.plane.live.allocations_on[each]) for each in world.agents} == {4}
-    world.run_until(lambda: len(world.plane.live.kernels) == len(names))
+    world.run_until(lambda: len(world.plane.live.kernels) == len(names), step_s=STEP_S)
     return left
 
 
@@ -97,7 +99,7 @@ def test_work_of_a_half_empty_slice_moves_and_no_slice_is_made_for_it(tmp_path: 
     world = make(tmp_path, price=2)
     first, second = half_empty(world)
     before = world.slices()
-    world.run_until(lambda: bool(doomed(world)), SOON_S)
+    world.run_until(lambda: bool(doomed(world)), SOON_S, STEP_S)
     (going,) = [each for each in before if each.doomed is not None]
     assert going.doomed is not None
     assert going.doomed.sentence() == (
@@ -106,15 +108,15 @@ def test_work_of_a_half_empty_slice_moves_and_no_slice_is_made_for_it(tmp_path: 
     )
     assert going.ready_at is not None
     assert world.clock.now() >= going.ready_at + 900
-    world.run_until(lambda: going.status is SliceStatus.TERMINATED, 300)
+    world.run_until(lambda: going.status is SliceStatus.TERMINATED, 300, STEP_S)
     assert ("ConsolidateSlices", ReasonCode.SLICE_CONSOLIDATED) in phases(world, going)
     (stays,) = world.slices()
     assert {each.status for each in world.plane.live.sessions.values()} == {SessionStatus.RUNNING}
     assert sorted(task_of(each).preemption_count for each in (first, second)) == [0, 1]
-    world.run(3_600)
+    world.run(3_600, STEP_S)
     assert world.slices() == [stays]
     assert world.farm.made.total() == 2
-    world.run_until(lambda: {first.status, second.status} == {JobState.SUCCEEDED}, 12_000)
+    world.run_until(lambda: {first.status, second.status} == {JobState.SUCCEEDED}, 12_000, STEP_S)
     world.close()
 
 
@@ -133,7 +135,7 @@ def test_nothing_is_moved_that_may_not_be(
 ) -> None:
     world = make(tmp_path, group)
     half_empty(world, **jobs)
-    world.run(SOON_S)
+    world.run(SOON_S, STEP_S)
     assert not doomed(world)
     assert len(world.slices()) == 2
     world.close()
@@ -148,9 +150,9 @@ def test_a_session_without_a_job_is_never_moved(tmp_path: Path, type_: str) -> N
         whole = {"name": name, "type": type_, "kernels": [kernel]}
         sessions.append(world.submit_session(SessionSpec.model_validate(whole)))
         lasting(world, f"{name}-short", 300, tasks=3)
-        world.run_until(lambda: not any(each.is_coming for each in world.slices()))
+        world.run_until(lambda: not any(each.is_coming for each in world.slices()), step_s=STEP_S)
         world.run(5)
-    world.run(SOON_S)
+    world.run(SOON_S, STEP_S)
     assert not doomed(world)
     assert {each.status for each in sessions} == {SessionStatus.RUNNING}
     world.close()
@@ -160,14 +162,14 @@ def test_neither_held_slices_nor_those_of_a_paused_pool_are_emptied(tmp_path: Pa
     world = make(tmp_path)
     half_empty(world)
     hold(world, held=True)
-    world.run(SOON_S)
+    world.run(SOON_S, STEP_S)
     assert not doomed(world)
     world.ask(lambda work, parts: parts[PoolRequests].pause(work, ROOT, "cpu"))
     hold(world, held=False)
-    world.run(SOON_S)
+    world.run(SOON_S, STEP_S)
     assert not doomed(world)
     world.ask(lambda work, parts: parts[PoolRequests].resume(work, ROOT, "cpu"))
-    world.run_until(lambda: bool(doomed(world)), 100)
+    world.run_until(lambda: bool(doomed(world)), 100, STEP_S)
     world.close()
 
 
@@ -175,7 +177,7 @@ def test_nobody_is_moved_while_others_wait(tmp_path: Path) -> None:
     world = make(tmp_path, max_slices=2)
     half_empty(world)
     large = lasting(world, "large", 60, cpu=4)
-    world.run(SOON_S)
+    world.run(SOON_S, STEP_S)
     assert large.status is JobState.PENDING
     assert not doomed(world)
     world.close()
@@ -187,11 +189,11 @@ def test_nothing_is_emptied_while_work_is_leaving_another_slice(tmp_path: Path) 
     drained, *others = world.slices()
     id_ = drained.id
     world.ask(lambda work, parts: parts[PoolRequests].delete_slice(work, ROOT, id_, 3_000.0))
-    world.run(SOON_S)
+    world.run(SOON_S, STEP_S)
     assert drained.status is SliceStatus.READY
     assert world.slices() == [drained, *others]
     assert doomed(world) == [ReasonCode.SLICE_DELETED_BY]
-    world.run_until(lambda: any(each.doomed is not None for each in others), 3_000)
+    world.run_until(lambda: any(each.doomed is not None for each in others), 3_000, STEP_S)
     world.close()
 
 
@@ -200,12 +202,12 @@ def test_one_slice_at_a_time_and_work_that_moved_stays_for_an_hour(tmp_path: Pat
     jobs = half_empty(world, 30_000, "abcd")
     moments: list[float] = []
     for _ in range(3):
-        world.run_until(lambda: bool(doomed(world)), 8_000)
+        world.run_until(lambda: bool(doomed(world)), 8_000, STEP_S)
         moments.append(world.clock.now())
-        world.run_until(lambda: not doomed(world), 500)
+        world.run_until(lambda: not doomed(world), 500, STEP_S)
     assert all(later - earlier >= 600 for earlier, later in pairwise(moments))
     assert len(world.slices()) == 1
-    world.run(2_000)
+    world.run(2_000, STEP_S)
     assert len(world.slices()) == 1
     assert world.farm.made.total() == 4
     counts = [task_of(each).preemption_count for each in jobs]
@@ -217,10 +219,10 @@ def test_one_slice_at_a_time_and_work_that_moved_stays_for_an_hour(tmp_path: Pat
 def test_a_new_controller_waits_before_it_empties_another_slice(tmp_path: Path) -> None:
     world = make(tmp_path, {"consolidate_after": 2_000})
     half_empty(world)
-    world.run(SOON_S - 900)
+    world.run(SOON_S - 900, STEP_S)
     world.restart_controller()
     began = world.clock.now()
-    world.run_until(lambda: bool(doomed(world)), SOON_S)
+    world.run_until(lambda: bool(doomed(world)), SOON_S, STEP_S)
     assert world.clock.now() >= began + 600
     world.close()
 
@@ -239,7 +241,7 @@ def test_no_work_is_lost_and_what_was_placed_needs_no_further_slice(
         runs_s = rng.choice([60, 600, 5_000])
         jobs.append(lasting(world, f"j{number}", runs_s, **keys))
         world.run(rng.choice([0.5, 30]))
-    world.run_until(lambda: not world.cluster.groups["default"].waiting, 2_000)
+    world.run_until(lambda: not world.cluster.groups["default"].waiting, 2_000, STEP_S)
     made, emptied = world.farm.made.total(), set[str]()
 
     def is_done() -> bool:
@@ -250,7 +252,7 @@ def test_no_work_is_lost_and_what_was_placed_needs_no_further_slice(
         )
         return not world.plane.live.jobs
 
-    world.run_until(is_done, 60_000)
+    world.run_until(is_done, 60_000, STEP_S)
     assert {each.status for each in jobs} == {JobState.SUCCEEDED}
     assert emptied, "there was something to be saved"
     assert world.farm.made.total() == made
