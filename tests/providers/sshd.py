@@ -19,6 +19,7 @@ import asyncssh
 import pytest
 from tests.patience import until
 from tests.providers.conformance import SETUP, SHAPE
+from tests.providers.fake_muster import FAKE_MUSTER
 
 from muster.core.specs.pool import MachineShape, PoolSpec
 from muster.providers.provider import Provider, ProviderError, Scope, SliceOrder
@@ -136,24 +137,6 @@ class Sshd:
                 os.kill(self._process.pid, signal.SIGKILL)
             self._process.wait()
             self._process = None
-
-
-FAKE_MUSTER = """#!/bin/sh
-# In place of the real one, which takes longer: sleeps until --end, and notes its words.
-directory= end= wipe= words="$*"
-while [ $# -gt 0 ]; do
-case $1 in --dir) directory=$2 ;; --end) end=1 ;; --wipe) wipe=1 ;; esac
-shift
-done
-if [ -n "$end" ]; then
-[ ! -e "$directory/pid" ] || kill "$(cat "$directory/pid")" 2>/dev/null || :
-[ -z "$wipe" ] || rm -rf "$directory"
-exit 0
-fi
-echo "$words" >"$directory/words"
-echo $$ >"$directory/pid"
-exec sleep 600
-"""
 
 
 class Hosts:

@@ -15,6 +15,7 @@ import pytest
 from tests.e2e.cluster import assert_no_survivors, processes_naming
 from tests.patience import until
 from tests.providers.conformance import SHAPE, TOKEN, Conformance, gone, ids, listed
+from tests.providers.fake_muster import FAKE_MUSTER
 from tests.providers.local_site import KERNEL, LocalSite, agent_pid, processes_of, spec, state_of
 from tests.wire.controller import TOKEN as TAKEN
 from tests.wire.controller import controller, template
@@ -44,7 +45,14 @@ def site(tmp_path: Path) -> Iterator[LocalSite]:
 
 
 class TestLocalProcesses(Conformance):
-    pass
+    """Other tests here have real agents."""
+
+    @pytest.fixture(autouse=True)
+    def _quick_agents(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        program = tmp_path / "muster"
+        program.write_text(FAKE_MUSTER)
+        program.chmod(0o755)
+        monkeypatch.setattr(local_machine, "_muster", lambda: [str(program)])
 
 
 def test_provider_is_found_by_its_name() -> None:
