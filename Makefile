@@ -20,12 +20,12 @@ demo: setup ## Run the demonstration
 	@$(BIN)/python demo/run.py
 
 # Attacks measure how long others wait meanwhile, so nothing else runs beside them. Files of the other
-# tests share clusters, so a file stays with one worker; more workers than cores, because tests of
-# real processes mostly wait.
+# tests share clusters, so a file stays with one worker, in the order of tests/conftest.py; more
+# workers than cores, because tests of real processes mostly wait.
 test: setup ## Run the tests (WORKERS=1 for one after the other)
 	@failed=0; \
 	$(BIN)/pytest -n 0 tests/attacks || failed=1; \
-	$(BIN)/pytest -n $(WORKERS) --ignore=tests/attacks || failed=1; \
+	$(BIN)/pytest -n $(WORKERS) --no-loadscope-reorder --ignore=tests/attacks || failed=1; \
 	exit $$failed
 
 soak: setup ## Run the control plane from seed after seed, until stopped; goes on where it was
