@@ -67,12 +67,12 @@ from muster.store.unit import Unit
 from muster.wire.messages import Stop
 
 
-@finds(attempts.OneLiveAttempt, ledger.RoomIsGivenBackOnceGone)
+@finds(attempts.OneLiveAttempt, ledger.RoomIsGivenBackOnceGone, first=1)
 def silent_agents_count_as_lost(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LeaseBook, "revoke", lambda self, agent: True)
 
 
-@finds(attempts.NoAttemptTwice)
+@finds(attempts.NoAttemptTwice, first=13)
 def lost_kernels_that_may_have_run_are_placed_anew(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(kernel_reports, "may_have_run", lambda kernel: False)
 
@@ -114,7 +114,7 @@ def settling_of_tasks_finds_something_to_do_each_time(patch: pytest.MonkeyPatch)
     patch.setattr(settle.SettleTasks, "follow", again)
 
 
-@finds(dependencies.DependenciesAreMet)
+@finds(dependencies.DependenciesAreMet, first=1)
 def work_waits_for_no_other_work(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Dependencies, "validate", lambda *of: ())
 
@@ -124,12 +124,12 @@ def work_waits_for_no_start_time(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(StartTime, "validate", lambda *of: ())
 
 
-@finds(limits.TimeLimitsHold)
+@finds(limits.TimeLimitsHold, first=4)
 def nobody_enforces_time_limits(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(EnforceTimeout, "derive", lambda *of: None)
 
 
-@finds(limits.WaitsEnd, first=15)
+@finds(limits.WaitsEnd, first=17)
 def nobody_enforces_scheduling_timeouts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ScheduleNewSessions, "timeout_s", lambda *of: None)
 
@@ -139,7 +139,7 @@ def nobody_has_work_leave_drained_machines(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DrainAgents, "follow", lambda *of: None)
 
 
-@finds(limits.GraceIsGranted)
+@finds(limits.GraceIsGranted, first=3)
 def kernels_are_stopped_without_their_grace(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(terminate, "Stop", lambda id_, number, grace_s, why: Stop(id_, number, 0.0, why))
 
@@ -183,12 +183,12 @@ def displaced_work_begins_at_once_though_nobody_makes_room(patch: pytest.MonkeyP
     )
 
 
-@finds(answers.RequestsAreAnswered)
+@finds(answers.RequestsAreAnswered, first=1)
 def inputs_of_undone_wakes_are_dropped(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Inbox, "give_back", lambda *of: None)
 
 
-@finds(answers.ReportsAreAcknowledged)
+@finds(answers.ReportsAreAcknowledged, first=1)
 def some_acknowledgements_are_not_sent(patch: pytest.MonkeyPatch) -> None:
     deliver, numbers = AgentDesk.deliver, itertools.count()
 
@@ -200,7 +200,7 @@ def some_acknowledgements_are_not_sent(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(AgentDesk, "deliver", badly)
 
 
-@finds(overtaken.OvertakenOnlyRenew, first=190)
+@finds(overtaken.OvertakenOnlyRenew, first=197)
 def commands_follow_no_commit_where_nothing_is_written(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(engine_work, "ORDERS", frozenset())
 
@@ -226,12 +226,12 @@ def placement_does_not_hear_of_kernels_that_leave(patch: pytest.MonkeyPatch) -> 
     patch.setattr(GroupState, "vacate", lambda *of: None)
 
 
-@finds(state.PlacementKnowsPriorities)
+@finds(state.PlacementKnowsPriorities, first=5)
 def groups_do_not_hear_of_other_priorities(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(GroupState, "reprioritise", lambda *of: None)
 
 
-@finds(placing.StrictOrder, first=2)
+@finds(placing.StrictOrder, first=18)
 def strict_groups_let_others_overtake(patch: pytest.MonkeyPatch) -> None:
     of = Policy.of
     lenient = staticmethod(
@@ -240,13 +240,13 @@ def strict_groups_let_others_overtake(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Policy, "of", lenient)
 
 
-@finds(placing.RoomIsKept)
+@finds(placing.RoomIsKept, first=2)
 def nobody_waits_for_agents_that_reconnect(patch: pytest.MonkeyPatch) -> None:
     facts = agent_facts
     patch.setattr(cluster_state, "agent_facts", lambda *of: replace(facts(*of), returning=False))
 
 
-@finds(placing.AgentsTakeWork)
+@finds(placing.AgentsTakeWork, first=1)
 def cordoned_agents_get_work(patch: pytest.MonkeyPatch) -> None:
     facts = agent_facts
 
@@ -256,18 +256,18 @@ def cordoned_agents_get_work(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(cluster_state, "agent_facts", willing)
 
 
-@finds(placing.NobodyIsForgotten)
+@finds(placing.NobodyIsForgotten, first=4)
 def room_that_is_free_again_starts_no_pass(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ScheduleNewSessions, "is_due", lambda self, targets: bool(targets))
 
 
-@finds(placing.QuotasHold)
+@finds(placing.QuotasHold, first=7)
 def quotas_on_sessions_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Concurrency, "validate", lambda *of: ())
     patch.setattr(Concurrency, "allows", lambda self, workload, context, count: count)
 
 
-@finds(placing.QuotasHold)
+@finds(placing.QuotasHold, first=9)
 def limits_of_everybody_bind_nobody(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Quotas, "_nearest", lambda self, *scope: self._specs.get(scope))
 
@@ -284,7 +284,7 @@ def every_tenth_row_is_told_twice(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(History, "add", doubled)
 
 
-@finds(history.RepeatsMerge)
+@finds(history.RepeatsMerge, first=2)
 def refusals_for_different_reasons_merge(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Repeat, "is_of", lambda self, phase, *of: self.phase == phase)
 
@@ -294,12 +294,12 @@ def nothing_merges(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Repeat, "is_of", lambda *of: False)
 
 
-@finds(history.CountsAreKept)
+@finds(history.CountsAreKept, first=1)
 def counts_are_forgotten_once_a_status_changes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(History, "write_counts", lambda self, record: setattr(record, "repeats", ()))
 
 
-@finds(tries.TriesAreCharged)
+@finds(tries.TriesAreCharged, first=3)
 def failures_are_charged_twice(patch: pytest.MonkeyPatch) -> None:
     charge = Work.charge_try
 
@@ -310,7 +310,7 @@ def failures_are_charged_twice(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Work, "charge_try", twice)
 
 
-@finds(jobs.EndsAreWhole)
+@finds(jobs.EndsAreWhole, first=7)
 def tasks_of_ended_jobs_go_on(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(derive, "kill_tasks", lambda *of, **named: None)
 
@@ -320,38 +320,38 @@ def sessions_of_ended_jobs_go_on(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(EndWithJob, "derive", lambda *of: None)
 
 
-@finds(requests.AcceptedOnce, first=3)
+@finds(requests.AcceptedOnce, first=5)
 def repeated_submissions_are_new_ones(patch: pytest.MonkeyPatch) -> None:
     numbers = itertools.count()
     patch.setattr(submissions, "submission_key", lambda *of: f"{next(numbers)}")
 
 
-@finds(requests.AnsweredByRole)
+@finds(requests.AnsweredByRole, first=1)
 def everything_is_everybodys(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Principal, "is_admin", True)
 
 
-@finds(notices.EndsAreTold, first=2)
+@finds(notices.EndsAreTold, first=17)
 def ended_work_is_looked_at_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Unit, "has_left", lambda *of: False)
 
 
-@finds(commands.CommandsAreNeeded)
+@finds(commands.CommandsAreNeeded, first=3)
 def stops_are_repeated_without_a_pause(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(terminate, "stop_again_at", lambda kernel, sent_at: sent_at + 0.1)
 
 
-@finds(ledger.LedgerIsHeld, rest.RoomReturns)
+@finds(ledger.LedgerIsHeld, rest.RoomReturns, first=1)
 def ends_of_old_generations_are_not_heard(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(KernelReports, "_apply_old", lambda *of: None)
 
 
-@finds(plugins.FailedPluginsServeNoMore)
+@finds(plugins.FailedPluginsServeNoMore, first=1)
 def plugins_that_fail_are_not_named(patch: pytest.MonkeyPatch) -> None:
     without = ClusterState._without
     patch.setattr(ClusterState, "_without", lambda *of: replace(without(*of), refused=()))
 
 
-@finds(rest.WorkEnds)
+@finds(rest.WorkEnds, first=1)
 def nothing_is_retried_or_ended_after_a_loss(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LeaseBook, "revoke", lambda self, agent: False)

@@ -26,13 +26,13 @@ from muster.simulate.swarm.oracle import dates, explained, judgement, sessions, 
 from muster.store.records import Session
 
 
-@finds(judgement.TasksAreJudged)
+@finds(judgement.TasksAreJudged, first=2)
 def failures_are_not_counted(patch: pytest.MonkeyPatch) -> None:
     verdict = judge
     patch.setattr(settle, "judge", lambda *of: replace(verdict(*of), failure_count=0))
 
 
-@finds(judgement.TasksAreJudged)
+@finds(judgement.TasksAreJudged, first=3)
 def the_last_of_a_gang_is_charged(patch: pytest.MonkeyPatch) -> None:
     verdicts = judge_gang
 
@@ -42,7 +42,7 @@ def the_last_of_a_gang_is_charged(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(settle, "judge_gang", reversed_)
 
 
-@finds(judgement.JobsAreDerived)
+@finds(judgement.JobsAreDerived, first=3)
 def failed_tasks_are_tolerated(patch: pytest.MonkeyPatch) -> None:
     derived = derive_job
     patch.setattr(
@@ -52,7 +52,7 @@ def failed_tasks_are_tolerated(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-@finds(sessions.SessionsEndForCause)
+@finds(sessions.SessionsEndForCause, first=1)
 def sessions_are_said_to_have_completed(patch: pytest.MonkeyPatch) -> None:
     promises = DetectTermination.reason
     well = promises(DetectTermination(), type("none", (), {"kernels": ()}))  # type: ignore[arg-type]
@@ -65,7 +65,7 @@ def kernels_that_ended_well_are_said_to_be_at_fault(patch: pytest.MonkeyPatch) -
     patch.setattr(DetectTermination, "reason", lambda self, record: why)
 
 
-@finds(sessions.SessionsEndForCause)
+@finds(sessions.SessionsEndForCause, first=16)
 def machines_that_rebooted_are_said_to_be_lost(patch: pytest.MonkeyPatch) -> None:
     lost = reason(ReasonCode.AGENT_LOST, agent="a")
     lose = lose_kernels
@@ -76,13 +76,13 @@ def machines_that_rebooted_are_said_to_be_lost(patch: pytest.MonkeyPatch) -> Non
     )
 
 
-@finds(sessions.TasksEndWithTheirCode)
+@finds(sessions.TasksEndWithTheirCode, first=4)
 def failed_tasks_end_with_two(patch: pytest.MonkeyPatch) -> None:
     code = exit_codes.of_task
     patch.setattr(exit_codes, "of_task", lambda task: 2 if code(task) else 0)
 
 
-@finds(dates.EndsAreDated)
+@finds(dates.EndsAreDated, first=1)
 def clocks_of_machines_are_believed(patch: pytest.MonkeyPatch) -> None:
     news = LeaseBook.take_news
     patch.setattr(
@@ -90,12 +90,12 @@ def clocks_of_machines_are_believed(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-@finds(dates.EndsAreDated)
+@finds(dates.EndsAreDated, first=16)
 def losses_are_dated_when_they_are_found(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LeaseBook, "silent_since", lambda self, agent: self._clock.now())
 
 
-@finds(starts.StartsAreCharged)
+@finds(starts.StartsAreCharged, first=1)
 def whatever_is_taken_back_is_charged(patch: pytest.MonkeyPatch) -> None:
     back = SessionLifecycle._back_in_queue
 
@@ -105,7 +105,7 @@ def whatever_is_taken_back_is_charged(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SessionLifecycle, "_back_in_queue", charged)
 
 
-@finds(starts.StartsAreCharged)
+@finds(starts.StartsAreCharged, first=2)
 def failed_placements_are_not_charged(patch: pytest.MonkeyPatch) -> None:
     back = SessionLifecycle._back_in_queue
 
@@ -117,33 +117,33 @@ def failed_placements_are_not_charged(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SessionLifecycle, "_back_in_queue", uncharged)
 
 
-@finds(starts.StartsAreCharged)
+@finds(starts.StartsAreCharged, first=2)
 def failures_that_nothing_cures_are_tried_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(lifecycle, "_FINAL", frozenset())
 
 
-@finds(explained.RefusalsHold)
+@finds(explained.RefusalsHold, first=13)
 def no_pass_follows_a_session_that_leaves_the_queue(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(GroupState, "withdraw", GroupState.leave_queue)
 
 
-@finds(explained.RefusalsHold)
+@finds(explained.RefusalsHold, first=1)
 def full_agents_are_said_to_be_silent(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(feasibility, "_remedy_of", lambda status: "silent")
 
 
-@finds(explained.RefusalsHold)
+@finds(explained.RefusalsHold, first=2)
 def agents_that_hold_as_many_kernels_as_they_may_are_said_to_lack_room(
     patch: pytest.MonkeyPatch,
 ) -> None:
     patch.setattr(feasibility.Feasibility, "most_kernels", lambda *of: 0)
 
 
-@finds(explained.WhyIsAnswered)
+@finds(explained.WhyIsAnswered, first=1)
 def everybody_is_said_to_be_next(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PlacementPass, "ahead_of", lambda self, session: 0)
 
 
-@finds(explained.WhyIsAnswered)
+@finds(explained.WhyIsAnswered, first=1)
 def everything_is_explained_to_everybody(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Principal, "is_admin", True)

@@ -13,6 +13,7 @@ from muster.control.pool.deleting import DeleteSlices
 from muster.control.pool.fleet import Fleet
 from muster.control.pool.hollow import Farm
 from muster.control.pool.slices import SliceLifecycle
+from muster.simulate.swarm import runner
 from muster.simulate.swarm.invariants import pools
 
 
@@ -31,12 +32,12 @@ def pools_have_no_limits(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PoolState, "headroom", property(lambda self: 9))
 
 
-@finds(pools.DoomedForCause, first=3)
+@finds(pools.DoomedForCause, first=7)
 def slices_with_work_count_as_idle(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Fleet, "is_used", lambda self, slice_: False)
 
 
-@finds(pools.TrippedPoolsStandStill, first=3)
+@finds(pools.TrippedPoolsStandStill, first=23)
 def pools_that_stand_still_are_emptied(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(autoscaler, "_stands_still", lambda state: False)
     patch.setattr(DeleteSlices, "_is_held_back", lambda self, slice_, result: False)
@@ -52,7 +53,7 @@ def agents_outlive_their_slice(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SliceLifecycle, "_bury", lambda self, work, slice_: None)
 
 
-@finds(pools.PoolsSettle, first=3)
+@finds(pools.PoolsSettle, first=7)
 def idle_slices_are_made_and_deleted_in_turn(patch: pytest.MonkeyPatch) -> None:
     def one_more(
         pool: PoolState, of_pool: Sequence[SliceState], plan: SlicePlan, launches: int
@@ -60,3 +61,4 @@ def idle_slices_are_made_and_deleted_in_turn(patch: pytest.MonkeyPatch) -> None:
         return 0 if any(each.id not in plan.delete for each in of_pool) else 1
 
     patch.setattr(slice_plan, "_missing", one_more)
+    patch.setattr(runner, "REST_S", 1.0)  # it never comes
