@@ -114,6 +114,17 @@ def test_every_code_has_a_reason_and_every_sentence_is_formed() -> None:
             assert not {"{", "}", "!"} & {*filled.sentence(), *filled.remedy()}
 
 
+def test_times_and_prices_in_sentences_have_their_units() -> None:
+    idle = reason(ReasonCode.SLICE_IDLE, idle_s=95, in_s=0)
+    assert idle.sentence() == "idle for 1m35s; it is deleted in 0s"
+    ceiling = {"pool": "a", "group": "b", "what": "price", "unit": "price", "hourly": True}
+    dear = reason(ReasonCode.GROUP_AT_CEILING, **ceiling, limit=1055.0, used=1048, more=8.5)
+    assert dear.sentence() == (
+        "a slice of pool a would bring group b above its max_price of 1,055.00 an hour: "
+        "1,048.00 + 8.50"
+    )
+
+
 def test_reason_as_people_see_it_has_the_numbers_that_its_texts_tell_and_no_others() -> None:
     why = reason(ReasonCode.BEHIND_RESERVATION, group="pool", session="ses-1", in_s=5)
     assert ReasonView.of(why).numbers == {"group": "pool", "in_s": 5}

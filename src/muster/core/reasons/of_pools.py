@@ -42,7 +42,7 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
     ReasonCode.POOL_AT_MAX: Definition(
         _W,
         "pool {pool} makes no more: it has {slices} of at most {max_slices:slice}",
-        "It starts when running work ends, or sooner if an operator raises `max_slices` of the "
+        "Work starts when other work ends, or sooner if an operator raises `max_slices` of the "
         "pool.",
     ),
     ReasonCode.POOL_GANG_TOO_LARGE: Definition(
@@ -77,7 +77,7 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
         _W,
         "a slice of pool {pool} would bring group {group} above its max_{what} of "
         "{limit:=}{hourly:? an hour}: {used:=} + {more:=}",
-        "It starts when running work ends, or sooner if an operator raises `max_{what}` of the "
+        "Work starts when other work ends, or sooner if an operator raises `max_{what}` of the "
         "group.",
     ),
     ReasonCode.POOL_STOCKED_OUT: Definition(
@@ -157,7 +157,7 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
         _W, "pool {pool} keeps {buffer_slices:idle slice} ready"
     ),
     ReasonCode.PROVIDER_REFUSED: Definition(
-        _O, "provider {provider} did not make it, {outcome}{told:?: {told}}"
+        _O, "provider {provider} did not make it ({outcome}){told:?: {told}}"
     ),
     ReasonCode.PROVIDER_FAILED: Definition(_O, "provider {provider}: {told}"),
     ReasonCode.PROVIDER_SILENT: Definition(_O, "its provider did not answer within {timeout_s:~}"),

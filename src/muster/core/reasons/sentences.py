@@ -95,7 +95,7 @@ class _Number:
         if form.startswith(("?", "!")):
             return form[1:] if bool(value) is form.startswith("?") else ""
         if form == "~" and isinstance(value, int | float):
-            return duration(value)
+            return duration(value) if value else "0s"
         unit = self._others["unit"].value if form == "=" else None
         if unit == PRICE and isinstance(value, int | float):
             return f"{value:,.2f}"
