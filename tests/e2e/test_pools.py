@@ -18,7 +18,7 @@ from muster.core.specs.pool import PoolSpec
 from muster.core.states import JobState
 
 SEED = int(os.environ.get("MUSTER_TEST_SEED", "3"))
-KILLS = 10
+KILLS = 6
 MOST = 3
 JOBS = 9
 LIMIT_S = 90.0
