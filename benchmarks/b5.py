@@ -7,7 +7,7 @@ import gc
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,17 +63,22 @@ NOWHERE = (
     Resources(4_000, 16 * GIB, 0, 16_000),
     Resources(1_000, 4 * GIB, extra=(("licence", 1_000),)),  # a resource that no pool has
 )
-CONSTRAINTS = (
-    ["zone=z1"],
-    ["zone!=z0", "disk"],
-    ["zone in z1,z2,z3", "!spot"],
-    ["speed>100"],
-    ["speed>=200", "preemptible=false"],
-    ["speed<300"],
-    ["speed<=250", {"attribute": "zone", "values": "z4", "soft": True}],
-    ["zone=nowhere"],
-    ["speed>9000"],
+CONSTRAINTS = tuple(
+    {"constraints": each}
+    for each in (
+        ["zone=z1"],
+        ["zone!=z0", "disk"],
+        ["zone in z1,z2,z3", "!spot"],
+        ["speed>100"],
+        ["speed>=200", "preemptible=false"],
+        ["speed<300"],
+        ["speed<=250", {"attribute": "zone", "values": "z4", "soft": True}],
+        ["zone=nowhere"],
+        ["speed>9000"],
+    )
 )
+TIGHT = ({"together": "slice"}, {"mode": "single-node"})
+RULES = ({"max_kernels_per_agent": 1}, {"rank_by": "zone"}, {"together": "zone"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +139,7 @@ MIXES = {
     "impossible": Mix("1,000 shapes, all impossible", lambda rng: _single(rng, 1000, 1.0), False),
     "constraints": Mix(
         "1,000 shapes with constraints of all operators",
-        lambda rng: _single(rng, 1000, 0.2, placements=_constrained()),
+        lambda rng: _single(rng, 1000, 0.2, placements=_placements(CONSTRAINTS)),
     ),
     "gangs": Mix("gangs of 2 to 8 equal kernels, 50 shapes", lambda rng: _gangs(rng, 50)),
     "mixed_gangs": Mix(
@@ -143,7 +148,15 @@ MIXES = {
     ),
     "tight_gangs": Mix(
         "gangs of 2 to 8 equal kernels in one slice or on one machine, 50 shapes",
-        lambda rng: _gangs(rng, 50, placements=_tight()),
+        lambda rng: _gangs(rng, 50, placements=_placements(TIGHT)),
+    ),
+    "mixed_tight_gangs": Mix(
+        "gangs of 2 to 8 kernels with two requests in one slice or on one machine, 50 shapes",
+        lambda rng: _gangs(rng, 50, mixed=True, placements=_placements(TIGHT)),
+    ),
+    "ruled_gangs": Mix(
+        "gangs of 2 to 8 equal kernels with max_kernels_per_agent, rank_by or together, 50 shapes",
+        lambda rng: _gangs(rng, 50, placements=_placements(RULES)),
     ),
 }
 
@@ -316,15 +329,8 @@ def _altered(rng: random.Random, requests: Sequence[Resources], number: int) -> 
     )
 
 
-def _constrained() -> list[PlacementSpec]:
-    return [PlacementSpec.model_validate({"constraints": each}) for each in CONSTRAINTS]
-
-
-def _tight() -> list[PlacementSpec]:
-    return [
-        PlacementSpec.model_validate(each)
-        for each in ({"together": "slice"}, {"mode": "single-node"})
-    ]
+def _placements(specs: Iterable[Mapping[str, Any]]) -> list[PlacementSpec]:
+    return [PlacementSpec.model_validate(each) for each in specs]
 
 
 def _control(plan: Plan) -> Iterator[Figure]:

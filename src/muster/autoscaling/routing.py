@@ -212,7 +212,7 @@ class _Routing:
         if room.taken is not None:
             return room
         for pool in tight.pools(workload):
-            if left(pool):
+            if left(pool) and tight.fits(workload, pool):
                 return tight.open(workload, pool)
         if len(workload.requests) > 1:  # placement may know better in what order to take them
             room = self._first_fit.fit(workload)

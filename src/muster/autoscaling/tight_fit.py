@@ -120,7 +120,7 @@ class _Search:
 
     Args:
         agents: groups of the group's agents that may have room.
-        pools: of which an empty slice has room, the best first.
+        pools: of which an empty slice has room for each part by itself, the best first.
         tried: how many of ``agents`` have none.
         place: in the line; groups before it have no room.
     """
@@ -188,9 +188,17 @@ class TightFit:
         return GangRoom(0)
 
     def pools(self, workload: WorkloadClass) -> Sequence[int]:
-        """The pools of which an empty slice has room for a gang, the best first."""
+        """The pools of which an empty slice has room for each request of a gang by itself, the best
+        first."""
         search = self._search_of(workload)
         return () if search is None else search.pools
+
+    def fits(self, workload: WorkloadClass, pool: int) -> bool:
+        """Whether an empty slice of one of ``pools`` has room for a gang."""
+        if len(workload.requests) == 1:
+            return True
+        placed, _ = self._tried_on_empty(workload, pool)
+        return placed == len(workload.kernels)
 
     def placed(self, workload: WorkloadClass, pool: int, copies: Sequence[int]) -> int:
         """The number of a gang's kernels that find room in an empty slice of a pool.
@@ -198,14 +206,18 @@ class TightFit:
         Args:
             copies: as in ``Match``.
         """
-        of_slice = kernels_a_slice(workload, self._machines.pools[pool], copies)
-        placed = sum(map(min, of_slice, kernels_by_request(workload)))
-        if len(of_slice) > 1 and placed == len(workload.kernels):
+        placed = self._bound(workload, pool, copies)
+        if len(workload.requests) > 1 and placed == len(workload.kernels):
             placed, _ = self._tried_on_empty(workload, pool)
         return placed
 
+    def _bound(self, workload: WorkloadClass, pool: int, copies: Sequence[int]) -> int:
+        """``placed``, each request by itself."""
+        of_slice = kernels_a_slice(workload, self._machines.pools[pool], copies)
+        return sum(map(min, of_slice, kernels_by_request(workload)))
+
     def open(self, workload: WorkloadClass, pool: int) -> GangRoom:
-        """Open a slice of one of ``pools`` for a gang, and take its room there."""
+        """Open a slice of a pool for a gang that ``fits``, and take its room there."""
         machines, search = self._machines, self._search_of(workload)
         assert search is not None, "some pool has room"
         machines.open(pool, 1)
@@ -314,7 +326,7 @@ class TightFit:
         enough = [
             pool
             for pool, copies in match
-            if self.placed(workload, pool, copies) == len(workload.kernels)
+            if self._bound(workload, pool, copies) == len(workload.kernels)
         ]
         return _Search(parts, aisle, self._groups_of_agents(workload, alone=alone), enough)
 
