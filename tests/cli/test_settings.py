@@ -17,6 +17,16 @@ from muster.cli.described.settings import settings_lines
         ("https://me:hush@host/path@2", "https://…@host/path@2"),
         ("curl -H Authorization: Bearer hush url", "curl -H Authorization: Bearer … url"),
         ({"environment": {"A": "hush"}, "b": 1}, '{"environment": {"A": "…"}, "b": 1}'),
+        (
+            {
+                "env": [
+                    {"name": "A", "value": "hush"},
+                    {"name": "B", "valueFrom": {"c": "d"}},
+                    "A=b",
+                ]
+            },
+            '{"env": [{"name": "A", "value": "…"}, {"name": "B", "valueFrom": {"c": "d"}}, "…"]}',
+        ),
         ({"password": ["hush", {"a": "hush"}]}, '{"password": ["…", {"a": "…"}]}'),
         (
             {"token_file": "/etc/t", "key_name": "mine"},

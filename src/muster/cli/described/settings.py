@@ -23,6 +23,8 @@ _PLACES = ("_file", "_path", "_name")
 """Ends of names that only say where one is."""
 _VARIABLES = "environment"
 """A mapping of this name has variables, of which only the names are shown."""
+_ENTRIES = "env"
+"""A list of this name has variables, too: objects with ``name`` and ``value``."""
 
 
 def settings_lines(settings: Mapping[str, Any]) -> list[str]:
@@ -36,21 +38,33 @@ def _said(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _without_secrets(value: Any, *, is_secret: bool = False) -> Any:
+def _without_secrets(value: Any, *, name: str = "", is_secret: bool = False) -> Any:
+    """The value under a name, without what is secret in it."""
     if isinstance(value, Mapping):
+        is_secret = is_secret or name == _VARIABLES
         return {
-            str(name): _without_secrets(
-                each, is_secret=is_secret or name == _VARIABLES or _is_secret(str(name))
+            str(key): _without_secrets(
+                each, name=str(key), is_secret=is_secret or _is_secret(str(key))
             )
-            for name, each in value.items()
+            for key, each in value.items()
         }
     if isinstance(value, list | tuple):
+        if name == _ENTRIES and not is_secret:
+            return [_entry(each) for each in value]
         if not is_secret and all(isinstance(each, str) for each in value):
             return [*_words(value)]
         return [_without_secrets(each, is_secret=is_secret) for each in value]
     if is_secret and value not in (None, ""):
         return HIDDEN
     return " ".join(_words(value.split(" "))) if isinstance(value, str) else value
+
+
+def _entry(variable: Any) -> Any:
+    """A variable with its name, and without a value that is written here."""
+    if isinstance(variable, Mapping):
+        hidden = {"value": HIDDEN} if variable.get("value") else {}
+        return {**_without_secrets(variable), **hidden}
+    return _without_secrets(variable, is_secret=True)
 
 
 def _words(words: Iterable[str]) -> Iterator[str]:
