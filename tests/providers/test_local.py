@@ -2,6 +2,7 @@
 there."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -165,6 +166,27 @@ async def test_agent_that_died_is_started_again_with_what_it_runs(site: LocalSit
         assert processes_of(KERNEL) == [runs]
         assert await asyncio.to_thread(provider.delete, order.slice)
         assert await asyncio.to_thread(revive_machines, pools) == []
+
+
+def test_slice_that_cannot_be_helped_keeps_no_other_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for slice_ in ("sl-1", "sl-2", "sl-3"):
+        directory = tmp_path / "one" / slice_
+        directory.mkdir(parents=True)
+        kept = {"cluster": "c-1", "pool": "one", "names": [f"{slice_}-0"], "leaving": False}
+        (directory / "slice.json").write_text(json.dumps(kept))
+    asked: list[str] = []
+
+    def second_helps(machine: LocalMachine) -> bool:
+        asked.append(machine.directory.name)
+        if len(asked) != 2:
+            raise PermissionError(13, "no process can be started")
+        return True
+
+    monkeypatch.setattr(LocalMachine, "revive", second_helps)
+    assert revive_machines(tmp_path) == [asked[1]]
+    assert sorted(asked) == ["sl-1-0", "sl-2-0", "sl-3-0"]
 
 
 @pytest.mark.parametrize("hard", [False, True])

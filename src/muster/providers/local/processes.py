@@ -4,6 +4,7 @@ pools out, for tests, and for a laptop whose cluster grows with its work."""
 import errno
 import fcntl
 import json
+import logging
 import os
 import re
 import time
@@ -35,6 +36,8 @@ from muster.providers.provider import (
     SliceOrder,
 )
 from muster.providers.starting import agent_options
+
+log = logging.getLogger(__name__)
 
 _SLICE_FILE = "slice.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -299,10 +302,11 @@ class LocalProcesses(Provider):
 
 def revive_machines(directory: Path) -> list[str]:
     """Start the agents again that ended by themselves on machines of the pools in a directory, and
-    name them. A slice that is being deleted, or that another call is at work on, is left alone.
+    name them. A slice that is being deleted, or that another call is at work on, is left alone, and
+    one that cannot be helped keeps no other from it.
 
     Raises:
-        OSError: an agent cannot be started.
+        OSError: the directory cannot be read.
     """
     revived: list[str] = []
     for file in directory.glob(f"*/*/{_SLICE_FILE}"):
@@ -318,6 +322,8 @@ def revive_machines(directory: Path) -> list[str]:
                 revived += [name for name, machine in machines.items() if machine.revive()]
         except (BlockingIOError, ValueError):
             continue
+        except OSError as error:
+            log.warning("agents of slice %s are not started again: %s", file.parent.name, error)
         finally:
             os.close(descriptor)
     return revived
