@@ -4,11 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 from tests.control.pool.performing import Cloud, Performers, machine, performing, throw
 
 from muster.autoscaling.standing import CreateOutcome
 from muster.control.pool.effects import ListMachines
 from muster.control.pool.listed import MachinesListed
+from muster.control.pool.records import pools
 from muster.providers.provider import Listing, ProviderError
 
 
@@ -43,6 +45,27 @@ def test_last_list_of_a_pool_that_is_deleted_removes_its_directory(
     assert [call for _, call, _ in cloud.asked] == ["list", "forget"]
     assert own.exists() == (error is not None)
     assert others.exists()
+
+
+def test_list_that_outlasts_its_pool_leaves_the_directory_to_the_next_of_its_name(
+    performers: Performers, cloud: Cloud
+) -> None:
+    performers.pool("a", status="DELETING")
+    own = performers.home / "providers" / "a"
+    own.mkdir(parents=True)
+
+    def bare_when_the_pool_has_ended() -> Listing:
+        with performers.engine.begin() as connection:
+            ended = {"id": "po-former", "status": "DELETED", "finished_at": 5.0}
+            connection.execute(update(pools).values(ended))
+        performers.pool("a")
+        return BARE
+
+    cloud.answers["here"] = bare_when_the_pool_has_ended
+    performers.list([ListMachines("a", 1)])
+    assert performers.reported.until(1) == [MachinesListed("a", 1, BARE)]
+    assert cloud.told("forget") == []
+    assert own.exists()
 
 
 def test_directory_with_files_of_somebody_else_is_not_removed(

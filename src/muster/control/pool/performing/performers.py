@@ -382,12 +382,18 @@ class MachineLister(Performer[ListMachines]):
             return _not_listed(effect, failures[0])
         merged = Listing(tuple(found.values()), complete and not failures)
         if listed.is_last and merged.complete and not merged.machines:
-            # The pool ends by this answer. Until then no other pool of its name is made.
-            self._calls.forget(listed.orders[0])
+            self._forget(effect)
         ids = {SliceId(machine.slice) for machine in merged.machines}
         ended = self._calls.read(partial(read_ended, ids=ids))
         told = failures[0] if failures else ""
         return MachinesListed(effect.pool, effect.generation, merged, told, ended)
+
+    def _forget(self, effect: ListMachines) -> None:
+        """Have the pool forgotten that ends by this list, unless it ended while its provider was
+        silent: the directory may be that of another pool of its name by now."""
+        listed = self._calls.read(partial(read_listed, effect=effect))
+        if listed is not None and listed.is_last:
+            self._calls.forget(listed.orders[0])
 
 
 def provider_performers(
