@@ -9,6 +9,7 @@ from tests.control.pool.pooled import make, only, pool_of
 from tests.control.pool_scenarios import job, pool
 from tests.control.world import World
 
+from muster.control.pool.effects import LogRead
 from muster.control.pool.hollow import FarmFaults
 from muster.control.pool.records import Slice
 from muster.control.pool.slices import WORDS_S
@@ -71,6 +72,20 @@ def test_a_slice_that_does_not_boot_is_told_with_the_last_words_of_its_machine(
     assert failed(world) == f"0 of its 1 machine joined within 1m00s; {machine}: boots for ever"
     assert world.clock.now() < began + 60 + WORDS_S, "nothing was waited for"
     assert "boots for ever" in pool_of(world).standing.told
+    world.close()
+
+
+def test_last_words_of_one_machine_are_not_told_of_another(tmp_path: Path) -> None:
+    world = make(tmp_path)
+    world.farm.faults = FarmFaults(never_boots=1.0)
+    world.apply(pool(min_slices=1, slice_size=2, boot_timeout=60))
+    world.run(50)
+    slice_ = only(world)
+    world.farm.faults = FarmFaults(lost=1.0)
+    world.run_until(lambda: slice_.asked_words is not None)
+    words = LogRead(slice_.id, slice_.names[1], "boots for ever")
+    world.ask(words.take)
+    assert failed(world) == "0 of its 2 machines joined within 1m00s"
     world.close()
 
 

@@ -72,7 +72,7 @@ class LogRead(Input):
     def take(self, work: Work, parts: Parts) -> None:
         slice_ = work.live.of(Slice).get(self.slice)
         if slice_ is not None and slice_.asked_words is not None:
-            slice_.words = self.words
+            slice_.words = {self.machine: self.words}
             work.mark(slice_)
 
     def refuse(self, error: Exception) -> None:

@@ -234,7 +234,7 @@ class LimitSlices(FollowingHandler[Slice]):
             return
         booting = record.status is SliceStatus.BOOTING
         code = ReasonCode.SLICE_NOT_BOOTED if booting else ReasonCode.SLICE_NOT_JOINED
-        told = record.words or record.details.get(absent, "")
+        told = (record.words or {}).get(absent) or record.details.get(absent, "")
         said = {"machine": absent, "told": told} if told else {}
         why = reason(
             code, joined=len(here), machines=len(record.machines), timeout_s=limit_s, **said

@@ -176,8 +176,8 @@ class Slice(Tried):
     ``outcome``, its outcome; ``missing``, in how many complete lists in a row a machine of it was
     not; ``gone``, the names of those machines; ``listed``, when each was in one for the first time;
     ``stays``, why it is not deleted; ``details``, what its provider said of each machine in the
-    last list; ``asked_words``, when the last words of one that does not join were asked for, and
-    ``words``, these, None until they are known.
+    last list; ``asked_words``, when the last words of one that does not join were asked for in the
+    present status, and ``words``, these by its name, None until they are known.
     """
 
     id: SliceId
@@ -207,7 +207,7 @@ class Slice(Tried):
     stays: Reason | None = None
     details: dict[str, str] = field(default_factory=dict)
     asked_words: float | None = None
-    words: str | None = None
+    words: dict[str, str] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -164,6 +164,7 @@ class SliceLifecycle(Lifecycle[Slice]):
 
     def moved(self, work: Work, record: Slice, move: Move) -> None:
         record.outcome = record.reason = None
+        record.asked_words = record.words = None
         self.turns.end(record, work)
         self.changed_groups.add(record.group)
         pool = self._fleet.pool(record.pool)
