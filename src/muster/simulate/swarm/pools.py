@@ -15,7 +15,7 @@ from muster.control.pool.requests import PoolRequests
 from muster.control.pool.states import PoolStatus
 from muster.core.errors import MusterError
 from muster.core.owner import Principal
-from muster.core.specs.pool import PoolSpec
+from muster.core.specs.pool import SLICE, PoolSpec
 from muster.simulate.swarm.chance import ToldRun, behaviour
 from muster.simulate.swarm.invariants.pools import INVARIANTS
 from muster.simulate.swarm.invariants.rest import unended
@@ -137,12 +137,15 @@ def slice_request(
 
 def _draw_ceilings(lot: Lot) -> Params:
     limits = [{}, {"max_machines": 3}, {"max_machines": 0}, {"max_gpus": 4}, {"max_price": 4}]
-    return {"name": lot.rng.choice(["east", "west"]), "limits": lot.rng.choice(limits)}
+    name, chosen = lot.rng.choice(["east", "west"]), lot.rng.choice(limits)
+    after = lot.topic("consolidation").choice([None, None, 60])
+    return {"name": name, "limits": chosen | ({"consolidate_after": after} if after else {})}
 
 
 @KINDS.add(4, _draw_ceilings, every=EVERY, apart=True)
 def ceilings(scene: Scene, name: str, limits: dict[str, Any]) -> None:
-    """An operator limits the machines, devices or price of a group's pools, or no more."""
+    """An operator limits the machines, devices or price of a group's pools, or no more, and has
+    slices emptied whose work has room elsewhere, or none."""
     live = _live(scene)
     if live is not None and name in live.groups:
         _put_group(scene, name, limits)
@@ -170,7 +173,19 @@ def _draw_demand(lot: Lot) -> Params:
         "scheduling_timeout": rng.choice([None, None, None, 60]),
         "resources": {"cpu": rng.choice([1, 2, 4]), "gpu": rng.choice([0, 0, 0, 1, 2])},
     }
-    return {"number": rng.randrange(1000, 10**9), "spec": spec}
+    number, gang = rng.randrange(1000, 10**9), bool(spec["coscheduled"])
+    placement = _draw_placement(lot, is_gang=gang)
+    return {"number": number, "spec": {**spec, **placement}}
+
+
+def _draw_placement(lot: Lot, *, is_gang: bool) -> Params:
+    """The machines that some work asks for; none may ever come, so it does not wait for ever."""
+    rng = lot.topic("placement on pools")
+    is_together, constraints = rng.random() < 0.3, rng.choice([[], [], [], ["zone=a"], ["zone!=b"]])
+    placement: dict[str, object] = {"constraints": constraints} if constraints else {}
+    if is_together and is_gang:
+        placement["together"] = SLICE
+    return {"placement": placement, "scheduling_timeout": 60} if placement else {}
 
 
 @KINDS.add(30, _draw_demand, every=EVERY, apart=True)
@@ -336,7 +351,8 @@ def _pools(live: Live) -> list[Pool]:
 
 def _calm(scene: Scene) -> None:
     """Faults stop, and pools may make what work needs; once it has ended they make nothing more,
-    and at last nothing is wanted."""
+    and at last nothing is wanted. Pools that stand still since then, because machines had been lost
+    for good, are resumed too."""
     world, farm = scene.world, scene.world.farm
     farm.faults, farm.boot_s = NO_FARM_FAULTS, _BOOT_S
     farm.refuses.clear()
@@ -346,8 +362,7 @@ def _calm(scene: Scene) -> None:
         return
     for name in groups:
         scene.insist(ADMIN, "PUT", f"/v1/groups/{name}", {"name": name, **_CALM})
-    for each in _pools(live):
-        _insist(scene, lambda requests, work, name=each.name: requests.resume(work, _ROOT, name))
+    _resume(scene)
     for id_ in [*live.of(Slice)]:
         _insist(scene, lambda requests, work, id_=id_: requests.hold(work, _ROOT, id_, held=False))
     for name in groups:
@@ -355,6 +370,7 @@ def _calm(scene: Scene) -> None:
         _insist(scene, lambda requests, work, spec=spec: requests.apply(work, _ROOT, spec))
     with suppress(TimeoutError):  # the judge says what is left
         world.run_until(lambda: not _work_left(scene), _WORK_S)
+    _resume(scene)
     world.run(_SETTLES_S)
     before = _counts(scene)
     world.run(_STEADY_S)
@@ -364,6 +380,12 @@ def _calm(scene: Scene) -> None:
         _insist(scene, lambda requests, work, spec=spec: requests.apply(work, _ROOT, spec))
     with suppress(TimeoutError):
         world.run_until(lambda: not farm.machines and not _slices(scene), _WORK_S)
+
+
+def _resume(scene: Scene) -> None:
+    live = _live(scene)
+    for each in [] if live is None else _pools(live):
+        _insist(scene, lambda requests, work, name=each.name: requests.resume(work, _ROOT, name))
 
 
 def _last_resort(group: str) -> PoolSpec:

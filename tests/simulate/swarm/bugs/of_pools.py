@@ -13,6 +13,7 @@ from muster.control.pool.deleting import DeleteSlices
 from muster.control.pool.fleet import Fleet
 from muster.control.pool.hollow import Farm
 from muster.control.pool.slices import SliceLifecycle
+from muster.scheduling.cluster import constraints
 from muster.simulate.swarm import runner
 from muster.simulate.swarm.invariants import pools
 
@@ -62,3 +63,8 @@ def idle_slices_are_made_and_deleted_in_turn(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(slice_plan, "_missing", one_more)
     patch.setattr(runner, "REST_S", 1.0)  # it never comes
+
+
+@finds(pools.PlacedAsAsked, first=3)
+def hard_constraints_are_ignored(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(constraints, "is_met", lambda constraint, value: True)

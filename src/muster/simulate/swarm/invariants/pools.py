@@ -3,13 +3,16 @@ hold. What providers really have is the farm's."""
 
 from muster.control.pool.records import Pool, Slice
 from muster.control.pool.states import PoolStatus
-from muster.core.ids import TokenId
+from muster.core.ids import AgentId, TokenId
 from muster.core.reasons import Reason, ReasonCode
+from muster.core.specs.placement import Operator
 from muster.core.specs.pool import SLICE, PoolSpec
 from muster.core.states import AgentStatus
 from muster.core.states.slice import SLICE_TABLE, SliceStatus
 from muster.providers.provider import MachineState
+from muster.simulate.swarm.invariants.placing import Placed
 from muster.simulate.swarm.judge import Invariant, Judge
+from muster.simulate.swarm.oracle.room import free_room, may_come_back, spec_of
 from muster.store.live import Live
 from muster.store.records import LedgerKey
 from muster.store.unit import NEW, Unit
@@ -129,6 +132,8 @@ class DoomedForCause(Invariant):
                 if any(live.allocations_on.get(each.id) for each in agents):
                     return "work runs on it"
                 return "somebody holds it" if slice_.held_by else ""
+            case ReasonCode.SLICE_CONSOLIDATED:
+                return self._not_to_be_emptied(slice_, {each.id for each in agents}, unit)
             case ReasonCode.SLICE_DELETED_BY:
                 return "" if slice_.id in self.scene.unwanted else "nobody asked for that"
             case ReasonCode.SLICE_POOL_DELETED:
@@ -157,6 +162,49 @@ class DoomedForCause(Invariant):
                 return "" if is_old else "it is not outdated"
             case _:
                 return "there is no such reason"
+
+    def _not_to_be_emptied(self, slice_: Slice, its: set[AgentId], unit: Unit) -> str:
+        """Why a slice with work may not be emptied for what that saves, by simple sums."""
+        live, group = unit.live, unit.live.groups[slice_.group]
+        rows = [row for id_ in its for row in live.allocations_on.get(id_, {}).values()]
+        others = [
+            each
+            for each in live.agents.values()
+            if each.group == group.name and each.id not in its and may_come_back(each)
+        ]
+        free = sum(room.cpu_milli for room in free_room(live, others).values())
+        moved = sum(row.resources.cpu_milli for row in rows)
+        if group.consolidate_after is None or slice_.ready_at is None:
+            return "its group does not ask for that"
+        if unit.now - slice_.ready_at < group.consolidate_after:
+            return "it is too young"
+        if slice_.held_by:
+            return "somebody holds it"
+        return "" if rows and moved <= free else f"{moved} of its work has {free} elsewhere"
+
+
+class PlacedAsAsked(Invariant):
+    """Judged by the labels that the pools of machines give these."""
+
+    says = "work lies in one slice, and on machines of the labels, where it asks for that"
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._placed = judge.of(Placed)
+
+    def committed(self, unit: Unit) -> None:
+        live = unit.live
+        for session in self._placed.sessions:
+            placement = spec_of(session).placement
+            lies_on = {each.agent_id for each in session.kernels}
+            agents = [live.agents[each] for each in lies_on if each is not None]
+            if placement.together == SLICE:
+                its = {each.fixed.get(SLICE) for each in agents}
+                self.expect(len(its) == 1, f"{session.id} was placed in {its}")
+            for asked in placement.constraints:
+                has = [each.attributes.get(asked.attribute) for each in agents]
+                meets = [(each in asked.values) is (asked.op is Operator.EQ) for each in has]
+                self.expect(all(meets), f"{session.id} asks for {asked}, and was placed on {has}")
 
 
 class TrippedPoolsStandStill(Invariant):
@@ -234,6 +282,7 @@ INVARIANTS = (
     OnlyReadySlicesTakeWork,
     LimitsOfPoolsHold,
     DoomedForCause,
+    PlacedAsAsked,
     TrippedPoolsStandStill,
     TokensEnd,
     AgentsGoWithTheirSlice,

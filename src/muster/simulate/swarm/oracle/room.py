@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from muster.core.ids import AgentId
 from muster.core.resources import GPU_WHOLE, Resources
 from muster.core.specs import JobSpec, QuotaSpec, ScalingGroup, SessionSpec
+from muster.core.specs.placement import ANYWHERE
 from muster.core.states import AgentStatus, SessionStatus
 from muster.scheduling.accounting.usage import Scope, scopes
 from muster.store.live import Live
@@ -40,11 +41,12 @@ def spec_of(session: Session) -> JobSpec | SessionSpec:
 
 
 def lacks_room_alone(live: Live, session: Session, now: float) -> bool:
-    """Whether it is plain that nothing but a lack of room keeps the session waiting: it depends on
-    no other, its start time has come, and its owner has no quota."""
+    """Whether it is plain that nothing but a lack of room keeps the session waiting: it may lie
+    anywhere, it depends on no other, its start time has come, and its owner has no quota."""
     spec = spec_of(session)
     has_come = spec.not_before is None or spec.not_before <= now
-    return has_come and not spec.after and not any(quotas_of(live, session))
+    is_free = has_come and not spec.after and spec.placement == ANYWHERE
+    return is_free and not any(quotas_of(live, session))
 
 
 def requested(session: Session, resource: str) -> int:
