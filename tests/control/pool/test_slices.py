@@ -9,7 +9,7 @@ from tests.control.pool.pooled import make, only, pool_of
 from tests.control.pool_scenarios import job, pool
 from tests.control.world import World
 
-from muster.control.pool.effects import LogRead
+from muster.control.pool.effects import MAX_CALLS, LogRead
 from muster.control.pool.hollow import FarmFaults
 from muster.control.pool.records import Slice
 from muster.control.pool.slices import WORDS_S
@@ -58,6 +58,19 @@ def failed(world: World) -> str:
     world.run_until(lambda: slice_.failed)
     assert slice_.doomed is not None
     return slice_.doomed.sentence()
+
+
+def test_no_more_slices_are_asked_about_than_calls_are_made_side_by_side(tmp_path: Path) -> None:
+    world = make(tmp_path)
+    world.farm.faults = FarmFaults(mute=1.0)
+    world.apply(pool(min_slices=2 * MAX_CALLS, max_slices=20))
+    world.run(5)
+    assert len(world.slices()) == 2 * MAX_CALLS
+    assert sum(each.handed_at is not None for each in world.slices()) == MAX_CALLS
+    world.farm.faults = FarmFaults()
+    world.run(300)
+    assert not [each for each in world.slices() if each.status is SliceStatus.REQUESTING]
+    world.close()
 
 
 def test_a_slice_that_does_not_boot_is_told_with_the_last_words_of_its_machine(
