@@ -33,7 +33,7 @@ def pools_have_no_limits(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PoolState, "headroom", property(lambda self: 9))
 
 
-@finds(pools.DoomedForCause, first=7)
+@finds(pools.DoomedForCause, first=19)
 def slices_with_work_count_as_idle(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Fleet, "is_used", lambda self, slice_: False)
 
