@@ -4,9 +4,11 @@ import pytest
 from tests.autoscaling.fleets import pool, routed, sentences, sessions, several, where
 from tests.scheduling.clusters import ask, box, cluster, workload
 
+from muster.autoscaling.first_fit import FirstFit, GangRoom
 from muster.autoscaling.modelled import Destination
 from muster.autoscaling.pool_state import Ceilings, ComingSlice
 from muster.core.reasons import ReasonCode, reason
+from muster.scheduling.workload import WorkloadClass
 
 BACKING_OFF = reason(ReasonCode.POOL_PAUSED, pool="a")
 
@@ -228,3 +230,28 @@ def test_agents_that_are_there_stay_as_they_are() -> None:
     before = agents.columns.free.tolist(), agents.version, agents.ids[:]
     routed(several(20, workload(ask(1, gib=1), agents_only=False)), pool("a"), agents=agents)
     assert (agents.columns.free.tolist(), agents.version, agents.ids[:]) == before
+
+
+def test_gang_on_machines_of_one_value_is_tried_by_placement_once_for_all_values_of_agents(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each agent may have a value of its own: to try them one by one is quadratic."""
+    tried: list[object] = []
+    fit = FirstFit.fit
+
+    def noted(self: FirstFit, asked: WorkloadClass) -> GangRoom:
+        tried.append(asked)
+        return fit(self, asked)
+
+    monkeypatch.setattr(FirstFit, "fit", noted)
+    hosts = {f"h{number:03}": box(8, 64, has={"rack": f"{number}"}) for number in range(100)}
+    gang = workload(*[ask(2)] * 3, *[ask(1)] * 8, together="rack")
+    paused = pool(
+        "p", 64, closed=reason(ReasonCode.POOL_PAUSED, pool="p"), attributes={"rack": "p"}
+    )
+    decision = routed(several(1, gang), paused, agents=cluster(**hosts))
+    assert len(decision.unmet) == 1
+    assert len(tried) <= 2
+    roomy = cluster(**hosts | {"last": box(16, 64, has={"rack": "last"})})
+    decision = routed(several(1, gang), paused, agents=roomy)
+    assert {kernel.agent_id for kernel in decision.routed[0].kernels} == {"agt-last"}

@@ -6,6 +6,8 @@ each of its requests by itself.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,15 +33,26 @@ def has_rules(workload: WorkloadClass) -> bool:
     return limited or placement.together is not None or is_tight(workload)
 
 
-def of_values(
-    workload: WorkloadClass, agents: Snapshot, matcher: Matcher
-) -> Sequence[WorkloadClass]:
+MAX_VALUES = 64
+"""Values of agents alone that are tried one by one: each may be that of one agent."""
+
+
+class Values(NamedTuple):
     """A class of gangs that have to be on machines with one value of an attribute, as one class for
-    each value: those of pools first, the best first, then those of agents that may have room."""
+    each value: those of pools, the best first, and the first ``MAX_VALUES`` that agents alone have
+    and that may have room."""
+
+    pools: Sequence[WorkloadClass]
+    agents: Sequence[WorkloadClass]
+
+
+def of_values(workload: WorkloadClass, agents: Snapshot, matcher: Matcher) -> Values:
+    """A class of gangs that have to be on machines with one value of an attribute, by value."""
     attribute = workload.placement.together
     assert attribute is not None, "the gangs may be anywhere"
     of_pools = (matcher.specs[pool].attributes_in("") for pool in matcher.match(workload).pools)
     values = dict.fromkeys(its[attribute] for its in of_pools if attribute in its)
+    number = len(values)
     (request, indexes), mask = workload.requests[0], eligible(agents, workload)
     slots = agents.columns.fitting(request)
     slots = slots if mask is None else slots[mask[slots]]
@@ -47,7 +60,10 @@ def of_values(
         codes, texts = agents.attribute(attribute)
         copies = agents.columns.copies(request, slots, len(indexes))
         room = np.bincount(codes[slots], copies, len(texts))
-        values.update((texts[code], None) for code in np.flatnonzero(room >= len(indexes)).tolist())
+        roomy = (texts[code] for code in np.flatnonzero(room >= len(indexes)).tolist())
+        values.update(
+            dict.fromkeys(islice((text for text in roomy if text not in values), MAX_VALUES))
+        )
     placements = (
         workload.placement.model_copy(
             update={
@@ -60,7 +76,8 @@ def of_values(
         )
         for value in values
     )
-    return [replace(workload, placement=each) for each in placements]
+    classes = [replace(workload, placement=each) for each in placements]
+    return Values(classes[:number], classes[number:])
 
 
 def kernels_by_request(workload: WorkloadClass) -> list[int]:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from muster.autoscaling.demand import TO_COME, Demand, DemandEntry
 from muster.autoscaling.first_fit import FirstFit, GangRoom, Mark, Taken
 from muster.autoscaling.gang_slices import (
+    Values,
     fewest_slices,
     has_rules,
     is_tight,
@@ -107,7 +108,7 @@ class _Routing:
         self._tight = TightFit(machines, matcher, selector, self._first_fit, demand.classes)
         self._outcome = Outcome(machines.pools, matcher, machines.opened, machines.budget)
         self._routed: dict[QueueClass, int] = {}
-        self._of_values: dict[WorkloadClass, Sequence[WorkloadClass]] = {}
+        self._of_values: dict[WorkloadClass, Values] = {}
         self._refused: dict[int, Reason] = {}  # of the last class that was not served, by pool
 
     def route(self, members: QueueClass, entries: Sequence[DemandEntry]) -> int:
@@ -225,25 +226,27 @@ class _Routing:
 
     def _place_together(self, workload: WorkloadClass) -> GangRoom:
         """Take room for a gang on machines that share a value: those of the first one that has it,
-        else of the first one that has it with new slices."""
+        else of the first one of pools that has it with new slices."""
         first_fit, numbers = self._first_fit, kernels_by_request(workload)
         if workload not in self._of_values:
             self._of_values[workload] = of_values(workload, self._machines.agents, self._matcher)
-        classes = self._of_values[workload]
-        for each in classes:
+        values = self._of_values[workload]
+        for each in (*values.pools, *values.agents):
             if not any(map(lt, first_fit.rooms(each), numbers)):
                 mark, room = first_fit.mark(each), first_fit.fill_gang(each, [[] for _ in numbers])
                 if room.taken is not None:
                     return room
                 first_fit.rollback(mark, each)
         refused: dict[int, Reason] = {}
-        for each in classes:
+        for each in values.pools:
             room = self._place(each)
             if room.taken is not None:
                 return room
             refused.update(self._refused)
         self._refused = refused
-        return GangRoom(0)
+        if not values.agents:
+            return GangRoom(0)
+        return first_fit.fit(workload)  # other values, and kernels that take the room of others
 
     def _place_each(self, workload: WorkloadClass) -> GangRoom:
         """Take room for each kernel of a gang by itself, on open machines and on the slices of one
