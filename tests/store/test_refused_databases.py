@@ -109,6 +109,12 @@ def test_server_that_is_too_old_is_refused(
         pass
 
 
+def test_sqlite_that_is_too_old_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("muster.store.database.sqlite.OLDEST", (99, 1))
+    assert "version 99.1 or a newer one is needed" in refusal(sqlite_url(tmp_path / "muster.db"))
+    assert not list(tmp_path.iterdir())
+
+
 def test_database_that_cannot_store_all_text_is_refused(postgresql: Server) -> None:
     postgresql.execute("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
     assert "stores text as LATIN1" in refusal(postgresql.url("latin"))

@@ -10,10 +10,12 @@ from muster.core.reasons import ReasonCode
 from muster.core.results import SchedulingResult
 from muster.core.specs import SessionType
 from muster.core.states import AgentStatus, JobState, KernelStatus, SessionStatus, TaskState
-from muster.store.database.address import sqlite_url
+from muster.store.database.address import DatabaseUnusable, sqlite_url
 from muster.store.driver import run
 
 BUSY_TIMEOUT_S = 10.0
+OLDEST = (3, 35)
+"""The oldest version of the library that has all that statements and migrations use."""
 
 # The driver looks in three places for a way to adapt a value that is no plain number or text, None
 # included: the search takes 230 ns for each value, and 90 where an adapter is registered.
@@ -34,7 +36,17 @@ for _words in (
 
 def sqlite_engine(address: URL) -> Engine:
     """An engine in WAL mode with ``synchronous=FULL``: a commit that was answered survives the loss
-    of power (design: Storage)."""
+    of power (design: Storage).
+
+    Raises:
+        DatabaseUnusable: Python's SQLite is too old.
+    """
+    if sqlite3.sqlite_version_info < OLDEST:
+        needed = ".".join(map(str, OLDEST))
+        raise DatabaseUnusable(
+            f"this Python has SQLite {sqlite3.sqlite_version}: version {needed} or a newer one is "
+            f"needed, or a PostgreSQL server"
+        )
     # One thread writes at a time (the leader's); the API reads from a pool of threads.
     arguments = {"check_same_thread": False, "timeout": BUSY_TIMEOUT_S}
     engine = create_engine(address, connect_args=arguments, hide_parameters=True)
