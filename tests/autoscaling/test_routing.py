@@ -252,6 +252,11 @@ def test_gang_on_machines_of_one_value_is_tried_by_placement_once_for_all_values
     decision = routed(several(1, gang), paused, agents=cluster(**hosts))
     assert len(decision.unmet) == 1
     assert len(tried) <= 2
+    tried.clear()
+    few = {name: hosts[name] for name in [*hosts][:10]}
+    alike = workload(*[ask(2)] * 4, together="rack")
+    assert len(routed(several(11, alike), paused, agents=cluster(**few)).routed) == 10
+    assert not tried, "where kernels are alike, first fit knows"
     roomy = cluster(**hosts | {"last": box(16, 64, has={"rack": "last"})})
     decision = routed(several(1, gang), paused, agents=roomy)
     assert {kernel.agent_id for kernel in decision.routed[0].kernels} == {"agt-last"}

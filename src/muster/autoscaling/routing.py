@@ -13,6 +13,7 @@ from typing import NamedTuple
 from muster.autoscaling.demand import TO_COME, Demand, DemandEntry
 from muster.autoscaling.first_fit import FirstFit, GangRoom, Mark, Taken
 from muster.autoscaling.gang_slices import (
+    MAX_VALUES,
     Values,
     fewest_slices,
     has_rules,
@@ -244,7 +245,7 @@ class _Routing:
                 return room
             refused.update(self._refused)
         self._refused = refused
-        if not values.agents:
+        if not values.agents or (len(numbers) == 1 and len(values.agents) < MAX_VALUES):
             return GangRoom(0)
         return first_fit.fit(workload)  # other values, and kernels that take the room of others
 
