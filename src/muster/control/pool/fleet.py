@@ -3,6 +3,7 @@ listed. Nothing here is stored: it is derived when the mirror is read, and liste
 when machines without a slice are known outlives a mirror; a controller that starts has to see them
 in as many lists as any other."""
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from types import MappingProxyType
 
 from muster.autoscaling.pool_state import ComingSlice, Holding
 from muster.control.engine.work import Work
+from muster.control.pool.effects import ANSWER_S
 from muster.control.pool.records import OwnMachine, Pool, Slice, SliceId
 from muster.control.pool.specs import Revision
 from muster.core.ids import AgentId, TokenId
@@ -59,13 +61,19 @@ class Fleet:
     Args:
         began_at: when this controller took over.
         orphans: those that were known before the mirror was read again, which are taken over.
+        read_at: when the mirror was read.
     """
 
     def __init__(
-        self, live: Live, began_at: float, orphans: Mapping[str, Mapping[SliceId, Orphans]] = NONE
+        self,
+        live: Live,
+        began_at: float,
+        orphans: Mapping[str, Mapping[SliceId, Orphans]] = NONE,
+        read_at: float = -math.inf,
     ) -> None:
         self._live = live
         self._began_at = began_at
+        self._read_at = read_at
         self._pools: dict[str, Pool] = {}
         self._groups: dict[str, list[Pool]] | None = None
         self._slices: dict[str, dict[SliceId, Slice]] = {}
@@ -233,6 +241,11 @@ class Fleet:
         return ComingSlice(slice_.id, slice_.pool, len(slice_.machines), spec)
 
     # Lists
+
+    def is_settled(self, pool: Pool, now: float) -> bool:
+        """Whether every call about the pool that was under way when the mirror was read is over by
+        now. Nobody waits for its answer any more, and it may still make machines."""
+        return pool.created_at > self._read_at or now >= self._read_at + ANSWER_S
 
     def listed(
         self,

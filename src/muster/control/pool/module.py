@@ -53,9 +53,10 @@ class PoolModule(EntityModule):
     def declare(self, context: Context) -> Declared:
         parts, live = context.parts, context.store.live
         cluster = parts[ClusterState]
+        now = context.clock.now()
         if self._began_at is None:
-            self._began_at = context.clock.now()
-        fleet = Fleet(live, self._began_at, self._orphans)
+            self._began_at = now
+        fleet = Fleet(live, self._began_at, self._orphans, now)
         self._orphans = fleet.orphans
         slices = SliceLifecycle(cluster, parts[AgentLifecycle], parts[KernelReports], fleet)
         standings = Standings(fleet, slices)

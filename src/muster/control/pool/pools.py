@@ -103,7 +103,8 @@ class ListPools(FollowingHandler[Pool]):
         record.generation += 1
         record.asked_at = record.tried_at = work.now
         is_last = record.status is PoolStatus.DELETING
-        record.asked_alone = is_last and not self._fleet.slices(record.name)
+        is_quiet = not self._fleet.slices(record.name) and self._fleet.is_settled(record, work.now)
+        record.asked_alone = is_last and is_quiet
         work.emit(ListMachines(record.name, record.generation))
 
     def _delete_orphans(self, pool: Pool, work: Work) -> None:

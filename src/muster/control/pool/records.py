@@ -124,7 +124,8 @@ class Pool(Tried):
 
     Not stored: ``generation`` counts the lists of its machines that were asked for; ``asked_at`` is
     when the one under way was asked for, None if there is none, and ``tried_at`` the last one;
-    ``asked_alone`` is whether it was to be deleted, and had no slices, when that one was asked for;
+    ``asked_alone`` is whether it was to be deleted, had no slices, and no call about it could still
+    make machines, when that one was asked for;
     ``listed_at`` is when the last list came, ``heard_at`` when the last one came that was complete
     or had machines, and ``list_error`` why the last one failed;
     ``is_bare`` is whether a list that was asked for so was complete and empty.

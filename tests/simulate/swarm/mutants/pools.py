@@ -128,4 +128,20 @@ POOLS = (
         "a gang lies in one slice where it asks for that",
         scenario="gang_in_one_slice",
     ),
+    Mutant(
+        "a pool ends though a call about it may still make machines",
+        f"{POOL}/fleet.py",
+        "        return pool.created_at > self._read_at or now >= self._read_at + ANSWER_S\n",
+        "        return True\n",
+        "a slice ends once its provider has no machine of it",
+        scenario="call_that_outlives_its_pool",
+    ),
+    Mutant(
+        "a pool that is to be deleted does not ask its provider",
+        f"{POOL}/pools.py",
+        "        if record.is_bare or (is_mute and work.now >= began + UNLISTED_S):\n",
+        "        if True:\n",
+        "a slice ends once its provider has no machine of it",
+        scenario="call_that_outlives_its_pool",
+    ),
 )
