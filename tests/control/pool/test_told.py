@@ -20,6 +20,7 @@ from muster.core.specs import JobSpec, ScalingGroup
 from muster.core.states import JobState
 from muster.core.states.slice import SliceStatus
 from muster.simulate.hollow.supervisor import Run
+from muster.store.queries.history import read_history
 from muster.store.records import Job
 
 GANG = job("gang", tasks=40, coscheduled=True)
@@ -115,8 +116,31 @@ def test_slice_that_comes_after_others_failed_says_so(tmp_path: Path) -> None:
     world.run(1)
     assert (
         "pool cpu tries once more, after 2 failed requests, the last with: 0 of its 1 machine "
-        "joined within 1m00s"
+        "joined within 1m00s; `muster slices show "
     ) in sentences(world, waiting)
+    world.close()
+
+
+def test_words_of_a_machines_log_are_told_of_its_slice_and_not_to_all_who_wait(
+    tmp_path: Path,
+) -> None:
+    world = make(tmp_path, boot_timeout=60)
+    world.farm.faults = FarmFaults(never_boots=1.0)
+    waiting = world.submit(job("one"))
+    world.run_until(lambda: bool(world.slices()))
+    failed = only(world)
+    world.run_until(lambda: failed.doomed is not None, 5000)
+    assert failed.doomed is not None
+    assert failed.doomed.sentence().endswith(": boots for ever")
+    closed = sentences(world, waiting)
+    world.run_until(lambda: any(each.is_coming for each in world.slices()), 5000)
+    world.run(1)
+    with world.store.engine.connect().execution_options(readonly=True) as connection:
+        rows = read_history(connection, world.plane.live.entities, ROOT, "cpu", 100).items
+    noted = " ".join(why.sentence for row in rows for why in row.reasons)
+    for said in (closed, sentences(world, waiting), noted):
+        assert f"`muster slices show {failed.id}` has more" in said
+        assert "boots for ever" not in said
     world.close()
 
 

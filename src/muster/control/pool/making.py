@@ -211,7 +211,8 @@ class FollowAgents(FollowingHandler[Agent]):
 
 class LimitSlices(FollowingHandler[Slice]):
     """Gives up slices that do not come in time, with the last words of a machine that did not
-    join, or what its provider says of it."""
+    join, or what its provider says of it. These words are the slice's own: its pool's standing is
+    told without them."""
 
     name = "LimitSlices"
     entity = Slice
@@ -236,10 +237,11 @@ class LimitSlices(FollowingHandler[Slice]):
         code = ReasonCode.SLICE_NOT_BOOTED if booting else ReasonCode.SLICE_NOT_JOINED
         told = (record.words or {}).get(absent) or record.details.get(absent, "")
         said = {"machine": absent, "told": told} if told else {}
-        why = reason(
-            code, joined=len(here), machines=len(record.machines), timeout_s=limit_s, **said
-        )
-        self._standings.failed(work, record, CreateOutcome.NOT_BOOTED, why.sentence())
+        plain = reason(code, joined=len(here), machines=len(record.machines), timeout_s=limit_s)
+        why = Reason(code, (*plain.numbers, *said.items()))
+        # Everybody who waits is told the pool's standing, and a machine's log may have secrets.
+        known = f"{plain.sentence()}; `muster slices show {record.id}` has more"
+        self._standings.failed(work, record, CreateOutcome.NOT_BOOTED, known)
         self._slices.doom(work, record, self.name, why, failed=True)
 
     def _waits_for_words(self, slice_: Slice, machine: str, work: Work) -> bool:
