@@ -29,6 +29,7 @@ from muster.providers.found import problems_of, provider_class
 from muster.providers.local import machine as local_machine
 from muster.providers.local.machine import LocalMachine
 from muster.providers.local.processes import LocalProcesses, revive_machines
+from muster.providers.local.restarts import Restarts
 from muster.providers.provider import (
     AgentSetup,
     MachineState,
@@ -151,21 +152,21 @@ async def test_agent_that_died_is_started_again_with_what_it_runs(site: LocalSit
         (machine,) = await asyncio.to_thread(provider.create, order)
         pools = site.directory.parent
         await made.until(lambda: bool(made.hellos))
-        assert await asyncio.to_thread(revive_machines, pools) == [], "it runs"
+        assert await asyncio.to_thread(revive_machines, pools, Restarts(), 0.0) == [], "it runs"
         made.command(Start(KERNEL, 1, template("sleep", "600"), {}))
         await made.report(KERNEL, ReportKind.STARTED)
         (runs,) = processes_of(KERNEL)
         os.kill(agent_pid(site, machine), signal.SIGKILL)
         await made.until(lambda: state_of(provider, machine.name) is MachineState.STOPPED)
 
-        assert await asyncio.to_thread(revive_machines, pools) == [machine.name]
+        assert await asyncio.to_thread(revive_machines, pools, Restarts(), 0.0) == [machine.name]
 
         await made.until(lambda: len(made.hellos) == 2)
         before, after = made.hellos
         assert (after.agent, after.boot_id) == (before.agent, before.boot_id)
         assert processes_of(KERNEL) == [runs]
         assert await asyncio.to_thread(provider.delete, order.slice)
-        assert await asyncio.to_thread(revive_machines, pools) == []
+        assert await asyncio.to_thread(revive_machines, pools, Restarts(), 0.0) == []
 
 
 def test_slice_that_cannot_be_helped_keeps_no_other_from_it(
@@ -173,7 +174,9 @@ def test_slice_that_cannot_be_helped_keeps_no_other_from_it(
 ) -> None:
     for slice_ in ("sl-1", "sl-2", "sl-3"):
         directory = tmp_path / "one" / slice_
-        directory.mkdir(parents=True)
+        machine = directory / f"{slice_}-0"
+        machine.mkdir(parents=True)
+        (machine / "machine.json").write_text("{}")
         kept = {"cluster": "c-1", "pool": "one", "names": [f"{slice_}-0"], "leaving": False}
         (directory / "slice.json").write_text(json.dumps(kept))
     asked: list[str] = []
@@ -185,7 +188,7 @@ def test_slice_that_cannot_be_helped_keeps_no_other_from_it(
         return True
 
     monkeypatch.setattr(LocalMachine, "revive", second_helps)
-    assert revive_machines(tmp_path) == [asked[1]]
+    assert revive_machines(tmp_path, Restarts(), 0.0) == [asked[1]]
     assert sorted(asked) == ["sl-1-0", "sl-2-0", "sl-3-0"]
 
 

@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
+import time
 from pathlib import Path
 
 from muster.providers.local.processes import revive_machines
+from muster.providers.local.restarts import Restarts
 
 log = logging.getLogger(__name__)
 
@@ -18,12 +20,10 @@ async def keep_machines(directory: Path) -> None:
     Args:
         directory: has those of the pools.
     """
+    restarts = Restarts()
     while True:
         await asyncio.sleep(LOOK_S)
         try:
-            revived = await asyncio.to_thread(revive_machines, directory)
+            await asyncio.to_thread(revive_machines, directory, restarts, time.monotonic())
         except OSError as error:
             log.warning("agents of local machines are not started again: %s", error)
-            continue
-        if revived:
-            log.warning("agents %s had ended and are started again", ", ".join(revived[:20]))

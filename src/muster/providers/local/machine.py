@@ -4,7 +4,7 @@
     machine.lock  locked by the process while there is one
     join-token    for its owner only, as all of these
     authority.pem
-    agent.log
+    agent.log     and agent.log.1, which was put aside because it was long
     agent/        the agent's own directory
 
 The lock is on the open file, which the process inherits: it begins before the process does and ends
@@ -54,6 +54,7 @@ _START_S = 10.0
 _TERMINATING_S = 10.0  # an agent waits for a supervisor that it is just starting
 _POLL_S = 0.02
 _TAIL_BYTES = 2000
+_MAX_LOG_BYTES = 1 << 20
 _TOLD = 200
 
 
@@ -185,6 +186,7 @@ class LocalMachine:
             record = {"options": [*options], "ports": ports, "boot": boot}
             write_private(self.directory / _RECORD, json.dumps(record))
             words = [*_muster(), "agent", *options, "--boot-id", boot]
+            self._put_log_aside()
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
             log = os.open(self.directory / _LOG, flags, 0o600)
             try:
@@ -207,6 +209,18 @@ class LocalMachine:
                 os.close(log)
         finally:
             os.close(lock)
+
+    def _put_log_aside(self) -> None:
+        """Put a long log aside, in place of the former one: an agent that ends at once writes some
+        at each start.
+
+        Raises:
+            OSError: it cannot be put aside.
+        """
+        log = self.directory / _LOG
+        with suppress(FileNotFoundError):
+            if log.stat().st_size >= _MAX_LOG_BYTES:
+                log.replace(log.with_name(f"{_LOG}.1"))
 
     def _end_agent(self, deadline_s: float, *, hard: bool) -> None:
         """End the process, whatever it is doing.

@@ -26,6 +26,7 @@ from muster.providers.local.machine import (
     NotEnded,
     write_private,
 )
+from muster.providers.local.restarts import Restarts
 from muster.providers.provider import (
     Listing,
     Machine,
@@ -48,6 +49,7 @@ _LOCK_S = 5.0
 _CALL_S = 45.0  # of the interface's CALL_S: what then begins no more may take a little longer
 _AT_ONCE = 4
 _POLL_S = 0.02
+_MOST_TOLD = 20
 _SHORT_OF = (errno.EAGAIN, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 
 
@@ -300,15 +302,21 @@ class LocalProcesses(Provider):
             time.sleep(_POLL_S)
 
 
-def revive_machines(directory: Path) -> list[str]:
+def revive_machines(directory: Path, restarts: Restarts, now: float) -> list[str]:
     """Start the agents again that ended by themselves on machines of the pools in a directory, and
     name them. A slice that is being deleted, or that another call is at work on, is left alone, and
-    one that cannot be helped keeps no other from it.
+    one that cannot be helped keeps no other from it. A start is logged unless the agent waited as
+    long for the former one.
+
+    Args:
+        restarts: remembers the starts.
+        now: seconds of a clock that never goes back.
 
     Raises:
         OSError: the directory cannot be read.
     """
     revived: list[str] = []
+    news: list[str] = []
     for file in directory.glob(f"*/*/{_SLICE_FILE}"):
         try:
             descriptor = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -317,15 +325,30 @@ def revive_machines(directory: Path) -> list[str]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             kept = _read(file.parent)
-            if kept is not None and not kept.leaving:
-                machines = {name: LocalMachine(file.parent / name) for name in kept.names}
-                revived += [name for name, machine in machines.items() if machine.revive()]
+            if kept is None or kept.leaving:
+                continue
+            for name in kept.names:
+                machine = LocalMachine(file.parent / name)
+                is_ended = machine.state() is MachineState.STOPPED
+                if not restarts.is_due(machine.directory, now, is_ended=is_ended):
+                    continue
+                waited_s, is_longer = restarts.start(machine.directory, now)
+                if machine.revive():
+                    revived.append(name)
+                    if not waited_s:
+                        news.append(name)
+                    elif is_longer:
+                        news.append(f"{name} (after {waited_s:g} s, as it ended soon)")
         except (BlockingIOError, ValueError):
             continue
         except OSError as error:
             log.warning("agents of slice %s are not started again: %s", file.parent.name, error)
         finally:
             os.close(descriptor)
+    restarts.forget_gone()
+    if news:
+        told = ", ".join(news[:_MOST_TOLD])
+        log.warning("agents had ended and are started again: %s", told)
     return revived
 
 
