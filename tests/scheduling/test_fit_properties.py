@@ -1,6 +1,7 @@
 """Properties of every placement; the fast ways to it lead where the slow one does."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.scheduling.clusters import Box, agent, ask, box, cluster, contents, put, workload
 
 from muster.core.resources import GPU_WHOLE, Resources, is_model
+from muster.core.specs.placement import Constraint
 from muster.scheduling.cluster import order
 from muster.scheduling.cluster.columns import Floats, Ints, Shares
 from muster.scheduling.cluster.constraints import eligible
@@ -306,6 +308,24 @@ def test_session_is_placed_whole_within_all_limits_or_leaves_no_trace(
                 assert max(counts) <= placement.max_kernels_per_agent
     assert contents(snapshot) == before
     assert snapshot.in_set((each.owner, "replicas")) == twin.in_set((each.owner, "replicas"))
+
+
+@settings(max_examples=150, deadline=None)
+@given(snapshot=clusters(), each=classes(most=6))
+def test_gang_that_lies_within_one_value_lies_within_some(
+    snapshot: Snapshot, each: WorkloadClass
+) -> None:
+    """No value is passed over that would hold it."""
+    apart = each.placement.model_copy(update={"together": None})
+
+    def fits(**rules: object) -> bool:
+        asked = replace(each, placement=apart.model_copy(update=rules))
+        with Statement(snapshot) as statement:
+            return fit_session(statement, CONCENTRATED, asked).kernels is not None
+
+    of_values = [Constraint(attribute="rack", values=(value,)) for value in ("1", "2", "x")]
+    holds = [fits(constraints=(*apart.constraints, one)) for one in of_values]
+    assert fits(together="rack") == any(holds)
 
 
 def fits_somehow(snapshot: Snapshot, each: WorkloadClass) -> bool:

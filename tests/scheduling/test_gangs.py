@@ -1,14 +1,15 @@
 """Sessions of several kernels: whole or not at all, on one agent or many, near each other."""
 
 import pytest
-from tests.scheduling.clusters import agent, ask, box, cluster, contents, places, workload
+from tests.scheduling.clusters import agent, ask, box, cluster, contents, places, put, workload
 
-from muster.core.resources import DeviceShare
+from muster.core.resources import DeviceShare, Resources
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.cluster.statement import Statement
+from muster.scheduling.fitting.filling import Filling
 from muster.scheduling.fitting.fit import Fit, fill, fit_session
 from muster.scheduling.policy.selectors import Concentrated
-from muster.scheduling.workload import WorkloadClass
+from muster.scheduling.workload import KernelPlacement, WorkloadClass
 
 
 def placed(snapshot: Snapshot, each: WorkloadClass) -> list[str] | int:
@@ -157,6 +158,38 @@ def test_gang_of_unlike_kernels_tries_the_next_value_when_the_first_does_not_hol
     """Each kernel fits into r1 by itself; not both."""
     snapshot = racks(a=("r1", 3), b=("r2", 3), c=("r2", 3))
     assert placed(snapshot, workload(ask(3), ask(2), together="rack")) == ["b", "c"]
+
+
+def test_gang_of_unlike_kernels_is_tried_on_values_alone_that_have_enough_in_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each agent may have a value of its own: to try them one by one would take long."""
+    tried: list[Resources] = []
+    fill_ = Filling.fill
+
+    def noted(self: Filling, request: Resources, count: int) -> list[KernelPlacement]:
+        tried.append(request)
+        return fill_(self, request, count)
+
+    monkeypatch.setattr(Filling, "fill", noted)
+    gang = workload(*[ask(2)] * 3, *[ask(1)] * 8, together="rack")
+    hosts: dict[str, tuple[str, float]] = {f"n{host}": (f"r{host}", 13) for host in range(50)}
+    assert placed(racks(**hosts), gang) == 0
+    assert not tried
+    assert placed(racks(**hosts, last=("last", 14)), gang) == ["last"] * 11
+    assert len(tried) == 2
+    tried.clear()
+    devices = {f"n{host}": box(gpus=2, has={"rack": f"r{host}"}) for host in range(50)}
+    assert placed(cluster(**devices), workload(ask(1, gpu=2), ask(1, gpu=1), together="rack")) == 0
+    assert not tried
+
+
+def test_agent_that_holds_too_much_takes_nothing_from_others_of_its_value() -> None:
+    snapshot = racks(a=("r1", 8), b=("r1", 3))
+    snapshot.take(agent("a"), ask(8))
+    put(snapshot, "a", box(cpu=1, has={"rack": "r1"}))
+    assert snapshot.columns.free.min() < 0
+    assert placed(snapshot, workload(ask(2), ask(1), together="rack")) == ["b", "b"]
 
 
 def test_values_keep_to_constraints_and_limits() -> None:

@@ -25,12 +25,14 @@ _Requests: TypeAlias = Sequence[tuple[Resources, tuple[int, ...]]]
 
 _MOST_TRIES = 1000  # unlike agents of a tier on which a single-node session is tried
 _MOST_COPIES = 2**31  # more than fit on an agent, and small enough to be added up
+_ROUNDED = 1 - 1e-9  # sums of this part of an amount may be all of it
 _MOST_COUNTED = 4  # agents, or values, for which the kernels that find room are counted
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """How many of a session's kernels found room, and their places if all did."""
+    """How many of a session's kernels found room where they were tried, and their places if all
+    did."""
 
     placed: int
     kernels: tuple[KernelPlacement, ...] | None = None
@@ -230,8 +232,8 @@ def _unlike(columns: Columns, slots: Ints) -> Ints:
 
 
 def _values(snapshot: Snapshot, workload: WorkloadClass, attribute: str) -> Iterator[Flags]:
-    """The agents of each value of ``attribute`` with room for each request by itself, the value
-    with the least room first."""
+    """The agents of each value of ``attribute`` with room for each request by itself, and for all
+    of them as far as sums tell, the value with the least room first."""
     codes, values = snapshot.attribute(attribute)
     mask, limit = eligible(snapshot, workload), workload.placement.max_kernels_per_agent
     assert mask is not None, "agents without the attribute are not in it"
@@ -242,9 +244,38 @@ def _values(snapshot: Snapshot, workload: WorkloadClass, attribute: str) -> Iter
         copies = snapshot.columns.copies(request, slots, limit or _MOST_COPIES)
         room = np.bincount(codes[slots], copies, len(values)).astype(np.int64)
         least = np.minimum(least, room // len(indexes))
+    if len(workload.requests) > 1:  # a value may belong to each agent: few are worth a try
+        least[~_enough(snapshot.columns, workload, codes, np.flatnonzero(mask), len(values))] = 0
     for value in np.argsort(least, kind="stable").tolist():
         if least[value] > 0:
             yield codes == value
+
+
+def _enough(
+    columns: Columns, workload: WorkloadClass, codes: Ints, slots: Ints, values: int
+) -> Flags:
+    """Whether the agents of each value have, added up, what all kernels need; of each agent counts
+    what kernels can take there.
+
+    Args:
+        codes: of values, by slot.
+        slots: of the agents that count.
+        values: their number.
+    """
+    limit, milli = workload.placement.max_kernels_per_agent, columns.device_free[slots]
+    free = np.maximum(columns.free[slots], 0)  # less on one agent takes nothing from the others
+    free = np.column_stack((free, np.maximum(milli, 0).sum(axis=1))).astype(np.float64)
+    used, needed = np.zeros_like(free), np.zeros(free.shape[1])
+    for request, indexes in workload.requests:
+        each = np.append(columns.amounts(request), request.gpu_milli).astype(np.float64)
+        copies = columns.copies(request, slots, min(limit or len(indexes), len(indexes)))
+        used += np.maximum(copies, 0)[:, np.newaxis] * each
+        needed += each * len(indexes)
+    used = np.minimum(used, free)
+    enough = np.ones(values, np.bool_)
+    for its, least in zip(used.T, (needed * _ROUNDED).tolist(), strict=True):
+        enough &= np.bincount(codes[slots], its, values) >= least
+    return enough
 
 
 def _orders(snapshot: Snapshot, workload: WorkloadClass) -> Iterator[_Requests]:
