@@ -310,12 +310,31 @@ def test_session_is_placed_whole_within_all_limits_or_leaves_no_trace(
     assert snapshot.in_set((each.owner, "replicas")) == twin.in_set((each.owner, "replicas"))
 
 
+some_racks = st.lists(
+    st.builds(
+        lambda cpu, gpus, rack: box(cpu=cpu, gpus=gpus, has={"rack": rack}),
+        st.integers(1, 9),
+        st.integers(0, 3),
+        st.sampled_from(["1", "2", "x"]),
+    ),
+    min_size=1,
+    max_size=6,
+)
+small = st.builds(ask, st.sampled_from([0.5, 1, 2, 3]), gpu=st.sampled_from([0, 0.5, 1]))
+
+
 @settings(max_examples=150, deadline=None)
-@given(snapshot=clusters(), each=classes(most=6))
+@given(
+    machines=some_racks,
+    kernels=st.lists(small, min_size=2, max_size=5),
+    limit=st.sampled_from([{}, {}, {"max_kernels_per_agent": 2}]),
+)
 def test_gang_that_lies_within_one_value_lies_within_some(
-    snapshot: Snapshot, each: WorkloadClass
+    machines: list[Box], kernels: list[Resources], limit: dict[str, Any]
 ) -> None:
     """No value is passed over that would hold it."""
+    snapshot = cluster(**dict(zip(NAMES, machines, strict=False)))
+    each = workload(*kernels, **limit)
     apart = each.placement.model_copy(update={"together": None})
 
     def fits(**rules: object) -> bool:
