@@ -28,6 +28,7 @@ SLICE = SliceView(
         in_s=290,
     ),
     stays=because(ReasonCode.SLICE_BUSY),
+    joined=1,
     created_at=NOW - 700,
 )
 TOLD = (

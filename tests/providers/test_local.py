@@ -155,6 +155,7 @@ async def test_agent_that_died_is_started_again_with_what_it_runs(site: LocalSit
         assert await asyncio.to_thread(revive_machines, pools, Restarts(), 0.0) == [], "it runs"
         made.command(Start(KERNEL, 1, template("sleep", "600"), {}))
         await made.report(KERNEL, ReportKind.STARTED)
+        await made.until(lambda: bool(processes_of(KERNEL)))  # just spawned, it has no environment
         (runs,) = processes_of(KERNEL)
         os.kill(agent_pid(site, machine), signal.SIGKILL)
         await made.until(lambda: state_of(provider, machine.name) is MachineState.STOPPED)

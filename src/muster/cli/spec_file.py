@@ -5,7 +5,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from muster.cli.parameters import Argument
 from muster.cli.words import one
@@ -18,14 +18,13 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound="AnySpec")
 
+_SUBMIT = "muster submit"
 _COMMANDS = {
-    "job": "muster submit",
-    "session": "muster submit",
     "group": "muster groups apply",
     "quota": "muster quota set",
     "pool": "muster pools apply",
 }
-"""The command that takes a file of each kind."""
+"""The command that takes a file of a kind; what has none here is work, which is submitted."""
 
 SpecFile = Argument(metavar="FILE", help="YAML or JSON; - is standard input.", holds_spec=True)
 
@@ -67,9 +66,8 @@ def read_spec(file: str, *models: "type[S]") -> S:
         raise MusterError(f"cannot read {file}: it is not text in UTF-8") from None
     _check_kind(file, keys, [str(model.model_fields["kind"].default) for model in models])
     keys = with_absolute_workdirs(keys, directory_of(file))
-    found = spec_of(with_absolute_moments(keys))
-    assert isinstance(found, models)
-    return found
+    # Work of a kind that the command does not name is submitted like a job.
+    return cast(S, spec_of(with_absolute_moments(keys)))
 
 
 def _check_kind(file: str, keys: Mapping[Any, Any], taken: Sequence[str]) -> None:
@@ -77,23 +75,30 @@ def _check_kind(file: str, keys: Mapping[Any, Any], taken: Sequence[str]) -> Non
     Raises:
         InvalidSpec: the kind is another one than those that are ``taken``.
     """
+    from muster.core.specs.load import KINDS
+
     kind = keys.get("kind", "job")
-    if not isinstance(kind, str) or kind not in _COMMANDS:
-        return
+    if not isinstance(kind, str) or kind not in KINDS:
+        return  # the kinds are told where the spec is read
     if kind_meant := _kind_meant(keys):
         expected = (
             f"missing: {one(kind_meant)} has these keys, so write `kind: {kind_meant}` into it and "
-            f"use `{_COMMANDS[kind_meant]} {shlex.quote(file)}`"
+            f"use `{_command_of(kind_meant)} {shlex.quote(file)}`"
         )
         raise InvalidSpec([Problem("kind", "", expected)])
-    if kind in taken:
+    command = _command_of(kind)
+    if command == _command_of(taken[0]):
         return
-    use = f"{_COMMANDS[kind]} {shlex.quote(file)}"
+    use = f"{command} {shlex.quote(file)}"
     if "kind" in keys:
         expected = f"this command takes {' or '.join(map(one, taken))}: use `{use}`"
         raise InvalidSpec([Problem("kind", kind, expected)])
     expected = f"missing: write `kind: {taken[0]}` into it, or hand a job in with `{use}`"
     raise InvalidSpec([Problem("kind", "", expected)])
+
+
+def _command_of(kind: str) -> str:
+    return _COMMANDS.get(kind, _SUBMIT)
 
 
 def _kind_meant(keys: Mapping[Any, Any]) -> str | None:

@@ -74,6 +74,7 @@ class Fleet:
         self._live = live
         self._began_at = began_at
         self._read_at = read_at
+        self._read = frozenset(pool.id for pool in live.of(Pool).values())
         self._pools: dict[str, Pool] = {}
         self._groups: dict[str, list[Pool]] | None = None
         self._slices: dict[str, dict[SliceId, Slice]] = {}
@@ -245,7 +246,7 @@ class Fleet:
     def is_settled(self, pool: Pool, now: float) -> bool:
         """Whether every call about the pool that was under way when the mirror was read is over by
         now. Nobody waits for its answer any more, and it may still make machines."""
-        return pool.created_at > self._read_at or now >= self._read_at + ANSWER_S
+        return pool.id not in self._read or now >= self._read_at + ANSWER_S
 
     def listed(
         self,

@@ -131,7 +131,7 @@ POOLS = (
     Mutant(
         "a pool ends though a call about it may still make machines",
         f"{POOL}/fleet.py",
-        "        return pool.created_at > self._read_at or now >= self._read_at + ANSWER_S\n",
+        "        return pool.id not in self._read or now >= self._read_at + ANSWER_S\n",
         "        return True\n",
         "a slice ends once its provider has no machine of it",
         scenario="call_that_outlives_its_pool",
