@@ -1,0 +1,156 @@
+"""Xids in the kernel's log: records as /dev/kmsg gives them, and the driver's lines (source: kmsg).
+
+Only records that the kernel wrote itself count: what a process writes to the log carries another
+facility, so that no program can pretend that a GPU is broken.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from muster.core.health.verdict import bounded
+
+MAX_RECORD = 8192
+"""Bytes of a record, at most."""
+MAX_DETAIL = 300
+"""Characters of an Xid's own words that are kept."""
+
+_RECORD = re.compile(r"([0-9]{1,3}),([0-9]{1,20}),([0-9]{1,20}),")
+_MARK = "NVRM: Xid ("
+_XID = re.compile(
+    r"(?:PCI:)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)"
+    r"(?: GPU-I:([0-9]{1,3}))?(?: GPU-CI:([0-9]{1,3}))?\): ([0-9]{1,9})(?![0-9])"
+)
+_PID = re.compile(r"pid='?([0-9]{1,10})(?![0-9])")
+_NAME = re.compile(r"name='?([^,']{1,64})")
+_ADDRESS = re.compile(
+    r"(?:PCI:)?(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.[0-7])?"
+)
+_LONGEST_ADDRESS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRecord:
+    """One record of the kernel's log.
+
+    Args:
+        sequence: its number, ascending within a boot.
+        at_s: seconds since the boot.
+    """
+
+    sequence: int
+    at_s: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogPosition:
+    """The place in a kernel's log up to which it was read."""
+
+    boot: str
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class XidEvent:
+    """An Xid that the driver reported.
+
+    Args:
+        address: of the GPU, as ``pci_address`` writes it.
+        detail: the driver's words, of at most ``MAX_DETAIL`` characters.
+        at_s: seconds since the boot.
+        sequence: of its record.
+        pid: of the process that used the GPU, where the driver tells it.
+        program: that process's name.
+        gpu_instance: of a partitioned GPU.
+        compute_instance: of a partitioned GPU.
+    """
+
+    address: str
+    number: int
+    detail: str
+    at_s: float
+    sequence: int = 0
+    pid: int | None = None
+    program: str = ""
+    gpu_instance: int | None = None
+    compute_instance: int | None = None
+
+
+def parse_record(line: bytes) -> KernelRecord | None:
+    """A record of /dev/kmsg without its continuation lines; None for anything else, and for a
+    record that the kernel did not write itself."""
+    header, separator, text = line[:MAX_RECORD].decode(errors="replace").partition(";")
+    found = _RECORD.match(header)
+    if found is None or not separator:
+        return None
+    facility = int(found[1]) >> 3
+    if facility:
+        return None
+    return KernelRecord(int(found[2]), int(found[3]) / 1e6, text.rstrip("\n"))
+
+
+def parse_xid(record: KernelRecord) -> XidEvent | None:
+    """The Xid that a record reports; None if it reports none. The driver's lines begin with
+    ``NVRM: Xid (PCI:0000:3b:00): 79, pid=..., name=..., words``; older and newer ones lack some of
+    that, or name an instance of a partitioned GPU."""
+    begin = record.text.find(_MARK)
+    if begin < 0:
+        return None
+    found = _XID.match(record.text, begin + len(_MARK))
+    address = pci_address(found[1]) if found is not None else None
+    if found is None or address is None:
+        return None
+    rest = record.text[found.end() : found.end() + 4 * MAX_DETAIL]
+    detail = bounded(rest.removeprefix(",").strip(), MAX_DETAIL)
+    pid, name = _PID.search(detail), _NAME.search(detail)
+    program = name[1] if name is not None and not name[1].startswith("<") else ""
+    return XidEvent(
+        address,
+        int(found[4]),
+        detail,
+        record.at_s,
+        record.sequence,
+        int(pid[1]) if pid is not None else None,
+        program,
+        int(found[2]) if found[2] else None,
+        int(found[3]) if found[3] else None,
+    )
+
+
+def pci_address(text: str) -> str | None:
+    """An address of PCI in one form, ``0000:3b:00``, whichever way it is written: with eight digits
+    of domain as NVML does, in capitals, without a domain, with a function; None if it is none."""
+    found = _ADDRESS.fullmatch(text) if len(text) <= _LONGEST_ADDRESS else None
+    if found is None:
+        return None
+    domain = int(found[1], 16) if found[1] else 0
+    return f"{domain:04x}:{found[2].lower()}:{found[3].lower()}"
+
+
+def device_at(address: str, addresses: Mapping[int, str]) -> int | None:
+    """The index of the GPU at an address; None if none is there.
+
+    Args:
+        addresses: of the GPUs by their indexes, in any form.
+    """
+    wanted = pci_address(address)
+    if wanted is None:
+        return None
+    return next((index for index, at in addresses.items() if pci_address(at) == wanted), None)
+
+
+def is_news(
+    record: KernelRecord, boot: str, read: LogPosition | None, began_s: float = 0.0
+) -> bool:
+    """Whether a record was not read before, and is of the present boot.
+
+    Args:
+        boot: the id of the present boot, in which the record was found.
+        read: the place up to which the log was read, be it in this boot or another.
+        began_s: when the boot began on the clock of the records: later than 0 where several boots
+            of a machine share one kernel.
+    """
+    if record.at_s < began_s:
+        return False
+    return read is None or read.boot != boot or record.sequence > read.sequence

@@ -1,0 +1,166 @@
+"""The verdict of a health check: healthy, faulty or unknown, and each finding behind it (design:
+Machine health).
+
+A verdict is Muster's own, formed of findings; no program's exit code is one.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from muster.core.text import MAX_NAME, count, made_text, printable
+
+MAX_FINDINGS = 64
+"""Findings of one verdict, at most; the gravest are kept, and the others counted."""
+MAX_WHAT = 300
+"""Characters of a finding's sentence, at most."""
+MAX_TOLD = 500
+"""Characters of a finding's quotation, at most."""
+_NAMED = 3
+
+
+class CheckResult(StrEnum):
+    """The result of a check. An unknown machine is taken out of work and checked again; it is
+    never taken for a faulty one at once."""
+
+    HEALTHY = "healthy"
+    FAULTY = "faulty"
+    UNKNOWN = "unknown"
+
+
+class Severity(StrEnum):
+    """How much a finding says, in ascending order."""
+
+    WARNING = "warning"  # worth knowing; never a reason to take a machine out of work
+    UNKNOWN = "unknown"  # the check could not tell
+    FAULT = "fault"
+
+
+_GRAVEST_FIRST = (Severity.FAULT, Severity.UNKNOWN, Severity.WARNING)
+_RESULT = {
+    Severity.FAULT: CheckResult.FAULTY,
+    Severity.UNKNOWN: CheckResult.UNKNOWN,
+    Severity.WARNING: CheckResult.HEALTHY,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that a check found. Texts are cut to their limits and rid of characters that a
+    terminal would obey.
+
+    Args:
+        check: the name of the check.
+        what: a sentence without its full stop, of at most ``MAX_WHAT`` characters.
+        device: the index of the GPU; None where it is about the machine.
+        uuid: of the GPU, where it is known.
+        test: the name of the test within the check, where it has several.
+        told: the words of the program that was asked, of at most ``MAX_TOLD`` characters.
+    """
+
+    check: str
+    severity: Severity
+    what: str
+    device: int | None = None
+    uuid: str = ""
+    test: str = ""
+    told: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "check", bounded(self.check, MAX_NAME))
+        object.__setattr__(self, "what", bounded(self.what, MAX_WHAT))
+        object.__setattr__(self, "uuid", bounded(self.uuid, MAX_NAME))
+        object.__setattr__(self, "test", bounded(self.test, MAX_NAME))
+        object.__setattr__(self, "told", bounded(self.told, MAX_TOLD))
+
+    def sentence(self) -> str:
+        """The finding with its place: "GPU 3, Memory: ..."."""
+        parts = []
+        if self.device is not None:
+            parts.append(f"GPU {self.device}")
+        elif self.uuid:
+            parts.append(f"GPU {self.uuid}")
+        if self.test:
+            parts.append(self.test)
+        place = f"{', '.join(parts)}: " if parts else ""
+        told = f" ({self.told})" if self.told else ""
+        return f"{place}{self.what}{told}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The verdict of one check or of several.
+
+    Args:
+        checks: the names of the checks, in the order in which they spoke.
+        findings: the gravest first; those of one severity in the order in which they were found.
+        left_out: how many findings are not among them, because there were more than
+            ``MAX_FINDINGS``.
+    """
+
+    checks: tuple[str, ...]
+    findings: tuple[Finding, ...] = ()
+    left_out: int = 0
+
+    @property
+    def result(self) -> CheckResult:
+        """Faulty with any fault, else unknown with anything unknown, else healthy."""
+        return _RESULT[self.findings[0].severity] if self.findings else CheckResult.HEALTHY
+
+    def sentence(self) -> str:
+        """The verdict in one sentence, with its first findings."""
+        by = ", ".join(self.checks) or "no check"
+        grave = [each for each in self.findings if each.severity is not Severity.WARNING]
+        shown = grave[:_NAMED] or list(self.findings[:_NAMED])
+        said = f"{self.result} by {by}"
+        if not shown:
+            return said
+        more = len(self.findings) + self.left_out - len(shown)
+        also = f"; and {count(more, 'more finding')}" if more else ""
+        return f"{said}: {'; '.join(each.sentence() for each in shown)}{also}"
+
+
+def verdict_of(check: str, findings: Iterable[Finding] = ()) -> Verdict:
+    """The verdict of one check with these findings; healthy if there are none."""
+    return _formed((check,), findings, 0)
+
+
+def unknown(check: str, what: str, told: str = "") -> Verdict:
+    """The verdict of a check that could not tell, with a sentence on why."""
+    return verdict_of(check, [Finding(check, Severity.UNKNOWN, what, told=told)])
+
+
+def merged(verdicts: Sequence[Verdict]) -> Verdict:
+    """One verdict of several: faulty outranks unknown, which outranks healthy. Where no check
+    spoke nothing is known."""
+    if not verdicts:
+        return unknown("health", "no check was run")
+    checks = dict.fromkeys(name for each in verdicts for name in each.checks)
+    findings = [finding for each in verdicts for finding in each.findings]
+    return _formed(tuple(checks), findings, sum(each.left_out for each in verdicts))
+
+
+def observed(verdict: Verdict) -> Verdict:
+    """The verdict of a check that only observes: all of its findings are warnings."""
+    softened = (replace(each, severity=Severity.WARNING) for each in verdict.findings)
+    return replace(verdict, findings=tuple(softened))
+
+
+def bounded(text: str, limit: int) -> str:
+    """``text`` in one printable line of at most ``limit`` characters."""
+    line = " ".join(made_text(text, 4 * limit).split())
+    line = printable(line)
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def _formed(checks: tuple[str, ...], findings: Iterable[Finding], left_out: int) -> Verdict:
+    found: dict[Severity, list[Finding]] = {severity: [] for severity in _GRAVEST_FIRST}
+    for each in findings:
+        kept = found[each.severity]
+        if len(kept) < MAX_FINDINGS:
+            kept.append(each)
+        else:
+            left_out += 1
+    ranked = [each for severity in _GRAVEST_FIRST for each in found[severity]]
+    left_out += max(len(ranked) - MAX_FINDINGS, 0)
+    return Verdict(checks, tuple(ranked[:MAX_FINDINGS]), left_out)

@@ -1,0 +1,172 @@
+"""Xids in records of the kernel's log."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.core.health.kernel_log import (
+    MAX_DETAIL,
+    KernelRecord,
+    LogPosition,
+    XidEvent,
+    device_at,
+    is_news,
+    parse_record,
+    parse_xid,
+    pci_address,
+)
+
+
+def event_in(text: str) -> XidEvent | None:
+    return parse_xid(KernelRecord(7, 12.5, text))
+
+
+def test_record_of_the_kernel_is_read() -> None:
+    line = b"4,1234,5678901,-;NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n"
+    assert parse_record(line) == KernelRecord(
+        1234, 5.678901, "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."
+    )
+    newer = b"4,1234,5678901,-,caller=T42;NVRM: x"
+    assert parse_record(newer) == KernelRecord(1234, 5.678901, "NVRM: x")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"12,5,6,-;NVRM: Xid (PCI:0000:3b:00): 79, a process wrote this",  # facility 1
+        b" SUBSYSTEM=pci",
+        b"",
+        b"4,5,6,-",
+        b"NVRM: Xid (PCI:0000:3b:00): 79",
+        b"4,x,6,-;text",
+    ],
+)
+def test_line_that_the_kernel_did_not_begin_itself_is_no_record(line: bytes) -> None:
+    assert parse_record(line) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "event"),
+    [
+        (
+            "NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, name=python, GPU has fallen off the bus.",
+            XidEvent(
+                "0000:3b:00",
+                79,
+                "pid=1234, name=python, GPU has fallen off the bus.",
+                12.5,
+                7,
+                1234,
+                "python",
+            ),
+        ),
+        (
+            "NVRM: Xid (0000:03:00): 14, Channel 00000001",
+            XidEvent("0000:03:00", 14, "Channel 00000001", 12.5, 7),
+        ),
+        (
+            "NVRM: Xid (PCI:0009:01:00): 31, pid='<unknown>', name=<unknown>, Ch 00000008",
+            XidEvent("0009:01:00", 31, "pid='<unknown>', name=<unknown>, Ch 00000008", 12.5, 7),
+        ),
+        (
+            "NVRM: Xid (PCI:0000:41:00 GPU-I:05 GPU-CI:00): 45, pid=9, name=a b, Ch 1",
+            XidEvent("0000:41:00", 45, "pid=9, name=a b, Ch 1", 12.5, 7, 9, "a b", 5, 0),
+        ),
+        (
+            "NVRM: Xid (PCI:0000:41:00 GPU-I:05): 94",
+            XidEvent("0000:41:00", 94, "", 12.5, 7, gpu_instance=5),
+        ),
+        (
+            "NVRM: Xid (PCI:0018:01:00): 149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 08 (0x0 0x1)",
+            XidEvent("0018:01:00", 149, "NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x0 0x1)", 12.5, 7),
+        ),
+        (
+            "[12.3] NVRM: Xid (PCI:10000:01:00): 154, GPU recovery action changed from 0x0 (None)"
+            " to 0x2 (OS Reboot)",
+            XidEvent(
+                "10000:01:00",
+                154,
+                "GPU recovery action changed from 0x0 (None) to 0x2 (OS Reboot)",
+                12.5,
+                7,
+            ),
+        ),
+    ],
+)
+def test_every_form_of_the_drivers_line_is_read(text: str, event: XidEvent) -> None:
+    assert event_in(text) == event
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "NVRM: GPU 0000:01:00.0: GPU has fallen off the bus.",
+        "NVRM: Xid (PCI:0000:66:00): abc, pid=2280636",
+        "NVRM: Xid (PCI:66): 79",
+        "NVRM: Xid (PCI:0000:66:00): 12345678901234567890",
+        "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 35",
+        "NVRM: Xid",
+        "",
+    ],
+)
+def test_line_about_something_else_is_no_xid(text: str) -> None:
+    assert event_in(text) is None
+
+
+def test_drivers_words_are_kept_up_to_a_limit() -> None:
+    event = event_in("NVRM: Xid (PCI:0000:3b:00): 31, " + "x" * 8000)
+    assert event is not None
+    assert len(event.detail) == MAX_DETAIL
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["0000:3b:00", "00000000:3B:00.0", "PCI:0000:3b:00", "3b:00", "3B:00.0", "PCI:0000:3B:00.0"],
+)
+def test_address_is_one_however_it_is_written(text: str) -> None:
+    assert pci_address(text) == "0000:3b:00"
+
+
+@pytest.mark.parametrize("text", ["", "3b", "0000:3b:00:00", "0000:3b:00.9", "g" * 10_000])
+def test_text_that_is_no_address_has_none(text: str) -> None:
+    assert pci_address(text) is None
+    assert device_at(text, {0: "0000:3b:00"}) is None
+
+
+def test_device_is_found_by_its_address() -> None:
+    addresses = {0: "00000000:3B:00.0", 1: "00010000:3B:00.0"}
+    assert device_at("0000:3b:00", addresses) == 0
+    assert device_at("PCI:10000:3b:00", addresses) == 1
+    assert device_at("0000:3c:00", addresses) is None
+
+
+def test_record_is_news_once() -> None:
+    record = KernelRecord(10, 100.0, "")
+    assert is_news(record, "boot-a", None)
+    assert is_news(record, "boot-a", LogPosition("boot-a", 9))
+    assert not is_news(record, "boot-a", LogPosition("boot-a", 10))
+    assert not is_news(record, "boot-a", LogPosition("boot-a", 11))
+
+
+def test_numbers_begin_anew_with_a_boot() -> None:
+    assert is_news(KernelRecord(3, 1.0, ""), "boot-b", LogPosition("boot-a", 900))
+
+
+def test_record_from_before_the_boot_is_no_news() -> None:
+    assert not is_news(KernelRecord(3, 99.0, ""), "boot-b", None, began_s=100.0)
+    assert is_news(KernelRecord(3, 100.0, ""), "boot-b", None, began_s=100.0)
+
+
+@given(st.binary(max_size=100) | st.from_regex(rb"[0-9]{1,3},[0-9]{1,5},[0-9]{1,5},-;.*"))
+def test_any_line_is_a_record_or_none(line: bytes) -> None:
+    record = parse_record(line)
+    if record is not None:
+        parse_xid(record)
+
+
+@given(st.from_regex(r"NVRM: Xid \((PCI:)?[0-9a-f:. GPUIC-]{0,30}\): [0-9]{0,12}.{0,400}"))
+def test_any_line_of_the_driver_gives_a_bounded_event_or_none(text: str) -> None:
+    event = event_in(text)
+    if event is not None:
+        assert pci_address(event.address) == event.address
+        assert len(event.detail) <= MAX_DETAIL
