@@ -5,6 +5,7 @@ import re
 import runpy
 from pathlib import Path
 
+from muster.agent.health.found import BUILTIN, check_class
 from muster.core.health.check_run import CheckRun, Ending
 from muster.core.health.operator import read_report
 from muster.core.health.verdict import CheckResult
@@ -25,3 +26,10 @@ def test_report_on_the_page_is_read() -> None:
     for each in examples:
         run = CheckRun(Ending.EXITED, 0, json.dumps(json.loads(each)).encode())
         assert read_report(run, "nccl", "check-nccl").result is CheckResult.FAULTY
+
+
+def test_every_check_that_comes_along_is_on_the_page() -> None:
+    page = (ROOT / "docs" / "health.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| (\d) \|", page.partition("###")[0], re.MULTILINE)
+    made = {name: check_class(name)() for name in BUILTIN}
+    assert dict(rows) == {name: str(check.level) for name, check in made.items()}

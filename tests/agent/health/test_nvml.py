@@ -1,0 +1,150 @@
+"""GPUs judged by what NVML tells of them, with recorded answers."""
+
+from typing import Any
+
+import pynvml
+import pytest
+from tests.agent.health.recorded import Recorded
+
+from muster.agent.health.nvml import GPU_IS_LOST, RESET_REQUIRED, check_gpus
+from muster.core.health.verdict import CheckResult, Finding, Severity, Verdict
+from muster.core.resources import Device
+
+FAULT, WARNING, UNKNOWN = Severity.FAULT, Severity.WARNING, Severity.UNKNOWN
+
+
+@pytest.fixture
+def nvml() -> Recorded:
+    """Two healthy GPUs."""
+    return Recorded("h100-healthy.json")
+
+
+def judged(nvml: Recorded) -> Verdict:
+    verdict = check_gpus(nvml, nvml.devices())
+    assert nvml.initialized == 0
+    return verdict
+
+
+def found(nvml: Recorded) -> list[Finding]:
+    """The findings about the first GPU."""
+    return [each for each in judged(nvml).findings if each.device == 0]
+
+
+def test_recorded_calls_and_their_numbers_are_those_of_the_library(nvml: Recorded) -> None:
+    calls = [name for name in dir(nvml) if name.startswith("nvml")]
+    assert [name for name in calls if name not in vars(pynvml)] == []
+    assert (GPU_IS_LOST, RESET_REQUIRED) == (
+        pynvml.NVML_ERROR_GPU_IS_LOST,
+        pynvml.NVML_ERROR_RESET_REQUIRED,
+    )
+    assert pynvml.NVMLError(GPU_IS_LOST).args == (GPU_IS_LOST,)
+
+
+def test_gpus_that_work_are_healthy_and_one_that_saves_power_is_too(nvml: Recorded) -> None:
+    verdict = judged(nvml)
+    assert verdict.result is CheckResult.HEALTHY
+    assert [(each.device, each.test) for each in verdict.findings] == [(1, "link")]
+
+
+def test_gpu_that_tells_little_is_not_worse_for_it() -> None:
+    assert judged(Recorded("t4-old-driver.json")).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("call", "answer", "test", "severity", "what"),
+    [
+        ("TotalEccErrors", {"1,0": 2, "1,1": 9}, "ecc", FAULT, "2 uncorrectable errors of"),
+        ("TotalEccErrors", {"1,0": 0, "1,1": 9}, "ecc", WARNING, "9 uncorrectable errors of"),
+        ("RemappedRows", [1, 0, 0, 1], "row remapping", FAULT, "could not be remapped"),
+        ("RemappedRows", [1, 0, 1, 0], "row remapping", WARNING, "at the next reset"),
+        ("RetiredPagesPendingStatus", 1, "retired pages", FAULT, "only at the next reboot"),
+        ("FieldValues", {"230": 1}, "recovery action", FAULT, "action 1: reset"),
+        ("FieldValues", {"230": 2}, "recovery action", FAULT, "action 2: reboot"),
+        ("FieldValues", {"230": 3}, "recovery action", UNKNOWN, "action 3: check"),
+        ("CurrPcieLinkWidth", 8, "link", FAULT, "8 of 16 lanes"),
+        ("CurrPcieLinkGeneration", 3, "link", WARNING, "generation 3 of 5"),
+        ("CurrentClocksThrottleReasons", 0x48, "clocks", WARNING, "because it is hot"),
+        ("CurrentClocksThrottleReasons", 0x08, "clocks", WARNING, "the hardware slows it down"),
+        ("CurrentClocksThrottleReasons", 0x80, "clocks", WARNING, "power supply"),
+        ("Temperature", {"0": 95}, "temperature", WARNING, "95 °C and is slowed down from 89 °C"),
+        ("TotalEccErrors", {"error": 999}, "ecc", UNKNOWN, "the driver does not tell it"),
+        ("RemappedRows", {"error": 10}, "row remapping", UNKNOWN, "the driver does not tell it"),
+        ("Temperature", {"error": GPU_IS_LOST}, "device", FAULT, "fallen off the bus"),
+        ("TotalEccErrors", {"error": RESET_REQUIRED}, "device", FAULT, "has to be reset"),
+    ],
+)
+def test_one_answer_is_one_finding_of_its_gpu(
+    nvml: Recorded, call: str, answer: object, test: str, severity: Severity, what: str
+) -> None:
+    nvml.gpus[0][f"nvmlDeviceGet{call}"] = answer
+    (finding,) = found(nvml)
+    assert (finding.test, finding.severity) == (test, severity)
+    assert what in finding.what
+    assert finding.uuid == nvml.gpus[0]["nvmlDeviceGetUUID"]
+
+
+@pytest.mark.parametrize("error", [2, 3, 4, 13, 21, 25, 26])
+def test_call_that_is_not_supported_finds_nothing(nvml: Recorded, error: int) -> None:
+    for call in [name for name in nvml.gpus[0] if name != "nvmlDeviceGetUUID"]:
+        nvml.gpus[0][call] = {"error": error}
+    assert found(nvml) == []
+
+
+def test_gpu_that_is_lost_is_asked_nothing_more_and_the_other_one_is(nvml: Recorded) -> None:
+    for call in [name for name in nvml.gpus[0] if name != "nvmlDeviceGetUUID"]:
+        nvml.gpus[0][call] = {"error": GPU_IS_LOST}
+    nvml.gpus[1]["nvmlDeviceGetCurrPcieLinkWidth"] = 4
+    faults = [each for each in judged(nvml).findings if each.severity is FAULT]
+    assert [(each.device, each.test) for each in faults] == [(0, "device"), (1, "link")]
+
+
+def test_gpu_that_does_not_even_tell_its_name_is_the_one_with_its_index(nvml: Recorded) -> None:
+    declared = nvml.devices()
+    nvml.gpus[0]["nvmlDeviceGetHandleByIndex"] = {"error": GPU_IS_LOST}
+    (finding,) = [each for each in check_gpus(nvml, declared).findings if each.device == 0]
+    assert finding.what == "this GPU does not answer: it has fallen off the bus"
+    assert finding.severity is FAULT
+
+
+def test_gpu_that_was_declared_and_is_not_there_any_more_is_a_fault(nvml: Recorded) -> None:
+    declared = nvml.devices()
+    del nvml.gpus[0]
+    faults = [each for each in check_gpus(nvml, declared).findings if each.severity is FAULT]
+    assert [(each.device, each.test, each.what) for each in faults] == [
+        (0, "count", "this GPU is not there any more: 1 GPU of 2 missing")
+    ]
+
+
+def test_other_gpu_in_the_place_of_a_declared_one_does_not_hide_that_it_is_missing(
+    nvml: Recorded,
+) -> None:
+    declared = nvml.devices()
+    nvml.gpus[1]["nvmlDeviceGetUUID"] = "GPU-other"
+    assert [each.device for each in check_gpus(nvml, declared).findings] == [1]
+
+
+def test_machine_that_declared_none_has_all_of_its_gpus_judged(nvml: Recorded) -> None:
+    nvml.gpus[1]["nvmlDeviceGetCurrPcieLinkWidth"] = 4
+    assert check_gpus(nvml, []).findings[0].device == 1
+
+
+def test_gpu_whose_name_is_bytes_is_known(nvml: Recorded) -> None:
+    class OldBinding(Recorded):
+        def nvmlDeviceGetUUID(self, handle: dict[str, Any]) -> bytes:
+            return str(handle["nvmlDeviceGetUUID"]).encode()
+
+    old = OldBinding("t4-old-driver.json")
+    assert check_gpus(old, old.devices()).findings == ()
+
+
+@pytest.mark.parametrize("call", ["nvmlInit", "nvmlDeviceGetCount"])
+def test_driver_that_does_not_answer_is_unknown(nvml: Recorded, call: str) -> None:
+    nvml.broken[call] = 9
+    verdict = judged(nvml)
+    assert verdict.result is CheckResult.UNKNOWN
+    assert "NVML error 9" in verdict.findings[0].told
+
+
+def test_device_without_a_uuid_is_missing_only_if_it_is() -> None:
+    nvml = Recorded("h100-healthy.json")
+    assert [each.device for each in check_gpus(nvml, [Device(5, "A", "GPU-5")]).findings] == [5]
