@@ -30,6 +30,11 @@ class _Field:
     value: _Unsigned
 
 
+@dataclass(frozen=True, slots=True)
+class _PciInfo:
+    busId: bytes
+
+
 class Recorded:
     """NVML as a file has it; ``gpus`` may be changed."""
 
@@ -66,6 +71,9 @@ class Recorded:
 
     def nvmlDeviceGetUUID(self, handle: dict[str, Any]) -> str | bytes:
         return str(self._answer(handle, "nvmlDeviceGetUUID"))
+
+    def nvmlDeviceGetPciInfo(self, handle: dict[str, Any]) -> _PciInfo:
+        return _PciInfo(str(self._answer(handle, "nvmlDeviceGetPciInfo")).encode())
 
     def nvmlDeviceGetTotalEccErrors(
         self, handle: dict[str, Any], errorType: int, counterType: int

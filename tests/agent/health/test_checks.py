@@ -159,7 +159,9 @@ def test_operators_command_sees_the_level_and_the_gpus(tmp_path: Path) -> None:
     assert carry_out(observing, CheckedMachine(devices=devices)).result is HEALTHY
 
 
-def test_disk_with_room_that_is_fast_enough_is_healthy(machine: CheckedMachine) -> None:
+def test_disk_within_its_limits_is_healthy(tmp_path: Path) -> None:
+    limits = {"disk_free": 0.0, "disk_sync_s": 60.0}
+    machine = CheckedMachine(directory=str(tmp_path), settings=limits)
     assert DiskCheck().look(machine) == verdict_of("disk")
 
 

@@ -6,7 +6,7 @@ import pynvml
 import pytest
 from tests.agent.health.recorded import Recorded
 
-from muster.agent.health.nvml import GPU_IS_LOST, RESET_REQUIRED, check_gpus
+from muster.agent.health.nvml import GPU_IS_LOST, RESET_REQUIRED, check_gpus, pci_addresses
 from muster.core.health.verdict import CheckResult, Finding, Severity, Verdict
 from muster.core.resources import Device
 
@@ -135,6 +135,13 @@ def test_gpu_whose_name_is_bytes_is_known(nvml: Recorded) -> None:
 
     old = OldBinding("t4-old-driver.json")
     assert check_gpus(old, old.devices()).findings == ()
+
+
+def test_addresses_are_those_by_which_the_kernels_log_names_gpus(nvml: Recorded) -> None:
+    assert pci_addresses(nvml) == {0: "0000:1b:00", 1: "0000:5d:00"}
+    nvml.gpus[0]["nvmlDeviceGetPciInfo"] = {"error": GPU_IS_LOST}
+    assert pci_addresses(nvml) == {1: "0000:5d:00"}
+    assert nvml.initialized == 0
 
 
 @pytest.mark.parametrize("call", ["nvmlInit", "nvmlDeviceGetCount"])

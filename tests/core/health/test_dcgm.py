@@ -284,6 +284,12 @@ def test_run_without_a_report_is_unknown_with_a_clear_sentence(run: CheckRun, wh
     assert what in verdict.findings[0].what
 
 
+def test_report_with_more_results_than_any_machine_has_is_unknown() -> None:
+    many = [{"gpu_ids": "0," * 600, "status": "Pass"}] * 100
+    verdict = judged(categories({"Hardware/memory": many}, "DCGM Diagnostic"))
+    assert verdict.findings[0].what == "the report has more than 10,000 results"
+
+
 SCALARS = st.none() | st.booleans() | st.integers(-9, 300) | st.floats() | st.text(max_size=8)
 WORDS = st.sampled_from(["Pass", "Fail", "Warn", "Skip", "GPU", "0", "1", "0,1", "x"])
 KEYS = st.sampled_from(
@@ -326,6 +332,7 @@ RESULTS = st.lists(
 )
 
 
+@settings(max_examples=50)
 @given(st.binary(max_size=200), st.integers(-1, 300))
 def test_any_output_gives_a_verdict(output: bytes, code: int) -> None:
     verdict = read_diag(CheckRun(Ending.EXITED, code, output), level=2)
@@ -347,6 +354,7 @@ def test_any_report_gives_a_bounded_verdict_and_is_healthy_only_with_a_pass_or_a
         assert code in (0, ISOLATE, ERROR)
 
 
+@settings(max_examples=50)
 @given(JSON)
 def test_any_document_gives_a_verdict(document: object) -> None:
     assert read_diag(run(document), level=2).checks == ("dcgm",)

@@ -95,7 +95,7 @@ FINDINGS = st.builds(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(st.lists(FINDINGS, max_size=66))
 def test_verdict_is_the_same_after_writing_and_reading(findings: list[Finding]) -> None:
     verdict = verdict_of("nccl", findings)
@@ -103,6 +103,7 @@ def test_verdict_is_the_same_after_writing_and_reading(findings: list[Finding]) 
     assert again.findings == verdict.findings
 
 
+@settings(max_examples=50)
 @given(st.binary(max_size=200) | st.text(max_size=50).map(str.encode), st.integers(0, 255))
 def test_any_output_gives_a_verdict_that_is_not_healthy(output: bytes, code: int) -> None:
     assert read(output, code).result is CheckResult.UNKNOWN

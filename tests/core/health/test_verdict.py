@@ -85,7 +85,7 @@ def test_text_of_a_program_cannot_command_a_terminal() -> None:
     assert finding.told.isprintable()
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(st.lists(st.lists(FINDINGS, max_size=40), min_size=1, max_size=3))
 def test_merging_never_hides_the_worst_and_stays_bounded(found: list[list[Finding]]) -> None:
     verdicts = [verdict_of(f"check-{index}", each) for index, each in enumerate(found)]

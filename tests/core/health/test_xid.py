@@ -1,7 +1,7 @@
 """The action that follows an Xid."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.core.health.kernel_log import XidEvent
@@ -177,6 +177,7 @@ EVENTS = st.builds(
 )
 
 
+@settings(max_examples=60)
 @given(EVENTS, st.lists(EVENTS, max_size=12), st.none() | st.integers(0, 9))
 def test_decision_is_never_a_riddle_and_no_unknown_xid_reboots(
     event: XidEvent, recent: list[XidEvent], told: int | None

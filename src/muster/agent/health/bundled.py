@@ -22,7 +22,7 @@ from muster.core.resources import format_bytes
 from muster.core.text import count
 
 CHECK = "bundled"
-HOST_BYTES = 64 << 20
+HOST_BYTES = 32 << 20
 """Bytes of the host's memory that are tested."""
 GPU_SHARE = 0.8
 """The share of a GPU's free memory that is tested."""

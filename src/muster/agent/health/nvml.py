@@ -5,9 +5,11 @@ tell it, is not worse for that.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from muster.agent.health.check import CheckedMachine, PythonCheck
+from muster.core.health.kernel_log import pci_address
 from muster.core.health.verdict import Finding, Severity, Verdict, unknown, verdict_of
 from muster.core.health.xid import named_action
 from muster.core.health.xid_catalogue import XidAction
@@ -53,6 +55,13 @@ class FieldValue(Protocol):
     def value(self) -> _Value: ...
 
 
+class PciInfo(Protocol):
+    """The answer of ``nvmlDeviceGetPciInfo``."""
+
+    @property
+    def busId(self) -> str | bytes: ...
+
+
 class Nvml(Protocol):
     """The calls of NVML that are made here, under its own names: the module ``pynvml`` has them."""
 
@@ -69,6 +78,8 @@ class Nvml(Protocol):
     def nvmlDeviceGetHandleByIndex(self, index: int) -> Any: ...
 
     def nvmlDeviceGetUUID(self, handle: Any) -> str | bytes: ...
+
+    def nvmlDeviceGetPciInfo(self, handle: Any) -> PciInfo: ...
 
     def nvmlDeviceGetTotalEccErrors(self, handle: Any, errorType: int, counterType: int) -> int: ...
 
@@ -127,6 +138,27 @@ def check_gpus(nvml: Nvml, declared: Sequence[Device]) -> Verdict:
         nvml.nvmlShutdown()
 
 
+def pci_addresses(nvml: Nvml) -> dict[int, str]:
+    """The addresses of all GPUs that tell theirs, by their indexes: to be asked for while they
+    work, so that a GPU that has fallen off the bus is known by its address in the kernel's log.
+
+    Raises:
+        NVMLError: the driver does not answer.
+    """
+    found: dict[int, str] = {}
+    nvml.nvmlInit()
+    try:
+        for index in range(nvml.nvmlDeviceGetCount()):
+            with suppress(nvml.NVMLError):
+                told = nvml.nvmlDeviceGetPciInfo(nvml.nvmlDeviceGetHandleByIndex(index)).busId
+                address = pci_address(_text(told))
+                if address is not None:
+                    found[index] = address
+    finally:
+        nvml.nvmlShutdown()
+    return found
+
+
 def _findings(nvml: Nvml, declared: Sequence[Device]) -> Iterator[Finding]:
     there, silent = _listed(nvml)
     wanted = declared or [Device(index, "", uuid) for uuid, (index, _) in there.items()]
@@ -160,8 +192,7 @@ def _listed(nvml: Nvml) -> tuple[dict[str, tuple[int, Any]], dict[int, str]]:
         except nvml.NVMLError as error:
             silent[index] = _words(error)
             continue
-        text = uuid.decode(errors="replace") if isinstance(uuid, bytes) else uuid
-        there[text] = index, handle
+        there[_text(uuid)] = index, handle
     return there, silent
 
 
@@ -289,6 +320,10 @@ class _Gpu:
 def _number(error: Exception) -> int | None:
     first = error.args[0] if error.args else None
     return first if isinstance(first, int) else None
+
+
+def _text(told: str | bytes) -> str:
+    return told.decode(errors="replace") if isinstance(told, bytes) else told
 
 
 def _words(error: Exception) -> str:

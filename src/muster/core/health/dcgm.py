@@ -9,6 +9,7 @@ several kinds. All are read by the same rules, and fields that mean nothing here
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import islice
 from typing import Any
 
 from muster.core.health.check_run import CheckRun, Unreadable, document_of, listed, quoted
@@ -24,6 +25,9 @@ HARDWARE_LEVEL = 2
 _ROOTS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
 _INSTALLATION = "deployment"
 _TEXT = 500
+_GPU_LIST = 1024
+MAX_RESULTS = 10_000
+"""Results of a report that are looked at: several times those of the largest machine."""
 
 
 class ErrorSeverity(IntEnum):
@@ -127,7 +131,9 @@ def read_diag(run: CheckRun, *, level: int, gpus: Collection[int] = ()) -> Verdi
         return unknown(
             CHECK, f"{PROGRAM} printed JSON that is no report of a diagnostic", quoted(run.output)
         )
-    results = list(_results(root))
+    results = list(islice(_results(root), MAX_RESULTS + 1))
+    if len(results) > MAX_RESULTS:
+        return unknown(CHECK, f"the report has more than {MAX_RESULTS:,} results")
     findings = [finding for each in results for finding in _findings(each)]
     if error_text := _text(root.get("runtime_error")):
         what = "the diagnostic could not be run to its end"
@@ -172,7 +178,7 @@ def _gpus(result: Mapping[str, Any]) -> list[int | None]:
     """The numbers of the GPUs of a result; none if it is not about GPUs."""
     for key in ("gpu_id", "gpu_ids"):
         told = result.get(key)
-        texts = told.split(",") if isinstance(told, str) else [str(told)]
+        texts = told[:_GPU_LIST].split(",") if isinstance(told, str) else [str(told)]
         numbers = [number for each in texts if (number := _number(each.strip())) is not None]
         if numbers:
             return [*numbers]

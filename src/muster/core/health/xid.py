@@ -71,7 +71,8 @@ def action_in(event: XidEvent) -> XidAction | None:
 def decide(
     event: XidEvent, recent: Sequence[XidEvent] = (), told: XidAction | None = None
 ) -> XidDecision:
-    """The action that follows an event.
+    """The action that follows an event. All times are of one clock: events that are kept over a
+    reboot have to be put on one that goes on.
 
     Args:
         recent: the other events of the same GPU, as ``remembered`` keeps them; those of more than
