@@ -208,6 +208,12 @@ def test_test_that_failed_for_its_configuration_alone_says_nothing_of_the_hardwa
     assert told(verdict) == [(Severity.UNKNOWN, 0, ""), (Severity.WARNING, 0, "memory")]
 
 
+def test_gpu_with_a_fault_is_not_called_untested_besides() -> None:
+    errors = [error(ErrorSeverity.CONFIG, 3), error(ErrorSeverity.ISOLATE)]
+    verdict = judged(v4(("Fail", errors)), ISOLATE)
+    assert told(verdict) == [(Severity.FAULT, 0, "memory"), (Severity.WARNING, 0, "memory")]
+
+
 def test_installation_alone_is_enough_at_level_1_and_not_at_level_2() -> None:
     document = old([])
     assert judged(document, level=1, gpus=(0,)).result is HEALTHY
@@ -235,6 +241,16 @@ def test_failure_of_something_else_than_a_gpu_is_told_with_its_name() -> None:
 
 def test_failure_that_only_the_summary_tells_counts() -> None:
     assert judged(v4(("Pass", []), summary="Fail"), ERROR).result is FAULTY
+
+
+def test_error_that_the_summary_alone_tells_is_told_beside_those_of_gpus() -> None:
+    document = v4(("Fail", [error(ErrorSeverity.MONITOR)]), summary="Fail")
+    summary = document["DCGM Diagnostic"]["test_categories"][0]["tests"][0]["test_summary"]
+    summary["warnings"] = [error(ErrorSeverity.ISOLATE, words="of no GPU")]
+    assert told(judged(document, ISOLATE)) == [
+        (Severity.FAULT, None, "memory"),
+        (Severity.WARNING, 0, "memory"),
+    ]
 
 
 def test_diagnostic_that_could_not_run_is_unknown_with_its_own_words() -> None:

@@ -92,6 +92,11 @@ def test_action_that_the_driver_names_after_an_xid_outranks_the_catalogue() -> N
     assert decide(xid(95, at_s=2 * BURST_S), [after]).action is XidAction.RESET
 
 
+def test_action_that_the_driver_named_before_an_xid_is_not_about_it() -> None:
+    before = changed(2, "OS Reboot", at_s=5.0)
+    assert decide(xid(31, at_s=10.0), [before]).action is XidAction.APPLICATION
+
+
 def test_last_action_that_the_driver_names_counts() -> None:
     changes = [changed(2, "OS Reboot", at_s=2.0), changed(1, "PF FLR", at_s=1.0)]
     assert decide(xid(31), changes).action is XidAction.REBOOT

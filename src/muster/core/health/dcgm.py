@@ -169,9 +169,10 @@ def _results_of(test: Mapping[str, Any], *, installation: bool) -> Iterator[_Res
         for gpu in gpus or [None]:
             yield _Result(name, installation, gpu, entity, status, errors)
     summary = test.get("test_summary")
-    if isinstance(summary, dict) and not failed and _text(summary.get("status")).lower() == "fail":
+    if isinstance(summary, dict) and _text(summary.get("status")).lower() == "fail":
         errors = tuple(_errors(summary.get("warnings")))
-        yield _Result(name, installation, None, "", "fail", errors)
+        if errors or not failed:
+            yield _Result(name, installation, None, "", "fail", errors)
 
 
 def _gpus(result: Mapping[str, Any]) -> list[int | None]:
