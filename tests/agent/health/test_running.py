@@ -197,5 +197,15 @@ def test_dcgmi_is_asked_for_the_level_and_the_agents_gpus() -> None:
     check = DcgmCheck()
     assert check.command(machine).arguments == ("dcgmi", "diag", "-r", "3", "-j", "-i", "0,3")
     assert check.time_limit_s(machine) == 3600.0
-    assert not check.applies(CheckedMachine(devices=machine.devices, level=1))
+
+
+def test_dcgmi_applies_to_gpus_where_it_is_installed_from_level_2_on(
+    planted: Plant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted("exit 0")
+    check = DcgmCheck()
+    assert check.applies(GPU)
+    assert not check.applies(CheckedMachine(devices=GPU.devices, level=1))
     assert not check.applies(CheckedMachine())
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert not check.applies(GPU)

@@ -1,5 +1,6 @@
 """The check by NVIDIA's DCGM, where it is installed."""
 
+import shutil
 from collections.abc import Mapping
 
 from muster.agent.health.check import CheckedMachine, HealthCheck
@@ -22,7 +23,8 @@ class DcgmCheck(HealthCheck):
     level = 2
 
     def applies(self, machine: CheckedMachine) -> bool:
-        return bool(machine.devices) and super().applies(machine)
+        installed = shutil.which(PROGRAM) is not None
+        return installed and bool(machine.devices) and super().applies(machine)
 
     def time_limit_s(self, machine: CheckedMachine) -> float:
         return _LIMITS_S.get(machine.level, self.limit_s)
