@@ -1,0 +1,1 @@
+"""Machines that may be faulty: the steps from suspicion back to work."""
