@@ -16,7 +16,7 @@ import pytest
 import muster
 
 LONGEST = 1 << 16
-LIMIT_S = 0.1
+LIMIT_S = 0.2
 """For the longest text: quadratic time would be a hundred times as long."""
 
 _SEARCHES = frozenset({"search", "sub", "subn", "split", "findall", "finditer"})
@@ -160,12 +160,12 @@ def slowest_s(pattern: str, *, searched: bool = True) -> tuple[float, str]:
 
 
 def _timed(pattern: re.Pattern[str], text: str, *, searched: bool) -> float:
-    began_s = time.perf_counter()
+    began_s = time.thread_time()
     pattern.fullmatch(text)
     pattern.match(text)
     if searched:
         pattern.search(text)
-    return time.perf_counter() - began_s
+    return time.thread_time() - began_s
 
 
 def test_no_pattern_of_the_package_takes_more_than_linear_time() -> None:
