@@ -16,7 +16,7 @@ import pytest
 import muster
 
 LONGEST = 1 << 16
-LIMIT_S = 0.2
+LIMIT_S = 0.1
 """For the longest text: quadratic time would be a hundred times as long."""
 
 _SEARCHES = frozenset({"search", "sub", "subn", "split", "findall", "finditer"})

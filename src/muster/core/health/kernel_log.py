@@ -22,7 +22,7 @@ _XID = re.compile(
     r"(?: GPU-I:([0-9]{1,3}))?(?: GPU-CI:([0-9]{1,3}))?\): ([0-9]{1,9})(?![0-9])"
 )
 _PID = re.compile(r"pid='?([0-9]{1,10})(?![0-9])")
-_NAME = re.compile(r"name='?([^,']{1,64})")
+_PROCESS_NAME = re.compile(r"name='?([^,']{1,64})")
 _ADDRESS = re.compile(
     r"(?:PCI:)?(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.[0-7])?"
 )
@@ -103,7 +103,7 @@ def parse_xid(record: KernelRecord) -> XidEvent | None:
         return None
     rest = record.text[found.end() : found.end() + 4 * MAX_DETAIL]
     detail = bounded(rest.removeprefix(",").strip(), MAX_DETAIL)
-    pid, name = _PID.search(detail), _NAME.search(detail)
+    pid, name = _PID.search(detail), _PROCESS_NAME.search(detail)
     program = name[1] if name is not None and not name[1].startswith("<") else ""
     return XidEvent(
         address,
