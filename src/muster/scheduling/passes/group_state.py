@@ -236,7 +236,8 @@ class GroupState:
         former ones in priority alone. They keep their ages, and those who leave for them still
         do."""
         waiting: list[SessionWorkload] = []
-        known: dict[int, tuple[WorkloadClass, WorkloadClass]] = {}  # by the former's identity
+        # By the former's identity, and the priority that it gets.
+        known: dict[tuple[int, int], tuple[WorkloadClass, WorkloadClass]] = {}
         for session in sessions:
             if session.id in self.queue:
                 waiting.append(session)
@@ -244,11 +245,11 @@ class GroupState:
                 self.aside[session.id] = session
             held = self.placed.get(session.id)
             if held is not None:
-                if id(held.workload) not in known:
-                    former = held.workload
-                    now = replace(former, priority=session.workload.priority)
-                    known[id(former)] = former, now
-                held.workload, held.seen = known[id(held.workload)][1], None
+                former, priority = held.workload, session.workload.priority
+                key = id(former), priority
+                if key not in known:
+                    known[key] = former, replace(former, priority=priority)
+                held.workload, held.seen = known[key][1], None
         self.queue.move(waiting)
         self.due = True
 
