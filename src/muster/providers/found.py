@@ -1,10 +1,7 @@
 """The providers that are installed: those that come along, and ``muster.providers`` plug-ins."""
 
-import difflib
-import importlib
-from importlib.metadata import entry_points
-
 from muster.core.errors import InvalidSpec, Problem
+from muster.core.plugins import Plugins
 from muster.core.specs.pool import PoolSpec
 from muster.providers.provider import Provider
 
@@ -18,12 +15,7 @@ BUILTIN = {
 """Modules are imported once a pool asks for them: most clusters have no use for most of them."""
 EXTRAS = {"aws-ec2": "aws", "kubernetes": "kubernetes", "ssh": "ssh"}
 """The extra of the distribution that brings a provider's library."""
-_GROUP = "muster.providers"
-
-
-def provider_names() -> list[str]:
-    """The names that a pool may give as its ``provider``."""
-    return sorted({*BUILTIN, *entry_points(group=_GROUP).names})
+_PROVIDERS: Plugins[Provider] = Plugins("provider", "muster.providers", Provider, BUILTIN, EXTRAS)
 
 
 def provider_class(name: str) -> type[Provider]:
@@ -32,30 +24,7 @@ def provider_class(name: str) -> type[Provider]:
     Raises:
         InvalidSpec: there is none, or it cannot be loaded.
     """
-    found: object
-    try:
-        if name in BUILTIN:
-            module, _, attribute = BUILTIN[name].partition(":")
-            found = getattr(importlib.import_module(module), attribute)
-        else:
-            installed = entry_points(group=_GROUP)
-            if name not in installed.names:
-                expected = f"expected one of {', '.join(provider_names())}{_nearest(name)}"
-                raise _refused(name, expected)
-            found = installed[name].load()
-    except ModuleNotFoundError as error:
-        if name in EXTRAS:
-            expected = f"needs `pip install 'muster-scheduler[{EXTRAS[name]}]'` on the controller"
-        else:
-            expected = f"cannot be loaded: {error}"
-        raise _refused(name, expected) from error
-    except InvalidSpec:
-        raise
-    except Exception as error:  # a plug-in's module may raise anything
-        raise _refused(name, f"cannot be loaded: {error}"[:300]) from error
-    if not (isinstance(found, type) and issubclass(found, Provider)):
-        raise _refused(name, "is no provider: expected a class derived from Provider")
-    return found
+    return _PROVIDERS.named(name)
 
 
 def problems_of(spec: PoolSpec) -> list[Problem]:
@@ -65,12 +34,3 @@ def problems_of(spec: PoolSpec) -> list[Problem]:
         return list(provider_class(spec.provider).problems(spec))
     except InvalidSpec as error:
         return list(error.problems)
-
-
-def _nearest(name: str) -> str:
-    close = difflib.get_close_matches(name, provider_names(), n=1)
-    return f"; did you mean {close[0]}?" if close else ""
-
-
-def _refused(name: str, expected: str) -> InvalidSpec:
-    return InvalidSpec([Problem("provider", repr(name), expected)])
