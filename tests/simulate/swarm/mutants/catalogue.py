@@ -295,7 +295,7 @@ PLACEMENT = (
     Mutant(
         "running work is not told of another priority",
         f"{SCHEDULING}/passes/group_state.py",
-        "                held.workload, held.seen = known[id(held.workload)][1], None\n",
+        "                held.workload, held.seen = known[key][1], None\n",
         "",
         "work that was given another priority is displaced by what outranks it now",
     ),
