@@ -8,7 +8,6 @@ from muster.control.health.ladder import (
     Bounds,
     Heal,
     Progress,
-    Remedy,
     Step,
     Wish,
     after_check,
@@ -17,6 +16,7 @@ from muster.control.health.ladder import (
     many_unknown,
     turns,
 )
+from muster.core.health.remedy import Remedy
 from muster.core.health.verdict import CheckResult
 from muster.core.states.health import HEALTH_TABLE, HealthStatus
 

@@ -6,8 +6,9 @@ operator once its rounds are used up (design: Machine health).
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 
+from muster.core.health.remedy import Remedy
 from muster.core.health.verdict import CheckResult
 from muster.core.states.health import HealthStatus
 
@@ -18,15 +19,6 @@ class Heal(IntEnum):
     RESET = 1  # the devices at fault
     REBOOT = 2  # the machine reboots itself
     HARD_REBOOT = 3  # its provider, or an operator's command, reboots it
-
-
-class Remedy(StrEnum):
-    """The remedy that a fault calls for."""
-
-    CHECK = "check"  # nobody knows: look closer
-    RESET = "reset"
-    REBOOT = "reboot"
-    OPERATOR = "operator"  # hardware has to be replaced, or a person to decide
 
 
 _LEAST = {Remedy.CHECK: Heal.REBOOT, Remedy.RESET: Heal.RESET, Remedy.REBOOT: Heal.REBOOT}
