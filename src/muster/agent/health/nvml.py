@@ -10,9 +10,10 @@ from typing import Any, Protocol, TypeVar
 
 from muster.agent.health.check import CheckedMachine, PythonCheck
 from muster.core.health.kernel_log import pci_address
+from muster.core.health.remedy import Remedy
 from muster.core.health.verdict import Finding, Severity, Verdict, unknown, verdict_of
 from muster.core.health.xid import named_action
-from muster.core.health.xid_catalogue import XidAction
+from muster.core.health.xid_catalogue import OF_ACTION, XidAction
 from muster.core.resources import Device
 from muster.core.text import count
 
@@ -173,7 +174,16 @@ def _findings(nvml: Nvml, declared: Sequence[Device]) -> Iterator[Finding]:
             if not told
             else "this GPU does not answer: it has fallen off the bus"
         )
-        yield Finding(CHECK, Severity.FAULT, what, device.index, device.uuid, "count", told)
+        yield Finding(
+            CHECK,
+            Severity.FAULT,
+            what,
+            device.index,
+            device.uuid,
+            "count",
+            told,
+            Remedy.REBOOT,
+        )
 
 
 def _listed(nvml: Nvml) -> tuple[dict[str, tuple[int, Any]], dict[int, str]]:
@@ -199,6 +209,10 @@ def _listed(nvml: Nvml) -> tuple[dict[str, tuple[int, Any]], dict[int, str]]:
 class _Unusable(Exception):
     """A GPU that answers nothing more; the text is the finding's sentence."""
 
+    def __init__(self, what: str, remedy: Remedy) -> None:
+        super().__init__(what)
+        self.remedy = remedy
+
 
 class _Gpu:
     """One GPU that is asked."""
@@ -216,7 +230,7 @@ class _Gpu:
             yield from self._link()
             yield from self._heat()
         except _Unusable as error:
-            yield self._found(Severity.FAULT, "device", str(error))
+            yield self._found(Severity.FAULT, "device", str(error), remedy=error.remedy)
         yield from self._unclear
 
     def _memory(self) -> Iterator[Finding]:
@@ -226,7 +240,7 @@ class _Gpu:
         )
         if errors:
             what = f"{count(errors, 'uncorrectable error')} of memory since the last reset"
-            yield self._found(Severity.FAULT, "ecc", what)
+            yield self._found(Severity.FAULT, "ecc", what, remedy=Remedy.RESET)
         ever = self._ask(
             "ecc", lambda: nvml.nvmlDeviceGetTotalEccErrors(gpu, _UNCORRECTED, _AGGREGATE)
         )
@@ -238,13 +252,13 @@ class _Gpu:
             _, _, pending, failed = rows
             if failed:
                 what = "a row of memory could not be remapped: the GPU has to be replaced"
-                yield self._found(Severity.FAULT, "row remapping", what)
+                yield self._found(Severity.FAULT, "row remapping", what, remedy=Remedy.OPERATOR)
             if pending:
                 what = "a row of memory is remapped at the next reset"
                 yield self._found(Severity.WARNING, "row remapping", what)
         if self._ask("retired pages", lambda: nvml.nvmlDeviceGetRetiredPagesPendingStatus(gpu)):
             what = "pages of memory are retired only at the next reboot"
-            yield self._found(Severity.FAULT, "retired pages", what)
+            yield self._found(Severity.FAULT, "retired pages", what, remedy=Remedy.REBOOT)
 
     def _recovery_action(self) -> Iterator[Finding]:
         values = self._ask(
@@ -259,7 +273,9 @@ class _Gpu:
             return
         severity = Severity.UNKNOWN if action is XidAction.CHECK else Severity.FAULT
         what = f"the driver asks for recovery action {number}: {action}"
-        yield self._found(severity, "recovery action", what)
+        yield self._found(
+            severity, "recovery action", what, remedy=OF_ACTION.get(action, Remedy.CHECK)
+        )
 
     def _link(self) -> Iterator[Finding]:
         nvml, gpu = self._nvml, self._handle
@@ -304,17 +320,25 @@ class _Gpu:
         except self._nvml.NVMLError as error:
             number = _number(error)
             if number == GPU_IS_LOST:
-                raise _Unusable("it has fallen off the bus") from None
+                raise _Unusable("it has fallen off the bus", Remedy.REBOOT) from None
             if number == RESET_REQUIRED:
-                raise _Unusable("it has to be reset before it can be used") from None
+                what = "it has to be reset before it can be used"
+                raise _Unusable(what, Remedy.RESET) from None
             if number not in _SILENT and all(each.test != test for each in self._unclear):
                 what = "the driver does not tell it"
                 self._unclear.append(self._found(Severity.UNKNOWN, test, what, _words(error)))
             return None
 
-    def _found(self, severity: Severity, test: str, what: str, told: str = "") -> Finding:
+    def _found(
+        self,
+        severity: Severity,
+        test: str,
+        what: str,
+        told: str = "",
+        remedy: Remedy = Remedy.CHECK,
+    ) -> Finding:
         device = self._device
-        return Finding(CHECK, severity, what, device.index, device.uuid, test, told)
+        return Finding(CHECK, severity, what, device.index, device.uuid, test, told, remedy)
 
 
 def _number(error: Exception) -> int | None:

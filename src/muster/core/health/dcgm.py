@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any
 
 from muster.core.health.check_run import CheckRun, Unreadable, document_of, listed, quoted
+from muster.core.health.remedy import Remedy
 from muster.core.health.verdict import Finding, Severity, Verdict, bounded, unknown, verdict_of
 from muster.core.resources import MAX_DEVICES
 from muster.core.text import count
@@ -50,6 +51,8 @@ _GRADES: Mapping[int, Severity] = {
     ErrorSeverity.RESET: Severity.FAULT,
 }
 """The severity of a failed test's error; any other number is unknown."""
+_REMEDIES: Mapping[int | None, Remedy] = {ErrorSeverity.RESET: Remedy.RESET}
+"""The remedy that an error's severity names; a GPU to be isolated may be healed by anything."""
 _WARN_ONLY = frozenset({2, 9})
 """Categories of errors about throttled clocks and temperature, which never make a GPU faulty."""
 _CONFIGURATION = frozenset({"environment variables", "graphics processes", "persistence mode"})
@@ -225,6 +228,7 @@ def _findings(result: _Result) -> Iterator[Finding]:
             result.gpu,
             test=result.test,
             told=error.words,
+            remedy=_REMEDIES.get(error.severity, Remedy.CHECK),
         )
 
 

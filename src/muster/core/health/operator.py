@@ -13,6 +13,7 @@ from pydantic import Field
 
 from muster.core.errors import InvalidSpec, Problem
 from muster.core.health.check_run import CheckRun, Unreadable, document_of, quoted
+from muster.core.health.remedy import Remedy
 from muster.core.health.verdict import (
     MAX_FINDINGS,
     CheckResult,
@@ -42,6 +43,7 @@ class FindingReport(Spec):
     uuid: ShortText = ""
     test: ShortText = ""
     told: _Words = ""
+    remedy: Remedy = Remedy.CHECK
 
 
 class Report(Spec):
@@ -96,6 +98,7 @@ def write_report(verdict: Verdict) -> str:
             "uuid": each.uuid,
             "test": each.test,
             "told": each.told,
+            "remedy": each.remedy.value,
         }
         for each in verdict.findings
     ]
@@ -104,4 +107,13 @@ def write_report(verdict: Verdict) -> str:
 
 
 def _finding(check: str, told: FindingReport) -> Finding:
-    return Finding(check, told.severity, told.what, told.device, told.uuid, told.test, told.told)
+    return Finding(
+        check,
+        told.severity,
+        told.what,
+        told.device,
+        told.uuid,
+        told.test,
+        told.told,
+        told.remedy,
+    )

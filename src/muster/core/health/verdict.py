@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from muster.core.health.remedy import Remedy, strongest
 from muster.core.text import MAX_NAME, count, made_text, printable
 
 MAX_FINDINGS = 64
@@ -56,6 +57,7 @@ class Finding:
         uuid: of the GPU, where it is known.
         test: the name of the test within the check, where it has several.
         told: the words of the program that was asked, of at most ``MAX_TOLD`` characters.
+        remedy: the remedy, where whoever found it knows one.
     """
 
     check: str
@@ -65,6 +67,7 @@ class Finding:
     uuid: str = ""
     test: str = ""
     told: str = ""
+    remedy: Remedy = Remedy.CHECK
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "check", bounded(self.check, MAX_NAME))
@@ -107,6 +110,12 @@ class Verdict:
         """Faulty with any fault, else unknown with anything unknown, else healthy."""
         return _RESULT[self.findings[0].severity] if self.findings else CheckResult.HEALTHY
 
+    @property
+    def remedy(self) -> Remedy:
+        """The strongest remedy that a fault calls for."""
+        faults = (each for each in self.findings if each.severity is Severity.FAULT)
+        return strongest(each.remedy for each in faults)
+
     def sentence(self) -> str:
         """The verdict in one sentence, with its first findings."""
         by = ", ".join(self.checks) or "no check"
@@ -122,7 +131,7 @@ class Verdict:
 
 def verdict_of(check: str, findings: Iterable[Finding] = ()) -> Verdict:
     """The verdict of one check with these findings; healthy if there are none."""
-    return _formed((check,), findings, 0)
+    return verdict_from((check,), findings)
 
 
 def unknown(check: str, what: str, told: str = "") -> Verdict:
@@ -137,7 +146,7 @@ def merged(verdicts: Sequence[Verdict]) -> Verdict:
         return unknown("health", "no check was run")
     checks = dict.fromkeys(name for each in verdicts for name in each.checks)
     findings = [finding for each in verdicts for finding in each.findings]
-    return _formed(tuple(checks), findings, sum(each.left_out for each in verdicts))
+    return verdict_from(tuple(checks), findings, sum(each.left_out for each in verdicts))
 
 
 def observed(verdict: Verdict) -> Verdict:
@@ -153,7 +162,14 @@ def bounded(text: str, limit: int) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
-def _formed(checks: tuple[str, ...], findings: Iterable[Finding], left_out: int) -> Verdict:
+def verdict_from(
+    checks: tuple[str, ...], findings: Iterable[Finding], left_out: int = 0
+) -> Verdict:
+    """The verdict of these checks and findings, in any order.
+
+    Args:
+        left_out: findings that are not among them.
+    """
     found: dict[Severity, list[Finding]] = {severity: [] for severity in _GRAVEST_FIRST}
     for each in findings:
         kept = found[each.severity]

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from muster.core.health.remedy import Remedy
+
 
 class XidAction(StrEnum):
     """The action that follows an Xid, in ascending order of what it costs."""
@@ -20,6 +22,16 @@ class XidAction(StrEnum):
     RESET = "reset"  # of the GPU
     REBOOT = "reboot"  # of the machine
     OPERATOR = "operator"  # a person has to look
+
+
+OF_ACTION: Mapping[XidAction, Remedy] = {
+    XidAction.CHECK: Remedy.CHECK,
+    XidAction.RESET: Remedy.RESET,
+    XidAction.REBOOT: Remedy.REBOOT,
+    XidAction.OPERATOR: Remedy.OPERATOR,
+}
+"""The remedies by the actions that ask for one; what is ignored, and what is the application's own
+affair, asks for none."""
 
 
 @dataclass(frozen=True, slots=True)
