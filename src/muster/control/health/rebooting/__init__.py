@@ -1,0 +1,1 @@
+"""Hard reboots: machines rebooted from outside, by their provider or an operator's command."""
