@@ -8,6 +8,7 @@ from tests.scheduling.clusters import agent, ask, box, cluster, context, passed,
 
 from muster.core.reasons import Reason, ReasonCode
 from muster.core.specs.group import QueuePolicy
+from muster.core.states.health import ILL
 from muster.scheduling.cluster.snapshot import OUT_OF_DISK, Snapshot
 from muster.scheduling.explaining.explain import explain
 from muster.scheduling.passes.queue import Queue
@@ -57,6 +58,14 @@ def racks(**sizes: int) -> Snapshot:
             "none of 2 agents in group pool takes new work: 1 lost, 1 out of disk (disk_full)",
             "Look at `muster agents`. Make room on the disks that are full. Start those that are "
             "silent again.",
+        ),
+        (
+            [*ILL.values(), "cordoned"],
+            "none of 7 agents in group pool takes new work: 1 being checked, 1 being rebooted, 1 "
+            "being reset, 1 being verified, 1 cordoned, 1 isolated, 1 to be checked",
+            "Look at `muster agents`. `muster uncordon AGENT` has an agent take work again. "
+            "`muster agents return AGENT` has an isolated agent take work again. Those that are "
+            "checked or healed come back by themselves.",
         ),
     ],
 )

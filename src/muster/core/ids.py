@@ -24,6 +24,7 @@ class IdKind(StrEnum):
     """The kinds of ids of Muster's own records, by the three letters with which they begin."""
 
     AGENT = "agt"
+    INCIDENT = "inc"
     JOB = "job"
     KERNEL = "krn"
     NOTICE = "ntc"

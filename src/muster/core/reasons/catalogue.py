@@ -23,6 +23,8 @@ _TOGETHER = (
 _MISSING = "{missing:?; there is no agent {missing}}"
 _OPEN = (
     "{barred:? `muster uncordon AGENT` has an agent take work again.}"
+    "{isolated:? `muster agents return AGENT` has an isolated agent take work again.}"
+    "{healing:? Those that are checked or healed come back by themselves.}"
     "{full:? Make room on the disks that are full.}"
     "{silent:? Start those that are silent again.}"
 )

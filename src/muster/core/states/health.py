@@ -1,6 +1,7 @@
 """States of an incident: one stretch of a machine's ill health, from the first suspicion to its
 verified return (design: Machine health)."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 from muster.core.states.table import StateTable
@@ -74,3 +75,14 @@ HEALTH_TABLE: StateTable[HealthStatus] = StateTable(
         _H.GONE: "is gone",
     },
 )
+
+ILL: Mapping[HealthStatus, str] = {
+    _H.SUSPECT: "to be checked",
+    _H.CHECKING: "being checked",
+    _H.RESETTING: "being reset",
+    _H.REBOOTING: "being rebooted",
+    _H.VERIFYING: "being verified",
+    _H.ISOLATED: "isolated",
+}
+"""Why a machine takes no work, by the status of its incident: ``Agent.ill``, and a machine's status
+where people are told how many take none."""

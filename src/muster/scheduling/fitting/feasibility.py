@@ -15,6 +15,7 @@ from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.resources import KERNELS, is_model
 from muster.core.specs.placement import ClusterMode, Constraint, Operator, PlacementSpec
 from muster.core.states import AgentBar
+from muster.core.states.health import ILL, HealthStatus
 from muster.scheduling.cluster.columns import Columns, Flags, Ints
 from muster.scheduling.cluster.constraints import eligible, hard_rules, meets_rule
 from muster.scheduling.cluster.snapshot import OUT_OF_DISK, Snapshot
@@ -168,7 +169,8 @@ class Feasibility:
 
     def _closed_among(self, mask: Flags | None) -> dict[str, Any]:
         """Numbers of a reason: how many agents take no new work, their statuses, and how many of
-        them are barred, out of disk or silent, which have remedies of their own."""
+        them are barred, isolated, healing, out of disk or silent, which have remedies of their
+        own."""
         slots, indexes, statuses = self._closed
         if mask is not None:
             indexes = indexes[mask[slots]]
@@ -221,12 +223,17 @@ class Feasibility:
 
 
 _BARS = tuple(map(str, AgentBar))  # an operator's note may follow
+_HEALING = frozenset(ILL.values())  # an isolated machine is nobody's to heal
 
 
 def _remedy_of(status: str) -> str:
     """The number of a reason that counts the agents of this status."""
     if status.startswith(_BARS):
         return "barred"
+    if status == ILL[HealthStatus.ISOLATED]:
+        return "isolated"
+    if status in _HEALING:
+        return "healing"
     return "full" if status == OUT_OF_DISK.lower() else "silent"
 
 

@@ -1,0 +1,102 @@
+"""The sentences by which `muster why` tells the state of an incident: what is waited for, and until
+when. As in ``core.sentences``, the controller forms them when it answers."""
+
+from muster.core.states.health import HEALTH_TABLE, HealthStatus
+from muster.core.text import count, duration
+
+
+def incident(agent: str, status: HealthStatus, for_s: float) -> str:
+    """An incident that has not ended.
+
+    Args:
+        for_s: how long it has had this status.
+    """
+    return f"agent {agent} {HEALTH_TABLE.words[status]}, for {duration(for_s)}"
+
+
+def ended(agent: str, status: HealthStatus, lasted_s: float, rounds: int) -> str:
+    """An incident that has ended."""
+    if status is HealthStatus.GONE:
+        return f"agent {agent} was removed, {duration(lasted_s)} after the incident began"
+    healed = f" and {count(rounds, 'round')} of healing" if rounds else ""
+    return f"agent {agent} is healthy again, after {duration(lasted_s)}{healed}"
+
+
+def waits_for_turn(group: str, out: int, most: int) -> str:
+    """A machine that still takes work, because enough others of its group are out already.
+
+    Args:
+        most: how many may be out at a time (``max_unhealthy``).
+    """
+    return (
+        f"it takes work until it is its turn: {out:,} of at most {count(most, 'machine')} of group "
+        f"{group} {'is' if out == 1 else 'are'} out of work for their health"
+    )
+
+
+def work_leaves(kernels: int, in_s: float | None) -> str:
+    """The work that has to leave a machine before it is checked or healed.
+
+    Args:
+        in_s: the time until it is stopped; None where it may run to its end.
+    """
+    work = f"{count(kernels, 'kernel')} still {'holds' if kernels == 1 else 'hold'} room there"
+    if in_s is None:
+        return f"{work}, and may run to the end"
+    return f"{work}, and may stay for {duration(in_s)}" if in_s > 0 else f"{work}, told to leave"
+
+
+def checked_soon() -> str:
+    return "it is checked as soon as its devices are free"
+
+
+def checked_again(in_s: float) -> str:
+    """A machine of which the last check found out nothing."""
+    return f"it is checked again in {duration(in_s)}" if in_s > 0 else "it is about to be checked"
+
+
+def under_way(what: str, for_s: float, limit_s: float) -> str:
+    """A step of healing that has a limit.
+
+    Args:
+        what: "the check", "the reset".
+        for_s: how long it has been under way.
+        limit_s: how long it may take.
+    """
+    left_s = limit_s - for_s
+    until = f"has failed unless it ends within {duration(left_s)}" if left_s > 0 else "is overdue"
+    return f"{what} has taken {duration(for_s)}, and {until}"
+
+
+def rebooting(for_s: float, limit_s: float, *, hard: bool) -> str:
+    """A machine that was told to reboot, or is rebooted from outside.
+
+    Args:
+        limit_s: how long it may take.
+    """
+    how = "it is rebooted from outside" if hard else "it was told to reboot"
+    left_s = limit_s - for_s
+    within = f"within {duration(left_s)}" if left_s > 0 else "any moment, or the reboot has failed"
+    return f"{how} {duration(for_s)} ago: another boot of it has to join {within}"
+
+
+def isolated(agent: str) -> str:
+    return (
+        f"nothing is tried any more: `muster agents heal {agent}` has it rebooted and checked, "
+        f"`muster agents return {agent}` has it take work again as it is"
+    )
+
+
+def rounds(tried: int, most: int) -> str:
+    return f"{tried:,} of at most {count(most, 'round')} of healing were tried"
+
+
+def unknowns(checks: int, most: int) -> str:
+    """Checks that found out nothing; after ``most`` in a row the machine counts as faulty."""
+    return (
+        f"{count(checks, 'check')} in a row found out nothing; after {most:,} it counts as faulty"
+    )
+
+
+def last_check(ago_s: float, sentence: str) -> str:
+    return f"the last check, {duration(ago_s)} ago: {sentence}"
