@@ -39,6 +39,7 @@ from muster.wire.messages import (
     Command,
     Commands,
     ControllerMessage,
+    HealthNoted,
     Heartbeat,
     Hello,
     JoinRequest,
@@ -134,7 +135,7 @@ class Fleet:
             case Renew(sent_s=sent_s, heartbeat_s=heartbeat_s):
                 self.agents[agent].renewed_s = sent_s
                 self._heartbeat_s = heartbeat_s
-            case Acknowledge():
+            case Acknowledge() | HealthNoted():
                 pass  # nothing is ever sent again
 
     def _obey(self, agent: FleetAgent, command: Command) -> None:

@@ -24,6 +24,7 @@ from muster.wire.messages import (
     Commands,
     ControllerMessage,
     Go,
+    HealthNoted,
     Heartbeat,
     HeldKernel,
     HeldStatus,
@@ -67,6 +68,7 @@ class FakeAgent:
     supervisor_frozen: bool = False  # it neither creates nor lets run
     reports: list[KernelReport] = field(default_factory=list)
     acknowledged: int = 0
+    noted: int = 0  # the last of its sightings that control has dealt with
     starts: list[KernelKey] = field(default_factory=list)
     seen: set[KernelKey] = field(default_factory=set)
     ports: "itertools.count[int]" = field(default_factory=lambda: itertools.count(20000))
@@ -123,6 +125,8 @@ class FakeAgent:
             case Renew(sent_s, lease_s):
                 if sent_s >= self.renewed_s:
                     self.renewed_s, self.lease_end_s = sent_s, sent_s + lease_s
+            case HealthNoted(seq):
+                self.noted = max(self.noted, seq)
             case Acknowledge(seq):
                 done = seq - self.acknowledged
                 self.acknowledged = seq

@@ -12,12 +12,15 @@ from muster.wire.messages import (
     Commands,
     Disk,
     Dismissed,
+    HealthNoted,
+    HealthSeen,
     Heartbeat,
     Hello,
     JoinReply,
     JoinRequest,
     KernelReport,
     KernelTemplate,
+    NewsOfAgent,
     Occupied,
     Overtaken,
     Refused,
@@ -61,6 +64,7 @@ class Controller:
     welcoming: bool = True
     refusal: Occupied | Overtaken | None = None  # of the next streams
     disks: list[bool] = field(default_factory=list)
+    seen: list[HealthSeen] = field(default_factory=list)
     credentials: dict[str, AgentId] = field(default_factory=dict)
     dismissed: set[AgentId] = field(default_factory=set)
     joins: list[JoinRequest] = field(default_factory=list)
@@ -110,7 +114,7 @@ class Controller:
 
     # AgentEvents
 
-    def agent_said(self, agent: AgentId, message: Hello | Reports | Disk) -> None:
+    def agent_said(self, agent: AgentId, message: NewsOfAgent) -> None:
         match message:
             case Hello():
                 self.hellos.append(message)
@@ -123,6 +127,9 @@ class Controller:
                     self.gateway.send(agent, Acknowledge(message.last_seq))
             case Disk():
                 self.disks.append(message.full)
+            case HealthSeen():
+                self.seen.append(message)
+                self.gateway.send(agent, HealthNoted(message.sightings[-1].seq))
         self.changed.set()
 
     def agent_left(self, agent: AgentId) -> None:

@@ -10,6 +10,7 @@ from grpc import aio
 from tests.wire.controller import QUICK, TOKEN, controller
 from tests.wire.test_gateway import ending, hello, stream_of
 
+from muster.core.health.remedy import Remedy
 from muster.core.ids import AgentId, KernelId
 from muster.core.resources import MAX_DEVICES, Device, DeviceShare, Resources
 from muster.wire import agent_pb2 as pb
@@ -19,6 +20,7 @@ from muster.wire.codec import encode_agent_message
 from muster.wire.messages import (
     MAX_DETAIL,
     PROTOCOL,
+    HealthSeen,
     Heartbeat,
     HeldKernel,
     HeldStatus,
@@ -29,6 +31,7 @@ from muster.wire.messages import (
     Refused,
     ReportKind,
     Reports,
+    Sighting,
 )
 from muster.wire.transport import LOG_WINDOW_BYTES
 
@@ -75,6 +78,23 @@ REPORTS: dict[str, Reports] = {
 }
 
 
+SIGHTING = Sighting(1, Remedy.RESET, "Xid 95", (0,), True, "boot-1", 1.0)
+SIGHTINGS: dict[str, tuple[Sighting, ...]] = {
+    "no number": (replace(SIGHTING, seq=0),),
+    "negative number": (replace(SIGHTING, seq=-1),),
+    "huge number": (replace(SIGHTING, seq=2**63 - 1),),
+    "the same number twice": (SIGHTING, SIGHTING),
+    "many": tuple(replace(SIGHTING, seq=1 + n) for n in range(checks.MAX_SIGHTINGS + 1)),
+    "long sentence": (replace(SIGHTING, what="x" * 301),),
+    "NUL in a sentence": (replace(SIGHTING, what="a\0b"),),
+    "long boot id": (replace(SIGHTING, boot_id=LONG),),
+    "no time": (replace(SIGHTING, at=float("nan")),),
+    "far device": (replace(SIGHTING, devices=(MAX_DEVICES,)),),
+    "negative device": (replace(SIGHTING, devices=(-1,)),),
+    "many devices": (replace(SIGHTING, devices=(0,) * (MAX_DEVICES + 1)),),
+}
+
+
 @pytest.mark.parametrize("wrong", HELLOS)
 def test_wrong_hello_is_refused_with_a_sentence(wrong: str) -> None:
     checks.check_hello(GOOD)
@@ -107,6 +127,20 @@ def test_wrong_report_is_refused_with_a_sentence(wrong: str) -> None:
     with pytest.raises(MalformedMessage) as refused:
         checks.check_reports(REPORTS[wrong])
     assert 10 < len(str(refused.value)) < 400
+
+
+@pytest.mark.parametrize("wrong", SIGHTINGS)
+def test_wrong_sighting_is_refused_with_a_sentence(wrong: str) -> None:
+    checks.check_sightings(HealthSeen((SIGHTING, replace(SIGHTING, seq=2, devices=()))))
+    with pytest.raises(MalformedMessage) as refused:
+        checks.check_sightings(HealthSeen(SIGHTINGS[wrong]))
+    assert 10 < len(str(refused.value)) < 400
+
+
+def test_remedy_of_a_newer_agent_is_a_check() -> None:
+    sighting = pb.Sighting(seq=1, remedy="replace it", what="Xid 999", at=1.0)
+    heard = checks.heard(pb.AgentMessage(health_seen=pb.HealthSeen(sightings=[sighting])))
+    assert heard == HealthSeen((Sighting(1, Remedy.CHECK, "Xid 999", at=1.0),))
 
 
 def test_detail_of_an_honest_agent_is_cut_to_what_is_taken() -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muster.core.health.remedy import Remedy
 from muster.core.ids import AgentId, KernelId
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Device, DeviceShare, Resources
@@ -20,6 +21,8 @@ from muster.wire.messages import (
     Commands,
     ControllerMessage,
     Disk,
+    HealthNoted,
+    HealthSeen,
     Heartbeat,
     HeldKernel,
     HeldStatus,
@@ -35,6 +38,7 @@ from muster.wire.messages import (
     Renew,
     ReportKind,
     Reports,
+    Sighting,
     Start,
     Stop,
 )
@@ -93,11 +97,22 @@ KERNEL_REPORTS = st.builds(
     predecessor=st.none() | KEYS,
 )
 REPORTS = st.builds(Reports, INT64, st.lists(KERNEL_REPORTS, max_size=4).map(tuple))
+SIGHTINGS = st.builds(
+    Sighting,
+    seq=INT64,
+    remedy=st.sampled_from(Remedy),
+    what=TEXT.filter(lambda text: "\0" not in text),
+    devices=st.lists(INT32, max_size=3).map(tuple),
+    confirmed=st.booleans(),
+    boot_id=TEXT,
+    at=SECONDS,
+)
 AGENT_MESSAGES: st.SearchStrategy[AgentMessage] = (
     HELLOS
     | REPORTS
     | st.builds(Heartbeat, SECONDS, SECONDS, SECONDS)
     | st.builds(Disk, st.booleans())
+    | st.builds(HealthSeen, st.lists(SIGHTINGS, max_size=4).map(tuple))
 )
 
 TEMPLATES = st.builds(
@@ -133,6 +148,7 @@ def commands(draw: st.DrawFn) -> Commands:
 CONTROLLER_MESSAGES: st.SearchStrategy[ControllerMessage] = (
     commands()
     | st.builds(Acknowledge, INT64)
+    | st.builds(HealthNoted, INT64)
     | st.builds(Renew, SECONDS, SECONDS | st.just(math.inf), SECONDS)
 )
 

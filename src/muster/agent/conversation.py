@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import assert_never
 
+from muster.agent.health.sightings import SightingBox
 from muster.agent.kernels import Kernels
 from muster.agent.supervisor import clock
 from muster.wire.client import ControllerStream, Disconnected
@@ -17,6 +18,7 @@ from muster.wire.messages import (
     Commands,
     ControllerMessage,
     Disk,
+    HealthNoted,
     Heartbeat,
     Hello,
     Renew,
@@ -38,6 +40,7 @@ class Conversation:
     Args:
         disk_is_full: called with each heartbeat; the controller is told when the answer changes.
         boot_began_s: when the machine's boot clock began, if that is not the operating system's.
+        sightings: what was seen of the machine's health, to be told.
     """
 
     def __init__(
@@ -46,11 +49,13 @@ class Conversation:
         kernels: Kernels,
         disk_is_full: Callable[[], bool],
         boot_began_s: float = 0.0,
+        sightings: SightingBox | None = None,
     ) -> None:
         self._stream = stream
         self._kernels = kernels
         self._disk_is_full = disk_is_full
         self._boot_began_s = boot_began_s
+        self._sightings = SightingBox() if sightings is None else sightings
         self._now_s: Callable[[], float] = asyncio.get_running_loop().time
         self._heard_at_s = self._now_s()
         self._disk_was_full = False
@@ -77,6 +82,7 @@ class Conversation:
                 disk_full=self._disk_was_full,
             )
         )
+        self._sightings.rewind()
         self._kernels.repeat_reports()
         await run_until_one_ends(self._listen(), self._speak(), self._keep_time())
 
@@ -99,13 +105,15 @@ class Conversation:
                 if message.heartbeat_s != self._heartbeat_s:
                     self._heartbeat_s = message.heartbeat_s
                     self._pace_changed.set()
+            case HealthNoted():
+                self._sightings.noted(message.seq)
             case unknown:
                 assert_never(unknown)
 
     async def _speak(self) -> None:
-        outbox, news = self._kernels.outbox, self._kernels.news
+        outbox, news, sightings = self._kernels.outbox, self._kernels.news, self._sightings
         while True:
-            while not outbox and not self._heartbeat_due:
+            while not (outbox or self._heartbeat_due or sightings.is_due(self._now_s())):
                 news.clear()
                 await news.wait()
             message: AgentMessage
@@ -115,6 +123,8 @@ class Conversation:
                     self._disk_was_full = full
                     await self._stream.send(Disk(full))
                 message = Heartbeat(self._boot_s(), self._kernels.renewed_s, time.time())
+            elif sightings.is_due(self._now_s()):
+                message = sightings.take(self._now_s())
             else:
                 message = outbox.take(BATCH_REPORTS)
             await self._stream.send(message)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from muster.control.engine.effects import ORDERS
 from muster.core.ids import AgentId
-from muster.wire.messages import Acknowledge, Command, Hello, KernelKey
+from muster.wire.messages import Acknowledge, Command, HealthNoted, Hello, KernelKey
 
 
 class TellAgent(NamedTuple):
@@ -19,7 +19,7 @@ class TellAgent(NamedTuple):
     """
 
     agent: AgentId
-    message: Command | Acknowledge | Hello | KernelKey | None
+    message: Command | Acknowledge | HealthNoted | Hello | KernelKey | None
 
 
 ORDERS.add(TellAgent)

@@ -7,6 +7,7 @@ message that is not allowed is closed with a sentence; no other stream is affect
 import re
 from collections.abc import Mapping, Sequence, Sized
 
+from muster.core.health.verdict import MAX_WHAT
 from muster.core.resources import EXTRA_NAME, MAX_DEVICES, Device, Resources
 from muster.core.text import ATTRIBUTE, MAX_NAME, NAME, check_text
 from muster.wire import agent_pb2 as pb
@@ -15,6 +16,7 @@ from muster.wire.messages import (
     MAX_DETAIL,
     PROTOCOL,
     AgentMessage,
+    HealthSeen,
     Heartbeat,
     Hello,
     JoinRequest,
@@ -30,8 +32,11 @@ MAX_HELD = 100_000
 MAX_ATTRIBUTES = 128
 MAX_EXTRA = 32
 MAX_PORTS = 64
+MAX_SIGHTINGS = 32
+"""Sightings in one message, at most."""
 MAX_ID = 128
 _MAX_AMOUNT = 2**62
+_MAX_SEQ = 2**62
 _MAX_MOMENT_S = 2.0**40
 
 _NAME = re.compile(NAME)
@@ -52,6 +57,8 @@ def heard(message: pb.AgentMessage) -> AgentMessage:
             check_hello(said)
         case Heartbeat():
             _check_moments(said.sent_s, said.renewed_s, said.time_s)
+        case HealthSeen():
+            check_sightings(said)
     return said
 
 
@@ -114,6 +121,24 @@ def check_reports(batch: Reports) -> None:
             raise MalformedMessage("a report about no kernel, or of no time")
         if report.detail or report.ports or report.shares:
             _check_facts(report)
+
+
+def check_sightings(seen: HealthSeen) -> None:
+    """
+    Raises:
+        MalformedMessage: one of its texts, numbers or counts is out of bounds.
+    """
+    _at_most(MAX_SIGHTINGS, "sightings in one message", seen.sightings)
+    before = 0
+    for each in seen.sightings:
+        _require(before < each.seq < _MAX_SEQ, "a sighting whose number is not after the last one")
+        before = each.seq
+        _check_text("what it saw", each.what, MAX_WHAT)
+        _check_text("boot id of a sighting", each.boot_id)
+        _check_moments(each.at)
+        _at_most(MAX_DEVICES, "devices in one sighting", each.devices)
+        of_machine = all(0 <= index < MAX_DEVICES for index in each.devices)
+        _require(of_machine, f"a device whose index is not below {MAX_DEVICES}")
 
 
 def _check_moments(*moments_s: float) -> None:

@@ -12,6 +12,7 @@ from muster.core.reasons import ReasonCode
 from muster.core.resources import Device, DeviceShare, Resources
 from muster.core.text import made_text
 from muster.wire import agent_pb2 as pb
+from muster.wire.health_codec import decode_sightings, encode_sightings
 from muster.wire.messages import (
     MAX_DETAIL,
     Acknowledge,
@@ -21,6 +22,8 @@ from muster.wire.messages import (
     ControllerMessage,
     Disk,
     Go,
+    HealthNoted,
+    HealthSeen,
     Heartbeat,
     HeldKernel,
     HeldStatus,
@@ -60,6 +63,8 @@ def encode_agent_message(message: AgentMessage) -> pb.AgentMessage:
             return pb.AgentMessage(heartbeat=heartbeat)
         case Disk():
             return pb.AgentMessage(disk=pb.Disk(full=message.full))
+        case HealthSeen():
+            return pb.AgentMessage(health_seen=encode_sightings(message))
         case Hello():
             return pb.AgentMessage(hello=_encode_hello(message))
 
@@ -79,6 +84,8 @@ def decode_agent_message(message: pb.AgentMessage) -> AgentMessage:
             return Heartbeat(heartbeat.sent_s, heartbeat.renewed_s, heartbeat.time_s)
         case "disk":
             return Disk(message.disk.full)
+        case "health_seen":
+            return decode_sightings(message.health_seen)
         case "hello":
             return _decode_hello(message.hello)
         case None:
@@ -211,6 +218,8 @@ def encode_controller_message(message: ControllerMessage) -> pb.ControllerMessag
                 sent_s=message.sent_s, lease_s=message.lease_s, heartbeat_s=message.heartbeat_s
             )
             return pb.ControllerMessage(renew=renew)
+        case HealthNoted():
+            return pb.ControllerMessage(health_noted=pb.HealthNoted(seq=message.seq))
 
 
 def encode_in_pieces(
@@ -247,6 +256,8 @@ def decode_controller_message(message: pb.ControllerMessage) -> ControllerMessag
         case "renew":
             renew = message.renew
             return Renew(renew.sent_s, renew.lease_s, renew.heartbeat_s)
+        case "health_noted":
+            return HealthNoted(message.health_noted.seq)
         case None:
             raise MalformedMessage("a message of a kind that this version does not know")
 

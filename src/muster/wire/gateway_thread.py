@@ -17,7 +17,6 @@ from muster.core.ids import AgentId
 from muster.wire.messages import (
     AgentEvents,
     ControllerMessage,
-    Disk,
     Gatekeeper,
     Hello,
     JoinReply,
@@ -25,7 +24,7 @@ from muster.wire.messages import (
     Leases,
     LogChunk,
     LogRequest,
-    Reports,
+    NewsOfAgent,
 )
 from muster.wire.server import AgentGateway
 from muster.wire.transport import ServerTls
@@ -160,7 +159,7 @@ class _Control:
         self._loop = asyncio.get_running_loop()
         self._crossing = _Crossing(self._loop)
 
-    def agent_said(self, agent: AgentId, message: Hello | Reports | Disk) -> None:
+    def agent_said(self, agent: AgentId, message: NewsOfAgent) -> None:
         if len(self._crossing) >= MAX_WAITING:
             self._cut_off(agent)
         else:

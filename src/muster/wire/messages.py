@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from muster.core.health.remedy import Remedy
 from muster.core.ids import AgentId, KernelId
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Device, DeviceShare, Resources
@@ -214,7 +215,37 @@ class Disk:
     full: bool
 
 
-AgentMessage = Hello | Reports | Heartbeat | Disk
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A fact that speaks against the agent's own machine, seen while nobody was asked.
+
+    ``seq`` numbers an agent's sightings, upwards for as long as its directory lives and beyond.
+    ``devices`` are the indexes of the GPUs in question; none stands for the machine. ``confirmed``
+    says that the hardware or its driver tells of a fault, and ``remedy`` what that calls for.
+    ``what`` is a sentence without its full stop. ``boot_id`` is that of the boot in which it was
+    seen, ``at`` the agent's time of day then.
+    """
+
+    seq: int
+    remedy: Remedy
+    what: str
+    devices: tuple[int, ...] = ()
+    confirmed: bool = False
+    boot_id: str = ""
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class HealthSeen:
+    """Sightings in the order of their numbers. An agent repeats them, on each new stream and after
+    a while, until the last one's number is noted; it sends no others meanwhile."""
+
+    sightings: tuple[Sighting, ...]
+
+
+AgentMessage = Hello | Reports | Heartbeat | Disk | HealthSeen
+NewsOfAgent = Hello | Reports | Disk | HealthSeen
+"""The messages that control hears; heartbeats are answered before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +272,14 @@ class Renew:
     heartbeat_s: float
 
 
-ControllerMessage = Commands | Acknowledge | Renew
+@dataclass(frozen=True, slots=True)
+class HealthNoted:
+    """All sightings up to ``seq`` are dealt with; the agent may forget them."""
+
+    seq: int
+
+
+ControllerMessage = Commands | Acknowledge | Renew | HealthNoted
 
 
 class AgentLink(Protocol):
@@ -263,7 +301,7 @@ class AgentLink(Protocol):
 class AgentEvents(Protocol):
     """The wire's calls to control, on one event loop; none blocks."""
 
-    def agent_said(self, agent: AgentId, message: Hello | Reports | Disk) -> None:
+    def agent_said(self, agent: AgentId, message: NewsOfAgent) -> None:
         """A message of an authenticated agent's current stream, in order."""
 
     def agent_left(self, agent: AgentId) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Self
 
+from muster.control.agent.health_reports import HealthPace, HealthReports
 from muster.control.agent.hello import Greeter
 from muster.control.agent.joining import check, join
 from muster.control.agent.leases import LeaseBook
@@ -41,10 +42,13 @@ from muster.wire.messages import (
     ControllerMessage,
     Disk,
     Dismissed,
+    HealthNoted,
+    HealthSeen,
     Hello,
     JoinReply,
     JoinRequest,
     KernelKey,
+    NewsOfAgent,
     Refused,
     ReportKind,
     Reports,
@@ -87,14 +91,17 @@ class AgentDesk:
         self._not_heard: dict[AgentId, tuple[float, str]] = {}  # until then, and why
         self._unheard: Set[AgentId] | None = None  # counted at most once a wake
         self._woke_boot_s = clock.boot_s()  # when this wake, or the last one, began
+        self._health_pace = HealthPace(clock)
         self._forgetful = False  # reported failures are not stored: agents have to repeat them
         self.performers = (_Talk(self),)
 
     # -- what agents say -----------------------------------------------------------------------
 
-    def agent_said(self, agent: AgentId, message: Hello | Reports | Disk) -> None:
+    def agent_said(self, agent: AgentId, message: NewsOfAgent) -> None:
         if agent not in self._store.live.agents:
             self.link.close(agent, "this agent was removed")
+            return
+        if isinstance(message, HealthSeen) and not self._health_pace.allows(agent):
             return
         now = self._clock.now()
         until, why = self._not_heard.get(agent, (0.0, ""))
@@ -156,6 +163,10 @@ class AgentDesk:
                 work.emit(TellAgent(agent.id, hello))
                 parts[Greeter].greet(work, agent, hello)
                 work.must_be_whole = True  # the answer holds a term that a handler computes
+            case HealthSeen() as seen:
+                parts[HealthReports].hear(work, agent, seen)
+                if seen.sightings:
+                    work.emit(TellAgent(agent.id, HealthNoted(seen.sightings[-1].seq)))
             case Reports() as batch:
                 for report in batch.reports:
                     parts[KernelReports].apply(work, agent.id, report)
@@ -229,6 +240,7 @@ class AgentDesk:
         ``committed`` that failed."""
         live = self._store.live
         self._leases.forget_all_but(live.agents)
+        self._health_pace.forget_all_but(live.agents)
         for agent in live.agents.values():
             self._leases.publish(agent, live.groups[agent.group])
         alive = {agent.id for agent in live.agents.values() if agent.status is AgentStatus.ALIVE}
@@ -259,6 +271,8 @@ class AgentDesk:
             self.link.send(agent, Commands(tuple(commands)))
         if letters.acknowledged is not None:
             self.link.send(agent, letters.acknowledged)
+        if letters.noted is not None:
+            self.link.send(agent, letters.noted)
 
 
 @dataclass(slots=True, eq=False)
@@ -267,7 +281,7 @@ class Said(Input):
 
     desk: AgentDesk
     agent: AgentId
-    message: Hello | Reports | Disk | None
+    message: NewsOfAgent | None
 
     @property
     def amount(self) -> int:
@@ -303,6 +317,7 @@ class _Letters:
     hello: Hello | None = None
     commands: dict[KernelKey, list[Command]] = field(default_factory=dict)
     acknowledged: Acknowledge | None = None
+    noted: HealthNoted | None = None
 
     @classmethod
     def of(cls, effects: Iterable[TellAgent]) -> dict[AgentId, Self]:
@@ -319,6 +334,8 @@ class _Letters:
                     letters.hello = None
                 case Acknowledge() as acknowledged:
                     letters.acknowledged = acknowledged
+                case HealthNoted() as noted:
+                    letters.noted = noted
                 case tuple() as ended:
                     letters.commands.pop(ended, None)
                 case command:

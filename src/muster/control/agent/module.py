@@ -2,6 +2,7 @@
 
 from muster.control.agent.desk import AgentDesk
 from muster.control.agent.drain import DrainAgents
+from muster.control.agent.health_reports import HealthReports
 from muster.control.agent.hello import Greeter
 from muster.control.agent.leases import LeaseBook
 from muster.control.agent.lifecycle import (
@@ -52,6 +53,7 @@ class AgentModule(Module):
                 agents,
                 Greeter(agents, kernel_reports, cluster, leases),
                 AgentRequests(agents, cluster, kernel_reports),
+                HealthReports(),
             ],
         )
 

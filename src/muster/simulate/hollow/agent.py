@@ -9,7 +9,9 @@ from typing import assert_never
 
 from muster.agent.backoff import Backoff
 from muster.agent.conversation import SILENCE_LIMIT_HEARTBEATS, SILENCE_LIMIT_S
+from muster.agent.health.sightings import PAUSE_S, SightingBox
 from muster.agent.outbox import Outbox
+from muster.core.health.remedy import Remedy
 from muster.core.ids import AgentId
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Device, Resources
@@ -25,6 +27,7 @@ from muster.wire.messages import (
     ControllerMessage,
     Disk,
     Go,
+    HealthNoted,
     Heartbeat,
     HeldKernel,
     HeldStatus,
@@ -101,6 +104,7 @@ class HollowAgent:
         self.is_scrapped = False
         self.stream: Stream | None = None
         self.disk_full = False
+        self.sightings = SightingBox()  # kept in its directory
         self.prepare_failures: list[ReasonCode] = []
         self._timeline = timeline
         self._rng = rng
@@ -229,6 +233,8 @@ class HollowAgent:
         self._say(self._hello())
         self._outbox.rewind([self._prepared_report(key) for key in self._prepared_only()])
         self._flush_soon()
+        self.sightings.rewind()
+        self._tell_sightings()
         self._watch()
 
     def _attach(self) -> None:
@@ -299,7 +305,35 @@ class HollowAgent:
                 self._disk_told = self.disk_full
                 self._say(Disk(self.disk_full))
             self._say(Heartbeat(self.machine.boot_s, self._renewed_s, self.machine.time_s))
+            self._tell_sightings()
         self._beat = self._timeline.after(beat_s, self._watch)
+
+    # -- its health ------------------------------------------------------------------------------
+
+    def sees(
+        self,
+        remedy: Remedy,
+        what: str,
+        devices: tuple[int, ...] = (),
+        *,
+        confirmed: bool = False,
+    ) -> None:
+        """It sees something that speaks against its own machine, such as an Xid."""
+        self.sightings.add(
+            remedy,
+            what,
+            devices=devices,
+            confirmed=confirmed,
+            boot_id=self.machine.boot_id,
+            at=self.machine.time_s,
+        )
+        self._tell_sightings()
+
+    def _tell_sightings(self) -> None:
+        now_s = self._timeline.clock.now()
+        if self.stream is not None and self.sightings.is_due(now_s):
+            self._say(self.sightings.take(now_s))
+            self._timeline.after(PAUSE_S, self._tell_sightings)
 
     # -- between controller and supervisor -------------------------------------------------------
 
@@ -342,6 +376,8 @@ class HollowAgent:
                         self._prepared.pop((report.kernel, report.generation), None)
                 if seq > 0:
                     self.supervisor.obey(lambda: self.supervisor.acknowledge(seq))
+            case HealthNoted(seq):
+                self.sightings.noted(seq)
             case Commands(commands):
                 if self.supervisor.agent is self:
                     for command in commands:

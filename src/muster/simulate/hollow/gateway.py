@@ -14,6 +14,7 @@ from muster.wire.messages import (
     ControllerMessage,
     Disk,
     Dismissed,
+    HealthSeen,
     Heartbeat,
     Hello,
     Leases,
@@ -95,7 +96,7 @@ class HollowGateway:
                 renewal = self.leases.renew(agent, message)
                 if renewal is not None:
                     self._carry(agent, renewal)
-            case Hello() | Reports() | Disk():
+            case Hello() | Reports() | Disk() | HealthSeen():
                 self.leases.heard(agent)
                 self.witness.heard(agent, message)
                 self.events.agent_said(agent, message)

@@ -15,6 +15,7 @@ from muster.wire.messages import (
     Commands,
     ControllerMessage,
     Disk,
+    HealthSeen,
     Hello,
     KernelReport,
     Reports,
@@ -64,6 +65,9 @@ class Story(Witness):
                     self.note(f"   {self._called(agent)} reports {_told(report)}")
             case Disk():
                 self.note(f"   {self._called(agent)} has {'no ' * message.full}room on its disk")
+            case HealthSeen():
+                for seen in message.sightings:
+                    self.note(f"   {self._called(agent)} sees of itself: {seen.what}")
 
     def sent(self, agent: AgentId, message: ControllerMessage) -> None:
         if isinstance(message, Commands):
