@@ -29,6 +29,7 @@ class IdKind(StrEnum):
     KERNEL = "krn"
     NOTICE = "ntc"
     POOL = "pol"
+    RECOVERY = "rec"
     SESSION = "ses"
     SLICE = "slc"
     TOKEN = "tok"

@@ -257,8 +257,9 @@ class Session(Tried):
     """The unit of placement. ``queued_at`` is when it became PENDING, last; ``barrier_opened_at``
     is when a gang's kernels were first told to run, from when on some may have run; ``stop_at`` is
     the first moment at which one of its kernels has to be told to stop; ``unfit`` are the agents
-    that reported that they cannot run it, and why. ``tally`` is kept by units of work; it,
-    ``stop_at`` and ``unfit`` are not stored."""
+    that reported that they cannot run it, and why. ``returns_to`` are the names of the agents that
+    it prefers where it restarts a job after a fault of a machine; None where it does not. ``tally``
+    is kept by units of work; it, ``stop_at``, ``unfit`` and ``returns_to`` are not stored."""
 
     id: SessionId
     job: Job | None
@@ -281,6 +282,7 @@ class Session(Tried):
     stop_at: float = 0.0
     tally: Tally | LoneTally = _EMPTY
     unfit: tuple[tuple[AgentId, Reason], ...] = ()
+    returns_to: tuple[str, ...] | None = None
 
     @property
     def timeout_s(self) -> float | None:

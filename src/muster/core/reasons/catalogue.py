@@ -9,6 +9,7 @@ from muster.core.reasons.definition import REQUEST as _R
 from muster.core.reasons.definition import WAITING as _W
 from muster.core.reasons.definition import Definition
 from muster.core.reasons.of_pools import OF_POOLS
+from muster.core.reasons.of_recovery import OF_RECOVERY
 
 # Parts of several sentences and remedies: agents that meet the session's rules, its rules for all
 # kernels together, agents that take no new work, and sessions that leave to make room for it.
@@ -32,6 +33,7 @@ _STARTS = "Nothing: it starts {leaving:?when those that make room for it have le
 
 CATALOGUE: Mapping[ReasonCode, Definition] = {
     **OF_POOLS,
+    **OF_RECOVERY,
     ReasonCode.NO_ROOM: Definition(
         _W,
         _NONE + " has {request} free now"

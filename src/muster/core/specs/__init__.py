@@ -17,6 +17,7 @@ from muster.core.specs.placement import (
 )
 from muster.core.specs.pool import MachineShape, PoolSpec
 from muster.core.specs.quota import Level, Limits, QuotaSpec
+from muster.core.specs.recovery import RecoverySpec
 from muster.core.specs.session import MAX_GANG, KernelSpec, SessionSpec, SessionType
 from muster.core.specs.work import WorkSpec
 
@@ -37,6 +38,7 @@ __all__ = [
     "PlacementSpec",
     "PoolSpec",
     "QuotaSpec",
+    "RecoverySpec",
     "ResourcesSpec",
     "ScalingGroup",
     "SessionSpec",

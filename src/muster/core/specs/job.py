@@ -16,6 +16,7 @@ from muster.core.errors import Problem
 from muster.core.specs.amounts import Flag, Moment, Name, OwnerName, PositiveDuration, Whole
 from muster.core.specs.notify import Channels
 from muster.core.specs.placement import ANYWHERE, Dependencies, PlacementSpec
+from muster.core.specs.recovery import Recovery
 from muster.core.specs.session import MAX_GANG, Process, like_an_id
 from muster.core.specs.work import Priority
 from muster.core.task_ranges import TaskRanges
@@ -67,6 +68,8 @@ class JobSpec(Process):
         not_before: the earliest start.
         priority: higher goes first.
         notify: channels that are told of its end, as a list of URLs, or of {url: URL, on: failure}.
+        recovery: `true` or fields: a failed task has its machines checked, a faulty machine is
+            healed, and the job goes on.
     """
 
     kind: Literal["job"] = "job"
@@ -87,6 +90,7 @@ class JobSpec(Process):
     not_before: Moment | None = None
     priority: Priority = 50
     notify: Channels = ()
+    recovery: Recovery = None
 
     @model_validator(mode="after")
     def _gang_size(self) -> "JobSpec":
