@@ -1,6 +1,8 @@
 """DeriveJobs: the state of a job is derived from its tasks' states; the end of a job ends its other
 tasks (design: Job derivation)."""
 
+from collections.abc import Mapping
+
 from muster.control.engine.handler import DerivationHandler, Stage, TransitionStatus
 from muster.control.engine.work import Work
 from muster.control.job.judge import derive_job
@@ -48,12 +50,16 @@ class DeriveJobs(DerivationHandler[Job]):
         kill_tasks(record, work, self._sessions, phase=self.name)
 
 
-def state_of(job: Job) -> JobState:
-    """The state of a job that follows from the states of its tasks."""
+def state_of(job: Job, counts: Mapping[TaskState, int] | None = None) -> JobState:
+    """The state of a job that follows from the states of its tasks.
+
+    Args:
+        counts: the number of its tasks by state, if they were others than the present ones.
+    """
     return derive_job(
         job.status,
         job.tasks_total,
-        job.counts,
+        job.counts if counts is None else counts,
         job.spec.max_task_failures,
         keep_going=job.spec.keep_going and not _ends_whole(job),
     )

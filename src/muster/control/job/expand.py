@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.work import Move, Work
+from muster.control.job.held import HeldAttempts
 from muster.control.session.cluster.state import ClusterState
 from muster.core.reasons import DISPLACED, Reason, ReasonCode
 from muster.core.results import SchedulingResult
@@ -38,8 +39,9 @@ class ExpandJobs(FollowingHandler[Job]):
     entity = Job
     statuses = frozenset(JOB_TABLE.live)
 
-    def __init__(self, cluster: ClusterState) -> None:
+    def __init__(self, cluster: ClusterState, held: HeldAttempts) -> None:
         self._cluster = cluster
+        self._held = held
 
     def follow(self, record: Job, work: Work) -> None:
         if record.reason is not None and record.reason.code is ReasonCode.CANCELLED:
@@ -65,7 +67,7 @@ class ExpandJobs(FollowingHandler[Job]):
         if room <= 0:
             return
         for task in list(job.waiting.values()):
-            if room and self._gone(task, work):
+            if room and self._may_begin(task, work):
                 del job.waiting[task.index]
                 self._start_attempt(job, [task], work)
                 room -= 1
@@ -78,14 +80,15 @@ class ExpandJobs(FollowingHandler[Job]):
             task = self._next_task(job, work)
             job.waiting[task.index] = task
         tasks = list(job.waiting.values())
-        if len(tasks) == job.tasks_total and all(self._gone(task, work) for task in tasks):
+        if len(tasks) == job.tasks_total and all(self._may_begin(task, work) for task in tasks):
             job.waiting.clear()
             self._start_attempt(job, tasks, work)
 
-    def _gone(self, task: Task, work: Work) -> bool:
-        """Whether the processes of the task's last attempt are proven gone."""
+    def _may_begin(self, task: Task, work: Work) -> bool:
+        """Whether the processes of the task's last attempt are proven gone, and nobody holds the
+        task back."""
         gone = task.kernel_id is None or task.kernel_id not in work.live.allocations_of
-        return gone and work.may_try(task)
+        return gone and work.may_try(task) and not self._held.holds(task)
 
     def _next_task(self, job: Job, work: Work) -> Task:
         index = job.spec.task_at(job.next_task)
@@ -110,6 +113,7 @@ class ExpandJobs(FollowingHandler[Job]):
             created_at=work.now,
             queued_at=work.now,
             reason=_displaced(tasks[0].reason),
+            returns_to=self._held.returns_to(tasks[0]),
         )
         kernels = []
         for index, task in enumerate(tasks):

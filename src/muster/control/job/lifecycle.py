@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from muster.control.engine.lifecycle import Lifecycle
 from muster.control.engine.work import Move, Work
+from muster.control.job.held import HeldAttempts
 from muster.control.session.cluster.state import ClusterState
 from muster.core.states import JOB_TABLE
 from muster.store.records import Job
@@ -17,8 +18,9 @@ class JobLifecycle(Lifecycle[Job]):
 
     entity = Job
 
-    def __init__(self, cluster: ClusterState) -> None:
+    def __init__(self, cluster: ClusterState, held: HeldAttempts) -> None:
         self._cluster = cluster
+        self._held = held
 
     def moved(self, work: Work, record: Job, move: Move) -> None:
         self._cluster.job_changed(record)
@@ -27,5 +29,5 @@ class JobLifecycle(Lifecycle[Job]):
             record.reason = move.reason
 
     def deadlines(self, record: Job, work: Work) -> Iterable[float]:
-        if record.waiting and record.status in JOB_TABLE.live:
+        if record.status in JOB_TABLE.live and not self._held.holds_all(record):
             yield work.now + LOOK_AGAIN_S

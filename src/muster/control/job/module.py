@@ -4,6 +4,7 @@ from muster.control.engine.declared import Declared
 from muster.control.engine.module import Context, Module
 from muster.control.job.derive import DeriveJobs
 from muster.control.job.expand import ExpandJobs
+from muster.control.job.held import HeldAttempts
 from muster.control.job.lifecycle import JobLifecycle
 from muster.control.job.requests import JobRequests
 from muster.control.job.settle import SettleTasks
@@ -16,8 +17,13 @@ class JobModule(Module):
 
     def declare(self, context: Context) -> Declared:
         cluster, sessions = context.parts[ClusterState], context.parts[SessionLifecycle]
+        held = HeldAttempts()
         return Declared(
-            lifecycles=[JobLifecycle(cluster)],
-            handlers=[ExpandJobs(cluster), SettleTasks(cluster), DeriveJobs(sessions, cluster)],
-            offers=[JobRequests(cluster, sessions, context.store.free_job_number)],
+            lifecycles=[JobLifecycle(cluster, held)],
+            handlers=[
+                ExpandJobs(cluster, held),
+                SettleTasks(cluster, held),
+                DeriveJobs(sessions, cluster),
+            ],
+            offers=[held, JobRequests(cluster, sessions, context.store.free_job_number)],
         )

@@ -1,9 +1,12 @@
 """SettleTasks: the state of a task follows from its attempt's kernel; an ended attempt is
 judged."""
 
+from collections.abc import Sequence
+
 from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.retries import NO_LIMIT, RetryPolicy
 from muster.control.engine.work import Move, Work
+from muster.control.job.held import HeldAttempts, put_off
 from muster.control.job.judge import Attempt, Budget, TaskVerdict, judge, judge_gang
 from muster.control.session.cluster.state import ClusterState
 from muster.core.reasons import ReasonCode, reason
@@ -42,8 +45,9 @@ class SettleTasks(FollowingHandler[Session]):
     entity = Session
     statuses = frozenset(SessionStatus)
 
-    def __init__(self, cluster: ClusterState) -> None:
+    def __init__(self, cluster: ClusterState, held: HeldAttempts) -> None:
         self._cluster = cluster
+        self._held = held
 
     def follow(self, record: Session, work: Work) -> None:
         if record.job is None:
@@ -89,13 +93,25 @@ class SettleTasks(FollowingHandler[Session]):
             self._job_runs(job, session, work)
         attempts = [_attempt(kernel, session) for kernel, _ in pairs]
         budgets = [_budget(task, job) for _, task in pairs]
-        verdicts = (
+        verdicts: Sequence[TaskVerdict] = (
             judge_gang(attempts, budgets)
             if job.spec.coscheduled
             else [judge(attempts[0], budgets[0])]
         )
+        if job.spec.recovery is not None:
+            verdicts = self._left_open(session, [task for _, task in pairs], verdicts)
         for (kernel, task), verdict in zip(pairs, verdicts, strict=True):
             self._apply(kernel, task, verdict, work)
+
+    def _left_open(
+        self, session: Session, tasks: Sequence[Task], verdicts: Sequence[TaskVerdict]
+    ) -> Sequence[TaskVerdict]:
+        """The verdicts, or if they are kept open, others that charge nobody yet."""
+        pairs = [*zip(tasks, verdicts, strict=True)]
+        charged = [task.index for task, each in pairs if each.failure_count > task.failure_count]
+        if not self._held.keeps_open(session, charged):
+            return verdicts
+        return [put_off(each, task) for task, each in pairs]
 
     def _apply(self, kernel: Kernel, task: Task, verdict: TaskVerdict, work: Work) -> None:
         sibling = (
@@ -115,7 +131,7 @@ class SettleTasks(FollowingHandler[Session]):
         if not retry:
             task.finished_at = kernel.ended_at or work.now
             if not sibling:
-                _note_first_loss(task, verdict)
+                note_first_loss(task, verdict)
         result = SchedulingResult.SUCCESS
         if verdict.attempt_state is not TaskState.SUCCEEDED:
             result = SchedulingResult.NEED_RETRY if retry else SchedulingResult.GIVE_UP
@@ -133,7 +149,7 @@ class SettleTasks(FollowingHandler[Session]):
             work.mark(task)
 
 
-def _note_first_loss(task: Task, verdict: TaskVerdict) -> None:
+def note_first_loss(task: Task, verdict: TaskVerdict) -> None:
     """Note in the job its first task that did not succeed, and the end of that task."""
     job = task.job
     if job.reason is not None or verdict.state is TaskState.SUCCEEDED:

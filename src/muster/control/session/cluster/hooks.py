@@ -68,7 +68,8 @@ class Hooks:
         job, spec = session.job, session.spec
         if spec is not None and not session.failed_agents:
             return self._hook(session).on_schedule(self.handed_in(session.owner, spec))
-        if job is None or session.failed_agents or len(session.kernels) != 1:
+        own = session.failed_agents or session.returns_to
+        if job is None or own or len(session.kernels) != 1:
             return self._hook(session).on_schedule(workload_class(session))
         known = self._class_of_job.get(job.id)
         if known is None:

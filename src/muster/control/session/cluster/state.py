@@ -16,10 +16,11 @@ from muster.control.session.cluster.workloads import (
     IN_PLACE,
     agent_facts,
     placed_since,
+    waits_anew,
     workload_class,
 )
 from muster.core.ids import JobId, KernelId, SessionId
-from muster.core.reasons import DISPLACED, ReasonCode
+from muster.core.reasons import ReasonCode
 from muster.core.resources import DeviceShare
 from muster.core.specs import Level, SessionType
 from muster.core.specs.placement import ANYWHERE
@@ -248,10 +249,9 @@ class ClusterState:
         handed in, its start time had come, and its dependencies were met. Infinity while a
         dependency is not met.
 
-        A job's later attempts and later tasks count from the same time. Only a displaced session
-        begins to wait anew, because it lost its place by no fault of its own.
+        A job's later attempts and later tasks count from the same time, unless ``waits_anew``.
         """
-        if session.reason is not None and session.reason.code in DISPLACED:
+        if waits_anew(session):
             return session.queued_at
         workload = self.workload(session)
         handed_in = session.created_at if session.job is None else session.job.submitted_at

@@ -5,8 +5,9 @@ from weakref import ref
 
 from muster.core.ids import AgentId
 from muster.core.owner import Owner
+from muster.core.reasons import DISPLACED
 from muster.core.resources import Resources
-from muster.core.specs import JobSpec, ScalingGroup, SessionSpec, SessionType
+from muster.core.specs import JobSpec, PlacementSpec, ScalingGroup, SessionSpec, SessionType
 from muster.core.states import PLACED_SESSION, AgentStatus, SessionStatus
 from muster.scheduling.cluster.snapshot import OUT_OF_DISK, AgentFacts
 from muster.scheduling.workload import WorkloadClass
@@ -67,6 +68,7 @@ def workload_class(session: Session) -> WorkloadClass:
         spec,
         tuple([kernel.resources for kernel in session.kernels]),
         session.type,
+        placement=_returning(session.returns_to, spec.placement) if session.returns_to else None,
         failed=frozenset(session.failed_agents) if session.failed_agents else _NONE,
         unfit=frozenset(agent for agent, _ in session.unfit) if session.unfit else _NONE,
     )
@@ -77,6 +79,7 @@ def _class_of(
     spec: JobSpec | SessionSpec,
     kernels: tuple[Resources, ...],
     type_: SessionType,
+    placement: PlacementSpec | None = None,
     failed: frozenset[AgentId] = _NONE,
     unfit: frozenset[AgentId] = _NONE,
 ) -> WorkloadClass:
@@ -86,13 +89,28 @@ def _class_of(
         priority=spec.priority,
         kernels=kernels,
         type=type_,
-        placement=spec.placement,
+        placement=placement or spec.placement,
         failed_agents=failed,
         unfit_agents=unfit,
         duration_s=spec.timeout,
         not_before=spec.not_before,
         after=spec.after,
     )
+
+
+def _returning(names: tuple[str, ...], placement: PlacementSpec) -> PlacementSpec:
+    """The placement of a session that is to return to its former agents where they have room; if
+    agents are designated already, that stands."""
+    if placement.agents:
+        return placement
+    return placement.model_copy(update={"agents": tuple(sorted(names)), "agents_only": False})
+
+
+def waits_anew(session: Session) -> bool:
+    """Whether the time that its job waited before does not count, because it lost its place by no
+    fault of its own: it was displaced, or it restarts the job after a fault of a machine."""
+    displaced = session.reason is not None and session.reason.code in DISPLACED
+    return displaced or session.returns_to is not None
 
 
 def placed_since(session: Session) -> float:

@@ -1,0 +1,103 @@
+"""The end of verdicts that were kept open (see ``held``): the task's own budget decides, or the
+machines were given up and the task has failed. Pure functions, and ``close``, which applies the
+verdicts."""
+
+from collections.abc import Collection, Sequence
+
+from muster.control.engine.work import Move, Work
+from muster.control.job.derive import state_of
+from muster.control.job.judge import TaskVerdict
+from muster.control.job.settle import note_first_loss
+from muster.core.reasons import Reason, ReasonCode
+from muster.core.results import SchedulingResult
+from muster.core.states import JobState, TaskState
+from muster.store.records import Job, Task
+
+Verdicts = Sequence[tuple[Task, TaskVerdict]]
+
+
+def by_budget(job: Job, charged: Collection[int]) -> Verdicts:
+    """The verdicts where no machine was at fault: each charged task has failed once more. With
+    budget left it is tried again, and with it its whole gang."""
+    tasks = _held(job, charged)
+    spent = {
+        task: task.failure_count + 1 > job.spec.max_retries_failure
+        for task in tasks
+        if task.index in charged
+    }
+    ends = any(spent.values()) if job.spec.coscheduled else False
+    verdicts = []
+    for task in tasks:
+        if task not in spent:
+            verdicts.append((task, _sibling(task, ends)))
+            continue
+        state = TaskState.FAILED if spent[task] or ends else TaskState.PENDING
+        verdicts.append((task, _verdict(task, state, task.failure_count + 1, task.reason)))
+    return verdicts
+
+
+def given_up(job: Job, charged: Collection[int], why: Reason) -> Verdicts:
+    """The verdicts where the machines are given up: each charged task has failed for ``why``; of a
+    gang in which none is charged, the first."""
+    tasks = _held(job, charged)
+    blamed = charged or {task.index for task in tasks[:1]}
+    return [
+        (task, _verdict(task, TaskState.FAILED, task.failure_count, why))
+        if task.index in blamed
+        else (task, _sibling(task, ends=True))
+        for task in tasks
+    ]
+
+
+def state_after(job: Job, verdicts: Verdicts) -> JobState:
+    """The state of the job once the verdicts are applied."""
+    counts = dict(job.counts)
+    for task, verdict in verdicts:
+        counts[task.status] -= 1
+        counts[verdict.state] = counts.get(verdict.state, 0) + 1
+    return state_of(job, counts)
+
+
+def close(work: Work, verdicts: Verdicts, phase: str) -> None:
+    """Apply the verdicts. Those that are tried again wait for their next attempt already."""
+    for task, verdict in verdicts:
+        task.failure_count = verdict.failure_count
+        task.reason = verdict.reason
+        work.unit.touch(task)
+        work.mark(task)
+        if verdict.state is TaskState.PENDING:
+            continue
+        task.job.waiting.pop(task.index, None)
+        task.finished_at = work.now
+        if verdict.attempt_state is not TaskState.WORKER_FAILED:
+            note_first_loss(task, verdict)
+        if verdict.state is TaskState.SUCCEEDED:  # the table has it succeed after ASSIGNED only
+            work.move(task, {TaskState.PENDING}, TaskState.ASSIGNED, Move(phase))
+        result = SchedulingResult.GIVE_UP
+        if verdict.state is TaskState.SUCCEEDED:
+            result = SchedulingResult.SUCCESS
+        why = verdict.reason if result is SchedulingResult.GIVE_UP else None
+        work.move(task, {task.status}, verdict.state, Move(phase, result, why))
+
+
+def _held(job: Job, charged: Collection[int]) -> list[Task]:
+    """The tasks whose verdicts are open, the charged ones first: the job's reason is the first
+    loss."""
+    if not job.spec.coscheduled:
+        return [job.tasks[index] for index in sorted(charged) if index in job.tasks]
+    return sorted(job.tasks.values(), key=lambda task: (task.index not in charged, task.index))
+
+
+def _sibling(task: Task, ends: bool) -> TaskVerdict:
+    """The verdict on a task of a gang that is not charged."""
+    if not ends:
+        return _verdict(task, TaskState.PENDING, task.failure_count, task.reason)
+    ended_well = (
+        task.exit_code == 0 and task.reason is not None and task.reason.code is ReasonCode.EXITED
+    )
+    state = TaskState.SUCCEEDED if ended_well else TaskState.WORKER_FAILED
+    return _verdict(task, state, task.failure_count, task.reason)
+
+
+def _verdict(task: Task, state: TaskState, failures: int, why: Reason | None) -> TaskVerdict:
+    return TaskVerdict(state, failures, task.preemption_count, state, why)
