@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tests.client.authority import served
 
+from muster.agent.health.check import HealthCheck
 from muster.agent.identity import locked
 from muster.agent.trouble import Trouble
 from muster.app.doctor import Check, checks
@@ -94,3 +95,21 @@ def _of_agent(home: Home) -> Check:
 def _of_controller(home: Home) -> Check:
     (check,) = [check for check in checks(home.path) if check.name == "controller"]
     return check
+
+
+def test_health_checks_that_apply_to_this_machine_are_told(tmp_path: Path) -> None:
+    (told,) = [check for check in checks(tmp_path) if check.name == "health checks"]
+    assert told.ok is not False
+    assert "disk" in told.detail.split(", ")
+
+
+def test_health_check_that_cannot_be_loaded_is_told_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(name: str) -> type[HealthCheck]:
+        raise ImportError("no module named fans")
+
+    monkeypatch.setattr("muster.app.doctor.check_class", broken)
+    (told,) = [check for check in checks(tmp_path) if check.name == "health checks"]
+    assert (told.ok, told.remedy) == (False, "mend the plug-in, or remove it")
+    assert told.detail.endswith(": no module named fans")

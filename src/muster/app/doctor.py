@@ -6,13 +6,15 @@ import resource
 import shutil
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from muster.agent.cgroup_limits import ROOT as CGROUPS
 from muster.agent.gpus import find_gpus
+from muster.agent.health.check import CheckedMachine
+from muster.agent.health.found import check_class, check_names
 from muster.agent.trouble import read_trouble
 from muster.app.database_option import VARIABLE, named_database, running_elsewhere
 from muster.app.home import Home, RunningController, default_home
@@ -21,6 +23,7 @@ from muster.app.local_agents import former_directories, holder
 from muster.client import Client
 from muster.client.errors import Silent
 from muster.core.errors import MusterError
+from muster.core.resources import Device
 from muster.core.text import count
 
 HEALTH_TIMEOUT_S = 5.0
@@ -50,7 +53,9 @@ def checks(home: Path | None = None) -> Iterator[Check]:
     yield _open_files()
     yield _limits()
     yield _users()
-    yield _gpus()
+    devices = find_gpus().devices
+    yield _gpus(devices)
+    yield _health_checks(devices)
     yield _controller(place)
     yield from _agents(place)
 
@@ -140,11 +145,27 @@ def _own_name() -> str:
         return f"uid {os.getuid()}"
 
 
-def _gpus() -> Check:
-    found = find_gpus().devices
+def _gpus(found: Sequence[Device]) -> Check:
     if not found:
         return Check("gpus", None, "none found by NVML", "declare some with --gpus 4xH100")
     return Check("gpus", True, f"{len(found)}: {', '.join(sorted({d.model for d in found}))}")
+
+
+def _health_checks(devices: Sequence[Device]) -> Check:
+    """The checks by which an agent of this machine finds out whether it is healthy."""
+    machine = CheckedMachine(devices=tuple(devices))
+    applying: list[str] = []
+    for name in check_names():
+        try:
+            if check_class(name)().applies(machine):
+                applying.append(name)
+        except Exception as error:  # a plug-in may raise anything
+            why = f"{name}: {error}"
+            return Check("health checks", False, why, "mend the plug-in, or remove it")
+    said = ", ".join(applying)
+    if devices and "dcgm" not in applying:
+        return Check("health checks", None, f"{said}; dcgmi is not installed, so dcgm is left out")
+    return Check("health checks", True, said)
 
 
 def _controller(home: Home) -> Check:
