@@ -18,6 +18,7 @@ from muster.core.specs import (
     SessionSpec,
     SessionType,
 )
+from muster.core.specs.service import stored_spec
 from muster.core.specs.session import Process
 from muster.core.states import (
     AGENT_TABLE,
@@ -209,7 +210,7 @@ class _Specs(dict[str, tuple[SessionSpec, _Processes]]):
         self._live = live
 
     def __missing__(self, text: str) -> tuple[SessionSpec, _Processes]:
-        spec = self._live.shared(SessionSpec.model_validate_json(text))
+        spec = self._live.shared(stored_spec(text))
         self[text] = found = spec, spec_processes(spec)
         return found
 
@@ -388,6 +389,7 @@ def _kernel(row: Sequence[Any], session: Session, processes: _Processes) -> Kern
         reason,
         reason_numbers,
         failed_at,
+        result,
     ) = row
     process, resources = processes[index]
     return Kernel(
@@ -410,6 +412,7 @@ def _kernel(row: Sequence[Any], session: Session, processes: _Processes) -> Kern
         signal=signal,
         reason=load_reason(reason, reason_numbers),
         failed_at=failed_at,
+        result=result,
     )
 
 

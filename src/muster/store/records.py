@@ -10,11 +10,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from muster.core.health.service import Service
 from muster.core.ids import AgentId, JobId, KernelId, SessionId
 from muster.core.owner import Owner
 from muster.core.reasons import Reason
 from muster.core.resources import Device, DeviceShare, Resources
 from muster.core.specs import JobSpec, SessionSpec, SessionType
+from muster.core.specs.service import ServiceSpec
 from muster.core.specs.session import Process
 from muster.core.states import (
     AgentBar,
@@ -47,7 +49,8 @@ class Agent(Record):
     which it joined gave it, whatever it says itself: those of its pool and slice.
 
     Not stored are ``term_s``; ``withheld``, why it takes no work for the sake of its slice, empty
-    if it may; ``connected``, whether it has a stream to this process, and
+    if it may; ``in_service``, whether a service has all of it to itself, as the ledger says;
+    ``connected``, whether it has a stream to this process, and
     ``connected_at``, since when; ``left_at``, since when it has no stream; its latest ``absences``,
     each from leaving to return; ``lost_at``, when its kernels count as gone unless it is heard
     before, which is exact while it is silent; ``seen_known``, whether ``seen_at`` is when it last
@@ -90,6 +93,7 @@ class Agent(Record):
     reported_foreign: bool = False
     fixed: dict[str, str] = field(default_factory=dict)
     withheld: str = ""
+    in_service: bool = False
 
     def remember(self, before: "Agent") -> None:
         """Take over the facts that are not stored from the record ``before`` the state was read
@@ -290,6 +294,11 @@ class Session(Tried):
         return owner.timeout if owner else None
 
     @property
+    def service(self) -> Service | None:
+        """The service that the session carries out on its agent's own machine; None for work."""
+        return self.spec.service if isinstance(self.spec, ServiceSpec) else None
+
+    @property
     def scheduling_timeout_s(self) -> float | None:
         owner = self.spec or (self.job and self.job.spec)
         return owner.scheduling_timeout if owner else None
@@ -301,7 +310,7 @@ class Kernel(Record):
     ``failed_at`` is when that try failed, by the agent's clock: a report with the same time is a
     repetition and no other failure. ``next_try_may_be_lost``, which is not stored, says that the
     agent's last Hello told of a failed try after the next one had been sent. ``stop_sent_at`` is
-    when the kernel was last told to stop."""
+    when the kernel was last told to stop. ``result`` is the text that a service left at its end."""
 
     id: KernelId
     session: Session
@@ -324,6 +333,7 @@ class Kernel(Record):
     failed_at: float | None = None
     next_try_may_be_lost: bool = False
     stop_sent_at: float | None = None
+    result: str | None = None
 
     @property
     def ended_well(self) -> bool:

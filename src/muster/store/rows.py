@@ -228,6 +228,7 @@ KERNELS = RowMapping[Kernel](
         "failed_at",
         *REASON,
     ),
+    seldom=("result",),
     sources={
         "session_id": "session.id",
         "idx": "index",

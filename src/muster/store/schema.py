@@ -300,6 +300,7 @@ kernels = Table(
     Column("signal", Integer, nullable=True),
     *reason_columns(),
     Column("failed_at", Float, nullable=True),
+    Column("result", Text, nullable=True),  # as a service left it
     sqlite_with_rowid=False,
 )
 Index("kernels_by_task", kernels.c.job_id, kernels.c.task_index)

@@ -11,7 +11,7 @@ from muster.store.records import Agent
 class DrainAgents(FollowingHandler[Agent]):
     """Stops the work on agents whose deadline has come; until then work may end by itself. A
     stopped kernel stays charged until its processes are proven gone, so an agent that does not
-    answer still counts as occupied."""
+    answer still counts as occupied. A service, which is about the machine itself, goes on."""
 
     name = "DrainAgents"
     stage = Stage.OBSERVE
@@ -29,5 +29,7 @@ class DrainAgents(FollowingHandler[Agent]):
         why = reason(ReasonCode.DRAINED, agent=record.name, note=record.bar_note)
         for kernel_id, generation in list(work.live.allocations_on.get(record.id, ())):
             kernel = work.live.kernels.get(kernel_id)
-            if kernel is not None and kernel.generation == generation:
+            if kernel is None or kernel.generation != generation:
+                continue
+            if kernel.session.service is None:
                 self._sessions.displace(work, kernel.session, self.name, why)

@@ -81,17 +81,26 @@ def _has_begun(session: Record) -> bool:
     return session.barrier_opened_at is not None or session.tally.among(_BEGUN) > 0
 
 
+def _never_waits_anew(session: Record) -> bool:
+    """Whether the session is stopped where another one goes back to the queue: it has begun, or is
+    a service, which is about this one machine."""
+    assert isinstance(session, Session)
+    return session.service is not None or _has_begun(session)
+
+
 _CANCEL_KERNEL = TransitionStatus(KernelStatus.CANCELLED)
 STOP_KERNEL = TransitionStatus(KernelStatus.TERMINATING, unless=Unless(_is_unsent, _CANCEL_KERNEL))
 CANCEL = TransitionStatus(SessionStatus.CANCELLED, _CANCEL_KERNEL)
 STOP = TransitionStatus(SessionStatus.TERMINATING, STOP_KERNEL, unless=Unless(_waits, CANCEL))
 """The end of a session; one that waits has no kernels to stop, and is cancelled at once."""
 AGAIN = TransitionStatus(
-    SessionStatus.PENDING, TransitionStatus(KernelStatus.PENDING), unless=Unless(_has_begun, STOP)
+    SessionStatus.PENDING,
+    TransitionStatus(KernelStatus.PENDING),
+    unless=Unless(_never_waits_anew, STOP),
 )
 """Back to the queue: the old generation of the kernels is told to stop. A session that has begun is
 stopped instead, and its job begins another attempt: a terminal status is final, and an attempt that
-may have run is not run again."""
+may have run is not run again. So is a service, of which no machine but its own knows."""
 UNPREPARED = frozenset(
     {
         KernelStatus.PENDING,

@@ -19,6 +19,7 @@ from muster.control.session.handlers.terminate import TerminateSessions
 from muster.control.session.kernel_reports import KernelReports
 from muster.control.session.lifecycle import SessionLifecycle, Unheard
 from muster.control.session.requests import SessionRequests
+from muster.control.session.services import Services
 from muster.scheduling.accounting.fairness import UsageSpan
 
 
@@ -60,6 +61,7 @@ class SessionModule(Module):
                 sessions,
                 KernelReports(sessions, cluster),
                 SessionRequests(cluster, sessions),
+                Services(sessions),
             ],
             watch=cluster,
         )

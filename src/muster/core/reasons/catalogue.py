@@ -8,6 +8,7 @@ from muster.core.reasons.definition import OPERATOR as _O
 from muster.core.reasons.definition import REQUEST as _R
 from muster.core.reasons.definition import WAITING as _W
 from muster.core.reasons.definition import Definition
+from muster.core.reasons.of_health import OF_HEALTH
 from muster.core.reasons.of_pools import OF_POOLS
 from muster.core.reasons.of_recovery import OF_RECOVERY
 
@@ -32,6 +33,7 @@ _OPEN = (
 _STARTS = "Nothing: it starts {leaving:?when those that make room for it have left}"
 
 CATALOGUE: Mapping[ReasonCode, Definition] = {
+    **OF_HEALTH,
     **OF_POOLS,
     **OF_RECOVERY,
     ReasonCode.NO_ROOM: Definition(

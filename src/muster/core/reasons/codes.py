@@ -199,6 +199,8 @@ class ReasonCode(StrEnum):
     AGENT_BARRED = "AGENT_BARRED"
     AGENT_UNBARRED = "AGENT_UNBARRED"
     TO_LEAVE = "TO_LEAVE"
+    # Health of machines
+    HEALTH_WAITS_EMPTY = "HEALTH_WAITS_EMPTY"
     # Why a notice did not get to its channel
     NOTICE_REFUSED = "NOTICE_REFUSED"
     NOTICE_UNREACHABLE = "NOTICE_UNREACHABLE"

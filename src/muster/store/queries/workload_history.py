@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, select
 
+from muster.core.health.service import SERVICE_OWNER
 from muster.core.owner import Owner
 from muster.core.resources import Resources
 from muster.core.specs import ResourcesSpec
@@ -73,14 +74,20 @@ def read_ended_requests(connection: Connection, group: str) -> list[tuple[Resour
 
 
 def _ended(connection: Connection, group: str) -> list[ColumnElement[bool]]:
-    """The condition for sessions of the group that have ended, among the newest."""
+    """The condition for sessions of the group that have ended, among the newest; services, which
+    are nobody's work, are none of them."""
     columns = schema.sessions.c
     newest = (
         select(columns.id).order_by(columns.id.desc()).limit(1).offset(MAX_LOOKED_AT - 1)
     ).scalar_subquery()
     oldest = connection.execute(select(newest)).scalar_one() or ""
     terminal = sorted(SESSION_TABLE.terminal)
-    return [columns.id >= oldest, columns.group == group, columns.status.in_(terminal)]
+    return [
+        columns.id >= oldest,
+        columns.group == group,
+        columns.status.in_(terminal),
+        columns.domain != SERVICE_OWNER.domain,
+    ]
 
 
 def _of_jobs(connection: Connection, sessions: Sequence[Any]) -> Iterator[tuple[str, _Requests]]:

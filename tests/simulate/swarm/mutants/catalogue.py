@@ -49,7 +49,7 @@ GENERATIONS = (
     Mutant(
         "a lost kernel that was told to run is placed anew",
         f"{HANDLERS}/barrier.py",
-        "    return session.job is not None and kernel.status in _TOLD_TO_RUN\n",
+        "    return counts and kernel.status in _TOLD_TO_RUN\n",
         "    return False\n",
         "no attempt runs twice",
     ),

@@ -34,5 +34,5 @@ class GroupHistory:
 
     def live(self) -> Iterator[tuple[SessionId, WorkloadClass]]:
         for session in self._live.sessions.values():
-            if session.group == self._name:
+            if session.group == self._name and session.service is None:
                 yield session.id, workload_class(session)

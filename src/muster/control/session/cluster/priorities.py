@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 from muster.control.engine.work import Work
-from muster.control.session.cluster.state import PREEMPTIONS, ClusterState
+from muster.control.session.cluster.displaced import PREEMPTIONS
+from muster.control.session.cluster.state import ClusterState
 from muster.core.ids import JobId
 from muster.core.owner import Principal
 from muster.core.reasons import ReasonCode, reason

@@ -9,8 +9,10 @@ import logging
 from collections.abc import Iterator
 
 from muster.control.session.cluster.dependencies import DependencyTracker
+from muster.control.session.cluster.displaced import follow_displaced
 from muster.control.session.cluster.group_history import GroupHistory, RequestHistory, UsageHistory
 from muster.control.session.cluster.hooks import Hooks
+from muster.control.session.cluster.service_room import ServiceRoom
 from muster.control.session.cluster.shapes import Shapes
 from muster.control.session.cluster.workloads import (
     IN_PLACE,
@@ -20,7 +22,6 @@ from muster.control.session.cluster.workloads import (
     workload_class,
 )
 from muster.core.ids import JobId, KernelId, SessionId
-from muster.core.reasons import ReasonCode
 from muster.core.resources import DeviceShare
 from muster.core.specs import Level, SessionType
 from muster.core.specs.placement import ANYWHERE
@@ -41,9 +42,6 @@ from muster.store.live import Live
 from muster.store.records import Agent, Allocation, Job, Kernel, LedgerKey, Session
 
 log = logging.getLogger(__name__)
-
-PREEMPTIONS = frozenset({ReasonCode.PREEMPTED, ReasonCode.PREEMPTED_FOR_GOOD})
-"""The reasons of sessions that leave for another one, whose priority they name."""
 
 
 class ClusterState:
@@ -73,6 +71,7 @@ class ClusterState:
         self.shapes = Shapes(live)
         self.dependencies = DependencyTracker(live)
         self.hooks = Hooks(self.groups, self.plugin_failed)
+        self._services = ServiceRoom(live, self.groups, self.agent_changed)
         self._kernel_of: dict[LedgerKey, Kernel] = {}  # of charged allocations
         self._remains: dict[SessionId, dict[KernelId, int]] = {}
         self.to_come: dict[JobId, int] = {}
@@ -83,7 +82,9 @@ class ClusterState:
             self.agent_changed(agent)
         classes = Classes()  # most sessions are equal to others
         for allocation in live.ledger.values():
-            if allocation.charged:
+            if self._services.allocated(allocation):
+                pass
+            elif allocation.charged:
                 self.shapes.allocated(allocation)
                 left = live.left.get(allocation.kernel_id)
                 ended_at = None if left is None else left.session.finished_at
@@ -95,7 +96,7 @@ class ClusterState:
             self.session_changed(session)
         for job in live.jobs.values():
             self.expanded(job)
-        self._follow_displaced()
+        follow_displaced(self.groups.values(), self.placed)
 
     # -- groups, policies, agents --------------------------------------------------------------
 
@@ -162,7 +163,10 @@ class ClusterState:
     # -- sessions ------------------------------------------------------------------------------
 
     def session_changed(self, session: Session) -> None:
-        """Keep the group's queue: it has every PENDING session, and no other."""
+        """Keep the group's queue: it has every PENDING session, and no other. A service neither
+        waits nor counts; its room follows the ledger."""
+        if session.service is not None:
+            return
         state = self.groups[session.group]
         if self.dependencies.changed(session):
             self._all_due()
@@ -299,21 +303,6 @@ class ClusterState:
         placement = self.workload(session).placement
         return placement is ANYWHERE or placement == ANYWHERE
 
-    def _follow_displaced(self) -> None:
-        """Note again, after the mirror was read, for which sessions others are leaving. The stored
-        reason names the priority of the displacing session and not its id. So every waiting session
-        of that priority counts as displacing until the victims are gone."""
-        for state in self.groups.values():
-            leaving: dict[int, set[SessionId]] = {}
-            for id_ in state.placed:
-                session = self.placed[id_]
-                why = session.reason
-                if why is not None and why.code in PREEMPTIONS and session.status not in IN_PLACE:
-                    leaving.setdefault(dict(why.numbers)["priority"], set()).add(id_)
-            for waiting in state.queue if leaving else ():
-                if waiting.workload.priority in leaving:
-                    state.displacing[waiting.id] = set(leaving[waiting.workload.priority])
-
     # -- jobs ----------------------------------------------------------------------------------
 
     def expanded(self, job: Job) -> None:
@@ -341,6 +330,8 @@ class ClusterState:
     # -- the ledger (store.unit.LedgerWatch) ---------------------------------------------------
 
     def allocated(self, allocation: Allocation) -> None:
+        if self._services.allocated(allocation):
+            return
         kernel = self._live.kernels.get(allocation.kernel_id)
         workload = None
         if kernel is not None and allocation.charged:
@@ -365,6 +356,8 @@ class ClusterState:
             state.occupy(allocation.agent_id, allocation.resources, allocation.shares)
 
     def released(self, allocation: Allocation, now: float) -> None:
+        if self._services.released(allocation):
+            return
         self.shapes.released(allocation)
         kernel = self._kernel_of.pop(allocation.key, None)
         if kernel is not None:

@@ -9,6 +9,7 @@ from muster.core.reasons import DISPLACED
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, PlacementSpec, ScalingGroup, SessionSpec, SessionType
 from muster.core.states import PLACED_SESSION, AgentStatus, SessionStatus
+from muster.core.states.health import ILL, HealthStatus
 from muster.scheduling.cluster.snapshot import OUT_OF_DISK, AgentFacts
 from muster.scheduling.workload import WorkloadClass
 from muster.store.records import Agent, Session
@@ -124,6 +125,7 @@ def agent_facts(agent: Agent, group: ScalingGroup) -> AgentFacts:
     able = alive and agent.connected
     status = agent.status if agent.connected else "not connected"
     may = agent.barred is None and not agent.disk_full and not agent.withheld
+    may = may and not agent.in_service
     return AgentFacts(
         agent.id,
         agent.name,
@@ -141,4 +143,6 @@ def _bar_of(agent: Agent) -> str:
     takes some."""
     if agent.disk_full:
         return OUT_OF_DISK
+    if not agent.barred and not agent.withheld and agent.in_service:
+        return ILL[HealthStatus.CHECKING]
     return ": ".join(filter(None, (agent.barred or agent.withheld, agent.bar_note)))

@@ -41,11 +41,13 @@ def is_closed(session: Session) -> bool:
 def may_have_run(kernel: Kernel) -> bool:
     """Whether a kernel of a placed session may have run although no report says so: its agent was
     told to run it, and not only to get it ready. A session of one kernel without a job has no
-    attempts, and may be placed again until its kernel is reported as running."""
+    attempts, and may be placed again until its kernel is reported as running; a service is never
+    placed again."""
     session = kernel.session
     if len(session.kernels) > 1:
         return session.barrier_opened_at is not None
-    return session.job is not None and kernel.status in _TOLD_TO_RUN
+    counts = session.job is not None or session.service is not None
+    return counts and kernel.status in _TOLD_TO_RUN
 
 
 def note_ready(kernel: Kernel, work: Work) -> None:

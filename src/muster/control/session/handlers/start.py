@@ -158,7 +158,8 @@ def send_starts(
     """Send start commands for those of the ``kernels`` that are to start."""
     templates = work.once(Templates)
     gang = templates.gang(session, work)
-    hold, asks_hook = is_closed(session), cluster.hooks.changes_environments(session)
+    hold = is_closed(session)
+    asks_hook = session.service is None and cluster.hooks.changes_environments(session)
     for kernel in kernels:
         allocation = work.live.ledger.get((kernel.id, kernel.generation))
         if kernel.status not in _TO_START or allocation is None:
