@@ -111,12 +111,13 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     clock.not_before(store.last_commit_at)
     ids = IdFactory(clock, random.Random(secrets.randbits(64)))
     driver = Driver(clock)
-    leases = LeaseBook(clock, boot_id(), machine_id(), in_charge_s(engine), store.former_renews_s)
+    own_ids = boot_id(), machine_id()
+    leases = LeaseBook(clock, *own_ids, in_charge_s(engine), store.former_renews_s)
     inbox = Inbox(driver.hint)
     desk = AgentDesk(store, clock, leases, inbox)
     door = AgentsDoor()
     surroundings = Surroundings(
-        engine, _reporting(inbox), home.path, is_loopback(config.host), door
+        engine, _reporting(inbox), home.path, is_loopback(config.host), door, *own_ids
     )
     modules = cluster_modules(desk, leases, surroundings)
     plane = ControlPlane(store, clock, ids, inbox, modules)

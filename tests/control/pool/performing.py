@@ -114,7 +114,7 @@ def provider_of(cloud: Cloud, *, beside: bool) -> type[Provider]:
             cloud.ask(self, "forget", "", None)
 
         def reboot(self, machine: Machine, *, hard: bool = False) -> None:
-            raise NotImplementedError
+            cloud.ask(self, "hard reboot" if hard else "reboot", machine.id, None)
 
         def close(self) -> None:
             cloud.closed.append(self)

@@ -68,6 +68,7 @@ class Surroundings:
         settings: the folder with operators' settings; None where nothing can be set.
         on_loopback: whether only processes of this machine can reach the controller.
         door: where agents reach it.
+        boot_id, machine_id: of the controller's own machine; empty where it has none.
     """
 
     engine: Engine
@@ -75,3 +76,5 @@ class Surroundings:
     settings: Path | None = None
     on_loopback: bool = True
     door: AgentsDoor = field(default_factory=AgentsDoor)
+    boot_id: str = ""
+    machine_id: str = ""

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from muster.core.errors import InvalidSpec, Problem
-from muster.core.specs.amounts import Duration, Environment, Spec, Text
+from muster.core.specs.amounts import Duration, Spec, Text
 from muster.core.specs.documents import load_keys
 from muster.core.specs.load import parse_spec
 
@@ -28,14 +28,11 @@ class HealthSettings(Spec):
         reboot_command: the program, by its absolute path or its name on the controller's PATH, and
             its arguments; started without a shell. Empty if there is none: machines of no pool are
             never rebooted from outside.
-        reboot_environment: variables for it, besides a few of the controller's and those that name
-            the machine.
         reboot_timeout: of the command, in seconds.
     """
 
     kind: Literal["health"] = "health"
     reboot_command: Annotated[tuple[Text, ...], Field(max_length=_MAX_WORDS)] = ()
-    reboot_environment: Environment = Field(default_factory=dict)
     reboot_timeout: Annotated[Duration, Field(ge=1, le=LONGEST_S)] = _DEFAULT_S
 
     @field_validator("reboot_command")

@@ -163,6 +163,15 @@ class ProviderCalls:
         with self._provider(order) as provider:
             return checked_words(provider.log(machine), order.secret)
 
+    def reboot(self, order: Order, machine: Machine) -> None:
+        """Have a machine boot anew, without asking its operating system.
+
+        Raises:
+            ProviderError: see ``Provider.reboot``.
+        """
+        with self._provider(order) as provider:
+            provider.reboot(machine, hard=True)
+
     def list(self, order: Order) -> Listing:
         """
         Raises:
