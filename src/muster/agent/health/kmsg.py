@@ -65,14 +65,14 @@ class KernelLog:
     def close(self) -> None:
         os.close(self._descriptor)
 
-    def events(self) -> list[XidEvent]:
-        """The Xids in records that were not read yet, ``MAX_RECORDS`` records at most.
+    def events(self, limit: int = MAX_RECORDS) -> list[XidEvent]:
+        """The Xids in records that were not read yet; ``limit`` records are read at most.
 
         Raises:
             NoKernelLog: reading fails.
         """
         found: list[XidEvent] = []
-        for _ in range(MAX_RECORDS):
+        for _ in range(limit):
             try:
                 data = self._read(self._descriptor, MAX_RECORD)
             except BlockingIOError:

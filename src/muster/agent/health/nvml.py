@@ -139,24 +139,30 @@ def check_gpus(nvml: Nvml, declared: Sequence[Device]) -> Verdict:
         nvml.nvmlShutdown()
 
 
-def pci_addresses(nvml: Nvml) -> dict[int, str]:
-    """The addresses of all GPUs that tell theirs, by their indexes: to be asked for while they
-    work, so that a GPU that has fallen off the bus is known by its address in the kernel's log.
+def standing(nvml: Nvml, declared: Sequence[Device]) -> list[Finding]:
+    """The findings of ``check_gpus`` on an NVML that is open.
+
+    Raises:
+        NVMLError: the GPUs cannot be listed.
+    """
+    return list(_findings(nvml, declared))
+
+
+def pci_addresses(nvml: Nvml) -> dict[str, str]:
+    """The addresses of all GPUs that tell theirs, by their UUIDs, of an NVML that is open: to be
+    asked for while they work, so that a GPU that has fallen off the bus is known by its address in
+    the kernel's log.
 
     Raises:
         NVMLError: the driver does not answer.
     """
-    found: dict[int, str] = {}
-    nvml.nvmlInit()
-    try:
-        for index in range(nvml.nvmlDeviceGetCount()):
-            with suppress(nvml.NVMLError):
-                told = nvml.nvmlDeviceGetPciInfo(nvml.nvmlDeviceGetHandleByIndex(index)).busId
-                address = pci_address(_text(told))
-                if address is not None:
-                    found[index] = address
-    finally:
-        nvml.nvmlShutdown()
+    found: dict[str, str] = {}
+    for index in range(nvml.nvmlDeviceGetCount()):
+        with suppress(nvml.NVMLError):
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            address = pci_address(_text(nvml.nvmlDeviceGetPciInfo(handle).busId))
+            if address is not None:
+                found[_text(nvml.nvmlDeviceGetUUID(handle))] = address
     return found
 
 

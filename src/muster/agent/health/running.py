@@ -96,8 +96,7 @@ def run(
     Args:
         send: sends a signal to a process group.
     """
-    variables = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-    variables |= command.environment
+    variables = few_variables() | command.environment
     program = shutil.which(command.arguments[0], path=variables.get("PATH"))
     if program is None:
         return CheckRun(Ending.NOT_STARTED, why=f"{command.arguments[0]} is not installed")
@@ -132,6 +131,11 @@ def run(
         printed.last_words(),
         time.monotonic() - began_s,
     )
+
+
+def few_variables() -> dict[str, str]:
+    """The variables of the agent that its checks get."""
+    return {name: os.environ[name] for name in _INHERITED if name in os.environ}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,282 @@
+"""The judge of what a machine tells of its GPUs unasked (design: Machine health).
+
+It makes sightings of Xids and of reports on GPUs. It does no input or output of its own, and time is
+handed in. What follows an Xid is decided by ``core.health.xid``; what merely concerns an
+application is a note.
+"""
+
+import logging
+import math
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from muster.agent.health.gpu_watch import GpuReport
+from muster.agent.health.memory import MAX_GPUS, MAX_STANDING, WatchMemory
+from muster.agent.health.sightings import SightingBox
+from muster.core.health.kernel_log import XidEvent, pci_address
+from muster.core.health.remedy import Remedy
+from muster.core.health.verdict import Finding, Severity
+from muster.core.health.xid import BURST_S, XidDecision, action_in, decide, remembered
+from muster.core.health.xid_catalogue import OF_ACTION, XidAction
+from muster.core.resources import Device
+from muster.core.text import count
+
+log = logging.getLogger(__name__)
+
+GRACE_S = 120.0
+"""Seconds from the boot on in which drivers come up: what only calls for a closer look is not told
+then, and findings are told only if they still hold afterwards."""
+AGAIN_S = 3600.0
+"""Seconds for which the same finding on the same GPU is not told again."""
+MISHAP_S = 600.0
+"""Seconds for which an Xid that comes again and again, with no pause of ``BURST_S``, is one mishap.
+Whatever was tried meanwhile has not helped if it comes after that."""
+MAX_MISHAPS = 256
+MAX_NOTES = 64
+_CONFIRMED = frozenset({XidAction.RESET, XidAction.REBOOT, XidAction.OPERATOR})
+_Mishap = tuple[str, int, XidAction | None]
+"""An address, the Xid's number, and the action that an Xid 154 names."""
+_RECOVERY = "recovery action"
+_DRIVER, _SILENT = "driver", "silent"
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A moment: in seconds since the boot, and since the epoch."""
+
+    boot_s: float
+    time_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """An Xid that concerns the application alone.
+
+    Args:
+        device: the index of the GPU; None if it is not known.
+        pid: of the process that used the GPU, where the driver tells it.
+        at_s: seconds since the boot.
+    """
+
+    device: int | None
+    pid: int | None
+    what: str
+    at_s: float
+
+
+class HealthJudge:
+    """
+    Args:
+        memory: as it was loaded; it has entered the boot.
+        box: gets the sightings.
+        boot: the id of the present boot.
+        devices: the GPUs that the agent has.
+    """
+
+    def __init__(
+        self, memory: WatchMemory, box: SightingBox, boot: str, devices: Sequence[Device]
+    ) -> None:
+        self.notes: deque[Note] = deque(maxlen=MAX_NOTES)
+        self._memory = memory
+        self._box = box
+        self._boot = boot
+        self._devices = {each.uuid: each.index for each in devices if each.uuid}
+        self._named: Mapping[int, XidAction] = {}  # by NVML, for GPUs by their indexes
+        self._seen: frozenset[str] = frozenset()  # the findings of the last report
+        self._mishaps: dict[_Mishap, tuple[float, float]] = {}  # their first and last Xids
+
+    # Xids
+
+    def xids(self, events: Iterable[XidEvent], now: Moment) -> None:
+        """Judge the Xids of a few seconds together, for what is a clean-up is known by what it
+        follows. Their times are in seconds since the boot."""
+        by_address: dict[str, list[XidEvent]] = {}
+        for each in events:
+            at_s = self._memory.began_s + each.at_s
+            by_address.setdefault(each.address, []).append(replace(each, at_s=at_s))
+        for address, of_gpu in list(by_address.items())[:MAX_GPUS]:
+            if self._is_ours(address):
+                self._judge(address, of_gpu, now)
+            else:
+                log.info("Xid %d of a GPU that is not the agent's: %s", of_gpu[0].number, address)
+
+    def xid_of(self, device: int, number: int, now: Moment) -> XidEvent | None:
+        """The Xid that NVML told of a GPU, in the form of one of the kernel's log."""
+        uuid = next((uuid for uuid, index in self._devices.items() if index == device), None)
+        address = pci_address(self._memory.gpus.get(uuid or "", ""))
+        return None if address is None else XidEvent(address, number, "", now.boot_s)
+
+    def _judge(self, address: str, events: Sequence[XidEvent], now: Moment) -> None:
+        recent = self._memory.xids.pop(address, ())
+        fresh: list[XidEvent] = []
+        for event in events:
+            if self._goes_on(event) or any(_repeats(event, each) for each in recent):
+                continue
+            fresh.append(event)
+            recent = remembered(recent, event)
+        self._memory.xids[address] = recent  # as the newest
+        index = self._index(address)
+        named = None if index is None else self._named.get(index)
+        grave: list[tuple[Remedy, bool, str]] = []
+        for event in fresh:
+            decision = decide(event, recent, named)
+            near = [each for each in recent if abs(each.at_s - event.at_s) <= BURST_S]
+            told = self._told(event, index, decision, decide(event, near, named), now)
+            if told is not None:
+                grave.append(told)
+        if grave:
+            remedy, confirmed, what = max(grave, key=lambda each: (_rank(each[0]), each[1]))
+            if len(grave) > 1:
+                what = f"{what}; and {count(len(grave) - 1, 'more Xid')}"
+            self._sight(remedy, what, _only(index), confirmed, now)
+
+    def _told(
+        self,
+        event: XidEvent,
+        index: int | None,
+        decision: XidDecision,
+        alone: XidDecision,
+        now: Moment,
+    ) -> tuple[Remedy, bool, str] | None:
+        """What is to be told of an Xid, and whether the driver itself names a fault; ``alone`` is
+        the decision without what came earlier than its mishap."""
+        remedy = OF_ACTION.get(decision.action)
+        where = "an unknown GPU" if index is None else f"GPU {index}"
+        at_s = event.at_s - self._memory.began_s
+        if remedy is None:
+            log.info("%s: %s; %s", where, decision.why, event.detail)
+            if decision.action is XidAction.APPLICATION:
+                self.notes.append(Note(index, event.pid, decision.why, at_s))
+            return None
+        if remedy is Remedy.CHECK and at_s < GRACE_S:
+            log.info("%s: %s; nothing follows, because its driver starts", where, decision.why)
+            return None
+        log.warning("%s: %s", where, decision.why)
+        return remedy, alone.action in _CONFIRMED, decision.why
+
+    def _goes_on(self, event: XidEvent) -> bool:
+        """Whether a mishap goes on with this Xid, which was told with its first one."""
+        mishap = (event.address, event.number, action_in(event))
+        first_s, last_s = self._mishaps.pop(mishap, (event.at_s, -math.inf))
+        goes_on = event.at_s - last_s <= BURST_S and event.at_s - first_s <= MISHAP_S
+        self._mishaps[mishap] = (first_s if goes_on else event.at_s, event.at_s)
+        while len(self._mishaps) > MAX_MISHAPS:
+            del self._mishaps[next(iter(self._mishaps))]
+        return goes_on
+
+    def _is_ours(self, address: str) -> bool:
+        """Whether a GPU is one of this machine's: in a container the kernel's log tells of others
+        too."""
+        known = {pci_address(at) for at in self._memory.gpus.values()}
+        return not known or address in known
+
+    def _index(self, address: str) -> int | None:
+        for uuid, index in self._devices.items():
+            if pci_address(self._memory.gpus.get(uuid, "")) == address:
+                return index
+        return None
+
+    # What NVML tells
+
+    def gpus(self, report: GpuReport, now: Moment) -> None:
+        """Judge a look at the GPUs. What it finds is told once the next one finds it too."""
+        self._named = {
+            each.device: XidAction(each.remedy.value)
+            for each in report.findings
+            if each.device is not None and each.test == _RECOVERY
+        }
+        if report.addresses:
+            self._memory.gpus |= report.addresses
+        if now.boot_s < GRACE_S:
+            return
+        found = {_key(each): each for each in report.findings[:MAX_STANDING]}
+        if report.error:
+            what = "the NVIDIA driver does not answer"
+            found[_DRIVER] = Finding("nvml", Severity.UNKNOWN, what, told=report.error)
+        self._forget_past({*found, _SILENT}, now)
+        for key, finding in found.items():
+            if key in self._seen and key not in self._memory.standing:
+                self._memory.standing[key] = self._clock_s(now)
+                devices = _only(finding.device)
+                fault = finding.severity is Severity.FAULT
+                remedy = finding.remedy if fault else Remedy.CHECK
+                self._sight(remedy, finding.sentence(), devices, fault, now)
+        self._seen = frozenset(found)
+        if report.addresses:
+            self._look_for_missing(report.addresses, now)
+
+    def silent(self, for_s: float, now: Moment) -> None:
+        """Take note that nothing was heard of the GPUs for so long: the driver hangs."""
+        if _SILENT in self._memory.standing or now.boot_s < GRACE_S:
+            return
+        self._memory.standing[_SILENT] = self._clock_s(now)
+        what = f"the NVIDIA driver has not answered for {for_s:.0f} s"
+        self._sight(Remedy.CHECK, what, (), False, now)
+
+    def _forget_past(self, found: set[str], now: Moment) -> None:
+        """Forget findings that hold no longer, an hour after they were told."""
+        before_s = self._clock_s(now) - AGAIN_S
+        self._memory.standing = {
+            key: at_s
+            for key, at_s in self._memory.standing.items()
+            if (key in found and key != _SILENT) or at_s > before_s
+        }
+
+    def _look_for_missing(self, there: Mapping[str, str], now: Moment) -> None:
+        """Tell of GPUs that were there at an earlier start. One that another boot does not bring
+        back is an operator's affair, and is then given up."""
+        memory = self._memory
+        for uuid in there:
+            memory.missing.pop(uuid, None)
+        gone = [uuid for uuid in memory.gpus if uuid not in there]
+        first = [uuid for uuid in gone if uuid not in memory.missing]
+        for_good = [uuid for uuid in gone if memory.missing.get(uuid, self._boot) != self._boot]
+        for uuid in first:
+            memory.missing[uuid] = self._boot
+        for uuid in for_good:
+            del memory.gpus[uuid], memory.missing[uuid]
+        unknown = [uuid for uuid in first if uuid not in self._devices]  # of others findings tell
+        total = len(there) + len(gone)
+        if unknown:
+            what = f"{count(len(unknown), 'GPU')} of {total} missing since the last start"
+            self._sight(Remedy.REBOOT, what, (), True, now)
+        if for_good:
+            what = f"{count(len(for_good), 'GPU')} of {total} missing, which no reboot brought back"
+            self._sight(Remedy.OPERATOR, what, (), True, now)
+
+    def _sight(
+        self, remedy: Remedy, what: str, devices: tuple[int, ...], confirmed: bool, now: Moment
+    ) -> None:
+        self._box.add(
+            remedy,
+            what,
+            devices=devices,
+            confirmed=confirmed,
+            boot_id=self._boot,
+            at=max(now.time_s, 0.0),
+        )
+
+    def _clock_s(self, now: Moment) -> float:
+        return self._memory.began_s + now.boot_s
+
+
+def _repeats(event: XidEvent, earlier: XidEvent) -> bool:
+    """Whether an Xid says what was said before a restart of the agent, too."""
+    return (
+        event.number == earlier.number
+        and action_in(event) is action_in(earlier)
+        and abs(event.at_s - earlier.at_s) <= BURST_S
+    )
+
+
+def _key(finding: Finding) -> str:
+    return f"{finding.device}/{finding.test}"
+
+
+def _only(index: int | None) -> tuple[int, ...]:
+    return () if index is None else (index,)
+
+
+def _rank(remedy: Remedy) -> int:
+    return list(Remedy).index(remedy)
