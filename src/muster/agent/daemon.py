@@ -21,6 +21,7 @@ from muster.agent.config import AgentConfig
 from muster.agent.conversation import Conversation
 from muster.agent.discovery import Machine, discover, scratch_max_bytes
 from muster.agent.disk import DiskProbe, is_full
+from muster.agent.health.watch import HealthWatch
 from muster.agent.identity import Identity, load_identity, locked, save_identity
 from muster.agent.kernels import Kernels
 from muster.agent.ports import PreparedPorts
@@ -51,6 +52,8 @@ again."""
 
 TIDY_PERIOD_S = 600.0
 SUPERVISOR_TRIES = 5
+WATCH_PAUSE_S = 60.0
+"""Seconds after which a watch of the machine's health that failed begins anew."""
 OTHER_VERSION_PAUSE_S = 5.0
 """How often an agent looks whether the supervisor of another version has ended its work."""
 
@@ -117,6 +120,10 @@ class AgentDaemon:
         self._link: SupervisorLink | None = None
         self._trouble = Trouble(config.directory)
         self._trouble.clear()
+        self._health: HealthWatch | None = None
+        if config.gpus is None:  # nobody can tell the health of GPUs that are merely declared
+            news = self._kernels.news
+            self._health = HealthWatch(config.directory, self._boot, machine.devices, news.set)
 
     def close(self) -> None:
         """Let go of everything but the kernels."""
@@ -130,7 +137,7 @@ class AgentDaemon:
         Raises:
             AgentRefused, SupervisorUnavailable: as ``run``.
         """
-        await run_until_one_ends(self._supervise(), self._tidy())
+        await run_until_one_ends(self._supervise(), self._tidy(), self._watch_health())
 
     # The supervisor
 
@@ -232,7 +239,11 @@ class AgentDaemon:
             hello = await self._hello(identity)
             stream = channel.connect(identity.credential)
             conversation = Conversation(
-                stream, self._kernels, self._disk.is_full, self._boot.began_s
+                stream,
+                self._kernels,
+                self._disk.is_full,
+                self._boot.began_s,
+                None if self._health is None else self._health.box,
             )
 
             async def serve_logs() -> None:
@@ -296,6 +307,18 @@ class AgentDaemon:
             instance=_instance(config.directory),
             supervisor="" if self._link is None else self._link.process,
         )
+
+    # The machine's health
+
+    async def _watch_health(self) -> None:
+        watch = self._health
+        while watch is not None and watch.is_needed:
+            try:
+                await watch.run()
+            except Exception:  # nothing that it meets may end the agent
+                log.exception("the machine's health is not watched for a while")
+            await asyncio.sleep(WATCH_PAUSE_S)
+        await asyncio.Event().wait()
 
     # Files of ended kernels
 
