@@ -1,6 +1,6 @@
 """The judge of what a machine tells of its GPUs unasked (design: Machine health).
 
-It makes sightings of Xids and of reports on GPUs. It does no input or output of its own, and time is
+It makes sightings of Xids and of reports on GPUs, does no input or output of its own, and has time
 handed in. What follows an Xid is decided by ``core.health.xid``; what merely concerns an
 application is a note.
 """
