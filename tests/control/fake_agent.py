@@ -17,6 +17,7 @@ from muster.core.clock import VirtualClock
 from muster.core.ids import AgentId
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Device, DeviceShare, Resources
+from muster.simulate.hollow.services import has_it_reboot, result_of
 from muster.simulate.hollow.supervisor import Behaviour, Run
 from muster.wire.messages import (
     Acknowledge,
@@ -79,6 +80,7 @@ class FakeAgent:
     lease_grace_s: float = 0.0  # how much longer its kernels need to end with the lease
     disk_full: bool = False
     attributes: Mapping[str, str] = field(default_factory=dict)
+    asked_to_reboot: bool = False  # a service had the machine reboot; its test calls ``reboot``
 
     def hello(self) -> Hello:
         held = [HeldKernel(*key, HeldStatus.RUNNING) for key in self.running]
@@ -228,11 +230,21 @@ class FakeAgent:
     def _end(
         self, key: KernelKey, why: ReasonCode, exit_code: int | None, signal: int | None = None
     ) -> None:
-        start, _, _ = self.running.pop(key)
-        shape = start.template.shape
+        start, run, _ = self.running.pop(key)
+        shape, service = start.template.shape, start.template.service
         heir = next((k for k, s in self.queued.items() if s.template.shape == shape), None)
+        result = None
+        if why is ReasonCode.EXITED and exit_code is not None:
+            result = result_of(service, run.result)
+            self.asked_to_reboot |= has_it_reboot(service, exit_code)
         self._report(
-            key, ReportKind.ENDED, reason=why, exit_code=exit_code, signal=signal, heir=heir
+            key,
+            ReportKind.ENDED,
+            reason=why,
+            exit_code=exit_code,
+            signal=signal,
+            heir=heir,
+            result=result,
         )
         if heir is not None:
             self._start(self.queued.pop(heir), start.shares, key)
@@ -255,6 +267,7 @@ class FakeAgent:
 
     def reboot(self, *, keeps_journal: bool = False) -> None:
         self.boot_id += "'"
+        self.asked_to_reboot = False
         self.booted_at = self.clock.now()
         self.lease_end_s, self.renewed_s = math.inf, 0.0
         self.running.clear()

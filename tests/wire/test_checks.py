@@ -11,6 +11,7 @@ from tests.wire.controller import QUICK, TOKEN, controller
 from tests.wire.test_gateway import ending, hello, stream_of
 
 from muster.core.health.remedy import Remedy
+from muster.core.health.service import MAX_RESULT_BYTES
 from muster.core.ids import AgentId, KernelId
 from muster.core.resources import MAX_DEVICES, Device, DeviceShare, Resources
 from muster.wire import agent_pb2 as pb
@@ -148,6 +149,20 @@ def test_detail_of_an_honest_agent_is_cut_to_what_is_taken() -> None:
     heard = checks.heard(encode_agent_message(said))
     assert isinstance(heard, Reports)
     assert len(heard.reports[0].detail) == MAX_DETAIL
+
+
+def test_result_of_a_service_is_cut_to_what_is_taken() -> None:
+    said = Reports(1, (replace(REPORT, result="{\0" + "x" * 10_000),))
+    heard = checks.heard(encode_agent_message(said))
+    assert isinstance(heard, Reports)
+    assert len(heard.reports[0].result or "") == MAX_RESULT_BYTES
+
+
+def test_result_that_is_not_cut_is_refused() -> None:
+    report = pb.KernelReport(kernel="k", kind="ENDED", result="x" * 10_000)
+    message = pb.AgentMessage(reports=pb.Reports(last_seq=1, reports=[report]))
+    with pytest.raises(MalformedMessage, match="result"):
+        checks.heard(message)
 
 
 def test_detail_that_is_not_cut_is_refused() -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.core.health.remedy import Remedy
+from muster.core.health.service import Service, ServiceName
 from muster.core.ids import AgentId, KernelId
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Device, DeviceShare, Resources
@@ -95,6 +96,7 @@ KERNEL_REPORTS = st.builds(
     shares=SHARES,
     heir=st.none() | KEYS,
     predecessor=st.none() | KEYS,
+    result=st.none() | TEXT.filter(lambda text: "\0" not in text),
 )
 REPORTS = st.builds(Reports, INT64, st.lists(KERNEL_REPORTS, max_size=4).map(tuple))
 SIGHTINGS = st.builds(
@@ -115,6 +117,16 @@ AGENT_MESSAGES: st.SearchStrategy[AgentMessage] = (
     | st.builds(HealthSeen, st.lists(SIGHTINGS, max_size=4).map(tuple))
 )
 
+SERVICES = st.builds(
+    Service,
+    st.sampled_from(ServiceName),
+    st.lists(INT32, max_size=3).map(tuple),
+    INT32,
+    st.lists(TEXT, max_size=3).map(tuple),
+    st.lists(TEXT, max_size=3).map(tuple),
+    SECONDS,
+    TEXT,
+)
 TEMPLATES = st.builds(
     KernelTemplate,
     command=st.lists(TEXT, max_size=3).map(tuple),
@@ -127,6 +139,7 @@ TEMPLATES = st.builds(
     shape=TEXT,
     owner=TEXT,
     disk_bytes=AMOUNTS,
+    service=st.none() | SERVICES,
 )
 
 
@@ -232,6 +245,13 @@ def test_report_of_an_unknown_kind_is_refused() -> None:
     reports = pb.Reports(last_seq=1, reports=[pb.KernelReport(kernel="krn-1", kind="FROZEN")])
     with pytest.raises(MalformedMessage, match="FROZEN"):
         codec.decode_agent_message(pb.AgentMessage(reports=reports))
+
+
+def test_service_that_is_not_known_is_refused() -> None:
+    template = pb.KernelTemplate(service=pb.Service(name="shell"))
+    commands = pb.Commands(templates=[template])
+    with pytest.raises(MalformedMessage, match="shell"):
+        codec.decode_controller_message(pb.ControllerMessage(commands=commands))
 
 
 def test_start_without_its_template_is_refused() -> None:

@@ -7,6 +7,7 @@ message that is not allowed is closed with a sentence; no other stream is affect
 import re
 from collections.abc import Mapping, Sequence, Sized
 
+from muster.core.health.service import MAX_RESULT_BYTES
 from muster.core.health.verdict import MAX_WHAT
 from muster.core.resources import EXTRA_NAME, MAX_DEVICES, Device, Resources
 from muster.core.text import ATTRIBUTE, MAX_NAME, NAME, check_text
@@ -119,7 +120,7 @@ def check_reports(batch: Reports) -> None:
             and 0.0 <= report.at < _MAX_MOMENT_S
         ):
             raise MalformedMessage("a report about no kernel, or of no time")
-        if report.detail or report.ports or report.shares:
+        if report.detail or report.ports or report.shares or report.result:
             _check_facts(report)
 
 
@@ -157,6 +158,7 @@ def check_log_reply(reply: pb.LogReply) -> None:
 
 def _check_facts(report: KernelReport) -> None:
     _check_text("detail of a report", report.detail, MAX_DETAIL)
+    _check_text("result of a service", report.result or "", MAX_RESULT_BYTES)
     ports, shares = report.ports, report.shares
     _require(len(ports) <= MAX_PORTS and all(0 < port < 2**16 for port in ports), "wrong ports")
     _require(

@@ -7,12 +7,18 @@ decoded: a batch of hundreds of equal kernels costs little more than their ident
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar, assert_never
 
+from muster.core.health.service import MAX_RESULT_BYTES
 from muster.core.ids import AgentId, KernelId
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Device, DeviceShare, Resources
 from muster.core.text import made_text
 from muster.wire import agent_pb2 as pb
-from muster.wire.health_codec import decode_sightings, encode_sightings
+from muster.wire.health_codec import (
+    decode_service,
+    decode_sightings,
+    encode_service,
+    encode_sightings,
+)
 from muster.wire.messages import (
     MAX_DETAIL,
     Acknowledge,
@@ -107,6 +113,7 @@ def _encode_report(report: KernelReport) -> pb.KernelReport:
         shares=_encode_shares(report.shares) if report.shares else None,
         heir=_encode_key(report.heir) if report.heir else None,
         predecessor=_encode_key(report.predecessor) if report.predecessor else None,
+        result=made_text(report.result, MAX_RESULT_BYTES) if report.result else report.result,
     )
 
 
@@ -127,6 +134,7 @@ def _decode_report(report: pb.KernelReport) -> KernelReport:
         _decode_shares(shares) if shares else (),
         _decode_key(report.heir) if has("heir") else None,
         _decode_key(report.predecessor) if has("predecessor") else None,
+        report.result if has("result") else None,
     )
 
 
@@ -353,6 +361,7 @@ def _encode_template(template: KernelTemplate) -> pb.KernelTemplate:
         shape=template.shape,
         owner=template.owner,
         disk_bytes=template.disk_bytes,
+        service=None if template.service is None else encode_service(template.service),
     )
 
 
@@ -368,6 +377,7 @@ def _decode_template(template: pb.KernelTemplate) -> KernelTemplate:
         shape=template.shape,
         owner=template.owner,
         disk_bytes=template.disk_bytes,
+        service=decode_service(template.service) if template.HasField("service") else None,
     )
 
 

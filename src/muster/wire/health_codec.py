@@ -1,14 +1,17 @@
-"""What agents see of their own health in its protobuf form, and back."""
+"""What agents see of their own health, and the services that they are asked for, in protobuf form
+and back."""
 
 from collections.abc import Mapping
 
 from muster.core.health.remedy import Remedy
+from muster.core.health.service import Service, ServiceName
 from muster.core.health.verdict import MAX_WHAT
 from muster.core.text import made_text
 from muster.wire import agent_pb2 as pb
-from muster.wire.messages import HealthSeen, Sighting
+from muster.wire.messages import HealthSeen, MalformedMessage, Sighting
 
 _REMEDIES: Mapping[str, Remedy] = {each.value: each for each in Remedy}
+_SERVICES: Mapping[str, ServiceName] = {each.value: each for each in ServiceName}
 
 
 def encode_sightings(seen: HealthSeen) -> pb.HealthSeen:
@@ -44,4 +47,36 @@ def decode_sightings(seen: pb.HealthSeen) -> HealthSeen:
             )
             for each in seen.sightings
         )
+    )
+
+
+def encode_service(service: Service) -> pb.Service:
+    return pb.Service(
+        name=service.name,
+        devices=service.devices,
+        level=service.level,
+        checks=service.checks,
+        observe=service.observe,
+        timeout_s=service.timeout_s,
+        why=service.why,
+    )
+
+
+def decode_service(service: pb.Service) -> Service:
+    """
+    Raises:
+        MalformedMessage: a service that this version does not know.
+    """
+    name = _SERVICES.get(service.name)
+    if name is None:
+        told = repr(service.name[:64])
+        raise MalformedMessage(f"a service that this version does not know: {told}")
+    return Service(
+        name,
+        tuple(service.devices),
+        service.level,
+        tuple(service.checks),
+        tuple(service.observe),
+        service.timeout_s,
+        service.why,
     )

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from muster.core.health.remedy import Remedy
+from muster.core.health.service import Service
 from muster.core.ids import AgentId, KernelId
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Device, DeviceShare, Resources
@@ -35,7 +36,9 @@ class KernelTemplate:
     ``cpu_milli`` and ``memory_bytes`` are limits where the agent can set them; 0 sets none.
     ``shape`` is equal for kernels that may inherit each other's allocation. ``owner`` is
     "domain/project/user", whose account on the machine the kernel gets. ``disk_bytes`` bounds the
-    kernel's scratch directory; 0 leaves the bound to the agent.
+    kernel's scratch directory; 0 leaves the bound to the agent. With a ``service`` the agent
+    carries that out as itself, by a program of its own, and looks at nothing else here but
+    ``grace_s``.
     """
 
     command: tuple[str, ...]
@@ -48,6 +51,7 @@ class KernelTemplate:
     shape: str
     owner: str
     disk_bytes: int
+    service: Service | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +121,8 @@ class KernelReport:
     """A fact about a kernel. ``at`` is in seconds since the epoch, by the agent's clock.
 
     An ENDED kernel whose allocation passed to another names it as ``heir``; the heir's STARTED
-    names its ``predecessor`` and the devices it got.
+    names its ``predecessor`` and the devices it got. ``result`` is what an ENDED service left, of
+    at most ``MAX_RESULT_BYTES`` characters.
     """
 
     kernel: KernelId
@@ -132,6 +137,7 @@ class KernelReport:
     shares: tuple[DeviceShare, ...] = ()
     heir: KernelKey | None = None
     predecessor: KernelKey | None = None
+    result: str | None = None
 
 
 class HeldStatus(StrEnum):

@@ -6,7 +6,8 @@ from muster.core.clock import VirtualClock
 from muster.core.ids import KernelId
 from muster.core.reasons import ReasonCode
 from muster.simulate.hollow.machine import Machine
-from muster.simulate.hollow.supervisor import HollowSupervisor, Kernel, Run, Stage
+from muster.simulate.hollow.stages import Stage
+from muster.simulate.hollow.supervisor import HollowSupervisor, Kernel, Run
 from muster.simulate.hollow.timeline import Timeline
 from muster.wire.messages import HeldKernel, HeldStatus, KernelTemplate, ReportKind, Start, Stop
 

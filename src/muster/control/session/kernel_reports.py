@@ -151,6 +151,9 @@ class KernelReports:
             self._lifecycle.reschedule(work, session, PHASE, why)
             if session.status is SessionStatus.PENDING:
                 return
+        if session.service is not None and report.result is not None:
+            kernel.result = report.result
+            work.unit.rewrite(kernel)
         at = report.at + work.live.agents[agent_id].clock_offset_s
         self.end(work, kernel, why, at, report.exit_code, report.signal)
 

@@ -5,17 +5,17 @@ import itertools
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Protocol
 
 from muster.agent.supervisor.supervisor import LEASE_GRACE_MAX_S
 from muster.core.reasons import ReasonCode
 from muster.core.resources import DeviceShare
 from muster.simulate.hollow.machine import Machine
+from muster.simulate.hollow.services import result_of
+from muster.simulate.hollow.stages import HELD_AS, LIVE, UNBEGUN, WITH_PROCESSES, Stage
 from muster.simulate.hollow.timeline import Appointment, Timeline
 from muster.wire.messages import (
     HeldKernel,
-    HeldStatus,
     KernelKey,
     KernelReport,
     ReportKind,
@@ -36,7 +36,7 @@ class Run:
     never begins; with ``fails_at_go`` it fails only when the barrier of its gang opens.
     ``stubborn`` kernels end by SIGKILL alone; others end with ``stopped_exit_code`` on SIGTERM, or
     by the signal if that is None. A stubborn one ``outlives_kill_s``, as a process does that waits
-    for a disk.
+    for a disk. A service that exits leaves ``result``; None is what a healthy machine would leave.
     """
 
     seconds: float = 1.0
@@ -47,40 +47,10 @@ class Run:
     stubborn: bool = False
     outlives_kill_s: float = 0.0
     stopped_exit_code: int | None = None
+    result: str | None = None
 
 
 Behaviour = Callable[[Start], Run]
-
-
-class Stage(StrEnum):
-    """The state of a kernel here."""
-
-    BACKLOG = "BACKLOG"
-    BEHIND = "BEHIND"  # it waits until its older generation is gone
-    CREATING = "CREATING"
-    CREATED = "CREATED"
-    RUNNING = "RUNNING"
-    STOPPING = "STOPPING"
-    ENDED = "ENDED"
-    LOST = "LOST"  # with a supervisor that was killed, or with a boot
-    CREATE_FAILED = "CREATE_FAILED"
-
-
-LIVE = {Stage.BACKLOG, Stage.BEHIND, Stage.CREATING, Stage.CREATED, Stage.RUNNING, Stage.STOPPING}
-UNBEGUN = {Stage.BACKLOG, Stage.BEHIND, Stage.CREATING}
-WITH_PROCESSES = {Stage.RUNNING, Stage.STOPPING}
-
-_HELD_AS = {
-    Stage.BACKLOG: HeldStatus.QUEUED,
-    Stage.BEHIND: HeldStatus.QUEUED,
-    Stage.CREATING: HeldStatus.QUEUED,
-    Stage.CREATED: HeldStatus.CREATED,
-    Stage.RUNNING: HeldStatus.RUNNING,
-    Stage.STOPPING: HeldStatus.RUNNING,
-    Stage.ENDED: HeldStatus.ENDED,
-    Stage.LOST: HeldStatus.LOST,
-    Stage.CREATE_FAILED: HeldStatus.CREATE_FAILED,
-}
 
 
 @dataclass(eq=False, slots=True)
@@ -215,7 +185,7 @@ class HollowSupervisor:
                     self._buried[key] = kernel.last_seq
 
     def inventory(self) -> list[HeldKernel]:
-        return [HeldKernel(*kernel.key, _HELD_AS[kernel.stage]) for kernel in self.kernels.values()]
+        return [HeldKernel(*kernel.key, HELD_AS[kernel.stage]) for kernel in self.kernels.values()]
 
     # -- faults ----------------------------------------------------------------------------------
 
@@ -339,7 +309,8 @@ class HollowSupervisor:
 
     def _exit(self, kernel: Kernel) -> None:
         if kernel.stage is Stage.RUNNING:
-            self._end(kernel, ReasonCode.EXITED, exit_code=kernel.run.exit_code)
+            result = result_of(kernel.start.template.service, kernel.run.result)
+            self._end(kernel, ReasonCode.EXITED, exit_code=kernel.run.exit_code, result=result)
 
     def _stop(self, kernel: Kernel, grace_s: float, why: ReasonCode) -> None:
         if kernel.stage in WITH_PROCESSES:
@@ -387,12 +358,11 @@ class HollowSupervisor:
         why: ReasonCode,
         exit_code: int | None = None,
         signal: int | None = None,
+        result: str | None = None,
     ) -> None:
         self._gone(kernel)
         heir = self._heir_of(kernel)
-        self._finish(
-            kernel, why, exit_code=exit_code, signal=signal, heir=None if heir is None else heir.key
-        )
+        self._finish(kernel, why, exit_code, signal, None if heir is None else heir.key, result)
         if heir is not None:
             heir.shares, heir.predecessor = kernel.shares, kernel.key
             heir.stage = Stage.CREATING
@@ -413,6 +383,7 @@ class HollowSupervisor:
         exit_code: int | None = None,
         signal: int | None = None,
         heir: KernelKey | None = None,
+        result: str | None = None,
     ) -> None:
         kernel.stage = Stage.LOST if why is ReasonCode.SUPERVISOR_LOST else Stage.ENDED
         kernel.last_seq = self._tell(
@@ -422,6 +393,7 @@ class HollowSupervisor:
             exit_code=exit_code,
             signal=signal,
             heir=heir,
+            result=result,
         )
         self._follow(kernel)
 

@@ -27,7 +27,9 @@ from muster.simulate.hollow.agent import HollowAgent, Identity, Offer
 from muster.simulate.hollow.controller import Controller, Fate, Wakes
 from muster.simulate.hollow.machine import Machine
 from muster.simulate.hollow.network import CALM, Stream, Weather
-from muster.simulate.hollow.supervisor import Behaviour, HollowSupervisor
+from muster.simulate.hollow.services import GO_DOWN_S, REBOOT_S, has_it_reboot
+from muster.simulate.hollow.stages import Stage
+from muster.simulate.hollow.supervisor import Behaviour, HollowSupervisor, Kernel
 from muster.simulate.hollow.timeline import Timeline
 from muster.simulate.hollow.witness import Witness
 from muster.store.store import Store
@@ -250,7 +252,7 @@ class World:
             machine,
             lambda start: self._behaviour(start),
             lambda kernel: self.witness.begun(agent, kernel),
-            lambda kernel: self.witness.gone(agent, kernel),
+            lambda kernel: self._kernel_gone(agent, kernel),
             lambda report: self.witness.journalled(agent, report),
         )
         agent = HollowAgent(
@@ -267,6 +269,12 @@ class World:
         )
         self.agents[name] = agent
         return agent
+
+    def _kernel_gone(self, agent: HollowAgent, kernel: Kernel) -> None:
+        self.witness.gone(agent, kernel)
+        by_itself = kernel.stage is Stage.RUNNING
+        if by_itself and has_it_reboot(kernel.start.template.service, kernel.run.exit_code):
+            self.timeline.after(GO_DOWN_S, lambda: agent.reboot(REBOOT_S))
 
     def _open_stream(self, agent: HollowAgent) -> Stream | None:
         controller = self._found_by(agent)

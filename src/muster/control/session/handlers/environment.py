@@ -11,6 +11,7 @@ MAX_HOSTS_BYTES = 16 * 1024
 """The longest ``MUSTER_HOSTS``. Each machine of a gang gets it, and Linux starts no program with a
 variable longer than 128 KiB."""
 HOSTS_FILE = "muster-hosts"
+SERVICE_SHAPE = "service"
 
 
 def is_gang(session: Session) -> bool:
@@ -76,7 +77,7 @@ def gang_of(session: Session, agents: Mapping[AgentId, Agent]) -> Gang:
 def template(kernel: Kernel, gang: Gang | None) -> KernelTemplate:
     """The template of all kernels of one process; ``gang`` is None for a lone kernel. Where the
     gang has ``hosts``, its first kernel has a template of its own."""
-    process = kernel.process
+    process, service = kernel.process, kernel.session.service
     env, files = process.env, process.files
     if gang is not None:
         env = {**env, **gang.shared}
@@ -90,9 +91,11 @@ def template(kernel: Kernel, gang: Gang | None) -> KernelTemplate:
         grace_s=process.grace,
         cpu_milli=process.resources.cpu or 0,
         memory_bytes=kernel.resources.memory_bytes,
-        shape=kernel.resources.shape,
+        # A service hands its room to nobody.
+        shape=kernel.resources.shape if service is None else SERVICE_SHAPE,
         owner=str(kernel.session.owner),
         disk_bytes=kernel.resources.disk_bytes,
+        service=service,
     )
 
 

@@ -4,7 +4,8 @@ from collections import Counter, defaultdict, deque
 
 from muster.core.resources import GPU_WHOLE
 from muster.simulate.hollow.agent import HollowAgent
-from muster.simulate.hollow.supervisor import WITH_PROCESSES, Kernel
+from muster.simulate.hollow.stages import WITH_PROCESSES
+from muster.simulate.hollow.supervisor import Kernel
 from muster.simulate.swarm.chance import attempt_of
 from muster.simulate.swarm.judge import Invariant, Judge
 from muster.store.records import LedgerKey

@@ -1,7 +1,7 @@
 """Gangs whose barrier was opened (design: Gang barrier)."""
 
 from muster.core.states import KERNEL_TABLE, KernelStatus
-from muster.simulate.hollow.supervisor import Stage
+from muster.simulate.hollow.stages import Stage
 from muster.simulate.swarm.judge import Invariant
 
 _ENDING = KERNEL_TABLE.terminal | {KernelStatus.TERMINATING}

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from muster.core.ids import AgentId
 from muster.core.states import KernelStatus
 from muster.simulate.hollow.agent import HollowAgent
-from muster.simulate.hollow.supervisor import WITH_PROCESSES, Kernel
+from muster.simulate.hollow.stages import WITH_PROCESSES
+from muster.simulate.hollow.supervisor import Kernel
 from muster.simulate.swarm.judge import Invariant, Judge
 from muster.store.live import Live
 from muster.store.records import LedgerKey

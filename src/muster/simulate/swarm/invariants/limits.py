@@ -4,7 +4,8 @@ from muster.core.ids import AgentId
 from muster.core.reasons import ReasonCode
 from muster.core.states import AgentBar, SessionStatus
 from muster.simulate.hollow.agent import HollowAgent
-from muster.simulate.hollow.supervisor import Kernel, Stage
+from muster.simulate.hollow.stages import Stage
+from muster.simulate.hollow.supervisor import Kernel
 from muster.simulate.swarm.judge import Invariant, Judge
 from muster.simulate.swarm.oracle.room import spec_of
 from muster.store.records import LedgerKey

@@ -2,7 +2,7 @@
 
 from sqlalchemy import select
 
-from muster.simulate.hollow.supervisor import LIVE
+from muster.simulate.hollow.stages import LIVE
 from muster.simulate.swarm.judge import Invariant
 from muster.store import schema
 from muster.store.entity import Record

@@ -13,7 +13,7 @@ from muster.core.reasons import Reason, ReasonCode
 from muster.core.results import SchedulingResult
 from muster.core.states import SessionStatus
 from muster.simulate.hollow.door import Answered
-from muster.simulate.hollow.supervisor import Stage
+from muster.simulate.hollow.stages import Stage
 from muster.simulate.swarm.invariants.placing import Placed
 from muster.simulate.swarm.judge import Invariant, Judge, Observer
 from muster.simulate.swarm.oracle.room import NOTICED_S, spec_of
