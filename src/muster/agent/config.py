@@ -52,6 +52,10 @@ class AgentConfig:
         gpu_memory_bytes: of each of the declared devices.
         boot_id: the name of the present boot, where several machines share an operating system; it
             changes only when all processes of the machine have ended.
+        checks: the operator's own health checks by name, each as a command line.
+        check_limits: limits of health checks by their names, where they differ.
+        reboot_command: the command line that reboots the machine; without one it is "systemctl
+            reboot", and nothing where the controller is on the same machine.
     """
 
     directory: Path
@@ -81,3 +85,6 @@ class AgentConfig:
     scratch_max_bytes: int | None = None
     gpu_memory_bytes: int = 0
     boot_id: str | None = None
+    checks: Mapping[str, str] = field(default_factory=dict)
+    check_limits: Mapping[str, float] = field(default_factory=dict)
+    reboot_command: str = ""

@@ -26,6 +26,7 @@ from muster.agent.identity import Identity, load_identity, locked, save_identity
 from muster.agent.kernels import Kernels
 from muster.agent.ports import PreparedPorts
 from muster.agent.retention import expired
+from muster.agent.services import OwnServices
 from muster.agent.supervisor.launch import launch
 from muster.agent.supervisor_link import OtherVersion, SupervisorLink, SupervisorLost, Terms
 from muster.agent.trouble import Trouble
@@ -115,7 +116,8 @@ class AgentDaemon:
         self._accounts = Accounts(config)
         logs = config.directory / "logs"
         terms = Terms(config.log_max_bytes, config.pids_max, scratch_max_bytes(config))
-        self._kernels = Kernels(self._ports, logs, self._accounts, terms, clock)
+        services = OwnServices(config, machine.devices)
+        self._kernels = Kernels(self._ports, logs, self._accounts, services, terms, clock)
         self._disk = DiskProbe(partial(is_full, config.directory))
         self._link: SupervisorLink | None = None
         self._trouble = Trouble(config.directory)

@@ -108,6 +108,7 @@ class KernelInventory:
             _shares(event) if "devices" in event else (),
             (KernelId(heir[0]), heir[1]) if heir else None,
             (KernelId(predecessor[0]), predecessor[1]) if predecessor else None,
+            event.get("result"),
         )
 
     def acknowledged(self, report: KernelReport) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
@@ -14,7 +14,8 @@ from muster.agent.inventory import KernelInventory
 from muster.agent.logs import LogFiles
 from muster.agent.outbox import Outbox
 from muster.agent.ports import NoPorts, PreparedPorts
-from muster.agent.supervisor_link import SupervisorLink, SupervisorState, Terms
+from muster.agent.services import OwnServices
+from muster.agent.supervisor_link import AccountsOf, SupervisorLink, SupervisorState, Terms
 from muster.core.clock import Clock
 from muster.core.reasons import ReasonCode
 from muster.wire.messages import (
@@ -53,6 +54,7 @@ class Kernels:
         ports: of prepared kernels.
         logs_directory: where the supervisor writes output.
         accounts: as which kernels run.
+        services: what this agent carries out as itself.
         terms: the agent's own limits, which are added to the controller's orders.
         clock: for the times in reports.
     """
@@ -62,6 +64,7 @@ class Kernels:
         ports: PreparedPorts,
         logs_directory: Path,
         accounts: Accounts,
+        services: OwnServices,
         terms: Terms,
         clock: Clock,
     ) -> None:
@@ -73,6 +76,7 @@ class Kernels:
         self._ports = ports
         self._clock = clock
         self._accounts = accounts
+        self._services = services
         self._terms = terms
         self._link: SupervisorLink | None = None
         self.renewed_s = 0.0  # the moment on the boot clock that the renewal in force answered
@@ -155,7 +159,22 @@ class Kernels:
             self._link.renew_lease(boot_began_s + renewal.sent_s + renewal.lease_s)
 
     def _start(self, starts: list[Start]) -> None:
-        assert self._link is not None
+        work = [start for start in starts if start.template.service is None]
+        if len(work) < len(starts):
+            self._start_services(starts)
+        if work:
+            self._start_work(work)
+
+    def _start_services(self, starts: Iterable[Start]) -> None:
+        """Start those that are services, as this agent itself. They go to the supervisor apart from
+        others: no kernel may get their account by their owner's name."""
+        for start in starts:
+            service = start.template.service
+            if service is not None:
+                own = self._services.order(start, service)
+                self._hand_over([own], {own.template.owner: None})
+
+    def _start_work(self, starts: list[Start]) -> None:
         accounts: dict[str, Account | None] = {}
         for owner in {start.template.owner for start in starts}:
             try:
@@ -165,6 +184,10 @@ class Kernels:
                 starts = [start for start in starts if start.template.owner != owner]
                 for start in without:
                     self._failed(start, ReportKind.CREATE_FAILED, ReasonCode.NO_ACCOUNT, str(lack))
+        self._hand_over(starts, accounts)
+
+    def _hand_over(self, starts: Sequence[Start], accounts: AccountsOf) -> None:
+        assert self._link is not None
         too_large = {id(start) for start in self._link.start(starts, self._terms, accounts)}
         for start in starts:
             if id(start) in too_large:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NotRequired, Protocol, Self, TypedDict, c
 from muster.agent.accounts import Account
 from muster.agent.supervisor.protocol import SOCKET_NAME, VERSION
 from muster.agent.supervisor_process import identify
+from muster.core.health.service import MAX_RESULT_BYTES
 from muster.core.resources import GPU_WHOLE
 from muster.wire.messages import Go, KernelKey, KernelTemplate, Recall, Start, Stop
 
@@ -285,6 +286,7 @@ def _template(template: KernelTemplate, terms: Terms, account: Account | None) -
         "disk_bytes": template.disk_bytes or terms.scratch_max_bytes,
         "owner": template.owner,
         "account": None if account is None else asdict(account),
+        "result_bytes": 0 if template.service is None else MAX_RESULT_BYTES,
     }
 
 

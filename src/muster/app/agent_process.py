@@ -29,6 +29,8 @@ _WRITE: dict[str, Callable[[Any], Any]] = {
     "accounts": dict,
     "uids": lambda uids: [uids.start, uids.stop],
     "users_directory": str,
+    "checks": dict,
+    "check_limits": dict,
 }
 _READ: dict[str, Callable[[Any], Any]] = {
     "directory": Path,

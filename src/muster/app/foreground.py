@@ -17,6 +17,7 @@ from muster.app.agent_process import dump_config
 from muster.app.controller_config import ControllerConfig, dump_controller
 from muster.app.database_option import named_database, warnings_of
 from muster.app.detached import ENVIRONMENT
+from muster.app.health_options import HealthOptions, with_health
 from muster.app.home import Home, default_home
 from muster.app.local import DEFAULT_PORT, agent_port_after
 from muster.app.local_agent_settings import amount, check_attributes, some_amount
@@ -96,12 +97,13 @@ def run_agent(
     ca: Path | None = None,
     accounts: AccountOptions | None = None,
     part: MachinePart | None = None,
+    health: HealthOptions | None = None,
 ) -> None:
     """Be an agent of the controller at "host:port"; does not return.
 
     Raises:
-        MusterError: an amount, attribute or account is wrong, the token file cannot be read, or
-            users can have no place in the directory.
+        MusterError: an amount, attribute, account or check is wrong, the token file cannot be read,
+            or users can have no place in the directory.
     """
     if token is None and token_file is not None:
         try:
@@ -132,6 +134,7 @@ def run_agent(
     )
     config = with_accounts(replace(config, cluster=str(directory)), accounts or AS_BEFORE)
     config = with_part(config, part or MachinePart())
+    config = with_health(config, health or HealthOptions())
     require_users_directory(config.users_directory)
     _become("muster.app.agent_process", dump_config(config))
 

@@ -11,6 +11,7 @@ from muster.cli.request import ATTRIBUTE, pairs
 
 if TYPE_CHECKING:
     from muster.app.account_options import AccountOptions
+    from muster.app.health_options import HealthOptions
     from muster.app.machine_part import MachinePart
 
 
@@ -156,6 +157,49 @@ class Part:
 
         return MachinePart(
             self.disk, self.gpu_memory, self.ports, self.boot_id, self.cluster, self.accounts_file
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The checks of an agent's machine, and how it is rebooted."""
+
+    check: Annotated[
+        list[str] | None,
+        Option(
+            "--check",
+            metavar="NAME=COMMAND",
+            help="A health check of your own; may be repeated.",
+        ),
+    ] = None
+    check_limit: Annotated[
+        list[str] | None,
+        Option(
+            "--check-limit",
+            metavar="NAME=NUMBER",
+            help="Of a health check, as disk_free=0.05; may be repeated.",
+        ),
+    ] = None
+    reboot_command: Annotated[
+        str | None,
+        Option(
+            "--reboot-command",
+            metavar="COMMAND",
+            help="Reboots a faulty machine. [default: systemctl reboot]",
+        ),
+    ] = None
+
+    def options(self) -> "HealthOptions":
+        """
+        Raises:
+            click.BadParameter: a check is not NAME=COMMAND, or a limit not NAME=NUMBER.
+        """
+        from muster.app.health_options import HealthOptions
+
+        return HealthOptions(
+            pairs(self.check or [], "--check", "NAME=COMMAND, such as fans=/opt/check-fans"),
+            pairs(self.check_limit or [], "--check-limit", "NAME=NUMBER, such as disk_free=0.05"),
+            self.reboot_command,
         )
 
 

@@ -68,6 +68,7 @@ class Event(TypedDict, total=False):
     heir: Key
     predecessor: Key
     output_dropped_bytes: int
+    result: str  # the text that it left for its agent
 
 
 @dataclass(slots=True, eq=False)

@@ -15,6 +15,7 @@ SOCKET_NAME = "supervisor.sock"
 # `attach`, `shutdown`, and the id, generation and status of kernels in `state`.
 VERSION = 2
 MAX_LINE_BYTES = 4 << 20
+MAX_RESULT_BYTES = 64 << 10
 MIN_LOG_BYTES = 64 << 10  # one read of a pipe must fit, so that rotation keeps its bound
 
 # Ids become file names, so they must not be able to leave their folder.
@@ -90,6 +91,7 @@ class Template:
     disk_bytes: int = 0  # the limit of its scratch directory; 0: no limit
     account: Account | None = None  # None: the supervisor's own
     owner: str = ""  # directories of one owner's kernels are never given to another's
+    result_bytes: int = 0  # of the file that its end tells as its result, at most; 0: none is told
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +243,11 @@ def _template(item: _Object, env_defaults: Mapping[str, str]) -> Template:
     if log_max_bytes < MIN_LOG_BYTES:
         raise ProtocolError(f"'log_max_bytes' must be at least {MIN_LOG_BYTES}")
     account = _account(item)
+    result_bytes = _integer(item, "result_bytes", 0)
+    if result_bytes and (account is not None or result_bytes > MAX_RESULT_BYTES):
+        raise ProtocolError(
+            f"'result_bytes' must be at most {MAX_RESULT_BYTES}, and 0 with an account"
+        )
     if account is not None:
         env_defaults = {
             **{name: env_defaults[name] for name in env_defaults if name != "TMPDIR"},
@@ -266,6 +273,7 @@ def _template(item: _Object, env_defaults: Mapping[str, str]) -> Template:
         disk_bytes=_integer(item, "disk_bytes", 0),
         account=account,
         owner=_text(item, "owner"),
+        result_bytes=result_bytes,
     )
 
 

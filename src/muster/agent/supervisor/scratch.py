@@ -19,10 +19,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+RESULT_FILE = "result"
+"""The file of a scratch directory in which a kernel leaves its result."""
+
 _MAX_SPARE = 64  # of all owners
 _MODE = 0o700
 _SETTLED_NS = 1_000_000_000  # far above the granularity of a file system's times
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OLD_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -125,6 +129,23 @@ def remove_empty(directory: str) -> None:
     for name in os.listdir(directory):
         with suppress(OSError):
             os.rmdir(f"{directory}/{name}")
+
+
+def read_result(scratch: str, limit_bytes: int) -> str | None:
+    """The beginning of the file that a gone kernel left as its result; None if it left none, or
+    something else than a plain file. No link is followed."""
+    try:
+        folder_fd = os.open(scratch, _DIRECTORY)
+        try:
+            file_fd = os.open(RESULT_FILE, _OLD_FILE, dir_fd=folder_fd)
+        finally:
+            os.close(folder_fd)
+        with os.fdopen(file_fd, "rb", buffering=0) as file:
+            if not stat.S_ISREG(os.fstat(file_fd).st_mode):
+                return None
+            return file.read(limit_bytes).decode(errors="replace")
+    except OSError:
+        return None
 
 
 def write_files(scratch: str, files: Mapping[str, str]) -> None:

@@ -7,10 +7,15 @@ from collections.abc import Mapping
 from muster.agent.supervisor import process_tree
 from muster.agent.supervisor.cgroups import Cgroups, LimitsKind
 from muster.agent.supervisor.failures import CreateFailed, create_failure
-from muster.agent.supervisor.kernel import CreateFailure, Kernel
+from muster.agent.supervisor.kernel import CreateFailure, Event, Kernel
 from muster.agent.supervisor.output import Outputs
 from muster.agent.supervisor.protocol import Account, KernelOrder, Template, file_name
-from muster.agent.supervisor.scratch import ScratchDirectories, Tenant
+from muster.agent.supervisor.scratch import (
+    RESULT_FILE,
+    ScratchDirectories,
+    Tenant,
+    read_result,
+)
 from muster.agent.supervisor.spawner import Launch, Spawned, Spawner
 from muster.agent.supervisor.user_spawners import UserSpawners
 
@@ -138,6 +143,15 @@ class Starter:
         if kernel.slot is not None:
             kernel.slot.enforce(template.limits)
 
+    def add_result(self, kernel: Kernel, event: Event) -> None:
+        """Add the text that a kernel left to the event of its end, if its order asks for one and it
+        has left one."""
+        limit_bytes = 0 if kernel.order is None else kernel.order.template.result_bytes
+        if limit_bytes and kernel.scratch:
+            result = read_result(kernel.scratch, limit_bytes)
+            if result is not None:
+                event["result"] = result
+
     def clean_up(self, kernel: Kernel) -> int:
         """Give back the resources of a kernel, once none of its processes is left.
 
@@ -195,6 +209,8 @@ class Starter:
         }
         if kernel.scratch:
             environment["MUSTER_SCRATCH"] = kernel.scratch
+            if order.template.result_bytes:
+                environment["MUSTER_RESULT"] = f"{kernel.scratch}/{RESULT_FILE}"
         # Set here and not in the order, because an heir learns its devices only now. A kernel
         # without devices must not see those of others. Numbers are NVML's; CUDA counts otherwise by
         # default.

@@ -417,13 +417,13 @@ class Supervisor:
     def _finish(self, kernel: Kernel) -> None:
         """Report a kernel, all processes of which are gone, and start its heir on its devices."""
         event = reports.ended(kernel, kernel.slot.oom_kills() if kernel.slot is not None else 0)
+        self._starter.add_result(kernel, event)
         self._end(kernel)
         events = [event]
         heir = self._appoint_heir(kernel, event)
         running = self._begin(heir, events) if heir is not None else None
         # Only now, because devices are idle until the heir runs, and nothing waits for this.
-        dropped_bytes = self._starter.clean_up(kernel)
-        if dropped_bytes:
+        if dropped_bytes := self._starter.clean_up(kernel):
             event["output_dropped_bytes"] = dropped_bytes
         self._record(events, running)
 

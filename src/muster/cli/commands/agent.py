@@ -5,7 +5,7 @@ from typing import Annotated
 
 import click
 
-from muster.cli.agent_options import Accounts, Machine, Part
+from muster.cli.agent_options import Accounts, Health, Machine, Part
 from muster.cli.parameters import Option
 from muster.cli.request import pairs
 
@@ -39,6 +39,7 @@ def agent(
     machine: Machine,
     accounts: Accounts,
     part: Part,
+    health: Health,
     token: Annotated[
         str | None,
         Option("--token", envvar="MUSTER_JOIN_TOKEN", help="Join token; others may see it."),
@@ -105,4 +106,5 @@ def agent(
         ca=ca,
         accounts=accounts.options(),
         part=part.options(),
+        health=health.options(),
     )
