@@ -12,7 +12,7 @@ from annotated_types import Ge, Gt, Le
 from pydantic import BeforeValidator
 from pydantic.fields import FieldInfo
 
-from muster.core.specs import amounts, group, job, notify, placement, pool, quota, session
+from muster.core.specs import amounts, group, health, job, notify, placement, pool, quota, session
 from muster.core.task_ranges import TaskRanges
 
 PAGE = Path(__file__).parent.parent / "docs" / "specs.md"
@@ -27,6 +27,7 @@ SECTIONS: tuple[tuple[str, type[amounts.Spec]], ...] = (
     ("Channels", notify.Channel),
     ("A scaling group (`kind: group`)", group.ScalingGroup),
     ("Preemption", group.PreemptionSpec),
+    ("Health of machines", health.HealthSpec),
     ("A pool (`kind: pool`)", pool.PoolSpec),
     ("Machines of a pool", pool.MachineShape),
     ("A quota (`kind: quota`)", quota.QuotaSpec),

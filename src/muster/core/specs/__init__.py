@@ -4,6 +4,7 @@ Python."""
 from muster.core.specs.amounts import ResourcesSpec
 from muster.core.specs.documents import load_documents, load_keys
 from muster.core.specs.group import ScalingGroup
+from muster.core.specs.health import HealthSpec
 from muster.core.specs.job import MAX_TASKS, JobSpec
 from muster.core.specs.load import load_spec, parse_spec, spec_of
 from muster.core.specs.placement import (
@@ -29,6 +30,7 @@ __all__ = [
     "Dependency",
     "DependencyCondition",
     "Grouping",
+    "HealthSpec",
     "JobSpec",
     "KernelSpec",
     "Level",

@@ -17,6 +17,7 @@ from muster.core.specs.amounts import (
     Spec,
     Whole,
 )
+from muster.core.specs.health import HealthSpec
 from muster.core.specs.quota import Level
 from muster.core.specs.session import SessionType
 
@@ -114,6 +115,8 @@ class ScalingGroup(Spec):
         consolidate_loss: a session that has run for longer is not moved: it would begin anew.
         backlog_window: seconds of work with which the backlog of an agent is prefilled; 0 prefills
             none.
+        health: how machines under suspicion are checked and healed; with null none is, unless an
+            operator asks for it.
     """
 
     kind: Literal["group"] = "group"
@@ -148,6 +151,7 @@ class ScalingGroup(Spec):
     consolidate_saving: Annotated[float, Field(gt=0, le=1)] = 0.25
     consolidate_loss: Duration = 600.0
     backlog_window: Annotated[Duration, Field(le=10)] = 0.25
+    health: HealthSpec | None = HealthSpec()
 
     @field_validator("workspaces")
     @classmethod

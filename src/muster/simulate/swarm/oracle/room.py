@@ -74,7 +74,7 @@ def quotas_of(live: Live, session: Session) -> Iterable[tuple[Scope, QuotaSpec]]
 def may_come_back(agent: Agent) -> bool:
     """Whether the agent takes work, or would if its connection were not broken just now."""
     is_open = agent.barred is None and not agent.disk_full and not agent.withheld
-    return agent.status is AgentStatus.ALIVE and is_open
+    return agent.status is AgentStatus.ALIVE and is_open and not agent.ill
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from muster.core.states import JobState, TaskState
 from muster.simulate.swarm.oracle.facts import End, How
 
 _R = ReasonCode
-DISPLACED = frozenset({_R.PREEMPTED, _R.DRAINED})
+DISPLACED = frozenset({_R.PREEMPTED, _R.DRAINED, _R.HEALTH_HEALS})
 ENDED_BY_US = frozenset(
     {_R.CANCELLED, _R.TIMEOUT, _R.JOB_ENDED, _R.JOB_FAILED, _R.PREEMPTED_FOR_GOOD}
 )

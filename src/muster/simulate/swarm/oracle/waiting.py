@@ -168,7 +168,8 @@ def _can_never_fit(claim: Claim) -> bool:
 
 def _may_take_work(agent: Agent) -> bool:
     """Whether it takes work, or is expected to: it could be reached a moment ago."""
-    return agent.status is AgentStatus.ALIVE and agent.barred is None and not agent.disk_full
+    is_open = agent.barred is None and not agent.disk_full and not agent.ill
+    return agent.status is AgentStatus.ALIVE and is_open
 
 
 def _counts_all(claim: Claim) -> bool:
