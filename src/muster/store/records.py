@@ -49,9 +49,9 @@ class Agent(Record):
     which it joined gave it, whatever it says itself: those of its pool and slice.
 
     Not stored are ``term_s``; ``withheld``, why it takes no work for the sake of its slice, empty
-    if it may; ``in_service``, whether a service has all of it to itself, as the ledger says;
-    ``connected``, whether it has a stream to this process, and
-    ``connected_at``, since when; ``left_at``, since when it has no stream; its latest ``absences``,
+    if it may; ``ill``, the same for the sake of its health; ``in_service``, whether a service has
+    all of it to itself, as the ledger says; ``connected``, whether it has a stream to this process,
+    and ``connected_at``, since when; ``left_at``, since when it has no stream; its latest ``absences``,
     each from leaving to return; ``lost_at``, when its kernels count as gone unless it is heard
     before, which is exact while it is silent; ``seen_known``, whether ``seen_at`` is when it last
     spoke, and not only a moment after which a former controller heard it; ``disk_full``, as it
@@ -93,6 +93,7 @@ class Agent(Record):
     reported_foreign: bool = False
     fixed: dict[str, str] = field(default_factory=dict)
     withheld: str = ""
+    ill: str = ""
     in_service: bool = False
 
     def remember(self, before: "Agent") -> None:

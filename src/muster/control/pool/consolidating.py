@@ -160,7 +160,7 @@ class ConsolidateSlices(LifecycleHandler[Pool]):
         if len(agents) < len(slice_.machines):
             return None
         for agent in agents.values():
-            if is_silent(agent) or agent.barred is not None:
+            if is_silent(agent) or agent.barred is not None or agent.ill:
                 return None
             for kernel_id, generation in self._live.allocations_on.get(agent.id, ()):
                 kernel = self._live.kernels.get(kernel_id)

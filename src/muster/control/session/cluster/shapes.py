@@ -140,7 +140,7 @@ class Shapes:
             room = min(room, MOST_KERNELS * group.kernels_per_agent - allocated)
             agent = self._live.agents[agent_id]
             able = agent.status is AgentStatus.ALIVE and agent.connected and agent.barred is None
-            able = able and not agent.disk_full
+            able = able and not agent.disk_full and not agent.ill
             if room > 0 and able:
                 yield agent_id, room
 

@@ -125,7 +125,7 @@ def agent_facts(agent: Agent, group: ScalingGroup) -> AgentFacts:
     able = alive and agent.connected
     status = agent.status if agent.connected else "not connected"
     may = agent.barred is None and not agent.disk_full and not agent.withheld
-    may = may and not agent.in_service
+    may = may and not agent.ill and not agent.in_service
     return AgentFacts(
         agent.id,
         agent.name,
@@ -143,6 +143,6 @@ def _bar_of(agent: Agent) -> str:
     takes some."""
     if agent.disk_full:
         return OUT_OF_DISK
-    if not agent.barred and not agent.withheld and agent.in_service:
-        return ILL[HealthStatus.CHECKING]
+    if not agent.barred and not agent.withheld and (agent.ill or agent.in_service):
+        return agent.ill or ILL[HealthStatus.CHECKING]
     return ": ".join(filter(None, (agent.barred or agent.withheld, agent.bar_note)))

@@ -85,7 +85,8 @@ def grant_prefilled(group: GroupState, work: Work, cluster: ClusterState) -> Non
     highest = max(waiting, default=0)
     for agents in list(shapes.of_group(snapshot.group).values()):
         for agent_id, shape in list(agents.items()):
-            if work.live.agents[agent_id].barred is not None:
+            agent = work.live.agents[agent_id]
+            if agent.barred is not None or agent.ill:
                 continue  # the agent takes no new work
             for allocation in list(shape.prefilled.values()):
                 shares = devices_at(snapshot, group.policy.selector, allocation.resources, agent_id)
