@@ -9,6 +9,7 @@ from muster.control.agent.module import AgentModule
 from muster.control.engine.effects import Surroundings
 from muster.control.engine.module import EntityModule, Module
 from muster.control.group.module import GroupModule
+from muster.control.health.module import HealthModule
 from muster.control.identity.module import IdentityModule
 from muster.control.job.audit import AUDITS as JOB_AUDITS
 from muster.control.job.module import JobModule
@@ -20,7 +21,7 @@ from muster.store.audit.finding import Audit
 from muster.store.entities import ENTITIES
 from muster.store.entity import Entities
 
-ENTITY_MODULES: Sequence[type[EntityModule]] = (NoticeModule, PoolModule)
+ENTITY_MODULES: Sequence[type[EntityModule]] = (NoticeModule, PoolModule, HealthModule)
 """Modules that declare their entities themselves."""
 
 

@@ -51,12 +51,13 @@ class Agent(Record):
     Not stored are ``term_s``; ``withheld``, why it takes no work for the sake of its slice, empty
     if it may; ``ill``, the same for the sake of its health; ``in_service``, whether a service has
     all of it to itself, as the ledger says; ``connected``, whether it has a stream to this process,
-    and ``connected_at``, since when; ``left_at``, since when it has no stream; its latest ``absences``,
-    each from leaving to return; ``lost_at``, when its kernels count as gone unless it is heard
-    before, which is exact while it is silent; ``seen_known``, whether ``seen_at`` is when it last
-    spoke, and not only a moment after which a former controller heard it; ``disk_full``, as it
-    reports; ``clock_offset_s``, by which the controller's clock is ahead of the agent's at most;
-    and ``reported_foreign``, whether it reported a kernel that is not its own.
+    and ``connected_at``, since when; ``left_at``, since when it has no stream; its latest
+    ``absences``, each from leaving to return; ``lost_at``, when its kernels count as gone
+    unless it is heard before, which is exact while it is silent; ``seen_known``, whether
+    ``seen_at`` is when it last spoke, and not only a moment after which a former controller
+    heard it; ``disk_full``, as it reports; ``clock_offset_s``, by which the controller's clock
+    is ahead of the agent's at most; and ``reported_foreign``, whether it reported a kernel that
+    is not its own.
     """
 
     id: AgentId

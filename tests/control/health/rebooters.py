@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from muster.control.health.entity import IncidentId, incidents
 from sqlalchemy import String, Table, insert, update
 from tests.control.pool.performing import Cloud, Performers, Reported, performing
 
 from muster.control.engine.effects import Surroundings
+from muster.control.health.entity import IncidentId, incidents
 from muster.control.health.rebooting.effects import MachineRebooted, RebootMachine
 from muster.control.health.rebooting.performer import MachineRebooter
 from muster.control.health.rebooting.settings import HealthSettings

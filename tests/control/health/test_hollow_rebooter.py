@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 import pytest
-from muster.control.health.entity import IncidentId
 
+from muster.control.health.entity import IncidentId
 from muster.control.health.rebooting.effects import MachineRebooted, RebootMachine
 from muster.control.health.rebooting.hollow import HollowRebooter, RebootFaults
 from muster.core.clock import VirtualClock

@@ -87,6 +87,15 @@ def after_check(
     return heal(progress, means, bounds)
 
 
+def is_met(progress: Progress) -> bool:
+    """Whether the remedy that findings named calls for no heal that was not tried yet."""
+    if progress.remedy is Remedy.OPERATOR:
+        return False
+    if progress.remedy is Remedy.CHECK:
+        return True
+    return progress.last is not None and progress.last >= _LEAST[progress.remedy]
+
+
 def heal(progress: Progress, means: Collection[Heal], bounds: Bounds) -> Step:
     """The next heal of a machine that counts as faulty; ISOLATED where nothing is left to try."""
     if progress.remedy is Remedy.OPERATOR or progress.rounds >= bounds.rounds:
@@ -126,6 +135,11 @@ class Wish:
     since: float
 
 
+def most_out(machines: int, share: float) -> int:
+    """The machines of a group that may be out of work for their health at a time."""
+    return max(1, int(share * machines))
+
+
 def turns(wishes: Iterable[Wish], out: int, machines: int, share: float) -> Sequence[str]:
     """The incidents whose machines may be taken out of work now, so that no more than a share of a
     group is out, one at least: confirmed faults first, then the older ones.
@@ -138,7 +152,7 @@ def turns(wishes: Iterable[Wish], out: int, machines: int, share: float) -> Sequ
         machines: of the group.
         share: of the group's machines, between 0 and 1.
     """
-    room = max(1, int(share * machines)) - out
+    room = most_out(machines, share) - out
     ranked = sorted(wishes, key=lambda wish: (not wish.confirmed, wish.since, wish.key))
     return [wish.key for wish in ranked[: max(0, room)]]
 

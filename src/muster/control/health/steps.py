@@ -1,0 +1,376 @@
+"""The steps of an incident: what follows a verdict, a heal that ended or failed, and a limit that
+passed, and what that means for the machine's work (design: Machine health)."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from muster.control.engine.handler import TransitionStatus
+from muster.control.engine.lifecycle import Lifecycle
+from muster.control.engine.work import Move, Work
+from muster.control.health import ladder
+from muster.control.health.entity import MAX_CHECKS, CheckRecord, Incident
+from muster.control.health.incidents import Incidents
+from muster.control.health.ladder import Bounds, Heal, Step
+from muster.control.health.limits import CHECK_AGAIN, LOOK_S, MOST_UNKNOWN, limit_of
+from muster.control.health.rebooting.means import HardReboots
+from muster.control.session.cluster.state import ClusterState
+from muster.control.session.handlers.start import recall_prefilled
+from muster.control.session.services import Services
+from muster.core.health.remedy import Remedy, strongest
+from muster.core.health.service import Service
+from muster.core.health.verdict import CheckResult, Severity, Verdict
+from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.results import SchedulingResult
+from muster.core.specs.health import HealthSpec
+from muster.core.states import AgentStatus
+from muster.core.states.health import HEALTH_TABLE, ILL, HealthStatus
+from muster.store.live import Live
+from muster.store.records import Agent, Session
+
+_H = HealthStatus
+_HEALED_BY = {Heal.RESET: "reset", Heal.REBOOT: "reboot", Heal.HARD_REBOOT: "hard reboot"}
+_NO_HEALTH = HealthSpec()  # of a group that has none: operators may still have machines checked
+_MAX_TOLD = 400
+_FOUND = {
+    CheckResult.HEALTHY: ReasonCode.HEALTH_WELL,
+    CheckResult.UNKNOWN: ReasonCode.HEALTH_UNKNOWN,
+    CheckResult.FAULTY: ReasonCode.HEALTH_FAULTY,
+}
+
+
+def words(heal: Heal | None) -> str:
+    """A heal, for people."""
+    return "heal" if heal is None else _HEALED_BY[heal]
+
+
+class HealthSteps(Lifecycle[Incident]):
+    """Leads incidents from step to step."""
+
+    entity = Incident
+
+    def __init__(
+        self,
+        live: Live,
+        cluster: ClusterState,
+        services: Services,
+        reboots: HardReboots,
+        incidents: Incidents,
+    ) -> None:
+        self._live = live
+        self._cluster = cluster
+        self._services = services
+        self._reboots = reboots
+        self._incidents = incidents
+
+    # -- what checks and heals come to ---------------------------------------------------------
+
+    def judge(self, work: Work, incident: Incident, phase: str, verdict: Verdict) -> None:
+        """Take the step that follows the verdict of a check."""
+        self._record(work, incident, verdict)
+        result, told = verdict.result, verdict.sentence()[:_MAX_TOLD]
+        before = incident.progress
+        unknowns = before.unknowns + 1 if result is CheckResult.UNKNOWN else 0
+        remedy = strongest([before.remedy, verdict.remedy])
+        incident.progress = progress = replace(before, unknowns=unknowns, remedy=remedy)
+        self._incidents.note(incident)
+        if result is CheckResult.FAULTY:
+            incident.confirmed = True
+            incident.devices = _with_faults(incident, verdict)
+        means, bounds = self._means(incident), self._bounds(incident)
+        step = ladder.after_check(result, progress, means, bounds)
+        why = reason(_FOUND[result], verdict=told)
+        if result is CheckResult.HEALTHY and incident.confirmed and not ladder.is_met(progress):
+            step = ladder.heal(progress, means, bounds)
+        elif result is CheckResult.UNKNOWN and step is not ladder.CHECK_AGAIN:
+            unknown = len(self._incidents.in_group(incident.group).unknown)
+            machines = self.machines_of(incident.group)
+            if ladder.many_unknown(unknown, machines):
+                why = reason(
+                    ReasonCode.HEALTH_MANY_UNKNOWN,
+                    agent=incident.agent,
+                    group=incident.group,
+                    unknown=unknown,
+                    machines=machines,
+                    verdict=told,
+                )
+                last = unknowns >= MOST_UNKNOWN
+                step = Step(_H.ISOLATED) if last else ladder.CHECK_AGAIN
+        self.take(work, incident, step, phase, why)
+
+    def healed(self, work: Work, incident: Incident, phase: str) -> None:
+        """Have a machine that was reset or rebooted checked again."""
+        why = reason(ReasonCode.HEALTH_HEALED, heal=words(incident.heal))
+        self.move_to(work, incident, _H.VERIFYING, phase, why)
+
+    def heal_failed(self, work: Work, incident: Incident, phase: str, why: Reason) -> None:
+        """Try a stronger heal, or leave the machine to an operator."""
+        step = ladder.after_failed_heal(
+            incident.progress, self._means(incident), self._bounds(incident)
+        )
+        self.take(work, incident, step, phase, why)
+
+    def beyond_services(self, work: Work, incident: Incident, phase: str, why: Reason) -> None:
+        """Go on with a machine on which no service can begin: it is rebooted from outside, or left
+        to an operator."""
+        last = incident.progress.last
+        tried = Heal.REBOOT if last is None else max(last, Heal.REBOOT)
+        incident.progress = replace(incident.progress, last=tried)
+        self.heal_failed(work, incident, phase, why)
+
+    def take(self, work: Work, incident: Incident, step: Step, phase: str, why: Reason) -> None:
+        """Take a step. One that keeps the machine out of work, which a check without a turn led to,
+        waits for the machine's turn."""
+        match step.status:
+            case _H.HEALTHY:
+                self.move_to(work, incident, _H.HEALTHY, phase, why)
+            case _H.SUSPECT:
+                self._check_again(work, incident, phase, why)
+            case _ if not incident.has_turn:
+                incident.heal = step.heal
+                incident.needs_no_turn = incident.is_out = False
+                incident.leave_by = None
+                self.move_to(work, incident, _H.SUSPECT, phase, why)
+            case _H.ISOLATED:
+                self._give_up(work, incident, phase, why)
+            case _:
+                self.begin_heal(work, incident, step, phase, why)
+
+    def _check_again(self, work: Work, incident: Incident, phase: str, why: Reason) -> None:
+        incident.needs_no_turn = False
+        incident.is_out = incident.has_turn
+        if incident.status is _H.CHECKING:
+            self.move_to(work, incident, _H.SUSPECT, phase, why)
+        else:
+            incident.reason = why
+            work.unit.note(incident, phase, SchedulingResult.NEED_RETRY, why)
+        wait_s = CHECK_AGAIN.delay_s(max(1, incident.progress.unknowns))
+        work.try_later(incident, work.now + wait_s)
+        incident.session = incident.acted_at = None
+        leave_s = self.spec_of(incident).leave
+        incident.leave_by = work.now + wait_s + leave_s if incident.is_out else None
+        self.changed(work, incident)
+
+    def begin_heal(
+        self, work: Work, incident: Incident, step: Step, phase: str, why: Reason
+    ) -> None:
+        agent = self._live.agents.get(incident.agent_id)
+        incident.heal, incident.boot_id = step.heal, "" if agent is None else agent.boot_id
+        rounds = incident.progress.rounds + 1
+        incident.progress = replace(incident.progress, rounds=rounds, unknowns=0, last=step.heal)
+        incident.generation += 1
+        if incident.status is not step.status:
+            self.move_to(work, incident, step.status, phase, why)
+            return
+        incident.reason = why
+        work.unit.note(incident, phase, SchedulingResult.NEED_RETRY, why)
+        work.forget_tries(incident)
+        self._enter(work, incident)
+        self.changed(work, incident)
+
+    def _give_up(self, work: Work, incident: Incident, phase: str, why: Reason) -> None:
+        told = why.sentence()[:_MAX_TOLD]
+        numbers = {"agent": incident.agent, "told": told}
+        if incident.progress.remedy is Remedy.OPERATOR:
+            given_up = reason(ReasonCode.HEALTH_FOR_OPERATOR, **numbers)
+        else:
+            rounds = incident.progress.rounds
+            given_up = reason(ReasonCode.HEALTH_GAVE_UP, rounds=rounds, **numbers)
+        self.move_to(work, incident, _H.ISOLATED, phase, given_up, SchedulingResult.GIVE_UP)
+
+    def _record(self, work: Work, incident: Incident, verdict: Verdict) -> None:
+        began = work.now if incident.acted_at is None else incident.acted_at
+        took_s = round(work.now - began, 1)
+        told = verdict.sentence()[:_MAX_TOLD]
+        if incident.session is not None:
+            check = CheckRecord(work.now, verdict.result, told, took_s, incident.session)
+            incident.checks = (*incident.checks, check)[-MAX_CHECKS:]
+        if incident.result is None:
+            incident.result = verdict.result
+        incident.session = incident.acted_at = None
+
+    def gone(self, work: Work, incident: Incident, phase: str) -> None:
+        """End the incident of a machine that was removed."""
+        why = reason(ReasonCode.HEALTH_REMOVED)
+        self.stop_service(work, incident, phase, why)
+        self.move_to(work, incident, _H.GONE, phase, why)
+
+    def lapse(self, work: Work, incident: Incident, phase: str) -> None:
+        """End an incident of which nothing was confirmed, and whose turn did not come."""
+        waited_s = round(work.now - incident.status_changed_at)
+        self.move_to(
+            work, incident, _H.HEALTHY, phase, reason(ReasonCode.HEALTH_LAPSED, waited_s=waited_s)
+        )
+
+    # -- services ------------------------------------------------------------------------------
+
+    def begin_service(
+        self, work: Work, incident: Incident, agent: Agent, service: Service, phase: str
+    ) -> Reason | None:
+        """Begin a service for an incident; why it cannot begin now, or None if it has."""
+        began = self._services.begin(work, agent, service, phase)
+        if isinstance(began, Reason):
+            return began
+        incident.session, incident.acted_at = began.id, work.now
+        incident.generation += 1
+        self.changed(work, incident)
+        return None
+
+    def act(self, work: Work, incident: Incident) -> None:
+        """Note that a machine is to be rebooted from outside now."""
+        incident.acted_at = work.now
+        incident.generation += 1
+        self.changed(work, incident)
+
+    def note_end(self, work: Work, incident: Incident) -> None:
+        """Note that the service that was to reboot a machine is over, as it has to be."""
+        incident.session = None
+        self.changed(work, incident)
+
+    def stop(self, work: Work, service: Session, phase: str, why: Reason) -> None:
+        """Stop a service."""
+        self._services.stop(work, service, phase, why)
+
+    def stop_service(self, work: Work, incident: Incident, phase: str, why: Reason) -> None:
+        """Stop the service under way, if there is one; nobody waits for what it tells."""
+        session = self._live.sessions.get(incident.session) if incident.session else None
+        incident.session = incident.acted_at = None
+        self.changed(work, incident)
+        if session is not None:
+            self.stop(work, session, phase, why)
+
+    # -- facts ---------------------------------------------------------------------------------
+
+    def spec_of(self, incident: Incident) -> HealthSpec:
+        """The settings of the incident's group."""
+        return self._live.groups[incident.group].health or _NO_HEALTH
+
+    def machines_of(self, group: str) -> int:
+        """How many agents a group has."""
+        return len(self._cluster.groups[group].snapshot)
+
+    def most_out(self, incident: Incident) -> int:
+        """How many machines of the incident's group may be out of work at a time."""
+        share = self.spec_of(incident).max_unhealthy
+        return ladder.most_out(self.machines_of(incident.group), share)
+
+    def means_of(self, agent: Agent) -> frozenset[Heal]:
+        """The means by which a machine can be healed."""
+        means = {Heal.REBOOT}
+        if agent.devices:
+            means.add(Heal.RESET)
+        if self._reboots.reaches(agent):
+            means.add(Heal.HARD_REBOOT)
+        return frozenset(means)
+
+    def _means(self, incident: Incident) -> frozenset[Heal]:
+        agent = self._live.agents.get(incident.agent_id)
+        return frozenset() if agent is None else self.means_of(agent)
+
+    def _bounds(self, incident: Incident) -> Bounds:
+        spec = self.spec_of(incident)
+        return Bounds(spec.rounds, spec.unknowns)
+
+    def next_heal(self, incident: Incident) -> Step:
+        """The heal of a machine that is known to be faulty."""
+        return ladder.heal(incident.progress, self._means(incident), self._bounds(incident))
+
+    # -- consequences of a move ----------------------------------------------------------------
+
+    def move_to(
+        self,
+        work: Work,
+        incident: Incident,
+        to: HealthStatus,
+        phase: str,
+        why: Reason,
+        result: SchedulingResult = SchedulingResult.SUCCESS,
+    ) -> None:
+        move = Move(phase, result, why)
+        self.move(work, [incident], HEALTH_TABLE.live, TransitionStatus(to), move)
+
+    def moved(self, work: Work, record: Incident, move: Move) -> None:
+        record.reason = move.reason
+        if record.status in HEALTH_TABLE.terminal:
+            record.finished_at = work.now
+            record.has_turn = record.is_out = record.needs_no_turn = False
+            record.session = record.leave_by = record.acted_at = None
+        elif record.status is _H.ISOLATED:
+            record.has_turn = record.is_out = True
+            record.needs_no_turn = False
+            record.session = record.acted_at = None
+            record.leave_by = work.now + self.spec_of(record).leave
+        elif record.status is not _H.CHECKING:  # whose service began before the move
+            self._enter(work, record)
+        self.changed(work, record)
+
+    def _enter(self, work: Work, incident: Incident) -> None:
+        """Begin the wait of a status anew."""
+        incident.session = incident.acted_at = incident.rebooted = None
+        incident.leave_by = work.now + self.spec_of(incident).leave if incident.is_out else None
+
+    def changed(self, work: Work, incident: Incident) -> None:
+        """Keep what follows from an incident in line with it: whether its machine takes work, and
+        who has the next turn."""
+        work.unit.touch(incident)
+        work.mark(incident)
+        self._incidents.note(incident)
+        agent = self._live.agents.get(incident.agent_id)
+        if agent is None or agent.status is AgentStatus.REMOVED:
+            return
+        ill, before = ill_of(incident), agent.ill
+        if ill != before:
+            agent.ill = ill
+            self._cluster.agent_changed(agent)
+            if not before:
+                recall_prefilled(work, agent.id)
+
+    # -- time ----------------------------------------------------------------------------------
+
+    def over_at(self, incident: Incident) -> float | None:
+        """When the incident has waited for long enough for what it waits for; None if it may wait
+        for ever. While its machine is silent that is when the machine has been so for too long."""
+        spec = self.spec_of(incident)
+        limit = limit_of(incident, spec)
+        if limit is None:
+            return None
+        at = self._incidents.ends_at(*limit)
+        agent = self._live.agents.get(incident.agent_id)
+        is_silent = agent is not None and agent.status is not AgentStatus.ALIVE
+        if agent is not None and is_silent and incident.acted_at is None and incident.is_out:
+            return max(at, self._incidents.ends_at(agent.status_changed_at, spec.reboot_timeout))
+        return at
+
+    def deadlines(self, record: Incident, work: Work) -> Iterable[float]:
+        if record.leave_by is not None:
+            yield record.leave_by
+        over_at = self.over_at(record)
+        if over_at is not None:
+            yield over_at
+        if not record.is_out or record.status is _H.ISOLATED:
+            yield work.now + LOOK_S
+
+
+def is_heal_due(incident: Incident) -> bool:
+    """Whether a machine under suspicion is to be healed without another check: one found it faulty
+    before its turn came, or the hardware itself named the remedy."""
+    if incident.heal is not None and incident.progress.last is not incident.heal:
+        return True
+    return incident.confirmed and not ladder.is_met(incident.progress)
+
+
+def ill_of(incident: Incident) -> str:
+    """Why the machine takes no work; empty if it may."""
+    is_out = incident.status in HEALTH_TABLE.live and incident.is_out
+    return ILL[incident.status] if is_out else ""
+
+
+def united(one: Sequence[int], other: Sequence[int]) -> tuple[int, ...]:
+    """The GPUs of both; no GPU stands for all of the machine."""
+    return tuple(sorted({*one, *other})) if one and other else ()
+
+
+def _with_faults(incident: Incident, verdict: Verdict) -> tuple[int, ...]:
+    """The GPUs under suspicion with those that a check found faulty."""
+    faults = (each for each in verdict.findings if each.severity is Severity.FAULT)
+    found = {each.device for each in faults if each.device is not None}
+    return united(incident.devices, tuple(found)) if found else incident.devices

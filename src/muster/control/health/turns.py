@@ -1,0 +1,62 @@
+"""Turns: no more than a share of a group's machines is out of work for their health at a time, so
+that a wrong check cannot take the cluster away."""
+
+from collections.abc import Sequence
+
+from muster.control.engine.handler import FollowingHandler
+from muster.control.engine.work import Work
+from muster.control.health import ladder
+from muster.control.health.entity import Incident
+from muster.control.health.incidents import Incidents
+from muster.control.health.ladder import Wish
+from muster.control.health.lifecycle import IncidentLifecycle
+from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.states.health import HEALTH_TABLE
+
+
+class GiveTurns(FollowingHandler[Incident]):
+    """Gives the free turns of a group to machines that wait for one. It looks at each group by one
+    of its waiting incidents, and only if an incident of the group changed."""
+
+    name = "GiveTurns"
+    entity = Incident
+    statuses = frozenset(HEALTH_TABLE.live)
+
+    def __init__(self, incidents: Incidents, lifecycle: IncidentLifecycle) -> None:
+        self._incidents = incidents
+        self._lifecycle = lifecycle
+
+    def gather(self, candidates: Sequence[Incident], work: Work) -> Sequence[Incident]:
+        groups = dict.fromkeys(each.group for each in candidates)
+        groups |= dict.fromkeys(self._incidents.take_groups())
+        waiting = (self._incidents.in_group(each).waiting for each in groups)
+        return [next(iter(each.values())) for each in waiting if each]
+
+    def is_due(self, targets: Sequence[Incident]) -> bool:
+        return bool(targets) or bool(self._incidents.groups_to_look_at)
+
+    def follow(self, record: Incident, work: Work) -> None:
+        of_group = self._incidents.in_group(record.group)
+        machines = self._lifecycle.machines_of(record.group)
+        share = self._lifecycle.spec_of(record).max_unhealthy
+        out = len(of_group.out)
+        if out >= ladder.most_out(machines, share):
+            return
+        waiting = {each.id: each for each in of_group.waiting.values()}
+        wishes = [Wish(each.id, each.confirmed, each.began_at) for each in waiting.values()]
+        for key in ladder.turns(wishes, out, machines, share):
+            self._lifecycle.give_turn(work, of_group.waiting[key])
+
+
+def waits_for_turn(incident: Incident, incidents: Incidents, most: int) -> Reason:
+    """Why a machine under suspicion takes work still.
+
+    Args:
+        most: machines of its group that may be out at a time.
+    """
+    return reason(
+        ReasonCode.HEALTH_WAITS_TURN,
+        group=incident.group,
+        out=len(incidents.in_group(incident.group).out),
+        most=most,
+    )
