@@ -46,7 +46,7 @@ class DrainsEnd(Invariant):
                 running = [
                     kernel.key
                     for kernel in agent.supervisor.kernels.values()
-                    if kernel.stage is Stage.RUNNING
+                    if kernel.stage is Stage.RUNNING and kernel.start.template.service is None
                 ]
                 self.expect(not running, f"{running} still run on {agent.name}")
 

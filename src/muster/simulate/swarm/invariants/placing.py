@@ -17,6 +17,7 @@ from muster.simulate.swarm.oracle.room import (
     Room,
     fits,
     free_room,
+    is_service,
     lacks_room_alone,
     may_come_back,
     order,
@@ -33,7 +34,8 @@ _WAITED = frozenset({NEW, SessionStatus.PENDING})
 
 class Placed(Observer):
     """The sessions that the latest commit placed: their rows are charged, and were not before; and
-    the session of each kernel that there was."""
+    the session of each kernel that there was. Services, which no pass places, are not among
+    them."""
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
@@ -44,7 +46,7 @@ class Placed(Observer):
         self.sessions = []
         for session, stored in unit.touched[Session].items():
             self.session_of.update((kernel.id, session) for kernel in session.kernels)
-            if stored in _WAITED and _holds_room(session, unit.live):
+            if session.service is None and stored in _WAITED and _holds_room(session, unit.live):
                 self.sessions.append(session)
 
 
@@ -141,6 +143,8 @@ class AgentsTakeWork(Invariant):
         live, known = unit.live, self._known
         self._known = {*live.ledger}
         for key in self._known - known:
+            if is_service(live, key[0]):
+                continue
             agent = live.agents[live.ledger[key].agent_id]
             self.expect(
                 agent.connected and may_come_back(agent),

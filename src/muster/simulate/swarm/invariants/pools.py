@@ -12,7 +12,7 @@ from muster.core.states.slice import SLICE_TABLE, SliceStatus
 from muster.providers.provider import MachineState
 from muster.simulate.swarm.invariants.placing import Placed
 from muster.simulate.swarm.judge import Invariant, Judge
-from muster.simulate.swarm.oracle.room import free_room, may_come_back, spec_of
+from muster.simulate.swarm.oracle.room import free_room, is_service, may_come_back, spec_of
 from muster.store.live import Live
 from muster.store.records import LedgerKey
 from muster.store.unit import NEW, Unit
@@ -67,6 +67,8 @@ class OnlyReadySlicesTakeWork(Invariant):
         live, known = unit.live, self._known
         self._known = {*live.ledger}
         for key in self._known - known:
+            if is_service(live, key[0]):
+                continue
             agent = live.agents[live.ledger[key].agent_id]
             if SLICE not in agent.fixed:
                 continue

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from muster.core.ids import AgentId
+from muster.core.ids import AgentId, KernelId
 from muster.core.resources import GPU_WHOLE, Resources
 from muster.core.specs import JobSpec, QuotaSpec, ScalingGroup, SessionSpec
 from muster.core.specs.placement import ANYWHERE
@@ -74,7 +74,15 @@ def quotas_of(live: Live, session: Session) -> Iterable[tuple[Scope, QuotaSpec]]
 def may_come_back(agent: Agent) -> bool:
     """Whether the agent takes work, or would if its connection were not broken just now."""
     is_open = agent.barred is None and not agent.disk_full and not agent.withheld
+    is_open = is_open and not agent.in_service
     return agent.status is AgentStatus.ALIVE and is_open and not agent.ill
+
+
+def is_service(live: Live, kernel: KernelId) -> bool:
+    """Whether a kernel with a row of the ledger is of a service, which asks for no agent that takes
+    work, and has no place in a queue."""
+    record = live.kernels.get(kernel)
+    return record is not None and record.session.service is not None
 
 
 @dataclass(slots=True)
