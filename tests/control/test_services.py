@@ -182,8 +182,8 @@ def test_gpus_that_are_not_there_are_asked_for_and_not_charged(worlds: MakeWorld
 
 def test_a_service_ignores_whether_its_agent_takes_work(worlds: MakeWorld) -> None:
     world = worlds({"a": cpus(8)}, behaviour=lasting(5))
-    bar = AgentBar.CORDONED
-    world.ask(lambda work, parts: parts[AgentRequests].bar(work, ROOT, "a", bar, ""))
+    id_, bar = world.agent("a").id, AgentBar.CORDONED
+    world.ask(lambda work, parts: parts[AgentRequests].bar(work, ROOT, id_, bar))
     assert world.submit(job()).status is PENDING
     assert begun(world, "a", CHECK).status is SessionStatus.RUNNING
 
@@ -191,11 +191,8 @@ def test_a_service_ignores_whether_its_agent_takes_work(worlds: MakeWorld) -> No
 def test_a_drain_does_not_end_a_service(worlds: MakeWorld) -> None:
     world = worlds({"a": cpus(8)}, behaviour=lasting(20))
     session = begun(world, "a", CHECK)
-    world.ask(
-        lambda work, parts: parts[AgentRequests].bar(
-            work, ROOT, "a", AgentBar.DRAINING, "", leave_by=work.now + 2
-        )
-    )
+    id_, bar = world.agent("a").id, AgentBar.DRAINING
+    world.ask(lambda work, parts: parts[AgentRequests].bar(work, ROOT, id_, bar, leave_within_s=2))
     world.run(10)
     assert session.status is SessionStatus.RUNNING
 
