@@ -8,9 +8,11 @@ from typing import cast
 import pytest
 
 from muster.agent.conversation import Conversation
+from muster.agent.health.sightings import SightingBox
 from muster.agent.kernels import Kernels
 from muster.agent.outbox import Outbox
 from muster.agent.supervisor import clock
+from muster.core.health.remedy import Remedy
 from muster.core.ids import AgentId
 from muster.core.resources import Resources
 from muster.wire.client import ControllerStream, Disconnected
@@ -18,6 +20,8 @@ from muster.wire.messages import (
     AgentMessage,
     ControllerMessage,
     Disk,
+    HealthNoted,
+    HealthSeen,
     Heartbeat,
     Hello,
     Renew,
@@ -86,6 +90,7 @@ class Talk:
         self.stream, self.kernels = FakeStream(), FakeKernels()
         self.disk_full = False
         self.boot_began_s = boot_began_s
+        self.sightings = SightingBox()
 
     async def run(self) -> None:
         conversation = Conversation(
@@ -93,6 +98,7 @@ class Talk:
             cast(Kernels, self.kernels),
             lambda: self.disk_full,
             self.boot_began_s,
+            self.sightings,
         )
         with suppress(Disconnected):
             await conversation.run(HELLO)
@@ -176,3 +182,23 @@ async def test_disk_that_is_full_or_no_longer_is_told_with_the_next_heartbeat() 
         made.disk_full = False
         await made.renew(hello.sent_s, 60.0, heartbeat_s=1.0)
         assert await made.heard() == Disk(full=False)
+
+
+async def test_what_was_seen_of_the_machine_is_told_and_forgotten_once_it_is_noted() -> None:
+    async with talk() as (made, hello):
+        await made.renew(hello.sent_s, 60.0)
+        sighting = made.sightings.add(Remedy.RESET, "Xid 95", devices=(3,))
+        made.kernels.news.set()
+        assert await made.heard() == HealthSeen((sighting,))
+        await made.stream.answers.put(HealthNoted(sighting.seq))
+        await made.renew(hello.sent_s, 60.0, heartbeat_s=1.0)
+        await made.heartbeat()
+        assert not made.sightings.kept
+
+
+async def test_sighting_that_nobody_noted_is_told_on_the_next_stream() -> None:
+    async with talk() as (made, _):
+        sighting = made.sightings.add(Remedy.RESET, "Xid 95")
+        made.kernels.news.set()
+        assert await made.heard() == HealthSeen((sighting,))
+    assert made.sightings.kept == (sighting,)

@@ -86,6 +86,11 @@ class HealthJudge:
         self._seen: frozenset[str] = frozenset()  # the findings of the last report
         self._mishaps: dict[_Mishap, tuple[float, float]] = {}  # their first and last Xids
 
+    @property
+    def knows_addresses(self) -> bool:
+        """Whether it is known which GPU has which address."""
+        return bool(self._memory.gpus)
+
     # Xids
 
     def xids(self, events: Iterable[XidEvent], now: Moment) -> None:
