@@ -1,8 +1,10 @@
 """Incidents, as the control plane composes them."""
 
+from muster.control.agent.health_reports import HealthReports
 from muster.control.engine.declared import Declared
 from muster.control.engine.effects import Surroundings
 from muster.control.engine.module import Context, EntityModule
+from muster.control.engine.work import Work
 from muster.control.health.entity import INCIDENT, Incident
 from muster.control.health.following import FollowMachines, FollowRoom, FollowServices
 from muster.control.health.handlers import (
@@ -19,6 +21,7 @@ from muster.control.health.rebooting.means import HardReboots
 from muster.control.health.rebooting.performer import MachineRebooter
 from muster.control.health.rebooting.settings import load_settings
 from muster.control.health.room import Room
+from muster.control.health.seen import SeenHealth, SeenMemory, SuspectFailing
 from muster.control.health.steps import ill_of
 from muster.control.health.turns import GiveTurns
 from muster.control.pool.fleet import Fleet
@@ -44,6 +47,7 @@ class HealthModule(EntityModule):
         self.performers = (MachineRebooter(surroundings, settings),)
         self._reboots = HardReboots(settings, surroundings.boot_id)
         self._began_at: float | None = None
+        self._seen = SeenMemory()
 
     def begin(self, live: Live, before: Live | None) -> None:
         """Keep machines from work that are out for their health before placement sees them."""
@@ -61,6 +65,8 @@ class HealthModule(EntityModule):
         lifecycle = IncidentLifecycle(
             live, parts[ClusterState], parts[Services], self._reboots, incidents
         )
+        seen = SeenHealth(self._seen, incidents, lifecycle)
+        parts[HealthReports].listen(seen.hear)
         room = Room(sessions, parts[Fleet], parts[SliceLifecycle])
         return Declared(
             lifecycles=[lifecycle],
@@ -75,7 +81,14 @@ class HealthModule(EntityModule):
                 RebootMachines(incidents, lifecycle, room),
                 VerifyMachines(incidents, lifecycle, room),
                 KeepIsolated(lifecycle, room),
+                SuspectFailing(seen),
             ],
             offers=[incidents, lifecycle, self._reboots],
             watch=incidents,
         )
+
+    def committed(self, work: Work) -> None:
+        self._seen.committed(work)
+
+    def sweep(self, work: Work, since: float) -> None:
+        self._seen.sweep(work.live.agents, work.now)
