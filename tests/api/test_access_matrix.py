@@ -11,6 +11,7 @@ from muster.core.owner import Role
 ADMINS_ONLY = {
     ("put", "/v1/groups/{name}"),
     ("post", "/v1/agents/{ref}/bar"),
+    ("post", "/v1/agents/{ref}/health"),
     ("delete", "/v1/agents/{ref}"),
     ("put", "/v1/quotas/{level}/{name}"),
     ("delete", "/v1/quotas/{level}/{name}"),

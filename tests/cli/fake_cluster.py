@@ -18,6 +18,7 @@ from muster.core.reasons import ReasonCode, ReasonKind, reason
 from muster.core.states import AgentBar, JobState, KernelStatus, TaskState
 from muster.core.views.base import OwnerView, ReasonView
 from muster.core.views.cluster import AgentView, GroupView, HealthView, QuotaView
+from muster.core.views.health import IncidentView
 from muster.core.views.placement import PlanView, WhyView
 from muster.core.views.pools import PoolView, SliceView
 from muster.core.views.work import (
@@ -149,6 +150,7 @@ class FakeCluster(FakeAccounts):
     agents_: list[AgentView] = field(default_factory=list)
     pools_: list[PoolView] = field(default_factory=list)
     slices_: list[SliceView] = field(default_factory=list)
+    incidents_: list[IncidentView] = field(default_factory=list)
     groups_: list[GroupView] = field(default_factory=list)
     why_: dict[str, WhyView] = field(default_factory=dict)
     plan_: PlanView | None = None
@@ -183,6 +185,34 @@ class FakeCluster(FakeAccounts):
 
     def slices(self, state: str = "live", **_: Any) -> list[SliceView]:
         return self.slices_
+
+    def incidents(self, state: str = "live", *, limit: int = 100, **_: Any) -> list[IncidentView]:
+        wanted = state == "ended"
+        found = [
+            each
+            for each in self.incidents_
+            if state == "all" or (each.finished_at is not None) == wanted
+        ]
+        return found[:limit]
+
+    def check_agent(self, ref: str, *, note: str = "") -> IncidentView:
+        return self._decided("check", ref, note)
+
+    def heal_agent(self, ref: str, *, note: str = "") -> IncidentView:
+        return self._decided("heal", ref, note)
+
+    def isolate_agent(self, ref: str, *, note: str = "") -> IncidentView:
+        return self._decided("isolate", ref, note)
+
+    def return_agent(self, ref: str, *, note: str = "") -> IncidentView:
+        return self._decided("return", ref, note)
+
+    def _decided(self, decision: str, ref: str, note: str) -> IncidentView:
+        self.asked.append((decision, (ref, note)))
+        found = next((each for each in self.incidents_ if each.agent == ref), None)
+        if found is None:
+            raise NotFound(f"there is no agent {ref!r}")
+        return found
 
     def jobs(self, state: str = "live", *, limit: int = 100, **_: Any) -> list[JobView]:
         self._answer()

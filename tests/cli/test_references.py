@@ -25,7 +25,7 @@ from muster.simulate.hollow.supervisor import Run
 from muster.wire.messages import Start
 
 COMMANDS = ("show", "why", "history")
-KINDS = ("job", "session", "notice", "agent", "pool", "slice")
+KINDS = ("job", "session", "notice", "agent", "pool", "slice", "incident")
 """The entities to which people refer, in the order in which a reference is looked for."""
 OF_CLIENT = (
     Client.jobs,
@@ -34,6 +34,7 @@ OF_CLIENT = (
     Client.agents,
     Client.pools,
     Client.slices,
+    Client.incidents,
 )
 POOL = {"kind": "pool", "group": "mills", "provider": "local", "max_slices": 2}
 WORK = {"resources": {"cpu": "10m"}}
@@ -76,7 +77,8 @@ class Records:
         self.cluster.farm.boot_s = 0.0
         machine = {"cpu": 1, "memory": "1GiB"}
         with self.cluster.client(role=Role.ADMIN) as admin:
-            admin.put_group({"kind": "group", "name": "mills"})
+            health = {"replace_isolated": False}
+            admin.put_group({"kind": "group", "name": "mills", "health": health})
             self.ended["pool"] = admin.apply_pool({**POOL, "name": "old", "machine": machine}).id
             admin.delete_pool("old")
             mill = {**POOL, "name": "mill", "machine": machine, "min_slices": 1}
@@ -87,6 +89,15 @@ class Records:
             self.cluster.pass_time(10.0)
             (second,) = admin.slices()
             self.live["slice"] = second.id
+
+    def make_incidents(self) -> None:
+        """An incident of a machine that is well again, and one that is isolated; both of one that
+        takes no part in anything else."""
+        with self.cluster.client(role=Role.ADMIN) as admin:
+            (agent,) = (each for each in admin.agents() if each.group == "mills")
+            admin.isolate_agent(agent.name, note="loud fan")
+            self.ended["incident"] = admin.return_agent(agent.name).id
+            self.live["incident"] = admin.isolate_agent(agent.name).id
 
 
 @pytest.fixture(scope="module")
@@ -112,13 +123,14 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Records]:
         cluster.pass_time(5.0)
         admin.remove_agent("a2")
     records.make_pools()
+    records.make_incidents()
     yield records
     cluster.channels.faults = NO_FAULTS
     cluster.stop()
 
 
 def unknown(ref: str) -> str:
-    return f"muster: there is no job, session, notice, agent, pool or slice {ref!r}\n"
+    return f"muster: there is no job, session, notice, agent, pool, slice or incident {ref!r}\n"
 
 
 def id_in(answer: object) -> str:
@@ -151,7 +163,7 @@ def test_record_of_any_kind_is_told_by_its_id_with_and_without_its_kind_and_as_j
     "ref",
     [
         *("quux", "default", "job-zzzz", "ses-zzzz", "ntc-zzzz", "agt-zzzz", "krn-zzzz"),
-        *("pol-zzzz", "slc-zzzz", "zzzz", "x y", "%", "../jobs"),
+        *("pol-zzzz", "slc-zzzz", "inc-zzzz", "zzzz", "x y", "%", "../jobs"),
     ],
 )
 def test_unknown_reference_is_refused_with_one_sentence(
@@ -220,7 +232,7 @@ def test_unknown_name_is_answered_with_the_name_of_an_agent_like_it(
 ) -> None:
     told = records.run(command, "a11")
     assert told.exit_code == 1
-    assert told.stderr.endswith("slice 'a11'; did you mean a1?\n")
+    assert told.stderr.endswith("incident 'a11'; did you mean a1?\n")
 
 
 @pytest.mark.parametrize("command", ["show", "why"])

@@ -319,4 +319,4 @@ def test_restarted_controller_knows_not_when_an_agent_spoke_until_it_speaks(worl
 def seen_at(world: World, agent: FakeAgent) -> float | None:
     """The moment at which the agent last spoke, as people are told."""
     live = world.plane.live
-    return agent_view(live.agents[agent.id], live, world.cluster).seen_at
+    return agent_view(live.agents[agent.id], live, world.plane.parts).seen_at

@@ -19,7 +19,8 @@ from muster.api.resource import Resource
 from muster.control.agent.explanation import explain_agent, explain_removed_agent
 from muster.control.agent.requests import AgentRequests
 from muster.control.engine.module import Parts
-from muster.control.session.cluster.state import ClusterState
+from muster.control.health.explanation import health_of
+from muster.control.health.incidents import Incidents
 from muster.core.errors import NotFound, Problem
 from muster.core.ids import AgentId
 from muster.core.owner import Principal
@@ -38,7 +39,9 @@ AGENTS_AT_ONCE = 100
 
 
 def _explain(live: Live, parts: Parts, id_: str, now: float, asker: Principal) -> WhyView:
-    return explain_agent(live, AgentId(id_), now)
+    incident = parts[Incidents].of(AgentId(id_))
+    health = None if incident is None else health_of(live, parts, incident, now)
+    return explain_agent(live, AgentId(id_), now, health)
 
 
 AGENTS: Resource[Agent, AgentView] = Resource(
@@ -46,7 +49,7 @@ AGENTS: Resource[Agent, AgentView] = Resource(
     path="/v1/agents",
     view=AgentView,
     page=AgentPage,
-    view_of=lambda agent, live, parts: agent_view(agent, live, parts[ClusterState]),
+    view_of=lambda agent, live, parts: agent_view(agent, live, parts),
     read=read_agent,
     explain=_explain,
     explain_ended=explain_removed_agent,
@@ -66,7 +69,7 @@ async def get_agents(call: Call, group: str | None = None) -> Response:
         for agent in wanted[start : start + AGENTS_AT_ONCE]:
             current = plane.live.agents.get(agent.id)
             if current is not None:
-                views.append(agent_view(current, plane.live, plane.parts[ClusterState]))
+                views.append(agent_view(current, plane.live, plane.parts))
         await asyncio.sleep(0)
     page = AgentPage(items=tuple(views))
     return json_answer(await to_thread.run_sync(msgspec.json.encode, page))
@@ -77,14 +80,14 @@ async def delete_agent(call: Call, ref: str, lost: bool = False) -> Response:
     """Forget an agent that is gone for good; for admins. With ``lost`` they vouch that its machine
     is gone or was rebooted: what it may still run counts as lost."""
     call.must_be_admin("remove agents")
-    id_, principal = await _agent_of(call, ref), call.principal
+    id_, principal = await agent_of(call, ref), call.principal
     await call.change(
         lambda work, parts: parts[AgentRequests].remove(work, principal, id_, lost=lost)
     )
     return Response(status_code=204)
 
 
-async def _agent_of(call: Caller, ref: str) -> AgentId:
+async def agent_of(call: Caller, ref: str) -> AgentId:
     """
     Raises:
         NotFound: there is no such agent, or none any more.
@@ -126,7 +129,7 @@ async def bar_agent(request: Request, call: Call, ref: str) -> Response:
     call.must_be_admin("cordon or drain agents")
     spec = await read_spec(request, BarSpec)
     principal, plane = call.principal, call.api.plane
-    id_ = await _agent_of(call, ref)
+    id_ = await agent_of(call, ref)
     bar = AgentBar(spec.bar) if spec.bar is not None else None
     await call.change(
         lambda work, parts: parts[AgentRequests].bar(
@@ -136,4 +139,4 @@ async def bar_agent(request: Request, call: Call, ref: str) -> Response:
     agent = plane.live.agents.get(id_)
     if agent is None:
         raise NotFound(f"agent {ref!r} was removed meanwhile")
-    return answer(agent_view(agent, plane.live, plane.parts[ClusterState]))
+    return answer(agent_view(agent, plane.live, plane.parts))

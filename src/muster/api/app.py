@@ -15,6 +15,7 @@ from muster.api.auth import Access, BearerAuth
 from muster.api.bodies import LargeBodies
 from muster.api.changes import Changes
 from muster.api.context import Api, ReadLog
+from muster.api.health import INCIDENTS
 from muster.api.jobs import JOBS
 from muster.api.notices import NOTICES
 from muster.api.openapi import describe
@@ -38,7 +39,15 @@ MAX_OUTPUT_READERS_OF_ONE = 48
 agent's."""
 
 
-RESOURCES: Sequence[Resource[Any, Any]] = (JOBS, SESSIONS, NOTICES, AGENTS, POOLS, SLICES)
+RESOURCES: Sequence[Resource[Any, Any]] = (
+    JOBS,
+    SESSIONS,
+    NOTICES,
+    AGENTS,
+    POOLS,
+    SLICES,
+    INCIDENTS,
+)
 """The resources of every cluster."""
 _OTHERS = (logs, history, cluster, autoscaler, quotas, events, accounts, tokens)
 """The modules of endpoints that are no resource's."""

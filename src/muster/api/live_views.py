@@ -4,12 +4,16 @@ To be called on the event loop only, between two wakes, when the mirror holds th
 of a plane that ``is_broken``.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 
 from msgspec.structs import replace
 
 from muster.control.agent.explanation import full_disk_of
 from muster.control.engine.module import Parts
+from muster.control.health.entity import Incident
+from muster.control.health.explanation import may_be_out
+from muster.control.health.incidents import Incidents
 from muster.control.job.explanation import job_needs_agent
 from muster.control.pool.fleet import Fleet
 from muster.control.session.cluster.state import ClusterState
@@ -82,10 +86,10 @@ def session_view(session: Session) -> SessionView:
     )
 
 
-def agent_view(agent: Agent, live: Live, cluster: ClusterState) -> AgentView:
+def agent_view(agent: Agent, live: Live, parts: Parts) -> AgentView:
     """An agent with its free resources; an amount is negative where the agent reported that its
     kernels hold more than there is."""
-    snapshot = cluster.groups[agent.group].snapshot
+    snapshot = parts[ClusterState].groups[agent.group].snapshot
     slot, columns = snapshot.slot(agent.id), snapshot.columns
     free_of = dict(zip(columns.dimensions, columns.free[slot].tolist(), strict=True))
     device_free = columns.device_free[slot].tolist()
@@ -99,7 +103,7 @@ def agent_view(agent: Agent, live: Live, cluster: ClusterState) -> AgentView:
     )
     rows = live.allocations_on.get(agent.id, {}).values()
     charged = sum(1 for row in rows if row.charged)
-    shown = view_of(agent)
+    shown, incident = view_of(agent), parts[Incidents].of(agent.id)
     return replace(
         shown,
         free=ResourcesView.of(free),
@@ -109,6 +113,7 @@ def agent_view(agent: Agent, live: Live, cluster: ClusterState) -> AgentView:
         ),
         kernels=charged,
         prefilled=len(rows) - charged,
+        incident=None if incident is None else incident.id,
         reason=ReasonView.of(full_disk_of(agent)) if agent.disk_full else shown.reason,
     )
 
@@ -117,6 +122,7 @@ def group_view(name: str, live: Live, parts: Parts) -> GroupView:
     """A group, with the numbers of its agents and of its waiting sessions, and what its pools
     have."""
     group, fleet = parts[ClusterState].groups[name], parts[Fleet]
+    incidents = [each for each in live.of(Incident).values() if each.group == name]
     pools = fleet.groups().get(name, ())
     slices = [slice_ for pool in pools for slice_ in fleet.slices(pool.name)]
     return GroupView(
@@ -128,6 +134,9 @@ def group_view(name: str, live: Live, parts: Parts) -> GroupView:
         machines=sum(len(each.machines) for each in slices),
         gpus=sum(len(each.machines) * each.spec.machine.gpus for each in slices),
         price=sum(each.price for each in slices),
+        incidents=Counter(each.status for each in incidents),
+        out=sum(each.is_out for each in incidents),
+        may_be_out=may_be_out(live.groups[name].health, len(group.snapshot)),
         refused=tuple(
             ReasonView.of(
                 reason(

@@ -55,6 +55,13 @@ def complete_slice(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]
     return _complete(ctx, incomplete, [slices.KIND])
 
 
+def complete_incident(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Ids of incidents, each with its machine."""
+    from muster.cli.kinds import incident
+
+    return _complete(ctx, incomplete, [incident.KIND])
+
+
 def _complete(
     ctx: click.Context, incomplete: str, among: "Iterable[Kind[Any, Any]]"
 ) -> list[tuple[str, str]]:

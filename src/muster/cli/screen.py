@@ -54,6 +54,14 @@ _STYLES = {state.value: colour for state, colour in COLOURS.items()} | {
     "BOOTING": COLOURS[TaskState.ASSIGNED],
     "INITIALIZING": COLOURS[TaskState.BUILDING],
     "READY": COLOURS[TaskState.SUCCEEDED],
+    "SUSPECT": COLOURS[TaskState.PENDING],
+    "CHECKING": COLOURS[TaskState.ASSIGNED],
+    "RESETTING": COLOURS[TaskState.BUILDING],
+    "REBOOTING": COLOURS[TaskState.BUILDING],
+    "VERIFYING": COLOURS[TaskState.ASSIGNED],
+    "ISOLATED": COLOURS[TaskState.FAILED],
+    "HEALTHY": COLOURS[TaskState.SUCCEEDED],
+    "GONE": COLOURS[TaskState.KILLED],
 }
 
 

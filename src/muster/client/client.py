@@ -20,6 +20,7 @@ from muster.client.exchange import (
     Stream,
     Walk,
 )
+from muster.client.health import INCIDENTS, Health
 from muster.client.http import Body, Http
 from muster.client.notices import NOTICES, Notices
 from muster.client.pools import POOLS, SLICES, Pools
@@ -40,7 +41,7 @@ R = TypeVar("R")
 _OPENING = threading.Lock()
 
 
-class Methods(Work, Notices, Cluster, Pools, Accounts):
+class Methods(Work, Notices, Cluster, Pools, Health, Accounts):
     """The methods of both clients, and the kinds of records; a REF is looked for in their order."""
 
     jobs = JOBS
@@ -49,6 +50,7 @@ class Methods(Work, Notices, Cluster, Pools, Accounts):
     agents = AGENTS
     pools = POOLS
     slices = SLICES
+    incidents = INCIDENTS
 
 
 class Client(Methods):

@@ -30,6 +30,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "up": "cluster",
         "down": "cluster",
         "agents": "agents",
+        "incidents": "incidents",
         "groups": "groups",
         "pools": "pools",
         "slices": "slices",

@@ -13,8 +13,13 @@ from rich.text import Text
 from muster.cli.arguments import AsJson, InGroup
 from muster.cli.cluster import Cluster, Home, Token, Url, on_cluster
 from muster.cli.commands.bars import AgentRefs, each_agent
+from muster.cli.commands.healing import check, heal, isolate, return_
 from muster.cli.commands.invites import invite, invites, uninvite
-from muster.cli.parameters import Option, annotated, command_of
+from muster.cli.completion import complete_agent
+from muster.cli.kinds.agent import KIND
+from muster.cli.kinds.kind import Shown
+from muster.cli.nearest import suggesting
+from muster.cli.parameters import Argument, Option, annotated, command_of
 from muster.cli.screen import Column, plain, print_json, status, stderr, stdout, table, write
 from muster.cli.words import clock_time, count, duration
 from muster.core.errors import MusterError
@@ -53,12 +58,44 @@ def agents(
     elif found:
         console = stdout()
         write(console, agents_table(console, found, time.time()))
+        if ill := sum(bool(each.ill) for each in found):
+            are = "is" if ill == 1 else "are"
+            said = f"{ill:,} of {count(len(found), 'agent')} {are} ill"
+            stderr().print(Text(f"{said}; `muster incidents` tells why"))
     else:
         stderr().print(Text("no agents; `muster agents invite NAME` says how to add one"))
 
 
-for _command in (invite, invites, uninvite):
+for _command in (invite, invites, uninvite, check, heal, isolate):
     agents.add_command(command_of(_command))
+agents.add_command(command_of(return_), "return")
+
+
+@agents.command()
+@annotated
+@on_cluster
+def show(
+    cluster: Cluster,
+    ref: Annotated[
+        str,
+        Argument(
+            metavar="AGENT",
+            help="Name, id or the beginning of an id.",
+            autocompletion=complete_agent,
+        ),
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Show an agent: what it has, whether it takes work, and the incidents that it had."""
+    whole = Shown()
+    with cluster.client() as client, suggesting(client, ref, [KIND]):
+        found = client.agents.show(ref)
+        if as_json:
+            print_json(KIND.as_json(client, found, whole))
+            return
+        console = stdout()
+        parts = KIND.described(console, client, found, whole)
+    write(console, *parts)
 
 
 @agents.command()
@@ -159,8 +196,9 @@ def _status(agent: "AgentView", now: float) -> Text:
             shown.append(f": {plain(agent.bar_note)}")
     if agent.disk_full:
         shown = Text.assemble(shown, ", disk full")
-    if agent.withheld:
-        shown = Text.assemble(shown, f", {plain(agent.withheld)}")
+    for other in (agent.ill, agent.withheld):
+        if other:
+            shown = Text.assemble(shown, f", {plain(other)}")
     return shown
 
 

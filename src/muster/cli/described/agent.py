@@ -1,28 +1,35 @@
 """An agent as `muster show` tells it."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rich.console import RenderableType
+from rich.console import Console, RenderableType
+from rich.text import Text
 
+from muster.cli.described.incident import about, incidents_table
 from muster.cli.described.record import ago, heading, sentences
 from muster.cli.screen import fields, plain
-from muster.cli.words import count, moment
-from muster.core.states import AgentBar
+from muster.cli.words import count, duration, moment
 
 if TYPE_CHECKING:
     from muster.core.views.cluster import AgentView
+    from muster.core.views.health import IncidentView
 
 
-def agent_parts(agent: "AgentView", now: float) -> list[RenderableType]:
-    """An agent: its place, what it has and how much of that is free."""
+def agent_parts(
+    console: Console, agent: "AgentView", incidents: "Sequence[IncidentView]", now: float
+) -> list[RenderableType]:
+    """An agent: its place, what it has and how much of that is free, and its ``incidents``, newest
+    first."""
     kernels = count(agent.kernels, "kernel")
     devices = (f"{each.index}: {each.model or 'gpu'}" for each in agent.devices)
-    return [
+    parts: list[RenderableType] = [
         heading(agent.name, agent.status, agent.id),
         fields(
             [
                 ("reason", sentences(agent.reason)),
-                ("takes work", _closed(agent.barred, agent.bar_note, agent.withheld)),
+                ("takes work", _closed(agent)),
+                ("health", _health(incidents, now)),
                 ("group", agent.group),
                 ("host", agent.host),
                 ("version", agent.version),
@@ -38,6 +45,19 @@ def agent_parts(agent: "AgentView", now: float) -> list[RenderableType]:
             ]
         ),
     ]
+    if incidents:
+        parts += [Text(), incidents_table(console, incidents, now)]
+    return parts
+
+
+def _health(incidents: "Sequence[IncidentView]", now: float) -> str | None:
+    """The state of the incident that has not ended; nothing is said of a healthy machine."""
+    for each in incidents:
+        if each.finished_at is None:
+            for_s = duration(now - each.status_changed_at)
+            where = f"{about(each)}, " if each.devices else ""
+            return plain(f"{each.status.lower()} for {for_s} ({where}{each.why.sentence})")
+    return None
 
 
 def _seen(agent: "AgentView", now: float) -> str:
@@ -46,9 +66,11 @@ def _seen(agent: "AgentView", now: float) -> str:
     return f"seen {ago(agent.seen_at, now)}"
 
 
-def _closed(bar: AgentBar | None, note: str, withheld: str) -> str | None:
+def _closed(agent: "AgentView") -> str | None:
     """The answer to whether an agent takes new work, where it takes none; nothing is said of
     others."""
-    if bar is not None:
-        return plain(f"no: {bar}, {note}" if note else f"no: {bar}")
-    return plain(f"no: {withheld}") if withheld else None
+    if agent.barred is not None:
+        note = f", {agent.bar_note}" if agent.bar_note else ""
+        return plain(f"no: {agent.barred}{note}")
+    why = agent.ill or agent.withheld
+    return plain(f"no: {why}") if why else None

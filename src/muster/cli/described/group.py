@@ -12,7 +12,7 @@ from muster.cli.words import count, duration
 if TYPE_CHECKING:
     from muster.core.views.cluster import GroupView
 
-_TOLD = frozenset({"kind", "name", "preemption", "max_machines", "max_gpus", "max_price"})
+_TOLD = frozenset({"kind", "name", "preemption", "max_machines", "max_gpus", "max_price", "health"})
 """Fields of a group that have words of their own."""
 _TIMES = frozenset(
     {
@@ -47,6 +47,8 @@ def group_parts(group: "GroupView") -> list[RenderableType]:
                 ("GPUs", _used(f"{group.gpus:,}", _whole(spec.get("max_gpus")))),
                 ("price", _used(price(group.price), _price(spec.get("max_price"))) + " an hour"),
                 ("preemption", preemption(spec.get("preemption"))),
+                ("health", health(spec.get("health"))),
+                ("ill", ill(group)),
                 *(
                     (name.replace("_", " "), plain(_worded(name, value)))
                     for name, value in spec.items()
@@ -78,6 +80,35 @@ def preemption(spec: dict[str, Any] | None) -> str:
     """The fate of displaced work, and the scope within which work may be displaced; a dash if none
     may."""
     return f"{spec['mode']}, within the {spec['scope']}" if spec else "-"
+
+
+def health(spec: dict[str, Any] | None) -> str:
+    """How machines under suspicion are checked and healed."""
+    if spec is None:
+        return "no machine is checked or healed unless an operator asks for it"
+    checks = ", ".join(spec.get("checks", ())) or "all checks that apply"
+    said = [f"{checks} at level {spec.get('level', 2)}"]
+    if observed := ", ".join(spec.get("observe", ())):
+        said.append(f"{observed} only observed")
+    said.append(f"{count(spec.get('rounds', 0), 'round')} of healing at most")
+    said.append(f"{spec.get('max_unhealthy', 0.0):.0%} of the machines out at a time")
+    limits = ("leave", "check_timeout", "reset_timeout", "reboot_timeout")
+    said += [f"{name} {duration(spec.get(name, 0.0))}" for name in limits]
+    if not spec.get("passive", True):
+        said.append("errors of drivers and failing jobs raise no suspicion")
+    if not spec.get("replace_isolated", True):
+        said.append("isolated machines of pools stay")
+    return plain(", ".join(said))
+
+
+def ill(group: "GroupView") -> str | None:
+    """How many machines have incidents, and how many of them take no work for that; None where no
+    machine has one."""
+    if not group.incidents:
+        return None
+    each = (f"{number:,} {status.lower()}" for status, number in sorted(group.incidents.items()))
+    out = f"{group.out:,} out of work, {group.may_be_out:,} may be at a time"
+    return f"{out} ({', '.join(each)})"
 
 
 def _worded(name: str, value: Any) -> str:

@@ -17,6 +17,7 @@ KINDS: dict[str, str] = {
     IdKind.AGENT: "muster.cli.kinds.agent",
     IdKind.POOL: "muster.cli.kinds.pool",
     IdKind.SLICE: "muster.cli.kinds.slice",
+    IdKind.INCIDENT: "muster.cli.kinds.incident",
 }
 """The modules of the kinds by the prefix of their ids, in the order of offers and listings. The
 ``KIND`` of a module is its declaration; the module is imported when that is asked for."""

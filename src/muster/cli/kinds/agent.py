@@ -4,13 +4,18 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from muster.cli.kinds.kind import Kind, Shown
+from muster.cli.kinds.kind import Json, Kind, Shown
 from muster.core.views.cluster import AgentView
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from muster.client import Client
+    from muster.core.views.health import IncidentView
+
+
+INCIDENTS = 10
+"""Incidents of a machine that are shown with it."""
 
 
 class AgentKind(Kind[AgentView, AgentView]):
@@ -27,14 +32,24 @@ class AgentKind(Kind[AgentView, AgentView]):
         return record.name
 
     def offers(self, record: AgentView) -> Iterator[tuple[str, str]]:
-        yield record.name, str(record.barred or record.status.lower())
+        yield record.name, str(record.barred or record.ill or record.status.lower())
 
     def described(
         self, console: "Console", client: "Client", found: AgentView, shown: Shown
     ) -> "Sequence[RenderableType]":
         from muster.cli.described.agent import agent_parts
 
-        return agent_parts(found, time.time())
+        return agent_parts(console, found, self._incidents(client, found), time.time())
+
+    def as_json(self, client: "Client", found: AgentView, shown: Shown) -> Json:
+        import msgspec
+
+        answer: dict[str, Any] = msgspec.to_builtins(found)
+        return {**answer, "incidents": msgspec.to_builtins(self._incidents(client, found))}
+
+    def _incidents(self, client: "Client", agent: AgentView) -> "Sequence[IncidentView]":
+        """The newest incidents of a machine."""
+        return client.incidents("all", agent=agent.id, limit=INCIDENTS)
 
 
 KIND = AgentKind()

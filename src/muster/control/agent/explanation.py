@@ -1,5 +1,7 @@
 """The answer of `muster why` about an agent: whether it takes new work, and why not."""
 
+from dataclasses import dataclass
+
 from sqlalchemy import Connection
 
 from muster.control.session.explaining.machines import departure_of, silence_of
@@ -15,17 +17,33 @@ from muster.store.live import Live
 from muster.store.records import Agent
 
 
-def explain_agent(live: Live, id_: AgentId, now: float) -> WhyView:
-    """Why a live agent is in its state, and takes work or takes none."""
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What an agent's incident adds to the answer."""
+
+    details: tuple[str, ...]
+    reasons: tuple[Reason, ...]
+
+
+def explain_agent(live: Live, id_: AgentId, now: float, health: Health | None = None) -> WhyView:
+    """Why a live agent is in its state, and takes work or takes none.
+
+    Args:
+        health: what is to be told of its incident, if it has one.
+    """
     agent = live.agents[id_]
     reasons = _reasons(agent, now)
+    takes_work = not reasons and not agent.ill
+    if health is not None:
+        reasons += health.reasons
     charged = sum(row.charged for row in live.allocations_on.get(agent.id, {}).values())
     return WhyView(
         subject=agent.id,
         status=agent.status,
         verdict=sentences.agent(
-            agent.name, charged, takes_work=not reasons, connected=agent.connected
+            agent.name, charged, takes_work=takes_work, connected=agent.connected
         ),
+        details=() if health is None else health.details,
         reasons=tuple(map(ReasonView.of, reasons)),
     )
 

@@ -29,8 +29,8 @@ def waits_for_turn(group: str, out: int, most: int) -> str:
         most: how many may be out at a time (``max_unhealthy``).
     """
     return (
-        f"it takes work until it is its turn: {out:,} of at most {count(most, 'machine')} of group "
-        f"{group} {'is' if out == 1 else 'are'} out of work for their health"
+        f"it takes work until it is its turn: of group {group} {count(out, 'machine')} of at most "
+        f"{most:,} {'is' if out == 1 else 'are'} out of work for health"
     )
 
 
@@ -46,45 +46,45 @@ def work_leaves(kernels: int, in_s: float | None) -> str:
     return f"{work}, and may stay for {duration(in_s)}" if in_s > 0 else f"{work}, told to leave"
 
 
-def checked_soon() -> str:
-    return "it is checked as soon as its devices are free"
+def soon(done: str) -> str:
+    """A machine that is to be checked or healed.
+
+    Args:
+        done: "checked", "reset", "healed".
+    """
+    return f"it is {done} once nothing is in the way any more"
 
 
-def checked_again(in_s: float) -> str:
-    """A machine of which the last check found out nothing."""
-    return f"it is checked again in {duration(in_s)}" if in_s > 0 else "it is about to be checked"
+def tried_again(done: str, in_s: float) -> str:
+    """A machine that is checked, or healed, after a wait; ``done`` is as for ``soon``."""
+    return f"it is {done} in {duration(in_s)}"
 
 
-def under_way(what: str, for_s: float, limit_s: float) -> str:
+def under_way(what: str, for_s: float, left_s: float) -> str:
     """A step of healing that has a limit.
 
     Args:
         what: "the check", "the reset".
         for_s: how long it has been under way.
-        limit_s: how long it may take.
+        left_s: how long it may still take.
     """
-    left_s = limit_s - for_s
     until = f"has failed unless it ends within {duration(left_s)}" if left_s > 0 else "is overdue"
     return f"{what} has taken {duration(for_s)}, and {until}"
 
 
-def rebooting(for_s: float, limit_s: float, *, hard: bool) -> str:
+def rebooting(for_s: float, left_s: float, *, hard: bool) -> str:
     """A machine that was told to reboot, or is rebooted from outside.
 
     Args:
-        limit_s: how long it may take.
+        left_s: how long it may still take until it is back.
     """
-    how = "it is rebooted from outside" if hard else "it was told to reboot"
-    left_s = limit_s - for_s
+    how = "a reboot from outside was asked for" if hard else "it was told to reboot"
     within = f"within {duration(left_s)}" if left_s > 0 else "any moment, or the reboot has failed"
     return f"{how} {duration(for_s)} ago: another boot of it has to join {within}"
 
 
-def isolated(agent: str) -> str:
-    return (
-        f"nothing is tried any more: `muster agents heal {agent}` has it rebooted and checked, "
-        f"`muster agents return {agent}` has it take work again as it is"
-    )
+def isolated() -> str:
+    return "nothing is tried any more: it waits for an operator's decision"
 
 
 def rounds(tried: int, most: int) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 from msgspec import field
 
 from muster.core.states import AgentBar, AgentStatus
+from muster.core.states.health import HealthStatus
 from muster.core.views.base import ReasonView, RecordView, ResourcesView, View
 
 
@@ -27,7 +28,8 @@ class AgentView(RecordView):
     no new work, if it takes none, with ``bar_note`` in an operator's words. The kernels of a
     draining agent are stopped at ``leave_by``; an agent that is ``disk_full`` takes no new work
     until it has room, and a machine of a slice none while it is ``withheld`` for the reason told
-    there."""
+    there. ``ill`` says in a word or two why an incident keeps it out of work, empty if none does;
+    ``incident`` is the id of the incident that has not ended, if there is one."""
 
     name: str
     group: str
@@ -49,6 +51,8 @@ class AgentView(RecordView):
     leave_by: float | None = None
     disk_full: bool = False
     withheld: str = ""
+    ill: str = ""
+    incident: str | None = None
     connected: bool = True
     reason: ReasonView | None = None
 
@@ -67,6 +71,9 @@ class GroupView(View):
         pools: how many it has.
         machines, gpus, price: of all slices of its pools, those being deleted included: what counts
             toward ``max_machines``, ``max_gpus`` and ``max_price``; the price is that of an hour.
+        incidents: of its machines, by status.
+        out: how many machines take no work for the sake of an incident, of ``may_be_out`` that
+            may at a time (``health.max_unhealthy``).
         refused: the plug-ins of the policy that do not serve, and why.
     """
 
@@ -78,6 +85,9 @@ class GroupView(View):
     machines: int = 0
     gpus: int = 0
     price: float = 0.0
+    incidents: dict[HealthStatus, int] = field(default_factory=dict)
+    out: int = 0
+    may_be_out: int = 0
     refused: tuple[ReasonView, ...] = ()
 
 

@@ -1,0 +1,128 @@
+"""The answer of `muster why` about an incident: its state, what is waited for, and until when."""
+
+from collections.abc import Iterator
+
+from sqlalchemy import Connection
+
+from muster.control.agent.explanation import Health
+from muster.control.engine.module import Parts
+from muster.control.health.entity import Incident
+from muster.control.health.incidents import Incidents
+from muster.control.health.ladder import Heal
+from muster.control.health.lifecycle import IncidentLifecycle
+from muster.control.health.steps import is_heal_due
+from muster.core.health import sentences
+from muster.core.owner import Principal
+from muster.core.reasons import Reason, ReasonCode
+from muster.core.specs.health import HealthSpec
+from muster.core.states.health import HealthStatus
+from muster.core.views.base import ReasonView
+from muster.core.views.health import IncidentView
+from muster.core.views.placement import WhyView
+from muster.store.live import Live
+
+_TOLD_ANEW = frozenset({ReasonCode.HEALTH_WAITS_TURN, ReasonCode.HEALTH_WAITS_EMPTY})
+"""Reasons with numbers that may have changed since; the details tell the present ones."""
+
+
+def explain_incident(live: Live, parts: Parts, incident: Incident, now: float) -> WhyView:
+    """Why an incident that has not ended is in its state."""
+    return WhyView(
+        subject=incident.id,
+        status=incident.status,
+        verdict=_verdict(incident, now),
+        details=tuple(_details(live, parts, incident, now)),
+        reasons=tuple(map(ReasonView.of, _reasons(incident))),
+    )
+
+
+def explain_ended_incident(
+    connection: Connection, principal: Principal, incident: IncidentView, now: float
+) -> WhyView:
+    """How an incident ended."""
+    lasted_s = (incident.finished_at or now) - incident.began_at
+    verdict = sentences.ended(incident.agent, incident.status, lasted_s, incident.rounds)
+    checks = (sentences.last_check(now - each.at, each.sentence) for each in incident.checks[-1:])
+    return WhyView.of_ended(incident, verdict, details=(incident.why.sentence, *checks))
+
+
+def health_of(live: Live, parts: Parts, incident: Incident, now: float) -> Health:
+    """What the answer about an agent tells of its incident."""
+    details = _verdict(incident, now), *_details(live, parts, incident, now)
+    return Health(details, tuple(_reasons(incident)))
+
+
+def may_be_out(spec: HealthSpec | None, machines: int) -> int:
+    """How many of a group's machines incidents may keep out of work at a time."""
+    return max(1, int((spec or HealthSpec()).max_unhealthy * machines))
+
+
+def _verdict(incident: Incident, now: float) -> str:
+    return sentences.incident(incident.agent, incident.status, now - incident.status_changed_at)
+
+
+def _reasons(incident: Incident) -> Iterator[Reason]:
+    """Why it has its status, and the suspicion with which it began."""
+    now = incident.reason
+    if now is not None and now != incident.why and now.code not in _TOLD_ANEW:
+        yield now
+    yield incident.why
+
+
+def _details(live: Live, parts: Parts, incident: Incident, now: float) -> Iterator[str]:
+    """What is waited for, and until when; what was tried, and what the last check found."""
+    lifecycle = parts[IncidentLifecycle]
+    if not incident.is_out:
+        out = len(parts[Incidents].in_group(incident.group).out)
+        most = may_be_out(live.groups[incident.group].health, lifecycle.machines_of(incident.group))
+        yield sentences.waits_for_turn(incident.group, out, most)
+    elif incident.status is HealthStatus.ISOLATED:
+        yield sentences.isolated()
+    elif incident.acted_at is None:
+        yield from _waits(live, incident, now)
+    else:
+        over_at = lifecycle.over_at(incident)
+        left_s = 0.0 if over_at is None else over_at - now
+        yield _under_way(incident, now - incident.acted_at, left_s)
+    yield from _so_far(incident, lifecycle.spec_of(incident), now)
+
+
+def _waits(live: Live, incident: Incident, now: float) -> Iterator[str]:
+    """What a machine that is out of work waits for before it is checked or healed."""
+    held = live.allocations_on.get(incident.agent_id, {})
+    if held and incident.leave_by is not None:
+        yield sentences.work_leaves(len(held), incident.leave_by - now)
+    if incident.retry_at > now:
+        yield sentences.tried_again(_next(incident), incident.retry_at - now)
+    else:
+        yield sentences.soon(_next(incident))
+
+
+def _next(incident: Incident) -> str:
+    """What is to be done with the machine, as a participle."""
+    if incident.status is HealthStatus.RESETTING:
+        return "reset"
+    heals = incident.status is HealthStatus.SUSPECT and is_heal_due(incident)
+    return "healed" if heals or incident.status is HealthStatus.REBOOTING else "checked"
+
+
+def _under_way(incident: Incident, for_s: float, left_s: float) -> str:
+    """The step that is under way, and until when it may be.
+
+    Args:
+        left_s: the rest of its time.
+    """
+    if incident.status is HealthStatus.REBOOTING:
+        return sentences.rebooting(for_s, left_s, hard=incident.heal is Heal.HARD_REBOOT)
+    what = "the reset" if incident.status is HealthStatus.RESETTING else "the check"
+    return sentences.under_way(what, for_s, left_s)
+
+
+def _so_far(incident: Incident, spec: HealthSpec, now: float) -> Iterator[str]:
+    progress = incident.progress
+    if progress.rounds:
+        yield sentences.rounds(progress.rounds, spec.rounds)
+    if progress.unknowns:
+        yield sentences.unknowns(progress.unknowns, spec.unknowns)
+    for last in incident.checks[-1:]:
+        yield sentences.last_check(now - last.at, last.sentence)
