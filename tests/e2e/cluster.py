@@ -156,6 +156,19 @@ class Cluster:
     def kill_agent(self, name: str) -> None:
         self._kill(self._agents[name])
 
+    def reboot(self, name: str, boot_id: str) -> None:
+        """Have everything of an agent's machine end at once, and its agent begin again in a boot of
+        another name."""
+        self.kill_agent(name)
+        self.kill_supervisor(name)
+        ours = b"MUSTER_SUPERVISOR=" + os.fsencode(self._configs[name].directory)
+        for pid, _, environment in processes_naming(self.home.path):
+            if ours in environment:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        self._configs[name] = replace(self._configs[name], boot_id=boot_id)
+        self.start_agent(name)
+
     def kill_supervisor(self, name: str) -> int:
         """SIGKILL for the process that outlives the agent; its process id."""
         return self.signal_supervisor(name, signal.SIGKILL)
