@@ -69,7 +69,7 @@ class PlantedGpus:
 
     def break_gpu(self, agent_directory: Path) -> None:
         """Have the GPU of an agent's machine be broken until the machine has another boot."""
-        name = f"{_BROKEN}{agent_directory.name}"
+        name = f"{_BROKEN}{agent_directory.parent.name}-{agent_directory.name}"
         shutil.copyfile(agent_directory / _BOOT, self._directory / name)
 
     def _program(self, name: str, text: str) -> Path:

@@ -1,0 +1,124 @@
+"""`python -m demo.recovery`: a gang of three on machines of a pool, one of which has a broken GPU.
+
+It prints what becomes of the gang and of the machines, from the failed task to the end. The GPUs
+are planted (`demo.broken_gpu`), all else is real: the machines are processes that the local
+provider makes, and reboots. Everything lives in a temporary directory and is gone at the end.
+"""
+
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from demo.broken_gpu import PlantedGpus
+from rich.console import Console
+
+from muster.app.home import Home
+from muster.app.local import UpOptions, down, up
+from muster.client import Client
+from muster.core.specs.pool import PoolSpec
+from muster.core.views.health import IncidentView
+
+RANKS = 3
+LOOK_S = 0.05
+LIMIT_S = 120.0
+POOL: dict[str, Any] = {
+    "name": "gpus",
+    "provider": "local",
+    "machine": {"cpu": 1, "memory": "512MiB", "gpus": 1, "gpu_model": "T4"},
+    "min_slices": RANKS,
+    "max_slices": RANKS,
+}
+GROUP: dict[str, Any] = {
+    "name": "default",
+    "kind": "group",
+    "health": {"checks": ["dcgm"], "leave": 2},
+}
+JOB: dict[str, Any] = {
+    "name": "train",
+    "tasks": RANKS,
+    "coscheduled": True,
+    "placement": {"max_kernels_per_agent": 1},
+    "resources": {"cpu": 1, "gpu": 1},
+    "recovery": True,
+}
+
+
+class Course:
+    """Prints each change of what people are told, with the seconds since the beginning."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._began_s = time.monotonic()
+        self._said: dict[str, str] = {}
+
+    @property
+    def at_s(self) -> float:
+        return time.monotonic() - self._began_s
+
+    def tell(self, what: str, said: str) -> None:
+        if self._said.get(what) != said:
+            self._said[what] = said
+            self._console.print(f"{self.at_s:5.1f} s  {what:<18}  {said}")
+
+
+def watch(client: Client, job: str, course: Course) -> None:
+    """Tell the course until the job has ended and every machine is healthy.
+
+    Raises:
+        TimeoutError: that is not so in time.
+    """
+    while True:
+        found = client.job(job)
+        attempts = max(client.task(job, rank).attempt for rank in range(RANKS))
+        course.tell(f"job {found.name}", f"{found.state.lower()}, attempt {attempts}")
+        for each in client.incidents("all"):
+            course.tell(f"machine {each.agent[-6:]}", _said(each))
+        if found.ended and not client.incidents():
+            return
+        if course.at_s > LIMIT_S:
+            raise TimeoutError("the gang does not end, or a machine does not heal")
+        time.sleep(LOOK_S)
+
+
+def _said(incident: IncidentView) -> str:
+    """The state of a machine, and the last word on it."""
+    words = [incident.status.lower()]
+    if incident.status in ("RESETTING", "REBOOTING") and incident.heal is not None:
+        words.append(incident.heal)
+    if incident.checks and incident.status in ("HEALTHY", "RESETTING", "REBOOTING", "ISOLATED"):
+        words.append(incident.checks[-1].sentence)
+    return ": ".join(words)
+
+
+def run(home: Home, planted: PlantedGpus, console: Console) -> None:
+    """Make the machines, break a GPU, and see the gang through."""
+    known = home.client()
+    with Client(known["url"], known["token"]) as client:
+        client.put_group(GROUP)
+        client.apply_pool(PoolSpec.model_validate(POOL))
+        while len(agents := [each.name for each in client.agents() if each.connected]) < RANKS:
+            time.sleep(LOOK_S)
+        (broken,) = home.providers.glob(f"gpus/*/{sorted(agents)[1]}/agent")
+        planted.break_gpu(broken)
+        course = Course(console)
+        job = client.submit(command=[str(planted.task)], **JOB)
+        watch(client, job.id, course)
+
+
+def main() -> None:
+    console = Console(highlight=False, width=200)
+    with tempfile.TemporaryDirectory(prefix="muster-demo-") as directory:
+        home = Home(Path(directory) / "home")
+        planted = PlantedGpus(Path(directory) / "planted")
+        os.environ["PATH"] = planted.path
+        up(UpOptions(home=home.path, agents=0))
+        try:
+            run(home, planted, console)
+        finally:
+            down(home.path)
+
+
+if __name__ == "__main__":
+    main()
