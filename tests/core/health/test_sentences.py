@@ -26,11 +26,6 @@ from muster.core.states.health import HEALTH_TABLE, ILL, HealthStatus
             "agent a1 was removed, 1m00s after the incident began",
         ),
         (
-            sentences.waits_for_turn("gpu", 1, 1),
-            "it takes work until it is its turn: of group gpu 1 machine of at most 1 is out of "
-            "work for health",
-        ),
-        (
             sentences.work_leaves(1, 90.0),
             "1 kernel still holds room there, and may stay for 1m30s",
         ),
@@ -55,8 +50,8 @@ from muster.core.states.health import HEALTH_TABLE, ILL, HealthStatus
         ),
         (
             sentences.rebooting(1300.0, -100.0, hard=True),
-            "a reboot from outside was asked for 21m40s ago: another boot of it has to join any moment, or "
-            "the reboot has failed",
+            "a reboot from outside was asked for 21m40s ago: another boot of it has to join any "
+            "moment, or the reboot has failed",
         ),
         (sentences.rounds(1, 3), "1 of at most 3 rounds of healing were tried"),
         (

@@ -33,7 +33,7 @@ def explain_agent(live: Live, id_: AgentId, now: float, health: Health | None = 
     """
     agent = live.agents[id_]
     reasons = _reasons(agent, now)
-    takes_work = not reasons and not agent.ill
+    takes_work = not reasons and not agent.ill and not agent.in_service
     if health is not None:
         reasons += health.reasons
     charged = sum(row.charged for row in live.allocations_on.get(agent.id, {}).values())

@@ -8,9 +8,10 @@ from muster.control.agent.explanation import Health
 from muster.control.engine.module import Parts
 from muster.control.health.entity import Incident
 from muster.control.health.incidents import Incidents
-from muster.control.health.ladder import Heal
+from muster.control.health.ladder import Heal, most_out
 from muster.control.health.lifecycle import IncidentLifecycle
 from muster.control.health.steps import is_heal_due
+from muster.control.health.turns import waits_for_turn
 from muster.core.health import sentences
 from muster.core.owner import Principal
 from muster.core.reasons import Reason, ReasonCode
@@ -22,7 +23,7 @@ from muster.core.views.placement import WhyView
 from muster.store.live import Live
 
 _TOLD_ANEW = frozenset({ReasonCode.HEALTH_WAITS_TURN, ReasonCode.HEALTH_WAITS_EMPTY})
-"""Reasons with numbers that may have changed since; the details tell the present ones."""
+"""Reasons with numbers that may have changed since; the present ones are told in their place."""
 
 
 def explain_incident(live: Live, parts: Parts, incident: Incident, now: float) -> WhyView:
@@ -32,7 +33,7 @@ def explain_incident(live: Live, parts: Parts, incident: Incident, now: float) -
         status=incident.status,
         verdict=_verdict(incident, now),
         details=tuple(_details(live, parts, incident, now)),
-        reasons=tuple(map(ReasonView.of, _reasons(incident))),
+        reasons=tuple(map(ReasonView.of, _reasons(parts, incident))),
     )
 
 
@@ -49,38 +50,38 @@ def explain_ended_incident(
 def health_of(live: Live, parts: Parts, incident: Incident, now: float) -> Health:
     """What the answer about an agent tells of its incident."""
     details = _verdict(incident, now), *_details(live, parts, incident, now)
-    return Health(details, tuple(_reasons(incident)))
+    return Health(details, tuple(_reasons(parts, incident)))
 
 
 def may_be_out(spec: HealthSpec | None, machines: int) -> int:
     """How many of a group's machines incidents may keep out of work at a time."""
-    return max(1, int((spec or HealthSpec()).max_unhealthy * machines))
+    return most_out(machines, (spec or HealthSpec()).max_unhealthy)
 
 
 def _verdict(incident: Incident, now: float) -> str:
     return sentences.incident(incident.agent, incident.status, now - incident.status_changed_at)
 
 
-def _reasons(incident: Incident) -> Iterator[Reason]:
-    """Why it has its status, and the suspicion with which it began."""
-    now = incident.reason
-    if now is not None and now != incident.why and now.code not in _TOLD_ANEW:
-        yield now
+def _reasons(parts: Parts, incident: Incident) -> Iterator[Reason]:
+    """What keeps it from its turn, why it has its status, and the suspicion with which it began."""
+    if not incident.is_out:
+        lifecycle = parts[IncidentLifecycle]
+        spec, machines = lifecycle.spec_of(incident), lifecycle.machines_of(incident.group)
+        yield waits_for_turn(incident, parts[Incidents], may_be_out(spec, machines))
+    last = incident.reason
+    if last is not None and last != incident.why and last.code not in _TOLD_ANEW:
+        yield last
     yield incident.why
 
 
 def _details(live: Live, parts: Parts, incident: Incident, now: float) -> Iterator[str]:
     """What is waited for, and until when; what was tried, and what the last check found."""
     lifecycle = parts[IncidentLifecycle]
-    if not incident.is_out:
-        out = len(parts[Incidents].in_group(incident.group).out)
-        most = may_be_out(live.groups[incident.group].health, lifecycle.machines_of(incident.group))
-        yield sentences.waits_for_turn(incident.group, out, most)
-    elif incident.status is HealthStatus.ISOLATED:
+    if incident.status is HealthStatus.ISOLATED:
         yield sentences.isolated()
-    elif incident.acted_at is None:
+    elif incident.acted_at is None and incident.is_out:
         yield from _waits(live, incident, now)
-    else:
+    elif incident.acted_at is not None:
         over_at = lifecycle.over_at(incident)
         left_s = 0.0 if over_at is None else over_at - now
         yield _under_way(incident, now - incident.acted_at, left_s)

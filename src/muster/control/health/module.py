@@ -20,6 +20,7 @@ from muster.control.health.lifecycle import IncidentLifecycle
 from muster.control.health.rebooting.means import HardReboots
 from muster.control.health.rebooting.performer import MachineRebooter
 from muster.control.health.rebooting.settings import load_settings
+from muster.control.health.requests import HealthRequests
 from muster.control.health.room import Room
 from muster.control.health.seen import SeenHealth, SeenMemory, SuspectFailing
 from muster.control.health.steps import ill_of
@@ -83,7 +84,7 @@ class HealthModule(EntityModule):
                 KeepIsolated(lifecycle, room),
                 SuspectFailing(seen),
             ],
-            offers=[incidents, lifecycle, self._reboots],
+            offers=[incidents, lifecycle, HealthRequests(lifecycle), self._reboots],
             watch=incidents,
         )
 

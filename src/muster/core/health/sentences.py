@@ -22,18 +22,6 @@ def ended(agent: str, status: HealthStatus, lasted_s: float, rounds: int) -> str
     return f"agent {agent} is healthy again, after {duration(lasted_s)}{healed}"
 
 
-def waits_for_turn(group: str, out: int, most: int) -> str:
-    """A machine that still takes work, because enough others of its group are out already.
-
-    Args:
-        most: how many may be out at a time (``max_unhealthy``).
-    """
-    return (
-        f"it takes work until it is its turn: of group {group} {count(out, 'machine')} of at most "
-        f"{most:,} {'is' if out == 1 else 'are'} out of work for health"
-    )
-
-
 def work_leaves(kernels: int, in_s: float | None) -> str:
     """The work that has to leave a machine before it is checked or healed.
 

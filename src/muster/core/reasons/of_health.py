@@ -20,8 +20,8 @@ OF_HEALTH: Mapping[ReasonCode, Definition] = {
         _W, "a task failed on it{exit_code:? with exit code {exit_code}}"
     ),
     ReasonCode.HEALTH_SEEN: Definition(_W, "{what}"),
-    ReasonCode.HEALTH_ASKED: Definition(_W, "{by} has it checked"),
-    ReasonCode.HEALTH_HEAL_ASKED: Definition(_W, "{by} has it healed"),
+    ReasonCode.HEALTH_ASKED: Definition(_W, "{by} has it checked{note:? ({note})}"),
+    ReasonCode.HEALTH_HEAL_ASKED: Definition(_W, "{by} has it healed{note:? ({note})}"),
     # What it waits for
     ReasonCode.HEALTH_WAITS_TURN: Definition(
         _W,

@@ -57,6 +57,7 @@ def view_of(agent: Agent) -> AgentView:
         leave_by=agent.leave_by,
         disk_full=agent.disk_full,
         withheld=agent.withheld,
+        ill=agent.ill,
         connected=agent.connected,
         reason=ReasonView.of(agent.reason) if agent.reason else None,
     )

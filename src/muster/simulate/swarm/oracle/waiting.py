@@ -18,6 +18,7 @@ from muster.core.states import (
     AgentStatus,
     SessionStatus,
 )
+from muster.core.states.health import ILL, HealthStatus
 from muster.simulate.swarm.oracle import causes
 from muster.simulate.swarm.oracle.room import NOTICED_S, quota_of, requested, spec_of
 from muster.simulate.swarm.oracle.standing import Standing, fit_for, work_of
@@ -189,12 +190,16 @@ def _counts_agents(claim: Claim, told_of: Iterable[Agent]) -> bool:
     for count, word in re.findall(r"(?<!\d)(\d+) ([^,]+)", numbers.get("statuses") or ""):
         told[next((known for known in _WORDS if word.startswith(known)), word)] += int(count)
     barred = sum(words[str(bar)] for bar in AgentBar)
-    silent = len(closed) - barred - words[_FULL]
+    isolated = words[ILL[HealthStatus.ISOLATED]]
+    healing = sum(words[each] for each in ILL.values()) - isolated
+    silent = len(closed) - barred - isolated - healing - words[_FULL]
     return (
         _counts_all(claim)
         and numbers.get("closed", len(closed)) == len(closed)
         and told == words
         and (numbers.get("barred") or 0) == barred
+        and (numbers.get("isolated") or 0) == isolated
+        and (numbers.get("healing") or 0) == healing
         and (numbers.get("full") or 0) == words[_FULL]
         and (numbers.get("silent") or 0) == silent
     )
@@ -206,10 +211,12 @@ def _word(agent: Agent) -> str:
         return _SILENT
     if agent.status is not AgentStatus.ALIVE:
         return agent.status.lower()
-    return _FULL if agent.disk_full else str(agent.barred)
+    if agent.disk_full:
+        return _FULL
+    return agent.ill if agent.barred is None else str(agent.barred)
 
 
-_WORDS = (_SILENT, _FULL, *map(str, AgentBar))
+_WORDS = (_SILENT, _FULL, *map(str, AgentBar), *ILL.values())
 
 
 # Rules
