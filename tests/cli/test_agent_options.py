@@ -46,6 +46,21 @@ def test_options_become_settings_of_the_agent(started: list[AgentConfig]) -> Non
     assert (config.boot_id, config.cluster) == ("b", "c")
 
 
+def test_operator_names_checks_and_how_the_machine_is_rebooted(
+    started: list[AgentConfig],
+) -> None:
+    result = _say(
+        *("--check", "nccl=/opt/check-nccl --ring 'of 8'", "--check", "fans=/opt/fans"),
+        *("--check-limit", "disk_free=0.05", "--reboot-command", "ipmitool power cycle"),
+    )
+
+    assert result.exit_code == 0, result.output
+    (config,) = started
+    assert config.checks == {"nccl": "/opt/check-nccl --ring 'of 8'", "fans": "/opt/fans"}
+    assert config.check_limits == {"disk_free": 0.05}
+    assert config.reboot_command == "ipmitool power cycle"
+
+
 def test_agent_alone_on_its_machine_needs_none_of_them(
     started: list[AgentConfig], tmp_path: Path
 ) -> None:
@@ -68,6 +83,12 @@ def test_agent_alone_on_its_machine_needs_none_of_them(
         ("--gpus 1xT4 --gpu-memory much", "--gpu-memory is 'much'"),
         (f"--boot-id {'x' * 300}", "--boot-id is"),
         ("--wipe", "--wipe goes with --end"),
+        ("--check nccl", "expected NAME=COMMAND"),
+        ("--check /opt/nccl=x", "--check is '/opt/nccl': expected a name"),
+        ("--check nccl='", '--check nccl is "\'": No closing quotation'),
+        ("--check-limit disk_free=much", "--check-limit disk_free is 'much'"),
+        ("--check-limit disk_free=-1", "expected a number, zero or more"),
+        ("--reboot-command '", "--reboot-command is"),
         ("--end", "--end needs no --controller"),
     ],
 )

@@ -63,6 +63,30 @@ def test_start_is_read_with_its_defaults() -> None:
     assert parse(json.dumps(line).encode(), {"A": "default", "HOME": "/home"}) == Start((order,))
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"result_bytes": 1 << 20},
+        {"result_bytes": -1},
+        {
+            "result_bytes": 10,
+            "account": {
+                "uid": 5,
+                "gid": 5,
+                "groups": [],
+                "name": "u",
+                "home": "/",
+                "scratch": "/tmp",
+            },
+        },
+    ],
+)
+def test_result_is_bounded_and_of_the_supervisors_own_account(more: dict[str, object]) -> None:
+    line = {"op": "start", "templates": [{"command": ["x"], **more}], "kernels": []}
+    with pytest.raises(ProtocolError, match="result_bytes"):
+        parse(json.dumps(line).encode(), {})
+
+
 @pytest.mark.parametrize("kernel_id", ["", ".", "..", ".a", "-rf", "a/b", "a\n", "ä", "x" * 129])
 def test_id_that_could_be_another_file_is_refused(kernel_id: str) -> None:
     line = {"op": "forget", "kernels": [{"id": kernel_id, "generation": 1}]}
