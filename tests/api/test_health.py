@@ -111,10 +111,11 @@ def test_return_of_a_healthy_machine_is_refused(admin: Client) -> None:
         admin.return_agent("a1")
 
 
-@pytest.mark.parametrize("decision", ["check", "heal", "isolate", "return"])
-def test_decision_about_an_unknown_machine_is_refused(admin: Client, decision: str) -> None:
-    with pytest.raises(NotFound, match="there is no agent 'a9'"):
-        getattr(admin, f"{decision}_agent")("a9")
+def test_decision_about_an_unknown_machine_is_refused(admin: Client) -> None:
+    decisions = (admin.check_agent, admin.heal_agent, admin.isolate_agent, admin.return_agent)
+    for decide_about in decisions:
+        with pytest.raises(NotFound, match="there is no agent 'a9'"):
+            decide_about("a9")
     assert admin.incidents("all") == []
 
 
