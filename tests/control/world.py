@@ -22,6 +22,7 @@ from muster.control.engine.effects import Surroundings
 from muster.control.engine.module import EntityModule, Module, Parts
 from muster.control.engine.work import Work
 from muster.control.group.requests import GroupRequests
+from muster.control.health.rebooting.hollow import HollowRebooter
 from muster.control.identity.tokens import create_open_join_token
 from muster.control.inbox import Inbox
 from muster.control.job.requests import JobRequests
@@ -100,6 +101,9 @@ class World:
             self.clock, lambda outcome: self.inbox.put(outcome), seed, channels
         )
         self.farm = Farm(self.clock, self._booted, self._gone, seed)
+        self.rebooter = HollowRebooter(
+            self.clock, self._reboot, lambda outcome: self.inbox.put(outcome), seed
+        )
         self._open()
         spec = group or ScalingGroup(name="default")
         self.ask(lambda work, parts: parts[GroupRequests].put_group(work, spec))
@@ -133,7 +137,11 @@ class World:
             *self._more,
         ]
         self.providers = HollowProviders(self.farm, engine, self.inbox.put)
-        stand_ins: list[SomePerformer] = [self.channels, *self.providers.performers]
+        stand_ins: list[SomePerformer] = [
+            self.channels,
+            self.rebooter,
+            *self.providers.performers,
+        ]
         with ExitStack() as stack:
             stack.callback(self.store.close)
             self.plane = ControlPlane(
@@ -141,6 +149,10 @@ class World:
             )
             stack.pop_all()  # the state was taken over
         self.desk.link = Link(self)
+
+    @property
+    def _outside(self) -> Sequence[HollowSender | HollowProviders | HollowRebooter | Farm]:
+        return self.channels, self.providers, self.rebooter, self.farm
 
     @property
     def cluster(self) -> ClusterState:
@@ -222,6 +234,13 @@ class World:
         except JoinRefused:  # its slice is not wanted any more
             return
         self._run_agent(record, shape.capacity(0), shape.devices, {})
+
+    def _reboot(self, agent_id: AgentId) -> bool:
+        """The machine of an agent is told to reboot, from outside."""
+        agent = self.agents.get(agent_id)
+        if agent is not None:
+            agent.asked_to_reboot = True
+        return agent is not None
 
     def _gone(self, machine: HollowMachine) -> None:
         for agent in list(self.agents.values()):
@@ -355,8 +374,8 @@ class World:
             agent = self.agents.get(agent_id)
             if agent is not None and agent.online:
                 agent.receive(message)
-        progressed = any([self.channels.tick(), self.providers.tick(), self.farm.tick()])
-        progressed = progressed or bool(outgoing)
+        ticked = [each.tick() for each in self._outside]  # all of them
+        progressed = any(ticked) or bool(outgoing)
         for agent in self.agents.values():
             if agent.id in self.greeted and agent.online and agent.reports:
                 self.leases.heard(agent.id)
