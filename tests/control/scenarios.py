@@ -21,6 +21,7 @@ from muster.control import plane
 from muster.control.agent.requests import AgentRequests
 from muster.control.engine import coordinator
 from muster.control.engine.handler import TransitionStatus
+from muster.control.health.lifecycle import IncidentLifecycle
 from muster.control.job.requests import JobRequests
 from muster.control.job.settle import SettleTasks
 from muster.control.notice import ends
@@ -30,7 +31,7 @@ from muster.control.notice.lifecycle import MAX_WAIT_S
 from muster.control.notice.turns import MAX_SENDING_OF_ONE
 from muster.control.pool.deleting import GONE
 from muster.control.session.lifecycle import AGAIN, STOP, STOP_KERNEL
-from muster.core.reasons import ReasonCode
+from muster.core.reasons import ReasonCode, reason
 from muster.core.results import SchedulingResult
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import AgentBar, SessionStatus
@@ -150,6 +151,15 @@ def more_than_a_day_without_a_turn(make: MakeWorld) -> World:
     return world
 
 
+def machine_under_suspicion(make: MakeWorld) -> World:
+    world = make({"a": 1})
+    agent = world.plane.live.agents[world.agent("a").id]
+    why = reason(ReasonCode.HEALTH_SEEN, what="it hums")
+    world.ask(lambda work, parts: parts[IncidentLifecycle].suspect(work, agent, "Test", why))
+    world.run(5.0)
+    return world
+
+
 SCENARIOS: dict[Verdict, Scenario] = {
     ("ScheduleNewSessions", SchedulingResult.SUCCESS): placed,
     ("ScheduleNewSessions", SchedulingResult.EXPIRED): no_room_in_time,
@@ -173,6 +183,7 @@ SCENARIOS: dict[Verdict, Scenario] = {
     ("MakeSlices", SchedulingResult.GIVE_UP): slice_that_is_refused,
     ("DeleteSlices", SchedulingResult.SUCCESS): slice_that_comes_and_goes,
     ("DeleteSlices", SchedulingResult.NEED_RETRY): provider_that_cannot_tell,
+    ("CheckMachines", SchedulingResult.SUCCESS): machine_under_suspicion,
     ("PromoteToPrepared", SchedulingResult.SUCCESS): placed,
     ("PromoteToRunning", SchedulingResult.SUCCESS): placed,
     ("DetectTermination", SchedulingResult.SUCCESS): placed_and_run,
