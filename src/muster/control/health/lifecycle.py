@@ -116,6 +116,7 @@ class IncidentLifecycle(HealthSteps):
         incident.job = job
         waits = incident.status is _H.SUSPECT and not incident.has_turn
         if waits and not is_heal_due(incident) and not incident.needs_no_turn:
+            work.begin_try(incident)
             incident.needs_no_turn = incident.is_out = True
             incident.leave_by = work.now + self.spec_of(incident).leave
 
@@ -188,6 +189,7 @@ class IncidentLifecycle(HealthSteps):
         incident = self._decided_on(work, agent, phase, why)
         incident.progress = Progress(remedy=Remedy.REBOOT)
         incident.has_turn = incident.is_out = True
+        incident.needs_no_turn = False
         means = self.means_of(agent)
         away = agent.status is not AgentStatus.ALIVE and Heal.HARD_REBOOT in means
         heal = Heal.HARD_REBOOT if away else Heal.REBOOT
