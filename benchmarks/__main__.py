@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks import b1, b2, b3, b5, b6, gangs, results
+from benchmarks import b1, b2, b3, b5, b6, gangs, health, results
 from benchmarks.results import Results
 from rich.console import Console
 
@@ -26,6 +26,9 @@ BENCHMARKS = {
     "b6": Benchmark(b6.TITLE, lambda: b6.measure(b6.FULL), lambda: b6.measure(b6.SHORT)),
     "gangs": Benchmark(
         gangs.TITLE, lambda: gangs.measure(gangs.FULL), lambda: gangs.measure(gangs.SHORT)
+    ),
+    "health": Benchmark(
+        health.TITLE, lambda: health.measure(health.FULL), lambda: health.measure(health.SHORT)
     ),
 }
 

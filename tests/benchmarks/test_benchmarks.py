@@ -5,7 +5,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from benchmarks import b1, b2, b6, results
+from benchmarks import b1, b2, b6, health, results
 from benchmarks.__main__ import main
 from benchmarks.results import Figure, Results
 from rich.console import Console
@@ -17,6 +17,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:subprocess .* is still running:R
 TINY_B1 = b1.Plan(lone_jobs=3, runs=1, few_tasks=5, many_tasks=20, floor_spawns=20)
 TINY_B2 = b2.Plan(runs=1, sessions=50, paced=20, growth=(60,), loaded=30, agents=5)
 TINY_B6 = b6.Plan(settle_s=0.0, window_s=0.5, sessions=2_000, runs=1)
+TINY_HEALTH = health.Plan(window_s=0.5, agents=5, runs=1)
 
 
 def figures(found: Results) -> dict[str, results.Value]:
@@ -53,6 +54,15 @@ def test_b6_in_the_smallest_form_measures_every_key() -> None:
         assert isinstance(value, float)
         assert value > 0, key
     assert isinstance(found["idle_cpu_percent"], float)
+
+
+def test_health_in_the_smallest_form_measures_every_key() -> None:
+    found = figures(health.measure(TINY_HEALTH))
+
+    for key in ("agent_cpu_percent", "controller_cpu_percent", "sighting_ms"):
+        value = found[key]
+        assert isinstance(value, float)
+        assert value > 0, key
 
 
 def test_results_written_are_one_flat_object_with_where_they_come_from(tmp_path: Path) -> None:
