@@ -6,6 +6,7 @@ from typing import Any, cast
 import pytest
 
 from muster.core.clock import VirtualClock
+from muster.core.health.remedy import Remedy
 from muster.core.ids import AgentId, KernelId
 from muster.core.resources import Resources
 from muster.simulate.hollow.agent import HollowAgent, Identity, Offer
@@ -13,7 +14,7 @@ from muster.simulate.hollow.machine import Machine
 from muster.simulate.hollow.network import CALM, Stream, Way
 from muster.simulate.hollow.supervisor import HollowSupervisor, Run
 from muster.simulate.hollow.timeline import Timeline
-from muster.wire.messages import Commands, Stop
+from muster.wire.messages import Commands, HealthNoted, HealthSeen, Stop
 
 
 class Connected:
@@ -37,7 +38,9 @@ class Connected:
             lambda agent: None,
         )
         agent.identity = Identity(AgentId("agt-1"), "credential")
-        self.stream.listen(Way.UP, lambda message: None, lambda why: None)
+        self.agent = agent
+        self.said: list[object] = []
+        self.stream.listen(Way.UP, self.said.append, lambda why: None)
         agent.start()
         self.timeline.run(1.0)
 
@@ -52,3 +55,18 @@ def test_message_or_command_of_an_unknown_kind_is_an_error(message: object) -> N
     connected.say(Commands((Stop(KernelId("krn-1"), 0, 0.0, "test"),)))
     with pytest.raises(AssertionError, match="nonsense"):
         connected.say(message)
+
+
+def test_agent_tells_what_it_sees_of_itself_until_it_is_noted() -> None:
+    connected = Connected()
+    connected.agent.sees(Remedy.REBOOT, "Xid 79", (3,), confirmed=True)
+    connected.timeline.run(1.0)
+    [seen] = [each for each in connected.said if isinstance(each, HealthSeen)]
+    [sighting] = seen.sightings
+    assert (sighting.remedy, sighting.devices, sighting.boot_id) == (
+        Remedy.REBOOT,
+        (3,),
+        "m-boot-1",
+    )
+    connected.say(HealthNoted(sighting.seq))
+    assert not connected.agent.sightings.kept
