@@ -12,9 +12,10 @@ from tests.control.world import ADA, ROOT, World
 
 from muster.control.agent.requests import AgentRequests
 from muster.control.group.requests import GroupRequests
+from muster.control.session.explaining.explanation import explain_session
 from muster.control.session.requests import SessionRequests
 from muster.control.session.services import Services
-from muster.core.errors import InvalidSpec
+from muster.core.errors import Conflict, InvalidSpec, NotFound
 from muster.core.health.service import SERVICE_OWNER, Service, ServiceName, dump, load
 from muster.core.health.verdict import CheckResult, unknown
 from muster.core.ids import SessionId
@@ -346,6 +347,36 @@ def test_only_administrators_see_services(worlds: MakeWorld) -> None:
             for who in (ROOT, ADA, same_name)
         }
     assert seen == {"root": [session.id], "ada": [], "health": []}
+
+
+def test_a_service_has_no_priority_and_is_cancelled_by_administrators_alone(
+    worlds: MakeWorld,
+) -> None:
+    world = worlds({"a": cpus(8)}, behaviour=lasting(50))
+    session = begun(world, "a", CHECK)
+
+    def asked(method: str, who: Principal, *more: int) -> None:
+        world.ask(
+            lambda work, parts: (
+                parts[SessionRequests].cancel(work, who, session.id)
+                if method == "cancel"
+                else parts[SessionRequests].reprioritise(work, who, session.id, *more)
+            )
+        )
+
+    with pytest.raises(Conflict, match="is a service of a machine"):
+        asked("reprioritise", ROOT, 7)
+    with pytest.raises(NotFound):
+        asked("cancel", ADA)
+    asked("cancel", ROOT)
+    assert session.status is SessionStatus.TERMINATING or not world.plane.live.sessions
+
+
+def test_why_tells_of_a_service_as_of_any_session(worlds: MakeWorld) -> None:
+    world = worlds({"a": cpus(8)}, behaviour=lasting(50))
+    session = begun(world, "a", CHECK)
+    told = explain_session(world.plane.live, world.cluster, session.id, world.clock.now())
+    assert told.status is SessionStatus.RUNNING
 
 
 def test_what_an_old_agent_runs_is_harmless(worlds: MakeWorld) -> None:

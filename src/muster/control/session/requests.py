@@ -104,9 +104,11 @@ class SessionRequests:
 
         Raises:
             NotFound: no such live session of the principal's.
-            Conflict: the session belongs to a job, whose priority it has.
+            Conflict: the session belongs to a job, whose priority it has, or is a service.
         """
         session = self._alone(work, principal, id_, "change the priority of that")
+        if session.service is not None:
+            raise Conflict(f"session {id_} is a service of a machine, which waits for nothing")
         before, spec = session.priority, session.spec
         if priority != before and spec is not None:
             session.spec = work.live.shared(spec.model_copy(update={"priority": priority}))
