@@ -126,6 +126,7 @@ class AgentDaemon:
         if config.gpus is None:  # nobody can tell the health of GPUs that are merely declared
             news = self._kernels.news
             self._health = HealthWatch(config.directory, self._boot, machine.devices, news.set)
+            self._kernels.resetting = self._health.let_go
 
     def close(self) -> None:
         """Let go of everything but the kernels."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
@@ -17,6 +17,7 @@ from muster.agent.ports import NoPorts, PreparedPorts
 from muster.agent.services import OwnServices
 from muster.agent.supervisor_link import AccountsOf, SupervisorLink, SupervisorState, Terms
 from muster.core.clock import Clock
+from muster.core.health.service import ServiceName
 from muster.core.reasons import ReasonCode
 from muster.wire.messages import (
     Command,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+_OVER = (ReportKind.ENDED, ReportKind.CREATE_FAILED)
 ABANDON_AGAIN_S = 5.0
 """Seconds after which a kernel that has to end at once is told so again."""
 
@@ -80,6 +82,9 @@ class Kernels:
         self._terms = terms
         self._link: SupervisorLink | None = None
         self.renewed_s = 0.0  # the moment on the boot clock that the renewal in force answered
+        self.resetting: Callable[[bool], None] = lambda begins: None
+        """Called when services begin to reset GPUs, and once they have ended."""
+        self._resets: set[KernelKey] = set()
 
     def use(self, link: SupervisorLink | None) -> None:
         """Send commands to this supervisor from now on."""
@@ -170,9 +175,14 @@ class Kernels:
         others: no kernel may get their account by their owner's name."""
         for start in starts:
             service = start.template.service
-            if service is not None:
-                own = self._services.order(start, service)
-                self._hand_over([own], {own.template.owner: None})
+            if service is None:
+                continue
+            key = (start.kernel, start.generation)
+            if service.name is ServiceName.RESET and key not in self._inventory:
+                self._resets.add(key)
+                self.resetting(True)
+            own = self._services.order(start, service)
+            self._hand_over([own], {own.template.owner: None})
 
     def _start_work(self, starts: list[Start]) -> None:
         accounts: dict[str, Account | None] = {}
@@ -248,14 +258,23 @@ class Kernels:
         self.limits = state["limits"]
         self._inventory.reset(state["kernels"])
         self.outbox.clear()
+        for key in [key for key in self._resets if not self._inventory.is_live(key)]:
+            self._reset_ended(key)
 
     def heard(self, events: "Sequence[Event]") -> None:
         for event in events:
             report = self._inventory.apply(event)
+            if self._resets and report.kind in _OVER:
+                self._reset_ended((report.kernel, report.generation))
             if report.kind is ReportKind.ENDED:
                 report = self._ended(report)
             self.outbox.add(event["seq"], report)
         self.news.set()
+
+    def _reset_ended(self, key: KernelKey) -> None:
+        self._resets.discard(key)
+        if not self._resets:
+            self.resetting(False)
 
     def _ended(self, report: KernelReport) -> KernelReport:
         key = (report.kernel, report.generation)

@@ -25,6 +25,7 @@ class Heard:
         self.reports: list[GpuReport] = []
         self.silences: list[float] = []
         self.changed = asyncio.Event()
+        self.process: GpuProcess | None = None
 
     def report(self, report: GpuReport) -> None:
         self.reports.append(report)
@@ -70,6 +71,7 @@ async def watched(command: Sequence[str], hang_s: float = 20.0) -> AsyncIterator
     process = GpuProcess(
         (), heard.report, heard.silent, command=command, hang_s=hang_s, first_pause_s=SOON_S
     )
+    heard.process = process
     running = asyncio.create_task(process.run())
     try:
         yield heard
@@ -142,6 +144,19 @@ async def test_process_that_is_not_understood_is_replaced(
         assert sum(map(psutil.pid_exists, programs.started())) <= 1
     assert heard.reports == []
     assert gone(programs.started())
+
+
+async def test_process_lets_the_gpus_go_while_they_are_reset(programs: Programs) -> None:
+    async with watched(programs.of(REPORT % 30, "time.sleep(60)")) as heard:
+        await heard.until(lambda: heard.reports)
+        assert heard.process is not None
+        heard.process.pause()
+        await until_awaited(lambda: gone(programs.started()))
+        await asyncio.sleep(3 * SOON_S)
+        assert len(programs.started()) == 1
+        heard.process.resume()
+        await heard.until(lambda: len(heard.reports) == 2)
+    assert heard.silences == []
 
 
 async def test_program_that_is_not_there_ends_nothing(tmp_path: Path) -> None:

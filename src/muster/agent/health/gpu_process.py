@@ -60,6 +60,18 @@ class GpuProcess:
         self._hang_s = hang_s
         self._first_pause_s = first_pause_s
         self._process: subprocess.Popen[bytes] | None = None
+        self._may_run = asyncio.Event()
+        self._may_run.set()
+
+    def pause(self) -> None:
+        """End the process, and start none until ``resume``: a GPU that somebody has open, be it to
+        watch it, is not reset."""
+        self._may_run.clear()
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()  # whoever hears it reaps it
+
+    def resume(self) -> None:
+        self._may_run.set()
 
     def close(self) -> None:
         """Kill the process; nothing waits for one that cannot be killed."""
@@ -74,6 +86,7 @@ class GpuProcess:
         """Keep a process. Does not return."""
         pause_s = self._first_pause_s
         while True:
+            await self._may_run.wait()
             began_s = time.monotonic()
             try:
                 await self._attend()

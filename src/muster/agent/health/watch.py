@@ -85,6 +85,13 @@ class HealthWatch:
         """Whether the machine has GPUs, or had some at an earlier start."""
         return self._had_gpus
 
+    def let_go(self, gone: bool) -> None:
+        """Let the GPUs go while they are reset, or take hold of them again."""
+        if gone:
+            self._gpus.pause()
+        else:
+            self._gpus.resume()
+
     async def run(self) -> None:
         """Watch. Does not return."""
         with suppress(NoKernelLog):
