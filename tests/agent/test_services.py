@@ -86,9 +86,9 @@ open({str(told)!r}, "w").write(repr(sorted(os.environ)) + repr(os.listdir(".")))
 print('{{"version": 1, "verdict": "healthy"}}')
 """
     service = Service(ServiceName.CHECK, checks=("look",))
-    fields = {"env": {"LD_PRELOAD": "/tmp/evil.so", "PATH": "/tmp"}, "files": {"evil": "x"}}
+    evil = {"LD_PRELOAD": "/tmp/evil.so", "PATH": "/tmp"}
     async with agent(directory, checks=check(tmp_path, "look", program)) as made:
-        made.command(start(service, **fields))
+        made.command(start(service, env=evil, files={"evil": "x"}))
         end = await ended(made, K1)
         assert end.exit_code == 0
         assert load(end.result).result is CheckResult.HEALTHY

@@ -1,6 +1,7 @@
 """Services: kernels by which a machine is checked, with what they are about to themselves."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,6 +12,8 @@ from tests.control.conftest import MakeWorld, cpus, under
 from tests.control.world import ADA, ROOT, World
 
 from muster.control.agent.requests import AgentRequests
+from muster.control.engine.module import Parts
+from muster.control.engine.work import Work
 from muster.control.group.requests import GroupRequests
 from muster.control.session.explaining.explanation import explain_session
 from muster.control.session.requests import SessionRequests
@@ -97,7 +100,7 @@ def test_a_check_runs_on_its_gpus_alone_and_leaves_its_result(worlds: MakeWorld)
 
     world.run(8)
 
-    assert session.status is SessionStatus.TERMINATED
+    assert status_of(world, session) == "TERMINATED"
     assert (kernel.exit_code, kernel.result) == (0, dump(told))
     assert load(kernel.result) == told
     assert (beside.status, waits.status) == (SUCCEEDED, SUCCEEDED)
@@ -434,13 +437,11 @@ def _carry_out(world: World, event: tuple[object, ...]) -> None:
 
 
 def _stop_all(world: World) -> None:
+    def stop(id_: SessionId, work: Work, parts: Parts) -> None:
+        parts[Services].stop(work, work.live.sessions[id_], "Test", WHY)
+
     for session in _services(world):
-        id_: SessionId = session.id
-        world.ask(
-            lambda work, parts, id_=id_: parts[Services].stop(
-                work, work.live.sessions[id_], "Test", WHY
-            )
-        )
+        world.ask(partial(stop, session.id))
 
 
 def _services(world: World) -> list[Session]:
