@@ -1,4 +1,4 @@
-"""What it costs that machines are watched for their health: on an agent, and on the controller."""
+"""The cost at which machines are watched for their health: on an agent, and on the controller."""
 
 import asyncio
 import sys

@@ -80,7 +80,7 @@ class PlantedGpus:
 
 
 def _report(status: str, *warnings: dict[str, Any]) -> dict[str, Any]:
-    """What ``dcgmi diag -j`` says of GPU 0 of a machine."""
+    """The report of ``dcgmi diag -j`` on GPU 0 of a machine."""
     gpu = {"entity_group": "GPU", "entity_group_id": 1}
     result = {**gpu, "entity_id": 0, "status": status, "warnings": list(warnings)}
     test = {"name": "memory", "results": [result], "test_summary": {"status": status}}

@@ -133,7 +133,7 @@ def test_machine_that_an_operator_has_healed_is_rebooted_and_checked(
 
 
 def told_of(client: Client, job: str) -> str:
-    """What the cluster says of a job that did not end as it should."""
+    """The words of the cluster of a job that did not end as it should."""
     entries = client.history(job).items
     return json.dumps(
         [

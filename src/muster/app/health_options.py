@@ -1,4 +1,4 @@
-"""What an operator says about the health of an agent's machine: checks, limits, and how it is
+"""An operator's options for the health of an agent's machine: checks, limits, and how it is
 rebooted."""
 
 import math

@@ -46,7 +46,7 @@ def each_record(
 def each_changed(
     cluster: "Cluster",
     refs: Sequence[str],
-    kind: "Kind[Any, V]",
+    kind: "Kind[Any, Any]",
     change: "Callable[[Client, str], V]",
     said: "Callable[[V], str]",
     *,

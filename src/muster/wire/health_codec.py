@@ -1,5 +1,5 @@
-"""What agents see of their own health, and the services that they are asked for, in protobuf form
-and back."""
+"""Sightings by agents of their own health, and the services that they are asked for, in protobuf
+form and back."""
 
 from collections.abc import Mapping
 

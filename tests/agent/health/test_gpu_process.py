@@ -19,7 +19,7 @@ SOON_S = 0.05
 
 
 class Heard:
-    """What the agent hears of a process."""
+    """The reports and silences of a process, as its agent hears them."""
 
     def __init__(self) -> None:
         self.reports: list[GpuReport] = []

@@ -35,7 +35,7 @@ class Event:
 
 @dataclass
 class WithEvents:
-    """What is asked of an NVML with event sets, beside its recorded answers."""
+    """Requests to an NVML with event sets, beside its recorded answers."""
 
     events: list[Event] = field(default_factory=list)
     waits_ms: list[int] = field(default_factory=list)

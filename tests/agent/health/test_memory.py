@@ -1,4 +1,4 @@
-"""What the watch of a machine's health keeps over restarts and reboots."""
+"""Facts that the watch of a machine's health keeps over restarts and reboots."""
 
 from pathlib import Path
 

@@ -33,7 +33,7 @@ class Site:
         return self.is_there
 
     def perform(self) -> list[MachineRebooted]:
-        """What is told at last."""
+        """The outcome that is told at last."""
         self.rebooter.perform([EFFECT])
         while (at := self.rebooter.next_at) is not None:
             self.clock.advance_to(max(at, self.clock.now()))

@@ -1,5 +1,5 @@
-"""Whatever befalls machines: no more than their share is out of work, none is checked while work
-holds its devices, and every incident ends, or waits for an operator."""
+"""Machines, whatever befalls them: no more than their share is out of work, none is checked while
+work holds its devices, and every incident ends, or waits for an operator."""
 
 import tempfile
 from pathlib import Path

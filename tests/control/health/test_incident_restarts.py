@@ -16,7 +16,7 @@ CHECK, RESET, REBOOT = ServiceName.CHECK, ServiceName.RESET, ServiceName.REBOOT
 
 
 def facts(w: Ward) -> dict[str, object]:
-    """What is stored of the machine's incident."""
+    """The stored row of the machine's incident."""
     incident = w.of()
     transient = {"repeats", "rebooted"}
     names = {name for kind in type(incident).__mro__ for name in getattr(kind, "__slots__", ())}

@@ -4,7 +4,7 @@ the table of incidents is taken here once."""
 import pytest
 from tests.control.health.conftest import MakeWard
 from tests.control.health.ward import FAILS, FAULTY, UNKNOWN, WELL, WHY, WORN_OUT, Ward
-from tests.control.world import state
+from tests.control.world import ADA, state
 
 from muster.control.health.ladder import Heal
 from muster.core.health.remedy import Remedy
@@ -101,7 +101,7 @@ def test_work_that_does_not_end_in_time_is_displaced(ward: MakeWard) -> None:
     w.run(80)
     assert w.done("a") == [CHECK]
     with w.world.store.engine.connect() as connection:
-        task = read_task(connection, job.id, 0)
+        task = read_task(connection, ADA, job.id, 0)
     assert task is not None
     assert (task.preemption_count, task.failure_count) == (1, 0)
     assert w.world.agent("b").running
@@ -129,7 +129,7 @@ def test_a_further_suspicion_is_added_to_the_incident(ward: MakeWard) -> None:
     generation = first.generation
     again = w.suspect(devices=[1], remedy=Remedy.RESET, confirmed=True)
     assert again is first
-    assert first.devices == (0, 1)
+    assert [*first.devices] == [0, 1]
     assert first.confirmed
     assert first.progress.remedy is Remedy.RESET
     assert first.generation == generation

@@ -1,8 +1,10 @@
-"""What agents see of their own health, from message to incident; and jobs that fail in a row."""
+"""Sightings by agents of their own health, from message to incident, and jobs that fail in
+a row."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -18,7 +20,7 @@ from muster.core.health.remedy import Remedy
 from muster.core.ids import AgentId
 from muster.core.owner import Owner, Principal, Role
 from muster.core.reasons import ReasonCode
-from muster.core.specs import JobSpec
+from muster.core.specs import JobSpec, PlacementSpec
 from muster.core.states.health import HealthStatus
 from muster.simulate.hollow.supervisor import Run
 from muster.store.store import CommitFailed
@@ -45,7 +47,7 @@ def saw(
 class Seen(Ward):
     """Two machines of two GPUs each, which say what they see."""
 
-    def __init__(self, path: Path, **health: object) -> None:
+    def __init__(self, path: Path, **health: Any) -> None:
         super().__init__(path, ("a", "b"), **health)
 
     def agent(self, name: str = "a") -> FakeAgent:
@@ -72,7 +74,9 @@ class Seen(Ward):
         owner = Principal(Owner("default", "default", user), Role.USER)
         behaviour = self.agent().behaviour
         self.agent().behaviour = lambda start: Run(1.0, exit_code=exit_code)
-        self.world.submit(JobSpec(name=job, command=["x"], agents=["a"]), owner)
+        self.world.submit(
+            JobSpec(name=job, command=["x"], placement=PlacementSpec(agents=("a",))), owner
+        )
         self.run(2.0)
         self.agent().behaviour = behaviour
 

@@ -228,6 +228,6 @@ class Ward:
         return [each.name for each in self.services[name]]
 
     def results(self, name: str = "a") -> list[CheckResult]:
-        """What the checks of its newest incident found."""
+        """The results of the checks of its newest incident."""
         incident = self.last(name)
         return [] if incident is None else [each.result for each in incident.checks]

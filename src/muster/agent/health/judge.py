@@ -144,7 +144,7 @@ class HealthJudge:
         alone: XidDecision,
         now: Moment,
     ) -> tuple[Remedy, bool, str] | None:
-        """What is to be told of an Xid, and whether the driver itself names a fault; ``alone`` is
+        """The words to be told of an Xid, and whether the driver itself names a fault; ``alone`` is
         the decision without what came earlier than its mishap."""
         remedy = OF_ACTION.get(decision.action)
         where = "an unknown GPU" if index is None else f"GPU {index}"

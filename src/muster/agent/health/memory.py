@@ -1,4 +1,4 @@
-"""What the watch of a machine's health keeps in the agent's directory, over restarts and reboots.
+"""The memory of the watch of a machine's health, kept in the agent's directory over reboots.
 
 Times of its Xids are on a clock that goes on over reboots, so that what comes again within a day is
 known to. The file is written whole or not at all; a damaged one counts as none.

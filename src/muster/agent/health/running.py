@@ -96,7 +96,7 @@ def run(
     Args:
         send: sends a signal to a process group.
     """
-    variables = few_variables() | command.environment
+    variables = {**few_variables(), **command.environment}
     program = shutil.which(command.arguments[0], path=variables.get("PATH"))
     if program is None:
         return CheckRun(Ending.NOT_STARTED, why=f"{command.arguments[0]} is not installed")

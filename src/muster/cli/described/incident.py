@@ -57,17 +57,17 @@ def incidents_table(console: Console, incidents: Sequence["IncidentView"], now: 
         Column("ROUNDS", right=True, drops=1),
         Column("WHY", flexible=True, wraps=True),
     ]
-    rows = (
-        [
+    rows: list[Sequence[Text | str]] = [
+        (
             each.id,
             status(each.status),
             clock_time(each.began_at, now),
             lasted(each, now),
             str(each.rounds),
             plain(each.why.sentence),
-        ]
+        )
         for each in incidents
-    )
+    ]
     return table(console, columns, rows)
 
 

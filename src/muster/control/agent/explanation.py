@@ -19,7 +19,7 @@ from muster.store.records import Agent
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What an agent's incident adds to the answer."""
+    """The part of the answer that an agent's incident adds."""
 
     details: tuple[str, ...]
     reasons: tuple[Reason, ...]

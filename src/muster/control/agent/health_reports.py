@@ -1,5 +1,5 @@
-"""What agents saw of their own health, on its way from the desk to those who judge it (design:
-Machine health). These stand above agents, so they ask to be told."""
+"""Sightings by agents of their own health, on their way from the desk to those who judge it
+(design: Machine health). These stand above agents, so they ask to be told."""
 
 from collections.abc import Callable, Container
 

@@ -48,7 +48,7 @@ def explain_ended_incident(
 
 
 def health_of(live: Live, parts: Parts, incident: Incident, now: float) -> Health:
-    """What the answer about an agent tells of its incident."""
+    """The sentences about its incident in the answer about an agent."""
     details = _verdict(incident, now), *_details(live, parts, incident, now)
     return Health(details, tuple(_reasons(parts, incident)))
 
@@ -63,7 +63,7 @@ def _verdict(incident: Incident, now: float) -> str:
 
 
 def _reasons(parts: Parts, incident: Incident) -> Iterator[Reason]:
-    """What keeps it from its turn, why it has its status, and the suspicion with which it began."""
+    """The reasons for its wait and for its status, and the suspicion with which it began."""
     if not incident.is_out:
         lifecycle = parts[IncidentLifecycle]
         spec, machines = lifecycle.spec_of(incident), lifecycle.machines_of(incident.group)
@@ -75,7 +75,7 @@ def _reasons(parts: Parts, incident: Incident) -> Iterator[Reason]:
 
 
 def _details(live: Live, parts: Parts, incident: Incident, now: float) -> Iterator[str]:
-    """What is waited for, and until when; what was tried, and what the last check found."""
+    """The wait and its end, the heals that were tried, and the findings of the last check."""
     lifecycle = parts[IncidentLifecycle]
     if incident.status is HealthStatus.ISOLATED:
         yield sentences.isolated()
@@ -89,7 +89,7 @@ def _details(live: Live, parts: Parts, incident: Incident, now: float) -> Iterat
 
 
 def _waits(live: Live, incident: Incident, now: float) -> Iterator[str]:
-    """What a machine that is out of work waits for before it is checked or healed."""
+    """The wait of a machine that is out of work before it is checked or healed."""
     held = live.allocations_on.get(incident.agent_id, {})
     if held and incident.leave_by is not None:
         yield sentences.work_leaves(len(held), incident.leave_by - now)
@@ -100,7 +100,7 @@ def _waits(live: Live, incident: Incident, now: float) -> Iterator[str]:
 
 
 def _next(incident: Incident) -> str:
-    """What is to be done with the machine, as a participle."""
+    """The next treatment of the machine, as a participle."""
     if incident.status is HealthStatus.RESETTING:
         return "reset"
     heals = incident.status is HealthStatus.SUSPECT and is_heal_due(incident)

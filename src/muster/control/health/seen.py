@@ -84,7 +84,7 @@ def _merged(alike: Sequence[Suspicion]) -> Suspicion:
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of one agent.
+    """The knowledge of one agent.
 
     Args:
         seq: the number of its last sighting that was heard.
@@ -98,15 +98,15 @@ class _Known:
 
 
 class SeenMemory:
-    """What was heard of each agent, and the jobs that failed there. It lives as long as the plane,
-    and a restart forgets it: what an agent repeats then is added to its incident."""
+    """The sightings of each agent, and the jobs that failed there. They live as long as the plane,
+    and a restart forgets them: what an agent repeats then is added to its incident."""
 
     def __init__(self) -> None:
         self.failing = FailingJobs()
         self._known: dict[AgentId, _Known] = {}
 
     def of(self, work: Work, agent: AgentId) -> _Known:
-        """What is known of an agent, with what this wake learns of it. It counts once the wake is
+        """The knowledge of an agent, with what this wake learns of it. It counts once the wake is
         committed."""
         learnt = work.once(_learnt)
         if agent not in learnt:
@@ -125,7 +125,7 @@ class SeenMemory:
 
 
 def _learnt() -> dict[AgentId, _Known]:
-    """What the wake has learnt of agents."""
+    """The facts that the wake has learnt of agents."""
     return {}
 
 

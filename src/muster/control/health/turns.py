@@ -42,10 +42,10 @@ class GiveTurns(FollowingHandler[Incident]):
         out = len(of_group.out)
         if out >= ladder.most_out(machines, share):
             return
-        waiting = {each.id: each for each in of_group.waiting.values()}
+        waiting = {str(each.id): each for each in of_group.waiting.values()}
         wishes = [Wish(each.id, each.confirmed, each.began_at) for each in waiting.values()]
         for key in ladder.turns(wishes, out, machines, share):
-            self._lifecycle.give_turn(work, of_group.waiting[key])
+            self._lifecycle.give_turn(work, waiting[key])
 
 
 def waits_for_turn(incident: Incident, incidents: Incidents, most: int) -> Reason:

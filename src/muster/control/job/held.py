@@ -1,8 +1,7 @@
 """Attempts whose verdict is kept open, because the machine rather than the task may be to blame.
 
 Somebody above jobs, the *keeper*, has the machines checked. Until then the tasks of the attempt are
-PENDING, are charged nothing, and begin no other attempt; ``closing`` settles them (design:
-Recovery).
+PENDING, are charged nothing, and begin no other attempt; ``closing`` settles them.
 """
 
 from collections.abc import Collection

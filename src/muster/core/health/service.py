@@ -183,7 +183,7 @@ def _forms(finding: Finding) -> Iterator[dict[str, Any]]:
 
 
 def _written(finding: Finding) -> dict[str, Any]:
-    """What differs from a finding's defaults."""
+    """The fields of a finding that differ from their defaults."""
     written: dict[str, Any] = {
         "check": finding.check,
         "severity": finding.severity.value,

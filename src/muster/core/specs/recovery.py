@@ -1,4 +1,4 @@
-"""The recovery of a job from broken machines, as people write it (design: Recovery)."""
+"""The recovery of a job from broken machines, as people write it."""
 
 from typing import Annotated, Any
 
@@ -20,7 +20,7 @@ ExitCodes = Annotated[tuple[ExitCode, ...], BeforeValidator(_listed), Field(max_
 
 
 class RecoverySpec(Spec):
-    """What happens when a task fails that may have a broken machine to blame: the machines of its
+    """The recovery of a task that may have a broken machine to blame: the machines of its
     attempt are checked, healed, and the job goes on.
 
     Written as ``true``, or as fields.

@@ -1,4 +1,4 @@
-"""What hollow machines answer to services."""
+"""The answers of hollow machines to services."""
 
 from muster.core.health.service import Service, ServiceName, dump
 from muster.core.health.verdict import verdict_of

@@ -7,7 +7,7 @@ from muster.store.records import Agent
 
 
 class HardReboots:
-    """What is known of hard reboots without asking anybody: a part, for the ladder of healing.
+    """The knowledge of hard reboots without asking anybody: a part, for the ladder of healing.
 
     Args:
         settings: the operator's.
