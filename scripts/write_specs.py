@@ -12,7 +12,18 @@ from annotated_types import Ge, Gt, Le
 from pydantic import BeforeValidator
 from pydantic.fields import FieldInfo
 
-from muster.core.specs import amounts, group, health, job, notify, placement, pool, quota, session
+from muster.core.specs import (
+    amounts,
+    group,
+    health,
+    job,
+    notify,
+    placement,
+    pool,
+    quota,
+    recovery,
+    session,
+)
 from muster.core.task_ranges import TaskRanges
 
 PAGE = Path(__file__).parent.parent / "docs" / "specs.md"
@@ -25,6 +36,7 @@ SECTIONS: tuple[tuple[str, type[amounts.Spec]], ...] = (
     ("Constraints", placement.Constraint),
     ("Dependencies", placement.Dependency),
     ("Channels", notify.Channel),
+    ("Recovery", recovery.RecoverySpec),
     ("A scaling group (`kind: group`)", group.ScalingGroup),
     ("Preemption", group.PreemptionSpec),
     ("Health of machines", health.HealthSpec),
@@ -44,6 +56,7 @@ _READ_BY = {
     "_memory": "size: `16GiB`",
     "_command": "text or list of text",
     "_models": "text: `H100`, `H100 SXM\\|B200`",
+    "_recovery": "`true`, or keys: [recovery](#recovery)",
     "_extra": "names with amounts: `{licence: 1}`",
 }
 """How values are written that a function of ``core.specs`` reads."""

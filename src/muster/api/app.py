@@ -23,6 +23,7 @@ from muster.api.plan import plan_router
 from muster.api.pools import POOLS
 from muster.api.provider_checks import ProviderChecks
 from muster.api.reader import Reader
+from muster.api.recoveries import RECOVERIES
 from muster.api.resource import Resource
 from muster.api.sessions import SESSIONS
 from muster.api.slices import SLICES
@@ -42,6 +43,7 @@ agent's."""
 RESOURCES: Sequence[Resource[Any, Any]] = (
     JOBS,
     SESSIONS,
+    RECOVERIES,
     NOTICES,
     AGENTS,
     POOLS,

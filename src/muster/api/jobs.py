@@ -24,6 +24,8 @@ from muster.control.job.explanation import (
 )
 from muster.control.job.requests import JobRequests, Retried
 from muster.control.plan import plan_job
+from muster.control.recovery.book import Recoveries
+from muster.control.recovery.explanation import with_recovery
 from muster.control.session.admission import Ended
 from muster.control.session.cluster.state import ClusterState
 from muster.core.ids import JobId
@@ -75,7 +77,8 @@ def _graces_s(job: Job) -> Collection[float]:
 
 
 def _explain(live: Live, parts: Parts, id_: str, now: float, asker: Principal) -> WhyView:
-    return explain_job(live, parts[ClusterState], JobId(id_), now, asker)
+    found = explain_job(live, parts[ClusterState], JobId(id_), now, asker)
+    return with_recovery(found, parts[Recoveries].of(live.jobs[JobId(id_)]), now)
 
 
 JOBS: Resource[Job, JobView] = Resource(

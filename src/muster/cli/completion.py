@@ -62,6 +62,13 @@ def complete_incident(ctx: click.Context, incomplete: str) -> list[tuple[str, st
     return _complete(ctx, incomplete, [incident.KIND])
 
 
+def complete_recovery(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Ids of recoveries, each with its job."""
+    from muster.cli.kinds import recovery
+
+    return _complete(ctx, incomplete, [recovery.KIND])
+
+
 def _complete(
     ctx: click.Context, incomplete: str, among: "Iterable[Kind[Any, Any]]"
 ) -> list[tuple[str, str]]:

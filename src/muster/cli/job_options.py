@@ -51,6 +51,14 @@ class Tasks:
         bool, Option("--keep-going", "-k", help="The other tasks run on when one fails.")
     ] = False
 
+    recovery: Annotated[
+        bool,
+        Option(
+            "--recovery",
+            help="If a task fails, check its machines, heal what is broken, and go on.",
+        ),
+    ] = False
+
     def keys(self) -> dict[str, Any]:
         return {
             "tasks": self.tasks,
@@ -63,6 +71,7 @@ class Tasks:
             "max_retries_failure": self.retries,
             "keep_going": self.keep_going or None,
             "notify": self.notify or None,
+            "recovery": self.recovery or None,
         }
 
 

@@ -24,6 +24,7 @@ from muster.client.health import INCIDENTS, Health
 from muster.client.http import Body, Http
 from muster.client.notices import NOTICES, Notices
 from muster.client.pools import POOLS, SLICES, Pools
+from muster.client.recoveries import RECOVERIES
 from muster.client.work import JOBS, SESSIONS, Work
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Methods(Work, Notices, Cluster, Pools, Health, Accounts):
 
     jobs = JOBS
     sessions = SESSIONS
+    recoveries = RECOVERIES
     notices = NOTICES
     agents = AGENTS
     pools = POOLS

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from muster.core.reasons import ReasonCode, reason
 from muster.core.states import TaskState
+from muster.core.states.recovery import RECOVERY_TABLE, RecoveryStatus
 from muster.core.text import count, duration, signal_name
 from muster.core.views.placement import HolderView, PlanOutcome
 from muster.core.views.work import KernelView, TaskDetail
@@ -151,6 +152,17 @@ def notice(try_: int, max_tries: int, *, under_way_s: float | None, waits_for_tr
 
 def notice_ended(*, sent: bool) -> str:
     return "the channel took it" if sent else "it was not sent, and is not tried again"
+
+
+def recovery(job: str, status: RecoveryStatus, for_s: float, restarts: int) -> str:
+    """A live recovery of a job."""
+    said = f"job {job} {RECOVERY_TABLE.words[status]}, for {duration(for_s)}"
+    return f"{said}, after {count(restarts, 'restart')}" if restarts else said
+
+
+def recovery_ended(job: str, status: RecoveryStatus, ago_s: float, restarts: int) -> str:
+    said = f"job {job} {RECOVERY_TABLE.words[status]}, {duration(ago_s)} ago"
+    return f"{said}, after {count(restarts, 'restart')}" if restarts else said
 
 
 def pool(name: str, slices: int, max_slices: int, *, coming: int, leaving: int, makes: bool) -> str:

@@ -24,6 +24,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "reprioritise": "reprioritise",
         "cancel": "cancel",
         "retry": "retry",
+        "recoveries": "recoveries",
         "notify": "notify",
     },
     "Cluster": {

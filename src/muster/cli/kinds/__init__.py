@@ -14,6 +14,7 @@ KINDS: dict[str, str] = {
     IdKind.JOB: "muster.cli.kinds.job",
     IdKind.SESSION: "muster.cli.kinds.session",
     IdKind.NOTICE: "muster.cli.kinds.notice",
+    IdKind.RECOVERY: "muster.cli.kinds.recovery",
     IdKind.AGENT: "muster.cli.kinds.agent",
     IdKind.POOL: "muster.cli.kinds.pool",
     IdKind.SLICE: "muster.cli.kinds.slice",

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Protocol
 
+from muster.control.engine.work import Work
 from muster.control.job.judge import TaskVerdict
 from muster.core.states import TaskState
 from muster.store.records import Job, Session, Task
@@ -16,7 +17,7 @@ from muster.store.records import Job, Session, Task
 class Keeper(Protocol):
     """Knows which attempts have an open verdict."""
 
-    def keeps_open(self, session: Session, charged: Collection[int]) -> bool:
+    def keeps_open(self, work: Work, session: Session, charged: Collection[int]) -> bool:
         """Whether the verdict on an attempt that has just ended stays open; the keeper notes whom
         it would charge.
 
@@ -38,10 +39,10 @@ class HeldAttempts:
     def __init__(self) -> None:
         self.keeper: Keeper | None = None
 
-    def keeps_open(self, session: Session, charged: Collection[int]) -> bool:
+    def keeps_open(self, work: Work, session: Session, charged: Collection[int]) -> bool:
         """See ``Keeper``."""
         keeper = self._keeper_of(session.job)
-        return keeper is not None and keeper.keeps_open(session, charged)
+        return keeper is not None and keeper.keeps_open(work, session, charged)
 
     def holds(self, task: Task) -> bool:
         """See ``Keeper``."""

@@ -11,6 +11,7 @@ from muster.control.session.admission import (
     NONE_ENDED,
     Ended,
     admit,
+    check_checkpoints,
     check_name,
     check_workdirs,
     find_dependencies,
@@ -85,6 +86,7 @@ class JobRequests:
         """
         group = work.live.group(spec.group)
         check_workdirs(group, [spec])
+        check_checkpoints(group, spec)
         id_ = work.ids.job()
         name = spec.name or self._new_name(work, principal.owner, program_name(spec.command))
         check_name(work.live, principal.owner, name)

@@ -99,17 +99,22 @@ class SettleTasks(FollowingHandler[Session]):
             else [judge(attempts[0], budgets[0])]
         )
         if job.spec.recovery is not None:
-            verdicts = self._left_open(session, [task for _, task in pairs], verdicts)
+            tasks = [task for _, task in pairs]
+            verdicts = self._left_open(session, tasks, verdicts, work)
         for (kernel, task), verdict in zip(pairs, verdicts, strict=True):
             self._apply(kernel, task, verdict, work)
 
     def _left_open(
-        self, session: Session, tasks: Sequence[Task], verdicts: Sequence[TaskVerdict]
+        self,
+        session: Session,
+        tasks: Sequence[Task],
+        verdicts: Sequence[TaskVerdict],
+        work: Work,
     ) -> Sequence[TaskVerdict]:
         """The verdicts, or if they are kept open, others that charge nobody yet."""
         pairs = [*zip(tasks, verdicts, strict=True)]
         charged = [task.index for task, each in pairs if each.failure_count > task.failure_count]
-        if not self._held.keeps_open(session, charged):
+        if not self._held.keeps_open(work, session, charged):
             return verdicts
         return [put_off(each, task) for task, each in pairs]
 

@@ -62,8 +62,8 @@ class Writer:
         return notice
 
 
-def _subjects() -> set[str]:
-    """The ids of work whose end was told in this wake."""
+def told_subjects() -> set[str]:
+    """The ids of work whose end was told in this wake; who tells of it adds to them."""
     return set()
 
 
@@ -88,7 +88,7 @@ class _TellEnds(FollowingHandler[W]):
         channels = _channels(record.spec)
         if not channels:
             return
-        told = work.once(_subjects)
+        told = work.once(told_subjects)
         if record.id in told:  # a later pass of the wake sees the end again
             return
         told.add(record.id)

@@ -48,5 +48,5 @@ class NoticeModule(EntityModule):
                 TellEndsOfJobs(writer),
                 TellEndsOfSessions(writer),
             ],
-            offers=[NoticeRequests(writer, self._policy)],
+            offers=[writer, NoticeRequests(writer, self._policy)],
         )

@@ -9,7 +9,7 @@ from muster.control.session.cluster.state import ClusterState
 from muster.core.errors import Conflict, InvalidSpec, Problem
 from muster.core.owner import Owner
 from muster.core.reasons import Reason, ReasonCode
-from muster.core.specs import Dependency, ScalingGroup
+from muster.core.specs import Dependency, JobSpec, ScalingGroup
 from muster.core.specs.placement import ANYWHERE, Operator
 from muster.core.specs.session import Process
 from muster.scheduling.passes.placement import never_fits
@@ -76,9 +76,24 @@ def check_workdirs(group: ScalingGroup, processes: Sequence[Process]) -> None:
     """
     for process in processes:
         if process.workdir is not None and not group.has_workspace_of(process.workdir):
-            roots = ", ".join(group.workspaces) or "none"
-            expected = f"expected a directory inside a workspace of group {group.name} ({roots})"
-            raise InvalidSpec([Problem("workdir", repr(process.workdir), expected)])
+            raise InvalidSpec([_outside(group, "workdir", process.workdir)])
+
+
+def check_checkpoints(group: ScalingGroup, spec: JobSpec) -> None:
+    """Refuse a job whose checkpoints would lie elsewhere than its work may.
+
+    Raises:
+        InvalidSpec: a directory of checkpoints outside the group's workspaces.
+    """
+    path = None if spec.recovery is None else spec.recovery.checkpoint_dir
+    if path is not None and not group.has_workspace_of(path):
+        raise InvalidSpec([_outside(group, "recovery.checkpoint_dir", path)])
+
+
+def _outside(group: ScalingGroup, field: str, path: str) -> Problem:
+    roots = ", ".join(group.workspaces) or "none"
+    expected = f"expected a directory inside a workspace of group {group.name} ({roots})"
+    return Problem(field, repr(path), expected)
 
 
 def check_name(live: Live, owner: Owner, name: str) -> None:

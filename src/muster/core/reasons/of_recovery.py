@@ -52,7 +52,7 @@ OF_RECOVERY: Mapping[ReasonCode, Definition] = {
         _R,
         "task {index} failed ({how}) with no retry left, and no fault was found on "
         "{agents:agent}{pending:?, {pending} of which could not be checked}",
-        "Look at its output: the machines are not known to be at fault. `max_retries_failure` "
+        "Look at its output: no machine is known to be at fault. `max_retries_failure` "
         "grants further tries.",
     ),
     ReasonCode.RECOVERY_HEALED: Definition(_W, f"{_MACHINES} is healthy again"),

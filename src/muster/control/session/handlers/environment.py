@@ -139,4 +139,8 @@ def _of_session(session: Session) -> dict[str, str]:
             "MUSTER_JOB_NAME": session.job.name,
             "MUSTER_TASK_COUNT": str(session.job.spec.tasks),
         }
+        recovery = session.job.spec.recovery
+        checkpoints = recovery and (recovery.checkpoint_dir or session.job.spec.workdir)
+        if checkpoints:
+            own["MUSTER_CHECKPOINT_DIR"] = checkpoints
     return own

@@ -1,0 +1,270 @@
+"""From failed attempts to rounds: which end of a session leads to a check, and of which
+machines."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from muster.control.engine.handler import FollowingHandler, Stage
+from muster.control.engine.work import Work
+from muster.control.health.entity import Incident
+from muster.control.health.lifecycle import IncidentLifecycle
+from muster.control.recovery.book import Recoveries
+from muster.control.recovery.entity import Recovery
+from muster.control.recovery.rounds import (
+    FAULTS,
+    MAX_TASKS,
+    AgentResult,
+    Round,
+    RoundAgent,
+    RoundTask,
+)
+from muster.core.health.verdict import CheckResult
+from muster.core.ids import AgentId
+from muster.core.reasons import ReasonCode, reason
+from muster.core.specs import RecoverySpec
+from muster.core.states import KERNEL_TABLE, SessionStatus
+from muster.core.states.health import HealthStatus
+from muster.core.states.recovery import RecoveryStatus
+from muster.store.records import Agent, Kernel, Session
+
+_OWN_ENDS = frozenset({ReasonCode.EXITED, ReasonCode.SIGNALED})
+"""Ends of a kernel that a broken machine may have caused. Of others Muster knows the cause: a limit
+of the spec, a missing command, a stop."""
+_NOT_STOPPED = frozenset({ReasonCode.KERNEL_ENDED, *_OWN_ENDS})
+"""Reasons of sessions that end because a kernel did."""
+_LEFT = frozenset({ReasonCode.HEALTH_HEALS})
+"""Reasons of sessions that leave a machine for the sake of its health."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """What began a round: the first kernel that ended, and whether its machine had to be empty."""
+
+    kernel: Kernel
+    had_to_leave: bool
+
+
+def trigger_of(session: Session, spec: RecoverySpec) -> Trigger | None:
+    """What in the end of a session leads to a check; None if nothing does. A gang is judged by the
+    kernel that failed first."""
+    code = session.reason.code if session.reason is not None else None
+    if code in _LEFT:
+        began = (kernel for kernel in session.kernels if kernel.started_at is not None)
+        kernel = next(began, None)
+        return None if kernel is None else Trigger(kernel, had_to_leave=True)
+    if code is not None and code not in _NOT_STOPPED:
+        return None
+    failed = [
+        kernel
+        for kernel in session.kernels
+        if kernel.status in KERNEL_TABLE.terminal and not kernel.ended_well
+    ]
+    if not failed:
+        return None
+    first = min(failed, key=_ended_at)
+    if first.reason is None or first.reason.code not in _OWN_ENDS:
+        return None
+    return Trigger(first, False) if spec.covers(first.exit_code, first.signal) else None
+
+
+def _ended_at(kernel: Kernel) -> tuple[float, int]:
+    return math.inf if kernel.ended_at is None else kernel.ended_at, kernel.index
+
+
+def devices_of(session: Session) -> dict[AgentId, tuple[int, ...]]:
+    """The agents on which a session had a place, with the indexes of its GPUs there."""
+    found: dict[AgentId, set[int]] = {}
+    for kernel in session.kernels:
+        if kernel.agent_id is not None:
+            indexes = found.setdefault(kernel.agent_id, set())
+            indexes.update(share.index for share in kernel.shares)
+    return {agent: tuple(sorted(indexes)) for agent, indexes in found.items()}
+
+
+def as_seen(agent: RoundAgent, incident: Incident) -> RoundAgent:
+    """A machine of a round, as its incident tells."""
+    heals = incident.progress.rounds
+    match incident.status:
+        case HealthStatus.HEALTHY if heals or agent.result in FAULTS:
+            result = AgentResult.HEALED
+        case HealthStatus.HEALTHY if incident.result is CheckResult.HEALTHY:
+            result = AgentResult.HEALTHY
+        case HealthStatus.HEALTHY:
+            result = AgentResult.UNCHECKED  # its turn never came, or an operator returned it
+        case HealthStatus.ISOLATED:
+            result = AgentResult.ISOLATED
+        case HealthStatus.GONE:
+            result = AgentResult.GONE
+        case HealthStatus.RESETTING | HealthStatus.REBOOTING | HealthStatus.VERIFYING:
+            result = AgentResult.FAULTY
+        case _:
+            result = AgentResult.FAULTY if agent.result in FAULTS else AgentResult.AWAITED
+    return RoundAgent(
+        id=agent.id,
+        name=agent.name,
+        devices=agent.devices,
+        incident=incident.id,
+        result=result,
+        heals=heals,
+        said=_said(incident) or agent.said,
+    )
+
+
+def _said(incident: Incident) -> str:
+    """What is known of a machine's fault: the last check that found one, else the last check, else
+    the suspicion."""
+    bad = [each for each in incident.checks if each.result is not CheckResult.HEALTHY]
+    told = bad or incident.checks
+    if told:
+        return told[-1].sentence
+    return "" if incident.why.code is ReasonCode.HEALTH_TASK_FAILED else incident.why.sentence()
+
+
+class NoteFailures(FollowingHandler[Session]):
+    """Notes a round for a failed attempt of a job that opted in, as soon as its first task fails,
+    and has all machines of the attempt under suspicion, side by side. The others of a gang are
+    being stopped meanwhile; an independent task is an attempt by itself, and others go on."""
+
+    name = "NoteFailures"
+    stage = Stage.ADVANCE
+    entity = Session
+    statuses = frozenset({SessionStatus.TERMINATING, SessionStatus.TERMINATED})
+    narrows = True
+
+    def __init__(self, recoveries: Recoveries, incidents: IncidentLifecycle) -> None:
+        self._recoveries = recoveries
+        self._incidents = incidents
+
+    def gather(self, candidates: Sequence[Session], work: Work) -> Sequence[Session]:
+        if not self._recoveries:
+            return ()
+        mine = [
+            each
+            for each in candidates
+            if each.job is not None and each.job.spec.recovery is not None
+        ]
+        return super().gather(mine, work) if mine else mine
+
+    def follow(self, record: Session, work: Work) -> None:
+        job = record.job
+        recovery = None if job is None else self._recoveries.of(job)
+        if job is None or job.spec.recovery is None or recovery is None:
+            return
+        if not _is_current(record) or _is_noted(recovery, record):
+            return
+        trigger = trigger_of(record, job.spec.recovery)
+        if trigger is None or _is_full(recovery):
+            return
+        self._note(recovery, record, trigger, work)
+
+    def _note(self, recovery: Recovery, session: Session, trigger: Trigger, work: Work) -> None:
+        first = trigger.kernel
+        devices = devices_of(session)
+        how = first.reason or session.reason
+        code = ReasonCode.RECOVERY_TASK_FAILED
+        if trigger.had_to_leave:
+            code, how = ReasonCode.RECOVERY_MACHINE_LEFT, session.reason
+        said = "" if how is None else how.sentence()
+        why = reason(code, index=first.task_index or 0, how=said, agents=len(devices))
+        round_ = Round(
+            number=recovery.rounds + 1,
+            why=why,
+            tasks=(RoundTask(first.task_index or 0, first.attempt),),
+            agents=tuple(self._suspected(devices, first, session, work)),
+            gpu_milli=sum(kernel.resources.gpu_milli for kernel in session.kernels),
+            began_at=work.now,
+        )
+        if recovery.status is RecoveryStatus.PENDING_HEALTHCHECK and recovery.open is not None:
+            recovery.open = recovery.open.joined(round_)
+        elif recovery.next is not None:
+            recovery.next = recovery.next.joined(round_)
+        else:
+            recovery.next = round_
+            recovery.rounds += 1
+        self._recoveries.changed(recovery)
+        work.unit.touch(recovery)
+        work.mark(recovery)
+
+    def _suspected(
+        self,
+        devices: dict[AgentId, tuple[int, ...]],
+        first: Kernel,
+        session: Session,
+        work: Work,
+    ) -> Iterator[RoundAgent]:
+        job = session.job
+        why = reason(ReasonCode.HEALTH_TASK_FAILED, exit_code=first.exit_code)
+        for id_, indexes in devices.items():
+            agent = work.live.agents.get(id_)
+            if agent is None:
+                yield RoundAgent(id_, id_, indexes, result=AgentResult.GONE)
+                continue
+            found = RoundAgent(id_, agent.name, indexes)
+            incident = self._incidents.suspect(
+                work, agent, self.name, why, devices=indexes, job=None if job is None else job.id
+            )
+            yield as_seen(found, incident) if incident is not None else _unchecked(found, agent)
+
+
+def _unchecked(found: RoundAgent, agent: Agent) -> RoundAgent:
+    """A machine that nobody checks: it is out of work already, or its group has no checks."""
+    result = AgentResult.ISOLATED if agent.ill else AgentResult.UNCHECKED
+    return RoundAgent(found.id, found.name, found.devices, result=result, said=agent.ill)
+
+
+def _is_current(session: Session) -> bool:
+    """Whether the session is the present attempt of a task, which its verdict has not ended."""
+    job = session.job
+    if job is None:
+        return False
+    indexes = (kernel.task_index for kernel in session.kernels[:1])
+    tasks = (job.tasks.get(index) for index in indexes if index is not None)
+    return any(task is not None and task.session_id == session.id for task in tasks)
+
+
+def _is_noted(recovery: Recovery, session: Session) -> bool:
+    """Whether a round is about this attempt already."""
+    rounds = [each for each in (recovery.open, recovery.next) if each is not None]
+    return any(
+        each.has(kernel.task_index or 0, kernel.attempt)
+        for each in rounds
+        for kernel in session.kernels
+    )
+
+
+def _is_full(recovery: Recovery) -> bool:
+    """Whether so many tasks failed at once that further ones are judged without a check."""
+    rounds = [each for each in (recovery.open, recovery.next) if each is not None]
+    return any(len(each.tasks) >= MAX_TASKS for each in rounds)
+
+
+class FollowIncidents(FollowingHandler[Incident]):
+    """Takes note in rounds of what becomes of their machines."""
+
+    name = "FollowIncidents"
+    stage = Stage.SETTLE
+    entity = Incident
+    statuses = frozenset(HealthStatus)
+
+    def __init__(self, recoveries: Recoveries) -> None:
+        self._recoveries = recoveries
+
+    def follow(self, record: Incident, work: Work) -> None:
+        for recovery in self._recoveries.watching(record.agent_id):
+            before = recovery.open, recovery.next
+            recovery.open = _told(recovery.open, record)
+            recovery.next = _told(recovery.next, record)
+            if (recovery.open, recovery.next) != before:
+                work.unit.touch(recovery)
+                work.mark(recovery)
+
+
+def _told(round_: Round | None, incident: Incident) -> Round | None:
+    """The round with its machine as the incident tells, if it waits for that incident."""
+    if round_ is None:
+        return None
+    found = next((each for each in round_.agents if each.id == incident.agent_id), None)
+    if found is None or found.incident != incident.id:
+        return round_
+    return round_.with_agent(as_seen(found, incident))

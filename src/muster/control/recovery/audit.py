@@ -1,0 +1,46 @@
+"""Audits of recoveries against their jobs, and of their rounds."""
+
+from collections.abc import Iterator
+
+from sqlalchemy import select
+
+from muster.control.recovery.entity import recoveries
+from muster.control.recovery.rounds import load_round, load_rounds
+from muster.core.states import JOB_TABLE
+from muster.core.states.recovery import RECOVERY_TABLE, RecoveryStatus
+from muster.store.audit.finding import MAX_SENTENCE, UNREADABLE, Audit, Finding, Stored
+from muster.store.schema import jobs
+
+_WAITING = RECOVERY_TABLE.live - {RecoveryStatus.IN_PROGRESS}
+
+
+def _outliving(stored: Stored) -> Iterator[Finding]:
+    joined = recoveries.outerjoin(jobs, jobs.c.id == recoveries.c.job_id)
+    live = recoveries.c.status.in_(sorted(RECOVERY_TABLE.live))
+    query = (
+        select(recoveries.c.id, recoveries.c.status, jobs.c.status.label("of_job"))
+        .select_from(joined)
+        .where(live, jobs.c.status.is_(None) | jobs.c.status.in_(sorted(JOB_TABLE.terminal)))
+    )
+    for row in stored.connection.execute(query):
+        yield Finding(row.id, f"is {row.status}, and its job is {row.of_job or 'missing'}")
+
+
+def _wrong_rounds(stored: Stored) -> Iterator[Finding]:
+    for row in stored.connection.execute(select(recoveries).order_by(recoveries.c.id)):
+        try:
+            is_open = load_round(row.open) is not None
+            load_round(row.next), load_rounds(row.kept)
+        except UNREADABLE as error:
+            yield Finding(row.id, f"cannot be read: {error!r}"[:MAX_SENTENCE])
+            continue
+        if is_open is not (row.status in _WAITING):
+            yield Finding(row.id, f"is {row.status}, and has {'a' if is_open else 'no'} round open")
+        if row.restarts > row.rounds:
+            yield Finding(row.id, f"was restarted {row.restarts} times in {row.rounds} rounds")
+
+
+AUDITS = (
+    Audit("no recovery is live once its job has ended", _outliving),
+    Audit("a recovery has a round open exactly while it waits for one", _wrong_rounds),
+)

@@ -1,0 +1,117 @@
+"""The recoveries by their jobs and by the machines for which they wait, and what they hold back."""
+
+from collections.abc import Collection, Sequence
+
+from muster.control.engine.work import Work
+from muster.control.recovery.entity import Recovery
+from muster.control.recovery.rounds import Round
+from muster.core.ids import AgentId, JobId
+from muster.core.reasons import ReasonCode
+from muster.core.states.recovery import RecoveryStatus
+from muster.store.live import Live
+from muster.store.records import Job, Session, Task
+
+_HOLDING = frozenset({RecoveryStatus.PENDING_HEALTHCHECK, RecoveryStatus.PENDING_RESTART})
+
+
+class Recoveries:
+    """The live recoveries. It is the keeper that jobs ask (``control.job.held.Keeper``)."""
+
+    def __init__(self, live: Live) -> None:
+        self._of_job: dict[JobId, Recovery] = {}
+        self._watching: dict[AgentId, dict[Recovery, None]] = {}
+        self._watched: dict[Recovery, frozenset[AgentId]] = {}
+        for recovery in live.of(Recovery).values():
+            self.made(recovery)
+
+    def __bool__(self) -> bool:
+        return bool(self._of_job)
+
+    def of(self, job: Job) -> Recovery | None:
+        """The recovery of a job, until both have ended."""
+        return self._of_job.get(job.id)
+
+    def watching(self, agent: AgentId) -> Sequence[Recovery]:
+        """The recoveries with a round that concerns this agent."""
+        return [*self._watching.get(agent, ())]
+
+    def made(self, recovery: Recovery) -> None:
+        """Take note of a new recovery."""
+        self._of_job[recovery.job.id] = recovery
+        self.changed(recovery)
+
+    def forget(self, job: Job) -> None:
+        """Forget the recovery of a job that has ended with it."""
+        recovery = self._of_job.pop(job.id, None)
+        if recovery is not None:
+            self._watch(recovery, frozenset())
+
+    def changed(self, recovery: Recovery) -> None:
+        """Take note of the rounds that the recovery has now."""
+        rounds = filter(None, (recovery.open, recovery.next))
+        self._watch(recovery, frozenset(agent.id for each in rounds for agent in each.agents))
+
+    def _watch(self, recovery: Recovery, agents: frozenset[AgentId]) -> None:
+        before = self._watched.pop(recovery, frozenset())
+        for agent in before - agents:
+            self._watching[agent].pop(recovery, None)
+            if not self._watching[agent]:
+                del self._watching[agent]
+        for agent in agents - before:
+            self._watching.setdefault(agent, {})[recovery] = None
+        if agents:
+            self._watched[recovery] = agents
+
+    # -- control.job.held.Keeper ---------------------------------------------------------------
+
+    def keeps_open(self, work: Work, session: Session, charged: Collection[int]) -> bool:
+        """Whether a round was noted for the session's attempt, whose verdict waits for it."""
+        job = session.job
+        recovery = None if job is None else self.of(job)
+        if recovery is None:
+            return False
+        attempts = [(kernel.task_index or 0, kernel.attempt) for kernel in session.kernels]
+        of_open, of_next = _of(recovery.open, attempts), _of(recovery.next, attempts)
+        round_ = recovery.open if of_open else recovery.next if of_next else None
+        if round_ is None:
+            return False
+        if not charged and round_.why.code is not ReasonCode.RECOVERY_MACHINE_LEFT:
+            return False  # it turned out that a machine was lost, or that somebody stopped it
+        noted = round_.charging(attempts, frozenset(charged))
+        if of_open:
+            recovery.open = noted
+        else:
+            recovery.next = noted
+        work.unit.touch(recovery)
+        work.mark(recovery)
+        return True
+
+    def holds(self, task: Task) -> bool:
+        """Whether the task's next attempt waits for a check, or for a machine."""
+        recovery = self.of(task.job)
+        if recovery is None:
+            return False
+        if _has(recovery.next, task):
+            return True
+        return recovery.status in _HOLDING and _has(recovery.open, task)
+
+    def returns_to(self, task: Task) -> tuple[str, ...] | None:
+        """The machines of the task's last attempt, if it is restarted after a fault."""
+        recovery = self.of(task.job)
+        if recovery is None or recovery.status is not RecoveryStatus.RESTARTING:
+            return None
+        if recovery.open is None or not _has(recovery.open, task):
+            return None
+        return tuple(agent.name for agent in recovery.open.agents)
+
+
+def _has(round_: Round | None, task: Task) -> bool:
+    """Whether the task is one of the round's; a gang is in it whole."""
+    if round_ is None:
+        return False
+    return task.job.spec.coscheduled or round_.has(task.index, task.attempt)
+
+
+def _of(round_: Round | None, attempts: Sequence[tuple[int, int]]) -> bool:
+    """Whether the round is about one of these attempts."""
+    return round_ is not None and any(round_.has(*attempt) for attempt in attempts)

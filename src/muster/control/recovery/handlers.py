@@ -1,0 +1,306 @@
+"""The handlers by which a recovery is made, notes failures, decides, and ends with its job (source:
+ECS GPU Recovery)."""
+
+from collections.abc import Collection, Sequence
+
+from muster.control.engine.handler import (
+    DerivationHandler,
+    FollowingHandler,
+    Stage,
+    TransitionStatus,
+)
+from muster.control.engine.work import Move, Work
+from muster.control.job.closing import Verdicts, by_budget, close, given_up, state_after
+from muster.control.job.derive import live_attempts
+from muster.control.recovery.book import Recoveries
+from muster.control.recovery.entity import Recovery, RecoveryId
+from muster.control.recovery.lifecycle import RecoveryLifecycle, count_run, spec_of
+from muster.control.recovery.rounds import Round
+from muster.control.recovery.rules import (
+    Decision,
+    Turn,
+    after_check,
+    after_heal,
+    after_restart,
+    first_index,
+)
+from muster.control.recovery.telling import Teller
+from muster.control.session.cluster.state import ClusterState
+from muster.control.session.explaining.explanation import session_needs_agent
+from muster.control.session.lifecycle import SessionLifecycle
+from muster.core.ids import IdKind
+from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.states import JOB_TABLE, JobState, SessionStatus, TaskState
+from muster.core.states.recovery import RECOVERY_TABLE, RecoveryStatus
+from muster.store.records import Job, Session
+
+
+class _OfJobs(FollowingHandler[Job]):
+    """Looks at jobs that opted in alone."""
+
+    entity = Job
+    narrows = True
+
+    def __init__(self, recoveries: Recoveries) -> None:
+        self._recoveries = recoveries
+
+    def gather(self, candidates: Sequence[Job], work: Work) -> Sequence[Job]:
+        mine = [job for job in candidates if job.spec.recovery is not None]
+        return super().gather(mine, work) if mine else mine
+
+
+class MakeRecoveries(_OfJobs):
+    """Makes the recovery of a job in the commit in which the job is made."""
+
+    name = "MakeRecoveries"
+    stage = Stage.EXPAND
+    statuses = frozenset(JOB_TABLE.live)
+
+    def follow(self, record: Job, work: Work) -> None:
+        if self._recoveries.of(record) is not None:
+            return
+        recovery = Recovery(
+            id=RecoveryId(work.ids.new(IdKind.RECOVERY)),
+            job=record,
+            status=RecoveryStatus.IN_PROGRESS,
+            status_changed_at=work.now,
+            created_at=work.now,
+        )
+        work.unit.add(recovery)
+        work.mark(recovery)
+        self._recoveries.made(recovery)
+
+
+class CountRuns(_OfJobs):
+    """Counts how long tasks of a job run, for its effective training time ratio."""
+
+    name = "CountRuns"
+    stage = Stage.SETTLE
+    statuses = frozenset(JOB_TABLE.live)
+
+    def follow(self, record: Job, work: Work) -> None:
+        recovery = self._recoveries.of(record)
+        runs = record.counts.get(TaskState.RUNNING, 0) > 0
+        if recovery is not None and count_run(recovery, work.now, runs=runs):
+            work.unit.touch(recovery)
+
+
+class _Decides(DerivationHandler[Recovery]):
+    """Derives the next status of a recovery from a decision, and carries the decision out: the
+    verdicts that were kept open are closed, and attempts that are given up are stopped."""
+
+    entity = Recovery
+    stage = Stage.SETTLE
+
+    def __init__(self, sessions: SessionLifecycle) -> None:
+        self._sessions = sessions
+
+    def decide(self, recovery: Recovery, round_: Round, work: Work) -> Decision | None:
+        """What follows; None if nothing does yet."""
+        raise NotImplementedError
+
+    def derive(self, record: Recovery, work: Work) -> tuple[TransitionStatus, Reason | None] | None:
+        if record.open is None or record.job.status in JOB_TABLE.terminal:
+            return None
+        decision = self.decide(record, record.open, work)
+        if decision is None:
+            return None
+        return TransitionStatus(_status_after(record, record.open, decision)), decision.why
+
+    def derived(self, record: Recovery, work: Work) -> None:
+        over = record.kept[-1] if record.open is None and record.kept else None
+        verdicts = () if over is None else _verdicts(record.job, over, record.reason)
+        if not verdicts:
+            return
+        stopped = {task.session_id for task, each in verdicts if each.state is TaskState.FAILED}
+        if record.job.spec.coscheduled and any(stopped):
+            sessions = live_attempts(record.job, work.live)
+        else:
+            ids = filter(None, stopped)
+            sessions = [work.live.sessions[id_] for id_ in ids if id_ in work.live.sessions]
+        close(work, verdicts, self.name)
+        self._sessions.terminate(work, sessions, self.name, record.reason)
+
+
+class BeginRounds(DerivationHandler[Recovery]):
+    """IN_PROGRESS → PENDING_HEALTHCHECK with a failed attempt."""
+
+    name = "BeginRounds"
+    entity = Recovery
+    stage = Stage.SETTLE
+    statuses = frozenset({RecoveryStatus.IN_PROGRESS})
+
+    def derive(self, record: Recovery, work: Work) -> tuple[TransitionStatus, Reason | None] | None:
+        if record.next is None or record.job.status in JOB_TABLE.terminal:
+            return None
+        return TransitionStatus(RecoveryStatus.PENDING_HEALTHCHECK), record.next.why
+
+
+class AwaitChecks(_Decides):
+    """PENDING_HEALTHCHECK → PENDING_RESTART with the first machine at fault; once none is, the
+    tasks' own retries decide."""
+
+    name = "AwaitChecks"
+    statuses = frozenset({RecoveryStatus.PENDING_HEALTHCHECK})
+
+    def decide(self, recovery: Recovery, round_: Round, work: Work) -> Decision | None:
+        if not _is_judged(recovery.job, round_):
+            return None  # the attempt is still being stopped
+        waited_s = work.now - recovery.status_changed_at
+        verdicts = by_budget(recovery.job, round_.charged)
+        is_last = any(verdict.state is TaskState.FAILED for _, verdict in verdicts)
+        how = _how(recovery.job, round_)
+        return after_check(round_, waited_s, how, spec_of(recovery), is_last=is_last)
+
+
+class AwaitMachines(_Decides):
+    """PENDING_RESTART → RESTARTING once the machines are healthy again, or others are taken."""
+
+    name = "AwaitMachines"
+    statuses = frozenset({RecoveryStatus.PENDING_RESTART})
+
+    def decide(self, recovery: Recovery, round_: Round, work: Work) -> Decision | None:
+        waited_s = work.now - recovery.status_changed_at
+        return after_heal(round_, waited_s, recovery.restarts, spec_of(recovery))
+
+
+class AwaitRestarts(_Decides):
+    """RESTARTING → IN_PROGRESS once the tasks have begun again."""
+
+    name = "AwaitRestarts"
+    statuses = frozenset({RecoveryStatus.RESTARTING})
+
+    def __init__(self, sessions: SessionLifecycle, cluster: ClusterState) -> None:
+        super().__init__(sessions)
+        self._cluster = cluster
+
+    def decide(self, recovery: Recovery, round_: Round, work: Work) -> Decision | None:
+        unbegun = _unbegun(recovery.job, round_)
+        waiting = [
+            session
+            for index in unbegun
+            if (session := _session_of(recovery.job, index, work)) is not None
+        ]
+        needs = [why for each in waiting[:1] for why in session_needs_agent(self._cluster, each)]
+        queues = any(each.status is SessionStatus.PENDING for each in waiting) and not needs
+        return after_restart(
+            round_,
+            work.now - recovery.status_changed_at,
+            work.now,
+            spec_of(recovery),
+            runs=not unbegun or recovery.next is not None,
+            queues=queues,
+            how=needs[0].sentence() if needs else "",
+        )
+
+
+class EndRecoveries(_OfJobs):
+    """Ends the recovery of a job in the commit of the job's end, and tells of one that failed."""
+
+    name = "EndRecoveries"
+    stage = Stage.DERIVE
+    statuses = frozenset(JOB_TABLE.terminal)
+
+    def __init__(
+        self, recoveries: Recoveries, lifecycle: RecoveryLifecycle, teller: Teller
+    ) -> None:
+        super().__init__(recoveries)
+        self._lifecycle = lifecycle
+        self._teller = teller
+
+    def follow(self, record: Job, work: Work) -> None:
+        recovery = self._recoveries.of(record)
+        if recovery is None:
+            return
+        if recovery.status in RECOVERY_TABLE.live:
+            status, why = _end_of(record)
+            self._lifecycle.end(work, recovery, status, Move(self.name, reason=why))
+        if recovery.status is RecoveryStatus.FAILED:
+            self._teller.tell(record, recovery, work)
+        self._recoveries.forget(record)
+
+
+def _end_of(job: Job) -> tuple[RecoveryStatus, Reason | None]:
+    """The end of the recovery of a job that has ended, and the reason."""
+    if job.status is JobState.SUCCEEDED:
+        return RecoveryStatus.COMPLETE, None
+    if job.reason is not None and job.reason.code is ReasonCode.CANCELLED:
+        return RecoveryStatus.USER_STOPPED, job.reason
+    how = job.reason.sentence() if job.reason else ""
+    return RecoveryStatus.FAILED, reason(ReasonCode.RECOVERY_JOB_ENDED, state=job.status, how=how)
+
+
+def _status_after(recovery: Recovery, round_: Round, decision: Decision) -> RecoveryStatus:
+    match decision.turn:
+        case Turn.HEAL:
+            return RecoveryStatus.PENDING_RESTART
+        case Turn.RESTART:
+            return RecoveryStatus.RESTARTING
+        case Turn.RUN:
+            return RecoveryStatus.IN_PROGRESS
+        case Turn.JUDGE | Turn.GIVE_UP:
+            state = state_after(recovery.job, _verdicts(recovery.job, round_, decision.why))
+            ends = state in JOB_TABLE.terminal and state is not JobState.SUCCEEDED
+            return RecoveryStatus.FAILED if ends else RecoveryStatus.IN_PROGRESS
+
+
+_JUDGED = frozenset(
+    {
+        ReasonCode.RECOVERY_HEALTHY,
+        ReasonCode.RECOVERY_UNCHECKED,
+        ReasonCode.RECOVERY_NO_FAULT,
+    }
+)
+_GIVEN_UP = frozenset(
+    {
+        ReasonCode.RECOVERY_USED_UP,
+        ReasonCode.RECOVERY_NOT_RETURNED,
+        ReasonCode.RECOVERY_NOT_STARTED,
+    }
+)
+
+
+def _verdicts(job: Job, round_: Round, why: Reason | None) -> Verdicts:
+    """The verdicts on the attempts of a round that ends for this reason; none if they begin
+    again."""
+    if why is None:
+        return ()
+    if why.code in _JUDGED:
+        return by_budget(job, round_.charged)
+    if why.code not in _GIVEN_UP:
+        return ()
+    if why.code is not ReasonCode.RECOVERY_NOT_STARTED:
+        return given_up(job, round_.charged, why)
+    return given_up(job, _unbegun(job, round_), why)
+
+
+def _unbegun(job: Job, round_: Round) -> Collection[int]:
+    """The indexes of the round's tasks of which no later attempt has begun."""
+    return [
+        each.index
+        for each in round_.tasks
+        if (task := job.tasks.get(each.index)) is not None
+        and (task.attempt <= each.attempt or task.started_at is None)
+    ]
+
+
+def _is_judged(job: Job, round_: Round) -> bool:
+    """Whether the attempts of the round have ended and were judged: none has a session."""
+    return all(
+        task.session_id is None or task.attempt > each.attempt
+        for each in round_.tasks
+        if (task := job.tasks.get(each.index)) is not None
+    )
+
+
+def _how(job: Job, round_: Round) -> str:
+    """How the first of the round's tasks ended."""
+    task = job.tasks.get(first_index(round_))
+    return task.reason.sentence() if task is not None and task.reason is not None else ""
+
+
+def _session_of(job: Job, index: int, work: Work) -> Session | None:
+    task = job.tasks.get(index)
+    return (
+        None if task is None or task.session_id is None else work.live.sessions.get(task.session_id)
+    )

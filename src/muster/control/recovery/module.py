@@ -1,0 +1,69 @@
+"""Recoveries, as the control plane composes them."""
+
+from muster.control.engine.declared import Declared
+from muster.control.engine.module import Context, EntityModule
+from muster.control.health.lifecycle import IncidentLifecycle
+from muster.control.job.held import HeldAttempts
+from muster.control.job.requests import JobRequests
+from muster.control.notice.ends import Writer
+from muster.control.recovery.attempts import FollowIncidents, NoteFailures
+from muster.control.recovery.audit import AUDITS
+from muster.control.recovery.book import Recoveries
+from muster.control.recovery.entity import RECOVERY, Recovery
+from muster.control.recovery.handlers import (
+    AwaitChecks,
+    AwaitMachines,
+    AwaitRestarts,
+    BeginRounds,
+    CountRuns,
+    EndRecoveries,
+    MakeRecoveries,
+)
+from muster.control.recovery.lifecycle import RecoveryLifecycle
+from muster.control.recovery.requests import RecoveryRequests
+from muster.control.recovery.telling import Teller
+from muster.control.session.cluster.state import ClusterState
+from muster.control.session.lifecycle import SessionLifecycle
+from muster.core.states import SessionStatus
+from muster.core.states.recovery import RecoveryStatus
+from muster.store.live import Live
+
+
+class RecoveryModule(EntityModule):
+    """Declares recoveries, and keeps verdicts on attempts open for them."""
+
+    entities = (RECOVERY,)
+    audits = AUDITS
+
+    def begin(self, live: Live, before: Live | None) -> None:
+        """Have sessions that restart a job prefer its former agents again."""
+        names = {
+            each.job.id: tuple(agent.name for agent in each.open.agents)
+            for each in live.of(Recovery).values()
+            if each.status is RecoveryStatus.RESTARTING and each.open is not None
+        }
+        for session in live.sessions.values() if names else ():
+            if session.job is not None and session.status is SessionStatus.PENDING:
+                session.returns_to = names.get(session.job.id)
+
+    def declare(self, context: Context) -> Declared:
+        parts, live = context.parts, context.store.live
+        sessions = parts[SessionLifecycle]
+        recoveries = Recoveries(live)
+        parts[HeldAttempts].keeper = recoveries
+        lifecycle = RecoveryLifecycle(recoveries)
+        return Declared(
+            lifecycles=[lifecycle],
+            handlers=[
+                MakeRecoveries(recoveries),
+                NoteFailures(recoveries, parts[IncidentLifecycle]),
+                FollowIncidents(recoveries),
+                CountRuns(recoveries),
+                BeginRounds(),
+                AwaitChecks(sessions),
+                AwaitMachines(sessions),
+                AwaitRestarts(sessions, parts[ClusterState]),
+                EndRecoveries(recoveries, lifecycle, Teller(parts[Writer])),
+            ],
+            offers=[recoveries, RecoveryRequests(live, parts[JobRequests])],
+        )

@@ -1,0 +1,106 @@
+"""Recoveries in SQL."""
+
+from typing import Any
+
+from sqlalchemy import Connection, Row, select
+
+from muster.control.recovery.entity import RECOVERY, recoveries
+from muster.control.recovery.rounds import Round, load_round, load_rounds
+from muster.core.owner import Principal
+from muster.core.states.recovery import RecoveryStatus
+from muster.core.views.base import ReasonView
+from muster.core.views.recoveries import (
+    RecoveryDetail,
+    RecoveryPage,
+    RecoveryView,
+    RoundAgentView,
+    RoundView,
+)
+from muster.store.queries.listing import Listing, listed, owner_view, page_of, reason_view
+from muster.store.queries.refs import resolve
+
+
+def read_recovery(connection: Connection, principal: Principal, ref: str) -> RecoveryView:
+    """
+    Raises:
+        NotFound, Ambiguous: see ``refs.resolve``.
+    """
+    return _view(_row(connection, principal, ref))
+
+
+def read_recovery_detail(connection: Connection, principal: Principal, ref: str) -> RecoveryDetail:
+    """A recovery with its last rounds.
+
+    Raises:
+        NotFound, Ambiguous: see ``refs.resolve``.
+    """
+    row = _row(connection, principal, ref)
+    rounds = [*load_rounds(row.kept)]
+    rounds += [each for each in (load_round(row.open), load_round(row.next)) if each is not None]
+    return RecoveryDetail(**_fields(row), rounds=tuple(map(_round_view, rounds)))
+
+
+def list_recoveries(connection: Connection, principal: Principal, listing: Listing) -> RecoveryPage:
+    """Recoveries that the principal may see."""
+    rows = connection.execute(listed(select(recoveries), RECOVERY, principal, listing)).all()
+    items, cursor = page_of(rows, listing, _view)
+    return RecoveryPage(items=items, next=cursor)
+
+
+def _row(connection: Connection, principal: Principal, ref: str) -> Row[Any]:
+    id_ = resolve(connection, RECOVERY, principal, ref)
+    return connection.execute(select(recoveries).where(recoveries.c.id == id_)).one()
+
+
+def _view(row: Row[Any]) -> RecoveryView:
+    return RecoveryView(**_fields(row))
+
+
+def _fields(row: Row[Any]) -> dict[str, Any]:
+    open_ = load_round(row.open)
+    return {
+        "id": row.id,
+        "job": row.job_id,
+        "name": row.name,
+        "group": row.group,
+        "owner": owner_view(row),
+        "status": RecoveryStatus(row.status),
+        "status_changed_at": row.status_changed_at,
+        "created_at": row.created_at,
+        "finished_at": row.finished_at,
+        "restarts": row.restarts,
+        "rounds_begun": row.rounds,
+        "agents": () if open_ is None else tuple(agent.name for agent in open_.agents),
+        "gpu_hours_lost": row.lost_gpu_s / 3600,
+        "ran_s": row.ran_s,
+        "runs_since": row.runs_since,
+        "started_at": row.started_at,
+        "reason": reason_view(row),
+    }
+
+
+def _round_view(round_: Round) -> RoundView:
+    return RoundView(
+        number=round_.number,
+        why=ReasonView.of(round_.why),
+        tasks=tuple(task.index for task in round_.tasks),
+        attempt=round_.tasks[0].attempt,
+        agents=tuple(
+            RoundAgentView(
+                agent=each.name,
+                agent_id=each.id,
+                devices=each.devices,
+                incident=each.incident or None,
+                result=each.result,
+                heals=each.heals,
+                said=each.said,
+            )
+            for each in round_.agents
+        ),
+        began_at=round_.began_at,
+        checked_at=round_.checked_at,
+        healed_at=round_.healed_at,
+        ended_at=round_.ended_at,
+        outcome=None if round_.outcome is None else ReasonView.of(round_.outcome),
+        gpus=round_.gpu_milli / 1000,
+    )

@@ -1,0 +1,214 @@
+"""Rounds: what a recovery does about one failed attempt of its job, as values."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from muster.core.health.verdict import bounded
+from muster.core.ids import AgentId
+from muster.core.reasons import Reason, reason
+from muster.core.reasons.codes import ReasonCode
+
+MAX_TASKS = 64
+"""Tasks of one round: where more of them fail at the same time, their program rather than so many
+machines is to blame, and the others are judged as without recovery."""
+MAX_SAID = 300
+"""Characters of what a check said of a machine."""
+
+
+class AgentResult(StrEnum):
+    """What became of a machine of a failed attempt."""
+
+    AWAITED = "awaited"  # it is, or will be, checked
+    HEALTHY = "healthy"
+    FAULTY = "faulty"  # it is being healed
+    HEALED = "healed"  # it was faulty, and is healthy again
+    ISOLATED = "isolated"  # it waits for an operator
+    GONE = "gone"
+    UNCHECKED = "unchecked"  # nobody checks it
+
+
+FAULTS = frozenset({AgentResult.FAULTY, AgentResult.HEALED, AgentResult.ISOLATED, AgentResult.GONE})
+"""Results of machines that were at fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundAgent:
+    """A machine of the attempt.
+
+    Args:
+        devices: the indexes of the GPUs that the attempt had there.
+        incident: the id of its incident; empty if there is none.
+        heals: how often it was reset or rebooted in that incident.
+        said: what the check found, as one bounded line; empty if nothing is known.
+    """
+
+    id: AgentId
+    name: str
+    devices: tuple[int, ...] = ()
+    incident: str = ""
+    result: AgentResult = AgentResult.AWAITED
+    heals: int = 0
+    said: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "said", bounded(self.said, MAX_SAID))
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether the machine was at fault."""
+        return self.result in FAULTS
+
+
+@dataclass(frozen=True, slots=True)
+class RoundTask:
+    """A task whose attempt ended, and whether it is charged with that if no machine was at
+    fault."""
+
+    index: int
+    attempt: int
+    charged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One failed attempt, and what became of it. Times are seconds since the epoch.
+
+    Args:
+        number: from 1.
+        why: the trigger.
+        tasks: whose attempt ended; of a gang those that ended first.
+        gpu_milli: thousandths of GPUs that the attempt held.
+        began_at: when the trigger was seen.
+        checked_at: when it was known whether a machine is at fault; None before.
+        healed_at: when the restart began; None if it did not.
+        ended_at: when the round was over; None while it is open.
+        outcome: how it ended, None while it is open.
+    """
+
+    number: int
+    why: Reason
+    tasks: tuple[RoundTask, ...]
+    agents: tuple[RoundAgent, ...]
+    gpu_milli: int
+    began_at: float
+    checked_at: float | None = None
+    healed_at: float | None = None
+    ended_at: float | None = None
+    outcome: Reason | None = None
+
+    @property
+    def charged(self) -> frozenset[int]:
+        """The indexes of the tasks that are charged."""
+        return frozenset(task.index for task in self.tasks if task.charged)
+
+    def has(self, index: int, attempt: int) -> bool:
+        """Whether the attempt of a task is one of the round's."""
+        return any(task.index == index and task.attempt == attempt for task in self.tasks)
+
+    def gpu_hours(self, now: float) -> float:
+        """GPU-hours for which the attempt's GPUs did not work on the job, from its end until it ran
+        again, or until now."""
+        lasted_s = (now if self.ended_at is None else self.ended_at) - self.began_at
+        return self.gpu_milli / 1000 * max(lasted_s, 0.0) / 3600
+
+    def at(self, *, checked_at: float | None = None, healed_at: float | None = None) -> "Round":
+        """The round with one more of its moments."""
+        return replace(
+            self,
+            checked_at=self.checked_at if checked_at is None else checked_at,
+            healed_at=self.healed_at if healed_at is None else healed_at,
+        )
+
+    def closed(self, now: float, outcome: Reason | None) -> "Round":
+        """The round once it is over."""
+        return replace(self, ended_at=now, outcome=outcome)
+
+    def with_agent(self, agent: RoundAgent) -> "Round":
+        """The round with this machine as it is now."""
+        agents = tuple(agent if each.id == agent.id else each for each in self.agents)
+        return replace(self, agents=agents)
+
+    def joined(self, other: "Round") -> "Round":
+        """The round with the tasks and machines of another, as one; of a machine of both the later
+        suspicion counts."""
+        agents = {agent.id: agent for agent in (*self.agents, *other.agents)}
+        return replace(
+            self,
+            tasks=(*self.tasks, *other.tasks),
+            agents=tuple(agents.values()),
+            gpu_milli=self.gpu_milli + other.gpu_milli,
+        )
+
+    def charging(self, attempts: Sequence[tuple[int, int]], charged: frozenset[int]) -> "Round":
+        """The round once the verdict on some of its attempts, as (index, attempt), is known."""
+        ended = dict(attempts)
+        others = tuple(task for task in self.tasks if ended.get(task.index) != task.attempt)
+        tasks = (RoundTask(index, ended[index], True) for index in sorted(charged))
+        uncharged = (
+            task
+            for task in self.tasks
+            if ended.get(task.index) == task.attempt and task.index not in charged
+        )
+        return replace(self, tasks=(*others, *tasks, *uncharged))
+
+
+def dump_rounds(rounds: Sequence[Round]) -> str:
+    return json.dumps([_dumped(each) for each in rounds]) if rounds else "[]"
+
+
+def load_rounds(text: str) -> tuple[Round, ...]:
+    return tuple(map(_loaded, json.loads(text)))
+
+
+def dump_round(round_: Round | None) -> str | None:
+    return None if round_ is None else json.dumps(_dumped(round_))
+
+
+def load_round(text: str | None) -> Round | None:
+    return None if text is None else _loaded(json.loads(text))
+
+
+def _dumped(round_: Round) -> dict[str, Any]:
+    return {
+        "number": round_.number,
+        "why": _dump_reason(round_.why),
+        "tasks": [[each.index, each.attempt, each.charged] for each in round_.tasks],
+        "agents": [
+            [each.id, each.name, each.devices, each.incident, each.result, each.heals, each.said]
+            for each in round_.agents
+        ],
+        "gpu_milli": round_.gpu_milli,
+        "times": [round_.began_at, round_.checked_at, round_.healed_at, round_.ended_at],
+        "outcome": None if round_.outcome is None else _dump_reason(round_.outcome),
+    }
+
+
+def _loaded(data: dict[str, Any]) -> Round:
+    began_at, checked_at, healed_at, ended_at = data["times"]
+    return Round(
+        number=data["number"],
+        why=_load_reason(data["why"]),
+        tasks=tuple(RoundTask(*each) for each in data["tasks"]),
+        agents=tuple(
+            RoundAgent(AgentId(id_), name, tuple(devices), incident, AgentResult(result), *more)
+            for id_, name, devices, incident, result, *more in data["agents"]
+        ),
+        gpu_milli=data["gpu_milli"],
+        began_at=began_at,
+        checked_at=checked_at,
+        healed_at=healed_at,
+        ended_at=ended_at,
+        outcome=None if data["outcome"] is None else _load_reason(data["outcome"]),
+    )
+
+
+def _dump_reason(why: Reason) -> list[Any]:
+    return [why.code, dict(why.numbers)]
+
+
+def _load_reason(data: list[Any]) -> Reason:
+    code, numbers = data
+    return reason(ReasonCode(code), **numbers)

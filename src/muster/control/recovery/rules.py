@@ -1,0 +1,152 @@
+"""What a recovery does next: pure functions of its open round, its limits and the time (source: ECS
+GPU Recovery)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from muster.control.recovery.rounds import FAULTS, AgentResult, Round, RoundAgent
+from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.specs import RecoverySpec
+
+
+class Turn(Enum):
+    """What follows for the recovery."""
+
+    HEAL = "heal"  # it waits for machines at fault
+    JUDGE = "judge"  # no machine was at fault: the retries of the tasks decide
+    RESTART = "restart"  # its tasks begin again
+    RUN = "run"  # they have begun
+    GIVE_UP = "give up"  # its tasks have failed for good
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A turn, and the reason for it."""
+
+    turn: Turn
+    why: Reason
+
+
+def after_check(
+    round_: Round, waited_s: float, how: str, spec: RecoverySpec, *, is_last: bool
+) -> Decision | None:
+    """The decision on a failed attempt; None while checks are awaited that may find a fault.
+
+    The first fault decides: what the other machines are found to be does not change that the job
+    waits for a machine.
+
+    Args:
+        waited_s: how long the checks have been awaited.
+        how: how the first task that is charged ended.
+        is_last: whether a task has no retry left, and the job ends for it.
+    """
+    faulty = [agent for agent in round_.agents if agent.result in FAULTS]
+    if faulty:
+        return Decision(Turn.HEAL, _of_agents(ReasonCode.RECOVERY_FAULTY, faulty))
+    awaited = [agent for agent in round_.agents if agent.result is AgentResult.AWAITED]
+    if awaited and waited_s < spec.check_timeout:
+        return None
+    unchecked = [agent for agent in round_.agents if agent.result is AgentResult.UNCHECKED]
+    pending = len(awaited) + len(unchecked)
+    agents, index = len(round_.agents), first_index(round_)
+    if is_last:
+        why = reason(
+            ReasonCode.RECOVERY_NO_FAULT, index=index, how=how, agents=agents, pending=pending
+        )
+    elif pending:
+        why = reason(
+            ReasonCode.RECOVERY_UNCHECKED,
+            pending=pending,
+            agents=agents,
+            timeout_s=spec.check_timeout if awaited else 0,
+            index=index,
+        )
+    else:
+        why = reason(ReasonCode.RECOVERY_HEALTHY, agents=agents, index=index)
+    return Decision(Turn.JUDGE, why)
+
+
+def after_heal(
+    round_: Round, waited_s: float, restarts: int, spec: RecoverySpec
+) -> Decision | None:
+    """The decision on a job that waits for machines at fault; None while it waits on.
+
+    Args:
+        waited_s: how long it has waited for them.
+        restarts: how often it was restarted for faults of machines already.
+    """
+    faults = [agent for agent in round_.agents if agent.result in FAULTS]
+    if restarts >= spec.max_restarts:
+        return Decision(
+            Turn.GIVE_UP, _of_agents(ReasonCode.RECOVERY_USED_UP, faults, restarts=restarts)
+        )
+    out = waited_for(round_)
+    if not out:
+        return Decision(Turn.RESTART, _of_agents(ReasonCode.RECOVERY_HEALED, faults))
+    over = waited_s >= spec.return_timeout
+    if spec.replace:
+        if over or not any(agent.result in _RETURNING for agent in out):
+            why = _of_agents(ReasonCode.RECOVERY_REPLACED, out, after_s=waited_s)
+            return Decision(Turn.RESTART, why)
+        return None
+    gone = [agent for agent in out if agent.result is AgentResult.GONE]
+    if gone or over:
+        why = _of_agents(
+            ReasonCode.RECOVERY_NOT_RETURNED,
+            gone or out,
+            gone=bool(gone),
+            timeout_s=spec.return_timeout,
+        )
+        return Decision(Turn.GIVE_UP, why)
+    return None
+
+
+def after_restart(
+    round_: Round,
+    waited_s: float,
+    now: float,
+    spec: RecoverySpec,
+    *,
+    runs: bool,
+    queues: bool,
+    how: str,
+) -> Decision | None:
+    """The decision on a job whose tasks begin again; None while they have not.
+
+    Args:
+        waited_s: how long the restart has taken.
+        runs: whether all of its tasks have begun.
+        queues: whether they wait for nothing but work ahead of them in the queue.
+        how: why they do not start, where that is known.
+    """
+    if runs:
+        why = reason(ReasonCode.RECOVERY_RUNS_AGAIN, after_s=now - round_.began_at)
+        return Decision(Turn.RUN, why)
+    if waited_s < spec.restart_timeout or queues:
+        return None
+    why = reason(ReasonCode.RECOVERY_NOT_STARTED, timeout_s=spec.restart_timeout, how=how)
+    return Decision(Turn.GIVE_UP, why)
+
+
+_RETURNING = frozenset({AgentResult.AWAITED, AgentResult.FAULTY})
+_BACK = frozenset({AgentResult.HEALTHY, AgentResult.HEALED, AgentResult.UNCHECKED})
+
+
+def waited_for(round_: Round) -> Sequence[RoundAgent]:
+    """The machines that are not, or not known to be, healthy again."""
+    return [agent for agent in round_.agents if agent.result not in _BACK]
+
+
+def first_index(round_: Round) -> int:
+    """The index of the task that the round is told about."""
+    charged = sorted(round_.charged)
+    return charged[0] if charged else round_.tasks[0].index
+
+
+def _of_agents(code: ReasonCode, agents: Sequence[RoundAgent], **numbers: object) -> Reason:
+    """A reason that names the first of some machines, and counts the others."""
+    first = agents[0]
+    return reason(
+        code, agent=first.name, others=len(agents) - 1, found=first.said or None, **numbers
+    )
