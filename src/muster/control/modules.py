@@ -15,13 +15,19 @@ from muster.control.job.audit import AUDITS as JOB_AUDITS
 from muster.control.job.module import JobModule
 from muster.control.notice.module import NoticeModule
 from muster.control.pool.module import PoolModule
+from muster.control.recovery.module import RecoveryModule
 from muster.control.session.module import SessionModule
 from muster.store.audit import AUDITS
 from muster.store.audit.finding import Audit
 from muster.store.entities import ENTITIES
 from muster.store.entity import Entities
 
-ENTITY_MODULES: Sequence[type[EntityModule]] = (NoticeModule, PoolModule, HealthModule)
+ENTITY_MODULES: Sequence[type[EntityModule]] = (
+    NoticeModule,
+    PoolModule,
+    HealthModule,
+    RecoveryModule,
+)
 """Modules that declare their entities themselves."""
 
 

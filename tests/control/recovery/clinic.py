@@ -149,8 +149,8 @@ def clinic(
     made = Clinic(course, dict(checks or {}))
     policy = {"health": {"max_unhealthy": 1.0, "passive": False, **(health or {})}}
     made.world = worlds(
-        {name: NODE for name in names},
-        gpus={name: 1 for name in names},
+        dict.fromkeys(names, NODE),
+        gpus=dict.fromkeys(names, 1),
         group=under(**policy),
         behaviour=made.behaviour,
     )

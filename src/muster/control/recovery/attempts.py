@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.work import Work
 from muster.control.health.entity import Incident
+from muster.control.health.incidents import Incidents
 from muster.control.health.lifecycle import IncidentLifecycle
 from muster.control.recovery.book import Recoveries
 from muster.control.recovery.entity import Recovery
@@ -99,7 +100,8 @@ def as_seen(agent: RoundAgent, incident: Incident) -> RoundAgent:
         case HealthStatus.RESETTING | HealthStatus.REBOOTING | HealthStatus.VERIFYING:
             result = AgentResult.FAULTY
         case _:
-            result = AgentResult.FAULTY if agent.result in FAULTS else AgentResult.AWAITED
+            known = incident.confirmed or agent.result in FAULTS  # it may wait for its turn
+            result = AgentResult.FAULTY if known else AgentResult.AWAITED
     return RoundAgent(
         id=agent.id,
         name=agent.name,
@@ -132,9 +134,12 @@ class NoteFailures(FollowingHandler[Session]):
     statuses = frozenset({SessionStatus.TERMINATING, SessionStatus.TERMINATED})
     narrows = True
 
-    def __init__(self, recoveries: Recoveries, incidents: IncidentLifecycle) -> None:
+    def __init__(
+        self, recoveries: Recoveries, incidents: Incidents, lifecycle: IncidentLifecycle
+    ) -> None:
         self._recoveries = recoveries
         self._incidents = incidents
+        self._lifecycle = lifecycle
 
     def gather(self, candidates: Sequence[Session], work: Work) -> Sequence[Session]:
         if not self._recoveries:
@@ -159,19 +164,22 @@ class NoteFailures(FollowingHandler[Session]):
         self._note(recovery, record, trigger, work)
 
     def _note(self, recovery: Recovery, session: Session, trigger: Trigger, work: Work) -> None:
-        first = trigger.kernel
-        devices = devices_of(session)
-        how = first.reason or session.reason
-        code = ReasonCode.RECOVERY_TASK_FAILED
+        first, devices = trigger.kernel, devices_of(session)
         if trigger.had_to_leave:
             code, how = ReasonCode.RECOVERY_MACHINE_LEFT, session.reason
+            agents = tuple(self._ill(devices, work))
+        else:
+            code, how = ReasonCode.RECOVERY_TASK_FAILED, first.reason
+            agents = tuple(self._suspected(devices, first, session, work))
+        if not agents:
+            return
         said = "" if how is None else how.sentence()
-        why = reason(code, index=first.task_index or 0, how=said, agents=len(devices))
+        why = reason(code, index=first.task_index or 0, how=said, agents=len(agents))
         round_ = Round(
             number=recovery.rounds + 1,
             why=why,
             tasks=(RoundTask(first.task_index or 0, first.attempt),),
-            agents=tuple(self._suspected(devices, first, session, work)),
+            agents=agents,
             gpu_milli=sum(kernel.resources.gpu_milli for kernel in session.kernels),
             began_at=work.now,
         )
@@ -185,6 +193,14 @@ class NoteFailures(FollowingHandler[Session]):
         self._recoveries.changed(recovery)
         work.unit.touch(recovery)
         work.mark(recovery)
+
+    def _ill(self, devices: dict[AgentId, tuple[int, ...]], work: Work) -> Iterator[RoundAgent]:
+        """The machines that have an incident already, for which the work had to leave; the others
+        of the attempt are not in question."""
+        for id_, indexes in devices.items():
+            agent, incident = work.live.agents.get(id_), self._incidents.of(id_)
+            if agent is not None and incident is not None:
+                yield as_seen(RoundAgent(id_, agent.name, indexes), incident)
 
     def _suspected(
         self,
@@ -201,7 +217,7 @@ class NoteFailures(FollowingHandler[Session]):
                 yield RoundAgent(id_, id_, indexes, result=AgentResult.GONE)
                 continue
             found = RoundAgent(id_, agent.name, indexes)
-            incident = self._incidents.suspect(
+            incident = self._lifecycle.suspect(
                 work, agent, self.name, why, devices=indexes, job=None if job is None else job.id
             )
             yield as_seen(found, incident) if incident is not None else _unchecked(found, agent)

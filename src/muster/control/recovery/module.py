@@ -2,6 +2,7 @@
 
 from muster.control.engine.declared import Declared
 from muster.control.engine.module import Context, EntityModule
+from muster.control.health.incidents import Incidents
 from muster.control.health.lifecycle import IncidentLifecycle
 from muster.control.job.held import HeldAttempts
 from muster.control.job.requests import JobRequests
@@ -56,7 +57,7 @@ class RecoveryModule(EntityModule):
             lifecycles=[lifecycle],
             handlers=[
                 MakeRecoveries(recoveries),
-                NoteFailures(recoveries, parts[IncidentLifecycle]),
+                NoteFailures(recoveries, parts[Incidents], parts[IncidentLifecycle]),
                 FollowIncidents(recoveries),
                 CountRuns(recoveries),
                 BeginRounds(),

@@ -1,0 +1,148 @@
+"""Each wait of a recovery, with its limit."""
+
+from tests.control.conftest import MakeWorld
+from tests.control.recovery.clinic import (
+    FAULTY,
+    HEALTHY,
+    UNKNOWN,
+    always_fails,
+    clinic,
+    fails,
+)
+from tests.databases import ON_BOTH
+
+from muster.control.recovery.rounds import AgentResult
+from muster.core.reasons import ReasonCode
+from muster.core.states import JobState, TaskState
+from muster.core.states.recovery import RecoveryStatus
+from muster.simulate.hollow.supervisor import Run
+
+pytestmark = ON_BOTH
+
+R = RecoveryStatus
+
+
+def test_checks_that_hang_leave_it_to_the_tasks_own_retries(worlds: MakeWorld) -> None:
+    here = clinic(worlds, course=fails((0, 1)))
+    here.check_s = 1e6
+    job = here.gang(max_retries_failure=1, recovery={"check_timeout": 60})
+    recovery = here.recovery(job)
+    here.until(recovery, R.PENDING_HEALTHCHECK)
+    here.until(recovery, R.IN_PROGRESS)
+    assert 60.0 <= here.world.clock.now() - recovery.kept[0].began_at <= 62.0
+    outcome = recovery.kept[0].outcome
+    assert outcome is not None
+    assert outcome.code is ReasonCode.RECOVERY_UNCHECKED
+    assert {i: task.failure_count for i, task in job.tasks.items()} == {0: 1, 1: 0}
+
+
+def test_machines_of_a_group_without_checks_leave_it_to_the_retries(worlds: MakeWorld) -> None:
+    here = clinic(worlds, course=always_fails)
+    policy = here.world.plane.live.groups["default"].model_copy(update={"health": None})
+    from muster.control.group.requests import GroupRequests
+
+    here.world.ask(lambda work, parts: parts[GroupRequests].put_group(work, policy))
+    job = here.gang(max_retries_failure=1)
+    recovery = here.recovery(job)
+    assert here.ended(job) is JobState.FAILED
+    assert recovery.rounds == 2
+    assert not here.served
+    assert {a.result for each in recovery.kept for a in each.agents} == {AgentResult.UNCHECKED}
+
+
+def test_unknown_machine_is_checked_again_before_it_counts(worlds: MakeWorld) -> None:
+    here = clinic(worlds, "ab", course=fails((0, 1)), checks={"a": [UNKNOWN, HEALTHY]})
+    job = here.gang(max_retries_failure=1)
+    recovery = here.recovery(job)
+    here.until(recovery, R.PENDING_HEALTHCHECK)
+    here.until(recovery, R.IN_PROGRESS, R.PENDING_RESTART)
+    assert recovery.status is R.IN_PROGRESS
+    outcome = recovery.kept[0].outcome
+    assert outcome is not None
+    assert outcome.code is ReasonCode.RECOVERY_HEALTHY
+
+
+def test_machine_that_does_not_return_is_replaced(worlds: MakeWorld) -> None:
+    here = clinic(worlds, "abc", course=fails((0, 1)), checks={name: [FAULTY] for name in "a"})
+    here.never_return.add("a")
+    job = here.gang(recovery={"return_timeout": 120})
+    recovery = here.recovery(job)
+    here.until(recovery, R.PENDING_HEALTHCHECK)
+    if "a" not in here.ran_on.values():  # it had a place elsewhere
+        return
+    here.until(recovery, R.PENDING_RESTART)
+    waits_since = here.world.clock.now()
+    here.until(recovery, R.RESTARTING, R.IN_PROGRESS)
+    assert 119.0 <= here.world.clock.now() - waits_since <= 121.0
+    assert here.ended(job) is JobState.SUCCEEDED
+    assert "a" not in {here.ran_on[0, 2], here.ran_on[1, 2]}
+
+
+def test_machine_that_does_not_return_ends_it_failed_without_replace(worlds: MakeWorld) -> None:
+    here = clinic(worlds, "abc", course=fails((0, 1)), checks={name: [FAULTY] for name in "abc"})
+    here.never_return.update("abc")
+    job = here.gang(recovery={"return_timeout": 120, "replace": False})
+    recovery = here.recovery(job)
+    assert here.ended(job) is JobState.FAILED
+    assert recovery.status is R.FAILED
+    assert recovery.reason is not None
+    assert recovery.reason.code is ReasonCode.RECOVERY_NOT_RETURNED
+    assert dict(recovery.reason.numbers)["agent"] in "abc"
+    assert job.counts[TaskState.FAILED] == 1
+
+
+def test_isolated_machine_is_not_waited_for(worlds: MakeWorld) -> None:
+    here = clinic(
+        worlds,
+        "abc",
+        course=fails((0, 1)),
+        checks={name: [FAULTY] * 9 for name in "a"},
+        health={"rounds": 1},
+    )
+    job = here.gang(placement={"agents": ["a", "b"], "agents_only": False})
+    recovery = here.recovery(job)
+    here.until(recovery, R.PENDING_RESTART)
+    waits_since = here.world.clock.now()
+    here.until(recovery, R.RESTARTING, R.IN_PROGRESS)
+    assert here.world.clock.now() - waits_since < 900.0
+    assert here.ended(job) is JobState.SUCCEEDED
+    assert {here.ran_on[0, 2], here.ran_on[1, 2]} == {"b", "c"}
+
+
+def test_restart_that_cannot_begin_ends_it_failed(worlds: MakeWorld) -> None:
+    """Its only machine is isolated, and no other will do."""
+    here = clinic(
+        worlds, "a", course=fails((0, 1)), checks={"a": [FAULTY] * 9}, health={"rounds": 1}
+    )
+    job = here.job(recovery={"restart_timeout": 300})
+    recovery = here.recovery(job)
+    here.until(recovery, R.RESTARTING)
+    began = here.world.clock.now()
+    assert here.ended(job) is JobState.FAILED
+    assert 299.0 <= here.world.clock.now() - began <= 331.0
+    assert recovery.reason is not None
+    assert recovery.reason.code is ReasonCode.RECOVERY_NOT_STARTED
+    assert not here.world.plane.live.sessions
+
+
+def test_restart_that_waits_behind_others_has_no_limit_of_its_own(worlds: MakeWorld) -> None:
+    def course(index: int, attempt: int) -> Run:
+        return Run(5.0, exit_code=1) if attempt == 1 else Run(50.0)
+
+    here = clinic(worlds, "a", course=course, checks={"a": [FAULTY]})
+    job = here.job(recovery={"restart_timeout": 60})
+    recovery = here.recovery(job)
+    here.until(recovery, R.PENDING_RESTART)
+    here.course = lambda index, attempt: Run(400.0)
+    here.job(name="ahead", priority=90, recovery=None)
+    here.until(recovery, R.RESTARTING)
+    here.run(300.0)
+    assert recovery.status is R.RESTARTING
+    assert here.ended(job) is JobState.SUCCEEDED
+    assert recovery.restarts == 1
+
+
+def test_restart_is_not_bound_by_the_time_that_it_waited_before(worlds: MakeWorld) -> None:
+    here = clinic(worlds, "a", course=fails((0, 1)), checks={"a": [FAULTY]})
+    job = here.job(scheduling_timeout=30)
+    assert here.ended(job) is JobState.SUCCEEDED
