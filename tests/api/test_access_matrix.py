@@ -46,6 +46,7 @@ NOT_FOR_VIEWERS = {
     ("post", "/v1/sessions/{ref}/cancel"),
     ("post", "/v1/sessions/{ref}/reprioritise"),
     ("post", "/v1/notices/trial"),
+    ("post", "/v1/recoveries/{ref}/cancel"),
     ("get", "/v1/tokens"),
     ("post", "/v1/tokens"),
     ("delete", "/v1/tokens/{ref}"),
@@ -55,6 +56,7 @@ OF_SOMEBODY = (
     "/v1/jobs/{ref}",
     "/v1/sessions/{ref}",
     "/v1/notices/{ref}",
+    "/v1/recoveries/{ref}",
     "/v1/history/{ref}",
     "/v1/tokens/{ref}",
 )

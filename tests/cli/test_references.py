@@ -25,12 +25,13 @@ from muster.simulate.hollow.supervisor import Run
 from muster.wire.messages import Start
 
 COMMANDS = ("show", "why", "history")
-KINDS = ("job", "session", "notice", "agent", "pool", "slice", "incident")
+KINDS = ("job", "session", "notice", "recovery", "agent", "pool", "slice", "incident")
 """The entities to which people refer, in the order in which a reference is looked for."""
 OF_CLIENT = (
     Client.jobs,
     Client.sessions,
     Client.notices,
+    Client.recoveries,
     Client.agents,
     Client.pools,
     Client.slices,
@@ -63,9 +64,10 @@ class Records:
         """A job that tells its end, and a session."""
         with self.cluster.client(owner) as client:
             kernel = {"command": [command], **WORK}
-            job = client.submit({**kernel, "notify": URL})
+            job = client.submit({**kernel, "notify": URL, "recovery": True})
             session = client.submit({"kind": "session", "kernels": [kernel]})
-            return {"job": job.id, "session": session.id}
+            (recovery,) = (each for each in client.recoveries("all") if each.job == job.id)
+            return {"job": job.id, "session": session.id, "recovery": recovery.id}
 
     def notice_of(self, owner: Owner, job: str) -> str:
         with self.cluster.client(owner) as client:
@@ -130,7 +132,8 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Records]:
 
 
 def unknown(ref: str) -> str:
-    return f"muster: there is no job, session, notice, agent, pool, slice or incident {ref!r}\n"
+    kinds_named = "job, session, notice, recovery, agent, pool, slice or incident"
+    return f"muster: there is no {kinds_named} {ref!r}\n"
 
 
 def id_in(answer: object) -> str:
@@ -271,7 +274,9 @@ def test_kinds_are_declared_alike_in_the_api_the_client_and_the_commands() -> No
 
 def test_only_work_is_cancelled(records: Records) -> None:
     told = records.run("cancel", records.live["agent"])
-    assert told.stderr == f"muster: there is no job or session {records.live['agent']!r}\n"
+    assert (
+        told.stderr == f"muster: there is no job, session or recovery {records.live['agent']!r}\n"
+    )
 
 
 def test_why_tells_what_an_agent_and_a_notice_wait_for(records: Records) -> None:

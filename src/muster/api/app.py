@@ -43,8 +43,8 @@ agent's."""
 RESOURCES: Sequence[Resource[Any, Any]] = (
     JOBS,
     SESSIONS,
-    RECOVERIES,
     NOTICES,
+    RECOVERIES,
     AGENTS,
     POOLS,
     SLICES,

@@ -47,8 +47,8 @@ class Methods(Work, Notices, Cluster, Pools, Health, Accounts):
 
     jobs = JOBS
     sessions = SESSIONS
-    recoveries = RECOVERIES
     notices = NOTICES
+    recoveries = RECOVERIES
     agents = AGENTS
     pools = POOLS
     slices = SLICES

@@ -17,6 +17,7 @@ class RecoveryKind(Kind[RecoveryView, RecoveryDetail]):
     """Recoveries, which have the names of their jobs; those of ended jobs are not offered."""
 
     name = "recovery"
+    is_cancelled = True
 
     def newest(
         self, client: "Client", state: str, *, limit: int, **filters: Any

@@ -71,18 +71,23 @@ class MakeRecoveries(_OfJobs):
         self._recoveries.made(recovery)
 
 
-class CountRuns(_OfJobs):
-    """Counts how long tasks of a job run, for its effective training time ratio."""
+class FollowJobs(_OfJobs):
+    """Has the recovery of a job that changed looked at while it waits, and counts how long tasks of
+    the job run, for its effective training time ratio."""
 
-    name = "CountRuns"
+    name = "FollowJobs"
     stage = Stage.SETTLE
     statuses = frozenset(JOB_TABLE.live)
 
     def follow(self, record: Job, work: Work) -> None:
         recovery = self._recoveries.of(record)
         runs = record.counts.get(TaskState.RUNNING, 0) > 0
-        if recovery is not None and count_run(recovery, work.now, runs=runs):
+        if recovery is None:
+            return
+        if count_run(recovery, work.now, runs=runs):
             work.unit.touch(recovery)
+        if recovery.open is not None or recovery.next is not None:
+            work.mark(recovery)
 
 
 class _Decides(DerivationHandler[Recovery]):

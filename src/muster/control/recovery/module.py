@@ -16,8 +16,8 @@ from muster.control.recovery.handlers import (
     AwaitMachines,
     AwaitRestarts,
     BeginRounds,
-    CountRuns,
     EndRecoveries,
+    FollowJobs,
     MakeRecoveries,
 )
 from muster.control.recovery.lifecycle import RecoveryLifecycle
@@ -59,7 +59,7 @@ class RecoveryModule(EntityModule):
                 MakeRecoveries(recoveries),
                 NoteFailures(recoveries, parts[Incidents], parts[IncidentLifecycle]),
                 FollowIncidents(recoveries),
-                CountRuns(recoveries),
+                FollowJobs(recoveries),
                 BeginRounds(),
                 AwaitChecks(sessions),
                 AwaitMachines(sessions),
