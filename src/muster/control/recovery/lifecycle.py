@@ -7,7 +7,7 @@ from muster.control.engine.lifecycle import Lifecycle
 from muster.control.engine.work import Move, Work
 from muster.control.recovery.book import Recoveries
 from muster.control.recovery.entity import Recovery
-from muster.core.reasons import ReasonCode
+from muster.core.reasons import ReasonCode, reason
 from muster.core.specs import RecoverySpec
 from muster.core.states import JOB_TABLE
 from muster.core.states.recovery import RECOVERY_TABLE, RecoveryStatus
@@ -56,7 +56,11 @@ class RecoveryLifecycle(Lifecycle[Recovery]):
         live = RECOVERY_TABLE.live
         if status is RecoveryStatus.COMPLETE and recovery.status is not RecoveryStatus.IN_PROGRESS:
             going_on = TransitionStatus(RecoveryStatus.IN_PROGRESS)
-            self.move(work, [recovery], live, going_on, Move(move.phase))
+            why = None  # its tasks began and ended since it was looked at
+            if recovery.status is RecoveryStatus.RESTARTING and recovery.open is not None:
+                after_s = work.now - recovery.open.began_at
+                why = reason(ReasonCode.RECOVERY_RUNS_AGAIN, after_s=after_s)
+            self.move(work, [recovery], live, going_on, Move(move.phase, reason=why))
         self.move(work, [recovery], live, TransitionStatus(status), move)
 
     def deadlines(self, record: Recovery, work: Work) -> Iterable[float]:
