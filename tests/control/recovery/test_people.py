@@ -41,7 +41,7 @@ def test_why_names_the_machine_that_is_waited_for(worlds: MakeWorld) -> None:
     why = explain_recovery(here.world.plane.live, recovery.name, here.world.clock.now())
     assert why.reasons[0].sentence.startswith(f"waits until agent {machine} is healthy again")
     assert "a planted fault" in why.reasons[0].sentence
-    assert why.verdict == "job train waits for a machine to heal, for 0s"
+    assert why.verdict == "job train waits for a machine to heal, for 0ms"
 
 
 def test_channels_are_told_once_of_machines_and_what_to_do(worlds: MakeWorld) -> None:

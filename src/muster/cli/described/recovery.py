@@ -60,7 +60,7 @@ def _round(round_: "RoundView", now: float) -> Text:
     ]
     if round_.outcome is not None:
         lines.append(round_.outcome.sentence)
-    return Text("\n").join(plain(line) for line in lines if line)
+    return Text("\n".join(plain(line) for line in lines if line))
 
 
 def _agent(agent: "RoundAgentView") -> str:

@@ -89,7 +89,7 @@ def as_seen(agent: RoundAgent, incident: Incident) -> RoundAgent:
     match incident.status:
         case HealthStatus.HEALTHY if heals or agent.result in FAULTS:
             result = AgentResult.HEALED
-        case HealthStatus.HEALTHY if incident.result is CheckResult.HEALTHY:
+        case HealthStatus.HEALTHY if _was_found_healthy(incident):
             result = AgentResult.HEALTHY
         case HealthStatus.HEALTHY:
             result = AgentResult.UNCHECKED  # its turn never came, or an operator returned it
@@ -111,6 +111,10 @@ def as_seen(agent: RoundAgent, incident: Incident) -> RoundAgent:
         heals=heals,
         said=_said(incident) or agent.said,
     )
+
+
+def _was_found_healthy(incident: Incident) -> bool:
+    return bool(incident.checks) and incident.checks[-1].result is CheckResult.HEALTHY
 
 
 def _said(incident: Incident) -> str:

@@ -11,7 +11,7 @@ from muster.control.engine.handler import (
 )
 from muster.control.engine.work import Move, Work
 from muster.control.job.closing import Verdicts, by_budget, close, given_up, state_after
-from muster.control.job.derive import live_attempts
+from muster.control.job.derive import live_attempts, state_of
 from muster.control.recovery.book import Recoveries
 from muster.control.recovery.entity import Recovery, RecoveryId
 from muster.control.recovery.lifecycle import RecoveryLifecycle, count_run, spec_of
@@ -26,7 +26,7 @@ from muster.control.recovery.rules import (
 )
 from muster.control.recovery.telling import Teller
 from muster.control.session.cluster.state import ClusterState
-from muster.control.session.explaining.explanation import session_needs_agent
+from muster.control.session.explaining.explanation import LACKS_MACHINES
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.core.ids import IdKind
 from muster.core.reasons import Reason, ReasonCode, reason
@@ -105,8 +105,8 @@ class _Decides(DerivationHandler[Recovery]):
         raise NotImplementedError
 
     def derive(self, record: Recovery, work: Work) -> tuple[TransitionStatus, Reason | None] | None:
-        if record.open is None or record.job.status in JOB_TABLE.terminal:
-            return None
+        if record.open is None or state_of(record.job) in JOB_TABLE.terminal:
+            return None  # it ends with its job
         decision = self.decide(record, record.open, work)
         if decision is None:
             return None
@@ -136,7 +136,7 @@ class BeginRounds(DerivationHandler[Recovery]):
     statuses = frozenset({RecoveryStatus.IN_PROGRESS})
 
     def derive(self, record: Recovery, work: Work) -> tuple[TransitionStatus, Reason | None] | None:
-        if record.next is None or record.job.status in JOB_TABLE.terminal:
+        if record.next is None or state_of(record.job) in JOB_TABLE.terminal:
             return None
         return TransitionStatus(RecoveryStatus.PENDING_HEALTHCHECK), record.next.why
 
@@ -186,17 +186,25 @@ class AwaitRestarts(_Decides):
             for index in unbegun
             if (session := _session_of(recovery.job, index, work)) is not None
         ]
-        needs = [why for each in waiting[:1] for why in session_needs_agent(self._cluster, each)]
+        needs = [why for each in waiting for why in self._lacking(each)]
         queues = any(each.status is SessionStatus.PENDING for each in waiting) and not needs
+        placed = [each for each in waiting if each.status is not SessionStatus.PENDING]
+        since = min((each.status_changed_at for each in placed), default=0.0)
         return after_restart(
             round_,
-            work.now - recovery.status_changed_at,
+            work.now - max(since, recovery.status_changed_at),
             work.now,
             spec_of(recovery),
             runs=not unbegun or recovery.next is not None,
             queues=queues,
             how=needs[0].sentence() if needs else "",
         )
+
+    def _lacking(self, session: Session) -> Sequence[Reason]:
+        """The reasons for which no end of other work gives a session its place."""
+        members = self._cluster.groups[session.group].queue.find(session.id)
+        found = () if members is None else members.reasons
+        return [why for why in found if why.code in LACKS_MACHINES]
 
 
 class EndRecoveries(_OfJobs):
