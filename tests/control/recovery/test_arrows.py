@@ -10,6 +10,7 @@ from tests.control.recovery.clinic import (
     clinic,
     fails,
 )
+from tests.control.recovery_scenarios import isolated
 from tests.control.world import ADA
 from tests.databases import ON_BOTH
 
@@ -277,3 +278,21 @@ def test_tasks_that_fail_together_are_one_round(worlds: MakeWorld) -> None:
     assert here.ended(job) is JobState.SUCCEEDED
     assert recovery.rounds == 1
     assert [task.index for task in recovery.kept[0].tasks] == [0, 1]
+
+
+def test_work_that_has_to_leave_a_machine_is_restarted_elsewhere_and_charged_nothing(
+    worlds: MakeWorld,
+) -> None:
+    here = clinic(worlds, "abc", health={"leave": 0})
+    job = here.gang()
+    recovery = here.recovery(job)
+    here.run(5.0)
+    isolated(here.world, here.ran_on[0, 1])
+    here.run_until(lambda: recovery.restarts == 1)
+    assert {here.ran_on[0, 2], here.ran_on[1, 2]} == set("abc") - {here.ran_on[0, 1]}
+    assert [task.preemption_count for task in job.tasks.values()] == [0, 0]
+    (round_,) = recovery.kept
+    assert round_.why.code is ReasonCode.RECOVERY_MACHINE_LEFT
+    assert [agent.result for agent in round_.agents] == [AgentResult.ISOLATED]
+    assert not here.served
+    assert here.ended(job) is JobState.SUCCEEDED

@@ -1,4 +1,4 @@
-"""What people are told of a recovery: by `why`, by notices, and in lists."""
+"""The words that people read of a recovery: by `why`, by notices, and in lists."""
 
 from sqlalchemy import select
 from tests.control.conftest import MakeWorld

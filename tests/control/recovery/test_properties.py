@@ -1,4 +1,4 @@
-"""What never happens to a recovery, whatever fails."""
+"""Properties of a recovery that hold whatever fails."""
 
 import tempfile
 from collections.abc import Iterator
@@ -101,7 +101,7 @@ def test_recovery_ends_with_its_job_within_its_limits(
 
 
 def check(recovery: Recovery) -> None:
-    """What holds of a live recovery at any moment."""
+    """Check what holds of a live recovery at any moment."""
     assert recovery.restarts <= MAX_RESTARTS
     waits = recovery.status is not RecoveryStatus.IN_PROGRESS
     assert (recovery.open is not None) is waits

@@ -1,4 +1,4 @@
-"""What a recovery does next, as pure functions."""
+"""The next step of a recovery, as pure functions."""
 
 from hypothesis import given
 from hypothesis import strategies as st

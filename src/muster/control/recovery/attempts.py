@@ -40,15 +40,16 @@ _LEFT = frozenset({ReasonCode.HEALTH_HEALS})
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """What began a round: the first kernel that ended, and whether its machine had to be empty."""
+    """The trigger of a round: the first kernel that ended, and whether it had to leave its
+    machine."""
 
     kernel: Kernel
     had_to_leave: bool
 
 
 def trigger_of(session: Session, spec: RecoverySpec) -> Trigger | None:
-    """What in the end of a session leads to a check; None if nothing does. A gang is judged by the
-    kernel that failed first."""
+    """The part of a session's end that leads to a check; None if nothing does. A gang is judged by
+    the kernel that failed first."""
     code = session.reason.code if session.reason is not None else None
     if code in _LEFT:
         began = (kernel for kernel in session.kernels if kernel.started_at is not None)
@@ -118,8 +119,8 @@ def _was_found_healthy(incident: Incident) -> bool:
 
 
 def _said(incident: Incident) -> str:
-    """What is known of a machine's fault: the last check that found one, else the last check, else
-    the suspicion."""
+    """The fault of a machine, as far as it is known: by the last check that found one, else by the
+    last check, else by the suspicion."""
     bad = [each for each in incident.checks if each.result is not CheckResult.HEALTHY]
     told = bad or incident.checks
     if told:

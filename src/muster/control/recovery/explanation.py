@@ -18,7 +18,7 @@ from muster.store.live import Live
 
 
 def explain_recovery(live: Live, name: str, now: float) -> WhyView:
-    """What a live recovery waits for, and how long at most."""
+    """The things for which a live recovery waits, and how long at most."""
     recovery = live.of(Recovery)[name]
     return WhyView(
         subject=recovery.id,

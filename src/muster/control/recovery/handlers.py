@@ -101,7 +101,7 @@ class _Decides(DerivationHandler[Recovery]):
         self._sessions = sessions
 
     def decide(self, recovery: Recovery, round_: Round, work: Work) -> Decision | None:
-        """What follows; None if nothing does yet."""
+        """The decision; None if there is none yet."""
         raise NotImplementedError
 
     def derive(self, record: Recovery, work: Work) -> tuple[TransitionStatus, Reason | None] | None:

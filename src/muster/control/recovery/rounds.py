@@ -19,7 +19,7 @@ MAX_SAID = 300
 
 
 class AgentResult(StrEnum):
-    """What became of a machine of a failed attempt."""
+    """The state of a machine of a failed attempt."""
 
     AWAITED = "awaited"  # it is, or will be, checked
     HEALTHY = "healthy"

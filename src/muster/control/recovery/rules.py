@@ -1,5 +1,5 @@
-"""What a recovery does next: pure functions of its open round, its limits and the time (source: ECS
-GPU Recovery)."""
+"""The next step of a recovery: pure functions of its open round, its limits and the time (source:
+ECS GPU Recovery)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from muster.core.specs import RecoverySpec
 
 
 class Turn(Enum):
-    """What follows for the recovery."""
+    """The consequence for the recovery."""
 
     HEAL = "heal"  # it waits for machines at fault
     JUDGE = "judge"  # no machine was at fault: the retries of the tasks decide

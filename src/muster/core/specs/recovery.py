@@ -20,8 +20,8 @@ ExitCodes = Annotated[tuple[ExitCode, ...], BeforeValidator(_listed), Field(max_
 
 
 class RecoverySpec(Spec):
-    """The recovery of a task that may have a broken machine to blame: the machines of its
-    attempt are checked, healed, and the job goes on.
+    """Recovery from machines that break: when a task fails, the machines of its attempt are
+    checked and healed, and the job goes on.
 
     Written as ``true``, or as fields.
 
