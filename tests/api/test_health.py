@@ -88,13 +88,10 @@ def test_decisions_are_kept_in_history_with_who_made_them_and_why(
 ) -> None:
     isolated = admin.isolate_agent("a1", note="smells of smoke")
     admin.return_agent("a1", note="it was the toaster")
-    told = [
-        reason.sentence
-        for entry in admin.incidents.history(isolated.id).items
-        for reason in entry.reasons
-    ]
-    assert "isolated by root (smells of smoke)" in told
-    assert "root has it take work again as it is (it was the toaster)" in told
+    for history in (admin.incidents.history(isolated.id), admin.agents.history("a1")):
+        told = [reason.sentence for entry in history.items for reason in entry.reasons]
+        assert "isolated by root (smells of smoke)" in told
+        assert "root has it take work again as it is (it was the toaster)" in told
 
 
 def test_machine_that_is_to_be_checked_has_an_incident_at_once(
@@ -248,7 +245,7 @@ def test_incidents_are_told_as_events(cluster: ServedCluster, admin: Client) -> 
     assert next(events).kind == "reset"
     incident = admin.isolate_agent("a1")
     told: Any = next(events)
-    assert (told.kind, told.id) == ("incident", incident.id)
+    assert (told.kind, told.id) == ("incident", f"{incident.agent_id}/{incident.id}")
 
 
 def test_controller_that_starts_again_knows_who_is_ill(

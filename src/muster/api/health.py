@@ -14,7 +14,7 @@ from muster.api.openapi import json_body
 from muster.api.resource import Resource
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
-from muster.control.health.entity import INCIDENT, Incident
+from muster.control.health.entity import INCIDENT, Incident, name_of
 from muster.control.health.explanation import explain_ended_incident, explain_incident
 from muster.control.health.queries import list_incidents, read_incident
 from muster.control.health.requests import Decision, HealthRequests
@@ -25,8 +25,8 @@ from muster.core.views.placement import WhyView
 from muster.store.live import Live
 
 
-def _explain(live: Live, parts: Parts, id_: str, now: float, asker: Principal) -> WhyView:
-    return explain_incident(live, parts, live.of(Incident)[id_], now)
+def _explain(live: Live, parts: Parts, name: str, now: float, asker: Principal) -> WhyView:
+    return explain_incident(live, parts, live.of(Incident)[name], now)
 
 
 def _filters(
@@ -45,6 +45,7 @@ INCIDENTS: Resource[Incident, IncidentView] = Resource(
     read=read_incident,
     list_of=list_incidents,
     filters=_filters,
+    name_of=lambda incident: name_of(incident.id, incident.agent_id),
     explain=_explain,
     explain_ended=explain_ended_incident,
 )

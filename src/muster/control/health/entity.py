@@ -71,6 +71,12 @@ Index(
 Index("incidents_by_agent", incidents.c.agent_id, incidents.c.id)
 
 
+def name_of(id_: str, agent_id: str) -> str:
+    """The name of an incident in the mirror and in history: below its machine, so that it belongs
+    to that machine's history."""
+    return f"{agent_id}/{id_}"
+
+
 @dataclass(frozen=True, slots=True)
 class CheckRecord:
     """A completed check.
@@ -259,5 +265,7 @@ INCIDENT = Entity(
     described="a stretch of a machine's ill health",
     prefix=IdKind.INCIDENT,
     visible=Visible.TO_ALL,
+    id_of=lambda incident: name_of(incident.id, incident.agent_id),
+    id_column=incidents.c.agent_id + "/" + incidents.c.id,
     lasts=True,
 )

@@ -11,7 +11,8 @@ from muster.control.engine.effects import ORDERS
 from muster.control.engine.inputs import Input
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
-from muster.control.health.entity import Incident, IncidentId
+from muster.control.health.entity import IncidentId
+from muster.control.health.incidents import Incidents
 from muster.core.ids import AgentId
 from muster.core.states.health import HealthStatus
 
@@ -58,7 +59,8 @@ class MachineRebooted(Input):
     error: str = ""
 
     def take(self, work: Work, parts: Parts) -> None:
-        incident = work.live.of(Incident).get(self.incident)
+        live = parts[Incidents]
+        incident = next((each for each in live if each.id == self.incident), None)
         if (
             incident is None
             or incident.status is not HealthStatus.REBOOTING
