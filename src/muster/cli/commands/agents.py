@@ -86,7 +86,7 @@ def show(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Show an agent: what it has, whether it takes work, and the incidents that it had."""
+    """Show an agent, and the incidents that it had."""
     whole = Shown()
     with cluster.client() as client, suggesting(client, ref, [KIND]):
         found = client.agents.show(ref)

@@ -46,7 +46,7 @@ def check(
 def heal(
     cluster: Cluster, refs: AgentRefs, note: Note = "", yes: Yes = False, as_json: AsJson = False
 ) -> None:
-    """Have machines rebooted, and checked before they take work again."""
+    """Have machines rebooted and checked."""
     _ask(cluster, refs, "Heal", yes=yes)
     each_changed(
         cluster,
@@ -62,7 +62,7 @@ def heal(
 def isolate(
     cluster: Cluster, refs: AgentRefs, note: Note = "", yes: Yes = False, as_json: AsJson = False
 ) -> None:
-    """Take machines out of work until somebody decides; nothing is tried to heal them."""
+    """Take machines out of work until somebody decides."""
     _ask(cluster, refs, "Isolate", yes=yes)
     each_changed(
         cluster,

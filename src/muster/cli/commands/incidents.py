@@ -52,7 +52,7 @@ def list_incidents(
     limit: Annotated[int, Option("--limit", "-n", min=1, help="Newest ones shown.")] = 100,
     as_json: AsJson = False,
 ) -> None:
-    """List the machines that are ill, newest first, and what becomes of them."""
+    """List the incidents of machines that are ill."""
     with cluster.client() as client:
         state = "all" if ended else "live"
         found = client.incidents(state, agent=agent, group=group, limit=limit + 1)
@@ -97,7 +97,7 @@ def show(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Show an incident: what spoke against the machine, what checks found, what was tried."""
+    """Show an incident with its checks, and what was tried."""
     with cluster.client() as client, suggesting(client, ref, [kind.KIND]):
         found = client.incidents.show(ref)
     if as_json:

@@ -57,18 +57,18 @@ def incidents_table(console: Console, incidents: Sequence["IncidentView"], now: 
         Column("ROUNDS", right=True, drops=1),
         Column("WHY", flexible=True, wraps=True),
     ]
-    rows: list[Sequence[Text | str]] = [
-        (
-            each.id,
-            status(each.status),
-            clock_time(each.began_at, now),
-            lasted(each, now),
-            str(each.rounds),
-            plain(each.why.sentence),
-        )
-        for each in incidents
+    return table(console, columns, (_row(each, now) for each in incidents))
+
+
+def _row(incident: "IncidentView", now: float) -> list[Text | str]:
+    return [
+        incident.id,
+        status(incident.status),
+        clock_time(incident.began_at, now),
+        lasted(incident, now),
+        str(incident.rounds),
+        plain(incident.why.sentence),
     ]
-    return table(console, columns, rows)
 
 
 def lasted(incident: "IncidentView", now: float) -> str:
