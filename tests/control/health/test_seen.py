@@ -1,5 +1,4 @@
-"""Sightings by agents of their own health, from message to incident, and jobs that fail in
-a row."""
+"""What agents see of their own health, from message to incident; and jobs that fail in a row."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -20,7 +19,7 @@ from muster.core.health.remedy import Remedy
 from muster.core.ids import AgentId
 from muster.core.owner import Owner, Principal, Role
 from muster.core.reasons import ReasonCode
-from muster.core.specs import JobSpec, PlacementSpec
+from muster.core.specs import JobSpec
 from muster.core.states.health import HealthStatus
 from muster.simulate.hollow.supervisor import Run
 from muster.store.store import CommitFailed
@@ -73,10 +72,11 @@ class Seen(Ward):
         """A job of a user ends on machine ``a``."""
         owner = Principal(Owner("default", "default", user), Role.USER)
         behaviour = self.agent().behaviour
-        self.agent().behaviour = lambda start: Run(1.0, exit_code=exit_code)
-        self.world.submit(
-            JobSpec(name=job, command=["x"], placement=PlacementSpec(agents=("a",))), owner
+        self.agent().behaviour = lambda start: (
+            Run(1.0, exit_code=exit_code) if start.template.service is None else behaviour(start)
         )
+        spec = {"name": job, "command": ["x"], "placement": {"agents": ["a"]}}
+        self.world.submit(JobSpec.model_validate(spec), owner)
         self.run(2.0)
         self.agent().behaviour = behaviour
 
@@ -88,7 +88,7 @@ MakeSeen = Callable[..., Seen]
 def make(tmp_path: Path) -> Iterator[MakeSeen]:
     made: list[Seen] = []
 
-    def seen(**health: object) -> Seen:
+    def seen(**health: Any) -> Seen:
         made.append(Seen(tmp_path / f"world-{len(made)}", **health))
         return made[-1]
 
@@ -153,8 +153,7 @@ def test_sighting_of_a_wake_that_could_not_be_stored_is_not_lost(
         seen.world.desk.agent_said(seen.agent().id, HealthSeen((saw(1),)))
         seen.world.wake()
         assert seen.agent().noted == 0
-    seen.run(120.0)
-    seen.says(saw(1))
+    seen.run(3.0)
     assert seen.agent().noted == 1
     assert seen.incident() is not None
 
@@ -283,13 +282,13 @@ def test_suspicions_name_devices_of_the_machine_alone_and_are_few(
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=15)
-@given(told=st.lists(st.lists(SIGHTINGS, max_size=4), max_size=12))
+@given(told=st.lists(st.lists(SIGHTINGS, max_size=4), max_size=6))
 def test_whatever_an_agent_says_is_about_itself_alone(
     make: MakeSeen, told: list[list[Sighting]]
 ) -> None:
     seen = make()
     for sightings in told:
-        seen.world.clock.advance(AGAIN_S)
+        seen.run(AGAIN_S)
         seen.says(*sightings)
     assert seen.incident("b") is None
     incident = seen.incident()
