@@ -187,6 +187,7 @@ async def test_disk_that_is_full_or_no_longer_is_told_with_the_next_heartbeat() 
 async def test_what_was_seen_of_the_machine_is_told_and_forgotten_once_it_is_noted() -> None:
     async with talk() as (made, hello):
         await made.renew(hello.sent_s, 60.0)
+        await made.heartbeat()
         sighting = made.sightings.add(Remedy.RESET, "Xid 95", devices=(3,))
         made.kernels.news.set()
         assert await made.heard() == HealthSeen((sighting,))
