@@ -1,4 +1,4 @@
-"""What agents see of their own health, from message to incident; and jobs that fail in a row."""
+"""Sightings of agents of their own health, up to incidents; and jobs that fail in a row."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
