@@ -64,7 +64,7 @@ def test_a_machine_that_waits_for_its_turn_takes_work(ward: MakeWard) -> None:
     assert state(job) is JobState.SUCCEEDED
     assert w.done("b") == []
     c = schema.history.c
-    rows = schema.history.select().where(c.record_id == waiting.id, c.result == "SKIPPED")
+    rows = schema.history.select().where(c.entity == waiting.id, c.result == "SKIPPED")
     with w.world.store.engine.connect() as connection:
         told = [row.reasons for row in connection.execute(rows)]
     assert any(ReasonCode.HEALTH_WAITS_TURN in each for each in told)

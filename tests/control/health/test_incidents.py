@@ -30,7 +30,7 @@ def path_of(ward: Ward, name: str = "a") -> list[HealthStatus]:
     incident = ward.last(name)
     assert incident is not None
     c = schema.history.c
-    rows = schema.history.select().where(c.record_id == incident.id).order_by(c.seq)
+    rows = schema.history.select().where(c.entity == incident.id).order_by(c.seq)
     with ward.world.store.engine.connect() as connection:
         moved = [row for row in connection.execute(rows) if row.to_status != row.from_status]
     return [_H.SUSPECT, *(HealthStatus(row.to_status) for row in moved)]
@@ -129,14 +129,12 @@ def test_a_further_suspicion_is_added_to_the_incident(ward: MakeWard) -> None:
     generation = first.generation
     again = w.suspect(devices=[1], remedy=Remedy.RESET, confirmed=True)
     assert again is first
-    assert [*first.devices] == [0, 1]
-    assert first.confirmed
-    assert first.progress.remedy is Remedy.RESET
-    assert first.generation == generation
-    w.suspect(remedy=Remedy.CHECK)
-    assert first.devices == ()
-    assert first.confirmed
-    assert first.progress.remedy is Remedy.RESET
+    assert w.of().devices == (0, 1)
+    assert w.of().generation == generation
+    w.suspect(remedy=Remedy.CHECK)  # of the machine as a whole
+    assert w.of().devices == ()
+    assert w.of().confirmed
+    assert w.of().progress.remedy is Remedy.RESET
     assert first.why == WHY
 
 
@@ -226,11 +224,11 @@ def test_a_check_that_finds_worn_out_hardware_leaves_it_to_an_operator(ward: Mak
 def test_a_reset_that_fails_leads_to_a_reboot_and_that_to_a_hard_one(ward: MakeWard) -> None:
     w = ward(outside=True, rounds=5)
     w.plan("a", RESET, FAILS)
-    w.plan("a", REBOOT, FAILS)
+    w.plan("a", REBOOT, Run(4.0, exit_code=1, result="no"))
     w.suspect(remedy=Remedy.RESET, confirmed=True)
-    w.run(10)
+    w.run(5)
     assert w.of().heal is Heal.REBOOT
-    w.run(10)
+    w.run(5)
     assert w.of().heal is Heal.HARD_REBOOT
     w.run(100)
     assert w.is_well()
@@ -335,6 +333,7 @@ def test_a_removed_machine_has_no_incident_any_more(ward: MakeWard) -> None:
     w = ward(["a", "b"])
     w.suspect("a")
     agent = w.world.plane.live.agents[w.world.agent("a").id]
+    w.world.disconnect(w.world.agent("a"))
     why = reason(ReasonCode.AGENT_REMOVED, by="ada")
     w.world.ask(lambda work, parts: parts[AgentLifecycle].remove(work, agent, "Test", why))
     ended = w.last("a")
@@ -352,6 +351,7 @@ def test_a_machine_may_be_removed_whatever_its_incident(
     w = ward()
     reach(w, status)
     agent = w.world.plane.live.agents[w.world.agent("a").id]
+    w.world.disconnect(w.world.agent("a"))
     why = reason(ReasonCode.AGENT_REMOVED, by="ada")
     w.world.ask(lambda work, parts: parts[AgentLifecycle].remove(work, agent, "Test", why))
     ended = w.last("a")
@@ -368,6 +368,9 @@ def reach(w: Ward, status: HealthStatus) -> None:
             w.suspect(remedy=Remedy.REBOOT, confirmed=True)
         case _H.ISOLATED:
             w.suspect(remedy=Remedy.OPERATOR, confirmed=True)
+        case _H.SUSPECT:
+            w.plan("a", CHECK, UNKNOWN)
+            w.suspect()
         case _:
             w.suspect()
     w.until(status)

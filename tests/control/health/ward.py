@@ -174,11 +174,10 @@ class Ward:
         now = self.world.clock.now()
         for agent in list(self.world.agents.values()):
             if agent.asked_to_reboot:
-                boot_id = agent.boot_id
+                agent.asked_to_reboot = False
                 self.world.disconnect(agent)
-                agent.reboot()
-                if agent.name in self.sleepers:
-                    agent.boot_id = boot_id
+                if agent.name not in self.sleepers:
+                    agent.reboot()
                 self._back[agent.name] = now + self._boot_s
             back_at = self._back.get(agent.name)
             if back_at is not None and now >= back_at and agent.name not in self.bricks:

@@ -46,6 +46,8 @@ class FollowServices(FollowingHandler[Session]):
         if incident is None:
             return
         match incident.status:
+            case _H.RESETTING | _H.REBOOTING | _H.VERIFYING if _was_cut_off(record):
+                self._lifecycle.begin_again(work, incident)
             case _H.CHECKING | _H.VERIFYING:
                 self._lifecycle.judge(work, incident, self.name, _verdict_of(record))
             case _H.RESETTING if _has_succeeded(record):
@@ -112,6 +114,13 @@ def _verdict_of(service: Session) -> Verdict:
     return (
         load(kernel.result) if kernel.result else unknown(_CHECK, "it did not end", _how(service))
     )
+
+
+def _was_cut_off(service: Session) -> bool:
+    """Whether a service was ended because the controller was away for too long: that tells nothing
+    of the machine."""
+    why = service.kernels[0].reason
+    return why is not None and why.code is ReasonCode.LEASE_EXPIRED
 
 
 def _has_succeeded(service: Session) -> bool:

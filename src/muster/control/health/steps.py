@@ -11,7 +11,7 @@ from muster.control.health import ladder
 from muster.control.health.entity import MAX_CHECKS, CheckRecord, Incident
 from muster.control.health.incidents import Incidents
 from muster.control.health.ladder import Bounds, Heal, Step
-from muster.control.health.limits import CHECK_AGAIN, LOOK_S, MOST_UNKNOWN, limit_of
+from muster.control.health.limits import CHECK_AGAIN, EMPTY_S, LOOK_S, MOST_UNKNOWN, limit_of
 from muster.control.health.rebooting.means import HardReboots
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.handlers.start import recall_prefilled
@@ -116,6 +116,9 @@ class HealthSteps(Lifecycle[Incident]):
         tried = Heal.REBOOT if last is None else max(last, Heal.REBOOT)
         incident.progress = replace(incident.progress, last=tried)
         self.heal_failed(work, incident, phase, why)
+        if incident.status is _H.REBOOTING:  # its work had its time to leave
+            incident.leave_by = work.now - EMPTY_S
+            self.changed(work, incident)
 
     def take(self, work: Work, incident: Incident, step: Step, phase: str, why: Reason) -> None:
         """Take a step. One that keeps the machine out of work, which a check without a turn led to,
@@ -219,6 +222,11 @@ class HealthSteps(Lifecycle[Incident]):
         """Note that a machine is to be rebooted from outside now."""
         incident.acted_at = work.now
         incident.generation += 1
+        self.changed(work, incident)
+
+    def begin_again(self, work: Work, incident: Incident) -> None:
+        """Have the service of a step begin anew, as if it had not begun."""
+        incident.session = incident.acted_at = None
         self.changed(work, incident)
 
     def note_end(self, work: Work, incident: Incident) -> None:

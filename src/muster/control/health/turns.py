@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from muster.control.engine.handler import FollowingHandler
 from muster.control.engine.work import Work
 from muster.control.health import ladder
-from muster.control.health.entity import Incident
+from muster.control.health.entity import Incident, IncidentId
 from muster.control.health.incidents import Incidents
 from muster.control.health.ladder import Wish
 from muster.control.health.lifecycle import IncidentLifecycle
@@ -42,10 +42,10 @@ class GiveTurns(FollowingHandler[Incident]):
         out = len(of_group.out)
         if out >= ladder.most_out(machines, share):
             return
-        waiting = {str(each.id): each for each in of_group.waiting.values()}
+        waiting = {each.id: each for each in of_group.waiting.values()}
         wishes = [Wish(each.id, each.confirmed, each.began_at) for each in waiting.values()]
         for key in ladder.turns(wishes, out, machines, share):
-            self._lifecycle.give_turn(work, waiting[key])
+            self._lifecycle.give_turn(work, of_group.waiting[IncidentId(key)])
 
 
 def waits_for_turn(incident: Incident, incidents: Incidents, most: int) -> Reason:
