@@ -381,7 +381,7 @@ def test_a_suspicion_of_a_job_names_it_apart_from_the_reason(ward: MakeWard) -> 
     incident = w.suspect(why=reason(ReasonCode.HEALTH_TASK_FAILED, exit_code=1), job=JobId("job-1"))
     assert incident is not None
     assert incident.job == "job-1"
-    assert incident.why.sentence() == "a task failed on it with exit code 1"
+    assert incident.why.sentence() == "a task failed on it"
 
 
 def test_a_machine_that_is_healed_is_well_for_the_next_suspicion(ward: MakeWard) -> None:

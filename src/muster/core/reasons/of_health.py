@@ -16,9 +16,7 @@ _BACK = (
 
 OF_HEALTH: Mapping[ReasonCode, Definition] = {
     # Why it is under suspicion
-    ReasonCode.HEALTH_TASK_FAILED: Definition(
-        _W, "a task failed on it{exit_code:? with exit code {exit_code}}"
-    ),
+    ReasonCode.HEALTH_TASK_FAILED: Definition(_W, "a task failed on it"),
     ReasonCode.HEALTH_SEEN: Definition(_W, "{what}"),
     ReasonCode.HEALTH_ASKED: Definition(_W, "{by} has it checked{note:? ({note})}"),
     ReasonCode.HEALTH_HEAL_ASKED: Definition(_W, "{by} has it healed{note:? ({note})}"),
