@@ -2,6 +2,7 @@
 reports back."""
 
 import itertools
+import math
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from muster.core.ids import AgentId
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Device, Resources
 from muster.simulate.hollow.gateway import DISMISSED, UNKNOWN
+from muster.simulate.hollow.health import Health
 from muster.simulate.hollow.machine import Machine
 from muster.simulate.hollow.network import Stream, Way
 from muster.simulate.hollow.supervisor import HollowSupervisor
@@ -105,6 +107,9 @@ class HollowAgent:
         self.stream: Stream | None = None
         self.disk_full = False
         self.sightings = SightingBox()  # kept in its directory
+        self.health = Health(
+            timeline, machine, rng, lambda: self.offer.devices, self.reboot, self.restart
+        )
         self.prepare_failures: list[ReasonCode] = []
         self._timeline = timeline
         self._rng = rng
@@ -154,8 +159,15 @@ class HollowAgent:
         self._die(Stream.reset)
 
     def reboot(self, takes_s: float) -> None:
-        """The machine goes down without a word, and starts the agent when it is up again."""
+        """The machine goes down without a word, and starts the agent when it is up again, which
+        never happens by itself where that takes for ever."""
         self._go_down()
+        if takes_s < math.inf:
+            self._timeline.after(takes_s, self.start)
+
+    def restart(self, takes_s: float) -> None:
+        """The agent's process is killed, and started again later."""
+        self.kill()
         self._timeline.after(takes_s, self.start)
 
     def scrap(self) -> None:

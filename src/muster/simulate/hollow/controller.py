@@ -18,6 +18,7 @@ from muster.control.agent.leases import LeaseBook
 from muster.control.engine.effects import Surroundings
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
+from muster.control.health.rebooting.hollow import HollowRebooter
 from muster.control.inbox import Inbox
 from muster.control.modules import cluster_entities, cluster_modules
 from muster.control.notice.hollow import NO_FAULTS, HollowSender
@@ -275,6 +276,7 @@ class Controller:
         witness: hears of what is committed, heard and sent.
         wakes: counts those of this controller too.
         farm: the machines of pools.
+        reboot: has the machine of an agent boot anew from outside; False if there is none.
     """
 
     def __init__(
@@ -290,6 +292,7 @@ class Controller:
         witness: Witness,
         wakes: Wakes,
         farm: Farm,
+        reboot: Callable[[AgentId], bool],
     ) -> None:
         clock: VirtualClock = timeline.clock
         self._timeline = timeline
@@ -310,7 +313,8 @@ class Controller:
         modules = cluster_modules(self.desk, self.leases, surroundings)
         self.channels = HollowSender(clock, self.inbox.put, 1, NO_FAULTS)
         self.providers = HollowProviders(farm, engine, self.inbox.put)
-        stand_ins = [self.channels, *self.providers.performers]
+        self.rebooter = HollowRebooter(clock, reboot, self.inbox.put)
+        stand_ins = [self.channels, self.rebooter, *self.providers.performers]
         self.plane = ControlPlane(self.store, clock, ids, self.inbox, modules, stand_ins)
         self.gateway = _FatefulGateway(
             timeline, self.desk, self.leases, self.desk.authenticate, witness, fate=fate
@@ -361,18 +365,22 @@ class Controller:
         if self._wake_at is not None:
             self._wake_at.cancel()
         self.providers.be_forsaken()
+        self.rebooter.be_forsaken()
         self.gateway.close_all()
         self.door.close()
         self.store.close()
 
-    def _attend_to_providers(self) -> None:
-        """Have providers do what is due, now and later; they outlive the controller."""
+    def _attend_to_machines(self) -> None:
+        """Have providers, and whoever reboots machines from outside, do what is due, now and later;
+        they outlive the controller."""
         self.providers.tick()
+        self.rebooter.tick()
         if self._attended_at is not None:
             self._attended_at.cancel()
             self._attended_at = None
-        if (at := self.providers.next_at) is not None:
-            self._attended_at = self._timeline.at(at, self._attend_to_providers)
+        due = [at for at in (self.providers.next_at, self.rebooter.next_at) if at is not None]
+        if due:
+            self._attended_at = self._timeline.at(min(due), self._attend_to_machines)
 
     def _hint(self) -> None:
         self._wake_no_later_than(self._timeline.clock.now() + WAKE_AFTER_S)
@@ -412,7 +420,7 @@ class Controller:
         if not self.is_up:
             return
         self.channels.tick()
-        self._attend_to_providers()
+        self._attend_to_machines()
         now = self._timeline.clock.now()
         moments = [each for each in (due, self.channels.next_at) if each is not None]
         self._due_at = min(moments, default=math.inf)

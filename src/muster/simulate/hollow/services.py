@@ -1,12 +1,7 @@
-"""The answers of hollow machines to services."""
+"""The answers of sound machines to services: of those of tests, whose health nobody hides."""
 
 from muster.core.health.service import Service, ServiceName, dump
 from muster.core.health.verdict import verdict_of
-
-GO_DOWN_S = 0.5
-"""How long after a service had it reboot a hollow machine goes down."""
-REBOOT_S = 5.0
-"""How long a hollow machine takes to boot after it was asked to."""
 
 
 def result_of(service: Service | None, told: str | None) -> str | None:

@@ -11,7 +11,6 @@ from muster.agent.supervisor.supervisor import LEASE_GRACE_MAX_S
 from muster.core.reasons import ReasonCode
 from muster.core.resources import DeviceShare
 from muster.simulate.hollow.machine import Machine
-from muster.simulate.hollow.services import result_of
 from muster.simulate.hollow.stages import HELD_AS, LIVE, UNBEGUN, WITH_PROCESSES, Stage
 from muster.simulate.hollow.timeline import Appointment, Timeline
 from muster.wire.messages import (
@@ -36,7 +35,7 @@ class Run:
     never begins; with ``fails_at_go`` it fails only when the barrier of its gang opens.
     ``stubborn`` kernels end by SIGKILL alone; others end with ``stopped_exit_code`` on SIGTERM, or
     by the signal if that is None. A stubborn one ``outlives_kill_s``, as a process does that waits
-    for a disk. A service that exits leaves ``result``; None is what a healthy machine would leave.
+    for a disk. A service that exits leaves a ``result``.
     """
 
     seconds: float = 1.0
@@ -96,6 +95,7 @@ class HollowSupervisor:
     Args:
         begun, gone: called when the process of a kernel begins, and when its last one has ended.
         journalled: called with each report when it is written down.
+        ending: called when the process of a kernel is about to end by itself.
     """
 
     def __init__(
@@ -106,6 +106,7 @@ class HollowSupervisor:
         begun: Callable[[Kernel], None],
         gone: Callable[[Kernel], None],
         journalled: Callable[[KernelReport], None] = lambda report: None,
+        ending: Callable[[Kernel], None] = lambda kernel: None,
     ) -> None:
         self._timeline = timeline
         self._machine = machine
@@ -113,6 +114,7 @@ class HollowSupervisor:
         self._begun = begun
         self._gone = gone
         self._journalled = journalled
+        self._ending = ending
         self.agent: Hears | None = None
         self.kernels: dict[KernelKey, Kernel] = {}
         self.journal: list[tuple[int, KernelReport]] = []  # unacknowledged
@@ -309,8 +311,10 @@ class HollowSupervisor:
 
     def _exit(self, kernel: Kernel) -> None:
         if kernel.stage is Stage.RUNNING:
-            result = result_of(kernel.start.template.service, kernel.run.result)
-            self._end(kernel, ReasonCode.EXITED, exit_code=kernel.run.exit_code, result=result)
+            self._ending(kernel)  # the machine may go down with it
+        if kernel.stage is Stage.RUNNING:
+            run = kernel.run
+            self._end(kernel, ReasonCode.EXITED, exit_code=run.exit_code, result=run.result)
 
     def _stop(self, kernel: Kernel, grace_s: float, why: ReasonCode) -> None:
         if kernel.stage in WITH_PROCESSES:
@@ -352,17 +356,10 @@ class HollowSupervisor:
         kernel.call_off()
         self._finish(kernel, ReasonCode.NEVER_STARTED)
 
-    def _end(
-        self,
-        kernel: Kernel,
-        why: ReasonCode,
-        exit_code: int | None = None,
-        signal: int | None = None,
-        result: str | None = None,
-    ) -> None:
+    def _end(self, kernel: Kernel, why: ReasonCode, **facts: object) -> None:
         self._gone(kernel)
         heir = self._heir_of(kernel)
-        self._finish(kernel, why, exit_code, signal, None if heir is None else heir.key, result)
+        self._finish(kernel, why, heir=None if heir is None else heir.key, **facts)
         if heir is not None:
             heir.shares, heir.predecessor = kernel.shares, kernel.key
             heir.stage = Stage.CREATING
@@ -376,25 +373,9 @@ class HollowSupervisor:
         waiting = (each for each in self.kernels.values() if each.stage is Stage.BACKLOG)
         return next((each for each in waiting if each.start.template.shape == shape), None)
 
-    def _finish(
-        self,
-        kernel: Kernel,
-        why: ReasonCode,
-        exit_code: int | None = None,
-        signal: int | None = None,
-        heir: KernelKey | None = None,
-        result: str | None = None,
-    ) -> None:
+    def _finish(self, kernel: Kernel, why: ReasonCode, **facts: object) -> None:
         kernel.stage = Stage.LOST if why is ReasonCode.SUPERVISOR_LOST else Stage.ENDED
-        kernel.last_seq = self._tell(
-            kernel.key,
-            ReportKind.ENDED,
-            reason=why,
-            exit_code=exit_code,
-            signal=signal,
-            heir=heir,
-            result=result,
-        )
+        kernel.last_seq = self._tell(kernel.key, ReportKind.ENDED, reason=why, **facts)
         self._follow(kernel)
 
     def _follow(self, kernel: Kernel) -> None:

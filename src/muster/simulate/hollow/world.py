@@ -15,6 +15,7 @@ from muster.control.agent.lifecycle import AgentLifecycle
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.group.requests import GroupRequests
+from muster.control.health.rebooting.hollow import NO_REBOOT_FAULTS, RebootFaults
 from muster.control.identity.tokens import create_join_token
 from muster.control.notice.hollow import NO_FAULTS, Faults
 from muster.control.pool.hollow import Farm, HollowMachine
@@ -27,9 +28,7 @@ from muster.simulate.hollow.agent import HollowAgent, Identity, Offer
 from muster.simulate.hollow.controller import Controller, Fate, Wakes
 from muster.simulate.hollow.machine import Machine
 from muster.simulate.hollow.network import CALM, Stream, Weather
-from muster.simulate.hollow.services import GO_DOWN_S, REBOOT_S, has_it_reboot
-from muster.simulate.hollow.stages import Stage
-from muster.simulate.hollow.supervisor import Behaviour, HollowSupervisor, Kernel
+from muster.simulate.hollow.supervisor import Behaviour, HollowSupervisor
 from muster.simulate.hollow.timeline import Timeline
 from muster.simulate.hollow.witness import Witness
 from muster.store.store import Store
@@ -89,6 +88,7 @@ class World:
         self.wakes = Wakes()  # of all controllers
         self.told: Counter[str] = Counter()
         self._channels = NO_FAULTS
+        self._reboot_faults = NO_REBOOT_FAULTS
         self._machines = 0
         self._superseded: list[Controller] = []
         self._astray_until: dict[str, float] = {}  # by the names of agents
@@ -157,7 +157,9 @@ class World:
             witness=self.witness,
             wakes=self.wakes,
             farm=self.farm,
+            reboot=self._reboot_hard,
         )
+        controller.rebooter.faults = self._reboot_faults
         controller.channels.faults = self._channels
         controller.channels.sent = self.told
 
@@ -207,6 +209,20 @@ class World:
             if away_s < math.inf:
                 self.timeline.after(away_s, self.start_controller)
 
+    def set_rebooter(self, faults: RebootFaults) -> None:
+        """Have reboots from outside fail so from now on."""
+        self._reboot_faults = faults
+        if self.controller is not None:
+            self.controller.rebooter.faults = faults
+
+    def _reboot_hard(self, id_: AgentId) -> bool:
+        """Whether there is a machine of this agent, which boots anew."""
+        for agent in self.agents.values():
+            if agent.identity is not None and agent.identity.id == id_ and not agent.is_scrapped:
+                agent.health.reboot_hard()
+                return True
+        return False
+
     def set_channels(self, faults: Faults) -> None:
         """Have channels fail so from now on."""
         self._channels = faults
@@ -235,9 +251,9 @@ class World:
 
     # -- machines --------------------------------------------------------------------------------
 
-    def add_agent(self, name: str, offer: Offer) -> HollowAgent:
+    def add_agent(self, name: str, offer: Offer, group: str = "default") -> HollowAgent:
         """A machine whose agent starts now."""
-        agent = self._new_agent(name, offer)
+        agent = self._new_agent(name, offer, group)
         agent.start()
         return agent
 
@@ -250,10 +266,11 @@ class World:
         supervisor = HollowSupervisor(
             self.timeline,
             machine,
-            lambda start: self._behaviour(start),
+            lambda start: agent.health.course_of(start, self._behaviour),
             lambda kernel: self.witness.begun(agent, kernel),
-            lambda kernel: self._kernel_gone(agent, kernel),
+            lambda kernel: self.witness.gone(agent, kernel),
             lambda report: self.witness.journalled(agent, report),
+            lambda kernel: agent.health.carry_out(kernel),
         )
         agent = HollowAgent(
             name,
@@ -269,12 +286,6 @@ class World:
         )
         self.agents[name] = agent
         return agent
-
-    def _kernel_gone(self, agent: HollowAgent, kernel: Kernel) -> None:
-        self.witness.gone(agent, kernel)
-        by_itself = kernel.stage is Stage.RUNNING
-        if by_itself and has_it_reboot(kernel.start.template.service, kernel.run.exit_code):
-            self.timeline.after(GO_DOWN_S, lambda: agent.reboot(REBOOT_S))
 
     def _open_stream(self, agent: HollowAgent) -> Stream | None:
         controller = self._found_by(agent)
@@ -316,7 +327,7 @@ class World:
         """Remove a machine for good, with all that ran on it. Later an empty machine joins under
         its name, to which an operator invites it."""
         broken.scrap()
-        fresh = self._new_agent(broken.name, broken.offer)
+        fresh = self._new_agent(broken.name, broken.offer, broken.group)
         self.timeline.after(after_s, fresh.start)
 
     # -- machines of pools -----------------------------------------------------------------------

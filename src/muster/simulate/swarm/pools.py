@@ -357,7 +357,7 @@ def _calm(scene: Scene) -> None:
     farm.faults, farm.boot_s = NO_FARM_FAULTS, _BOOT_S
     farm.refuses.clear()
     live = _live(scene)
-    groups = [] if live is None else [name for name in live.groups if name != "default"]
+    groups = [] if live is None else sorted({*GROUP_OF.values()} & live.groups.keys())
     if live is None or not groups:
         return
     for name in groups:

@@ -16,6 +16,7 @@ from muster.simulate.hollow.world import World
 from muster.simulate.swarm.chance import Chance
 from muster.simulate.swarm.controllers import CONTROLLER
 from muster.simulate.swarm.databases import databases
+from muster.simulate.swarm.health import HEALTH
 from muster.simulate.swarm.invariants.rest import unended
 from muster.simulate.swarm.judge import Invariant, Judge, Violation
 from muster.simulate.swarm.machines import MACHINES
@@ -29,7 +30,7 @@ from muster.simulate.swarm.story import Tell, in_silence
 from muster.simulate.swarm.wayward import on_a_short_leash
 from muster.simulate.swarm.work import WORK
 
-PARTS = (CONTROLLER, MACHINES, NOTICES, WORK, PLUGINS, OPERATORS, POOLS)
+PARTS = (CONTROLLER, MACHINES, NOTICES, WORK, PLUGINS, OPERATORS, HEALTH, POOLS)
 """The parts of every run, in the order in which they are calmed; an entity's own joins here."""
 KINDS = Kinds(*(part.kinds for part in PARTS))
 INVARIANTS = tuple(each for part in PARTS for each in part.invariants)

@@ -9,6 +9,7 @@ from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.identity.accounts import ensure_user
 from muster.control.identity.tokens import create_token
+from muster.core.ids import AgentId
 from muster.core.owner import Owner, Principal, Role
 from muster.core.specs.account import TokenSpec
 from muster.simulate.hollow.agent import HollowAgent
@@ -83,12 +84,14 @@ class Scene:
     """``submitted`` is the work that users have handed in, by number; ``cancelled`` the ids of work
     that somebody asked to cancel, whatever the answer; ``requests`` are those that were
     answered; ``unwanted`` are the ids of slices that operators asked to delete, and the names of
-    pools; ``steadiness`` counts the slices that were made, and the machines that were deleted, by
-    the time when nothing new was to be done for pools, and some time later."""
+    pools; ``decided`` are the ids of agents about whose health operators decided; ``steadiness``
+    counts the slices that were made, and the machines that were deleted, by the time when nothing
+    new was to be done for pools, and some time later."""
 
     world: World
     chance: Chance
     unwanted: set[str] = field(default_factory=set)
+    decided: set[AgentId] = field(default_factory=set)
     steadiness: tuple[tuple[int, int], tuple[int, int]] | None = None
     submitted: dict[int, Submission] = field(default_factory=dict)
     cancelled: set[str] = field(default_factory=set)

@@ -1,0 +1,350 @@
+"""Machines that may be faulty: what their checks, their healing and their return may never do. All
+is judged by what is true of the machines, by what their agents did, and by what was committed."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+from muster.control.health.entity import Incident, IncidentId
+from muster.core.health.verdict import CheckResult
+from muster.core.ids import AgentId, KernelId, SessionId
+from muster.core.reasons import ReasonCode
+from muster.core.states import AgentStatus
+from muster.core.states.health import HEALTH_TABLE, HealthStatus
+from muster.simulate.hollow.agent import HollowAgent
+from muster.simulate.hollow.health import Answered
+from muster.simulate.hollow.stages import WITH_PROCESSES
+from muster.simulate.hollow.supervisor import Kernel
+from muster.simulate.swarm.invariants.placing import Placed
+from muster.simulate.swarm.judge import Invariant, Judge, Observer
+from muster.store.live import Live
+from muster.store.records import LedgerKey
+from muster.store.unit import Unit
+
+MOST_ROUNDS = 3
+"""The most that any group of a run allows."""
+_HEALING = frozenset({HealthStatus.RESETTING, HealthStatus.REBOOTING})
+_BEYOND_CHECKS = _HEALING | {HealthStatus.VERIFYING, HealthStatus.ISOLATED}
+_WITHOUT_CHECK = frozenset({ReasonCode.HEALTH_RETURNED_BY, ReasonCode.HEALTH_LAPSED})
+
+
+class Course(Observer):
+    """The statuses of incidents, each with the one before, as the latest commit passed them.
+
+    ``answers`` are the checks of a session, as the machine carried them out.
+    """
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._placed = judge.of(Placed)
+        self._status: dict[str, HealthStatus] = {}
+        self._of_session: dict[SessionId, set[KernelId]] = defaultdict(set)
+        self.passed: list[tuple[Incident, HealthStatus | None, HealthStatus]] = []
+
+    def committed(self, unit: Unit) -> None:
+        touched = {each.id: each for each in unit.touched[Incident]}
+        self.passed = []
+        for kind, name, status in unit.events():
+            incident = touched.get(IncidentId(name)) if kind == "incident" else None
+            if incident is not None:
+                now = HealthStatus(status)
+                self.passed.append((incident, self._status.get(name), now))
+                self._status[name] = now
+        for kernel, session in self._placed.session_of.items():
+            self._of_session[session.id].add(kernel)
+
+    def answer(self, incident: Incident, session: SessionId) -> Answered | None:
+        """What the machine told when it was checked by this session; None if it was not."""
+        agent = self.machine(incident.agent_id)
+        if agent is None:
+            return None
+        kernels = self._of_session[session]
+        answers = agent.health.answers.items()
+        return next((each for (kernel, _), each in answers if kernel in kernels), None)
+
+    def machine(self, id_: AgentId) -> HollowAgent | None:
+        for agent in self.world.agents.values():
+            if agent.identity is not None and agent.identity.id == id_:
+                return agent
+        return None
+
+
+class _OfIncidents(Invariant):
+    """Judges what the latest commit changed of incidents."""
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._course = judge.of(Course)
+
+    def is_decided(self, incident: Incident) -> bool:
+        """Whether an operator ever decided about the machine."""
+        return incident.agent_id in self.scene.decided
+
+
+class NothingBesideServices(Invariant):
+    """Judged on the machine: a service of devices, or of all of the machine, is alone there."""
+
+    says = "no machine is checked, reset or rebooted while work holds its devices"
+
+    def begun(self, agent: HollowAgent, kernel: Kernel) -> None:
+        for other in agent.supervisor.kernels.values():
+            if other is kernel or other.stage not in WITH_PROCESSES:
+                continue
+            if kernel.start.template.service is None and other.start.template.service is None:
+                continue
+            self.expect(
+                not _overlap(kernel, other),
+                f"{kernel.key} began on {agent.name} beside {other.key}",
+            )
+
+
+def _overlap(one: Kernel, other: Kernel) -> bool:
+    services = [each.start.template.service for each in (one, other)]
+    if any(each is not None and each.is_whole for each in services):
+        return True
+    first, second = ({share.index for share in each.shares} for each in (one, other))
+    return bool(first & second)
+
+
+class OneIncident(Invariant):
+    says = "a machine has one live incident at most"
+
+    def committed(self, unit: Unit) -> None:
+        if unit.touched[Incident]:
+            count = Counter(each.agent_id for each in _live(unit.live))
+            twice = [agent for agent, many in count.items() if many > 1]
+            self.expect(not twice, f"{twice} have several live incidents")
+
+
+class IncidentsEnd(Invariant):
+    says = "every incident ends, or waits for an operator, once faults have stopped"
+
+    def at_rest(self) -> None:
+        told = [
+            (each.agent, each.status, each.reason)
+            for each in _live(self.world.store.live)
+            if each.status is not HealthStatus.ISOLATED
+        ]
+        self.expect(not told, f"incidents never end: {told}")
+
+
+class RoundsAreBounded(_OfIncidents):
+    """Without an operator, whose decisions begin anew."""
+
+    says = "a machine is healed no more often than its group says"
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._heals: Counter[IncidentId] = Counter()
+
+    def committed(self, unit: Unit) -> None:
+        for incident, _, now in self._course.passed:
+            self._heals[incident.id] += now in _HEALING
+            if not self.is_decided(incident):
+                heals = max(self._heals[incident.id], incident.progress.rounds)
+                self.expect(heals <= MOST_ROUNDS, f"{incident.agent} was healed {heals} times")
+
+
+class ShareHolds(_OfIncidents):
+    """Judged when a machine gets its turn, unless an operator has decided about it."""
+
+    says = "no more of a group's machines are out of work for their health than it allows"
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._had_turn: set[IncidentId] = set()
+
+    def committed(self, unit: Unit) -> None:
+        if not unit.touched[Incident]:
+            return
+        live = unit.live
+        out = {each.id: each for each in _live(live) if each.has_turn}
+        for id_ in out.keys() - self._had_turn:
+            incident = out[id_]
+            if self.is_decided(incident):
+                continue
+            most = _most_out(live, incident.group)
+            many = sum(each.group == incident.group for each in out.values())
+            self.expect(
+                most is None or many <= most,
+                f"{incident.agent} is the {many}th of at most {most} machines out of work",
+            )
+        self._had_turn = {*out}
+
+
+class NoTurnNoHeal(_OfIncidents):
+    """A job's own machines may all be checked at once; they are healed one share at a time. So a
+    wrong check never takes a healthy majority away."""
+
+    says = "no machine is healed, verified or isolated without its group's turn"
+
+    def committed(self, unit: Unit) -> None:
+        for incident, _, now in self._course.passed:
+            if now in _BEYOND_CHECKS and incident.status is now:
+                self.expect(
+                    incident.has_turn or self.is_decided(incident),
+                    f"{incident.agent} is {now} without a turn",
+                )
+
+
+class HealthyOnceVerified(_OfIncidents):
+    """By a check that the machine carried out, and that said so; after a reboot in another boot."""
+
+    says = "a machine takes work again once a check found it healthy, or an operator says so"
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._rebooted: dict[IncidentId, str] = {}
+
+    def committed(self, unit: Unit) -> None:
+        for incident, _, now in self._course.passed:
+            if now is HealthStatus.REBOOTING and incident.boot_id:
+                self._rebooted[incident.id] = incident.boot_id
+            if now is not HealthStatus.HEALTHY:
+                continue
+            if incident.reason is not None and incident.reason.code in _WITHOUT_CHECK:
+                continue
+            last = incident.checks[-1] if incident.checks else None
+            answer = None if last is None else self._course.answer(incident, last.session)
+            self.expect(
+                answer is not None and answer.result is CheckResult.HEALTHY,
+                f"{incident.agent} is healthy again, and its last check said {answer}",
+            )
+            if answer is not None and not self.is_decided(incident):
+                former = self._rebooted.get(incident.id)
+                self.expect(
+                    answer.boot_id != former,
+                    f"{incident.agent} was verified in boot {former}, which was to end",
+                )
+
+
+class RebootsAreNewBoots(_OfIncidents):
+    says = "a machine has been rebooted when it is there with another boot, and not before"
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._boots: dict[IncidentId, str] = {}
+
+    def committed(self, unit: Unit) -> None:
+        for incident, before, now in self._course.passed:
+            agent = unit.live.agents.get(incident.agent_id)
+            if agent is None:
+                continue
+            if now is HealthStatus.REBOOTING and before is not HealthStatus.REBOOTING:
+                self._boots[incident.id] = incident.boot_id or agent.boot_id
+            if now is HealthStatus.VERIFYING and before is HealthStatus.REBOOTING:
+                former = self._boots.get(incident.id)
+                self.expect(
+                    agent.boot_id != former,
+                    f"{incident.agent} counts as rebooted in boot {former}, which was to end",
+                )
+
+
+class UnknownIsNotFaulty(_OfIncidents):
+    """Judged by the checks that the machine carried out; one that it lost told nothing."""
+
+    says = "a machine of which nothing is known is checked again before it is healed"
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._least = MOST_ROUNDS
+
+    def committed(self, unit: Unit) -> None:
+        specs = (group.health for group in unit.live.groups.values())
+        self._least = min([self._least, *(each.unknowns for each in specs if each is not None)])
+        for incident, before, now in self._course.passed:
+            if before is not HealthStatus.CHECKING or now not in _HEALING:
+                continue
+            if self.is_decided(incident) or not incident.checks:
+                continue
+            last = incident.checks[-self._least :]
+            results = [self._result(incident, each.session) for each in last]
+            self.expect(
+                results[-1] is CheckResult.FAULTY
+                or (len(results) == self._least and CheckResult.HEALTHY not in results),
+                f"{incident.agent} is {now} after {results}",
+            )
+
+    def _result(self, incident: Incident, session: SessionId) -> CheckResult:
+        answer = self._course.answer(incident, session)
+        return CheckResult.UNKNOWN if answer is None else answer.result
+
+
+class VerdictsAreTrue(_OfIncidents):
+    """Of each check that the machine carried out to its end; one that was cut short is unknown."""
+
+    says = "what a check said is what counts of it"
+
+    def committed(self, unit: Unit) -> None:
+        for incident in unit.touched[Incident]:
+            for record in incident.checks[-1:]:
+                answer = self._course.answer(incident, record.session)
+                said = None if answer is None else answer.result
+                self.expect(
+                    record.result in (said, CheckResult.UNKNOWN),
+                    f"{incident.agent} said {said}, and {record.result} counts",
+                )
+
+
+class IllTakeNoWork(Invariant):
+    """Machines that were out of work before the latest commit and are so still."""
+
+    says = "no work is placed on a machine that is out of work for its health"
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._placed = judge.of(Placed)
+        self._known: set[LedgerKey] = set()
+        self._ill: set[AgentId] = set()
+
+    def committed(self, unit: Unit) -> None:
+        live, known = unit.live, self._known
+        ill = {each.id for each in live.agents.values() if each.ill}
+        self._known = {*live.ledger}
+        for key in self._known - known:
+            on = live.ledger[key].agent_id
+            session = self._placed.session_of.get(key[0])
+            if session is not None and session.service is None:
+                self.expect(on not in ill & self._ill, f"{key} was placed on {on}, which is out")
+        self._ill = ill
+
+
+class OperatorsOutrank(_OfIncidents):
+    says = "what an operator isolated stays so until an operator decides again"
+
+    def committed(self, unit: Unit) -> None:
+        for incident, before, now in self._course.passed:
+            if before is HealthStatus.ISOLATED and now is not HealthStatus.GONE:
+                self.expect(self.is_decided(incident), f"{incident.agent} is {now} by itself")
+
+
+def _live(live: Live) -> Iterator[Incident]:
+    return (each for each in live.of(Incident).values() if each.status in HEALTH_TABLE.live)
+
+
+def _most_out(live: Live, name: str) -> int | None:
+    """How many machines of a group may be out of work; None where nobody says so any more."""
+    group = live.groups.get(name)
+    if group is None or group.health is None:
+        return None
+    there = [
+        each
+        for each in live.agents.values()
+        if each.group == name and each.status is not AgentStatus.REMOVED
+    ]
+    return max(1, int(group.health.max_unhealthy * len(there)))
+
+
+INVARIANTS = [
+    NothingBesideServices,
+    OneIncident,
+    IncidentsEnd,
+    RoundsAreBounded,
+    ShareHolds,
+    NoTurnNoHeal,
+    HealthyOnceVerified,
+    RebootsAreNewBoots,
+    UnknownIsNotFaulty,
+    VerdictsAreTrue,
+    IllTakeNoWork,
+    OperatorsOutrank,
+]
