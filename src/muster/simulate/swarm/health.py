@@ -325,15 +325,24 @@ def _calm(scene: Scene) -> None:
         agent.start()
     scene.insist(ADMIN, "PUT", _PATH, _CALM)
     for _ in range(2):  # a check that was under way may have lied
+        for each in incidents(scene):
+            if each.status is HealthStatus.SUSPECT:  # its next check may be hours ahead
+                _insist(scene, each, "check")
         with suppress(TimeoutError):  # the judge says what is left
             scene.world.run_until(lambda: not _busy(scene), _HEALS_S)
         for each in incidents(scene):
-            path = f"/v1/agents/{each.agent_id}/health"
-            scene.insist(ADMIN, "POST", path, {"decision": "return"})
+            if each.status is HealthStatus.ISOLATED:
+                _insist(scene, each, "return")
 
 
 def _busy(scene: Scene) -> bool:
     return any(each.status is not HealthStatus.ISOLATED for each in incidents(scene))
+
+
+def _insist(scene: Scene, incident: Incident, decision: str) -> None:
+    scene.decided.add(incident.agent_id)
+    path = f"/v1/agents/{incident.agent_id}/health"
+    scene.insist(ADMIN, "POST", path, {"decision": decision})
 
 
 HEALTH = Part(Kinds(KINDS, FAULTS), INVARIANTS, _calm)

@@ -254,8 +254,8 @@ class UnknownIsNotFaulty(_OfIncidents):
         for incident, before, now in self._course.passed:
             if before is not HealthStatus.CHECKING or now not in _HEALING:
                 continue
-            if self.is_decided(incident) or not incident.checks:
-                continue
+            if self.is_decided(incident) or not incident.checks or incident.confirmed:
+                continue  # the hardware, or a check, said that there is a fault
             last = incident.checks[-self._least :]
             results = [self._result(incident, each.session) for each in last]
             self.expect(

@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import select
 
+from muster.core.health.service import SERVICE_OWNER
 from muster.core.owner import Role
 from muster.simulate.swarm.chance import CHANCE
 from muster.simulate.swarm.judge import Invariant
@@ -60,8 +61,9 @@ class AcceptedOnce(Invariant):
             handed_in = select(jobs.c.id, jobs.c.spec).where(jobs.c.retry_of.is_(None))
             for row in connection.execute(handed_in):
                 stored[_number_of(json.loads(row.spec))].append(row.id)
+            by_people = sessions.c.domain != SERVICE_OWNER.domain
             alone = select(sessions.c.id, sessions.c.spec).where(sessions.c.job_id.is_(None))
-            for row in connection.execute(alone):
+            for row in connection.execute(alone.where(by_people)):
                 stored[_number_of(json.loads(row.spec)["kernels"][0])].append(row.id)
         for number, submission in self.scene.submitted.items():
             ids = stored[str(number)]

@@ -154,6 +154,10 @@ def _had_to_leave(case: Case) -> bool:
     return left_by is not None and case.now >= left_by
 
 
+def _had_to_make_room_for_healing(case: Case) -> bool:
+    return any(policy.health is not None for policy in case.policies)
+
+
 def _was_placed_in_vain(case: Case) -> bool:
     return case.session.reschedules > case.live.groups[case.session.group].max_reschedules
 
@@ -210,6 +214,7 @@ _CAUSES: Mapping[ReasonCode, Callable[[Case], bool]] = {
     ReasonCode.PREEMPTED: _may_be_displaced,
     ReasonCode.PREEMPTED_FOR_GOOD: _may_be_displaced,
     ReasonCode.DRAINED: _had_to_leave,
+    ReasonCode.HEALTH_HEALS: _had_to_make_room_for_healing,
     ReasonCode.RESCHEDULE_LIMIT: _was_placed_in_vain,
     ReasonCode.PHASE_GAVE_UP: _failed_too_often,
     ReasonCode.PHASE_EXPIRED: _took_too_long,

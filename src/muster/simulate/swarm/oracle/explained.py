@@ -59,13 +59,14 @@ class Standings(Observer):
         self.events += 1
 
     def now_of(self, group: str) -> Standing | None:
-        """The state of the group; None if something is on its way, or pools serve it, of whose
-        machines the oracle knows nothing."""
+        """The state of the group; None if something is on its way, or its machines are those of
+        pools, or are healed, of which the oracle knows nothing."""
         controller = self.world.controller
         if controller is None or not controller.is_idle:
             return None
         live = controller.store.live
-        if any(each.group == group for each in live.of(Pool).values()):
+        is_of_pools = any(each.group == group for each in live.of(Pool).values())
+        if is_of_pools or live.groups[group].health is not None:
             return None
         ready = {
             key

@@ -63,7 +63,9 @@ class TasksAreJudged(Invariant):
         ended = [
             each
             for each in unit.touched[Session]
-            if each.job is not None and each.status in SESSION_TABLE.terminal
+            if each.job is not None
+            and each.job.spec.recovery is None  # which decides on its attempts
+            and each.status in SESSION_TABLE.terminal
         ]
         latest: dict[tuple[Job | None, int | None], int] = {}
         for session in ended:
@@ -242,6 +244,8 @@ class JobsAreDerived(Invariant):
     def committed(self, unit: Unit) -> None:
         for job in unit.touched[Job]:
             told = None if job.reason is None else job.reason.code
+            if job.spec.recovery is not None:
+                continue
             if told is ReasonCode.CANCELLED:
                 asked = job.id in self.scene.cancelled
                 self.expect(asked, f"{job.id} is cancelled, and nobody asked for that")

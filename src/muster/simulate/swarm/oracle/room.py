@@ -74,8 +74,8 @@ def quotas_of(live: Live, session: Session) -> Iterable[tuple[Scope, QuotaSpec]]
 def may_come_back(agent: Agent) -> bool:
     """Whether the agent takes work, or would if its connection were not broken just now."""
     is_open = agent.barred is None and not agent.disk_full and not agent.withheld
-    is_open = is_open and not agent.in_service
-    return agent.status is AgentStatus.ALIVE and is_open and not agent.ill
+    is_well = not agent.ill and not agent.in_service
+    return agent.status is AgentStatus.ALIVE and is_open and is_well
 
 
 def is_service(live: Live, kernel: KernelId) -> bool:

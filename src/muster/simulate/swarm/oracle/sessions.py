@@ -51,6 +51,8 @@ class SessionsEndForCause(Invariant):
             lowest = self._lowest.get(session.id, session.priority)
             self._lowest[session.id] = min(lowest, session.priority)
         for session, stored in unit.touched[Session].items():
+            if _is_of_health(session):
+                continue
             if stored is SessionStatus.RUNNING and session.status is SessionStatus.TERMINATING:
                 self._judge_lease(session, unit)
             if session.status in SESSION_TABLE.terminal:
@@ -103,6 +105,12 @@ class SessionsEndForCause(Invariant):
                 self.expect(
                     not is_late, f"{kernel.id} ended with its machine's boot, not for {why}"
                 )
+
+
+def _is_of_health(session: Session) -> bool:
+    """Whether it is a service, or an attempt whose end a recovery decides."""
+    job = session.job
+    return session.service is not None or (job is not None and job.spec.recovery is not None)
 
 
 class TasksEndWithTheirCode(Invariant):
