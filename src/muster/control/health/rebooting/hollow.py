@@ -98,7 +98,7 @@ class HollowRebooter(Performer[RebootMachine]):
         is_unknown = self._happens(self.faults.unknown)
         done: bool | None
         if self._happens(self.faults.refused):
-            done, told = False, "the hollow rebooter refuses"
+            done, told = False, f"the hollow rebooter refuses order {effect.generation}"
         elif is_unknown and self._happens(0.5):
             done, told = None, "lost"
         elif self._reboot(effect.agent):

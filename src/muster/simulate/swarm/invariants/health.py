@@ -1,6 +1,7 @@
 """Machines that may be faulty: what their checks, their healing and their return may never do. All
 is judged by what is true of the machines, by what their agents did, and by what was committed."""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
@@ -20,6 +21,7 @@ from muster.store.live import Live
 from muster.store.records import LedgerKey
 from muster.store.unit import Unit
 
+REFUSED = re.compile(r"refuses order (\d+)")
 MOST_ROUNDS = 3
 """The most that any group of a run allows."""
 _HEALING = frozenset({HealthStatus.RESETTING, HealthStatus.REBOOTING})
@@ -298,7 +300,7 @@ class IllTakeNoWork(Invariant):
 
     def committed(self, unit: Unit) -> None:
         live, known = unit.live, self._known
-        ill = {each.id for each in live.agents.values() if each.ill}
+        ill = {each.agent_id for each in _live(live) if each.is_out}
         self._known = {*live.ledger}
         for key in self._known - known:
             on = live.ledger[key].agent_id
@@ -306,6 +308,31 @@ class IllTakeNoWork(Invariant):
             if session is not None and session.service is None:
                 self.expect(on not in ill & self._ill, f"{key} was placed on {on}, which is out")
         self._ill = ill
+
+
+class OutcomesAreFresh(_OfIncidents):
+    """A refusal of a hollow rebooter names the generation that it refused. Outcomes are of effects
+    that were committed, so it is judged by the generation of the commit before."""
+
+    says = "the outcome of an older reboot changes nothing"
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._generations: dict[IncidentId, int] = {}
+        self._told: dict[IncidentId, str] = {}
+
+    def committed(self, unit: Unit) -> None:
+        for incident in unit.touched[Incident]:
+            told = "" if incident.reason is None else incident.reason.sentence()
+            refused = REFUSED.search(told)
+            before = self._generations.get(incident.id)
+            if refused is not None and told != self._told.get(incident.id) and before is not None:
+                self.expect(
+                    int(refused[1]) == before,
+                    f"{incident.agent} in generation {before}: {told}",
+                )
+            self._generations[incident.id] = incident.generation
+            self._told[incident.id] = told
 
 
 class OperatorsOutrank(_OfIncidents):
@@ -346,5 +373,6 @@ INVARIANTS = [
     UnknownIsNotFaulty,
     VerdictsAreTrue,
     IllTakeNoWork,
+    OutcomesAreFresh,
     OperatorsOutrank,
 ]
