@@ -1,6 +1,7 @@
 """The deliberate bugs. Each text is in its file once, which a test checks, so that the list cannot
 rot; whoever changes such a line changes the bug with it, or drops it with a reason."""
 
+from tests.simulate.swarm.mutants.health import HEALTH
 from tests.simulate.swarm.mutants.ledger import LEDGER
 from tests.simulate.swarm.mutants.mutant import Mutant
 from tests.simulate.swarm.mutants.pools import POOLS
@@ -416,5 +417,6 @@ MUTANTS = (
     *PLACEMENT,
     *QUEUES,
     *POOLS,
+    *HEALTH,
     *HISTORY,
 )
