@@ -96,6 +96,7 @@ def test_effect_of_a_former_generation_does_nothing(rebooters: Rebooters) -> Non
     rebooters.perform(former, other)
     (outcome,) = rebooters.outcomes(1)
     assert outcome.incident == other.incident
+    rebooters.reported.clear()
     assert rebooters.outcome(replace(former, generation=2)).done is True
     assert rebooters.cloud.told("hard reboot") == ["i-m2", "i-m1"]
 

@@ -103,7 +103,7 @@ def lab(scene: Scene, policy: dict[str, Any]) -> None:
 
 
 def _draw_recoverable(lot: Lot) -> Params:
-    rng, number = lot.rng, lot.submissions
+    rng, number = lot.rng, lot.rng.randrange(1000, 10**9)
     recovery = {
         "max_restarts": rng.choice([0, 1, 3]),
         "replace": rng.random() < 0.5,
@@ -124,7 +124,6 @@ def _draw_recoverable(lot: Lot) -> Params:
         "resources": {"cpu": 1, "gpu": rng.choice([0, 1, 1, 2])},
         "recovery": rng.choice([recovery, recovery, recovery, None]),
     }
-    lot.submissions += 1
     return {"number": number, "spec": spec}
 
 
@@ -154,7 +153,7 @@ def decide(
         scene.ask(ADMIN, "POST", f"/v1/agents/{id_}/health", {"decision": decision})
 
 
-@KINDS.add(10, lambda lot: {"seconds": lot.rng.choice([5, 20, 60])}, every=EVERY, apart=True)
+@KINDS.add(15, lambda lot: {"seconds": lot.rng.choice([20, 60, 200])}, every=EVERY, apart=True)
 def healing_time(scene: Scene, seconds: Seconds) -> None:
     """More time passes than checks and reboots take."""
     scene.world.run(seconds)

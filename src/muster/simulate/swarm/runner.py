@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from muster.control.health.rebooting.settings import FILE as REBOOTS
 from muster.core.resources import Device, Resources
 from muster.simulate.hollow.agent import Offer
 from muster.simulate.hollow.controller import Wakes
@@ -35,6 +36,8 @@ PARTS = (CONTROLLER, MACHINES, NOTICES, WORK, PLUGINS, OPERATORS, HEALTH, POOLS)
 KINDS = Kinds(*(part.kinds for part in PARTS))
 INVARIANTS = tuple(each for part in PARTS for each in part.invariants)
 STEPS = 80
+_REBOOT_COMMAND = "reboot_command: [hollow]"
+"""Operators have one, so that machines of no pool can be rebooted from outside; nobody runs it."""
 REST_S = 1500.0
 """Seconds within which all work must end once faults have stopped."""
 OFFER = Offer(
@@ -86,6 +89,7 @@ def run(
     began_s = time.process_time()
     with tempfile.TemporaryDirectory(prefix="muster-swarm-") as place, on_a_short_leash():
         engine = databases().create(Path(place))
+        (Path(place) / REBOOTS).write_text(_REBOOT_COMMAND)
         world = World(Path(place), lambda: engine, chance, seed=seed)
         scene = Scene(world, chance)
         world.witness = judge = Judge(scene, invariants, tell)

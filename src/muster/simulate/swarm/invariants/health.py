@@ -25,6 +25,7 @@ REFUSED = re.compile(r"refuses order (\d+)")
 MOST_ROUNDS = 3
 """The most that any group of a run allows."""
 _HEALING = frozenset({HealthStatus.RESETTING, HealthStatus.REBOOTING})
+_STAYS = frozenset({HealthStatus.ISOLATED, HealthStatus.GONE})
 _BEYOND_CHECKS = _HEALING | {HealthStatus.VERIFYING, HealthStatus.ISOLATED}
 _WITHOUT_CHECK = frozenset({ReasonCode.HEALTH_RETURNED_BY, ReasonCode.HEALTH_LAPSED})
 
@@ -47,10 +48,10 @@ class Course(Observer):
         self.passed = []
         for kind, name, status in unit.events():
             incident = touched.get(IncidentId(name)) if kind == "incident" else None
-            if incident is not None:
-                now = HealthStatus(status)
-                self.passed.append((incident, self._status.get(name), now))
-                self._status[name] = now
+            before = self._status.get(name)
+            if incident is not None and status != before:  # else it was told of another change
+                self._status[name] = now = HealthStatus(status)
+                self.passed.append((incident, before, now))
         for kernel, session in self._placed.session_of.items():
             self._of_session[session.id].add(kernel)
 
@@ -141,6 +142,7 @@ class RoundsAreBounded(_OfIncidents):
     def committed(self, unit: Unit) -> None:
         for incident, _, now in self._course.passed:
             self._heals[incident.id] += now in _HEALING
+        for incident in unit.touched[Incident]:
             if not self.is_decided(incident):
                 heals = max(self._heals[incident.id], incident.progress.rounds)
                 self.expect(heals <= MOST_ROUNDS, f"{incident.agent} was healed {heals} times")
@@ -340,7 +342,7 @@ class OperatorsOutrank(_OfIncidents):
 
     def committed(self, unit: Unit) -> None:
         for incident, before, now in self._course.passed:
-            if before is HealthStatus.ISOLATED and now is not HealthStatus.GONE:
+            if before is HealthStatus.ISOLATED and now not in _STAYS:
                 self.expect(self.is_decided(incident), f"{incident.agent} is {now} by itself")
 
 

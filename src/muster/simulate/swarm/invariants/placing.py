@@ -143,9 +143,9 @@ class AgentsTakeWork(Invariant):
         live, known = unit.live, self._known
         self._known = {*live.ledger}
         for key in self._known - known:
-            if is_service(live, key[0]):
-                continue
             agent = live.agents[live.ledger[key].agent_id]
+            if is_service(live, key[0]) or (agent.ill and agent.barred is None):
+                continue  # whether it was out before this commit is judged with machines' health
             self.expect(
                 agent.connected and may_come_back(agent),
                 f"{key} was placed on {agent.name}, which takes no work",

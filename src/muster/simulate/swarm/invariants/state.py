@@ -152,7 +152,8 @@ class PlacementKnowsTheLedger(Invariant):
 
 
 class PlacementKnowsPriorities(Invariant):
-    """Sessions in the queue, with room of their own, and in the backlogs of agents."""
+    """Sessions in the queue, with room of their own, and in the backlogs of agents; services have a
+    priority that nobody wrote."""
 
     says = "placement counts each session as of the priority of its work"
 
@@ -162,6 +163,8 @@ class PlacementKnowsPriorities(Invariant):
             return
         live, cluster = controller.store.live, controller.plane.parts[ClusterState]
         for session in live.sessions.values():
+            if session.service is not None:
+                continue
             state, work = cluster.groups[session.group], session.job or session
             right = 0 if work.spec is None else work.spec.priority
             counted = [session.priority]

@@ -152,8 +152,9 @@ class WhyIsAnswered(Invariant):
         live = controller.store.live
         if any(not _WAYWARD.isdisjoint(each.options) for each in live.groups.values()):
             return  # an answer takes calls of plug-ins, which only serve for so many
-        sessions = [each for each in live.sessions.values() if each.status in _UNSTARTED]
-        records: list[Session | Job] = [*(sessions or live.sessions.values())]
+        by_people = [each for each in live.sessions.values() if each.service is None]
+        sessions = [each for each in by_people if each.status in _UNSTARTED]
+        records: list[Session | Job] = [*(sessions or by_people)]
         records += {each.job.id: each.job for each in sessions if each.job is not None}.values()
         if not records:
             return
