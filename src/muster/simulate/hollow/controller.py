@@ -15,6 +15,7 @@ from sqlalchemy.exc import OperationalError
 
 from muster.control.agent.desk import AgentDesk
 from muster.control.agent.leases import LeaseBook
+from muster.control.engine.declared import SomePerformer
 from muster.control.engine.effects import Surroundings
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
@@ -314,7 +315,7 @@ class Controller:
         self.channels = HollowSender(clock, self.inbox.put, 1, NO_FAULTS)
         self.providers = HollowProviders(farm, engine, self.inbox.put)
         self.rebooter = HollowRebooter(clock, reboot, self.inbox.put)
-        stand_ins = [self.channels, self.rebooter, *self.providers.performers]
+        stand_ins: list[SomePerformer] = [self.channels, self.rebooter, *self.providers.performers]
         self.plane = ControlPlane(self.store, clock, ids, self.inbox, modules, stand_ins)
         self.gateway = _FatefulGateway(
             timeline, self.desk, self.leases, self.desk.authenticate, witness, fate=fate
