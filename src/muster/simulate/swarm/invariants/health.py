@@ -56,7 +56,7 @@ class Course(Observer):
             self._of_session[session.id].add(kernel)
 
     def answer(self, incident: Incident, session: SessionId) -> Answered | None:
-        """What the machine told when it was checked by this session; None if it was not."""
+        """The answer of the machine when this session checked it; None if it did not."""
         agent = self.machine(incident.agent_id)
         if agent is None:
             return None
