@@ -70,26 +70,39 @@ def watch(client: Client, job: str, course: Course) -> None:
         TimeoutError: that is not so in time.
     """
     while True:
-        found = client.job(job)
+        found, incidents = client.job(job), client.incidents("all")
         attempts = max(client.task(job, rank).attempt for rank in range(RANKS))
-        course.tell(f"job {found.name}", f"{found.state.lower()}, attempt {attempts}")
-        for each in client.incidents("all"):
+        for recovery in client.recoveries("all"):
+            said = f"{found.state.lower()} in attempt {attempts}, {_words(recovery.status)}"
+            course.tell(f"job {found.name}", said)
+        for each in sorted(incidents, key=lambda incident: incident.agent):
             course.tell(f"machine {each.agent[-6:]}", _said(each))
-        if found.ended and not client.incidents():
+        if found.ended and all(each.finished_at is not None for each in incidents):
             return
         if course.at_s > LIMIT_S:
             raise TimeoutError("the gang does not end, or a machine does not heal")
         time.sleep(LOOK_S)
 
 
+def tell_cost(client: Client, course: Course) -> None:
+    """Tell what the recovery cost."""
+    for recovery in client.recoveries("all"):
+        ratio = recovery.training_ratio(time.time()) or 0.0
+        lost = f"{recovery.gpu_hours_lost * 3600:.0f} GPU-seconds lost"
+        restarts = f"restarts: {recovery.restarts}"
+        course.tell("cost", f"{restarts}, {lost}, effective training time ratio {ratio:.2f}")
+
+
+def _words(status: str) -> str:
+    return status.lower().replace("_", " ")
+
+
 def _said(incident: IncidentView) -> str:
-    """The state of a machine, and the last word on it."""
-    words = [incident.status.lower()]
+    """The state of a machine, by which means it is healed, and why."""
+    state = _words(incident.status)
     if incident.status in ("RESETTING", "REBOOTING") and incident.heal is not None:
-        words.append(incident.heal)
-    if incident.checks and incident.status in ("HEALTHY", "RESETTING", "REBOOTING", "ISOLATED"):
-        words.append(incident.checks[-1].sentence)
-    return ": ".join(words)
+        state = f"{state} ({incident.heal})"
+    return state if incident.reason is None else f"{state}: {incident.reason.sentence}"
 
 
 def run(home: Home, planted: PlantedGpus, console: Console) -> None:
@@ -105,6 +118,7 @@ def run(home: Home, planted: PlantedGpus, console: Console) -> None:
         course = Course(console)
         job = client.submit(command=[str(planted.task)], **JOB)
         watch(client, job.id, course)
+        tell_cost(client, course)
 
 
 def main() -> None:

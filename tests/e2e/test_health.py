@@ -12,6 +12,7 @@ from tests.patience import until
 
 from muster.client import Client
 from muster.core.states.health import HealthStatus
+from muster.core.states.recovery import RecoveryStatus
 
 AGENTS = ("one", "two", "three")
 BROKEN = "two"
@@ -98,6 +99,9 @@ def test_gang_outlives_a_broken_gpu(cluster: Cluster, planted: PlantedGpus) -> N
         tasks = [client.task(job, index) for index in range(len(AGENTS))]
         assert [each.attempt for each in tasks] == [2, 2, 2]
         assert [each.failure_count for each in tasks] == [0, 0, 0], "the machine was to blame"
+
+        (recovery,) = client.recoveries("all")
+        assert (recovery.status, recovery.restarts) == (RecoveryStatus.COMPLETE, 1)
 
         until(lambda: not client.incidents())
         incidents = {each.agent: each for each in client.incidents("ended")}
