@@ -1,13 +1,14 @@
 """`muster why` of machines that are ill: what is waited for, and until when."""
 
 from tests.control.health.conftest import MakeWard
-from tests.control.health.ward import FAULTY, HANGS, UNKNOWN, Ward
+from tests.control.health.ward import FAILS, FAULTY, HANGS, UNKNOWN, Ward
 from tests.control.world import ROOT
 
 from muster.control.agent.explanation import explain_agent
 from muster.control.health.explanation import explain_incident, health_of
 from muster.control.health.requests import Decision, HealthRequests
 from muster.control.job.explanation import explain_job
+from muster.core.health.remedy import Remedy
 from muster.core.health.service import ServiceName
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec
@@ -149,3 +150,12 @@ def test_decisions_about_a_machine_that_reboots_are_refused_or_outrank_it(ward: 
     assert (isolated.id, isolated.status) == (rebooting.id, H.ISOLATED)
     faulty.run(1_000)
     assert faulty.of("a").status is H.ISOLATED, "its return changes nothing"
+
+
+def test_reset_that_failed_is_told_in_the_words_of_the_tool(ward: MakeWard) -> None:
+    refused = ward(rounds=5)
+    refused.plan("a", ServiceName.RESET, FAILS)
+    refused.suspect(remedy=Remedy.RESET, confirmed=True)
+    refused.until(H.REBOOTING)
+    told = [each.sentence for each in why(refused).reasons]
+    assert told == ["the reset failed: nvidia-smi says no", "Xid 79 on GPU 0"]

@@ -137,7 +137,8 @@ def _has_refused(service: Session) -> bool:
 def _how(service: Session) -> str:
     """How a service ended, in its own words if it left some."""
     kernel = service.kernels[0]
-    if kernel.result:
-        return kernel.result
+    found = load(kernel.result).findings if kernel.result else ()
+    if found:
+        return "; ".join(each.sentence() for each in found)
     why = kernel.reason or service.reason
     return "nobody knows how" if why is None else why.sentence()
