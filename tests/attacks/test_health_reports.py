@@ -1,0 +1,72 @@
+"""An attacker's agent that tells of its own health: it harms itself alone."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from tests.attacks.hostile_agent import hostile_agent
+from tests.attacks.target import Target
+from tests.patience import until_awaited
+from tests.wire.test_checks import SIGHTINGS
+from tests.wire.test_gateway import hello
+
+from muster.core.health.remedy import Remedy
+from muster.core.resources import MAX_DEVICES
+from muster.wire.client import ControllerStream, Disconnected
+from muster.wire.messages import HealthSeen, Refused, Sighting
+
+FLOOD = 3_000
+NAME = "mallorys-seer"
+
+
+def everything() -> Iterator[HealthSeen]:
+    """Sightings of all remedies, of the machine and of every device that any could have."""
+    for seq in range(1, FLOOD + 1):
+        remedy = list(Remedy)[seq % len(Remedy)]
+        devices = tuple(range(MAX_DEVICES)) if seq % 2 else ()
+        what = "\x1b[2J{agent} " * 20
+        yield HealthSeen((Sighting(seq, remedy, what[:300], devices, True, "boot", 1.0),))
+
+
+async def test_flood_of_sightings_is_about_the_sender_alone_and_holds_up_nobody(
+    target: Target,
+) -> None:
+    async with hostile_agent(target, NAME) as agent:
+        stream = agent.channel.connect(agent.credential)
+        try:
+            await stream.send(replace(hello(agent.id), name=NAME))
+            began_s = time.monotonic()
+            for seen in everything():
+                await stream.send(seen)
+            with target.client() as admin:
+                found = await until_awaited(lambda: admin.incidents("all"))
+                assert {each.agent for each in found} == {NAME}
+            with target.client("ada") as ada:
+                assert ada.job("long").name == "long"
+            assert time.monotonic() < began_s + 60.0
+        finally:
+            stream.close()
+    target.assert_agents_alive()
+
+
+async def _listen(stream: ControllerStream) -> None:
+    async for _ in stream:
+        pass
+
+
+@pytest.mark.parametrize("wrong", ["negative number", "many", "long sentence", "far device"])
+async def test_sighting_that_no_agent_may_tell_closes_its_stream(
+    target: Target, wrong: str
+) -> None:
+    async with hostile_agent(target, f"{NAME}-{wrong.replace(' ', '-')}") as agent:
+        stream = agent.channel.connect(agent.credential)
+        try:
+            await stream.send(replace(hello(agent.id), name=agent.name))
+            await stream.send(HealthSeen(SIGHTINGS[wrong]))
+            with pytest.raises((Disconnected, Refused)):
+                await asyncio.wait_for(_listen(stream), 20.0)
+        finally:
+            stream.close()
+    target.assert_agents_alive()
