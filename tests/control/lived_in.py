@@ -20,7 +20,7 @@ def make_lived_in(path: Path) -> Path:
     for spec in (
         {"name": "done", "tasks": 3},
         {"name": "failing", "max_retries_failure": 1, "notify": ["https://example.org/hook"]},
-        {"name": "running", "resources": {"cpu": 2, "gpu": 0.5}},
+        {"name": "running", "resources": {"cpu": 2, "gpu": 0.5}, "recovery": True},
         {"name": "gang", "tasks": 2, "coscheduled": True},
     ):
         world.submit(JobSpec.model_validate({"command": ["x"], **spec}))

@@ -234,6 +234,18 @@ DAMAGES: Mapping[str, tuple[str, str]] = {
         "UPDATE slices SET status = 'TERMINATED', finished_at = 1.0",
         "which is gone",
     ),
+    "a recovery that outlives its job": (
+        "UPDATE recoveries SET job_id = 'nowhere'",
+        "is IN_PROGRESS, and its job is missing",
+    ),
+    "a recovery without its round": (
+        "UPDATE recoveries SET status = 'PENDING_RESTART'",
+        "is PENDING_RESTART, and has no round open",
+    ),
+    "a round that cannot be read": (
+        "UPDATE recoveries SET kept = 'nonsense'",
+        "cannot be read",
+    ),
     "a spec that cannot be read": (
         f"UPDATE jobs SET spec = 'nonsense' WHERE id = {RUNNING}",
         "cannot be read",

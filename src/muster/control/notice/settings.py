@@ -17,7 +17,7 @@ SERVICES = (
     *("https", "http", "json", "jsons", "form", "forms", "xml", "xmls", "mailto", "mailtos"),
     *("slack", "discord", "tgram", "msteams", "workflows", "gchat", "wxteams", "zulip"),
     *("mmost", "mmosts", "rocket", "rockets", "matrix", "matrixs", "gotify", "gotifys"),
-    *("ntfy", "ntfys", "pover", "pagerduty", "opsgenie"),
+    *("ntfy", "ntfys", "pover", "pagerduty", "opsgenie", "sns"),
 )
 """Webhooks, mail, and the chat services that most people know."""
 _LOCAL = frozenset(
