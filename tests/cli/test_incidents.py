@@ -102,7 +102,7 @@ def test_incident_that_has_ended_tells_how_long_it_took() -> None:
     ended = incident(HealthStatus.HEALTHY, finished_at=NOW - 10, rounds=2, heal="hard reboot")
     lines = shown(incident_parts(ended, NOW))
     assert not any(line.startswith("takes work") for line in lines)
-    assert any("2 rounds, its provider or an operator's command rebooted it" in e for e in lines)
+    assert any("2 rounds, last: hard reboot" in e for e in lines)
     assert lines[-1].endswith(", ended 10s ago, 50s later")
 
 

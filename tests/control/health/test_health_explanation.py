@@ -91,7 +91,7 @@ def test_machine_that_nothing_is_known_of_tells_when_it_is_checked_again(ward: M
     told = why(unknown)
     assert told.details[0].startswith("it is checked in ")
     assert "1 check in a row found out nothing; after 3 it counts as faulty" in told.details
-    assert any("the library is missing" in each for each in told.details)
+    assert "the library is missing" in told.reasons[0].sentence
 
 
 def test_machine_that_reboots_tells_until_when_it_has_to_be_back(ward: MakeWard) -> None:
@@ -102,8 +102,8 @@ def test_machine_that_reboots_tells_until_when_it_has_to_be_back(ward: MakeWard)
     faulty.run(60)
     told = why(faulty)
     assert any("another boot of it has to join within 1" in each for each in told.details)
-    assert "1 of at most 3 rounds of healing were tried" in told.details
-    assert any("it is broken" in each for each in told.details)
+    assert "1 round of healing was tried, of at most 3" in told.details
+    assert "it is broken" in told.reasons[0].sentence
     assert why_agent(faulty).verdict.startswith("agent a takes nothing new")
 
 

@@ -53,7 +53,7 @@ from muster.core.states.health import HEALTH_TABLE, ILL, HealthStatus
             "a reboot from outside was asked for 21m40s ago: another boot of it has to join any "
             "moment, or the reboot has failed",
         ),
-        (sentences.rounds(1, 3), "1 of at most 3 rounds of healing were tried"),
+        (sentences.rounds(1, 3), "1 round of healing was tried, of at most 3"),
         (
             sentences.unknowns(2, 3),
             "2 checks in a row found out nothing; after 3 it counts as faulty",

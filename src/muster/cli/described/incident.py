@@ -14,7 +14,6 @@ from muster.cli.words import clock_time, count, duration, moment
 if TYPE_CHECKING:
     from muster.core.views.health import CheckView, IncidentView
 
-_HEALED = {"reset": "its GPUs were reset", "reboot": "it was rebooted"}
 _BEING_HEALED = frozenset({"RESETTING", "REBOOTING"})
 
 
@@ -92,10 +91,8 @@ def _tried(incident: "IncidentView") -> str | None:
     if incident.rounds:
         said.append(count(incident.rounds, "round"))
     if incident.heal is not None:
-        means = _HEALED.get(incident.heal, "its provider or an operator's command rebooted it")
-        if incident.status in _BEING_HEALED:
-            means = f"under way: {incident.heal}"
-        said.append(means)
+        is_under_way = incident.status in _BEING_HEALED
+        said.append(f"{'under way' if is_under_way else 'last'}: {incident.heal}")
     if incident.unknowns:
         said.append(f"{count(incident.unknowns, 'check')} in a row found out nothing")
     return ", ".join(said) or None

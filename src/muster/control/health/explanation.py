@@ -79,6 +79,7 @@ def _details(live: Live, parts: Parts, incident: Incident, now: float) -> Iterat
     lifecycle = parts[IncidentLifecycle]
     if incident.status is HealthStatus.ISOLATED:
         yield sentences.isolated()
+        yield from _work_left(live, incident, now)
     elif incident.acted_at is None and incident.is_out:
         yield from _waits(live, incident, now)
     elif incident.acted_at is not None:
@@ -90,13 +91,17 @@ def _details(live: Live, parts: Parts, incident: Incident, now: float) -> Iterat
 
 def _waits(live: Live, incident: Incident, now: float) -> Iterator[str]:
     """The wait of a machine that is out of work before it is checked or healed."""
-    held = live.allocations_on.get(incident.agent_id, {})
-    if held and incident.leave_by is not None:
-        yield sentences.work_leaves(len(held), incident.leave_by - now)
+    yield from _work_left(live, incident, now)
     if incident.retry_at > now:
         yield sentences.tried_again(_next(incident), incident.retry_at - now)
     else:
         yield sentences.soon(_next(incident))
+
+
+def _work_left(live: Live, incident: Incident, now: float) -> Iterator[str]:
+    held = live.allocations_on.get(incident.agent_id, {})
+    if held and incident.leave_by is not None:
+        yield sentences.work_leaves(len(held), incident.leave_by - now)
 
 
 def _next(incident: Incident) -> str:
@@ -125,5 +130,7 @@ def _so_far(incident: Incident, spec: HealthSpec, now: float) -> Iterator[str]:
         yield sentences.rounds(progress.rounds, spec.rounds)
     if progress.unknowns:
         yield sentences.unknowns(progress.unknowns, spec.unknowns)
+    told = "" if incident.reason is None else incident.reason.sentence()
     for last in incident.checks[-1:]:
-        yield sentences.last_check(now - last.at, last.sentence)
+        if last.sentence not in told:  # the reason says it, too
+            yield sentences.last_check(now - last.at, last.sentence)

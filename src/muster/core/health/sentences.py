@@ -76,7 +76,8 @@ def isolated() -> str:
 
 
 def rounds(tried: int, most: int) -> str:
-    return f"{tried:,} of at most {count(most, 'round')} of healing were tried"
+    was = "was" if tried == 1 else "were"
+    return f"{count(tried, 'round')} of healing {was} tried, of at most {most:,}"
 
 
 def unknowns(checks: int, most: int) -> str:
