@@ -133,7 +133,8 @@ async def _watched(directory: Path, window_s: float, records_per_s: int) -> tupl
     running = asyncio.create_task(watch.run())
     try:
         await until_awaited(lambda: watch.judge.knows_addresses)
-        [child] = psutil.Process().children()
+        children = psutil.Process().children()
+        [child] = [each for each in children if str(directory) in each.cmdline()]
         before = time.process_time(), sum(child.cpu_times()[:2])
         began_s = time.monotonic()
         written_s = 0.0

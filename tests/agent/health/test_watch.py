@@ -13,8 +13,10 @@ from tests.patience import until_awaited
 
 from muster.agent.boot import Boot
 from muster.agent.health.judge import Moment
+from muster.agent.health.kmsg import KernelLog, NoKernelLog
 from muster.agent.health.memory import FILE
 from muster.agent.health.watch import HealthWatch
+from muster.core.health.kernel_log import XidEvent
 from muster.core.health.remedy import Remedy
 from muster.core.resources import Device
 
@@ -125,6 +127,23 @@ async def test_without_a_log_nvml_tells_of_xids(machine: Machine) -> None:
     async with machine.watched() as watch:
         await until_awaited(lambda: watch.box.kept)
         assert told(watch) == [(Remedy.REBOOT, (1,))]
+
+
+async def test_log_that_fails_is_given_up_for_nvml(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed: list[int] = []
+
+    def fail(log: KernelLog, limit: int) -> list[XidEvent]:
+        failed.append(limit)
+        raise NoKernelLog("the kernel's log cannot be read: Invalid argument")
+
+    monkeypatch.setattr(KernelLog, "events", fail)
+    machine.program = TELLS_XID.replace("import sys, time", "import sys, time; time.sleep(0.5)")
+    async with machine.watched() as watch:
+        await until_awaited(lambda: watch.box.kept)
+        assert told(watch) == [(Remedy.REBOOT, (1,))]
+    assert len(failed) == 1
 
 
 async def test_with_a_log_nvml_repeats_nothing(machine: Machine) -> None:

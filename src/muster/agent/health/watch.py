@@ -134,7 +134,10 @@ class HealthWatch:
             try:
                 found = kernel_log.events(RECORDS_AT_ONCE)
             except NoKernelLog as error:
-                log.warning("%s", error)
+                log.warning("%s; Xids are heard from NVML alone", error)
+                self._note_position()
+                kernel_log.close()
+                self._log = None
                 await asyncio.Event().wait()
                 return
             if found:
@@ -183,8 +186,8 @@ class HealthWatch:
     async def _save(self) -> None:
         now, memory = self._now(), self._memory
         memory.note_time(now.boot_s, now.time_s)
-        if self._log is not None and self._log.position is not None and not self._xids:
-            memory.read_to = self._log.position.sequence
+        if not self._xids:
+            self._note_position()
         memory.last_seq, memory.untold = self.box.last_seq, tuple(self.box.kept)
         data = encoded(memory)
         self._saved = (memory.last_seq, len(memory.untold))
@@ -192,6 +195,10 @@ class HealthWatch:
             await asyncio.to_thread(write_memory, self._directory, data)
         except OSError as error:
             log.warning("what was seen of the machine's health is not kept: %s", error.strerror)
+
+    def _note_position(self) -> None:
+        if self._log is not None and self._log.position is not None:
+            self._memory.read_to = self._log.position.sequence
 
     def _clocks(self) -> Moment:
         return Moment(clock.now_s() - self._boot.began_s, time.time())
