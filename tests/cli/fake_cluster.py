@@ -21,6 +21,7 @@ from muster.core.views.cluster import AgentView, GroupView, HealthView, QuotaVie
 from muster.core.views.health import IncidentView
 from muster.core.views.placement import PlanView, WhyView
 from muster.core.views.pools import PoolView, SliceView
+from muster.core.views.recoveries import RecoveryView
 from muster.core.views.work import (
     CancelView,
     FailurePage,
@@ -151,6 +152,7 @@ class FakeCluster(FakeAccounts):
     pools_: list[PoolView] = field(default_factory=list)
     slices_: list[SliceView] = field(default_factory=list)
     incidents_: list[IncidentView] = field(default_factory=list)
+    recoveries_: list[RecoveryView] = field(default_factory=list)
     groups_: list[GroupView] = field(default_factory=list)
     why_: dict[str, WhyView] = field(default_factory=dict)
     plan_: PlanView | None = None
@@ -194,6 +196,9 @@ class FakeCluster(FakeAccounts):
             if state == "all" or (each.finished_at is not None) == wanted
         ]
         return found[:limit]
+
+    def recoveries(self, state: str = "live", **_: Any) -> list[RecoveryView]:
+        return self.recoveries_
 
     def check_agent(self, ref: str, *, note: str = "") -> IncidentView:
         return self._decided("check", ref, note)

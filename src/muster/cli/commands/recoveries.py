@@ -48,7 +48,7 @@ def list_recoveries(
     limit: Annotated[int, Option("--limit", "-n", min=1, help="Newest ones shown.")] = 100,
     as_json: AsJson = False,
 ) -> None:
-    """List the recoveries of jobs that opted in, newest first, and what each waits for."""
+    """List the recoveries of jobs, and what each waits for."""
     with cluster.client() as client:
         state = "all" if ended else "live"
         found = client.recoveries(state, group=group, limit=limit + 1)
@@ -89,7 +89,7 @@ def show(
     ref: Annotated[str, Argument(metavar="RECOVERY", help=_REF, autocompletion=complete_recovery)],
     as_json: AsJson = False,
 ) -> None:
-    """Show a recovery with its rounds: what failed, what was found, and what it cost."""
+    """Show a recovery with its rounds, and what it cost."""
     from muster.cli.described.recovery import recovery_parts
 
     with cluster.client() as client, suggesting(client, ref, [recovery_kind.KIND]):
