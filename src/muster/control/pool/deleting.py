@@ -23,8 +23,10 @@ from muster.control.session.lifecycle import SessionLifecycle
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult
 from muster.core.states import AgentStatus
+from muster.core.states.health import ILL, HealthStatus
 from muster.core.states.slice import SLICE_TABLE, SliceStatus
 from muster.store.entity import Record
+from muster.store.records import Agent
 
 POLL_S = 5.0
 """The time between two looks whether machines that are being deleted are gone."""
@@ -169,7 +171,7 @@ class WatchSlices(FollowingHandler[Slice]):
                     self._lost(work, pool, record, why)
                     return
         for name, agent in agents.items():
-            lost = agent.status is AgentStatus.LOST
+            lost = agent.status is AgentStatus.LOST and not _is_rebooting(agent)
             if lost and work.now >= self._fleet.ends_at(agent.status_changed_at, DEAD_S):
                 silent_s = round(work.now - agent.seen_at)
                 why = reason(ReasonCode.SLICE_MACHINE_DEAD, machine=name, silent_s=silent_s)
@@ -188,6 +190,12 @@ class WatchSlices(FollowingHandler[Slice]):
     def _lost(self, work: Work, pool: Pool, slice_: Slice, why: Reason) -> None:
         note_loss(work, pool)
         self._slices.doom(work, slice_, self.name, why, failed=True)
+
+
+def _is_rebooting(agent: Agent) -> bool:
+    """Whether the machine is silent because it is being rebooted for its health: its incident has
+    limits of its own."""
+    return agent.ill == ILL[HealthStatus.REBOOTING]
 
 
 def note_loss(work: Work, pool: Pool) -> None:
