@@ -15,6 +15,7 @@ from muster.control.session.admission import (
     NONE_ENDED,
     Ended,
     admit,
+    check_checkpoints,
     check_name,
     check_workdirs,
     find_dependencies,
@@ -69,6 +70,7 @@ def plan_job(
         NotFound, InvalidSpec, Conflict: as at submission.
     """
     check_workdirs(live.group(spec.group), [spec])
+    check_checkpoints(live.group(spec.group), spec)
     if spec.name is not None:
         check_name(live, principal.owner, spec.name)
     dependencies = find_dependencies(cluster, principal.owner, spec.after, ended)

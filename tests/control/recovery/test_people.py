@@ -1,11 +1,14 @@
 """The words that people read of a recovery: by `why`, by notices, and in lists."""
 
+import pytest
+from pydantic import ValidationError
 from sqlalchemy import select
 from tests.control.conftest import MakeWorld
 from tests.control.recovery.clinic import FAULTY, always_fails, clinic, fails
 from tests.control.world import ADA
 from tests.databases import ON_BOTH
 
+from muster.control.group.requests import GroupRequests
 from muster.control.job.explanation import explain_job
 from muster.control.notice.entity import notices
 from muster.control.recovery.book import Recoveries
@@ -15,6 +18,8 @@ from muster.control.recovery.queries import (
     read_recovery,
     read_recovery_detail,
 )
+from muster.core.errors import InvalidSpec
+from muster.core.specs import JobSpec, RecoverySpec
 from muster.core.states import JobState
 from muster.core.states.recovery import RecoveryStatus
 from muster.store.queries.listing import Listing
@@ -102,3 +107,49 @@ def test_tasks_know_their_attempt_and_their_checkpoints(worlds: MakeWorld) -> No
     environment = {**start.template.env, **start.env}
     assert environment["MUSTER_CHECKPOINT_DIR"] == "/shared/ckpt"
     assert environment["MUSTER_ATTEMPT"] == "1"
+
+
+def test_checkpoints_outside_the_workspaces_are_refused(worlds: MakeWorld) -> None:
+    here = clinic(worlds, "a")
+    group = here.world.plane.live.groups["default"].model_copy(update={"workspaces": ("/work",)})
+    here.world.ask(lambda work, parts: parts[GroupRequests].put_group(work, group))
+    here.job(recovery={"checkpoint_dir": "/work/ckpt"})
+    with pytest.raises(InvalidSpec, match="checkpoint_dir"):
+        here.job(recovery={"checkpoint_dir": "/elsewhere"})
+
+
+@pytest.mark.parametrize("written", [{"checkpoint_dir": "ckpt"}, {"checkpoint_dir": "/a/../b"}])
+def test_checkpoints_are_in_an_absolute_directory(written: dict[str, str]) -> None:
+    with pytest.raises(ValidationError, match="expected an absolute path"):
+        RecoverySpec.model_validate(written)
+
+
+@pytest.mark.parametrize(
+    ("spec", "exit_code", "signal", "covered"),
+    [
+        (RecoverySpec(), 1, None, True),
+        (RecoverySpec(), 0, None, False),
+        (RecoverySpec(), None, 9, True),
+        (RecoverySpec(), None, None, False),
+        (RecoverySpec(exit_codes=(7,)), 7, None, True),
+        (RecoverySpec(exit_codes=(7,)), 1, None, False),
+        (RecoverySpec(exit_codes=(135,)), None, 7, True),
+        (RecoverySpec(exit_codes=(135,)), None, 9, False),
+    ],
+)
+def test_exit_codes_and_signals_are_covered(
+    spec: RecoverySpec, exit_code: int | None, signal: int | None, covered: bool
+) -> None:
+    assert spec.covers(exit_code, signal) is covered
+
+
+def test_recovery_is_written_as_true_false_or_fields() -> None:
+    job = {"command": ["x"]}
+    assert JobSpec.model_validate({**job, "recovery": True}).recovery == RecoverySpec()
+    assert JobSpec.model_validate({**job, "recovery": False}).recovery is None
+    one = JobSpec.model_validate({**job, "recovery": {"exit_codes": 7, "check_timeout": "5m"}})
+    assert one.recovery == RecoverySpec(exit_codes=(7,), check_timeout=300.0)
+    assert JobSpec.model_validate_json(one.model_dump_json(exclude_defaults=True)) == one
+    for wrong in ("yes", 1, {"exit_codes": [0]}, {"exit_codes": [256]}, {"max_restarts": -1}):
+        with pytest.raises(ValidationError):
+            JobSpec.model_validate({**job, "recovery": wrong})
