@@ -8,8 +8,8 @@ from tests.control.world import ADA, state
 
 from muster.control.health.ladder import Heal
 from muster.core.health.remedy import Remedy
-from muster.core.health.service import ServiceName
-from muster.core.health.verdict import CheckResult
+from muster.core.health.service import ServiceName, dump
+from muster.core.health.verdict import CheckResult, Finding, Severity, verdict_of
 from muster.core.ids import JobId
 from muster.core.reasons import ReasonCode, reason
 from muster.core.specs import JobSpec
@@ -397,3 +397,15 @@ def test_a_machine_that_is_healed_is_well_for_the_next_suspicion(ward: MakeWard)
     assert second is not None
     assert first.id != second.id
     assert w.is_well()
+
+
+def test_a_fault_of_a_gpu_that_the_machine_does_not_have_is_of_all_of_the_machine(
+    ward: MakeWard,
+) -> None:
+    w = ward()
+    strange = Finding("nvml", Severity.FAULT, "it is broken", device=77)
+    w.plan("a", CHECK, Run(10.0, result=dump(verdict_of("nvml", [strange]))))
+    w.suspect(devices=[0])
+    assert w.until(_H.HEALTHY).devices == ()
+    assert w.done() == [CHECK, REBOOT, CHECK]
+    assert w.services["a"][-1].devices == ()

@@ -147,3 +147,11 @@ def test_a_reason_is_one_short_line() -> None:
     assert "\n" not in service.why
     assert "\x1b" not in service.why
     assert len(service.why) == MAX_WHY
+
+
+@pytest.mark.parametrize("device", [-1, 128, 2**40])
+def test_a_finding_about_a_gpu_that_no_machine_can_have_tells_nothing(device: int) -> None:
+    finding = {"check": "nvml", "severity": "fault", "what": "broken", "device": device}
+    told = {"version": 1, "result": "faulty", "checks": ["nvml"], "findings": [finding]}
+
+    assert load(json.dumps(told)).result is CheckResult.UNKNOWN

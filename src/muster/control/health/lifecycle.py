@@ -7,7 +7,7 @@ from dataclasses import replace
 from muster.control.engine.work import Work
 from muster.control.health.entity import Incident, IncidentId
 from muster.control.health.ladder import Heal, Progress, Step
-from muster.control.health.steps import HealthSteps, is_heal_due, united
+from muster.control.health.steps import HealthSteps, devices_of, is_heal_due, united
 from muster.core.errors import Conflict
 from muster.core.health.remedy import Remedy, strongest
 from muster.core.ids import IdKind, JobId
@@ -53,7 +53,7 @@ class IncidentLifecycle(HealthSteps):
         """
         if agent.status is AgentStatus.REMOVED or self._live.groups[agent.group].health is None:
             return None
-        known = _devices_of(agent, devices)
+        known = devices_of(agent, devices)
         incident = self._incidents.of(agent.id)
         if incident is None:
             incident = self._open(work, agent, phase, why, known)
@@ -205,9 +205,3 @@ class IncidentLifecycle(HealthSteps):
         incident.generation += 1
         self.stop_service(work, incident, phase, why)
         return incident
-
-
-def _devices_of(agent: Agent, devices: Collection[int]) -> tuple[int, ...]:
-    """These GPUs; all of the machine if the agent does not have one of them (any more)."""
-    has = {device.index for device in agent.devices}
-    return tuple(sorted(set(devices))) if has.issuperset(devices) else ()

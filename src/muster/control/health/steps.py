@@ -1,7 +1,7 @@
 """The steps of an incident: what follows a verdict, a heal that ended or failed, and a limit that
 passed, and what that means for the machine's work (design: Machine health)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from muster.control.engine.handler import TransitionStatus
@@ -75,7 +75,9 @@ class HealthSteps(Lifecycle[Incident]):
         self._incidents.note(incident)
         if result is CheckResult.FAULTY:
             incident.confirmed = True
-            incident.devices = _with_faults(incident, verdict)
+            agent = self._live.agents.get(incident.agent_id)
+            if agent is not None:
+                incident.devices = _with_faults(incident, agent, verdict)
         means, bounds = self._means(incident), self._bounds(incident)
         step = ladder.after_check(result, progress, means, bounds)
         why = reason(_FOUND[result], verdict=told)
@@ -377,8 +379,14 @@ def united(one: Sequence[int], other: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted({*one, *other})) if one and other else ()
 
 
-def _with_faults(incident: Incident, verdict: Verdict) -> tuple[int, ...]:
+def devices_of(agent: Agent, devices: Collection[int]) -> tuple[int, ...]:
+    """These GPUs; all of the machine if the agent does not have one of them (any more)."""
+    has = {device.index for device in agent.devices}
+    return tuple(sorted(set(devices))) if has.issuperset(devices) else ()
+
+
+def _with_faults(incident: Incident, agent: Agent, verdict: Verdict) -> tuple[int, ...]:
     """The GPUs under suspicion with those that a check found faulty."""
     faults = (each for each in verdict.findings if each.severity is Severity.FAULT)
     found = {each.device for each in faults if each.device is not None}
-    return united(incident.devices, tuple(found)) if found else incident.devices
+    return united(incident.devices, devices_of(agent, found)) if found else incident.devices

@@ -7,8 +7,12 @@ A verdict is Muster's own, formed of findings; no program's exit code is one.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta
 
 from muster.core.health.remedy import Remedy, strongest
+from muster.core.resources import MAX_DEVICES
 from muster.core.text import MAX_NAME, count, made_text, printable
 
 MAX_FINDINGS = 64
@@ -63,7 +67,7 @@ class Finding:
     check: str
     severity: Severity
     what: str
-    device: int | None = None
+    device: Annotated[int, Meta(ge=0, lt=MAX_DEVICES)] | None = None
     uuid: str = ""
     test: str = ""
     told: str = ""
