@@ -6,6 +6,7 @@ from tests.control.health.conftest import MakeWard
 from tests.control.health.ward import FAILS, FAULTY, UNKNOWN, WELL, WHY, WORN_OUT, Ward
 from tests.control.world import ADA, state
 
+from muster.control.health.entity import name_of
 from muster.control.health.ladder import Heal
 from muster.core.health.remedy import Remedy
 from muster.core.health.service import ServiceName, dump
@@ -30,7 +31,11 @@ def path_of(ward: Ward, name: str = "a") -> list[HealthStatus]:
     incident = ward.last(name)
     assert incident is not None
     c = schema.history.c
-    rows = schema.history.select().where(c.entity == incident.id).order_by(c.seq)
+    rows = (
+        schema.history.select()
+        .where(c.entity == name_of(incident.id, incident.agent_id))
+        .order_by(c.seq)
+    )
     with ward.world.store.engine.connect() as connection:
         moved = [row for row in connection.execute(rows) if row.to_status != row.from_status]
     return [_H.SUSPECT, *(HealthStatus(row.to_status) for row in moved)]
