@@ -12,6 +12,7 @@ from tests.control.recovery.clinic import (
 from tests.databases import ON_BOTH
 
 from muster.control.recovery.rounds import AgentResult
+from muster.core.health.service import ServiceName
 from muster.core.reasons import ReasonCode
 from muster.core.states import JobState, TaskState
 from muster.core.states.recovery import RecoveryStatus
@@ -146,3 +147,24 @@ def test_restart_is_not_bound_by_the_time_that_it_waited_before(worlds: MakeWorl
     here = clinic(worlds, "a", course=fails((0, 1)), checks={"a": [FAULTY]})
     job = here.job(scheduling_timeout=30)
     assert here.ended(job) is JobState.SUCCEEDED
+
+
+def test_tasks_that_merely_fail_have_a_machine_checked_three_times_an_hour(
+    worlds: MakeWorld,
+) -> None:
+    here = clinic(worlds, "a", course=always_fails)
+    job = here.job(tasks=50, keep_going=True, max_task_failures=50)
+    assert here.ended(job) is JobState.SUCCEEDED or job.status is JobState.FAILED
+    assert here.served == [("a", ServiceName.CHECK)] * 3
+    here.world.run(3600.0, 60.0)
+    here.ended(here.job())
+    assert len(here.served) == 4
+
+
+def test_checks_that_find_a_fault_do_not_count(worlds: MakeWorld) -> None:
+    fails_often = fails(*((0, attempt) for attempt in range(1, 6)))
+    here = clinic(worlds, "a", course=fails_often, checks={"a": [FAULTY, HEALTHY] * 5})
+    job = here.job(recovery={"max_restarts": 5})
+    assert here.ended(job) is JobState.SUCCEEDED
+    checks = [each for each in here.served if each[1] is ServiceName.CHECK]
+    assert len(checks) == 10

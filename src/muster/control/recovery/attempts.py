@@ -2,14 +2,15 @@
 machines."""
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.work import Work
 from muster.control.health.entity import Incident
 from muster.control.health.incidents import Incidents
 from muster.control.health.lifecycle import IncidentLifecycle
+from muster.control.recovery.asked import Asked
 from muster.control.recovery.book import Recoveries
 from muster.control.recovery.entity import Recovery
 from muster.control.recovery.rounds import (
@@ -22,7 +23,7 @@ from muster.control.recovery.rounds import (
 )
 from muster.core.health.verdict import CheckResult
 from muster.core.ids import AgentId
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.specs import RecoverySpec
 from muster.core.states import KERNEL_TABLE, SessionStatus
 from muster.core.states.health import HealthStatus
@@ -140,11 +141,16 @@ class NoteFailures(FollowingHandler[Session]):
     narrows = True
 
     def __init__(
-        self, recoveries: Recoveries, incidents: Incidents, lifecycle: IncidentLifecycle
+        self,
+        recoveries: Recoveries,
+        incidents: Incidents,
+        lifecycle: IncidentLifecycle,
+        asked: Asked,
     ) -> None:
         self._recoveries = recoveries
         self._incidents = incidents
         self._lifecycle = lifecycle
+        self._asked = asked
 
     def gather(self, candidates: Sequence[Session], work: Work) -> Sequence[Session]:
         if not self._recoveries:
@@ -214,7 +220,6 @@ class NoteFailures(FollowingHandler[Session]):
         session: Session,
         work: Work,
     ) -> Iterator[RoundAgent]:
-        job = session.job
         why = reason(ReasonCode.HEALTH_TASK_FAILED, exit_code=first.exit_code)
         for id_, indexes in devices.items():
             agent = work.live.agents.get(id_)
@@ -222,10 +227,27 @@ class NoteFailures(FollowingHandler[Session]):
                 yield RoundAgent(id_, id_, indexes, result=AgentResult.GONE)
                 continue
             found = RoundAgent(id_, agent.name, indexes)
-            incident = self._lifecycle.suspect(
-                work, agent, self.name, why, devices=indexes, job=None if job is None else job.id
-            )
+            incident = self._suspect(agent, indexes, why, session, work)
             yield as_seen(found, incident) if incident is not None else _unchecked(found, agent)
+
+    def _suspect(
+        self,
+        agent: Agent,
+        indexes: tuple[int, ...],
+        why: Reason,
+        session: Session,
+        work: Work,
+    ) -> Incident | None:
+        """The incident of a machine that is suspected for a failed task. Where such tasks had it
+        checked often enough for nothing, the one that it has anyway, if it does."""
+        if not self._asked.may_ask(session.owner, agent.id, work.now):
+            return self._incidents.of(agent.id)
+        job = None if session.job is None else session.job.id
+        incident = self._lifecycle.suspect(work, agent, self.name, why, devices=indexes, job=job)
+        if incident is not None and incident.needs_no_turn and incident.leave_by is not None:
+            asked = incident.id, incident.leave_by
+            self._asked.note(session.owner, agent.id, asked, work.now)
+        return incident
 
 
 def _unchecked(found: RoundAgent, agent: Agent) -> RoundAgent:
@@ -261,31 +283,49 @@ def _is_full(recovery: Recovery) -> bool:
 
 
 class FollowIncidents(FollowingHandler[Incident]):
-    """Takes note in rounds of what becomes of their machines."""
+    """Takes note in rounds of what becomes of their machines; of all machines of a round at once,
+    so that a large gang costs no more than its size."""
 
     name = "FollowIncidents"
     stage = Stage.SETTLE
     entity = Incident
     statuses = frozenset(HealthStatus)
 
-    def __init__(self, recoveries: Recoveries) -> None:
+    def __init__(self, recoveries: Recoveries, asked: Asked) -> None:
         self._recoveries = recoveries
+        self._asked = asked
+        self._news: Mapping[str, Incident] = {}
+
+    def gather(self, candidates: Sequence[Incident], work: Work) -> Sequence[Incident]:
+        """One of the incidents for each recovery."""
+        for each in candidates:
+            if each.confirmed:
+                self._asked.found_faulty(each.agent_id)
+        if not self._recoveries:
+            return ()
+        self._news = {each.id: each for each in candidates}
+        first: dict[Recovery, Incident] = {}
+        for each in candidates:
+            for recovery in self._recoveries.watching(each.agent_id):
+                first.setdefault(recovery, each)
+        return [*dict.fromkeys(first.values())]
 
     def follow(self, record: Incident, work: Work) -> None:
         for recovery in self._recoveries.watching(record.agent_id):
             before = recovery.open, recovery.next
-            recovery.open = _told(recovery.open, record)
-            recovery.next = _told(recovery.next, record)
+            recovery.open = _told(recovery.open, self._news)
+            recovery.next = _told(recovery.next, self._news)
             if (recovery.open, recovery.next) != before:
                 work.unit.touch(recovery)
                 work.mark(recovery)
 
 
-def _told(round_: Round | None, incident: Incident) -> Round | None:
-    """The round with its machine as the incident tells, if it waits for that incident."""
+def _told(round_: Round | None, news: Mapping[str, Incident]) -> Round | None:
+    """The round with its machines as the incidents tell that it waits for."""
     if round_ is None:
         return None
-    found = next((each for each in round_.agents if each.id == incident.agent_id), None)
-    if found is None or found.incident != incident.id:
-        return round_
-    return round_.with_agent(as_seen(found, incident))
+    agents = (
+        as_seen(each, news[each.incident]) if each.incident in news else each
+        for each in round_.agents
+    )
+    return replace(round_, agents=tuple(agents))

@@ -1,12 +1,15 @@
 """Recoveries, as the control plane composes them."""
 
 from muster.control.engine.declared import Declared
+from muster.control.engine.effects import Surroundings
 from muster.control.engine.module import Context, EntityModule
+from muster.control.engine.work import Work
 from muster.control.health.incidents import Incidents
 from muster.control.health.lifecycle import IncidentLifecycle
 from muster.control.job.held import HeldAttempts
 from muster.control.job.requests import JobRequests
 from muster.control.notice.ends import Writer
+from muster.control.recovery.asked import Asked
 from muster.control.recovery.attempts import FollowIncidents, NoteFailures
 from muster.control.recovery.audit import AUDITS
 from muster.control.recovery.book import Recoveries
@@ -36,6 +39,10 @@ class RecoveryModule(EntityModule):
     entities = (RECOVERY,)
     audits = AUDITS
 
+    def __init__(self, surroundings: Surroundings) -> None:
+        super().__init__(surroundings)
+        self._asked = Asked()
+
     def begin(self, live: Live, before: Live | None) -> None:
         """Have sessions that restart a job prefer its former agents again."""
         names = {
@@ -57,8 +64,8 @@ class RecoveryModule(EntityModule):
             lifecycles=[lifecycle],
             handlers=[
                 MakeRecoveries(recoveries),
-                NoteFailures(recoveries, parts[Incidents], parts[IncidentLifecycle]),
-                FollowIncidents(recoveries),
+                NoteFailures(recoveries, parts[Incidents], parts[IncidentLifecycle], self._asked),
+                FollowIncidents(recoveries, self._asked),
                 FollowJobs(recoveries),
                 BeginRounds(),
                 AwaitChecks(sessions),
@@ -68,3 +75,6 @@ class RecoveryModule(EntityModule):
             ],
             offers=[recoveries, RecoveryRequests(live, parts[JobRequests])],
         )
+
+    def sweep(self, work: Work, since: float) -> None:
+        self._asked.forget(work.live.agents, work.now)

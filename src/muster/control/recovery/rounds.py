@@ -126,11 +126,6 @@ class Round:
         """The round once it is over."""
         return replace(self, ended_at=now, outcome=outcome)
 
-    def with_agent(self, agent: RoundAgent) -> "Round":
-        """The round with this machine as it is now."""
-        agents = tuple(agent if each.id == agent.id else each for each in self.agents)
-        return replace(self, agents=agents)
-
     def joined(self, other: "Round") -> "Round":
         """The round with the tasks and machines of another, as one; of a machine of both the later
         suspicion counts."""
