@@ -4,11 +4,12 @@ from tests.control.health.conftest import MakeWard
 from tests.control.health.ward import FAULTY, HANGS, Ward
 from tests.control.world import state
 
+from muster.control.health.entity import name_of
 from muster.control.health.limits import LAPSE_S
 from muster.core.health.remedy import Remedy
 from muster.core.health.service import ServiceName
 from muster.core.ids import JobId
-from muster.core.reasons import ReasonCode
+from muster.core.reasons import ReasonCode, reason
 from muster.core.specs import JobSpec
 from muster.core.states import JobState
 from muster.core.states.health import HealthStatus
@@ -64,7 +65,9 @@ def test_a_machine_that_waits_for_its_turn_takes_work(ward: MakeWard) -> None:
     assert state(job) is JobState.SUCCEEDED
     assert w.done("b") == []
     c = schema.history.c
-    rows = schema.history.select().where(c.entity == waiting.id, c.result == "SKIPPED")
+    rows = schema.history.select().where(
+        c.entity == name_of(waiting.id, waiting.agent_id), c.result == "SKIPPED"
+    )
     with w.world.store.engine.connect() as connection:
         told = [row.reasons for row in connection.execute(rows)]
     assert any(ReasonCode.HEALTH_WAITS_TURN in each for each in told)
@@ -156,3 +159,43 @@ def test_a_turn_outlives_a_check_that_found_out_nothing(ward: MakeWard) -> None:
     w.run(180)
     assert w.of("a").progress.unknowns == 1
     assert out(w) == {"a"}
+
+
+def test_no_work_leaves_because_a_task_of_others_failed(ward: MakeWard) -> None:
+    w = ward(["a"], work=Run(5000.0), leave=60)
+    others = w.world.submit(ALL_GPUS)
+    w.suspect("a", reason(ReasonCode.HEALTH_TASK_FAILED), job=JobId("job-1"))
+    w.run(59)
+    assert w.ill("a")
+    w.run(600)
+    assert w.is_well("a")
+    ended = w.last("a")
+    assert ended is not None
+    assert ended.reason is not None
+    assert ended.reason.code is ReasonCode.HEALTH_LET_BE
+    assert state(others) is JobState.RUNNING
+    assert len(w.world.agent("a").starts) == 1
+
+
+def test_work_that_came_before_its_turn_does_not_leave_because_a_task_failed(
+    ward: MakeWard,
+) -> None:
+    w = ward(["a", "b"], work=Run(5000.0), leave=60)
+    w.decide("isolate", "b")
+    w.suspect("a", reason(ReasonCode.HEALTH_TASK_FAILED))
+    others = w.world.submit(ALL_GPUS)
+    w.run(5)
+    w.decide("return", "b")
+    w.run(600)
+    assert w.is_well("a")
+    assert state(others) is JobState.RUNNING
+    assert len(w.world.agent("a").starts) == 1
+
+
+def test_an_operator_has_work_leave_though_only_a_task_failed(ward: MakeWard) -> None:
+    w = ward(["a"], work=Run(5000.0), leave=60)
+    w.world.submit(ALL_GPUS)
+    w.suspect("a", reason(ReasonCode.HEALTH_TASK_FAILED), job=JobId("job-1"))
+    w.decide("check", "a")
+    w.run(120)
+    assert w.done("a") == [CHECK]

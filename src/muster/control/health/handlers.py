@@ -18,7 +18,7 @@ from muster.control.health.ladder import Heal
 from muster.control.health.lifecycle import IncidentLifecycle
 from muster.control.health.rebooting.effects import ANSWER_S, RebootMachine
 from muster.control.health.room import Room
-from muster.control.health.steps import is_heal_due, words
+from muster.control.health.steps import is_heal_due, is_mere, words
 from muster.control.health.turns import waits_for_turn
 from muster.core.health.service import Service, ServiceName
 from muster.core.health.verdict import unknown
@@ -83,7 +83,7 @@ class _OfMachines(LifecycleHandler[Incident]):
             why=(incident.reason or incident.why).sentence(),
         )
         why = self._lifecycle.begin_service(work, incident, agent, service, self.name)
-        if why is not None and incident.has_turn:
+        if why is not None and incident.has_turn and not is_mere(incident):
             self._room.clear(work, incident, agent, service.devices, self.name)
         return why
 
@@ -118,7 +118,9 @@ class CheckMachines(_OfMachines):
             step = self._lifecycle.next_heal(incident)
             self._lifecycle.take(work, incident, step, self.name, why)
         elif incident.needs_no_turn and work.now >= (incident.leave_by or 0.0):
-            self._lifecycle.end_exemption(work, incident)
+            self._lifecycle.end_exemption(work, incident, self.name)
+        elif self._is_over(incident, work) and self._lifecycle.is_no_reason(work, incident):
+            self._lifecycle.let_be(work, incident, self.name)
         elif self._is_over(incident, work):
             why = self._why_over(incident, agent, work)
             self._lifecycle.beyond_services(work, incident, self.name, why)

@@ -7,17 +7,18 @@ from dataclasses import replace
 from muster.control.engine.work import Work
 from muster.control.health.entity import Incident, IncidentId
 from muster.control.health.ladder import Heal, Progress, Step
-from muster.control.health.steps import HealthSteps, devices_of, is_heal_due, united
+from muster.control.health.steps import HealthSteps, devices_of, is_heal_due, is_mere, united
 from muster.core.errors import Conflict
 from muster.core.health.remedy import Remedy, strongest
 from muster.core.ids import IdKind, JobId
 from muster.core.reasons import Reason
 from muster.core.results import SchedulingResult
-from muster.core.states import AgentStatus
+from muster.core.states import SESSION_TABLE, AgentStatus, SessionStatus
 from muster.core.states.health import HEALTH_TABLE, HealthStatus
 from muster.store.records import Agent
 
 _H = HealthStatus
+_ENDS = SESSION_TABLE.terminal | {SessionStatus.TERMINATING}
 
 
 class IncidentLifecycle(HealthSteps):
@@ -128,11 +129,30 @@ class IncidentLifecycle(HealthSteps):
         incident.leave_by = work.now + self.spec_of(incident).leave
         self.changed(work, incident)
 
-    def end_exemption(self, work: Work, incident: Incident) -> None:
-        """Have a machine that others' work did not leave in time wait for its turn."""
+    def end_exemption(self, work: Work, incident: Incident, phase: str) -> None:
+        """Have a machine that work did not leave in time wait for its turn. Where that is others'
+        work, which was not told to leave, a failed task is no reason to have it leave."""
+        if self.is_no_reason(work, incident):
+            self.let_be(work, incident, phase)
+            return
         incident.needs_no_turn = incident.is_out = False
         incident.leave_by = None
         self.changed(work, incident)
+
+    def is_no_reason(self, work: Work, incident: Incident) -> bool:
+        """Whether work goes on that holds what is to be checked, and would have to leave for a
+        failed task alone."""
+        if not is_mere(incident):
+            return False
+        for row in work.live.allocations_on.get(incident.agent_id, {}).values():
+            kernel = work.live.kernels.get(row.kernel_id)
+            goes_on = kernel is not None and kernel.session.status not in _ENDS
+            mine = not incident.devices or any(
+                share.index in incident.devices for share in row.shares
+            )
+            if goes_on and mine:
+                return True
+        return False
 
     # -- operators' decisions ------------------------------------------------------------------
 
@@ -172,6 +192,7 @@ class IncidentLifecycle(HealthSteps):
             self.move_to(work, incident, _H.SUSPECT, phase, why)
         else:
             if known is not None:
+                incident.reason = why
                 work.unit.note(incident, phase, SchedulingResult.SUCCESS, why)
             work.forget_tries(incident)
         self.give_turn(work, incident)

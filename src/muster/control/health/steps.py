@@ -10,7 +10,7 @@ from muster.control.engine.work import Move, Work
 from muster.control.health import ladder
 from muster.control.health.entity import MAX_CHECKS, CheckRecord, Incident
 from muster.control.health.incidents import Incidents
-from muster.control.health.ladder import Bounds, Heal, Step
+from muster.control.health.ladder import Bounds, Heal, Progress, Step
 from muster.control.health.limits import CHECK_AGAIN, EMPTY_S, LOOK_S, MOST_UNKNOWN, limit_of
 from muster.control.health.rebooting.means import HardReboots
 from muster.control.session.cluster.state import ClusterState
@@ -206,6 +206,13 @@ class HealthSteps(Lifecycle[Incident]):
             work, incident, _H.HEALTHY, phase, reason(ReasonCode.HEALTH_LAPSED, waited_s=waited_s)
         )
 
+    def let_be(self, work: Work, incident: Incident, phase: str) -> None:
+        """End an incident in which nothing but failed tasks spoke against a machine on which
+        others' work goes on."""
+        waited_s = round(work.now - incident.began_at)
+        why = reason(ReasonCode.HEALTH_LET_BE, waited_s=waited_s)
+        self.move_to(work, incident, _H.HEALTHY, phase, why)
+
     # -- services ------------------------------------------------------------------------------
 
     def begin_service(
@@ -366,6 +373,13 @@ def is_heal_due(incident: Incident) -> bool:
     if incident.heal is not None and incident.progress.last is not incident.heal:
         return True
     return incident.confirmed and not ladder.is_met(incident.progress)
+
+
+def is_mere(incident: Incident) -> bool:
+    """Whether nothing but failed tasks speaks against the machine so far. Anybody's program can
+    fail, so nobody else's work has to leave for that."""
+    only = incident.why.code is ReasonCode.HEALTH_TASK_FAILED and incident.reason is None
+    return only and not incident.confirmed and incident.progress == Progress()
 
 
 def ill_of(incident: Incident) -> str:

@@ -69,6 +69,10 @@ OF_HEALTH: Mapping[ReasonCode, Definition] = {
     ReasonCode.HEALTH_LAPSED: Definition(
         _W, "its turn to be checked did not come for {waited_s:~}, in which nothing else was found"
     ),
+    ReasonCode.HEALTH_LET_BE: Definition(
+        _W,
+        "work goes on on it after {waited_s:~}, and none has to leave because a task failed",
+    ),
     ReasonCode.HEALTH_REMOVED: Definition(_W, "the agent was removed"),
     ReasonCode.HEALTH_REPLACED: Definition(
         _W, "machine {machine} is isolated, because healing it did not help"

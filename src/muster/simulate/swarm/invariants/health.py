@@ -27,7 +27,9 @@ MOST_ROUNDS = 3
 _HEALING = frozenset({HealthStatus.RESETTING, HealthStatus.REBOOTING})
 _STAYS = frozenset({HealthStatus.ISOLATED, HealthStatus.GONE})
 _BEYOND_CHECKS = _HEALING | {HealthStatus.VERIFYING, HealthStatus.ISOLATED}
-_WITHOUT_CHECK = frozenset({ReasonCode.HEALTH_RETURNED_BY, ReasonCode.HEALTH_LAPSED})
+_WITHOUT_CHECK = frozenset(
+    {ReasonCode.HEALTH_RETURNED_BY, ReasonCode.HEALTH_LAPSED, ReasonCode.HEALTH_LET_BE}
+)
 
 
 class Course(Observer):
