@@ -172,3 +172,20 @@ def test_report_of_another_agents_kernel_is_refused_and_noted_once_a_connection(
         world.connect(liar)
     world.run_until(lambda: job.status in JOB_TABLE.terminal)
     assert job.status is JobState.SUCCEEDED
+
+
+def test_end_says_what_else_the_agent_tells_of_it(make_world: MakeWorld) -> None:
+    world = make_world("a", lambda start: Run(20.0))
+    job = world.submit(JobSpec(command=["x"]))
+    world.run_until(lambda: only_kernel(world).status is KernelStatus.RUNNING)
+    kernel, agent = only_kernel(world), world.agent("a")
+    key = (kernel.id, kernel.generation)
+    told = "Xid 31 on GPU 0, page fault of GPU memory"
+    ended = KernelReport(
+        *key, ReportKind.ENDED, 1.0, exit_code=1, reason=ReasonCode.EXITED, detail=told
+    )
+    world.desk.agent_said(agent.id, Reports(agent.acknowledged + 1, (ended,)))
+    world.settle()
+    assert job.status is JobState.FAILED
+    assert job.reason is not None
+    assert f"exited with code 1: {told}" in job.reason.sentence()

@@ -127,6 +127,7 @@ class AgentDaemon:
             news = self._kernels.news
             self._health = HealthWatch(config.directory, self._boot, machine.devices, news.set)
             self._kernels.resetting = self._health.let_go
+            self._kernels.errors_of = self._health.errors_of
 
     def close(self) -> None:
         """Let go of everything but the kernels."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
@@ -19,6 +19,7 @@ from muster.agent.supervisor_link import AccountsOf, SupervisorLink, SupervisorS
 from muster.core.clock import Clock
 from muster.core.health.service import ServiceName
 from muster.core.reasons import ReasonCode
+from muster.core.resources import DeviceShare
 from muster.wire.messages import (
     Command,
     Go,
@@ -41,6 +42,8 @@ log = logging.getLogger(__name__)
 
 
 _OVER = (ReportKind.ENDED, ReportKind.CREATE_FAILED)
+MAX_WITH_GPUS = 10_000
+"""Kernels of which it is remembered which GPUs they have."""
 ABANDON_AGAIN_S = 5.0
 """Seconds after which a kernel that has to end at once is told so again."""
 
@@ -85,6 +88,9 @@ class Kernels:
         self.resetting: Callable[[bool], None] = lambda begins: None
         """Called when services begin to reset GPUs, and once they have ended."""
         self._resets: set[KernelKey] = set()
+        self.errors_of: Callable[[Collection[int]], str] = lambda gpus: ""
+        """The errors of GPUs a moment ago, by their indexes, in words; empty if there were none."""
+        self._gpus: dict[KernelKey, tuple[int, ...]] = {}
 
     def use(self, link: SupervisorLink | None) -> None:
         """Send commands to this supervisor from now on."""
@@ -209,6 +215,8 @@ class Kernels:
                 )
             else:
                 self._inventory.ordered(start)
+                if start.shares:
+                    self._note_gpus((start.kernel, start.generation), start.shares)
 
     def _prepare(self, command: Prepare) -> None:
         key = (command.kernel, command.generation)
@@ -268,6 +276,8 @@ class Kernels:
                 self._reset_ended((report.kernel, report.generation))
             if report.kind is ReportKind.ENDED:
                 report = self._ended(report)
+            elif report.shares:
+                self._note_gpus((report.kernel, report.generation), report.shares)
             self.outbox.add(event["seq"], report)
         self.news.set()
 
@@ -282,7 +292,16 @@ class Kernels:
         if report.reason is ReasonCode.KERNEL_VANISHED and key in self._ports.reserved():
             # The supervisor never heard of the kernel, which was only prepared.
             return replace(report, reason=ReasonCode.NEVER_STARTED)
+        gpus = self._gpus.pop(key, None)
+        if gpus and (report.exit_code or report.signal) and (errors := self.errors_of(gpus)):
+            detail = f"{report.detail}; {errors}" if report.detail else errors
+            return replace(report, detail=detail)
         return report
+
+    def _note_gpus(self, key: KernelKey, shares: Sequence[DeviceShare]) -> None:
+        self._gpus[key] = tuple(each.index for each in shares)
+        while len(self._gpus) > MAX_WITH_GPUS:
+            del self._gpus[next(iter(self._gpus))]
 
     def refused(self, why: str) -> None:
         # Both sides begin anew from the inventory, whichever command failed.

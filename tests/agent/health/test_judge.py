@@ -5,7 +5,14 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from muster.agent.health.gpu_watch import GpuReport
-from muster.agent.health.judge import AGAIN_S, GRACE_S, MISHAP_S, HealthJudge, Moment
+from muster.agent.health.judge import (
+    AGAIN_S,
+    GRACE_S,
+    MISHAP_S,
+    TOLD_S,
+    HealthJudge,
+    Moment,
+)
 from muster.agent.health.memory import WatchMemory
 from muster.agent.health.sightings import SightingBox
 from muster.core.health.kernel_log import XidEvent
@@ -106,11 +113,16 @@ def test_xid_is_told_as_what_follows_it(machine: Machine, number: int, told: lis
     assert machine.xid(number) == told
 
 
-def test_xid_of_the_application_is_a_note(machine: Machine) -> None:
+def test_xid_tells_why_a_program_of_its_gpu_failed_a_moment_ago(machine: Machine) -> None:
     machine.xid(31)
-    [note] = machine.judge.notes
-    assert (note.device, note.at_s) == (0, machine.boot_s)
-    assert "Xid 31" in note.what
+    words = "Xid 31 on GPU 0, page fault of GPU memory"
+    assert machine.judge.errors_of({0, 1}, [], machine.now) == words
+    assert machine.judge.errors_of({1}, [], machine.now) == ""
+    machine.wait(1.0)
+    later = XidEvent(SECOND, 4242, "", machine.boot_s)
+    assert machine.judge.errors_of({0, 1}, [later], machine.now) == f"{words}; Xid 4242 on GPU 1"
+    machine.wait(TOLD_S + 1.0)
+    assert machine.judge.errors_of({0, 1}, [], machine.now) == ""
 
 
 def test_xids_of_one_mishap_are_one_sighting_of_the_gravest(machine: Machine) -> None:

@@ -174,3 +174,12 @@ async def test_watch_leaves_no_process(machine: Machine) -> None:
 def test_machine_that_never_had_a_gpu_needs_no_watch(machine: Machine) -> None:
     watch = HealthWatch(machine.directory, machine.boot, (), lambda: None)
     assert not watch.is_needed
+
+
+async def test_xid_of_a_moment_ago_is_known_to_whoever_asks_at_once(machine: Machine) -> None:
+    async with machine.watched() as watch:
+        await until_awaited(lambda: watch.judge.knows_addresses)
+        machine.xid(31)
+        assert watch.errors_of([0]) == "Xid 31 on GPU 0, page fault of GPU memory"
+        assert watch.errors_of([1]) == ""
+    assert watch.box.kept == (), "it concerns the application alone"

@@ -7,8 +7,7 @@ application is a note.
 
 import logging
 import math
-from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from muster.agent.health.gpu_watch import GpuReport
@@ -18,7 +17,7 @@ from muster.core.health.kernel_log import XidEvent, pci_address
 from muster.core.health.remedy import Remedy
 from muster.core.health.verdict import Finding, Severity
 from muster.core.health.xid import BURST_S, XidDecision, action_in, decide, remembered
-from muster.core.health.xid_catalogue import OF_ACTION, XidAction
+from muster.core.health.xid_catalogue import CATALOGUE, OF_ACTION, XidAction
 from muster.core.resources import Device
 from muster.core.text import count
 
@@ -33,7 +32,9 @@ MISHAP_S = 600.0
 """Seconds for which an Xid that comes again and again, with no pause of ``BURST_S``, is one mishap.
 Whatever was tried meanwhile has not helped if it comes after that."""
 MAX_MISHAPS = 256
-MAX_NOTES = 64
+TOLD_S = 120.0
+"""Seconds for which an Xid may be why a program failed."""
+MAX_NAMED = 3
 _CONFIRMED = frozenset({XidAction.RESET, XidAction.REBOOT, XidAction.OPERATOR})
 _Mishap = tuple[str, int, XidAction | None]
 """An address, the Xid's number, and the action that an Xid 154 names."""
@@ -49,22 +50,6 @@ class Moment:
     time_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
-    """An Xid that concerns the application alone.
-
-    Args:
-        device: the index of the GPU; None if it is not known.
-        pid: of the process that used the GPU, where the driver tells it.
-        at_s: seconds since the boot.
-    """
-
-    device: int | None
-    pid: int | None
-    what: str
-    at_s: float
-
-
 class HealthJudge:
     """
     Args:
@@ -77,7 +62,6 @@ class HealthJudge:
     def __init__(
         self, memory: WatchMemory, box: SightingBox, boot: str, devices: Sequence[Device]
     ) -> None:
-        self.notes: deque[Note] = deque(maxlen=MAX_NOTES)
         self._memory = memory
         self._box = box
         self._boot = boot
@@ -111,6 +95,24 @@ class HealthJudge:
         uuid = next((uuid for uuid, index in self._devices.items() if index == device), None)
         address = pci_address(self._memory.gpus.get(uuid or "", ""))
         return None if address is None else XidEvent(address, number, "", now.boot_s)
+
+    def errors_of(self, gpus: Collection[int], collected: Iterable[XidEvent], now: Moment) -> str:
+        """The Xids of these GPUs in the last two minutes, in words; empty if there are none.
+
+        Args:
+            collected: those that are not judged yet, with times since the boot.
+        """
+        began_s = self._memory.began_s
+        events = [replace(each, at_s=began_s + each.at_s) for each in collected]
+        events += [each for kept in self._memory.xids.values() for each in kept]
+        named: dict[str, None] = {}
+        for event in sorted(events, key=lambda each: each.at_s):
+            index = self._index(event.address)
+            if index in gpus and self._clock_s(now) - event.at_s <= TOLD_S:
+                known = CATALOGUE.get(event.number)
+                what = f", {known.description}" if known is not None else ""
+                named[f"Xid {event.number} on GPU {index}{what}"] = None
+        return "; ".join([*named][-MAX_NAMED:])
 
     def _judge(self, address: str, events: Sequence[XidEvent], now: Moment) -> None:
         recent = self._memory.xids.pop(address, ())
@@ -151,8 +153,6 @@ class HealthJudge:
         at_s = event.at_s - self._memory.began_s
         if remedy is None:
             log.info("%s: %s; %s", where, decision.why, event.detail)
-            if decision.action is XidAction.APPLICATION:
-                self.notes.append(Note(index, event.pid, decision.why, at_s))
             return None
         if remedy is Remedy.CHECK and at_s < GRACE_S:
             log.info("%s: %s; nothing follows, because its driver starts", where, decision.why)

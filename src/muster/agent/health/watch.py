@@ -8,7 +8,7 @@ because a disk may hang. Its cost is bounded by pauses, whatever the log or the 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -140,12 +140,21 @@ class HealthWatch:
                 self._log = None
                 await asyncio.Event().wait()
                 return
-            if found:
-                room = MAX_XIDS - len(self._xids)
-                began_s = self._boot.began_s
-                self._xids += [_of_boot(each, began_s) for each in found[:room]]
-                self._something.set()
+            self._collect(found)
             await asyncio.sleep(LOG_PAUSE_S)
+
+    def _collect(self, found: Sequence[XidEvent]) -> None:
+        room, began_s = MAX_XIDS - len(self._xids), self._boot.began_s
+        self._xids += [_of_boot(each, began_s) for each in found[:room]]
+        if found:
+            self._something.set()
+
+    def errors_of(self, gpus: Collection[int]) -> str:
+        """The errors of these GPUs a moment ago, in words; empty if there were none."""
+        if self._log is not None:
+            with suppress(NoKernelLog):  # whoever reads it next finds out
+                self._collect(self._log.events(RECORDS_AT_ONCE))
+        return self.judge.errors_of(gpus, self._xids, self._now())
 
     def _heard(self, report: GpuReport) -> None:
         now = self._now()

@@ -13,6 +13,7 @@ from muster.control.session.handlers.barrier import is_closed, may_have_run, not
 from muster.control.session.handlers.start import send_starts
 from muster.control.session.lifecycle import LOST_CODES, SessionLifecycle
 from muster.control.tell_agent import TellAgent
+from muster.core.health.verdict import MAX_TOLD, bounded
 from muster.core.ids import AgentId
 from muster.core.reasons import DISPLACED, Reason, ReasonCode, reason
 from muster.core.resources import GPU_WHOLE, DeviceShare
@@ -230,11 +231,12 @@ class KernelReports:
         agent: Agent | None = work.live.agents.get(agent_id)
         name = agent.name if agent else agent_id
         code = report.reason or ReasonCode.EXITED
+        told = {"told": bounded(report.detail, MAX_TOLD)} if report.detail else {}
         match code:
             case ReasonCode.EXITED:
-                return reason(code, exit_code=report.exit_code)
+                return reason(code, exit_code=report.exit_code, **told)
             case ReasonCode.SIGNALED:
-                return reason(code, signal=report.signal)
+                return reason(code, signal=report.signal, **told)
             case ReasonCode.LEASE_EXPIRED:
                 lease_s = f"{agent.lease_s:g}" if agent else "?"
                 return reason(code, lease_s=lease_s, agent=name)

@@ -208,8 +208,8 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ReasonCode.AGENT_UNFIT: Definition(
         _R, "it said that it cannot run this", "`muster history` has what it said."
     ),
-    ReasonCode.EXITED: Definition(_R, "exited with code {exit_code}"),
-    ReasonCode.SIGNALED: Definition(_R, "ended by signal {signal}"),
+    ReasonCode.EXITED: Definition(_R, "exited with code {exit_code}{told:?: {told}}"),
+    ReasonCode.SIGNALED: Definition(_R, "ended by signal {signal}{told:?: {told}}"),
     ReasonCode.OUT_OF_MEMORY: Definition(
         _R, "killed for using more memory than it asked for", "Ask for more memory."
     ),

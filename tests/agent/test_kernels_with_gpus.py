@@ -1,0 +1,70 @@
+"""Kernels with GPUs: the end of one that failed tells of the errors of its GPUs."""
+
+import random
+from collections.abc import Collection, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from muster.agent.accounts import Accounts
+from muster.agent.kernels import Kernels
+from muster.agent.ports import PreparedPorts
+from muster.agent.services import OwnServices
+from muster.agent.supervisor_link import Terms
+from muster.core.clock import VirtualClock
+from muster.wire.messages import KernelReport
+
+if TYPE_CHECKING:
+    from muster.agent.supervisor.kernel import Event
+
+
+@pytest.fixture
+def kernels(tmp_path: Path) -> Iterator[Kernels]:
+    with closing(PreparedPorts(tmp_path, range(20_000, 20_010), random.Random(1))) as ports:
+        made = Kernels(
+            ports,
+            tmp_path,
+            cast(Accounts, None),
+            cast(OwnServices, None),
+            cast(Terms, None),
+            VirtualClock(),
+        )
+        made.errors_of = errors_of
+        yield made
+
+
+def errors_of(gpus: Collection[int]) -> str:
+    return "Xid 31 on GPU 3" if 3 in gpus else ""
+
+
+def ending(kernels: Kernels, devices: dict[str, object], **end: object) -> KernelReport:
+    """The report of the end of a kernel that ran with these devices."""
+    of = {"kernel": "krn-1", "generation": 1}
+    started = {**of, "seq": 1, "kind": "started", "at": 1.0, **devices}
+    ended = {**of, "seq": 2, "kind": "ended", "at": 2.0, "reason": "exited", **end}
+    kernels.heard(cast("list[Event]", [started, ended]))
+    *_, last = kernels.outbox.take(10).reports
+    return last
+
+
+def test_failed_kernel_tells_of_the_errors_of_its_gpus(kernels: Kernels) -> None:
+    end = ending(kernels, {"devices": ["3"]}, exit_code=1)
+    assert end.detail == "Xid 31 on GPU 3"
+
+
+def test_what_else_there_is_to_tell_comes_first(kernels: Kernels) -> None:
+    end = ending(kernels, {"devices": ["3"]}, exit_code=1, output_dropped_bytes=7)
+    assert end.detail == "7 bytes of output were lost, the disk was full; Xid 31 on GPU 3"
+
+
+@pytest.mark.parametrize(
+    ("devices", "exit_code"),
+    [({"devices": ["2"]}, 1), ({}, 1), ({"devices": ["3"]}, 0)],
+    ids=["another's GPU", "no GPU", "a success"],
+)
+def test_any_other_kernel_tells_nothing_of_them(
+    kernels: Kernels, devices: dict[str, object], exit_code: int
+) -> None:
+    assert ending(kernels, devices, exit_code=exit_code).detail == ""
