@@ -78,6 +78,18 @@ def test_a_verdict_is_of_all_checks_that_are_named(tmp_path: Path) -> None:
     ]
 
 
+def test_checks_end_before_their_time_is_over(tmp_path: Path) -> None:
+    checks = programs(tmp_path, bad=FAULTY, hangs="sleep 60", late=HEALTHY)
+    service = Service(ServiceName.CHECK, checks=("bad", "hangs", "late"), timeout_s=6.0)
+    verdict = checked(request(service, checks=checks), lambda verdict: None)
+
+    assert verdict.result is CheckResult.FAULTY
+    hangs, late = verdict.findings[1:]
+    assert (hangs.check, late.check) == ("hangs", "late")
+    assert hangs.what.endswith(", its time limit")
+    assert late.what == "there was no time left for it"
+
+
 def test_without_names_all_checks_of_the_machine_are_run(tmp_path: Path) -> None:
     asked = request(
         Service(ServiceName.CHECK, level=1),

@@ -8,6 +8,7 @@ did what it was asked, whatever a check found, and with 1 if it did not.
 import os
 import shlex
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -33,6 +34,8 @@ from muster.core.health.verdict import (
 
 Keep = Callable[[Verdict], None]
 """Keeps a verdict where the supervisor finds it."""
+ENDING_S = 20.0
+"""Seconds before the end of the service's time at which a check that still runs is ended."""
 OPERATOR_LIMIT_S = 600.0
 """Seconds that an operator's check may take."""
 _DECLARED = "devices"
@@ -42,6 +45,7 @@ def checked(request: ServiceRequest, keep: Keep) -> Verdict:
     """The verdict of the checks of a request. After each one the verdict so far is kept, in which
     the others are unknown: if this process is ended, a fault that was found stays one."""
     service = request.service
+    until_s = time.monotonic() + max(service.timeout_s - ENDING_S, service.timeout_s / 2)
     machine = CheckedMachine(
         devices=request.asked,
         directory=request.directory,
@@ -53,7 +57,7 @@ def checked(request: ServiceRequest, keep: Keep) -> Verdict:
     for position, name in enumerate(names):
         left = ", ".join(names[position:])
         keep(merged([*verdicts, unknown(name, f"it ended before these checks had: {left}")]))
-        verdict = _verdict_of(name, request, machine)
+        verdict = _verdict_of(name, request, machine, until_s)
         if verdict is not None:
             verdicts.append(observed(verdict) if name in service.observe else verdict)
     return merged(verdicts)
@@ -69,7 +73,9 @@ def _missing(request: ServiceRequest) -> Iterator[Verdict]:
             yield verdict_of(_DECLARED, [fault])
 
 
-def _verdict_of(name: str, request: ServiceRequest, machine: CheckedMachine) -> Verdict | None:
+def _verdict_of(
+    name: str, request: ServiceRequest, machine: CheckedMachine, until_s: float
+) -> Verdict | None:
     """The verdict of the check of this name; None if there is nothing here for it to look at."""
     try:
         check = _check(name, request)
@@ -79,9 +85,12 @@ def _verdict_of(name: str, request: ServiceRequest, machine: CheckedMachine) -> 
         return unknown(name, "there is no such check on this machine", str(error))
     except Exception as error:  # a plug-in may raise anything
         return unknown(name, f"the check itself failed with {type(error).__name__}", str(error))
+    left_s = until_s - time.monotonic()
+    if left_s <= 0:
+        return unknown(name, "there was no time left for it")
     sys.stderr.write(f"{name}\n")
     sys.stderr.flush()
-    return carry_out(check, machine)
+    return carry_out(check, machine, left_s)
 
 
 def _check(name: str, request: ServiceRequest) -> HealthCheck:
