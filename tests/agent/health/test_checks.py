@@ -29,6 +29,7 @@ from muster.agent.health.running import Command
 from muster.core.errors import InvalidSpec
 from muster.core.health.check_run import CheckRun, Ending
 from muster.core.health.operator import read_report
+from muster.core.health.remedy import Remedy
 from muster.core.health.verdict import CheckResult, Severity, Verdict, verdict_of
 from muster.core.resources import Device
 
@@ -173,6 +174,7 @@ def test_disk_that_is_too_full_or_too_slow_for_its_limits_is_faulty(tmp_path: Pa
         ("full", Severity.FAULT),
         ("slow", Severity.FAULT),
     ]
+    assert [each.remedy for each in verdict.findings] == [Remedy.OPERATOR, Remedy.CHECK]
     assert "less than 110.0%" in verdict.findings[0].what
     assert list(tmp_path.iterdir()) == []
 
@@ -195,6 +197,7 @@ def test_disk_that_takes_nothing_is_faulty(
     monkeypatch.setattr("muster.agent.health.disk._sync_s", write_to_full)
     verdict = DiskCheck().look(machine)
     assert verdict.result is FAULTY
+    assert verdict.remedy is Remedy.OPERATOR
     assert "No space left on device" in verdict.findings[0].what
 
 

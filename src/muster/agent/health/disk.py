@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from muster.agent.health.check import CheckedMachine, PythonCheck
+from muster.core.health.remedy import Remedy
 from muster.core.health.verdict import Finding, Severity, Verdict, verdict_of
 from muster.core.text import duration
 
@@ -18,11 +19,13 @@ TRIES = 3
 """Files that are written; the fastest counts, so that a moment's load is no fault."""
 
 _BYTES = bytes(4096)
-_OF_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_OF_DISK = _FULL | {errno.EROFS, errno.EIO}
 
 
 class DiskCheck(PythonCheck):
-    """The disk under the agent's directory."""
+    """The disk under the agent's directory. No reboot makes room on it, so a full one is an
+    operator's affair."""
 
     name = "disk"
 
@@ -38,11 +41,14 @@ class DiskCheck(PythonCheck):
         except OSError as error:
             severity = Severity.FAULT if error.errno in _OF_DISK else Severity.UNKNOWN
             what = f"nothing can be written to {directory}: {error.strerror}"
-            return verdict_of(self.name, [Finding(self.name, severity, what)])
+            remedy = Remedy.OPERATOR if error.errno in _FULL else Remedy.CHECK
+            return verdict_of(self.name, [Finding(self.name, severity, what, remedy=remedy)])
         findings = []
         if free < least:
             what = f"{free:.1%} of the disk of {directory} is free, less than {least:.1%}"
-            findings.append(Finding(self.name, Severity.FAULT, what, test="full"))
+            findings.append(
+                Finding(self.name, Severity.FAULT, what, test="full", remedy=Remedy.OPERATOR)
+            )
         if sync_s > longest_s:
             what = (
                 f"a small file in {directory} is on the disk after {duration(sync_s)}, later than "
