@@ -3,7 +3,7 @@ that a wrong check cannot take the cluster away."""
 
 from collections.abc import Sequence
 
-from muster.control.engine.handler import FollowingHandler
+from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.work import Work
 from muster.control.health import ladder
 from muster.control.health.entity import Incident, IncidentId
@@ -15,10 +15,12 @@ from muster.core.states.health import HEALTH_TABLE
 
 
 class GiveTurns(FollowingHandler[Incident]):
-    """Gives the free turns of a group to machines that wait for one. It looks at each group by one
-    of its waiting incidents, and only if an incident of the group changed."""
+    """Gives the free turns of a group to machines that wait for one, before anything is placed on
+    them. It looks at each group by one of its waiting incidents, and only if an incident of the
+    group changed."""
 
     name = "GiveTurns"
+    stage = Stage.OBSERVE
     entity = Incident
     statuses = frozenset(HEALTH_TABLE.live)
 

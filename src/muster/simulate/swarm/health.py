@@ -16,7 +16,7 @@ from muster.core.states.health import HealthStatus
 from muster.simulate.hollow.agent import HollowAgent, Offer
 from muster.simulate.hollow.health import Ailment, CheckFault, Comeback
 from muster.simulate.swarm.chance import ToldRun, behaviour
-from muster.simulate.swarm.invariants.health import INVARIANTS
+from muster.simulate.swarm.invariants import health, recoveries
 from muster.simulate.swarm.part import Part
 from muster.simulate.swarm.scene import ADMIN, USERS, Scene
 from muster.simulate.swarm.steps import Count, Kinds, Lot, Params, Seconds
@@ -344,4 +344,4 @@ def _insist(scene: Scene, incident: Incident, decision: str) -> None:
     scene.insist(ADMIN, "POST", path, {"decision": decision})
 
 
-HEALTH = Part(Kinds(KINDS, FAULTS), INVARIANTS, _calm)
+HEALTH = Part(Kinds(KINDS, FAULTS), [*health.INVARIANTS, *recoveries.INVARIANTS], _calm)

@@ -282,6 +282,8 @@ class VerdictsAreTrue(_OfIncidents):
 
     def committed(self, unit: Unit) -> None:
         for incident in unit.touched[Incident]:
+            if self._course.machine(incident.agent_id) is None:
+                continue  # it was replaced by another
             for record in incident.checks[-1:]:
                 answer = self._course.answer(incident, record.session)
                 said = None if answer is None else answer.result
