@@ -1,11 +1,15 @@
 """No more than a share of a group is out of work for its health at a time."""
 
 from tests.control.health.conftest import MakeWard
-from tests.control.health.ward import FAULTY, HANGS, Ward
-from tests.control.world import state
+from tests.control.health.ward import FAULTY, HANGS, WHY, Ward
+from tests.control.world import ADA, state
 
+from muster.control.engine.module import Parts
+from muster.control.engine.work import Work
 from muster.control.health.entity import name_of
+from muster.control.health.lifecycle import IncidentLifecycle
 from muster.control.health.limits import LAPSE_S
+from muster.control.job.requests import JobRequests
 from muster.core.health.remedy import Remedy
 from muster.core.health.service import ServiceName
 from muster.core.ids import JobId
@@ -15,6 +19,7 @@ from muster.core.states import JobState
 from muster.core.states.health import HealthStatus
 from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
+from muster.store.records import Job
 
 _H = HealthStatus
 CHECK, REBOOT = ServiceName.CHECK, ServiceName.REBOOT
@@ -51,6 +56,21 @@ def test_confirmed_faults_come_first(ward: MakeWard) -> None:
     w.suspect("d", confirmed=True)
     w.run(15)
     assert out(w) == {"d"}
+
+
+def test_nothing_is_placed_on_a_machine_in_the_wake_that_suspects_it(ward: MakeWard) -> None:
+    w = ward(["a", "b"])
+    agent = w.world.agent("a").id
+
+    def suspect(work: Work, parts: Parts) -> None:
+        parts[IncidentLifecycle].suspect(work, work.live.agents[agent], "Test", WHY)
+
+    def submit(work: Work, parts: Parts) -> Job:
+        return parts[JobRequests].submit(work, ADA, ALL_GPUS)
+
+    w.world.ask_together(suspect, submit, submit)
+    assert out(w) == {"a"}
+    assert w.done("a") == [CHECK]  # which would wait for work
 
 
 def test_a_machine_that_waits_for_its_turn_takes_work(ward: MakeWard) -> None:

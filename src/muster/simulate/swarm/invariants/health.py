@@ -5,7 +5,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from muster.control.health.entity import Incident, IncidentId
+from muster.control.health.entity import Incident, IncidentId, name_of
 from muster.core.health.verdict import CheckResult
 from muster.core.ids import AgentId, KernelId, SessionId
 from muster.core.reasons import ReasonCode
@@ -46,10 +46,10 @@ class Course(Observer):
         self.passed: list[tuple[Incident, HealthStatus | None, HealthStatus]] = []
 
     def committed(self, unit: Unit) -> None:
-        touched = {each.id: each for each in unit.touched[Incident]}
+        touched = {name_of(each.id, each.agent_id): each for each in unit.touched[Incident]}
         self.passed = []
         for kind, name, status in unit.events():
-            incident = touched.get(IncidentId(name)) if kind == "incident" else None
+            incident = touched.get(name) if kind == "incident" else None
             before = self._status.get(name)
             if incident is not None and status != before:  # else it was told of another change
                 self._status[name] = now = HealthStatus(status)
