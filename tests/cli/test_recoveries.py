@@ -1,16 +1,23 @@
 """Recoveries as the command line tells them."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
+from tests.api.served import ADA, LARGE, ServedCluster
 from tests.cli.fake_cluster import NOW, because
 from tests.cli.rendered import shown
 
+from muster.cli.cluster import Cluster
 from muster.cli.described.recovery import recovery_parts
+from muster.cli.main import app
 from muster.core.reasons import ReasonCode
 from muster.core.states.recovery import RecoveryStatus
 from muster.core.views.base import OwnerView
 from muster.core.views.recoveries import RecoveryDetail, RoundAgentView, RoundView
+from muster.simulate.hollow.supervisor import Run
 
 HEALED = RoundAgentView(
     agent="a1",
@@ -105,3 +112,29 @@ def test_training_ratio_is_of_the_time_since_the_first_start(
 ) -> None:
     found = recovery(**fields).training_ratio(NOW)
     assert found == (None if ratio is None else pytest.approx(ratio))
+
+
+def test_recoveries_are_listed_and_stopped_with_their_jobs(tmp_path: Path) -> None:
+    cluster = ServedCluster(tmp_path, {"a1": LARGE}, behaviour=lambda start: Run(1e9))
+    cluster.start()
+    try:
+        with cluster.client(ADA) as client:
+            job = client.submit(command=["train"], name="train", recovery=True)
+
+        def run(*words: str) -> Result:
+            return CliRunner().invoke(
+                app, ["recoveries", *words], obj=Cluster(cluster.url, cluster.token())
+            )
+
+        listed = run("list")
+        assert listed.exit_code == 0, listed.output
+        assert "train" in listed.stdout
+        assert "in progress" in listed.stdout
+        stopped = run("stop", "train")
+        assert stopped.stdout.startswith("the recovery of job train (job-"), stopped.output
+        (found,) = json.loads(run("list", "--all", "--json").stdout)
+        assert (found["status"], found["job"]) == ("USER_STOPPED", job.id)
+        again = run("stop", found["id"])
+        assert "had ended already: it is user_stopped" in again.stdout
+    finally:
+        cluster.stop()
