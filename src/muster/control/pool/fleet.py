@@ -17,6 +17,7 @@ from muster.control.pool.specs import Revision
 from muster.core.ids import AgentId, TokenId
 from muster.core.specs.pool import POOL, RESERVED, SLICE
 from muster.core.states import AGENT_TABLE, AgentStatus
+from muster.core.states.health import ILL, HealthStatus
 from muster.core.states.slice import SliceStatus
 from muster.providers.provider import Listing, Machine, MachineState
 from muster.store.live import Live
@@ -130,11 +131,12 @@ class Fleet:
         return sum(len(on.get(agent.id, ())) for agent in self.agents(slice_).values())
 
     def is_used(self, slice_: Slice) -> bool:
-        """Whether a kernel holds room on it."""
+        """Whether a kernel holds room on it, or a machine of it is checked or healed: work may wait
+        for that one, and its incident ends in time."""
         on, agents = self._live.allocations_on, self._agents.get(slice_.id)
         if agents is not None:
             for agent in agents.values():
-                if on.get(agent.id):
+                if on.get(agent.id) or (agent.ill and agent.ill != ILL[HealthStatus.ISOLATED]):
                     return True
         return False
 
