@@ -26,6 +26,7 @@ HEALTH = (
         "            or incident.generation != self.generation\n",
         "",
         "the outcome of an older reboot changes nothing",
+        scenario="refusal_told_late",
     ),
     Mutant(
         "a machine that is connected counts as rebooted",
