@@ -6,7 +6,14 @@ import pynvml
 import pytest
 from tests.agent.health.recorded import Recorded
 
-from muster.agent.health.nvml import GPU_IS_LOST, RESET_REQUIRED, check_gpus, pci_addresses
+from muster.agent.health.check import CheckedMachine
+from muster.agent.health.nvml import (
+    GPU_IS_LOST,
+    RESET_REQUIRED,
+    NvmlCheck,
+    check_gpus,
+    pci_addresses,
+)
 from muster.core.health.verdict import CheckResult, Finding, Severity, Verdict
 from muster.core.resources import Device
 
@@ -44,6 +51,13 @@ def test_gpus_that_work_are_healthy_and_one_that_saves_power_is_too(nvml: Record
     verdict = judged(nvml)
     assert verdict.result is CheckResult.HEALTHY
     assert [(each.device, each.test) for each in verdict.findings] == [(1, "link")]
+
+
+def test_gpus_that_are_merely_declared_are_not_looked_for(nvml: Recorded) -> None:
+    check = NvmlCheck()
+    assert check.applies(CheckedMachine(devices=tuple(nvml.devices())))
+    assert not check.applies(CheckedMachine(devices=(Device(0, "H100"), Device(1, "H100"))))
+    assert not check.applies(CheckedMachine())
 
 
 def test_gpu_that_tells_little_is_not_worse_for_it() -> None:

@@ -108,13 +108,14 @@ class Nvml(Protocol):
 
 
 class NvmlCheck(PythonCheck):
-    """The counters and states of the machine's GPUs."""
+    """The counters and states of the machine's GPUs. Those that are merely declared have no UUID,
+    so NVML knows nothing of them, and would make each of them seem to be missing."""
 
     name = CHECK
     limit_s = 60.0
 
     def applies(self, machine: CheckedMachine) -> bool:
-        return bool(machine.devices) and super().applies(machine)
+        return any(each.uuid for each in machine.devices) and super().applies(machine)
 
     def look(self, machine: CheckedMachine) -> Verdict:
         import pynvml  # it would cost 12 MiB where there is no GPU
