@@ -70,6 +70,7 @@ def test_a_verdict_is_of_all_checks_that_are_named(tmp_path: Path) -> None:
         "broken",
         "there is no such check on this machine",
     ]
+    assert "expected one of bad, bundled, clock" in verdict.findings[1].told
     # Whenever it is ended, a fault stays one, and nothing is healthy that was not looked at.
     assert [each.result for each in kept] == [
         CheckResult.UNKNOWN,

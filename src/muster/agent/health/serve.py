@@ -18,7 +18,7 @@ from muster.agent.health.machine_log import tell_machine
 from muster.agent.health.own_machine import reboot, reset
 from muster.agent.health.request import REQUEST, RESULT, ServiceRequest, load_request
 from muster.agent.health.running import run
-from muster.core.errors import InvalidSpec
+from muster.core.errors import InvalidSpec, Problem
 from muster.core.health.remedy import Remedy
 from muster.core.health.service import ServiceName, dump
 from muster.core.health.verdict import (
@@ -56,7 +56,7 @@ def checked(request: ServiceRequest, keep: Keep) -> Verdict:
     names = service.checks or (*check_names(), *request.checks)
     for position, name in enumerate(names):
         left = ", ".join(names[position:])
-        keep(merged([*verdicts, unknown(name, f"it ended before these checks had: {left}")]))
+        keep(merged([*verdicts, unknown(name, f"stopped before these checks had ended: {left}")]))
         verdict = _verdict_of(name, request, machine, until_s)
         if verdict is not None:
             verdicts.append(observed(verdict) if name in service.observe else verdict)
@@ -101,6 +101,9 @@ def _check(name: str, request: ServiceRequest) -> HealthCheck:
     line = request.checks.get(name)
     if line is not None:
         return OperatorCheck(name, tuple(shlex.split(line)), OPERATOR_LIMIT_S)
+    if name not in check_names():
+        every = ", ".join(sorted({*check_names(), *request.checks}))
+        raise InvalidSpec([Problem("check", repr(name), f"expected one of {every}")])
     return check_class(name)()
 
 
