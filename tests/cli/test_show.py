@@ -19,6 +19,7 @@ def test_show_words_what_was_asked_for_as_a_person_would_write_it() -> None:
         "timeout": 3600.0,
         "not_before": NOW,
         "coscheduled": True,
+        "recovery": {},
         "env": {"SECRET": "s"},
         "placement": {
             "constraints": [
@@ -33,7 +34,7 @@ def test_show_words_what_was_asked_for_as_a_person_would_write_it() -> None:
     asked = msgspec.structs.replace(job(state=JobState.PENDING), spec=spec)
     text = " ".join(" ".join(shown(job_parts(wide(), asked, [], NOW))).split())
     assert (
-        f"timeout=1h00m; not_before={moment(NOW)}; coscheduled=true; env=SECRET; "
+        f"timeout=1h00m; not_before={moment(NOW)}; coscheduled=true; recovery=true; env=SECRET; "
         "after=prep:ended; constraints=zone=a, nvlink (soft); max_kernels_per_agent=2; "
         "agents=a1, a2"
     ) in text

@@ -140,6 +140,16 @@ def _asks(spec: dict[str, Any]) -> str:
 _SHOWN_ELSEWHERE = frozenset(
     {"kind", "name", "group", "tasks", "command", "resources", "placement"}
 )
+_DURATIONS = frozenset(
+    {
+        "timeout",
+        "scheduling_timeout",
+        "grace",
+        "check_timeout",
+        "return_timeout",
+        "restart_timeout",
+    }
+)
 
 
 def _options(spec: dict[str, Any]) -> str:
@@ -157,7 +167,7 @@ def _worded(key: str, value: Any) -> str:
     from muster.core.specs import Constraint, Dependency
 
     match key:
-        case "timeout" | "scheduling_timeout" | "grace":
+        case _ if key in _DURATIONS:
             return duration(value)
         case "not_before":
             return moment(value)
@@ -169,6 +179,9 @@ def _worded(key: str, value: Any) -> str:
         case "after":
             work = map(Dependency.model_validate, value)
             return ", ".join(f"{each.called}:{each.condition}" for each in work)
+        case "recovery" if isinstance(value, dict):
+            fields = (f"{each} {_worded(each, found)}" for each, found in value.items())
+            return ", ".join(fields) or "true"
     if isinstance(value, dict | list | tuple):
         return ", ".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
