@@ -18,9 +18,11 @@ from muster.cli.work_table import work_table
 from muster.client import Unreachable
 from muster.core.reasons import ReasonCode
 from muster.core.states import AgentStatus, JobState, TaskState
-from muster.core.views.base import ResourcesView
+from muster.core.states.recovery import RecoveryStatus
+from muster.core.views.base import OwnerView, ResourcesView
 from muster.core.views.cluster import AgentView, DeviceView, GroupView
 from muster.core.views.placement import WhyView
+from muster.core.views.recoveries import RecoveryView
 from muster.core.views.work import HistoryPage, HistoryView, JobView
 
 
@@ -190,6 +192,25 @@ def test_agents_show_what_is_free_of_what_there_is() -> None:
     assert cluster.json("agents", "--group", "other", "--json") == []
     stopped = msgspec.structs.replace(agent, status=AgentStatus.ALIVE, connected=False)
     assert "not connected" in FakeCluster(agents_=[stopped]).run("agents").stdout
+
+
+def test_recoveries_are_listed_by_ids_that_suffice_and_none_is_said_to_be_none() -> None:
+    recovery = RecoveryView(
+        id=f"rec-{IDS[0].partition('-')[2]}",
+        job=IDS[0],
+        name="train",
+        group="default",
+        owner=OwnerView(domain="default", project="default", user="ada"),
+        status=RecoveryStatus.RESTARTING,
+        status_changed_at=NOW,
+        created_at=NOW,
+    )
+    row = FakeCluster(recoveries_=[recovery]).run("recoveries").stdout.splitlines()[1]
+    assert row.split()[:3] == ["rec-01kaec7m", "train", "restarting"]
+    result = FakeCluster().run("recoveries")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "muster run --recovery" in result.stderr
+    assert FakeCluster().json("recoveries", "--json") == []
 
 
 def test_groups_show_their_queue_and_policy() -> None:

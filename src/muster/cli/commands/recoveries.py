@@ -21,10 +21,11 @@ from muster.cli.screen import (
     show_change,
     show_listing,
     status,
+    stderr,
     stdout,
     write,
 )
-from muster.cli.words import duration
+from muster.cli.words import duration, shorten
 
 if TYPE_CHECKING:
     from muster.client import Client
@@ -62,15 +63,21 @@ def list_recoveries(
         Column("AGENTS", shrinks=12, drops=4),
         Column("WHY", flexible=True, wraps=True),
     ]
-    now = time.time()
-    show_listing(found, columns, lambda each: _row(each, now), as_json=as_json, limit=limit)
+    if not found and not as_json:
+        what = "no recovery" if ended else "no recovery is under way"
+        stderr().print(Text(f"{what}; `muster run --recovery` has a job recover"))
+        return
+    now, short = time.time(), shorten(each.id for each in found)
+    show_listing(
+        found, columns, lambda each: _row(each, short[each.id], now), as_json=as_json, limit=limit
+    )
 
 
-def _row(recovery: "RecoveryView", now: float) -> list[Text | str]:
+def _row(recovery: "RecoveryView", short: str, now: float) -> list[Text | str]:
     ratio = recovery.training_ratio(now)
     ended = recovery.finished_at is not None
     return [
-        recovery.id,
+        f"{recovery.id.partition('-')[0]}-{short}",
         plain(recovery.name),
         status(recovery.status),
         "-" if ended else duration(now - recovery.status_changed_at),
