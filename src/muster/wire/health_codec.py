@@ -59,6 +59,7 @@ def encode_service(service: Service) -> pb.Service:
         observe=service.observe,
         timeout_s=service.timeout_s,
         why=service.why,
+        clock_ahead_s=service.clock_ahead_s,
     )
 
 
@@ -79,4 +80,5 @@ def decode_service(service: pb.Service) -> Service:
         tuple(service.observe),
         service.timeout_s,
         service.why,
+        service.clock_ahead_s if service.HasField("clock_ahead_s") else None,
     )

@@ -102,6 +102,14 @@ def test_without_names_all_checks_of_the_machine_are_run(tmp_path: Path) -> None
     assert not {"bundled", "dcgm"} & {*verdict.checks}
 
 
+def test_the_clock_is_checked_by_what_the_controller_measured() -> None:
+    service = Service(ServiceName.CHECK, checks=("clock",), clock_ahead_s=-90.0)
+    verdict = checked(request(service), lambda verdict: None)
+    assert verdict.checks == ("clock",)
+    assert verdict.result is CheckResult.HEALTHY  # it only observes
+    assert "1m30s behind" in verdict.findings[0].what
+
+
 def test_a_result_is_always_whole(tmp_path: Path) -> None:
     keep = keep_at(tmp_path / "result")
     service = Service(ServiceName.CHECK, checks=("good",))

@@ -119,7 +119,7 @@ def test_only_faults_name_a_remedy() -> None:
 
 
 def test_a_service_is_read_back_as_it_was() -> None:
-    service = Service(ServiceName.CHECK, (0, 3), 3, ("nvml",), ("disk",), 60.0, "an Xid")
+    service = Service(ServiceName.CHECK, (0, 3), 3, ("nvml",), ("disk",), 60.0, "an Xid", -1.5)
 
     assert load_service(dump_service(service)) == service
 

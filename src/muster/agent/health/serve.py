@@ -51,6 +51,7 @@ def checked(request: ServiceRequest, keep: Keep) -> Verdict:
         directory=request.directory,
         level=service.level,
         settings=request.settings,
+        clock_offset_s=service.clock_ahead_s,
     )
     verdicts = [*_missing(request)]
     names = service.checks or (*check_names(), *request.checks)

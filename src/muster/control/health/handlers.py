@@ -81,6 +81,7 @@ class _OfMachines(LifecycleHandler[Incident]):
             observe=spec.observe if is_check else (),
             timeout_s=timeout_s,
             why=(incident.reason or incident.why).sentence(),
+            clock_ahead_s=-agent.clock_offset_s if is_check else None,
         )
         why = self._lifecycle.begin_service(work, incident, agent, service, self.name)
         if why is not None and incident.has_turn and not is_mere(incident):

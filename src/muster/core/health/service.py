@@ -57,6 +57,8 @@ class Service:
         observe: checks whose faults count as warnings.
         timeout_s: how long it may take.
         why: one line, which is written to the machine's own log before a reset and a reboot.
+        clock_ahead_s: seconds by which the machine's clock is ahead of the controller's, as the
+            controller knows; None if it does not.
     """
 
     name: ServiceName
@@ -66,6 +68,7 @@ class Service:
     observe: tuple[str, ...] = ()
     timeout_s: float = 900.0
     why: str = ""
+    clock_ahead_s: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "why", bounded(self.why, MAX_WHY))
@@ -89,6 +92,7 @@ class _Request(msgspec.Struct, frozen=True):
     observe: _Names = ()
     timeout_s: Annotated[float, Meta(gt=0, le=7 * 86_400)] = 900.0
     why: Annotated[str, Meta(max_length=4 * MAX_WHY)] = ""
+    clock_ahead_s: float | None = None
 
 
 class _Result(msgspec.Struct, frozen=True):
@@ -115,7 +119,14 @@ def load_service(text: str) -> Service:
     except (msgspec.MsgspecError, RecursionError) as error:
         raise ValueError(f"no service: {bounded(str(error), MAX_NAME)}") from None
     return Service(
-        told.name, told.devices, told.level, told.checks, told.observe, told.timeout_s, told.why
+        told.name,
+        told.devices,
+        told.level,
+        told.checks,
+        told.observe,
+        told.timeout_s,
+        told.why,
+        told.clock_ahead_s,
     )
 
 
