@@ -105,6 +105,38 @@ def test_run_says_why_the_job_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"train waits: {no_room.sentence}" in result.stderr
 
 
+def test_run_does_not_repeat_a_reason_of_which_the_time_alone_has_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(follow, "ASK_WHY_AFTER_S", 0.0)
+    monkeypatch.setattr(follow, "ASK_WHY_EVERY_S", 0.0)
+    monkeypatch.setattr(follow, "TICK_S", 0.01)
+    told = threading.Event()
+
+    class Telling(FakeCluster):
+        left_s = 1800
+
+        def why(self, ref: str) -> WhyView:
+            self.left_s -= 5
+            if self.left_s < 1780:
+                told.set()
+            checks = because(
+                ReasonCode.RECOVERY_CHECKS,
+                index=0,
+                agent="agent-1",
+                agents=1,
+                pending=1,
+                in_s=self.left_s,
+            )
+            return WhyView(subject=ref, status="PENDING", verdict="", reasons=(checks,))
+
+    cluster = Telling(
+        play=life(PENDING, SUCCEEDED), output={0: []}, at_start=lambda: assert_set(told)
+    )
+    result = cluster.run("run", "true")
+    assert result.stderr.count("train waits: ") == 1
+
+
 def assert_set(event: threading.Event) -> None:
     assert event.wait(10.0)
 

@@ -30,7 +30,7 @@ from muster.store.database.migrating import migrate
 from muster.store.database.reading import reading
 from muster.store.store import Store
 
-MANY = 50_000
+MANY = 80_000
 
 
 def lines(file: Path) -> Sequence[bytes]:

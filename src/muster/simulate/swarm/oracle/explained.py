@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle
 from typing import Any
 
+from muster.control.health.entity import Incident
 from muster.control.pool.records import Pool
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.handlers.schedule import ScheduleNewSessions
@@ -60,13 +61,13 @@ class Standings(Observer):
 
     def now_of(self, group: str) -> Standing | None:
         """The state of the group; None if something is on its way, or its machines are those of
-        pools, or are healed, of which the oracle knows nothing."""
+        pools, or one is checked or healed, of which the oracle knows nothing."""
         controller = self.world.controller
         if controller is None or not controller.is_idle:
             return None
         live = controller.store.live
         is_of_pools = any(each.group == group for each in live.of(Pool).values())
-        if is_of_pools or live.groups[group].health is not None:
+        if is_of_pools or any(each.group == group for each in live.of(Incident).values()):
             return None
         ready = {
             key
