@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from muster.control.engine.effects import Performer
+from muster.control.engine.hollow import LateCalls
 from muster.control.notice.effects import NoticeOutcome, SendNotice
 from muster.core.clock import Clock
 from muster.core.reasons import ReasonCode, reason
@@ -38,7 +39,7 @@ class Faults:
 NO_FAULTS = Faults()
 
 
-class HollowSender(Performer[SendNotice]):
+class HollowSender(LateCalls, Performer[SendNotice]):
     """A performer that carries out effects and reports outcomes when ``tick`` is called. ``sent``
     counts by the name of each notice how often a channel got it.
 
@@ -55,48 +56,24 @@ class HollowSender(Performer[SendNotice]):
         seed: int = 1,
         faults: Faults = NO_FAULTS,
     ) -> None:
+        super().__init__(clock, random.Random(seed))
         self.faults = faults
         self.sent: Counter[str] = Counter()
-        self._clock = clock
         self._report = report
-        self._random = random.Random(seed)
-        self._due: list[tuple[float, Callable[[], None]]] = []
 
     def perform(self, effects: Sequence[SendNotice]) -> None:
         for effect in effects:
-            if not self._happens(self.faults.lost):
-                for _ in range(1 + self._happens(self.faults.doubled)):
-                    self._later(partial(self._send, effect))
-
-    @property
-    def next_at(self) -> float | None:
-        """When something is due next; None if nothing is."""
-        return min((at for at, _ in self._due), default=None)
-
-    def tick(self) -> bool:
-        """Carry out everything that is due, in any order; whether there was anything."""
-        now = self._clock.now()
-        due = [each for each in self._due if each[0] <= now]
-        self._due = [each for each in self._due if each[0] > now]
-        self._random.shuffle(due)
-        for _, happen in due:
-            happen()
-        return bool(due)
+            if not self.happens(self.faults.lost):
+                for _ in range(1 + self.happens(self.faults.doubled)):
+                    self.later(partial(self._send, effect), self.faults.late_s)
 
     def _send(self, effect: SendNotice) -> None:
         why = None
-        if self._happens(self.faults.refused):
+        if self.happens(self.faults.refused):
             why = reason(ReasonCode.NOTICE_REFUSED, answer=503)
         else:
             self.sent[effect.name] += 1
-        if not self._happens(self.faults.mute):
+        if not self.happens(self.faults.mute):
             outcome = NoticeOutcome(effect.name, effect.generation, why)
-            for _ in range(1 + self._happens(self.faults.outcome_doubled)):
-                self._later(partial(self._report, outcome))
-
-    def _later(self, happen: Callable[[], None]) -> None:
-        late_s = self._random.uniform(0.0, self.faults.late_s)
-        self._due.append((self._clock.now() + late_s, happen))
-
-    def _happens(self, part: float) -> bool:
-        return self._random.random() < part
+            for _ in range(1 + self.happens(self.faults.outcome_doubled)):
+                self.later(partial(self._report, outcome), self.faults.late_s)

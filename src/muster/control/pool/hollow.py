@@ -17,6 +17,7 @@ from sqlalchemy import Engine
 from muster.autoscaling.standing import CreateOutcome
 from muster.control.engine.declared import SomePerformer
 from muster.control.engine.effects import Performer
+from muster.control.engine.hollow import LateCalls
 from muster.control.engine.inputs import Input
 from muster.control.pool.effects import (
     DeleteSlice,
@@ -258,7 +259,7 @@ class _Performer(Performer[E], Generic[E]):
             self._take(effect)
 
 
-class HollowProviders:
+class HollowProviders(LateCalls):
     """One controller's way to a farm; everything happens when ``tick`` is called.
 
     Args:
@@ -266,6 +267,7 @@ class HollowProviders:
     """
 
     def __init__(self, farm: Farm, engine: Engine, report: Callable[[Input], None]) -> None:
+        super().__init__(farm.clock, farm.random)
         self.performers: tuple[SomePerformer, ...] = (
             _Performer(MakeSlice, partial(self._take, self._make)),
             _Performer(DeleteSlice, partial(self._take, self._delete)),
@@ -275,23 +277,7 @@ class HollowProviders:
         self._farm = farm
         self._engine = engine
         self._report = report
-        self._due: list[tuple[float, Callable[[], None]]] = []
         self._is_forsaken = False
-
-    @property
-    def next_at(self) -> float | None:
-        """When something is due next; None if nothing is."""
-        return min((at for at, _ in self._due), default=None)
-
-    def tick(self) -> bool:
-        """Carry out everything that is due, in any order; whether there was anything."""
-        now = self._farm.clock.now()
-        due = [each for each in self._due if each[0] <= now]
-        self._due = [each for each in self._due if each[0] > now]
-        self._farm.random.shuffle(due)
-        for _, happen in due:
-            happen()
-        return bool(due)
 
     def be_forsaken(self) -> None:
         """Have the controller be dead: calls that have begun are carried out, and nobody hears of
@@ -305,25 +291,21 @@ class HollowProviders:
             if is_doubled and isinstance(effect, MakeSlice):
                 farm.late.add(effect.slice)
             for _ in range(1 + is_doubled):
-                self._later(partial(self._begin, begin, effect))
+                self.later(partial(self._begin, begin, effect), self._farm.faults.late_s)
 
     def _begin(self, begin: Callable[[E], _Call | None], effect: E) -> None:
         call = None if self._is_forsaken else begin(effect)
         if call is not None:
-            self._later(partial(self._carry_out, call))
+            self.later(partial(self._carry_out, call), self._farm.faults.late_s)
 
     def _carry_out(self, call: _Call) -> None:
         outcome = call()
         if not self._farm.happens(self._farm.faults.mute):
-            self._later(partial(self._tell, outcome))
+            self.later(partial(self._tell, outcome), self._farm.faults.late_s)
 
     def _tell(self, outcome: Input) -> None:
         if not self._is_forsaken:
             self._report(outcome)
-
-    def _later(self, happen: Callable[[], None]) -> None:
-        late_s = self._farm.random.uniform(0.0, self._farm.faults.late_s)
-        self._due.append((self._farm.clock.now() + late_s, happen))
 
     def _make(self, effect: MakeSlice) -> _Call | None:
         with self._engine.connect() as connection:

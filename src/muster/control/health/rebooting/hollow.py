@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from muster.control.engine.effects import Performer
+from muster.control.engine.hollow import LateCalls
 from muster.control.health.rebooting.effects import MachineRebooted, RebootMachine
 from muster.core.clock import Clock
 from muster.core.ids import AgentId
@@ -40,7 +41,7 @@ class RebootFaults:
 NO_REBOOT_FAULTS = RebootFaults()
 
 
-class HollowRebooter(Performer[RebootMachine]):
+class HollowRebooter(LateCalls, Performer[RebootMachine]):
     """A performer that carries out effects and reports outcomes when ``tick`` is called.
     ``rebooted`` counts by the agent how often its machine was.
 
@@ -59,35 +60,18 @@ class HollowRebooter(Performer[RebootMachine]):
         seed: int = 1,
         faults: RebootFaults = NO_REBOOT_FAULTS,
     ) -> None:
+        super().__init__(clock, random.Random(seed))
         self.faults = faults
         self.rebooted: Counter[AgentId] = Counter()
-        self._clock = clock
         self._reboot = reboot
         self._report = report
-        self._random = random.Random(seed)
-        self._due: list[tuple[float, Callable[[], None]]] = []
         self._is_forsaken = False
 
     def perform(self, effects: Sequence[RebootMachine]) -> None:
         for effect in effects:
-            if not self._happens(self.faults.lost):
-                for _ in range(1 + self._happens(self.faults.doubled)):
-                    self._later(partial(self._carry_out, effect))
-
-    @property
-    def next_at(self) -> float | None:
-        """When something is due next; None if nothing is."""
-        return min((at for at, _ in self._due), default=None)
-
-    def tick(self) -> bool:
-        """Carry out everything that is due, in any order; whether there was anything."""
-        now = self._clock.now()
-        due = [each for each in self._due if each[0] <= now]
-        self._due = [each for each in self._due if each[0] > now]
-        self._random.shuffle(due)
-        for _, happen in due:
-            happen()
-        return bool(due)
+            if not self.happens(self.faults.lost):
+                for _ in range(1 + self.happens(self.faults.doubled)):
+                    self.later(partial(self._carry_out, effect), self.faults.late_s)
 
     def be_forsaken(self) -> None:
         """Have the controller be dead: calls that are under way are carried out, and nobody hears
@@ -95,29 +79,22 @@ class HollowRebooter(Performer[RebootMachine]):
         self._is_forsaken = True
 
     def _carry_out(self, effect: RebootMachine) -> None:
-        is_unknown = self._happens(self.faults.unknown)
+        is_unknown = self.happens(self.faults.unknown)
         done: bool | None
-        if self._happens(self.faults.refused):
+        if self.happens(self.faults.refused):
             done, told = False, f"the hollow rebooter refuses order {effect.generation}"
-        elif is_unknown and self._happens(0.5):
+        elif is_unknown and self.happens(0.5):
             done, told = None, "lost"
         elif self._reboot(effect.agent):
             self.rebooted[effect.agent] += 1
             done, told = (None, "lost") if is_unknown else (True, "")
         else:
             done, told = False, "there is no such machine"
-        if not self._happens(self.faults.mute):
+        if not self.happens(self.faults.mute):
             outcome = MachineRebooted(effect.incident, effect.generation, done, told)
-            for _ in range(1 + self._happens(self.faults.outcome_doubled)):
-                self._later(partial(self._tell, outcome))
+            for _ in range(1 + self.happens(self.faults.outcome_doubled)):
+                self.later(partial(self._tell, outcome), self.faults.late_s)
 
     def _tell(self, outcome: MachineRebooted) -> None:
         if not self._is_forsaken:
             self._report(outcome)
-
-    def _later(self, happen: Callable[[], None]) -> None:
-        late_s = self._random.uniform(0.0, self.faults.late_s)
-        self._due.append((self._clock.now() + late_s, happen))
-
-    def _happens(self, part: float) -> bool:
-        return self._random.random() < part

@@ -1,0 +1,40 @@
+"""Late calls, which the hollow twins of performers have in common."""
+
+import random
+from collections.abc import Callable
+
+from muster.core.clock import Clock
+
+Call = Callable[[], None]
+
+
+class LateCalls:
+    """Calls that are made when ``tick`` is called and they are due, in any order, by chance."""
+
+    def __init__(self, clock: Clock, chance: random.Random) -> None:
+        self._clock = clock
+        self._chance = chance
+        self._due: list[tuple[float, Call]] = []
+
+    @property
+    def next_at(self) -> float | None:
+        """When something is due next; None if nothing is."""
+        return min((at for at, _ in self._due), default=None)
+
+    def tick(self) -> bool:
+        """Make every call that is due, in any order; whether there was any."""
+        now = self._clock.now()
+        due = [each for each in self._due if each[0] <= now]
+        self._due = [each for each in self._due if each[0] > now]
+        self._chance.shuffle(due)
+        for _, call in due:
+            call()
+        return bool(due)
+
+    def later(self, call: Call, within_s: float) -> None:
+        """Have a call be made within so many seconds."""
+        self._due.append((self._clock.now() + self._chance.uniform(0.0, within_s), call))
+
+    def happens(self, part: float) -> bool:
+        """Whether something happens that does so in this part of all cases."""
+        return self._chance.random() < part
