@@ -2,7 +2,7 @@
 machines."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import click
@@ -32,14 +32,7 @@ def check(
 ) -> None:
     """Have machines checked; what they run has to leave first."""
     _ask(cluster, refs, "Check", yes=yes)
-    each_changed(
-        cluster,
-        refs,
-        agents.KIND,
-        lambda client, ref: client.check_agent(ref, note=note),
-        _told,
-        as_json=as_json,
-    )
+    _decide(cluster, refs, lambda client, ref: client.check_agent(ref, note=note), as_json=as_json)
 
 
 @on_cluster
@@ -48,14 +41,7 @@ def heal(
 ) -> None:
     """Have machines rebooted and checked."""
     _ask(cluster, refs, "Heal", yes=yes)
-    each_changed(
-        cluster,
-        refs,
-        agents.KIND,
-        lambda client, ref: client.heal_agent(ref, note=note),
-        _told,
-        as_json=as_json,
-    )
+    _decide(cluster, refs, lambda client, ref: client.heal_agent(ref, note=note), as_json=as_json)
 
 
 @on_cluster
@@ -64,27 +50,25 @@ def isolate(
 ) -> None:
     """Take machines out of work until somebody decides."""
     _ask(cluster, refs, "Isolate", yes=yes)
-    each_changed(
-        cluster,
-        refs,
-        agents.KIND,
-        lambda client, ref: client.isolate_agent(ref, note=note),
-        _told,
-        as_json=as_json,
+    _decide(
+        cluster, refs, lambda client, ref: client.isolate_agent(ref, note=note), as_json=as_json
     )
 
 
 @on_cluster
 def return_(cluster: Cluster, refs: AgentRefs, note: Note = "", as_json: AsJson = False) -> None:
     """Have ill machines take work again, whatever checks say."""
-    each_changed(
-        cluster,
-        refs,
-        agents.KIND,
-        lambda client, ref: client.return_agent(ref, note=note),
-        _told,
-        as_json=as_json,
-    )
+    _decide(cluster, refs, lambda client, ref: client.return_agent(ref, note=note), as_json=as_json)
+
+
+def _decide(
+    cluster: Cluster,
+    refs: Sequence[str],
+    decide: "Callable[[Client, str], IncidentView]",
+    *,
+    as_json: bool,
+) -> None:
+    each_changed(cluster, refs, agents.KIND, decide, _told, as_json=as_json)
 
 
 def _ask(cluster: Cluster, refs: Sequence[str], to: str, *, yes: bool) -> None:
