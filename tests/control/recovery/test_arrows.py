@@ -280,15 +280,33 @@ def test_tasks_that_fail_together_are_one_round(worlds: MakeWorld) -> None:
     assert [task.index for task in recovery.kept[0].tasks] == [0, 1]
 
 
+def test_task_that_has_to_leave_during_the_check_of_another_is_charged_nothing(
+    worlds: MakeWorld,
+) -> None:
+    here = clinic(worlds, "abcd", course=fails((1, 1)), health={"leave": 0})
+    here.checks = {name: [FAULTY] for name in "abcd"}
+    job = here.job(tasks=3)
+    recovery = here.recovery(job)
+    here.until(recovery, R.PENDING_HEALTHCHECK)
+    isolated(here.world, here.ran_on[0, 1])
+    here.run_until(lambda: bool(recovery.kept))
+    (round_,) = recovery.kept
+    assert [(task.index, task.had_to_leave) for task in round_.tasks] == [(1, False), (0, True)]
+    assert recovery.restarts == 1  # a fault failed a task of the round
+    assert [task.preemption_count for task in job.tasks.values()] == [0, 0, 0]
+    assert here.ended(job) is JobState.SUCCEEDED
+
+
 def test_work_that_has_to_leave_a_machine_is_restarted_elsewhere_and_charged_nothing(
     worlds: MakeWorld,
 ) -> None:
     here = clinic(worlds, "abc", health={"leave": 0})
-    job = here.gang()
+    job = here.gang(recovery={"max_restarts": 0})
     recovery = here.recovery(job)
     here.run(5.0)
     isolated(here.world, here.ran_on[0, 1])
-    here.run_until(lambda: recovery.restarts == 1)
+    here.run_until(lambda: bool(recovery.kept))
+    assert (recovery.status, recovery.rounds, recovery.restarts) == (R.IN_PROGRESS, 1, 0)
     assert {here.ran_on[0, 2], here.ran_on[1, 2]} == set("abc") - {here.ran_on[0, 1]}
     assert [task.preemption_count for task in job.tasks.values()] == [0, 0]
     (round_,) = recovery.kept

@@ -1,5 +1,8 @@
 """Each wait of a recovery, with its limit."""
 
+from functools import partial
+
+import pytest
 from tests.control.conftest import MakeWorld
 from tests.control.recovery.clinic import (
     FAULTY,
@@ -9,8 +12,10 @@ from tests.control.recovery.clinic import (
     clinic,
     fails,
 )
+from tests.control.recovery_scenarios import isolated
 from tests.databases import ON_BOTH
 
+from muster.control.recovery import attempts
 from muster.control.recovery.rounds import AgentResult
 from muster.core.health.service import ServiceName
 from muster.core.reasons import ReasonCode
@@ -159,6 +164,23 @@ def test_tasks_that_merely_fail_have_a_machine_checked_three_times_an_hour(
     here.world.run(3600.0, 60.0)
     here.ended(here.job())
     assert len(here.served) == 4
+
+
+def test_work_that_has_to_leave_is_charged_once_that_happened_often(
+    worlds: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempts, "MAX_LEAVES", 2)
+    here = clinic(worlds, "abcd", health={"leave": 0})
+    job = here.job(max_retries_preemption=1)
+    recovery = here.recovery(job)
+    for attempt in range(1, 4):
+        here.run_until(partial(here.ran_on.__contains__, (0, attempt)))
+        isolated(here.world, here.ran_on[0, attempt])
+    here.run_until(lambda: (0, 4) in here.ran_on)
+    assert (recovery.rounds, recovery.leaves, recovery.restarts) == (2, 2, 0)
+    assert job.tasks[0].preemption_count == 1
+    isolated(here.world, here.ran_on[0, 4])
+    assert here.ended(job) is JobState.FAILED
 
 
 def test_checks_that_find_a_fault_do_not_count(worlds: MakeWorld) -> None:

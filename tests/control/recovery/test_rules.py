@@ -1,5 +1,7 @@
 """The next step of a recovery, as pure functions."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -74,6 +76,16 @@ def test_restart_waits_for_all_machines() -> None:
     assert found.turn is Turn.RESTART
 
 
+def test_restart_of_work_that_had_to_leave_is_not_counted() -> None:
+    left = replace(a_round(A.HEALED), tasks=(RoundTask(0, 1, had_to_leave=True),))
+    mixed = replace(left, tasks=(*left.tasks, RoundTask(1, 1, charged=True)))
+    turns = [after_heal(each, 0.0, SPEC.max_restarts, SPEC) for each in (left, mixed)]
+    assert [each and each.turn for each in turns] == [Turn.RESTART, Turn.GIVE_UP]
+    assert (left.leaves, mixed.leaves) == (1, 0)
+    why = reason(ReasonCode.RECOVERY_RESTARTS, restart=0, most=3)
+    assert why.sentence() == "is being restarted after a fault of a machine"
+
+
 def test_gone_machine_is_not_waited_for() -> None:
     found = after_heal(a_round(A.HEALED, A.GONE), 0.0, 0, SPEC)
     assert found is not None
@@ -129,6 +141,8 @@ def test_rounds_are_read_as_they_were_written(some: list[Round]) -> None:
     assert load_rounds(dump_rounds(some)) == tuple(some)
     for each in some:
         assert load_round(dump_round(each)) == each
+        left = replace(each, tasks=(RoundTask(0, 1, had_to_leave=True),), leaves_before=2)
+        assert load_round(dump_round(left)) == left
         over = each.closed(200.0, reason(ReasonCode.RECOVERY_HEALED, agent="m0", others=0))
         assert load_round(dump_round(over)) == over
 

@@ -37,6 +37,10 @@ _NOT_STOPPED = frozenset({ReasonCode.KERNEL_ENDED, *_OWN_ENDS})
 """Reasons of sessions that end because a kernel did."""
 _LEFT = frozenset({ReasonCode.HEALTH_HEALS})
 """Reasons of sessions that leave a machine for the sake of its health."""
+MAX_LEAVES = 100
+"""Rounds of one recovery in which no task failed. What has to leave after them is judged as without
+recovery: it costs a try of ``max_retries_preemption``, so that machines that fall ill again and
+again make no job begin for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +176,8 @@ class NoteFailures(FollowingHandler[Session]):
         trigger = trigger_of(record, job.spec.recovery)
         if trigger is None or _is_full(recovery):
             return
+        if trigger.had_to_leave and recovery.leaves >= MAX_LEAVES:
+            return
         self._note(recovery, record, trigger, work)
 
     def _note(self, recovery: Recovery, session: Session, trigger: Trigger, work: Work) -> None:
@@ -189,10 +195,13 @@ class NoteFailures(FollowingHandler[Session]):
         round_ = Round(
             number=recovery.rounds + 1,
             why=why,
-            tasks=(RoundTask(first.task_index or 0, first.attempt),),
+            tasks=(
+                RoundTask(first.task_index or 0, first.attempt, had_to_leave=trigger.had_to_leave),
+            ),
             agents=agents,
             gpu_milli=sum(kernel.resources.gpu_milli for kernel in session.kernels),
             began_at=work.now,
+            leaves_before=recovery.leaves,
         )
         if recovery.status is RecoveryStatus.PENDING_HEALTHCHECK and recovery.open is not None:
             recovery.open = recovery.open.joined(round_)

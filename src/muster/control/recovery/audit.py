@@ -29,15 +29,16 @@ def _outliving(stored: Stored) -> Iterator[Finding]:
 def _wrong_rounds(stored: Stored) -> Iterator[Finding]:
     for row in stored.connection.execute(select(recoveries).order_by(recoveries.c.id)):
         try:
-            is_open = load_round(row.open) is not None
-            load_round(row.next), load_rounds(row.kept)
+            open_, next_, kept = load_round(row.open), load_round(row.next), load_rounds(row.kept)
         except UNREADABLE as error:
             yield Finding(row.id, f"cannot be read: {error!r}"[:MAX_SENTENCE])
             continue
+        is_open, newest = open_ is not None, next_ or open_ or (kept[-1] if kept else None)
         if is_open is not (row.status in _WAITING):
             yield Finding(row.id, f"is {row.status}, and has {'a' if is_open else 'no'} round open")
-        if row.restarts > row.rounds:
-            yield Finding(row.id, f"was restarted {row.restarts} times in {row.rounds} rounds")
+        failed = row.rounds - (0 if newest is None else newest.leaves)
+        if row.restarts > failed:
+            yield Finding(row.id, f"was restarted {row.restarts} times in {failed} rounds")
 
 
 AUDITS = (

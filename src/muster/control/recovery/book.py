@@ -6,7 +6,6 @@ from muster.control.engine.work import Work
 from muster.control.recovery.entity import Recovery
 from muster.control.recovery.rounds import Round
 from muster.core.ids import AgentId, JobId
-from muster.core.reasons import ReasonCode
 from muster.core.states.recovery import RecoveryStatus
 from muster.store.live import Live
 from muster.store.records import Job, Session, Task
@@ -75,7 +74,7 @@ class Recoveries:
         round_ = recovery.open if of_open else recovery.next if of_next else None
         if round_ is None:
             return False
-        if not charged and round_.why.code is not ReasonCode.RECOVERY_MACHINE_LEFT:
+        if not charged and not round_.had_to_leave(attempts):
             return False  # it turned out that a machine was lost, or that somebody stopped it
         noted = round_.charging(attempts, frozenset(charged))
         if of_open:

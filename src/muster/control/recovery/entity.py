@@ -80,7 +80,8 @@ def name_of(id_: str, job: str) -> str:
 class Recovery(Record):
     """The recovery of one job, as old as the job.
 
-    ``restarts`` counts the restarts after faults of machines, ``rounds`` the rounds that began.
+    ``restarts`` counts the restarts after faults of machines that failed a task, ``rounds`` the
+    rounds that began, and ``leaves`` those in which no task failed.
     ``open`` is the round under way, ``next`` one that begins after it: its attempts ended while
     ``open`` was past its check. ``kept`` are the last rounds that are over, ``lost_gpu_s`` the
     GPU-seconds that all of those cost.
@@ -112,6 +113,11 @@ class Recovery(Record):
     @property
     def owner(self) -> Owner:
         return self.job.owner
+
+    @property
+    def leaves(self) -> int:
+        newest = self.next or self.open or (self.kept[-1] if self.kept else None)
+        return 0 if newest is None else newest.leaves
 
     def close_round(self, now: float, outcome: Reason | None) -> None:
         """Have the round under way be over."""

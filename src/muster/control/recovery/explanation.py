@@ -62,7 +62,8 @@ def reasons_of(recovery: Recovery, now: float) -> list[Reason]:
             return [_heals(round_, in_s, replace=spec_of(recovery).replace)]
         case RecoveryStatus.RESTARTING:
             most = spec_of(recovery).max_restarts
-            return [reason(ReasonCode.RECOVERY_RESTARTS, restart=recovery.restarts + 1, most=most)]
+            restart = 0 if round_.is_leave else recovery.restarts + 1
+            return [reason(ReasonCode.RECOVERY_RESTARTS, restart=restart, most=most)]
         case _:
             return []
 

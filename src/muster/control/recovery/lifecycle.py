@@ -39,7 +39,7 @@ class RecoveryLifecycle(Lifecycle[Recovery]):
             case RecoveryStatus.RESTARTING if record.open is not None:
                 record.open = record.open.at(healed_at=work.now)
             case RecoveryStatus.IN_PROGRESS:
-                if move.reason is not None and move.reason.code is ReasonCode.RECOVERY_RUNS_AGAIN:
+                if _is_restart(record, move):
                     record.restarts += 1
                 record.close_round(work.now, move.reason)
         if record.status in RECOVERY_TABLE.terminal:
@@ -69,6 +69,12 @@ class RecoveryLifecycle(Lifecycle[Recovery]):
             return
         ends_at = record.status_changed_at + limit_s
         yield ends_at if work.now < ends_at else work.now + LOOK_AGAIN_S
+
+
+def _is_restart(recovery: Recovery, move: Move) -> bool:
+    """Whether the move is the end of a restart that counts: a task had failed."""
+    runs = move.reason is not None and move.reason.code is ReasonCode.RECOVERY_RUNS_AGAIN
+    return runs and recovery.open is not None and not recovery.open.is_leave
 
 
 def time_limit_s(recovery: Recovery) -> float | None:

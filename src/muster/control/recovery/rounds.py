@@ -1,7 +1,7 @@
 """Rounds: what a recovery does about one failed attempt of its job, as values."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -64,12 +64,17 @@ class RoundAgent:
 
 @dataclass(frozen=True, slots=True)
 class RoundTask:
-    """A task whose attempt ended, and whether it is charged with that if no machine was at
-    fault."""
+    """A task whose attempt ended.
+
+    Args:
+        charged: whether it is charged with that if no machine was at fault.
+        had_to_leave: whether it did not fail, but its machine is to be checked or healed.
+    """
 
     index: int
     attempt: int
     charged: bool = False
+    had_to_leave: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +91,7 @@ class Round:
         healed_at: when the restart began; None if it did not.
         ended_at: when the round was over; None while it is open.
         outcome: how it ended, None while it is open.
+        leaves_before: earlier rounds of the recovery in which no task failed (``is_leave``).
     """
 
     number: int
@@ -98,6 +104,17 @@ class Round:
     healed_at: float | None = None
     ended_at: float | None = None
     outcome: Reason | None = None
+    leaves_before: int = 0
+
+    @property
+    def is_leave(self) -> bool:
+        """Whether no task failed: work only had to leave machines for the sake of their health."""
+        return all(task.had_to_leave for task in self.tasks)
+
+    @property
+    def leaves(self) -> int:
+        """The rounds of the recovery until this one in which no task failed."""
+        return self.leaves_before + self.is_leave
 
     @property
     def charged(self) -> frozenset[int]:
@@ -107,6 +124,12 @@ class Round:
     def has(self, index: int, attempt: int) -> bool:
         """Whether the attempt of a task is one of the round's."""
         return any(task.index == index and task.attempt == attempt for task in self.tasks)
+
+    def had_to_leave(self, attempts: Collection[tuple[int, int]]) -> bool:
+        """Whether one of these attempts, as (index, attempt), had to leave its machine."""
+        return any(
+            task.had_to_leave and (task.index, task.attempt) in attempts for task in self.tasks
+        )
 
     def gpu_hours(self, now: float) -> float:
         """GPU-hours for which the attempt's GPUs did not work on the job, from its end until it ran
@@ -170,7 +193,9 @@ def _dumped(round_: Round) -> dict[str, Any]:
     return {
         "number": round_.number,
         "why": _dump_reason(round_.why),
-        "tasks": [[each.index, each.attempt, each.charged] for each in round_.tasks],
+        "tasks": [
+            [each.index, each.attempt, each.charged, each.had_to_leave] for each in round_.tasks
+        ],
         "agents": [
             [each.id, each.name, each.devices, each.incident, each.result, each.heals, each.said]
             for each in round_.agents
@@ -178,6 +203,7 @@ def _dumped(round_: Round) -> dict[str, Any]:
         "gpu_milli": round_.gpu_milli,
         "times": [round_.began_at, round_.checked_at, round_.healed_at, round_.ended_at],
         "outcome": None if round_.outcome is None else _dump_reason(round_.outcome),
+        "leaves_before": round_.leaves_before,
     }
 
 
@@ -197,6 +223,7 @@ def _loaded(data: dict[str, Any]) -> Round:
         healed_at=healed_at,
         ended_at=ended_at,
         outcome=None if data["outcome"] is None else _load_reason(data["outcome"]),
+        leaves_before=data.get("leaves_before", 0),
     )
 
 

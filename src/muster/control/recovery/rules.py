@@ -74,10 +74,10 @@ def after_heal(
 
     Args:
         waited_s: how long it has waited for them.
-        restarts: how often it was restarted for faults of machines already.
+        restarts: how often it was restarted already because a fault had failed a task.
     """
     faults = [agent for agent in round_.agents if agent.result in FAULTS]
-    if restarts >= spec.max_restarts:
+    if restarts >= spec.max_restarts and not round_.is_leave:
         return Decision(
             Turn.GIVE_UP, _of_agents(ReasonCode.RECOVERY_USED_UP, faults, restarts=restarts)
         )

@@ -62,7 +62,7 @@ class RecoveryView(RecordView):
 
     Args:
         job: the job's id; ``name`` its name.
-        restarts: restarts after faults of machines.
+        restarts: restarts after faults of machines that failed a task.
         rounds_begun: failed attempts that led to a check.
         agents: the machines of the attempt that is checked, healed or restarted now.
         gpu_hours_lost: by rounds that are over.

@@ -40,6 +40,18 @@ class RestartsAreBounded(Invariant):
             )
 
 
+class LeavesCostNoRestart(Invariant):
+    says = "work that has to leave a machine for its health costs its job no restart"
+
+    def committed(self, unit: Unit) -> None:
+        for recovery in unit.touched[Recovery]:
+            failed = recovery.rounds - recovery.leaves
+            self.expect(
+                recovery.restarts <= failed,
+                f"{recovery.job.id} was restarted {recovery.restarts} times, and failed {failed}",
+            )
+
+
 class NothingBeginsMeanwhile(Invariant):
     """Judged on the machines: of a gang nothing, of other jobs no task whose attempt failed."""
 
@@ -77,4 +89,10 @@ class RecoveriesFollowJobs(Invariant):
             self.expect(right, f"{job.id} is {job.status}, and its recovery {recovery.status}")
 
 
-INVARIANTS = [OneRecovery, RestartsAreBounded, NothingBeginsMeanwhile, RecoveriesFollowJobs]
+INVARIANTS = [
+    OneRecovery,
+    RestartsAreBounded,
+    LeavesCostNoRestart,
+    NothingBeginsMeanwhile,
+    RecoveriesFollowJobs,
+]
