@@ -153,3 +153,8 @@ def test_recovery_is_written_as_true_false_or_fields() -> None:
     for wrong in ("yes", 1, {"exit_codes": [0]}, {"exit_codes": [256]}, {"max_restarts": -1}):
         with pytest.raises(ValidationError):
             JobSpec.model_validate({**job, "recovery": wrong})
+
+
+def test_what_is_no_recovery_is_told_what_is_one() -> None:
+    with pytest.raises(ValidationError, match="expected true, false, or fields such as"):
+        JobSpec.model_validate({"command": ["x"], "recovery": "maybe"})

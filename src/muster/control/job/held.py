@@ -1,4 +1,5 @@
-"""Attempts whose verdict is kept open, because the machine rather than the task may be to blame.
+"""Attempts whose verdict is kept open, because the machine rather than the task may be to blame
+(design: Recovery).
 
 Somebody above jobs, the *keeper*, has the machines checked. Until then the tasks of the attempt are
 PENDING, are charged nothing, and begin no other attempt; ``closing`` settles them.

@@ -1,5 +1,6 @@
-"""The recovery of a job from broken machines, as people write it."""
+"""The recovery of a job from broken machines, as people write it (design: Recovery)."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, field_validator
@@ -28,7 +29,8 @@ class RecoverySpec(Spec):
     Args:
         exit_codes: the exit codes that lead to a check; a signal counts as 128 and its number. Any
             but 0 where none is named.
-        max_restarts: restarts after a faulty machine; with the next one the job has FAILED.
+        max_restarts: restarts after a faulty machine failed a task; with the next one the job has
+            FAILED.
         replace: whether other machines are taken for one that does not return.
         check_timeout: longest wait for the checks; past it the task's own retries decide.
         return_timeout: longest wait for a faulty machine to be healthy again.
@@ -62,10 +64,18 @@ class RecoverySpec(Spec):
 
 
 def _recovery(value: Any) -> Any:
-    """A recovery with its defaults for ``true``, and none for ``false``."""
+    """A recovery with its defaults for ``true``, and none for ``false``.
+
+    Raises:
+        ValueError: neither of them, nor fields.
+    """
     if value is True:
         return RecoverySpec()
-    return None if value is False else value
+    if value is None or value is False:
+        return None
+    if not isinstance(value, RecoverySpec | Mapping):
+        raise ValueError("expected true, false, or fields such as max_restarts: 5")
+    return value
 
 
 Recovery = Annotated[RecoverySpec | None, BeforeValidator(_recovery)]
