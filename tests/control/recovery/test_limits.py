@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 from tests.control.conftest import MakeWorld
 from tests.control.recovery.clinic import (
+    CHECK_S,
     FAULTY,
     HEALTHY,
     UNKNOWN,
@@ -164,6 +165,32 @@ def test_tasks_that_merely_fail_have_a_machine_checked_three_times_an_hour(
     here.world.run(3600.0, 60.0)
     here.ended(here.job())
     assert len(here.served) == 4
+
+
+def test_tasks_that_fail_by_themselves_have_few_machines_checked_at_a_time(
+    worlds: MakeWorld,
+) -> None:
+    here = clinic(
+        worlds,
+        "abcd",
+        course=fails(*((index, 1) for index in range(4))),
+        health={"max_unhealthy": 0.5},
+    )
+    job = here.job(tasks=4, max_retries_failure=1)
+    here.until(here.recovery(job), R.PENDING_HEALTHCHECK)
+    here.run(CHECK_S - 1.0)
+    assert len(here.served) == 3  # one that goes first, and two whose turn it is
+    here.run(CHECK_S)
+    assert len(here.served) == 4
+    assert here.ended(job) is JobState.SUCCEEDED
+
+
+def test_gang_has_all_its_machines_checked_at_once(worlds: MakeWorld) -> None:
+    here = clinic(worlds, "abcd", course=fails((0, 1)), health={"max_unhealthy": 0.25})
+    job = here.gang(tasks=4, max_retries_failure=1)
+    here.until(here.recovery(job), R.PENDING_HEALTHCHECK)
+    here.run(1.0)
+    assert sorted(name for name, _ in here.served) == [*"abcd"]
 
 
 def test_work_that_has_to_leave_is_charged_once_that_happened_often(

@@ -251,12 +251,21 @@ class NoteFailures(FollowingHandler[Session]):
         checked often enough for nothing, the one that it has anyway, if it does."""
         if not self._asked.may_ask(session.owner, agent.id, work.now):
             return self._incidents.of(agent.id)
-        job = None if session.job is None else session.job.id
-        incident = self._lifecycle.suspect(work, agent, self.name, why, devices=indexes, job=job)
-        if incident is not None and incident.needs_no_turn and incident.leave_by is not None:
-            asked = incident.id, incident.leave_by
+        job = session.job
+        at_once = job is not None and (job.spec.coscheduled or self._goes_first(agent.group))
+        incident = self._lifecycle.suspect(
+            work, agent, self.name, why, devices=indexes, job=job.id if job and at_once else None
+        )
+        if incident is not None and not incident.has_turn:
+            asked = incident.id, incident.leave_by or 0.0
             self._asked.note(session.owner, agent.id, asked, work.now)
         return incident
+
+    def _goes_first(self, group: str) -> bool:
+        """Whether no machine of a group is being checked without a turn. A gang has all of its own
+        checked at once; of tasks that fail each by itself one goes first, and those of others wait
+        for turns, so that no more are out of work than the group lets be."""
+        return not any(each.needs_no_turn for each in self._incidents if each.group == group)
 
 
 def _unchecked(found: RoundAgent, agent: Agent) -> RoundAgent:
