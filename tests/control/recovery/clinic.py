@@ -144,10 +144,11 @@ def clinic(
     course: Course = lambda index, attempt: Run(50.0),
     checks: Mapping[str, list[str]] | None = None,
     health: Mapping[str, Any] | None = None,
+    **more: Any,
 ) -> Clinic:
-    """A clinic with machines of these names."""
+    """A clinic with machines of these names, and with more in its group's policy."""
     made = Clinic(course, dict(checks or {}))
-    policy = {"health": {"max_unhealthy": 1.0, "passive": False, **(health or {})}}
+    policy = {"health": {"max_unhealthy": 1.0, "passive": False, **(health or {})}, **more}
     made.world = worlds(
         dict.fromkeys(names, NODE),
         gpus=dict.fromkeys(names, 1),
