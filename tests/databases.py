@@ -19,6 +19,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from sqlalchemy import Engine, event
 from tests.patience import until
 
 from muster.control.modules import cluster_entities
@@ -276,18 +277,49 @@ def die_half_way(program: str, statements: int) -> None:
     assert died.returncode == -signal.SIGKILL, died.stderr.decode()
 
 
+_migrated: list[bytes] = []
 _of_paths: dict[Path, str] = {}
 _server: Server | None = None
 
 
 def url_at(path: Path) -> str:
     """The URL of the database of a test, or of a part of one, whose directory is ``path``: the same
-    one each time."""
+    one each time. A new one has Muster's tables."""
     if _server is None:
-        return sqlite_url(path / "muster.db")
+        return migrated_url(path / "muster.db")
     if path not in _of_paths:
         _of_paths[path] = _server.database()
     return _server.url(_of_paths[path])
+
+
+def migrated_url(file: Path) -> str:
+    """The URL of SQLite's database in ``file``; a new one is a copy of the first that was
+    migrated."""
+    url = sqlite_url(file)
+    if not file.exists():
+        if not _migrated:
+            open_engine(url).dispose()  # all is in one file then
+            _migrated.append(file.read_bytes())
+        file.write_bytes(_migrated[0])
+    return url
+
+
+def open_unsynced(url: str) -> Engine:
+    """An engine, whose commits wait for no disk if it is SQLite's: no machine of a test within one
+    process loses power, and what a process wrote is there when it is killed. So are the settings
+    of the tests' server."""
+    engine = open_engine(url)
+    if engine.dialect.name == "sqlite":
+        opened = engine.raw_connection()  # the one by which it was looked at
+        assert opened.driver_connection is not None
+        _never_wait(opened.driver_connection, None)
+        opened.close()
+        event.listen(engine, "connect", _never_wait)
+    return engine
+
+
+def _never_wait(connection: Any, _record: Any) -> None:
+    connection.execute("PRAGMA synchronous=OFF")
 
 
 def empty_url_at(path: Path) -> str:

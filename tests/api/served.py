@@ -24,8 +24,8 @@ from typing import Any, TypeVar, cast
 
 import uvicorn
 from fastapi import FastAPI
-from sqlalchemy import Engine
 from tests.control.fake_agent import FakeAgent
+from tests.databases import migrated_url, open_unsynced
 from tests.patience import until
 
 from muster.api.app import RESOURCES, create_app
@@ -56,7 +56,6 @@ from muster.core.specs import ScalingGroup
 from muster.core.specs.account import TokenSpec
 from muster.core.views.cluster import EventView
 from muster.simulate.hollow.supervisor import Behaviour, Run
-from muster.store.database import open_engine, sqlite_url
 from muster.store.records import Agent
 from muster.store.store import Store
 from muster.wire.log_reading import AgentUnreachable
@@ -87,19 +86,6 @@ class Output:
     ended: bool = False
     lost: int = 0
     grown: asyncio.Event = field(default_factory=asyncio.Event)
-
-
-_migrated: list[bytes] = []
-
-
-def open_database(path: Path) -> Engine:
-    """A database's engine; a new one is a copy of the first that was migrated."""
-    if not path.exists():
-        if not _migrated:
-            open_engine(sqlite_url(path)).dispose()
-            _migrated.append(path.read_bytes())
-        path.write_bytes(_migrated[0])
-    return open_engine(sqlite_url(path))
 
 
 class _Server(uvicorn.Server):
@@ -181,7 +167,7 @@ class ServedCluster:
         self.run(self._greet())
 
     async def _open(self) -> None:
-        self.engine = open_database(self.path / "muster.db")
+        self.engine = open_unsynced(migrated_url(self.path / "muster.db"))
         self.store = Store(self.engine, cluster_entities(self._entity_modules))
         self.leases = LeaseBook(self.clock)
         inbox = Inbox(self._hint)

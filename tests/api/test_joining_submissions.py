@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.api.served import ADA, BOB, open_database
+from tests.api.served import ADA, BOB
+from tests.databases import migrated_url, open_unsynced
 
 from muster.api.reader import Reader
 from muster.api.submissions import Submissions
@@ -40,7 +41,7 @@ def plane() -> Plane:
 
 @pytest.fixture
 def submissions(plane: Plane, tmp_path: Path) -> Iterator[Submissions]:
-    engine = open_database(tmp_path / "muster.db")
+    engine = open_unsynced(migrated_url(tmp_path / "muster.db"))
     yield Submissions(engine, plane, VirtualClock(), Reader(engine))  # type: ignore[arg-type]
     engine.dispose()
 

@@ -14,11 +14,12 @@ from typing import Any, assert_type, cast
 import httpx
 import pytest
 from click.testing import CliRunner
-from tests.api.served import ADMIN, BOB, LARGE, ServedCluster, open_database
+from tests.api.served import ADMIN, BOB, LARGE, ServedCluster
 from tests.control.lamp.api import LAMPS, LampSpec, LampView
 from tests.control.lamp.client import AsyncLampClient, LampClient
 from tests.control.lamp.entity import LAMP, Lamp, lamps
 from tests.control.lamp.module import LampLighter, LampModule
+from tests.databases import migrated_url, open_unsynced
 
 import muster
 from muster.cli import kinds
@@ -37,7 +38,7 @@ CELLAR = "kind: lamp\nname: cellar\n"
 def cluster(tmp_path: Path) -> Iterator[ServedCluster]:
     LampLighter.asked.clear()
     LampLighter.fails, LampLighter.is_away = 0, False
-    engine = open_database(tmp_path / "muster.db")
+    engine = open_unsynced(migrated_url(tmp_path / "muster.db"))
     lamps.create(engine)
     engine.dispose()
     cluster = ServedCluster(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.control.fake_agent import FakeAgent
-from tests.databases import url_at
+from tests.databases import open_unsynced, url_at
 
 from muster.control.agent.desk import AgentDesk
 from muster.control.agent.joining import JoinRefused, join
@@ -43,7 +43,6 @@ from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
 from muster.core.specs.pool import PoolSpec
 from muster.core.states import JobState
 from muster.simulate.hollow.supervisor import Behaviour, Run
-from muster.store.database import open_engine
 from muster.store.queries.dependencies import read_ended
 from muster.store.records import Agent, Job, Session
 from muster.store.store import Store
@@ -123,7 +122,7 @@ class World:
         assert self._expects_defects or not defects.count, defects.last
 
     def _open(self) -> None:
-        engine = open_engine(url_at(self.path))
+        engine = open_unsynced(url_at(self.path))
         for entity in chain.from_iterable(each.entities for each in self._entity_modules):
             entity.rows.table.create(engine, checkfirst=True)
         self.store = Store(engine, cluster_entities(self._entity_modules))

@@ -21,10 +21,9 @@ from sqlalchemy import (
     select,
 )
 from sqlalchemy.exc import IntegrityError
-from tests.databases import ON_BOTH, url_at
+from tests.databases import ON_BOTH, open_unsynced, url_at
 
 from muster.store.batch import RangeUpdate, inserting, inserting_together, updating_together
-from muster.store.database import open_engine
 
 members = Table(
     "members",
@@ -53,7 +52,7 @@ rows = st.lists(
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    engine = open_engine(url_at(tmp_path))
+    engine = open_unsynced(url_at(tmp_path))
     yield engine
     engine.dispose()
 

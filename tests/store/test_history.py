@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
-from tests.databases import ON_BOTH, url_at
+from tests.databases import ON_BOTH, open_unsynced, url_at
 from tests.store.watching import Watch
 
 from muster.core.clock import VirtualClock
@@ -20,7 +20,6 @@ from muster.core.results import SchedulingResult
 from muster.core.specs import SessionSpec, SessionType
 from muster.core.states import SessionStatus
 from muster.store import schema
-from muster.store.database import open_engine
 from muster.store.history import MAX_REPEATS
 from muster.store.records import Session
 from muster.store.store import Store
@@ -96,7 +95,7 @@ class Waiting:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    opened = Store(open_engine(url_at(tmp_path)))
+    opened = Store(open_unsynced(url_at(tmp_path)))
     yield opened
     opened.close()
 

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, select
 from sqlalchemy.exc import SQLAlchemyError
-from tests.databases import ON_BOTH, url_at
+from tests.databases import ON_BOTH, open_unsynced, url_at
 
 from muster.store.batch import inserting
-from muster.store.database import open_engine
 from muster.store.lookup import Lookup, Selection, given
 from muster.store.schema import domains
 
@@ -21,7 +20,7 @@ SINCE = {f"d{number:03}": float(number % 5) for number in range(100)}
 @pytest.fixture
 def connection(tmp_path: Path) -> Iterator[Connection]:
     """A connection that has begun nothing yet, to a database with some domains."""
-    engine = open_engine(url_at(tmp_path))
+    engine = open_unsynced(url_at(tmp_path))
     with engine.begin() as connection:
         inserting(domains, ("name", "created_at")).execute(connection, [*SINCE.items()])
     with engine.connect().execution_options(readonly=True) as connection:

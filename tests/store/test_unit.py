@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import update
-from tests.databases import ON_BOTH, url_at
+from tests.databases import ON_BOTH, open_unsynced, url_at
 from tests.store.watching import Watch
 
 from muster.core.clock import VirtualClock
@@ -28,7 +28,7 @@ ADA = Owner("default", "default", "ada")
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    opened = Store(open_engine(url_at(tmp_path)))
+    opened = Store(open_unsynced(url_at(tmp_path)))
     yield opened
     opened.close()
 

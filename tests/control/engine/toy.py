@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from sqlalchemy import Column, Connection, Float, Integer, MetaData, String, Table, select
-from tests.databases import url_at
+from tests.databases import open_unsynced, url_at
 
 from muster.control.engine.coordinator import Coordinator
 from muster.control.engine.defects import Defects, Undone
@@ -31,7 +31,6 @@ from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.resources import DeviceShare
 from muster.core.states import StateTable
 from muster.store import schema
-from muster.store.database import open_engine
 from muster.store.entities import ENTITIES
 from muster.store.entity import Entities, Entity, Record, Told, Tried
 from muster.store.live import Live
@@ -232,7 +231,7 @@ class ToyWorld:
 
     def __init__(self, path: Path, *handlers: Handler[Door]) -> None:
         self.clock = VirtualClock()
-        engine = open_engine(url_at(path))
+        engine = open_unsynced(url_at(path))
         _metadata.create_all(engine)
         self.store = Store(engine, Entities((*ENTITIES.values(), DOOR, HINGE)))
         self._ids = IdFactory(self.clock, random.Random(1))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, insert, update
 from tests.control.notice.receiver import Receiver, receiving
-from tests.databases import url_at
+from tests.databases import open_unsynced, url_at
 from tests.patience import until
 
 from muster.control.engine.effects import Surroundings
@@ -24,7 +24,6 @@ from muster.control.notice.entity import notices
 from muster.control.notice.performer import NoticeSender
 from muster.control.notice.settings import NoticeSettings
 from muster.control.notice.turns import MAX_SENDING
-from muster.store.database import open_engine
 
 
 @pytest.fixture
@@ -35,7 +34,7 @@ def receiver() -> Iterator[Receiver]:
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    engine = open_engine(url_at(tmp_path))
+    engine = open_unsynced(url_at(tmp_path))
     yield engine
     engine.dispose()
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, String, Table, insert
-from tests.databases import url_at
+from tests.databases import open_unsynced, url_at
 from tests.patience import until
 
 from muster.autoscaling.standing import CreateOutcome
@@ -33,7 +33,6 @@ from muster.core.states.slice import SLICE_TABLE
 from muster.providers import found
 from muster.providers.provider import Listing, Machine, MachineState, Provider, SliceOrder
 from muster.store import schema
-from muster.store.database import open_engine, sqlite_url
 
 SECRET = "mjt-0123456789abcdefghijklmnopqrstuvwxyz"
 SHAPE = MachineShape(cpu=8, memory=2**33)
@@ -234,25 +233,12 @@ def made(number: int) -> SliceMade:
     return SliceMade(SliceId(id_), 1, CreateOutcome.CREATED, (machine(id_),))
 
 
-_template: dict[str, bytes] = {}
-
-
 def _engine(tmp_path: Path) -> Engine:
-    """A database with the tables of pools and the cluster's id. The migrations of a file of SQLite
-    run once for all tests."""
-    url = url_at(tmp_path)
-    file = tmp_path / "muster.db"
-    is_file = url == sqlite_url(file)
-    if is_file and _template:
-        file.write_bytes(_template["sqlite"])
-        return open_engine(url)
-    engine = open_engine(url)
+    """A database with the tables of pools and the cluster's id."""
+    engine = open_unsynced(url_at(tmp_path))
     schema.metadata.create_all(engine, [pools, slices, pool_revisions])
     with engine.begin() as connection:
         connection.execute(insert(schema.cluster), {"key": "id", "value": "c1"})
-    if is_file:
-        engine.dispose()  # which copies the log into the file
-        _template["sqlite"] = file.read_bytes()
     return engine
 
 
