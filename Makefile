@@ -17,7 +17,7 @@ $(STAMP): requirements.lock pyproject.toml hatch_build.py scripts/setup.sh $(PRO
 	@touch $@
 
 demo: setup ## Run the demonstration
-	@$(BIN)/python demo/run.py
+	@$(BIN)/python -m demo.run
 
 # Attacks measure how long others wait meanwhile, so nothing else runs beside them. Files of the other
 # tests share clusters, so a file stays with one worker, in the order of tests/conftest.py; more

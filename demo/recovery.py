@@ -1,4 +1,5 @@
 """`python -m demo.recovery`: a gang of three on machines of a pool, one of which has a broken GPU.
+It is an act of `make demo`, too.
 
 It prints what becomes of the gang and of the machines, from the failed task to the end. The GPUs
 are planted (`demo.broken_gpu`), all else is real: the machines are processes that the local
@@ -13,30 +14,35 @@ from typing import Any
 
 from demo.broken_gpu import PlantedGpus
 from rich.console import Console
+from rich.text import Text
 
 from muster.app.home import Home
 from muster.app.local import UpOptions, down, up
 from muster.client import Client
 from muster.core.specs.pool import PoolSpec
 from muster.core.views.health import IncidentView
+from muster.core.views.work import JobView
 
 RANKS = 3
 LOOK_S = 0.05
-LIMIT_S = 120.0
+LIMIT_S = 60.0
+NAME = "gpus"
 POOL: dict[str, Any] = {
-    "name": "gpus",
+    "name": NAME,
+    "group": NAME,
     "provider": "local",
     "machine": {"cpu": 1, "memory": "512MiB", "gpus": 1, "gpu_model": "T4"},
     "min_slices": RANKS,
     "max_slices": RANKS,
 }
 GROUP: dict[str, Any] = {
-    "name": "default",
+    "name": NAME,
     "kind": "group",
     "health": {"checks": ["dcgm"], "leave": 2},
 }
 JOB: dict[str, Any] = {
     "name": "train",
+    "group": NAME,
     "tasks": RANKS,
     "coscheduled": True,
     "placement": {"max_kernels_per_agent": 1},
@@ -46,10 +52,12 @@ JOB: dict[str, Any] = {
 
 
 class Course:
-    """Prints each change of what people are told, with the seconds since the beginning."""
+    """Prints each change of what people are told, with the seconds since the beginning, as lines
+    that are cut to the console's width."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, indent: str = "") -> None:
         self._console = console
+        self._indent = indent
         self._began_s = time.monotonic()
         self._said: dict[str, str] = {}
 
@@ -60,11 +68,12 @@ class Course:
     def tell(self, what: str, said: str) -> None:
         if self._said.get(what) != said:
             self._said[what] = said
-            self._console.print(f"{self.at_s:5.1f} s  {what:<18}  {said}")
+            line = f"{self._indent}{self.at_s:5.1f} s  {what:<18}  {said}"
+            self._console.print(Text(line), no_wrap=True, overflow="ellipsis")
 
 
-def watch(client: Client, job: str, course: Course) -> None:
-    """Tell the course until the job has ended and every machine is healthy.
+def watch(client: Client, job: str, course: Course) -> JobView:
+    """Tell the course until the job has ended and every machine is healthy; how the job ended.
 
     Raises:
         TimeoutError: that is not so in time.
@@ -78,7 +87,7 @@ def watch(client: Client, job: str, course: Course) -> None:
         for each in sorted(incidents, key=lambda incident: incident.agent):
             course.tell(f"machine {each.agent[-6:]}", _said(each))
         if found.ended and all(each.finished_at is not None for each in incidents):
-            return
+            return found
         if course.at_s > LIMIT_S:
             raise TimeoutError("the gang does not end, or a machine does not heal")
         time.sleep(LOOK_S)
@@ -105,20 +114,36 @@ def _said(incident: IncidentView) -> str:
     return state if incident.reason is None else f"{state}: {incident.reason.sentence}"
 
 
-def run(home: Home, planted: PlantedGpus, console: Console) -> None:
-    """Make the machines, break a GPU, and see the gang through."""
-    known = home.client()
-    with Client(known["url"], known["token"]) as client:
-        client.put_group(GROUP)
-        client.apply_pool(PoolSpec.model_validate(POOL))
-        while len(agents := [each.name for each in client.agents() if each.connected]) < RANKS:
-            time.sleep(LOOK_S)
-        (broken,) = home.providers.glob(f"gpus/*/{sorted(agents)[1]}/agent")
-        planted.break_gpu(broken)
-        course = Course(console)
-        job = client.submit(command=[str(planted.task)], **JOB)
-        watch(client, job.id, course)
-        tell_cost(client, course)
+def run(
+    client: Client, home: Home, planted: PlantedGpus, console: Console, indent: str = ""
+) -> JobView:
+    """Make the machines, break a GPU, and see the gang through; how it ended.
+
+    Raises:
+        TimeoutError: the machines do not come, or something does not end, in time.
+    """
+    client.put_group(GROUP)
+    client.apply_pool(PoolSpec.model_validate(POOL))
+    agents = _machines(client)
+    (broken,) = home.providers.glob(f"{NAME}/*/{agents[1]}/agent")
+    planted.break_gpu(broken)
+    course = Course(console, indent)
+    job = client.submit(command=[str(planted.task)], **JOB)
+    ended = watch(client, job.id, course)
+    tell_cost(client, course)
+    return ended
+
+
+def _machines(client: Client) -> list[str]:
+    """The names of the pool's machines once all have come."""
+    began_s = time.monotonic()
+    while True:
+        agents = [each for each in client.agents() if each.group == NAME and each.connected]
+        if len(agents) == RANKS:
+            return sorted(each.name for each in agents)
+        if time.monotonic() > began_s + LIMIT_S:
+            raise TimeoutError("the machines of the pool do not come")
+        time.sleep(LOOK_S)
 
 
 def main() -> None:
@@ -129,7 +154,9 @@ def main() -> None:
         os.environ["PATH"] = planted.path
         up(UpOptions(home=home.path, agents=0))
         try:
-            run(home, planted, console)
+            known = home.client()
+            with Client(known["url"], known["token"]) as client:
+                run(client, home, planted, console)
         finally:
             down(home.path)
 

@@ -1,4 +1,5 @@
-"""`make demo`: a cluster of three agents on this machine, and four jobs of different kinds.
+"""`make demo`: a cluster of three agents on this machine, four jobs of different kinds, and one on
+machines of a pool, of which one breaks and heals.
 
 Everything lives in a temporary directory and is gone at the end, whatever happened. The exit code
 is 0 only if every job ended as it should.
@@ -20,6 +21,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
+from demo import recovery
+from demo.broken_gpu import PlantedGpus
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -40,7 +43,7 @@ SLICES = 200
 FAILURES = 2
 GPUS_OF_NONE = 9
 
-LIMIT_S = 120
+LIMIT_S = 180
 """For all of it; a job alone may take a minute."""
 JOB_LIMIT_S = 60.0
 CLEAN_UP_LIMIT_S = 20.0
@@ -73,11 +76,12 @@ Act = Callable[["Stage"], Iterator[Row]]
 
 
 class Stage:
-    """The tools of the acts: the cluster's client, and the screen."""
+    """The tools of the acts: the cluster's client, GPUs that can be broken, and the screen."""
 
-    def __init__(self, client: Client, home: Path, console: Console) -> None:
+    def __init__(self, client: Client, home: Path, planted: PlantedGpus, console: Console) -> None:
         self.client = client
         self.home = home
+        self.planted = planted
         self.console = console
 
     def title(self, number: int, sentence: str) -> None:
@@ -227,7 +231,32 @@ def ask_for_too_much(stage: Stage) -> Iterator[Row]:
     yield Row(job.name, "1 task", "nowhere", "", None, "cancelled")
 
 
-ACTS: Sequence[Act] = (train_a_gang, compute_slices, retry_a_task, ask_for_too_much)
+def heal_a_machine(stage: Stage) -> Iterator[Row]:
+    stage.title(5, f"A gang on {recovery.RANKS} machines of a pool, one of which has a broken GPU")
+    stage.show(
+        "The GPUs are planted, all else is real: the failed task has the machines checked, the\n"
+        "faulty one is rebooted, and the gang begins again."
+    )
+    home = Home(stage.home)
+    try:
+        job = recovery.run(stage.client, home, stage.planted, stage.console, indent="   ")
+    except TimeoutError as error:
+        raise Unexpected(str(error)) from error
+    stage.expect_success(job)
+    for rank in range(recovery.RANKS):
+        attempts = stage.attempts(job, rank)
+        if len(attempts) != 2:
+            raise Unexpected(f"expected two attempts of rank {rank}, not {len(attempts)}")
+        yield _row(job, f"rank {rank} again", attempts[-1])
+
+
+ACTS: Sequence[Act] = (
+    train_a_gang,
+    compute_slices,
+    retry_a_task,
+    ask_for_too_much,
+    heal_a_machine,
+)
 
 
 def _files(*programs: str) -> dict[str, str]:
@@ -293,7 +322,9 @@ def _cluster(console: Console) -> Iterator[Stage]:
         MusterError: it does not start, or does not stop.
         Unexpected: its agents do not come.
     """
-    home = Path(tempfile.mkdtemp(prefix="muster-demo-"))
+    directory = Path(tempfile.mkdtemp(prefix="muster-demo-"))
+    home, planted = directory / "home", PlantedGpus(directory / "planted")
+    os.environ["PATH"] = planted.path
     try:
         report = up(UpOptions(home, agents=AGENTS, cpus=str(CPUS), gpus=f"{GPUS}xH100"))
         token = Home(home).client()["token"]
@@ -303,13 +334,13 @@ def _cluster(console: Console) -> Iterator[Stage]:
                 f"A cluster of {AGENTS} agents came up at {report.url} in {report.took_s:.1f} s. "
                 f"Each declares {CPUS} CPUs and {GPUS} H100s."
             )
-            yield Stage(client, home, console)
+            yield Stage(client, home, planted, console)
     finally:
         _stop_listening_to_signals()
         try:
             down(home, timeout_s=CLEAN_UP_LIMIT_S)
         finally:
-            shutil.rmtree(home)
+            shutil.rmtree(directory)
 
 
 def _await_agents(client: Client) -> None:
