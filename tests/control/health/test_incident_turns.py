@@ -8,7 +8,7 @@ from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.health.entity import name_of
 from muster.control.health.lifecycle import IncidentLifecycle
-from muster.control.health.limits import LAPSE_S
+from muster.control.health.limits import LAPSE_S, NO_TURN_S
 from muster.control.job.requests import JobRequests
 from muster.core.health.remedy import Remedy
 from muster.core.health.service import ServiceName
@@ -163,12 +163,36 @@ def test_a_suspicion_that_nothing_confirms_lapses(ward: MakeWard) -> None:
     assert ended.reason.code is ReasonCode.HEALTH_LAPSED
 
 
-def test_a_fault_that_was_confirmed_does_not_lapse(ward: MakeWard) -> None:
-    w = ward(["a", "b"])
+def test_a_confirmed_fault_is_isolated_if_isolated_machines_hold_all_turns_for_a_day(
+    ward: MakeWard,
+) -> None:
+    w = ward(["a", "b", "c"])
     w.decide("isolate", "a")
     w.suspect("b", confirmed=True)
-    w.run(LAPSE_S + 120, 30.0)
-    assert w.of("b").status is _H.SUSPECT
+    w.suspect("c", confirmed=True)
+    w.run(NO_TURN_S - 60, 30.0)
+    assert out(w) == {"a"}
+    w.run(120, 30.0)
+    assert out(w) == {"a", "b"}
+    told = w.of("b").reason
+    assert told is not None
+    assert told.code is ReasonCode.HEALTH_NO_TURN
+    w.run(NO_TURN_S - 120, 30.0)
+    assert out(w) == {"a", "b"}  # so a wrong check takes one machine a day
+    w.run(120, 30.0)
+    assert out(w) == {"a", "b", "c"}
+
+
+def test_a_confirmed_fault_waits_for_a_turn_that_comes_free(ward: MakeWard) -> None:
+    w = ward(["a", "b", "c"])
+    w.plan("b", CHECK, *[HANGS] * 3)
+    w.decide("isolate", "a")
+    w.decide("check", "b")  # an operator's check has a turn too
+    w.suspect("c", confirmed=True)
+    blocked = w.incidents.in_group("default").blocked_since
+    w.decide("return", "b")
+    assert blocked is None
+    assert w.incidents.in_group("default").blocked_since is not None
 
 
 def test_a_turn_outlives_a_check_that_found_out_nothing(ward: MakeWard) -> None:

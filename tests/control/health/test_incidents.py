@@ -320,7 +320,9 @@ def test_many_unknown_machines_are_not_rebooted(ward: MakeWard) -> None:
     assert told is not None
     assert told.code is ReasonCode.HEALTH_MANY_UNKNOWN
     for name in names[:3]:
-        w.until(_H.ISOLATED, name, 100_000)
+        ended = w.until(_H.HEALTHY, name, 100_000)
+        assert ended.reason is not None
+        assert ended.reason.code is ReasonCode.HEALTH_UNPROVEN
     assert not any(REBOOT in w.done(name) for name in names)
 
 

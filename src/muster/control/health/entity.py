@@ -151,12 +151,13 @@ class Incident(Tried):
 
 def _dump_progress(progress: Progress) -> str:
     last = None if progress.last is None else int(progress.last)
-    return json.dumps([progress.rounds, progress.unknowns, last, progress.remedy])
+    steps = progress.rounds, progress.unknowns, last, progress.remedy, progress.healed
+    return json.dumps(steps)
 
 
 def _load_progress(text: str) -> Progress:
-    rounds, unknowns, last, remedy = json.loads(text)
-    return Progress(rounds, unknowns, None if last is None else Heal(last), Remedy(remedy))
+    rounds, unknowns, last, remedy, *healed = json.loads(text)  # older rows do not count heals
+    return Progress(rounds, unknowns, None if last is None else Heal(last), Remedy(remedy), *healed)
 
 
 def _dump_checks(checks: Sequence[CheckRecord]) -> str:

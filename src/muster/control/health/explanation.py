@@ -6,11 +6,11 @@ from sqlalchemy import Connection
 
 from muster.control.agent.explanation import Health
 from muster.control.engine.module import Parts
+from muster.control.health.conditions import is_heal_due
 from muster.control.health.entity import Incident
 from muster.control.health.incidents import Incidents
 from muster.control.health.ladder import Heal, most_out
 from muster.control.health.lifecycle import IncidentLifecycle
-from muster.control.health.steps import is_heal_due
 from muster.control.health.turns import waits_for_turn
 from muster.core.health import sentences
 from muster.core.owner import Principal

@@ -57,7 +57,7 @@ class FollowServices(FollowingHandler[Session]):
             case _:
                 how = bounded(_how(record), MAX_WHAT)
                 why = reason(ReasonCode.HEALTH_HEAL_FAILED, heal=words(incident.heal), how=how)
-                self._lifecycle.heal_failed(work, incident, self.name, why)
+                self._lifecycle.heal_failed(work, incident, self.name, why, refused=True)
 
 
 class FollowMachines(FollowingHandler[Agent]):

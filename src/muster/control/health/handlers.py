@@ -12,13 +12,14 @@ from muster.control.engine.handler import (
 )
 from muster.control.engine.retries import RetryPolicy
 from muster.control.engine.work import Work
+from muster.control.health.conditions import is_heal_due, is_mere
 from muster.control.health.entity import Incident
 from muster.control.health.incidents import Incidents
 from muster.control.health.ladder import Heal
 from muster.control.health.lifecycle import IncidentLifecycle
 from muster.control.health.rebooting.effects import ANSWER_S, RebootMachine
 from muster.control.health.room import Room
-from muster.control.health.steps import is_heal_due, is_mere, words
+from muster.control.health.steps import words
 from muster.control.health.turns import waits_for_turn
 from muster.core.health.service import Service, ServiceName
 from muster.core.health.verdict import unknown
@@ -109,7 +110,9 @@ class CheckMachines(_OfMachines):
         self, incident: Incident, agent: Agent, result: HandlerResult[Incident], work: Work
     ) -> None:
         if not incident.is_out:
-            if self._is_over(incident, work):
+            if self._is_over(incident, work) and incident.confirmed:
+                self._lifecycle.isolate_without_turn(work, incident, self.name)
+            elif self._is_over(incident, work):
                 self._lifecycle.lapse(work, incident, self.name)
             else:
                 most = self._lifecycle.most_out(incident)
@@ -229,7 +232,7 @@ class RebootMachines(_OfMachines):
         elif outcome is not None and outcome.done is False:
             how = outcome.error or "nobody says why"
             why = reason(ReasonCode.HEALTH_HEAL_FAILED, heal=words(incident.heal), how=how)
-            self._lifecycle.heal_failed(work, incident, self.name, why)
+            self._lifecycle.heal_failed(work, incident, self.name, why, refused=True)
         elif outcome is not None:
             self._wait(incident, work)
         elif incident.heal is Heal.HARD_REBOOT:

@@ -18,12 +18,31 @@ ended while there was none."""
 
 @dataclass(slots=True)
 class OfGroup:
-    """The incidents of a group: those that wait for a turn, those that have one, and those of which
-    the last check found out nothing."""
+    """The incidents of a group: those that wait for a turn, those that have one, those among them
+    whose machines are isolated, and those of which the last check found out nothing.
+
+    ``isolated_at`` is when a machine of the group was isolated last. ``unproven`` are machines of
+    which nothing could be found out, each with the time until when they are checked for nothing but
+    a fault; a restart forgets them.
+    """
 
     waiting: dict[IncidentId, Incident] = field(default_factory=dict)
     out: dict[IncidentId, Incident] = field(default_factory=dict)
+    isolated: dict[IncidentId, Incident] = field(default_factory=dict)
     unknown: dict[IncidentId, Incident] = field(default_factory=dict)
+    isolated_at: float = 0.0
+    unproven: dict[AgentId, float] = field(default_factory=dict)
+
+    def unknown_at(self, now: float) -> int:
+        """How many machines there are of which nothing can be found out."""
+        return len(self.unknown) + sum(until > now for until in self.unproven.values())
+
+    @property
+    def blocked_since(self) -> float | None:
+        """Since when no turn comes free unless an operator decides, because isolated machines hold
+        them all; None while another machine has one."""
+        is_blocked = bool(self.out) and len(self.isolated) == len(self.out)
+        return self.isolated_at if is_blocked else None
 
 
 class Incidents:
@@ -73,6 +92,12 @@ class Incidents:
         at = since + limit_s
         return at if since >= self._began_at else max(at, self._began_at + RETURN_S)
 
+    def pause(self, incident: Incident, now: float, for_s: float) -> None:
+        """Have a machine checked for nothing but a fault for a while."""
+        of_group = self._groups.setdefault(incident.group, OfGroup())
+        kept = {id_: until for id_, until in of_group.unproven.items() if until > now}
+        of_group.unproven = kept | {incident.agent_id: now + for_s}
+
     def note(self, incident: Incident) -> None:
         """Note that an incident is new, has changed or has ended."""
         is_live = incident.status in HEALTH_TABLE.live
@@ -86,12 +111,15 @@ class Incidents:
         for members, belongs in (
             (of_group.waiting, is_live and waits and not incident.needs_no_turn),
             (of_group.out, is_live and incident.has_turn),
+            (of_group.isolated, incident.status is HealthStatus.ISOLATED),
             (of_group.unknown, is_live and incident.progress.unknowns > 0),
         ):
             if belongs:
                 members[incident.id] = incident
             else:
                 members.pop(incident.id, None)
+        if incident.status is HealthStatus.ISOLATED:
+            of_group.isolated_at = max(of_group.isolated_at, incident.status_changed_at)
         if of_group.waiting:
             self.groups_to_look_at[incident.group] = None
 

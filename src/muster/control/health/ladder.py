@@ -48,12 +48,14 @@ class Progress:
         unknowns: checks in a row that found out nothing.
         last: the heal of the last round, None before the first.
         remedy: the strongest remedy that a finding of this incident named.
+        healed: heals that were done, whatever came of them.
     """
 
     rounds: int = 0
     unknowns: int = 0
     last: Heal | None = None
     remedy: Remedy = Remedy.CHECK
+    healed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,16 @@ def is_met(progress: Progress) -> bool:
     if progress.remedy is Remedy.CHECK:
         return True
     return progress.last is not None and progress.last >= _LEAST[progress.remedy]
+
+
+def is_unproven(progress: Progress, *, confirmed: bool) -> bool:
+    """Whether nothing is known against a machine but that its checks found out nothing, and no heal
+    of it was possible. An operator is not needed for that.
+
+    Args:
+        confirmed: whether a check or the hardware itself found a fault.
+    """
+    return not confirmed and progress.remedy is Remedy.CHECK and not progress.healed
 
 
 def heal(progress: Progress, means: Collection[Heal], bounds: Bounds) -> Step:

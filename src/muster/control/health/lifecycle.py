@@ -5,9 +5,10 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from muster.control.engine.work import Work
+from muster.control.health.conditions import devices_of, is_heal_due, is_mere, united
 from muster.control.health.entity import Incident, IncidentId
 from muster.control.health.ladder import Heal, Progress, Step
-from muster.control.health.steps import HealthSteps, devices_of, is_heal_due, is_mere, united
+from muster.control.health.steps import HealthSteps
 from muster.core.errors import Conflict
 from muster.core.health.remedy import Remedy, strongest
 from muster.core.ids import IdKind, JobId
@@ -50,13 +51,17 @@ class IncidentLifecycle(HealthSteps):
 
         Returns:
             The incident. None if the group's machines are not checked, or the machine waits for an
-            operator already and nothing of this is new.
+            operator already and nothing of this is new, or it could not be checked a while ago.
         """
         if agent.status is AgentStatus.REMOVED or self._live.groups[agent.group].health is None:
             return None
         known = devices_of(agent, devices)
         incident = self._incidents.of(agent.id)
         if incident is None:
+            is_fault = confirmed or remedy is not Remedy.CHECK
+            until = self._incidents.in_group(agent.group).unproven.get(agent.id, 0.0)
+            if not is_fault and work.now < until:
+                return None
             incident = self._open(work, agent, phase, why, known)
             incident.progress = Progress(remedy=remedy)
             incident.confirmed = confirmed

@@ -12,6 +12,11 @@ MARGIN_S = 60.0
 """How long a service may take beyond its own limit: it has to be started and reported."""
 LAPSE_S = 86_400.0
 """How long a suspicion that nothing confirmed waits for its turn, before it lapses."""
+NO_TURN_S = 86_400.0
+"""How long a machine that is known to be faulty waits while isolated ones hold all turns."""
+UNPROVEN_S = 7_200.0
+"""How long a machine that could neither be checked nor healed takes work before it is checked again
+for anything else than a fault."""
 LOOK_S = 60.0
 """The time between two looks at a machine that waits for its turn, or that is to be replaced."""
 MOST_UNKNOWN = 12
@@ -23,8 +28,8 @@ CHECK_AGAIN = RetryPolicy(NO_LIMIT, backoff_s=30.0, longest_backoff_s=3_600.0)
 
 def limit_of(incident: Incident, spec: HealthSpec) -> tuple[float, float] | None:
     """Since when the incident waits for what it waits for now, and how many seconds it may; None
-    where there is no limit: a machine that is known to be faulty waits for its turn, and an
-    isolated one for an operator."""
+    where there is no limit of its own: a machine that is known to be faulty waits for its turn as
+    long as its group has some that come free, and an isolated one for an operator."""
     match incident.status:
         case HealthStatus.SUSPECT if incident.is_out:
             return _emptied(incident)

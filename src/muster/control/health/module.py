@@ -5,6 +5,7 @@ from muster.control.engine.declared import Declared
 from muster.control.engine.effects import Surroundings
 from muster.control.engine.module import Context, EntityModule
 from muster.control.engine.work import Work
+from muster.control.health.conditions import ill_of
 from muster.control.health.entity import INCIDENT, Incident
 from muster.control.health.following import FollowMachines, FollowRoom, FollowServices
 from muster.control.health.handlers import (
@@ -23,7 +24,6 @@ from muster.control.health.rebooting.settings import load_settings
 from muster.control.health.requests import HealthRequests
 from muster.control.health.room import Room
 from muster.control.health.seen import SeenHealth, SeenMemory, SuspectFailing
-from muster.control.health.steps import ill_of
 from muster.control.health.turns import GiveTurns
 from muster.control.pool.fleet import Fleet
 from muster.control.pool.slices import SliceLifecycle

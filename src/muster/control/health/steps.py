@@ -1,29 +1,38 @@
 """The steps of an incident: what follows a verdict, a heal that ended or failed, and a limit that
 passed, and what that means for the machine's work (design: Machine health)."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 from muster.control.engine.handler import TransitionStatus
 from muster.control.engine.lifecycle import Lifecycle
 from muster.control.engine.work import Move, Work
 from muster.control.health import ladder
+from muster.control.health.conditions import ill_of, waits_for_heal, with_faults
 from muster.control.health.entity import MAX_CHECKS, CheckRecord, Incident
 from muster.control.health.incidents import Incidents
-from muster.control.health.ladder import Bounds, Heal, Progress, Step
-from muster.control.health.limits import CHECK_AGAIN, EMPTY_S, LOOK_S, MOST_UNKNOWN, limit_of
+from muster.control.health.ladder import Bounds, Heal, Step
+from muster.control.health.limits import (
+    CHECK_AGAIN,
+    EMPTY_S,
+    LOOK_S,
+    MOST_UNKNOWN,
+    NO_TURN_S,
+    UNPROVEN_S,
+    limit_of,
+)
 from muster.control.health.rebooting.means import HardReboots
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.handlers.start import recall_prefilled
 from muster.control.session.services import Services
 from muster.core.health.remedy import Remedy, strongest
 from muster.core.health.service import Service
-from muster.core.health.verdict import CheckResult, Severity, Verdict
+from muster.core.health.verdict import CheckResult, Verdict
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult
 from muster.core.specs.health import HealthSpec
 from muster.core.states import AgentStatus
-from muster.core.states.health import HEALTH_TABLE, ILL, HealthStatus
+from muster.core.states.health import HEALTH_TABLE, HealthStatus
 from muster.store.live import Live
 from muster.store.records import Agent, Session
 
@@ -77,14 +86,14 @@ class HealthSteps(Lifecycle[Incident]):
             incident.confirmed = True
             agent = self._live.agents.get(incident.agent_id)
             if agent is not None:
-                incident.devices = _with_faults(incident, agent, verdict)
+                incident.devices = with_faults(incident, agent, verdict)
         means, bounds = self._means(incident), self._bounds(incident)
         step = ladder.after_check(result, progress, means, bounds)
         why = reason(_FOUND[result], verdict=told)
         if result is CheckResult.HEALTHY and incident.confirmed and not ladder.is_met(progress):
             step = ladder.heal(progress, means, bounds)
         elif result is CheckResult.UNKNOWN and step is not ladder.CHECK_AGAIN:
-            unknown = len(self._incidents.in_group(incident.group).unknown)
+            unknown = self._incidents.in_group(incident.group).unknown_at(work.now)
             machines = self.machines_of(incident.group)
             if ladder.many_unknown(unknown, machines):
                 why = reason(
@@ -97,19 +106,47 @@ class HealthSteps(Lifecycle[Incident]):
                 )
                 last = unknowns >= MOST_UNKNOWN
                 step = Step(_H.ISOLATED) if last else ladder.CHECK_AGAIN
-        self.take(work, incident, step, phase, why)
+        if result is CheckResult.UNKNOWN and self._is_in_vain(incident, step):
+            self._let_go(work, incident, phase, why)
+        else:
+            self.take(work, incident, step, phase, why)
+
+    def _is_in_vain(self, incident: Incident, step: Step) -> bool:
+        """Whether an operator would have to look at a machine against which nothing is known."""
+        unproven = ladder.is_unproven(incident.progress, confirmed=incident.confirmed)
+        return step.status is _H.ISOLATED and unproven
+
+    def _let_go(self, work: Work, incident: Incident, phase: str, why: Reason) -> None:
+        """Have a machine take work again of which nothing could be found out, and which could not
+        be healed; for a while it is checked for nothing but a fault."""
+        numbers = {"agent": incident.agent, "told": why.sentence()[:_MAX_TOLD]}
+        in_vain = reason(ReasonCode.HEALTH_UNPROVEN, pause_s=UNPROVEN_S, **numbers)
+        incident.progress = replace(incident.progress, rounds=0)  # none was possible
+        self._incidents.pause(incident, work.now, UNPROVEN_S)
+        self.move_to(work, incident, _H.HEALTHY, phase, in_vain, SchedulingResult.GIVE_UP)
 
     def healed(self, work: Work, incident: Incident, phase: str) -> None:
         """Have a machine that was reset or rebooted checked again."""
+        done = incident.progress.healed + 1
+        incident.progress = replace(incident.progress, healed=done)
         why = reason(ReasonCode.HEALTH_HEALED, heal=words(incident.heal))
         self.move_to(work, incident, _H.VERIFYING, phase, why)
 
-    def heal_failed(self, work: Work, incident: Incident, phase: str, why: Reason) -> None:
-        """Try a stronger heal, or leave the machine to an operator."""
+    def heal_failed(
+        self, work: Work, incident: Incident, phase: str, why: Reason, *, refused: bool = False
+    ) -> None:
+        """Try a stronger heal, or leave the machine to an operator.
+
+        Args:
+            refused: whether the heal failed because whoever was to do it said that it cannot.
+        """
         step = ladder.after_failed_heal(
             incident.progress, self._means(incident), self._bounds(incident)
         )
-        self.take(work, incident, step, phase, why)
+        if refused and self._is_in_vain(incident, step):
+            self._let_go(work, incident, phase, why)
+        else:
+            self.take(work, incident, step, phase, why)
 
     def beyond_services(self, work: Work, incident: Incident, phase: str, why: Reason) -> None:
         """Go on with a machine on which no service can begin: it is rebooted from outside, or left
@@ -205,6 +242,20 @@ class HealthSteps(Lifecycle[Incident]):
         self.move_to(
             work, incident, _H.HEALTHY, phase, reason(ReasonCode.HEALTH_LAPSED, waited_s=waited_s)
         )
+
+    def isolate_without_turn(self, work: Work, incident: Incident, phase: str) -> None:
+        """Take a machine that is known to be faulty out of work though it has no turn: isolated
+        ones hold all turns, and no operator has decided about them for long."""
+        waited_s = round(work.now - incident.status_changed_at)
+        isolated = len(self._incidents.in_group(incident.group).isolated)
+        why = reason(
+            ReasonCode.HEALTH_NO_TURN,
+            agent=incident.agent,
+            group=incident.group,
+            isolated=isolated,
+            waited_s=waited_s,
+        )
+        self.move_to(work, incident, _H.ISOLATED, phase, why, SchedulingResult.GIVE_UP)
 
     def let_be(self, work: Work, incident: Incident, phase: str) -> None:
         """End an incident in which nothing but failed tasks spoke against a machine on which
@@ -345,8 +396,17 @@ class HealthSteps(Lifecycle[Incident]):
 
     def over_at(self, incident: Incident) -> float | None:
         """When the incident has waited for long enough for what it waits for; None if it may wait
-        for ever. While its machine is silent that is when the machine has been so for too long."""
+        for ever. While its machine is silent that is when the machine has been so for too long.
+
+        A machine that is known to be faulty waits while turns come free. Where isolated ones hold
+        them all, one is isolated for each time that nobody has looked for so long, so that a wrong
+        check does not take all machines of a group away at once.
+        """
         spec = self.spec_of(incident)
+        if waits_for_heal(incident):
+            blocked = self._incidents.in_group(incident.group).blocked_since
+            since = None if blocked is None else max(blocked, incident.status_changed_at)
+            return None if since is None else self._incidents.ends_at(since, NO_TURN_S)
         limit = limit_of(incident, spec)
         if limit is None:
             return None
@@ -365,42 +425,3 @@ class HealthSteps(Lifecycle[Incident]):
             yield over_at
         if not record.is_out or record.status is _H.ISOLATED:
             yield work.now + LOOK_S
-
-
-def is_heal_due(incident: Incident) -> bool:
-    """Whether a machine under suspicion is to be healed without another check: one found it faulty
-    before its turn came, or the hardware itself named the remedy."""
-    if incident.heal is not None and incident.progress.last is not incident.heal:
-        return True
-    return incident.confirmed and not ladder.is_met(incident.progress)
-
-
-def is_mere(incident: Incident) -> bool:
-    """Whether nothing but failed tasks speaks against the machine so far. Anybody's program can
-    fail, so nobody else's work has to leave for that."""
-    only = incident.why.code is ReasonCode.HEALTH_TASK_FAILED and incident.reason is None
-    return only and not incident.confirmed and incident.progress == Progress()
-
-
-def ill_of(incident: Incident) -> str:
-    """Why the machine takes no work; empty if it may."""
-    is_out = incident.status in HEALTH_TABLE.live and incident.is_out
-    return ILL[incident.status] if is_out else ""
-
-
-def united(one: Sequence[int], other: Sequence[int]) -> tuple[int, ...]:
-    """The GPUs of both; no GPU stands for all of the machine."""
-    return tuple(sorted({*one, *other})) if one and other else ()
-
-
-def devices_of(agent: Agent, devices: Collection[int]) -> tuple[int, ...]:
-    """These GPUs; all of the machine if the agent does not have one of them (any more)."""
-    has = {device.index for device in agent.devices}
-    return tuple(sorted(set(devices))) if has.issuperset(devices) else ()
-
-
-def _with_faults(incident: Incident, agent: Agent, verdict: Verdict) -> tuple[int, ...]:
-    """The GPUs under suspicion with those that a check found faulty."""
-    faults = (each for each in verdict.findings if each.severity is Severity.FAULT)
-    found = {each.device for each in faults if each.device is not None}
-    return united(incident.devices, devices_of(agent, found)) if found else incident.devices

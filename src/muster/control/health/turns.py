@@ -56,9 +56,11 @@ def waits_for_turn(incident: Incident, incidents: Incidents, most: int) -> Reaso
     Args:
         most: machines of its group that may be out at a time.
     """
+    of_group = incidents.in_group(incident.group)
     return reason(
         ReasonCode.HEALTH_WAITS_TURN,
         group=incident.group,
-        out=len(incidents.in_group(incident.group).out),
+        out=len(of_group.out),
         most=most,
+        isolated=len(of_group.isolated),
     )

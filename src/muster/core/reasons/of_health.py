@@ -24,9 +24,9 @@ OF_HEALTH: Mapping[ReasonCode, Definition] = {
     ReasonCode.HEALTH_WAITS_TURN: Definition(
         _W,
         "it takes work until it is its turn: {out} of at most {most:machine} of group {group} are "
-        "out of work for their health",
-        "Nothing: its turn comes when another machine is back. An operator can raise "
-        "`health.max_unhealthy` of the group.",
+        "out of work for their health{isolated:?, {isolated} of them until an operator decides}",
+        "Its turn comes when another machine is back. An operator can decide about those that are "
+        "isolated (`muster incidents`), or raise `health.max_unhealthy` of the group.",
     ),
     ReasonCode.HEALTH_WAITS_EMPTY: Definition(
         _W, "it would have to itself what {kernels:kernel} of agent {agent} still hold"
@@ -60,6 +60,12 @@ OF_HEALTH: Mapping[ReasonCode, Definition] = {
         "nothing is left to try after {rounds:round} of healing: {told}",
         _BACK,
     ),
+    ReasonCode.HEALTH_NO_TURN: Definition(
+        _O,
+        "it is known to be faulty, and no turn to be healed came for {waited_s:~}, because "
+        "{isolated:isolated machine} of group {group} held all turns",
+        _BACK,
+    ),
     ReasonCode.HEALTH_FOR_OPERATOR: Definition(_O, "this is for an operator: {told}", _BACK),
     # How an incident ended
     ReasonCode.HEALTH_ISOLATED_BY: Definition(_O, "isolated by {by}{note:? ({note})}", _BACK),
@@ -72,6 +78,13 @@ OF_HEALTH: Mapping[ReasonCode, Definition] = {
     ReasonCode.HEALTH_LET_BE: Definition(
         _W,
         "work goes on on it after {waited_s:~}, and none has to leave because a task failed",
+    ),
+    ReasonCode.HEALTH_UNPROVEN: Definition(
+        _O,
+        "it takes work again though nothing could be found out about it: {told}; nothing tells of "
+        "a fault, it cannot be healed, and for {pause_s:~} a fault alone has it checked again",
+        "Have its checks work, or leave them out: `health.checks` of the group. "
+        "`muster agents check {agent}` tries again at once.",
     ),
     ReasonCode.HEALTH_REMOVED: Definition(_W, "the agent was removed"),
     ReasonCode.HEALTH_REPLACED: Definition(

@@ -58,7 +58,7 @@ HEALTH = (
     ),
     Mutant(
         "machines that are out of work get some",
-        f"{INCIDENTS}/steps.py",
+        f"{INCIDENTS}/conditions.py",
         '    return ILL[incident.status] if is_out else ""\n',
         '    return ""\n',
         "no work is placed on a machine that is out of work for its health",

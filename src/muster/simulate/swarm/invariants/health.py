@@ -28,7 +28,12 @@ _HEALING = frozenset({HealthStatus.RESETTING, HealthStatus.REBOOTING})
 _STAYS = frozenset({HealthStatus.ISOLATED, HealthStatus.GONE})
 _BEYOND_CHECKS = _HEALING | {HealthStatus.VERIFYING, HealthStatus.ISOLATED}
 _WITHOUT_CHECK = frozenset(
-    {ReasonCode.HEALTH_RETURNED_BY, ReasonCode.HEALTH_LAPSED, ReasonCode.HEALTH_LET_BE}
+    {
+        ReasonCode.HEALTH_RETURNED_BY,
+        ReasonCode.HEALTH_LAPSED,
+        ReasonCode.HEALTH_LET_BE,
+        ReasonCode.HEALTH_UNPROVEN,
+    }
 )
 
 
@@ -151,7 +156,8 @@ class RoundsAreBounded(_OfIncidents):
 
 
 class ShareHolds(_OfIncidents):
-    """Judged when a machine gets its turn, unless an operator has decided about it."""
+    """Judged when a machine gets its turn, unless an operator has decided about it, or has not
+    about isolated ones for so long that it is isolated too."""
 
     says = "no more of a group's machines are out of work for their health than it allows"
 
@@ -166,7 +172,7 @@ class ShareHolds(_OfIncidents):
         out = {each.id: each for each in _live(live) if each.has_turn}
         for id_ in out.keys() - self._had_turn:
             incident = out[id_]
-            if self.is_decided(incident):
+            if self.is_decided(incident) or _had_no_turn(incident):
                 continue
             most = _most_out(live, incident.group)
             many = sum(each.group == incident.group for each in out.values())
@@ -352,6 +358,10 @@ class OperatorsOutrank(_OfIncidents):
 
 def _live(live: Live) -> Iterator[Incident]:
     return (each for each in live.of(Incident).values() if each.status in HEALTH_TABLE.live)
+
+
+def _had_no_turn(incident: Incident) -> bool:
+    return incident.reason is not None and incident.reason.code is ReasonCode.HEALTH_NO_TURN
 
 
 def _most_out(live: Live, name: str) -> int | None:

@@ -1,0 +1,57 @@
+"""The conditions of incidents, and the GPUs that they are about. Pure functions."""
+
+from collections.abc import Collection, Sequence
+
+from muster.control.health import ladder
+from muster.control.health.entity import Incident
+from muster.control.health.ladder import Progress
+from muster.core.health.verdict import Severity, Verdict
+from muster.core.reasons import ReasonCode
+from muster.core.states.health import HEALTH_TABLE, ILL, HealthStatus
+from muster.store.records import Agent
+
+_H = HealthStatus
+
+
+def is_heal_due(incident: Incident) -> bool:
+    """Whether a machine under suspicion is to be healed without another check: one found it faulty
+    before its turn came, or the hardware itself named the remedy."""
+    if incident.heal is not None and incident.progress.last is not incident.heal:
+        return True
+    return incident.confirmed and not ladder.is_met(incident.progress)
+
+
+def waits_for_heal(incident: Incident) -> bool:
+    """Whether a machine that is known to be faulty waits for its turn."""
+    return incident.status is _H.SUSPECT and not incident.is_out and incident.confirmed
+
+
+def is_mere(incident: Incident) -> bool:
+    """Whether nothing but failed tasks speaks against the machine so far. Anybody's program can
+    fail, so nobody else's work has to leave for that."""
+    only = incident.why.code is ReasonCode.HEALTH_TASK_FAILED and incident.reason is None
+    return only and not incident.confirmed and incident.progress == Progress()
+
+
+def ill_of(incident: Incident) -> str:
+    """Why the machine takes no work; empty if it may."""
+    is_out = incident.status in HEALTH_TABLE.live and incident.is_out
+    return ILL[incident.status] if is_out else ""
+
+
+def united(one: Sequence[int], other: Sequence[int]) -> tuple[int, ...]:
+    """The GPUs of both; no GPU stands for all of the machine."""
+    return tuple(sorted({*one, *other})) if one and other else ()
+
+
+def devices_of(agent: Agent, devices: Collection[int]) -> tuple[int, ...]:
+    """These GPUs; all of the machine if the agent does not have one of them (any more)."""
+    has = {device.index for device in agent.devices}
+    return tuple(sorted(set(devices))) if has.issuperset(devices) else ()
+
+
+def with_faults(incident: Incident, agent: Agent, verdict: Verdict) -> tuple[int, ...]:
+    """The GPUs under suspicion with those that a check found faulty."""
+    faults = (each for each in verdict.findings if each.severity is Severity.FAULT)
+    found = {each.device for each in faults if each.device is not None}
+    return united(incident.devices, devices_of(agent, found)) if found else incident.devices

@@ -1,0 +1,63 @@
+"""Machines of which nothing can be found out, and which cannot be healed either."""
+
+import pytest
+from tests.control.health.conftest import MakeWard
+from tests.control.health.ward import FAILS, UNKNOWN
+
+from muster.control.health.limits import UNPROVEN_S
+from muster.core.health.remedy import Remedy
+from muster.core.health.service import ServiceName, dump
+from muster.core.health.verdict import unknown
+from muster.core.reasons import ReasonCode
+from muster.core.states.health import HealthStatus
+from muster.simulate.hollow.supervisor import Run
+
+_H = HealthStatus
+CHECK, RESET, REBOOT = ServiceName.CHECK, ServiceName.RESET, ServiceName.REBOOT
+REFUSED = Run(4.0, exit_code=1, result=dump(unknown("reboot", "the controller is on this machine")))
+
+
+def test_a_machine_that_cannot_be_checked_or_healed_takes_work_again_and_is_let_be_for_a_while(
+    ward: MakeWard,
+) -> None:
+    w = ward(unknowns=3)
+    w.plan("a", CHECK, *[UNKNOWN] * 3)
+    w.plan("a", REBOOT, REFUSED)
+    w.suspect()
+    ended = w.until(_H.HEALTHY)
+    assert w.done() == [CHECK, CHECK, CHECK, REBOOT]
+    assert ended.reason is not None
+    assert ended.reason.code is ReasonCode.HEALTH_UNPROVEN
+    assert "the controller is on this machine" in ended.reason.sentence()
+    assert ended.progress.rounds == 0
+    assert w.suspect() is None
+    assert w.suspect(confirmed=True, remedy=Remedy.RESET) is not None
+    w.until(_H.HEALTHY)
+    w.run(UNPROVEN_S)
+    assert w.suspect() is not None
+
+
+def test_an_operator_has_a_machine_checked_that_could_not_be_a_moment_ago(ward: MakeWard) -> None:
+    w = ward(unknowns=1, rounds=0)
+    w.plan("a", CHECK, UNKNOWN)
+    w.suspect()
+    w.until(_H.HEALTHY)
+    assert w.decide("check") is not None
+
+
+@pytest.mark.parametrize("remedy", [Remedy.RESET, Remedy.REBOOT])
+def test_a_machine_whose_hardware_told_of_a_fault_is_isolated_if_it_cannot_be_healed(
+    ward: MakeWard, remedy: Remedy
+) -> None:
+    w = ward()
+    w.plan("a", RESET, FAILS)
+    w.plan("a", REBOOT, REFUSED)
+    w.suspect(remedy=remedy, confirmed=True)
+    w.until(_H.ISOLATED)
+
+
+def test_a_machine_that_stays_unknown_over_its_reboots_is_isolated(ward: MakeWard) -> None:
+    w = ward(unknowns=1, rounds=2)
+    w.plan("a", CHECK, *[UNKNOWN] * 3)
+    w.suspect()
+    assert w.until(_H.ISOLATED).progress.healed == 2
