@@ -198,8 +198,21 @@ async def test_what_was_seen_of_the_machine_is_told_and_forgotten_once_it_is_not
 
 
 async def test_sighting_that_nobody_noted_is_told_on_the_next_stream() -> None:
-    async with talk() as (made, _):
+    async with talk() as (made, hello):
+        await made.renew(hello.sent_s, 60.0)
+        await made.heartbeat()
         sighting = made.sightings.add(Remedy.RESET, "Xid 95")
         made.kernels.news.set()
         assert await made.heard() == HealthSeen((sighting,))
+    assert made.sightings.kept == (sighting,)
+
+
+async def test_controller_that_knows_no_sightings_is_told_of_none() -> None:
+    async with talk() as (made, hello):
+        sighting = made.sightings.add(Remedy.RESET, "Xid 95")
+        await made.stream.answers.put(Renew(hello.sent_s, 60.0, SELDOM_S, hears_health=False))
+        await made.heartbeat()
+        made.kernels.news.set()
+        await made.stream.answers.put(Renew(hello.sent_s, 60.0, 2 * SELDOM_S, hears_health=False))
+        await made.heartbeat()
     assert made.sightings.kept == (sighting,)

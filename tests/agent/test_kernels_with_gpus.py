@@ -11,8 +11,8 @@ import pytest
 from muster.agent.accounts import Accounts
 from muster.agent.kernels import Kernels
 from muster.agent.ports import PreparedPorts
-from muster.agent.services import OwnServices
-from muster.agent.supervisor_link import Terms
+from muster.agent.services import RESETS, OwnServices
+from muster.agent.supervisor_link import KernelState, Terms
 from muster.core.clock import VirtualClock
 from muster.wire.messages import KernelReport
 
@@ -68,3 +68,26 @@ def test_any_other_kernel_tells_nothing_of_them(
     kernels: Kernels, devices: dict[str, object], exit_code: int
 ) -> None:
     assert ending(kernels, devices, exit_code=exit_code).detail == ""
+
+
+RESET: KernelState = {"id": "krn-1", "generation": 1, "status": "running", "shape": RESETS}
+
+
+def test_a_restarted_agent_does_not_open_gpus_in_the_middle_of_a_reset(kernels: Kernels) -> None:
+    told: list[bool] = []
+    kernels.resetting = told.append
+    kernels.attached({"version": 1, "kernels": [RESET], "limits": "none"})
+    assert told == [True]
+    end = {"kernel": "krn-1", "generation": 1, "seq": 1, "kind": "ended", "at": 2.0}
+    kernels.heard(cast("list[Event]", [{**end, "reason": "exited", "exit_code": 0}]))
+    assert told == [True, False]
+
+
+@pytest.mark.parametrize("held", [{**RESET, "status": "ended"}, {**RESET, "shape": "1"}])
+def test_gpus_are_opened_once_a_supervisor_tells_that_nothing_resets_them(
+    kernels: Kernels, held: KernelState
+) -> None:
+    told: list[bool] = []
+    kernels.resetting = told.append
+    kernels.attached({"version": 1, "kernels": [held], "limits": "none"})
+    assert told == [False]

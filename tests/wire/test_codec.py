@@ -162,7 +162,7 @@ CONTROLLER_MESSAGES: st.SearchStrategy[ControllerMessage] = (
     commands()
     | st.builds(Acknowledge, INT64)
     | st.builds(HealthNoted, INT64)
-    | st.builds(Renew, SECONDS, SECONDS | st.just(math.inf), SECONDS)
+    | st.builds(Renew, SECONDS, SECONDS | st.just(math.inf), SECONDS, st.booleans())
 )
 
 

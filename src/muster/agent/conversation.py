@@ -61,6 +61,7 @@ class Conversation:
         self._disk_was_full = False
         self._heartbeat_s: float | None = None  # None: no lease was granted yet
         self._heartbeat_due = False
+        self._hears_health = False  # until the controller says that it does
         self._pace_changed = asyncio.Event()
         self.accepted = asyncio.Event()
         """Whether the controller has answered, and so accepted this stream as the agent's."""
@@ -102,6 +103,9 @@ class Conversation:
             case Renew():
                 # Exactly what was sent comes back, so it is compared before it is converted.
                 self._kernels.renew_lease(message, self._boot_began_s)
+                if message.hears_health and not self._hears_health:
+                    self._hears_health = True
+                    self._kernels.news.set()
                 if message.heartbeat_s != self._heartbeat_s:
                     self._heartbeat_s = message.heartbeat_s
                     self._pace_changed.set()
@@ -111,9 +115,9 @@ class Conversation:
                 assert_never(unknown)
 
     async def _speak(self) -> None:
-        outbox, news, sightings = self._kernels.outbox, self._kernels.news, self._sightings
+        outbox, news = self._kernels.outbox, self._kernels.news
         while True:
-            while not (outbox or self._heartbeat_due or sightings.is_due(self._now_s())):
+            while not (outbox or self._heartbeat_due or self._is_health_due()):
                 news.clear()
                 await news.wait()
             message: AgentMessage
@@ -123,11 +127,14 @@ class Conversation:
                     self._disk_was_full = full
                     await self._stream.send(Disk(full))
                 message = Heartbeat(self._boot_s(), self._kernels.renewed_s, time.time())
-            elif sightings.is_due(self._now_s()):
-                message = sightings.take(self._now_s())
+            elif self._is_health_due():
+                message = self._sightings.take(self._now_s())
             else:
                 message = outbox.take(BATCH_REPORTS)
             await self._stream.send(message)
+
+    def _is_health_due(self) -> bool:
+        return self._hears_health and self._sightings.is_due(self._now_s())
 
     def _boot_s(self) -> float:
         return clock.now_s() - self._boot_began_s

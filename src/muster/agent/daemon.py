@@ -126,6 +126,7 @@ class AgentDaemon:
         if config.gpus is None:  # nobody can tell the health of GPUs that are merely declared
             news = self._kernels.news
             self._health = HealthWatch(config.directory, self._boot, machine.devices, news.set)
+            self._health.let_go(True)  # an earlier process may have begun a reset
             self._kernels.resetting = self._health.let_go
             self._kernels.errors_of = self._health.errors_of
 

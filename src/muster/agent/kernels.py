@@ -14,10 +14,11 @@ from muster.agent.inventory import KernelInventory
 from muster.agent.logs import LogFiles
 from muster.agent.outbox import Outbox
 from muster.agent.ports import NoPorts, PreparedPorts
-from muster.agent.services import OwnServices
+from muster.agent.services import RESETS, OwnServices
 from muster.agent.supervisor_link import AccountsOf, SupervisorLink, SupervisorState, Terms
 from muster.core.clock import Clock
 from muster.core.health.service import ServiceName
+from muster.core.ids import KernelId
 from muster.core.reasons import ReasonCode
 from muster.core.resources import DeviceShare
 from muster.wire.messages import (
@@ -86,7 +87,8 @@ class Kernels:
         self._link: SupervisorLink | None = None
         self.renewed_s = 0.0  # the moment on the boot clock that the renewal in force answered
         self.resetting: Callable[[bool], None] = lambda begins: None
-        """Called when services begin to reset GPUs, and once they have ended."""
+        """Called when services begin to reset GPUs, and once they have ended, or a supervisor told
+        that none is under way."""
         self._resets: set[KernelKey] = set()
         self.errors_of: Callable[[Collection[int]], str] = lambda gpus: ""
         """The errors of GPUs a moment ago, by their indexes, in words; empty if there were none."""
@@ -266,8 +268,13 @@ class Kernels:
         self.limits = state["limits"]
         self._inventory.reset(state["kernels"])
         self.outbox.clear()
-        for key in [key for key in self._resets if not self._inventory.is_live(key)]:
-            self._reset_ended(key)
+        found = {
+            (KernelId(each["id"]), each["generation"])
+            for each in state["kernels"]
+            if each.get("shape") == RESETS
+        }
+        self._resets = {key for key in self._resets | found if self._inventory.is_live(key)}
+        self.resetting(bool(self._resets))
 
     def heard(self, events: "Sequence[Event]") -> None:
         for event in events:

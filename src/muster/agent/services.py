@@ -10,10 +10,13 @@ from dataclasses import replace
 
 from muster.agent.config import AgentConfig
 from muster.agent.health.request import PROGRAM, REQUEST, ServiceRequest, dump_request
-from muster.core.health.service import Service
+from muster.core.health.service import Service, ServiceName
 from muster.core.resources import Device
 from muster.wire.messages import Start
 
+RESETS = "@reset"
+"""The shape of a service that resets GPUs, by which a restarted agent knows it among the kernels of
+its supervisor. It waits for no kernel of its shape, so that the controller's would mean nothing."""
 _INHERITED = ("LD_LIBRARY_PATH", "PYTHONPATH")
 """Variables of the agent that the program gets besides those of every kernel: with them it finds
 the modules and the driver's libraries that the agent found."""
@@ -43,6 +46,7 @@ class OwnServices:
             cpu_milli=0,
             memory_bytes=0,
             disk_bytes=0,
+            shape=RESETS if service.name is ServiceName.RESET else start.template.shape,
         )
         return replace(start, template=template, env={}, queued=False, hold=False)
 

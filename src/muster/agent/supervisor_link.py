@@ -71,6 +71,7 @@ class KernelState(TypedDict):
     id: str
     generation: int
     status: str
+    shape: NotRequired[str]
     lost: NotRequired[bool]  # it ended with a dead supervisor, and nobody has seen how
 
 

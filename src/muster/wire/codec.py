@@ -223,7 +223,10 @@ def encode_controller_message(message: ControllerMessage) -> pb.ControllerMessag
             return pb.ControllerMessage(acknowledge=pb.Acknowledge(seq=message.seq))
         case Renew():
             renew = pb.Renew(
-                sent_s=message.sent_s, lease_s=message.lease_s, heartbeat_s=message.heartbeat_s
+                sent_s=message.sent_s,
+                lease_s=message.lease_s,
+                heartbeat_s=message.heartbeat_s,
+                hears_health=message.hears_health,
             )
             return pb.ControllerMessage(renew=renew)
         case HealthNoted():
@@ -263,7 +266,7 @@ def decode_controller_message(message: pb.ControllerMessage) -> ControllerMessag
             return Acknowledge(message.acknowledge.seq)
         case "renew":
             renew = message.renew
-            return Renew(renew.sent_s, renew.lease_s, renew.heartbeat_s)
+            return Renew(renew.sent_s, renew.lease_s, renew.heartbeat_s, renew.hears_health)
         case "health_noted":
             return HealthNoted(message.health_noted.seq)
         case None:

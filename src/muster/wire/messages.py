@@ -244,7 +244,8 @@ class Sighting:
 @dataclass(frozen=True, slots=True)
 class HealthSeen:
     """Sightings in the order of their numbers. An agent repeats them, on each new stream and after
-    a while, until the last one's number is noted; it sends no others meanwhile."""
+    a while, until the last one's number is noted; it sends no others meanwhile, and none to a
+    controller whose renewals do not say that it hears them."""
 
     sightings: tuple[Sighting, ...]
 
@@ -271,11 +272,13 @@ class Renew:
     """The kernel lease ends ``lease_s`` after ``sent_s``, the moment on the agent's boot clock at
     which it sent the Hello or heartbeat that this message answers: however long the answer took,
     and even if the lease had a later end before. ``heartbeat_s`` is how often the agent is to ask
-    for the next renewal."""
+    for the next renewal. ``hears_health`` says that the controller understands HealthSeen: an older
+    one would end the stream over it."""
 
     sent_s: float
     lease_s: float
     heartbeat_s: float
+    hears_health: bool = True
 
 
 @dataclass(frozen=True, slots=True)
