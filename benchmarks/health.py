@@ -52,6 +52,11 @@ nvmlDeviceGetMaxPcieLinkGeneration = nvmlDeviceGetCurrPcieLinkGeneration
 def nvmlDeviceGetCurrentClocksThrottleReasons(_): return 0
 def nvmlDeviceGetTemperature(*_): return 40
 def nvmlDeviceGetTemperatureThreshold(*_): return 89
+class _Rates: gpu = 95
+def nvmlDeviceGetHandleByUUID(uuid): return int(uuid[4:])
+nvmlDeviceGetUtilizationRates = lambda _: _Rates
+def nvmlDeviceGetClockInfo(*_): return 1700
+def nvmlDeviceGetTotalEnergyConsumption(_): return int(600_000 * time.time())
 def nvmlDeviceGetSupportedEventTypes(_): return 8
 def nvmlDeviceRegisterEvents(*_): pass
 def nvmlEventSetCreate(): return 1

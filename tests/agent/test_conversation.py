@@ -8,10 +8,12 @@ from typing import cast
 import pytest
 
 from muster.agent.conversation import Conversation
+from muster.agent.health.counters import INTERVAL_S, GpuCounters
 from muster.agent.health.sightings import SightingBox
 from muster.agent.kernels import Kernels
 from muster.agent.outbox import Outbox
 from muster.agent.supervisor import clock
+from muster.core.health.counters import GpuMeans
 from muster.core.health.remedy import Remedy
 from muster.core.ids import AgentId
 from muster.core.resources import Resources
@@ -91,6 +93,8 @@ class Talk:
         self.disk_full = False
         self.boot_began_s = boot_began_s
         self.sightings = SightingBox()
+        self.counters = GpuCounters(lambda: self.now_s)
+        self.now_s = 0.0
 
     async def run(self) -> None:
         conversation = Conversation(
@@ -99,6 +103,7 @@ class Talk:
             lambda: self.disk_full,
             self.boot_began_s,
             self.sightings,
+            self.counters,
         )
         with suppress(Disconnected):
             await conversation.run(HELLO)
@@ -182,6 +187,19 @@ async def test_disk_that_is_full_or_no_longer_is_told_with_the_next_heartbeat() 
         made.disk_full = False
         await made.renew(hello.sent_s, 60.0, heartbeat_s=1.0)
         assert await made.heard() == Disk(full=False)
+
+
+async def test_means_of_gpus_go_with_one_heartbeat_once_an_interval_is_over() -> None:
+    async with talk() as (made, hello):
+        made.counters.add([GpuMeans(0, 90.0)], None)
+        await made.renew(hello.sent_s, 60.0, 0.01)
+        assert (await made.heartbeat()).gpus == ()
+        made.now_s = INTERVAL_S
+        told: list[GpuMeans] = []
+        while not told:
+            told += (await made.heartbeat()).gpus
+        assert told == [GpuMeans(0, 90.0)]
+        assert (await made.heartbeat()).gpus == ()
 
 
 async def test_what_was_seen_of_the_machine_is_told_and_forgotten_once_it_is_noted() -> None:

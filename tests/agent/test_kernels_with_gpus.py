@@ -91,3 +91,22 @@ def test_gpus_are_opened_once_a_supervisor_tells_that_nothing_resets_them(
     kernels.resetting = told.append
     kernels.attached({"version": 1, "kernels": [held], "limits": "none"})
     assert told == [False]
+
+
+def test_gpus_are_held_while_their_kernel_runs(kernels: Kernels) -> None:
+    assert kernels.held_gpus() == set()
+    of = {"kernel": "krn-1", "generation": 1}
+    started = {**of, "seq": 1, "kind": "started", "at": 1.0, "devices": ["2", "3"]}
+    kernels.heard(cast("list[Event]", [started]))
+    assert kernels.held_gpus() == {2, 3}
+    ended = {**of, "seq": 2, "kind": "ended", "at": 2.0, "reason": "exited"}
+    kernels.heard(cast("list[Event]", [ended]))
+    assert kernels.held_gpus() == set()
+
+
+def test_gpus_of_kernels_from_before_the_agents_start_are_not_known(kernels: Kernels) -> None:
+    kernels.attached({"version": 1, "kernels": [{**RESET, "shape": "1"}], "limits": "none"})
+    assert kernels.held_gpus() is None
+    ended = {"kernel": "krn-1", "generation": 1, "seq": 2, "kind": "ended", "at": 2.0}
+    kernels.heard(cast("list[Event]", [ended]))
+    assert kernels.held_gpus() == set()

@@ -121,6 +121,13 @@ def test_agent_tells_its_health_and_its_incidents() -> None:
     assert not any("INCIDENT" in line for line in shown(agent_parts(wide(), agent(), [], NOW)))
 
 
+def test_agent_tells_which_of_its_gpus_may_hold_up_work() -> None:
+    slow = agent(stragglers=("GPU 0: it draws 400 W, the others 600 W", "GPU 1: the same"))
+    lines = shown(agent_parts(wide(), slow, [], NOW))
+    said = "GPU 0: it draws 400 W, the others 600 W. GPU 1: the same"
+    assert any(line.split() == ["may", "be", "slow", *said.split()] for line in lines)
+
+
 def test_an_operators_bar_is_told_before_health() -> None:
     barred = agent(barred="cordoned", bar_note="loud fan", ill="being checked")
     assert "takes work  no: cordoned, loud fan" in shown(agent_parts(wide(), barred, [], NOW))

@@ -14,6 +14,7 @@ from functools import partial
 from typing import assert_never
 
 from muster.core.clock import VirtualClock
+from muster.core.health.counters import GpuMeans
 from muster.core.ids import AgentId
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Device, DeviceShare, Resources
@@ -69,6 +70,7 @@ class FakeAgent:
     supervisor_frozen: bool = False  # it neither creates nor lets run
     reports: list[KernelReport] = field(default_factory=list)
     acknowledged: int = 0
+    gpus: tuple[GpuMeans, ...] = ()  # the next heartbeat tells them
     noted: int = 0  # the last of its sightings that control has dealt with
     starts: list[KernelKey] = field(default_factory=list)
     seen: set[KernelKey] = field(default_factory=set)
@@ -120,7 +122,8 @@ class FakeAgent:
         return self.clock.now() - self.booted_at
 
     def heartbeat(self) -> Heartbeat:
-        return Heartbeat(self.boot_s, self.renewed_s, self.time_s)
+        gpus, self.gpus = self.gpus, ()
+        return Heartbeat(self.boot_s, self.renewed_s, self.time_s, gpus)
 
     def receive(self, message: ControllerMessage) -> None:
         match message:

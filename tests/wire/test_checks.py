@@ -10,6 +10,7 @@ from grpc import aio
 from tests.wire.controller import QUICK, TOKEN, controller
 from tests.wire.test_gateway import ending, hello, stream_of
 
+from muster.core.health.counters import GpuMeans
 from muster.core.health.remedy import Remedy
 from muster.core.health.service import MAX_RESULT_BYTES
 from muster.core.ids import AgentId, KernelId
@@ -136,6 +137,31 @@ def test_wrong_sighting_is_refused_with_a_sentence(wrong: str) -> None:
     with pytest.raises(MalformedMessage) as refused:
         checks.check_sightings(HealthSeen(SIGHTINGS[wrong]))
     assert 10 < len(str(refused.value)) < 400
+
+
+def test_counters_of_gpus_are_checked_and_a_heartbeat_may_have_none() -> None:
+    told = Heartbeat(1.0, gpus=(GpuMeans(0, 95.0, 1700.0, 600.0), GpuMeans(127, 0.0)))
+    assert checks.heard(encode_agent_message(told)) == told
+    assert checks.heard(encode_agent_message(Heartbeat(1.0))) == Heartbeat(1.0)
+    for wrong in (
+        GpuMeans(128),
+        GpuMeans(-1),
+        GpuMeans(127),
+        GpuMeans(1, busy=100.5),
+        GpuMeans(1, clock_mhz=-1.0),
+        GpuMeans(1, power_w=float("nan")),
+        GpuMeans(1, power_w=float("inf")),
+    ):
+        said = replace(told, gpus=(*told.gpus, wrong))
+        with pytest.raises(MalformedMessage, match=r"device|counters"):
+            checks.heard(encode_agent_message(said))
+
+
+def test_older_reader_of_a_heartbeat_skips_the_counters() -> None:
+    told = encode_agent_message(Heartbeat(1.0, 2.0, 3.0, (GpuMeans(0, 95.0),))).heartbeat
+    numbers = [each.number for each in told.DESCRIPTOR.fields]
+    assert numbers == [1, 2, 3, 4], "a field that version 2 did not have: readers pass it over"
+    assert (told.sent_s, told.renewed_s, told.time_s) == (1.0, 2.0, 3.0)
 
 
 def test_remedy_of_a_newer_agent_is_a_check() -> None:

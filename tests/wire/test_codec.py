@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muster.core.health.counters import GpuMeans
 from muster.core.health.remedy import Remedy
 from muster.core.health.service import Service, ServiceName
 from muster.core.ids import AgentId, KernelId
@@ -99,6 +100,9 @@ KERNEL_REPORTS = st.builds(
     result=st.none() | TEXT.filter(lambda text: "\0" not in text),
 )
 REPORTS = st.builds(Reports, INT64, st.lists(KERNEL_REPORTS, max_size=4).map(tuple))
+GPU_MEANS = st.builds(
+    GpuMeans, INT32, st.none() | SECONDS, st.none() | SECONDS, st.none() | SECONDS
+)
 SIGHTINGS = st.builds(
     Sighting,
     seq=INT64,
@@ -112,7 +116,7 @@ SIGHTINGS = st.builds(
 AGENT_MESSAGES: st.SearchStrategy[AgentMessage] = (
     HELLOS
     | REPORTS
-    | st.builds(Heartbeat, SECONDS, SECONDS, SECONDS)
+    | st.builds(Heartbeat, SECONDS, SECONDS, SECONDS, st.lists(GPU_MEANS, max_size=3).map(tuple))
     | st.builds(Disk, st.booleans())
     | st.builds(HealthSeen, st.lists(SIGHTINGS, max_size=4).map(tuple))
 )

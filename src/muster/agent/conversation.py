@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import assert_never
 
+from muster.agent.health.counters import GpuCounters
 from muster.agent.health.sightings import SightingBox
 from muster.agent.kernels import Kernels
 from muster.agent.supervisor import clock
@@ -41,6 +42,7 @@ class Conversation:
         disk_is_full: called with each heartbeat; the controller is told when the answer changes.
         boot_began_s: when the machine's boot clock began, if that is not the operating system's.
         sightings: what was seen of the machine's health, to be told.
+        counters: the means of its GPUs, which heartbeats tell.
     """
 
     def __init__(
@@ -50,12 +52,14 @@ class Conversation:
         disk_is_full: Callable[[], bool],
         boot_began_s: float = 0.0,
         sightings: SightingBox | None = None,
+        counters: GpuCounters | None = None,
     ) -> None:
         self._stream = stream
         self._kernels = kernels
         self._disk_is_full = disk_is_full
         self._boot_began_s = boot_began_s
         self._sightings = SightingBox() if sightings is None else sightings
+        self._counters = GpuCounters() if counters is None else counters
         self._now_s: Callable[[], float] = asyncio.get_running_loop().time
         self._heard_at_s = self._now_s()
         self._disk_was_full = False
@@ -126,7 +130,8 @@ class Conversation:
                 if (full := self._disk_is_full()) != self._disk_was_full:
                     self._disk_was_full = full
                     await self._stream.send(Disk(full))
-                message = Heartbeat(self._boot_s(), self._kernels.renewed_s, time.time())
+                renewed_s, gpus = self._kernels.renewed_s, self._counters.take()
+                message = Heartbeat(self._boot_s(), renewed_s, time.time(), gpus)
             elif self._is_health_due():
                 message = self._sightings.take(self._now_s())
             else:

@@ -125,7 +125,9 @@ class AgentDaemon:
         self._health: HealthWatch | None = None
         if config.gpus is None:  # nobody can tell the health of GPUs that are merely declared
             news = self._kernels.news
-            self._health = HealthWatch(config.directory, self._boot, machine.devices, news.set)
+            self._health = HealthWatch(
+                config.directory, self._boot, machine.devices, news.set, self._kernels.held_gpus
+            )
             self._health.let_go(True)  # an earlier process may have begun a reset
             self._kernels.resetting = self._health.let_go
             self._kernels.errors_of = self._health.errors_of
@@ -249,6 +251,7 @@ class AgentDaemon:
                 self._disk.is_full,
                 self._boot.began_s,
                 None if self._health is None else self._health.box,
+                None if self._health is None else self._health.counters,
             )
 
             async def serve_logs() -> None:

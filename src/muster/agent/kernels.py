@@ -93,6 +93,16 @@ class Kernels:
         self.errors_of: Callable[[Collection[int]], str] = lambda gpus: ""
         """The errors of GPUs a moment ago, by their indexes, in words; empty if there were none."""
         self._gpus: dict[KernelKey, tuple[int, ...]] = {}
+        self._found: set[KernelKey] = set()  # at the start: nobody tells which GPUs they have
+
+    def held_gpus(self) -> Collection[int] | None:
+        """The indexes of the GPUs that kernels hold; None while some run of which it is not known
+        which they have."""
+        is_live = self._inventory.is_live
+        self._found = {key for key in self._found if is_live(key)}
+        if self._found:
+            return None
+        return {gpu for key, gpus in self._gpus.items() if is_live(key) for gpu in gpus}
 
     def use(self, link: SupervisorLink | None) -> None:
         """Send commands to this supervisor from now on."""
@@ -267,6 +277,7 @@ class Kernels:
     def attached(self, state: SupervisorState) -> None:
         self.limits = state["limits"]
         self._inventory.reset(state["kernels"])
+        self._found = {key for key, _ in self._inventory if key not in self._gpus}
         self.outbox.clear()
         found = {
             (KernelId(each["id"]), each["generation"])

@@ -16,6 +16,7 @@ from muster.api.openapi import json_body
 from muster.api.resource import Resource, Submission
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
+from muster.control.health.stragglers import StragglerWatch, with_stragglers
 from muster.control.job.explanation import (
     explain_ended_job,
     explain_ended_task,
@@ -78,6 +79,7 @@ def _graces_s(job: Job) -> Collection[float]:
 
 def _explain(live: Live, parts: Parts, id_: str, now: float, asker: Principal) -> WhyView:
     found = explain_job(live, parts[ClusterState], JobId(id_), now, asker)
+    found = with_stragglers(found, parts[StragglerWatch].of_job(JobId(id_)))
     return with_recovery(found, parts[Recoveries].of(live.jobs[JobId(id_)]), now)
 
 

@@ -14,6 +14,7 @@ from muster.control.engine.module import Parts
 from muster.control.health.entity import Incident
 from muster.control.health.explanation import may_be_out
 from muster.control.health.incidents import Incidents
+from muster.control.health.stragglers import StragglerWatch
 from muster.control.job.explanation import job_needs_agent
 from muster.control.pool.fleet import Fleet
 from muster.control.session.cluster.state import ClusterState
@@ -114,6 +115,7 @@ def agent_view(agent: Agent, live: Live, parts: Parts) -> AgentView:
         kernels=charged,
         prefilled=len(rows) - charged,
         incident=None if incident is None else incident.id,
+        stragglers=parts[StragglerWatch].on(agent.id),
         reason=ReasonView.of(full_disk_of(agent)) if agent.disk_full else shown.reason,
     )
 

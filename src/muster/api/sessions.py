@@ -9,6 +9,7 @@ from muster.api.live_views import accepted_session
 from muster.api.resource import Resource, Submission
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
+from muster.control.health.stragglers import StragglerWatch, with_stragglers
 from muster.control.plan import plan_session
 from muster.control.session.admission import Ended
 from muster.control.session.cluster.state import ClusterState
@@ -57,7 +58,8 @@ def _graces_s(session: Session) -> Collection[float]:
 
 
 def _explain(live: Live, parts: Parts, id_: str, now: float, asker: Principal) -> WhyView:
-    return explain_session(live, parts[ClusterState], SessionId(id_), now, asker)
+    found = explain_session(live, parts[ClusterState], SessionId(id_), now, asker)
+    return with_stragglers(found, parts[StragglerWatch].of_session(SessionId(id_)))
 
 
 SESSIONS: Resource[Session, SessionView] = Resource(

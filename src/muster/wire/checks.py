@@ -7,6 +7,7 @@ message that is not allowed is closed with a sentence; no other stream is affect
 import re
 from collections.abc import Mapping, Sequence, Sized
 
+from muster.core.health.counters import GpuMeans
 from muster.core.health.service import MAX_RESULT_BYTES
 from muster.core.health.verdict import MAX_WHAT
 from muster.core.resources import EXTRA_NAME, MAX_DEVICES, Device, Resources
@@ -58,6 +59,8 @@ def heard(message: pb.AgentMessage) -> AgentMessage:
             check_hello(said)
         case Heartbeat():
             _check_moments(said.sent_s, said.renewed_s, said.time_s)
+            if said.gpus:
+                check_gpu_means(said.gpus)
         case HealthSeen():
             check_sightings(said)
     return said
@@ -140,6 +143,19 @@ def check_sightings(seen: HealthSeen) -> None:
         _at_most(MAX_DEVICES, "devices in one sighting", each.devices)
         of_machine = all(0 <= index < MAX_DEVICES for index in each.devices)
         _require(of_machine, f"a device whose index is not below {MAX_DEVICES}")
+
+
+def check_gpu_means(gpus: Sequence[GpuMeans]) -> None:
+    """
+    Raises:
+        MalformedMessage: a device is none of a machine's, or is there twice, or has a value that
+            no GPU has.
+    """
+    seen = {each.device for each in gpus}
+    _require(len(seen) == len(gpus), "counters of a device that is there twice")
+    of_machine = all(0 <= index < MAX_DEVICES for index in seen)
+    _require(of_machine, f"a device whose index is not below {MAX_DEVICES}")
+    _require(all(each.is_plausible for each in gpus), "counters that no GPU has")
 
 
 def _check_moments(*moments_s: float) -> None:

@@ -14,8 +14,10 @@ from muster.core.resources import Device, DeviceShare, Resources
 from muster.core.text import made_text
 from muster.wire import agent_pb2 as pb
 from muster.wire.health_codec import (
+    decode_gpu_means,
     decode_service,
     decode_sightings,
+    encode_gpu_means,
     encode_service,
     encode_sightings,
 )
@@ -64,7 +66,10 @@ def encode_agent_message(message: AgentMessage) -> pb.AgentMessage:
             return pb.AgentMessage(reports=pb.Reports(last_seq=message.last_seq, reports=reports))
         case Heartbeat():
             heartbeat = pb.Heartbeat(
-                sent_s=message.sent_s, renewed_s=message.renewed_s, time_s=message.time_s
+                sent_s=message.sent_s,
+                renewed_s=message.renewed_s,
+                time_s=message.time_s,
+                gpus=encode_gpu_means(message.gpus) if message.gpus else (),
             )
             return pb.AgentMessage(heartbeat=heartbeat)
         case Disk():
@@ -87,7 +92,8 @@ def decode_agent_message(message: pb.AgentMessage) -> AgentMessage:
             return Reports(batch.last_seq, reports)
         case "heartbeat":
             heartbeat = message.heartbeat
-            return Heartbeat(heartbeat.sent_s, heartbeat.renewed_s, heartbeat.time_s)
+            gpus = decode_gpu_means(heartbeat.gpus) if heartbeat.gpus else ()
+            return Heartbeat(heartbeat.sent_s, heartbeat.renewed_s, heartbeat.time_s, gpus)
         case "disk":
             return Disk(message.disk.full)
         case "health_seen":

@@ -1,8 +1,9 @@
-"""Sightings by agents of their own health, and the services that they are asked for, in protobuf
-form and back."""
+"""Sightings by agents of their own health, the means of their GPUs, and the services that they are
+asked for, in protobuf form and back."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from muster.core.health.counters import GpuMeans
 from muster.core.health.remedy import Remedy
 from muster.core.health.service import Service, ServiceName
 from muster.core.health.verdict import MAX_WHAT
@@ -47,6 +48,27 @@ def decode_sightings(seen: pb.HealthSeen) -> HealthSeen:
             )
             for each in seen.sightings
         )
+    )
+
+
+def encode_gpu_means(gpus: Iterable[GpuMeans]) -> list[pb.GpuMeans]:
+    return [
+        pb.GpuMeans(
+            device=each.device, busy=each.busy, clock_mhz=each.clock_mhz, power_w=each.power_w
+        )
+        for each in gpus
+    ]
+
+
+def decode_gpu_means(gpus: Iterable[pb.GpuMeans]) -> tuple[GpuMeans, ...]:
+    return tuple(
+        GpuMeans(
+            each.device,
+            each.busy if each.HasField("busy") else None,
+            each.clock_mhz if each.HasField("clock_mhz") else None,
+            each.power_w if each.HasField("power_w") else None,
+        )
+        for each in gpus
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from muster.core.health.counters import GpuMeans
 from muster.core.health.remedy import Remedy
 from muster.core.health.service import Service
 from muster.core.ids import AgentId, KernelId
@@ -207,11 +208,13 @@ class Heartbeat:
 
     ``sent_s`` is the agent's boot clock, ``time_s`` its time of day. ``renewed_s`` is the
     ``sent_s`` that the renewal in force has answered: the agent has forgotten earlier renewals.
+    ``gpus`` are means of GPUs that work holds, once in an interval; nothing repeats them.
     """
 
     sent_s: float
     renewed_s: float = 0.0
     time_s: float = 0.0
+    gpus: tuple[GpuMeans, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,11 @@ class _PciInfo:
     busId: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class _Utilization:
+    gpu: int
+
+
 class Recorded:
     """NVML as a file has it; ``gpus`` may be changed."""
 
@@ -119,6 +124,29 @@ class Recorded:
             else _Field(3, _Unsigned(0))
             for each in fieldIds
         ]
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> dict[str, Any]:
+        for index, each in enumerate(self.gpus):
+            if each["nvmlDeviceGetUUID"] == uuid:
+                return self.nvmlDeviceGetHandleByIndex(index)
+        raise RecordedError(6)
+
+    def nvmlDeviceGetUtilizationRates(self, handle: dict[str, Any]) -> _Utilization:
+        return _Utilization(int(self._counter(handle, "nvmlDeviceGetUtilizationRates")))
+
+    def nvmlDeviceGetClockInfo(self, handle: dict[str, Any], type: int) -> int:
+        assert type == 1
+        return int(self._counter(handle, "nvmlDeviceGetClockInfo"))
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle: dict[str, Any]) -> int:
+        return int(self._counter(handle, "nvmlDeviceGetTotalEnergyConsumption"))
+
+    def nvmlDeviceGetPowerUsage(self, handle: dict[str, Any]) -> int:
+        return int(self._counter(handle, "nvmlDeviceGetPowerUsage"))
+
+    def _counter(self, gpu: dict[str, Any], call: str) -> Any:
+        """A counter that is not recorded has error 3, not supported."""
+        return self._answer({call: {"error": 3}, **gpu}, call)
 
     def _may(self, call: str) -> None:
         if call in self.broken:

@@ -176,6 +176,18 @@ def test_machine_that_never_had_a_gpu_needs_no_watch(machine: Machine) -> None:
     assert not watch.is_needed
 
 
+async def test_samples_of_gpus_that_work_holds_are_kept_for_the_next_heartbeat(
+    machine: Machine,
+) -> None:
+    samples = '[{"device": 0, "busy": 90.0}, {"device": 1, "busy": 7.0}]'
+    machine.program = WATCHING.replace('"next_s"', f'"samples": {samples}, "next_s"')
+    async with machine.watched() as watch:
+        await until_awaited(lambda: watch.judge.knows_addresses)
+        assert watch.counters.take() == (), "an interval is not over"
+        watch.counters.add((), {1})
+        assert watch.counters.kept == {1: 1}
+
+
 async def test_xid_of_a_moment_ago_is_known_to_whoever_asks_at_once(machine: Machine) -> None:
     async with machine.watched() as watch:
         await until_awaited(lambda: watch.judge.knows_addresses)

@@ -16,7 +16,9 @@ from typing import Any, Protocol
 import msgspec
 
 from muster.agent.health.check import CheckedMachine
+from muster.agent.health.counters import CountingNvml, Sampler
 from muster.agent.health.nvml import Nvml, pci_addresses, standing
+from muster.core.health.counters import GpuMeans
 from muster.core.health.verdict import MAX_TOLD, Finding, Severity, bounded
 from muster.core.resources import Device
 
@@ -50,7 +52,7 @@ class GpuEvent(Protocol):
     def eventData(self) -> int: ...
 
 
-class WatchedNvml(Nvml, Protocol):
+class WatchedNvml(Nvml, CountingNvml, Protocol):
     """The calls of NVML that are made here besides those of the check."""
 
     def nvmlDeviceGetIndex(self, handle: Any) -> int: ...
@@ -76,6 +78,7 @@ class GpuReport:
         findings: the faults, and what the driver does not tell.
         xids: the Xids since the last report: the index of the GPU, and the number.
         next_s: when the next report comes at the latest, in seconds.
+        samples: the counters of the GPUs now.
     """
 
     error: str = ""
@@ -83,6 +86,7 @@ class GpuReport:
     findings: tuple[Finding, ...] = ()
     xids: tuple[tuple[int, int], ...] = ()
     next_s: float = PERIOD_S
+    samples: tuple[GpuMeans, ...] = ()
 
 
 def reports(
@@ -91,18 +95,20 @@ def reports(
     *,
     sleep: Callable[[float], None] = time.sleep,
     cpu_s: Callable[[], float] = time.process_time,
+    now_s: Callable[[], float] = time.monotonic,
 ) -> Iterator[GpuReport]:
     """Reports without an end, ``next_s`` after each other or sooner.
 
     Args:
         declared: the GPUs that the agent has.
         cpu_s: the processor time that this process has used.
+        now_s: a clock that only goes on.
     """
     while True:
         try:
             nvml.nvmlInit()
             try:
-                yield from _looks(nvml, declared, sleep, cpu_s)
+                yield from _looks(nvml, declared, sleep, cpu_s, now_s)
             finally:
                 nvml.nvmlShutdown()
         except nvml.NVMLError as error:
@@ -115,12 +121,14 @@ def _looks(
     declared: Sequence[Device],
     sleep: Callable[[float], None],
     cpu_s: Callable[[], float],
+    now_s: Callable[[], float],
 ) -> Iterator[GpuReport]:
     """The reports until NVML is to be opened anew.
 
     Raises:
         NVMLError: the driver does not answer.
     """
+    sampler = Sampler(nvml, declared, cpu_s, now_s)
     with _Events(nvml, sleep) as events:
         xids: tuple[tuple[int, int], ...] = ()
         past_s = 0.0
@@ -130,7 +138,7 @@ def _looks(
             took_s = cpu_s() - began_s
             wait_s = min(max(PERIOD_S, took_s / MOST_CPU), LONGEST_PERIOD_S)
             past_s += wait_s
-            yield replace(report, xids=xids, next_s=wait_s)
+            yield replace(report, xids=xids, next_s=wait_s, samples=sampler.sample())
             xids = events.wait(wait_s)
 
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from muster.agent.boot import Boot
+from muster.agent.health.counters import GpuCounters
 from muster.agent.health.gpu_process import WATCH, GpuProcess
 from muster.agent.health.gpu_watch import GpuReport
 from muster.agent.health.judge import HealthJudge, Moment
@@ -47,6 +48,7 @@ class HealthWatch:
         directory: the agent's, which holds the watch's memory.
         devices: the GPUs that the agent found.
         told: called when there is something to be told.
+        held: the GPUs that work holds, by their indexes; None where that is not known.
         now: the time, for tests.
     """
 
@@ -56,6 +58,7 @@ class HealthWatch:
         boot: Boot,
         devices: Sequence[Device],
         told: Callable[[], None],
+        held: Callable[[], Collection[int] | None] = lambda: None,
         *,
         kernel_log: Path = KERNEL_LOG,
         command: Sequence[str] = WATCH,
@@ -65,6 +68,8 @@ class HealthWatch:
         self._directory = directory
         self._boot = boot
         self._told = told
+        self._held = held
+        self.counters = GpuCounters()
         self._settle_s = settle_s
         self._now = now or self._clocks
         moment = self._now()
@@ -159,6 +164,8 @@ class HealthWatch:
     def _heard(self, report: GpuReport) -> None:
         now = self._now()
         self.judge.gpus(report, now)
+        if report.samples:
+            self.counters.add(report.samples, self._held())
         if self._log is None:  # else the log tells them, with more words
             found = (self.judge.xid_of(*each, now) for each in report.xids)
             self._xids += [each for each in found if each is not None][: MAX_XIDS - len(self._xids)]

@@ -30,6 +30,7 @@ def agent_parts(
                 ("reason", sentences(agent.reason)),
                 ("takes work", _closed(agent)),
                 ("health", _health(incidents, now)),
+                ("may be slow", plain(". ".join(agent.stragglers))),
                 ("group", agent.group),
                 ("host", agent.host),
                 ("version", agent.version),

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TypeVar
 
+from muster.control.agent.gpu_counters import GpuCounterBook
 from muster.core.clock import Clock
 from muster.core.ids import AgentId, system_boot
 from muster.core.specs import ScalingGroup
@@ -109,6 +110,7 @@ class LeaseBook:
         self._in_charge_s = in_charge_s
         self._in_charge_boot_s = clock.boot_s()
         self._former_until = clock.now() + former_in_charge_s
+        self.counters = GpuCounterBook()
         self._boot_id = boot_id
         self.machine = machine
         self._lock = Lock()
@@ -177,6 +179,8 @@ class LeaseBook:
                 return None
             now = self._clock.now()
             self._note(agent, lease, now, heartbeat.time_s)
+            if heartbeat.gpus:
+                self.counters.put(agent, heartbeat.gpus, now)
             grants = lease.grants
             if any(grant.sent_s == heartbeat.renewed_s for grant in grants):
                 while grants[0].sent_s != heartbeat.renewed_s:

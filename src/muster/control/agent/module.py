@@ -54,6 +54,7 @@ class AgentModule(Module):
                 Greeter(agents, kernel_reports, cluster, leases),
                 AgentRequests(agents, cluster, kernel_reports),
                 HealthReports(),
+                leases.counters,
             ],
         )
 

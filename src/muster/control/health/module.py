@@ -1,5 +1,6 @@
 """Incidents, as the control plane composes them."""
 
+from muster.control.agent.gpu_counters import GpuCounterBook
 from muster.control.agent.health_reports import HealthReports
 from muster.control.engine.declared import Declared
 from muster.control.engine.effects import Surroundings
@@ -24,6 +25,7 @@ from muster.control.health.rebooting.settings import load_settings
 from muster.control.health.requests import HealthRequests
 from muster.control.health.room import Room
 from muster.control.health.seen import SeenHealth, SeenMemory, SuspectFailing
+from muster.control.health.stragglers import StragglerWatch
 from muster.control.health.turns import GiveTurns
 from muster.control.pool.fleet import Fleet
 from muster.control.pool.slices import SliceLifecycle
@@ -49,6 +51,7 @@ class HealthModule(EntityModule):
         self._reboots = HardReboots(settings, surroundings.boot_id)
         self._began_at: float | None = None
         self._seen = SeenMemory()
+        self._stragglers = StragglerWatch()
 
     def begin(self, live: Live, before: Live | None) -> None:
         """Keep machines from work that are out for their health before placement sees them."""
@@ -68,6 +71,7 @@ class HealthModule(EntityModule):
         )
         seen = SeenHealth(self._seen, incidents, lifecycle)
         parts[HealthReports].listen(seen.hear)
+        self._stragglers.listen(parts[GpuCounterBook])
         room = Room(sessions, parts[Fleet], parts[SliceLifecycle])
         return Declared(
             lifecycles=[lifecycle],
@@ -84,12 +88,20 @@ class HealthModule(EntityModule):
                 KeepIsolated(lifecycle, room),
                 SuspectFailing(seen),
             ],
-            offers=[incidents, lifecycle, HealthRequests(lifecycle), self._reboots],
+            offers=[
+                incidents,
+                lifecycle,
+                HealthRequests(lifecycle),
+                self._reboots,
+                self._stragglers,
+            ],
             watch=incidents,
         )
 
     def committed(self, work: Work) -> None:
         self._seen.committed(work)
+        self._stragglers.committed(work)
 
     def sweep(self, work: Work, since: float) -> None:
         self._seen.sweep(work.live.agents, work.now)
+        self._stragglers.sweep(work)

@@ -87,6 +87,13 @@ OF_HEALTH: Mapping[ReasonCode, Definition] = {
         "`muster agents check {agent}` tries again at once.",
     ),
     ReasonCode.HEALTH_REMOVED: Definition(_W, "the agent was removed"),
+    # Of the gang that runs on it, told to those who see the gang
+    ReasonCode.STRAGGLER: Definition(
+        _W,
+        "{member} may hold up its gang: GPU {device} of agent {agent} is unlike the others, {what}",
+        "Nothing happens by itself. An operator can have the machine checked, for which its work "
+        "leaves: `muster agents check {agent}`.",
+    ),
     ReasonCode.HEALTH_REPLACED: Definition(
         _W, "machine {machine} is isolated, because healing it did not help"
     ),

@@ -29,7 +29,8 @@ class AgentView(RecordView):
     draining agent are stopped at ``leave_by``; an agent that is ``disk_full`` takes no new work
     until it has room, and a machine of a slice none while it is ``withheld`` for the reason told
     there. ``ill`` says in a word or two why an incident keeps it out of work, empty if none does;
-    ``incident`` is the id of the incident that has not ended, if there is one."""
+    ``incident`` is the id of the incident that has not ended, if there is one. ``stragglers`` tells
+    of GPUs that may hold up the gangs that run on them."""
 
     name: str
     group: str
@@ -53,6 +54,7 @@ class AgentView(RecordView):
     withheld: str = ""
     ill: str = ""
     incident: str | None = None
+    stragglers: tuple[str, ...] = ()
     connected: bool = True
     reason: ReasonView | None = None
 
