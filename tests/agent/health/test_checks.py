@@ -142,7 +142,7 @@ def test_check_above_the_level_is_left_out(machine: CheckedMachine) -> None:
         level = 3
 
     assert check_machine(machine, [Long("long", ("false",), 1.0)]).sentence() == (
-        "unknown by health: no check was run"
+        "unknown by no check: no check applies to it"
     )
 
 

@@ -7,7 +7,7 @@ from tests.control.health.ward import FAILS, UNKNOWN
 from muster.control.health.limits import UNPROVEN_S
 from muster.core.health.remedy import Remedy
 from muster.core.health.service import ServiceName, dump
-from muster.core.health.verdict import unknown
+from muster.core.health.verdict import missing, unknown
 from muster.core.reasons import ReasonCode
 from muster.core.states.health import HealthStatus
 from muster.simulate.hollow.supervisor import Run
@@ -61,3 +61,32 @@ def test_a_machine_that_stays_unknown_over_its_reboots_is_isolated(ward: MakeWar
     w.plan("a", CHECK, *[UNKNOWN] * 3)
     w.suspect()
     assert w.until(_H.ISOLATED).progress.healed == 2
+
+
+LACKS = Run(4.0, result=dump(missing("nccl")))
+
+
+def test_nobody_is_healed_for_a_check_that_is_not_there(ward: MakeWard) -> None:
+    w = ward(["a", "b", "c"], max_unhealthy=1.0)
+    for name in "abc":
+        w.plan(name, CHECK, LACKS)
+        w.suspect(name)
+    w.run(60)
+    for name in "abc":
+        assert w.is_well(name)
+        assert w.done(name) == [CHECK]
+        ended = w.last(name)
+        assert ended is not None
+        assert ended.reason is not None
+        assert ended.reason.code is ReasonCode.HEALTH_UNCHECKED
+        assert "check nccl is not on this machine" in ended.reason.sentence()
+    assert w.suspect("a") is None
+
+
+def test_a_known_fault_is_healed_though_no_check_is_there(ward: MakeWard) -> None:
+    w = ward()
+    w.plan("a", CHECK, LACKS, LACKS)
+    w.suspect(confirmed=True)
+    w.run(300)
+    assert w.done() == [CHECK, REBOOT, CHECK]
+    assert w.is_well()

@@ -18,7 +18,6 @@ from muster.agent.health.machine_log import tell_machine
 from muster.agent.health.own_machine import reboot, reset
 from muster.agent.health.request import REQUEST, RESULT, ServiceRequest, load_request
 from muster.agent.health.running import run
-from muster.core.errors import InvalidSpec, Problem
 from muster.core.health.remedy import Remedy
 from muster.core.health.service import ServiceName, dump
 from muster.core.health.verdict import (
@@ -27,6 +26,7 @@ from muster.core.health.verdict import (
     Severity,
     Verdict,
     merged,
+    missing,
     observed,
     unknown,
     verdict_of,
@@ -78,12 +78,12 @@ def _verdict_of(
     name: str, request: ServiceRequest, machine: CheckedMachine, until_s: float
 ) -> Verdict | None:
     """The verdict of the check of this name; None if there is nothing here for it to look at."""
+    if name not in request.checks and name not in check_names():
+        return missing(name)
     try:
         check = _check(name, request)
         if not check.applies(machine):
             return None
-    except InvalidSpec as error:
-        return unknown(name, "there is no such check on this machine", str(error))
     except Exception as error:  # a plug-in may raise anything
         return unknown(name, f"the check itself failed with {type(error).__name__}", str(error))
     left_s = until_s - time.monotonic()
@@ -95,16 +95,14 @@ def _verdict_of(
 
 
 def _check(name: str, request: ServiceRequest) -> HealthCheck:
-    """
+    """The check of a name that is known here.
+
     Raises:
-        InvalidSpec: there is none of this name.
+        InvalidSpec: it cannot be loaded.
     """
     line = request.checks.get(name)
     if line is not None:
         return OperatorCheck(name, tuple(shlex.split(line)), OPERATOR_LIMIT_S)
-    if name not in check_names():
-        every = ", ".join(sorted({*check_names(), *request.checks}))
-        raise InvalidSpec([Problem("check", repr(name), f"expected one of {every}")])
     return check_class(name)()
 
 

@@ -6,8 +6,8 @@ from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.work import Work
 from muster.control.health.entity import Incident
 from muster.control.health.incidents import Incidents
+from muster.control.health.ladder import words
 from muster.control.health.lifecycle import IncidentLifecycle
-from muster.control.health.steps import words
 from muster.core.health.service import load
 from muster.core.health.verdict import MAX_WHAT, Verdict, bounded, unknown
 from muster.core.reasons import ReasonCode, reason

@@ -15,11 +15,10 @@ from muster.control.engine.work import Work
 from muster.control.health.conditions import is_heal_due, is_mere
 from muster.control.health.entity import Incident
 from muster.control.health.incidents import Incidents
-from muster.control.health.ladder import Heal
+from muster.control.health.ladder import Heal, words
 from muster.control.health.lifecycle import IncidentLifecycle
 from muster.control.health.rebooting.effects import ANSWER_S, RebootMachine
 from muster.control.health.room import Room
-from muster.control.health.steps import words
 from muster.control.health.turns import waits_for_turn
 from muster.core.health.service import Service, ServiceName
 from muster.core.health.verdict import unknown

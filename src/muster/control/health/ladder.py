@@ -21,9 +21,15 @@ class Heal(IntEnum):
     HARD_REBOOT = 3  # its provider, or an operator's command, reboots it
 
 
+_HEALED_BY = {Heal.RESET: "reset", Heal.REBOOT: "reboot", Heal.HARD_REBOOT: "hard reboot"}
 _LEAST = {Remedy.CHECK: Heal.REBOOT, Remedy.RESET: Heal.RESET, Remedy.REBOOT: Heal.REBOOT}
 """The mildest means that helps, by the remedy; a fault of which nobody knows the remedy leads to a
 reboot (source: ECS GPU Recovery)."""
+
+
+def words(heal: Heal | None) -> str:
+    """A heal, for people."""
+    return "heal" if heal is None else _HEALED_BY[heal]
 
 
 @dataclass(frozen=True, slots=True)

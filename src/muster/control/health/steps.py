@@ -11,7 +11,7 @@ from muster.control.health import ladder
 from muster.control.health.conditions import ill_of, waits_for_heal, with_faults
 from muster.control.health.entity import MAX_CHECKS, CheckRecord, Incident
 from muster.control.health.incidents import Incidents
-from muster.control.health.ladder import Bounds, Heal, Step
+from muster.control.health.ladder import Bounds, Heal, Step, words
 from muster.control.health.limits import (
     CHECK_AGAIN,
     EMPTY_S,
@@ -37,7 +37,6 @@ from muster.store.live import Live
 from muster.store.records import Agent, Session
 
 _H = HealthStatus
-_HEALED_BY = {Heal.RESET: "reset", Heal.REBOOT: "reboot", Heal.HARD_REBOOT: "hard reboot"}
 _NO_HEALTH = HealthSpec()  # of a group that has none: operators may still have machines checked
 _MAX_TOLD = 400
 _FOUND = {
@@ -45,11 +44,6 @@ _FOUND = {
     CheckResult.UNKNOWN: ReasonCode.HEALTH_UNKNOWN,
     CheckResult.FAULTY: ReasonCode.HEALTH_FAULTY,
 }
-
-
-def words(heal: Heal | None) -> str:
-    """A heal, for people."""
-    return "heal" if heal is None else _HEALED_BY[heal]
 
 
 class HealthSteps(Lifecycle[Incident]):
@@ -76,6 +70,9 @@ class HealthSteps(Lifecycle[Incident]):
     def judge(self, work: Work, incident: Incident, phase: str, verdict: Verdict) -> None:
         """Take the step that follows the verdict of a check."""
         self._record(work, incident, verdict)
+        if not verdict.checks:
+            self._judge_unchecked(work, incident, phase, verdict)
+            return
         result, told = verdict.result, verdict.sentence()[:_MAX_TOLD]
         before = incident.progress
         unknowns = before.unknowns + 1 if result is CheckResult.UNKNOWN else 0
@@ -111,6 +108,22 @@ class HealthSteps(Lifecycle[Incident]):
         else:
             self.take(work, incident, step, phase, why)
 
+    def _judge_unchecked(
+        self, work: Work, incident: Incident, phase: str, verdict: Verdict
+    ) -> None:
+        """Take the step of a machine that has none of the checks. That tells nothing of it, and
+        heals nobody: a fault that is known is healed, any other machine takes work again."""
+        told = verdict.sentence()[:_MAX_TOLD]
+        progress = incident.progress
+        if incident.confirmed and not (progress.healed and ladder.is_met(progress)):
+            step = ladder.heal(progress, self._means(incident), self._bounds(incident))
+            why = reason(ReasonCode.HEALTH_UNKNOWN, verdict=told)
+            self.take(work, incident, step, phase, why)
+        else:
+            numbers = {"agent": incident.agent, "group": incident.group, "pause_s": UNPROVEN_S}
+            why = reason(ReasonCode.HEALTH_UNCHECKED, told=told, **numbers)
+            self._return_unproven(work, incident, phase, why)
+
     def _is_in_vain(self, incident: Incident, step: Step) -> bool:
         """Whether an operator would have to look at a machine against which nothing is known."""
         unproven = ladder.is_unproven(incident.progress, confirmed=incident.confirmed)
@@ -118,12 +131,17 @@ class HealthSteps(Lifecycle[Incident]):
 
     def _let_go(self, work: Work, incident: Incident, phase: str, why: Reason) -> None:
         """Have a machine take work again of which nothing could be found out, and which could not
-        be healed; for a while it is checked for nothing but a fault."""
+        be healed."""
         numbers = {"agent": incident.agent, "told": why.sentence()[:_MAX_TOLD]}
         in_vain = reason(ReasonCode.HEALTH_UNPROVEN, pause_s=UNPROVEN_S, **numbers)
-        incident.progress = replace(incident.progress, rounds=0)  # none was possible
+        self._return_unproven(work, incident, phase, in_vain)
+
+    def _return_unproven(self, work: Work, incident: Incident, phase: str, why: Reason) -> None:
+        """Have a machine take work again without a good verdict; for a while it is checked for
+        nothing but a fault."""
+        incident.progress = replace(incident.progress, rounds=incident.progress.healed)
         self._incidents.pause(incident, work.now, UNPROVEN_S)
-        self.move_to(work, incident, _H.HEALTHY, phase, in_vain, SchedulingResult.GIVE_UP)
+        self.move_to(work, incident, _H.HEALTHY, phase, why, SchedulingResult.GIVE_UP)
 
     def healed(self, work: Work, incident: Incident, phase: str) -> None:
         """Have a machine that was reset or rebooted checked again."""

@@ -99,7 +99,8 @@ class Verdict:
     """The verdict of one check or of several.
 
     Args:
-        checks: the names of the checks, in the order in which they spoke.
+        checks: the names of the checks, in the order in which they spoke; empty where none of those
+            that were asked for is there, or applies.
         findings: the gravest first; those of one severity in the order in which they were found.
         left_out: how many findings are not among them, because there were more than
             ``MAX_FINDINGS``.
@@ -111,7 +112,10 @@ class Verdict:
 
     @property
     def result(self) -> CheckResult:
-        """Faulty with any fault, else unknown with anything unknown, else healthy."""
+        """Faulty with any fault, else unknown with anything unknown, else healthy; unknown where no
+        check looked."""
+        if not self.checks:
+            return CheckResult.UNKNOWN
         return _RESULT[self.findings[0].severity] if self.findings else CheckResult.HEALTHY
 
     @property
@@ -143,11 +147,17 @@ def unknown(check: str, what: str, told: str = "") -> Verdict:
     return verdict_of(check, [Finding(check, Severity.UNKNOWN, what, told=told)])
 
 
+def missing(check: str) -> Verdict:
+    """The verdict of a check that a machine does not have: it tells nothing of the machine."""
+    what = f"check {check} is not on this machine"
+    return Verdict((), (Finding(check, Severity.WARNING, what),))
+
+
 def merged(verdicts: Sequence[Verdict]) -> Verdict:
-    """One verdict of several: faulty outranks unknown, which outranks healthy. Where no check
-    spoke nothing is known."""
+    """One verdict of several: faulty outranks unknown, which outranks healthy. A check that is
+    missing leaves it to the others; where no check spoke nothing is known."""
     if not verdicts:
-        return unknown("health", "no check was run")
+        return Verdict((), (Finding("health", Severity.WARNING, "no check applies to it"),))
     checks = dict.fromkeys(name for each in verdicts for name in each.checks)
     findings = [finding for each in verdicts for finding in each.findings]
     return verdict_from(tuple(checks), findings, sum(each.left_out for each in verdicts))

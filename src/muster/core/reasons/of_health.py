@@ -86,6 +86,13 @@ OF_HEALTH: Mapping[ReasonCode, Definition] = {
         "Have its checks work, or leave them out: `health.checks` of the group. "
         "`muster agents check {agent}` tries again at once.",
     ),
+    ReasonCode.HEALTH_UNCHECKED: Definition(
+        _O,
+        "it takes work again unchecked, as it has none of the checks of group {group}: {told}; "
+        "for {pause_s:~} a fault alone has it checked again",
+        "Install the checks there, or name others in `health.checks` of the group. "
+        "`muster agents check {agent}` tries again at once.",
+    ),
     ReasonCode.HEALTH_REMOVED: Definition(_W, "the agent was removed"),
     # Of the gang that runs on it, told to those who see the gang
     ReasonCode.STRAGGLER: Definition(

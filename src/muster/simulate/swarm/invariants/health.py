@@ -33,6 +33,7 @@ _WITHOUT_CHECK = frozenset(
         ReasonCode.HEALTH_LAPSED,
         ReasonCode.HEALTH_LET_BE,
         ReasonCode.HEALTH_UNPROVEN,
+        ReasonCode.HEALTH_UNCHECKED,
     }
 )
 
