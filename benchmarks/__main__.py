@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks import b1, b2, b3, b5, b6, gangs, health, results
+from benchmarks import b1, b2, b3, b5, b6, gangs, health, recovery, results
 from benchmarks.results import Results
 from rich.console import Console
 
@@ -29,6 +29,11 @@ BENCHMARKS = {
     ),
     "health": Benchmark(
         health.TITLE, lambda: health.measure(health.FULL), lambda: health.measure(health.SHORT)
+    ),
+    "recovery": Benchmark(
+        recovery.TITLE,
+        lambda: recovery.measure(recovery.FULL),
+        lambda: recovery.measure(recovery.SHORT),
     ),
 }
 

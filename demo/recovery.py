@@ -124,7 +124,7 @@ def run(
     """
     client.put_group(GROUP)
     client.apply_pool(PoolSpec.model_validate(POOL))
-    agents = _machines(client)
+    agents = machines(client)
     (broken,) = home.providers.glob(f"{NAME}/*/{agents[1]}/agent")
     planted.break_gpu(broken)
     course = Course(console, indent)
@@ -134,7 +134,7 @@ def run(
     return ended
 
 
-def _machines(client: Client) -> list[str]:
+def machines(client: Client) -> list[str]:
     """The names of the pool's machines once all have come."""
     began_s = time.monotonic()
     while True:

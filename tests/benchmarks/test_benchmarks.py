@@ -5,7 +5,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from benchmarks import b1, b2, b6, health, results
+from benchmarks import b1, b2, b6, health, recovery, results
 from benchmarks.__main__ import main
 from benchmarks.results import Figure, Results
 from rich.console import Console
@@ -60,6 +60,15 @@ def test_health_in_the_smallest_form_measures_every_key() -> None:
     found = figures(health.measure(TINY_HEALTH))
 
     for key in ("agent_cpu_percent", "controller_cpu_percent", "sighting_ms"):
+        value = found[key]
+        assert isinstance(value, float)
+        assert value > 0, key
+
+
+def test_recovery_in_the_smallest_form_measures_every_key() -> None:
+    found = figures(recovery.measure(recovery.Plan(runs=1)))
+
+    for key in ("failure_to_check_ms", "failure_to_last_check_ms", "healthy_to_restart_ms"):
         value = found[key]
         assert isinstance(value, float)
         assert value > 0, key
