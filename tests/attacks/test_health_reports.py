@@ -12,10 +12,11 @@ from tests.patience import until_awaited
 from tests.wire.test_checks import SIGHTINGS
 from tests.wire.test_gateway import hello
 
+from muster.core.health.counters import GpuMeans
 from muster.core.health.remedy import Remedy
 from muster.core.resources import MAX_DEVICES
 from muster.wire.client import ControllerStream, Disconnected
-from muster.wire.messages import HealthSeen, Refused, Sighting
+from muster.wire.messages import AgentMessage, HealthSeen, Heartbeat, Refused, Sighting
 
 FLOOD = 3_000
 NAME = "mallorys-seer"
@@ -56,15 +57,23 @@ async def _listen(stream: ControllerStream) -> None:
         pass
 
 
-@pytest.mark.parametrize("wrong", ["negative number", "many", "long sentence", "far device"])
-async def test_sighting_that_no_agent_may_tell_closes_its_stream(
-    target: Target, wrong: str
-) -> None:
+WRONG: dict[str, AgentMessage] = {
+    **{
+        each: HealthSeen(SIGHTINGS[each])
+        for each in ("negative number", "many", "long sentence", "far device")
+    },
+    "counters that no gpu has": Heartbeat(1.0, gpus=(GpuMeans(0, busy=1e9),)),
+    "counters of one gpu twice": Heartbeat(1.0, gpus=(GpuMeans(0), GpuMeans(0))),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+async def test_health_that_no_agent_may_tell_closes_its_stream(target: Target, wrong: str) -> None:
     async with hostile_agent(target, f"{NAME}-{wrong.replace(' ', '-')}") as agent:
         stream = agent.channel.connect(agent.credential)
         try:
             await stream.send(replace(hello(agent.id), name=agent.name))
-            await stream.send(HealthSeen(SIGHTINGS[wrong]))
+            await stream.send(WRONG[wrong])
             with pytest.raises((Disconnected, Refused)):
                 await asyncio.wait_for(_listen(stream), 20.0)
         finally:

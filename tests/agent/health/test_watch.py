@@ -12,10 +12,12 @@ import pytest
 from tests.patience import until_awaited
 
 from muster.agent.boot import Boot
+from muster.agent.health.counters import INTERVAL_S
 from muster.agent.health.judge import Moment
 from muster.agent.health.kmsg import KernelLog, NoKernelLog
 from muster.agent.health.memory import FILE
 from muster.agent.health.watch import HealthWatch
+from muster.core.health.counters import GpuMeans
 from muster.core.health.kernel_log import XidEvent
 from muster.core.health.remedy import Remedy
 from muster.core.resources import Device
@@ -41,6 +43,7 @@ class Machine:
         self.boot = Boot("boot-1")
         self.boot_s = 3600.0
         self.told = 0
+        self.held: set[int] = set()
         self.program = WATCHING
         self.sequence = 0
 
@@ -61,6 +64,7 @@ class Machine:
             self.boot,
             devices,
             self._tell,
+            lambda: self.held,
             kernel_log=self.log,
             command=(sys.executable, "-c", self.program),
             settle_s=0.05,
@@ -181,11 +185,12 @@ async def test_samples_of_gpus_that_work_holds_are_kept_for_the_next_heartbeat(
 ) -> None:
     samples = '[{"device": 0, "busy": 90.0}, {"device": 1, "busy": 7.0}]'
     machine.program = WATCHING.replace('"next_s"', f'"samples": {samples}, "next_s"')
+    machine.held = {1}
     async with machine.watched() as watch:
         await until_awaited(lambda: watch.judge.knows_addresses)
         assert watch.counters.take() == (), "an interval is not over"
-        watch.counters.add((), {1})
-        assert watch.counters.kept == {1: 1}
+        machine.boot_s += INTERVAL_S
+        assert watch.counters.take() == (GpuMeans(1, 7.0),)
 
 
 async def test_xid_of_a_moment_ago_is_known_to_whoever_asks_at_once(machine: Machine) -> None:

@@ -8,8 +8,16 @@ import pytest
 from tests.control.health.ward import Ward
 from tests.control.world import ROOT
 
+from muster.api.live_views import agent_view
 from muster.control.agent.gpu_counters import KEPT_S, GpuCounterBook
-from muster.control.health.stragglers import MOST_TOLD, PHASE, SETTLE_S, StragglerWatch
+from muster.control.health.stragglers import (
+    MOST_TOLD,
+    PHASE,
+    SETTLE_S,
+    StragglerWatch,
+    with_stragglers,
+)
+from muster.control.job.explanation import explain_job
 from muster.core.health.counters import GpuMeans
 from muster.core.health.stragglers import IN_A_ROW
 from muster.core.ids import AgentId
@@ -108,6 +116,9 @@ def test_straggler_is_shown_and_told_once_and_nothing_else_happens(gangs: Gangs)
     assert gangs.told(job) == [why.sentence()]
     session = gangs.world.only_session()
     assert gangs.watch.of_session(session.id) == [why]
+    live, parts = gangs.world.plane.live, gangs.world.plane.parts
+    view = agent_view(live.agents[gangs.world.agent("c").id], live, parts)
+    assert view.stragglers == gangs.on("c")
     gangs.minutes(10, {"c": SLOW})
     gangs.minutes(2)
     assert (gangs.watch.of_job(job.id), gangs.on("c")) == ([], ())
@@ -115,6 +126,19 @@ def test_straggler_is_shown_and_told_once_and_nothing_else_happens(gangs: Gangs)
     assert len(gangs.watch.of_job(job.id)) == 1
     assert len(gangs.told(job)) == 1
     assert all(gangs.is_well(each) for each in "abcd")
+
+
+def test_answer_about_the_job_names_the_member_beside_all_else(gangs: Gangs) -> None:
+    job = gangs.gang()
+    plane, now = gangs.world.plane, gangs.world.clock.now()
+    of_job = explain_job(plane.live, gangs.world.cluster, job.id, now)
+    assert with_stragglers(of_job, gangs.watch.of_job(job.id)) is of_job
+    gangs.minutes(IN_A_ROW + 4, {"c": SLOW})
+    told = with_stragglers(of_job, gangs.watch.of_job(job.id))
+    *others, last = told.reasons
+    assert (tuple(others), told.verdict) == (of_job.reasons, of_job.verdict)
+    assert "may hold up its gang: GPU 0 of agent c" in last.sentence
+    assert "`muster agents check c`" in last.remedy
 
 
 def test_gang_that_has_just_begun_is_not_judged(gangs: Gangs) -> None:

@@ -132,11 +132,6 @@ class GpuCounters:
         self._samples: dict[int, list[GpuMeans]] = {}
         self._began_s = 0.0
 
-    @property
-    def kept(self) -> dict[int, int]:
-        """How many samples of each GPU are kept."""
-        return {gpu: len(some) for gpu, some in self._samples.items()}
-
     def add(self, samples: Iterable[GpuMeans], held: Collection[int] | None) -> None:
         """Keep samples.
 

@@ -69,9 +69,9 @@ class HealthWatch:
         self._boot = boot
         self._told = told
         self._held = held
-        self.counters = GpuCounters()
         self._settle_s = settle_s
         self._now = now or self._clocks
+        self.counters = GpuCounters(lambda: self._now().boot_s)
         moment = self._now()
         self._memory = load_memory(directory, moment.time_s)
         self._memory.enter(boot.id, moment.boot_s, moment.time_s)
