@@ -14,11 +14,12 @@ from muster.core.health.remedy import Remedy
 from muster.core.resources import Device, Resources
 from muster.core.states.health import HealthStatus
 from muster.simulate.hollow.agent import HollowAgent, Offer
+from muster.simulate.hollow.door import Answered
 from muster.simulate.hollow.health import Ailment, CheckFault, Comeback
 from muster.simulate.swarm.chance import ToldRun, behaviour
 from muster.simulate.swarm.invariants import health, recoveries
 from muster.simulate.swarm.part import Part
-from muster.simulate.swarm.scene import ADMIN, USERS, Scene
+from muster.simulate.swarm.scene import ADMIN, USERS, HealthDecision, Scene
 from muster.simulate.swarm.steps import Count, Kinds, Lot, Params, Seconds
 
 KINDS = Kinds()
@@ -147,10 +148,18 @@ def decide(
 ) -> None:
     """An operator decides about the health of a machine."""
     agent = _machine(scene, number)
-    if agent is not None and agent.identity is not None:
-        id_ = agent.identity.id
-        scene.decided.add(id_)
-        scene.ask(ADMIN, "POST", f"/v1/agents/{id_}/health", {"decision": decision})
+    if agent is None or agent.identity is None or scene.world.controller is None:
+        return
+    id_ = agent.identity.id
+    told = HealthDecision(decision)
+    scene.decided[id_].append(told)
+
+    def answered(answer: Answered) -> None:
+        told.answered_at = scene.world.clock.now()
+        if 400 <= answer.status < 500:
+            scene.decided[id_].remove(told)
+
+    scene.ask(ADMIN, "POST", f"/v1/agents/{id_}/health", {"decision": decision}, answered)
 
 
 @KINDS.add(15, lambda lot: {"seconds": lot.rng.choice([20, 60, 200])}, every=EVERY, apart=True)
@@ -192,6 +201,27 @@ def ail(
     agent.health.break_device(device, Ailment(heal, remedy))
     if is_seen:
         agent.sees(remedy, "a GPU is broken", (device,), confirmed=confirmed)
+
+
+_LATE_REFUSALS = RebootFaults(doubled=1, refused=0.5, outcome_doubled=1, late_s=60)
+
+
+def _draw_waste(lot: Lot) -> Params:
+    return {"number": lot.rng.choice([0, 1, 2, 3, None]), "seconds": lot.rng.choice([0, 60, 400])}
+
+
+@FAULTS.add(6, _draw_waste, every=EVERY, apart=True)
+def waste(scene: Scene, number: int | None, seconds: Seconds) -> None:
+    """Nothing mends a machine, or any, nor can it be rebooted but from outside, where orders are
+    followed twice, late, and at times refused; some time passes."""
+    one = None if number is None else _machine(scene, number)
+    for agent in machines(scene) if number is None else [one]:
+        if agent is not None:
+            agent.health.break_device(0, Ailment(None, Remedy.REBOOT))
+            agent.health.failing_resets = agent.health.failing_reboots = 3
+            agent.sees(Remedy.REBOOT, "a GPU is broken for good", (0,), confirmed=True)
+    scene.world.set_rebooter(_LATE_REFUSALS)
+    scene.world.run(seconds)
 
 
 def _draw_flapping(lot: Lot) -> Params:
@@ -262,7 +292,7 @@ def _draw_comeback(lot: Lot) -> Params:
         "comeback": rng.choice([each.value for each in Comeback]),
         "seconds": rng.choice([1, 5, 30, 100]),
         "resets": rng.choice([0, 0, 1, 3]),
-        "reboots": rng.choice([0, 0, 1]),
+        "reboots": rng.choice([0, 1, 3]),
     }
 
 
@@ -283,12 +313,12 @@ def _draw_rebooter(lot: Lot) -> Params:
     rng = lot.rng
     faults = RebootFaults(
         lost=rng.choice([0, 0.5, 1]),
-        doubled=rng.choice([0, 0.5]),
+        doubled=rng.choice([0, 0.5, 1]),
         mute=rng.choice([0, 0.5]),
         refused=rng.choice([0, 0.5]),
         unknown=rng.choice([0, 0.5]),
         outcome_doubled=rng.choice([0, 0.5]),
-        late_s=rng.choice([0, 2, 60]),
+        late_s=rng.choice([0, 20, 60]),
     )
     return asdict(faults)
 
@@ -325,7 +355,7 @@ def _calm(scene: Scene) -> None:
     scene.insist(ADMIN, "PUT", _PATH, _CALM)
     for _ in range(2):  # a check that was under way may have lied
         for each in incidents(scene):
-            if each.status is HealthStatus.SUSPECT:  # its next check may be hours ahead
+            if each.retry_at > scene.world.clock.now():  # its next check may be hours ahead
                 _insist(scene, each, "check")
         with suppress(TimeoutError):  # the judge says what is left
             scene.world.run_until(lambda: not _busy(scene), _HEALS_S)
@@ -339,9 +369,11 @@ def _busy(scene: Scene) -> bool:
 
 
 def _insist(scene: Scene, incident: Incident, decision: str) -> None:
-    scene.decided.add(incident.agent_id)
+    told = HealthDecision(decision)
+    scene.decided[incident.agent_id].append(told)
     path = f"/v1/agents/{incident.agent_id}/health"
     scene.insist(ADMIN, "POST", path, {"decision": decision})
+    told.answered_at = scene.world.clock.now()
 
 
 HEALTH = Part(Kinds(KINDS, FAULTS), [*health.INVARIANTS, *recoveries.INVARIANTS], _calm)

@@ -1,5 +1,6 @@
 """The scene of a run: the world, its users, and what these remember of it."""
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -79,19 +80,28 @@ class Request:
         return f"{self.user.name} ({self.user.role}): {self.method} {self.path}: {status}{told}"
 
 
+@dataclass(eq=False, slots=True)
+class HealthDecision:
+    """A decision of an operator about the health of a machine, which may be carried out until
+    ``answered_at``; None while nobody has answered."""
+
+    decision: str
+    answered_at: float | None = None
+
+
 @dataclass
 class Scene:
     """``submitted`` is the work that users have handed in, by number; ``cancelled`` the ids of work
     that somebody asked to cancel, whatever the answer; ``requests`` are those that were
     answered; ``unwanted`` are the ids of slices that operators asked to delete, and the names of
-    pools; ``decided`` are the ids of agents about whose health operators decided; ``steadiness``
-    counts the slices that were made, and the machines that were deleted, by the time when nothing
-    new was to be done for pools, and some time later."""
+    pools; ``decided`` are the decisions of operators about the health of agents, but for those
+    that were refused; ``steadiness`` counts the slices that were made, and the machines that were
+    deleted, by the time when nothing new was to be done for pools, and some time later."""
 
     world: World
     chance: Chance
     unwanted: set[str] = field(default_factory=set)
-    decided: set[AgentId] = field(default_factory=set)
+    decided: dict[AgentId, list[HealthDecision]] = field(default_factory=lambda: defaultdict(list))
     steadiness: tuple[tuple[int, int], tuple[int, int]] | None = None
     submitted: dict[int, Submission] = field(default_factory=dict)
     cancelled: set[str] = field(default_factory=set)

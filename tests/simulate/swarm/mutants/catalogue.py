@@ -7,6 +7,7 @@ from tests.simulate.swarm.mutants.mutant import Mutant
 from tests.simulate.swarm.mutants.pools import POOLS
 from tests.simulate.swarm.mutants.queues import QUEUES
 from tests.simulate.swarm.mutants.reasons import REASONS
+from tests.simulate.swarm.mutants.recovery import RECOVERY
 from tests.simulate.swarm.mutants.times import TIMES
 from tests.simulate.swarm.mutants.wakes import WAKES
 
@@ -418,5 +419,6 @@ MUTANTS = (
     *QUEUES,
     *POOLS,
     *HEALTH,
+    *RECOVERY,
     *HISTORY,
 )

@@ -1,6 +1,7 @@
 """Machines that may be faulty: what their checks, their healing and their return may never do. All
 is judged by what is true of the machines, by what their agents did, and by what was committed."""
 
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from muster.control.health.entity import Incident, IncidentId, name_of
 from muster.core.health.verdict import CheckResult
 from muster.core.ids import AgentId, KernelId, SessionId
 from muster.core.reasons import ReasonCode
+from muster.core.specs.health import HealthSpec
 from muster.core.states import AgentStatus
 from muster.core.states.health import HEALTH_TABLE, HealthStatus
 from muster.simulate.hollow.agent import HollowAgent
@@ -22,11 +24,12 @@ from muster.store.records import LedgerKey
 from muster.store.unit import Unit
 
 REFUSED = re.compile(r"refuses order (\d+)")
-MOST_ROUNDS = 3
-"""The most that any group of a run allows."""
+_CHECKED = frozenset({HealthStatus.SUSPECT, HealthStatus.CHECKING})
 _HEALING = frozenset({HealthStatus.RESETTING, HealthStatus.REBOOTING})
+_ANEW = frozenset({HealthStatus.SUSPECT, HealthStatus.ISOLATED})
 _STAYS = frozenset({HealthStatus.ISOLATED, HealthStatus.GONE})
 _BEYOND_CHECKS = _HEALING | {HealthStatus.VERIFYING, HealthStatus.ISOLATED}
+_AWAY = frozenset({ReasonCode.HEALTH_SILENT, ReasonCode.HEALTH_NOT_EMPTY})
 _WITHOUT_CHECK = frozenset(
     {
         ReasonCode.HEALTH_RETURNED_BY,
@@ -87,8 +90,15 @@ class _OfIncidents(Invariant):
         self._course = judge.of(Course)
 
     def is_decided(self, incident: Incident) -> bool:
-        """Whether an operator ever decided about the machine."""
-        return incident.agent_id in self.scene.decided
+        """Whether an operator decided about the incident."""
+        return self.decided_at(incident) >= incident.began_at
+
+    def decided_at(self, incident: Incident, *others: str) -> float:
+        """When an operator last decided about the machine, in none of the ways of ``others``; such
+        a decision may be carried out until then."""
+        decisions = self.scene.decided[incident.agent_id]
+        times = (each.answered_at for each in decisions if each.decision not in others)
+        return max((math.inf if at is None else at for at in times), default=-math.inf)
 
 
 class NothingBesideServices(Invariant):
@@ -116,6 +126,16 @@ def _overlap(one: Kernel, other: Kernel) -> bool:
     return bool(first & second)
 
 
+class OutForCause(Invariant):
+    says = "a suspected machine is out of work exactly while it has a turn, or needs none"
+
+    def committed(self, unit: Unit) -> None:
+        for each in unit.touched[Incident]:
+            if each.status is HealthStatus.SUSPECT:
+                is_out = each.has_turn or each.needs_no_turn
+                self.expect(each.is_out is is_out, f"{each.agent} is out: {each.is_out}")
+
+
 class OneIncident(Invariant):
     says = "a machine has one live incident at most"
 
@@ -139,21 +159,27 @@ class IncidentsEnd(Invariant):
 
 
 class RoundsAreBounded(_OfIncidents):
-    """Without an operator, whose decisions begin anew."""
+    """The most that its group ever said counts; a decision of an operator begins anew."""
 
     says = "a machine is healed no more often than its group says"
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
-        self._heals: Counter[IncidentId] = Counter()
+        self._heals: dict[IncidentId, list[float]] = defaultdict(list)
+        self._most: Counter[str] = Counter()
 
     def committed(self, unit: Unit) -> None:
+        for group in unit.live.groups.values():
+            rounds = (group.health or HealthSpec()).rounds
+            self._most[group.name] = max(rounds, self._most[group.name])
         for incident, _, now in self._course.passed:
-            self._heals[incident.id] += now in _HEALING
+            if now in _HEALING:
+                self._heals[incident.id].append(unit.now)
         for incident in unit.touched[Incident]:
-            if not self.is_decided(incident):
-                heals = max(self._heals[incident.id], incident.progress.rounds)
-                self.expect(heals <= MOST_ROUNDS, f"{incident.agent} was healed {heals} times")
+            since, times = self.decided_at(incident), self._heals[incident.id]
+            heals = max(sum(at > since for at in times), incident.progress.rounds)
+            most = self._most[incident.group]
+            self.expect(heals <= most, f"{incident.agent} was healed {heals} times, of {most}")
 
 
 class ShareHolds(_OfIncidents):
@@ -193,10 +219,7 @@ class NoTurnNoHeal(_OfIncidents):
     def committed(self, unit: Unit) -> None:
         for incident, _, now in self._course.passed:
             if now in _BEYOND_CHECKS and incident.status is now:
-                self.expect(
-                    incident.has_turn or self.is_decided(incident),
-                    f"{incident.agent} is {now} without a turn",
-                )
+                self.expect(incident.has_turn, f"{incident.agent} is {now} without a turn")
 
 
 class HealthyOnceVerified(_OfIncidents):
@@ -212,6 +235,8 @@ class HealthyOnceVerified(_OfIncidents):
         for incident, _, now in self._course.passed:
             if now is HealthStatus.REBOOTING and incident.boot_id:
                 self._rebooted[incident.id] = incident.boot_id
+            elif now in _ANEW:
+                self._rebooted.pop(incident.id, None)  # that reboot was given up
             if now is not HealthStatus.HEALTHY:
                 continue
             if incident.reason is not None and incident.reason.code in _WITHOUT_CHECK:
@@ -222,7 +247,7 @@ class HealthyOnceVerified(_OfIncidents):
                 answer is not None and answer.result is CheckResult.HEALTHY,
                 f"{incident.agent} is healthy again, and its last check said {answer}",
             )
-            if answer is not None and not self.is_decided(incident):
+            if answer is not None:
                 former = self._rebooted.get(incident.id)
                 self.expect(
                     answer.boot_id != former,
@@ -259,16 +284,18 @@ class UnknownIsNotFaulty(_OfIncidents):
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
-        self._least = MOST_ROUNDS
+        self._least = HealthSpec().unknowns
 
     def committed(self, unit: Unit) -> None:
         specs = (group.health for group in unit.live.groups.values())
         self._least = min([self._least, *(each.unknowns for each in specs if each is not None)])
         for incident, before, now in self._course.passed:
-            if before is not HealthStatus.CHECKING or now not in _HEALING:
+            if before not in _CHECKED or now not in _HEALING or not incident.checks:
                 continue
-            if self.is_decided(incident) or not incident.checks or incident.confirmed:
+            if incident.confirmed or self._why(incident) in _AWAY:
                 continue  # the hardware, or a check, said that there is a fault
+            if self.decided_at(incident, "check") >= incident.checks[-1].at:
+                continue
             last = incident.checks[-self._least :]
             results = [self._result(incident, each.session) for each in last]
             self.expect(
@@ -276,6 +303,9 @@ class UnknownIsNotFaulty(_OfIncidents):
                 or (len(results) == self._least and CheckResult.HEALTHY not in results),
                 f"{incident.agent} is {now} after {results}",
             )
+
+    def _why(self, incident: Incident) -> ReasonCode:
+        return (incident.reason or incident.why).code
 
     def _result(self, incident: Incident, session: SessionId) -> CheckResult:
         answer = self._course.answer(incident, session)
@@ -349,12 +379,21 @@ class OutcomesAreFresh(_OfIncidents):
 
 
 class OperatorsOutrank(_OfIncidents):
-    says = "what an operator isolated stays so until an operator decides again"
+    says = "what was isolated stays so until an operator decides again"
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._isolated_at: dict[IncidentId, float] = {}
 
     def committed(self, unit: Unit) -> None:
         for incident, before, now in self._course.passed:
-            if before is HealthStatus.ISOLATED and now not in _STAYS:
-                self.expect(self.is_decided(incident), f"{incident.agent} is {now} by itself")
+            if now is HealthStatus.ISOLATED:
+                self._isolated_at[incident.id] = unit.now
+            elif before is HealthStatus.ISOLATED and now not in _STAYS:
+                self.expect(
+                    self.decided_at(incident, "isolate") >= self._isolated_at[incident.id],
+                    f"{incident.agent} is {now} by itself",
+                )
 
 
 def _live(live: Live) -> Iterator[Incident]:
@@ -381,6 +420,7 @@ def _most_out(live: Live, name: str) -> int | None:
 INVARIANTS = [
     NothingBesideServices,
     OneIncident,
+    OutForCause,
     IncidentsEnd,
     RoundsAreBounded,
     ShareHolds,

@@ -7,7 +7,7 @@ devices.
 from collections import Counter, defaultdict
 
 from muster.control.session.cluster.state import ClusterState
-from muster.core.ids import KernelId
+from muster.core.ids import AgentId, KernelId
 from muster.core.specs.group import QueuePolicy
 from muster.core.states import SessionStatus
 from muster.scheduling.accounting.usage import Scope, scopes
@@ -138,14 +138,16 @@ class AgentsTakeWork(Invariant):
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self._known: set[LedgerKey] = set()
+        self._ill: set[AgentId] = set()
 
     def committed(self, unit: Unit) -> None:
-        live, known = unit.live, self._known
+        live, known, ill = unit.live, self._known, self._ill
         self._known = {*live.ledger}
+        self._ill = {agent.id for agent in live.agents.values() if agent.ill}
         for key in self._known - known:
             agent = live.agents[live.ledger[key].agent_id]
-            if is_service(live, key[0]) or (agent.ill and agent.barred is None):
-                continue  # whether it was out before this commit is judged with machines' health
+            if is_service(live, key[0]) or agent.id in self._ill - ill:
+                continue  # it may have come under suspicion once that was placed
             self.expect(
                 agent.connected and may_come_back(agent),
                 f"{key} was placed on {agent.name}, which takes no work",

@@ -1,17 +1,27 @@
 """Recoveries of jobs from broken machines: what they may never do, whatever befalls machines."""
 
 from collections import Counter
+from collections.abc import Iterator
 
+from muster.control.health.entity import Incident
 from muster.control.recovery.entity import Recovery
+from muster.control.recovery.rounds import FAULTS, AgentResult, Round
+from muster.core.reasons import ReasonCode
+from muster.core.specs import RecoverySpec
 from muster.core.states import JOB_TABLE, JobState
 from muster.core.states.recovery import RECOVERY_TABLE, RecoveryStatus
 from muster.simulate.hollow.agent import HollowAgent
 from muster.simulate.hollow.supervisor import Kernel
 from muster.simulate.swarm.chance import attempt_of
-from muster.simulate.swarm.judge import Invariant
+from muster.simulate.swarm.judge import Invariant, Judge
+from muster.simulate.swarm.oracle.room import NOTICED_S
+from muster.store.live import Live
 from muster.store.unit import Unit
 
 _HOLDING = frozenset({RecoveryStatus.PENDING_HEALTHCHECK, RecoveryStatus.PENDING_RESTART})
+_NO_FAULT = frozenset(
+    {ReasonCode.RECOVERY_HEALTHY, ReasonCode.RECOVERY_UNCHECKED, ReasonCode.RECOVERY_NO_FAULT}
+)
 
 
 class OneRecovery(Invariant):
@@ -28,16 +38,38 @@ class OneRecovery(Invariant):
         self.expect(not twice, f"{twice} have several live recoveries")
 
 
-class RestartsAreBounded(Invariant):
-    says = "a job is restarted for faults of machines no more often than its spec says"
+class OneRoundEach(Invariant):
+    says = "a failed attempt leads to one round at most"
 
     def committed(self, unit: Unit) -> None:
         for recovery in unit.touched[Recovery]:
-            spec = recovery.job.spec.recovery
-            self.expect(
-                spec is not None and recovery.restarts <= spec.max_restarts,
-                f"{recovery.job.id} was restarted {recovery.restarts} times",
-            )
+            rounds = (recovery.open, recovery.next, *recovery.kept)
+            tasks = (task for each in rounds if each is not None for task in each.tasks)
+            count = Counter((task.index, task.attempt) for task in tasks)
+            twice = [each for each, many in count.items() if many > 1]
+            self.expect(not twice, f"{twice} of {recovery.job.id} are in several rounds")
+
+
+class RestartsAreBounded(Invariant):
+    """By how often it was to begin again because a task had failed."""
+
+    says = "a job is restarted for faults of machines no more often than its spec says"
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._status: dict[str, str] = {}
+        self._restarts: Counter[str] = Counter()
+
+    def committed(self, unit: Unit) -> None:
+        rounds = {each.name: each.open or each.kept[-1] for each in _with_rounds(unit)}
+        for kind, name, status in unit.events():
+            if kind == "recovery" and self._status.get(name) != status:
+                self._status[name] = status
+                if status == RecoveryStatus.RESTARTING and not rounds[name].is_leave:
+                    self._restarts[name] += 1
+        for recovery in unit.touched[Recovery]:
+            restarts, most = self._restarts[recovery.name], _spec(recovery).max_restarts
+            self.expect(restarts <= most, f"{recovery.job.id} was restarted {restarts} times")
 
 
 class LeavesCostNoRestart(Invariant):
@@ -75,6 +107,57 @@ class NothingBeginsMeanwhile(Invariant):
             )
 
 
+class FaultsChargeNobody(Invariant):
+    """Judged once a round is over, by what it says of its machines."""
+
+    says = "no retry is charged where a machine was at fault"
+
+    def committed(self, unit: Unit) -> None:
+        for recovery in unit.touched[Recovery]:
+            for each in recovery.kept[-1:]:
+                at_fault = any(agent.result in FAULTS for agent in each.agents)
+                is_charged = each.outcome is not None and each.outcome.code in _NO_FAULT
+                self.expect(
+                    not (at_fault and is_charged),
+                    f"{recovery.job.id} was judged as if no machine was at fault: {each}",
+                )
+
+
+class RoundsEnd(Invariant):
+    """Judged while the controller has nothing to do."""
+
+    says = "a round waits for nothing that has happened, and for nothing beyond its limit"
+
+    def between_steps(self) -> None:
+        controller = self.world.controller
+        if controller is None or not controller.is_idle:
+            return
+        live = controller.store.live
+        for recovery in live.of(Recovery).values():
+            if recovery.status in RECOVERY_TABLE.live and recovery.open is not None:
+                for wrong in self._wrong(recovery, recovery.open, live):
+                    self.expect(False, f"{recovery.job.id} is {recovery.status}: {wrong}")
+                self.expect(True, "")
+
+    def _wrong(self, recovery: Recovery, round_: Round, live: Live) -> Iterator[str]:
+        spec, waited_s = _spec(recovery), self.now - NOTICED_S - recovery.status_changed_at
+        tasks = [(each, recovery.job.tasks[each.index]) for each in round_.tasks]
+        incidents = {each.id for each in live.of(Incident).values()}
+        for agent in round_.agents:
+            if agent.result is AgentResult.AWAITED and agent.incident not in incidents:
+                yield f"it waits for {agent.name}, of which nobody knows anything"
+        match recovery.status:
+            case RecoveryStatus.PENDING_HEALTHCHECK:
+                is_over = all(task.session_id is None for _, task in tasks)
+                if is_over and waited_s > spec.check_timeout:
+                    yield f"it has waited for checks for {waited_s:.0f} s"
+            case RecoveryStatus.PENDING_RESTART if waited_s > spec.return_timeout:
+                yield f"it has waited for machines for {waited_s:.0f} s"
+            case RecoveryStatus.RESTARTING:
+                if all(task.attempt > each.attempt and task.started_at for each, task in tasks):
+                    yield "its tasks run again"
+
+
 class RecoveriesFollowJobs(Invariant):
     says = "a recovery is COMPLETE if its job succeeded, and over once its job is"
 
@@ -89,10 +172,22 @@ class RecoveriesFollowJobs(Invariant):
             self.expect(right, f"{job.id} is {job.status}, and its recovery {recovery.status}")
 
 
+def _with_rounds(unit: Unit) -> Iterator[Recovery]:
+    return (each for each in unit.touched[Recovery] if each.open is not None or each.kept)
+
+
+def _spec(recovery: Recovery) -> RecoverySpec:
+    assert recovery.job.spec.recovery is not None, "only such jobs have one"
+    return recovery.job.spec.recovery
+
+
 INVARIANTS = [
     OneRecovery,
+    OneRoundEach,
     RestartsAreBounded,
     LeavesCostNoRestart,
     NothingBeginsMeanwhile,
+    FaultsChargeNobody,
+    RoundsEnd,
     RecoveriesFollowJobs,
 ]
