@@ -138,6 +138,22 @@ def test_scheduling_timeout_counts_from_when_a_machine_is_no_longer_waited_for(
     assert recovery.reason.code is ReasonCode.RECOVERY_JOB_ENDED
 
 
+def test_pending_timeout_of_the_group_ends_a_restart_that_waits_behind_others(
+    worlds: MakeWorld,
+) -> None:
+    here = clinic(worlds, "a", course=fails((0, 1)), checks={"a": [FAULTY]}, pending_timeout=40)
+    job = here.job(recovery={"restart_timeout": 10})
+    recovery = here.recovery(job)
+    here.until(recovery, R.PENDING_RESTART)
+    here.course = lambda index, attempt: Run(1000.0)
+    here.job(name="ahead", priority=90, recovery=None)
+    here.until(recovery, R.RESTARTING)
+    waits_since = here.world.clock.now()
+    assert here.ended(job) is JobState.UNSCHEDULABLE
+    assert 39.0 <= here.world.clock.now() - waits_since <= 42.0
+    assert recovery.status is R.FAILED
+
+
 # -- muster retry --------------------------------------------------------------------------------
 
 
