@@ -139,7 +139,7 @@ def slices_to_try(
         each
         for each in slices
         if each.state.busy
-        and each.state.held_by is None
+        and not each.state.is_kept
         and (each.age_s or 0.0) >= rules.after_s
         and each.state.pool in pools
         and left[each.state.pool] > pools[each.state.pool].min_slices
@@ -278,7 +278,7 @@ def _stays(slice_: UsedSlice, spec: PoolSpec, left: int) -> bool:
     state = slice_.state
     if slice_.age_s is None or state.busy:
         return state.busy
-    return not spec.buffer_slices and (state.held_by is not None or left <= spec.min_slices)
+    return not spec.buffer_slices and (state.is_kept or left <= spec.min_slices)
 
 
 def _count(slices: Iterable[UsedSlice]) -> dict[str, int]:

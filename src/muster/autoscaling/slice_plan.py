@@ -22,6 +22,7 @@ class SliceState:
         busy: whether sessions hold room on its machines.
         promised: how many waiting sessions are to find their room on it.
         held_by: the operator who holds it.
+        isolated: the name of a machine of it that waits for an operator; empty if none does.
     """
 
     id: str
@@ -30,6 +31,12 @@ class SliceState:
     busy: bool = False
     promised: int = 0
     held_by: str | None = None
+    isolated: str = ""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it is for an operator to say what becomes of it."""
+        return self.held_by is not None or bool(self.isolated)
 
 
 @dataclass(slots=True)
@@ -101,6 +108,8 @@ def _delete(
         idle_s = now - each.idle_since
         if each.held_by is not None:
             why = reason(ReasonCode.SLICE_HELD, by=each.held_by, slice=each.id)
+        elif each.isolated:
+            why = reason(ReasonCode.SLICE_ISOLATED, agent=each.isolated, slice=each.id)
         elif left <= spec.min_slices:
             why = reason(
                 ReasonCode.SLICE_AT_MIN, pool=spec.name, slices=left, min_slices=spec.min_slices

@@ -57,6 +57,23 @@ def test_a_machine_that_an_operator_isolated_stays(ward: MakeWard) -> None:
     assert w.of(name).status is _H.ISOLATED
 
 
+def test_a_machine_that_an_operator_isolated_outlives_an_idle_slice(ward: MakeWard) -> None:
+    w = ward([])
+    w.world.apply(pool(min_slices=1, max_slices=8))
+    w.run(60)
+    name = first(w)
+    w.decide("isolate", name, reason(ReasonCode.HEALTH_ISOLATED_BY, agent=name, by="ada", note=""))
+    w.world.apply(pool(min_slices=0, max_slices=8, idle_timeout=60))
+    w.run(600)
+    assert w.of(name).status is _H.ISOLATED
+    (slice_,) = w.world.slices()
+    assert slice_.stays is not None
+    assert slice_.stays.code is ReasonCode.SLICE_ISOLATED
+    w.decide("return", name)
+    w.run(600)
+    assert not w.world.agents
+
+
 def test_a_machine_that_reboots_for_long_is_not_taken_for_dead(ward: MakeWard) -> None:
     w = pooled(ward, slices=6, boot_s=DEAD_S + 400)
     name = first(w)

@@ -297,7 +297,8 @@ class RouteDemand(LifecycleHandler[Pool]):
         elif slice_.idle_since is None:
             slice_.idle_since = work.now
             work.unit.touch(slice_)
-        return SliceState(slice_.id, slice_.pool, slice_.idle_since, busy, promised, slice_.held_by)
+        held, isolated, since = slice_.held_by, self._fleet.isolated(slice_), slice_.idle_since
+        return SliceState(slice_.id, slice_.pool, since, busy, promised, held, isolated)
 
     def _make(
         self, plan: SlicePlan, decision: RoutingDecision, work: Work

@@ -143,6 +143,7 @@ class ConsolidateSlices(LifecycleHandler[Pool]):
             slice_.idle_since,
             busy=self._fleet.is_used(slice_),
             held_by=slice_.held_by,
+            isolated=self._fleet.isolated(slice_),
         )
         return UsedSlice(
             state,

@@ -140,6 +140,11 @@ class Fleet:
                     return True
         return False
 
+    def isolated(self, slice_: Slice) -> str:
+        """The name of a machine of it that waits for an operator; empty if none does."""
+        agents = self._agents.get(slice_.id, {}).values()
+        return next((each.name for each in agents if each.ill == ILL[HealthStatus.ISOLATED]), "")
+
     def attributes(self, slice_: Slice) -> dict[str, str]:
         """The attributes of the slice's machines: those that its pool has now, and what cannot
         change of machines that were made."""

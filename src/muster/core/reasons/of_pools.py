@@ -223,6 +223,12 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
     ReasonCode.SLICE_HELD: Definition(
         _W, "{by} holds it", "`muster slices release {slice}` lets it go."
     ),
+    ReasonCode.SLICE_ISOLATED: Definition(
+        _O,
+        "machine {agent} of it is isolated",
+        "`muster agents return {agent}` has it take work again, `muster slices delete {slice}` has "
+        "it go.",
+    ),
     ReasonCode.SLICE_AT_MIN: Definition(
         _W, "pool {pool} has {slices:slice}, and keeps at least {min_slices}"
     ),
