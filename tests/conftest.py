@@ -20,8 +20,12 @@ CGROUPS = Path("/sys/fs/cgroup")
 OF_THE_STATE = {Path(__file__).with_name("store"), Path(__file__).with_name("control")}
 USERS = Path("/var/lib/muster/users")
 LEAVING_S = 20.0
-SLOW = {Path(__file__).with_name(folder) for folder in ("e2e", "providers", "simulate")}
-"""Their files are begun first, so that no worker is alone with one of them in the end."""
+WAITING = {Path(__file__).with_name(folder) for folder in ("e2e", "providers")}
+"""Their tests wait for other processes, most of the time."""
+BUSY = Path(__file__).with_name("simulate")
+"""Its tests take long, and wait for nothing."""
+OTHERS_EACH = 5
+"""Files of other tests that are begun for each file of those that wait: they take as long."""
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -92,8 +96,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put slow folders first."""
-    items.sort(key=lambda item: SLOW.isdisjoint(item.path.parents))
+    """Put slow folders first, so that no worker is alone with one of their files in the end. Files
+    whose tests wait and those whose tests do not take turns, so that workers seldom all wait at a
+    time."""
+    files = [*dict.fromkeys(item.path for item in items)]
+    files.sort(key=lambda path: BUSY not in path.parents)
+    waiting = [path for path in files if not WAITING.isdisjoint(path.parents)]
+    others = [path for path in files if WAITING.isdisjoint(path.parents)]
+    turns = {path: OTHERS_EACH * turn for turn, path in enumerate(waiting)}
+    turns |= {path: turn for turn, path in enumerate(others)}
+    items.sort(key=lambda item: turns[item.path])
 
 
 @pytest.fixture(autouse=True)
