@@ -26,7 +26,7 @@ from muster.core.specs import JobSpec
 from muster.core.states import JobState, TaskState
 
 SEED = int(os.environ.get("MUSTER_TEST_SEED", "2"))
-MOMENTS = {"sqlite": 50, "postgresql": 15}
+MOMENTS = {"sqlite": 30, "postgresql": 12}
 """When something is killed, by the kind of the database."""
 LONGEST_GAP_S = 0.6
 LONGEST_OUTAGE_S = 0.3
