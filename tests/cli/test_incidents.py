@@ -9,7 +9,7 @@ from tests.cli.rendered import shown, wide
 
 from muster.cli.described.agent import agent_parts
 from muster.cli.described.group import group_parts
-from muster.cli.described.incident import incident_parts
+from muster.cli.described.incident import incident_parts, why
 from muster.core.states import AgentStatus
 from muster.core.states.health import HealthStatus
 from muster.core.views.base import ReasonView, ResourcesView
@@ -89,7 +89,7 @@ def test_incident_tells_what_was_found_what_was_tried_and_for_how_long() -> None
     ("fields", "said"),
     [
         ({"is_out": False}, "yes: it waits for its turn to be taken out of work"),
-        ({"leave_by": NOW + 90}, "no; work that is still there may stay for 1m30s"),
+        ({"leave_by": NOW + 90}, "no; any work still there has to leave in 1m30s"),
         ({"leave_by": NOW - 90}, "no"),
     ],
 )
@@ -285,3 +285,10 @@ def test_group_whose_machines_nobody_heals_says_so() -> None:
     told = "\n".join(shown(group_parts(GroupView(name="gpu", spec={"health": None}))))
     assert "no machine is checked or healed unless an operator asks for it" in told
     assert "ill" not in told.split()
+
+
+def test_line_of_an_isolated_machine_tells_for_what_it_was_isolated() -> None:
+    gave_up = ReasonView(code="HEALTH_GAVE_UP", kind="operator", sentence="nothing is left to try")
+    ill = incident(HealthStatus.ISOLATED, reason=gave_up)
+    assert why(ill) == "nothing is left to try"
+    assert why(incident(HealthStatus.SUSPECT, reason=gave_up)) == ill.why.sentence

@@ -159,3 +159,15 @@ def test_reset_that_failed_is_told_in_the_words_of_the_tool(ward: MakeWard) -> N
     refused.until(H.REBOOTING)
     told = [each.sentence for each in why(refused).reasons]
     assert told == ["the reset failed: nvidia-smi says no", "Xid 79 on GPU 0"]
+
+
+def test_faulty_machine_tells_when_it_is_isolated_for_want_of_a_turn(ward: MakeWard) -> None:
+    two = ward(("a", "b"))
+    decide(two, Decision.ISOLATE, "a")
+    two.suspect("b", confirmed=True)
+    told = why(two, "b")
+    (detail,) = told.details
+    assert detail.startswith("isolated machines hold all turns: unless one comes free")
+    assert told.reasons[0].sentence.endswith(
+        "for their health, 1 of them until an operator decides"
+    )

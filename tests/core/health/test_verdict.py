@@ -97,3 +97,11 @@ def test_merging_never_hides_the_worst_and_stays_bounded(found: list[list[Findin
     for each in both.findings:
         assert len(each.what) <= MAX_WHAT
         assert len(each.told) <= MAX_TOLD
+
+
+def test_a_sentence_and_its_rest_tell_every_finding() -> None:
+    found = [Finding("own", Severity.FAULT, f"fan {index} is loose") for index in range(5)]
+    verdict = verdict_of("own", found)
+    assert verdict.sentence().endswith("fan 2 is loose; and 2 more findings")
+    assert verdict.rest() == "fan 3 is loose; fan 4 is loose"
+    assert verdict_of("own", found[:3]).rest() == ""

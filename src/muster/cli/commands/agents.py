@@ -213,4 +213,5 @@ def _gpus(agent: "AgentView") -> str:
     named = " ".join(
         model if len(models) == 1 else f"{number}x{model}" for model, number in models.items()
     )
-    return f"{_of('gpu', agent.free.gpu_milli, agent.capacity.gpu_milli)} {named}".rstrip()
+    free = 0 if agent.ill else agent.free.gpu_milli  # nobody gets those of an ill machine
+    return f"{_of('gpu', free, agent.capacity.gpu_milli)} {named}".rstrip()

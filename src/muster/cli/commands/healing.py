@@ -21,7 +21,13 @@ if TYPE_CHECKING:
     from muster.core.views.health import IncidentView
 
 Note = Annotated[
-    str, Option("--note", metavar="TEXT", help="Why, for those who look; history keeps it.")
+    str,
+    Option(
+        "--note",
+        metavar="TEXT",
+        help="Why, for those who look; history keeps it.",
+        show_default=False,
+    ),
 ]
 Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
 

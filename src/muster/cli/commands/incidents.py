@@ -9,7 +9,7 @@ from rich.text import Text
 from muster.cli.arguments import AsJson, InGroup
 from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.completion import complete_agent, complete_incident
-from muster.cli.described.incident import about, incident_parts, lasted
+from muster.cli.described.incident import about, incident_parts, lasted, why
 from muster.cli.kinds import agent as agents
 from muster.cli.kinds import incident as kind
 from muster.cli.listed_group import ListedGroup
@@ -115,5 +115,5 @@ def _row(incident: "IncidentView", short: str, now: float) -> list[Text | str]:
         lasted(incident, now),
         str(incident.rounds),
         "out" if incident.is_out and incident.finished_at is None else "",
-        plain(incident.why.sentence),
+        plain(why(incident)),
     ]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from muster.cli.described.incident import about, incidents_table
+from muster.cli.described.incident import about, incidents_table, why
 from muster.cli.described.record import ago, heading, sentences
 from muster.cli.screen import fields, plain
 from muster.cli.words import count, duration, moment
@@ -57,7 +57,7 @@ def _health(incidents: "Sequence[IncidentView]", now: float) -> str | None:
         if each.finished_at is None:
             for_s = duration(now - each.status_changed_at)
             where = f"{about(each)}, " if each.devices else ""
-            return plain(f"{each.status.lower()} for {for_s} ({where}{each.why.sentence})")
+            return plain(f"{each.status.lower()} for {for_s} ({where}{why(each)})")
     return None
 
 

@@ -66,8 +66,15 @@ def _row(incident: "IncidentView", now: float) -> list[Text | str]:
         clock_time(incident.began_at, now),
         lasted(incident, now),
         str(incident.rounds),
-        plain(incident.why.sentence),
+        plain(why(incident)),
     ]
+
+
+def why(incident: "IncidentView") -> str:
+    """The reason that a line has room for: the suspicion, or why the machine was isolated."""
+    if incident.status == "ISOLATED" and incident.reason is not None:
+        return incident.reason.sentence
+    return incident.why.sentence
 
 
 def lasted(incident: "IncidentView", now: float) -> str:
@@ -81,7 +88,7 @@ def _takes_work(incident: "IncidentView", now: float) -> str | None:
     if not incident.is_out:
         return "yes: it waits for its turn to be taken out of work"
     if incident.leave_by is not None and incident.leave_by > now:
-        return f"no; work that is still there may stay for {duration(incident.leave_by - now)}"
+        return f"no; any work still there has to leave in {duration(incident.leave_by - now)}"
     return "no"
 
 
@@ -101,6 +108,7 @@ def _tried(incident: "IncidentView") -> str | None:
 def _checks(checks: Sequence["CheckView"], now: float) -> Text | None:
     lines = [
         f"{clock_time(each.at, now)}, after {duration(each.took_s)}: {plain(each.sentence)}"
+        + (f"\n  also: {plain(each.rest)}" if each.rest else "")
         for each in checks
     ]
     return Text("\n".join(lines)) if lines else None

@@ -86,6 +86,7 @@ class CheckRecord:
         sentence: the verdict's.
         took_s: how long it took, in seconds, from its wish to its verdict.
         session: that ran it.
+        rest: the findings that the sentence counts only.
     """
 
     at: float
@@ -93,6 +94,7 @@ class CheckRecord:
     sentence: str
     took_s: float
     session: SessionId
+    rest: str = ""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -162,14 +164,17 @@ def _load_progress(text: str) -> Progress:
 
 def _dump_checks(checks: Sequence[CheckRecord]) -> str:
     return json.dumps(
-        [[each.at, each.result, each.sentence, each.took_s, each.session] for each in checks]
+        [
+            [each.at, each.result, each.sentence, each.took_s, each.session, each.rest]
+            for each in checks
+        ]
     )
 
 
 def _load_checks(text: str) -> tuple[CheckRecord, ...]:
     return tuple(
-        CheckRecord(at, CheckResult(result), sentence, took_s, SessionId(session))
-        for at, result, sentence, took_s, session in json.loads(text)
+        CheckRecord(at, CheckResult(result), sentence, took_s, SessionId(session), *rest)
+        for at, result, sentence, took_s, session, *rest in json.loads(text)
     )
 
 

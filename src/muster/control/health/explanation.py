@@ -6,7 +6,7 @@ from sqlalchemy import Connection
 
 from muster.control.agent.explanation import Health
 from muster.control.engine.module import Parts
-from muster.control.health.conditions import is_heal_due
+from muster.control.health.conditions import is_heal_due, waits_for_heal
 from muster.control.health.entity import Incident
 from muster.control.health.incidents import Incidents
 from muster.control.health.ladder import Heal, most_out
@@ -24,6 +24,8 @@ from muster.store.live import Live
 
 _TOLD_ANEW = frozenset({ReasonCode.HEALTH_WAITS_TURN, ReasonCode.HEALTH_WAITS_EMPTY})
 """Reasons with numbers that may have changed since; the present ones are told in their place."""
+_ALIKE = 100
+"""Characters by which a check's sentence is known in a reason."""
 
 
 def explain_incident(live: Live, parts: Parts, incident: Incident, now: float) -> WhyView:
@@ -80,6 +82,10 @@ def _details(live: Live, parts: Parts, incident: Incident, now: float) -> Iterat
     if incident.status is HealthStatus.ISOLATED:
         yield sentences.isolated()
         yield from _work_left(live, incident, now)
+    elif waits_for_heal(incident) and (over_at := lifecycle.over_at(incident)) is not None:
+        yield sentences.isolated_without_turn(over_at - now)
+    elif not incident.is_out and incident.progress.unknowns:
+        yield sentences.check_needs_turn()
     elif incident.acted_at is None and incident.is_out:
         yield from _waits(live, incident, now)
     elif incident.acted_at is not None:
@@ -132,5 +138,5 @@ def _so_far(incident: Incident, spec: HealthSpec, now: float) -> Iterator[str]:
         yield sentences.unknowns(progress.unknowns, spec.unknowns)
     told = "" if incident.reason is None else incident.reason.sentence()
     for last in incident.checks[-1:]:
-        if last.sentence not in told:  # the reason says it, too
+        if last.sentence[:_ALIKE] not in told:  # the reason says it, too, and may cut it
             yield sentences.last_check(now - last.at, last.sentence)

@@ -74,7 +74,13 @@ def view_of(incident: Incident, job: str | None) -> IncidentView:
         unknowns=incident.progress.unknowns,
         leave_by=incident.leave_by,
         checks=tuple(
-            CheckView(at=each.at, result=each.result, sentence=each.sentence, took_s=each.took_s)
+            CheckView(
+                at=each.at,
+                result=each.result,
+                sentence=each.sentence,
+                took_s=each.took_s,
+                rest=each.rest,
+            )
             for each in incident.checks
         ),
         began_at=incident.began_at,

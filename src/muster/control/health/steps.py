@@ -27,7 +27,7 @@ from muster.control.session.handlers.start import recall_prefilled
 from muster.control.session.services import Services
 from muster.core.health.remedy import Remedy, strongest
 from muster.core.health.service import Service
-from muster.core.health.verdict import CheckResult, Verdict
+from muster.core.health.verdict import CheckResult, Verdict, bounded
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult
 from muster.core.specs.health import HealthSpec
@@ -39,6 +39,7 @@ from muster.store.records import Agent, Session
 _H = HealthStatus
 _NO_HEALTH = HealthSpec()  # of a group that has none: operators may still have machines checked
 _MAX_TOLD = 400
+_MAX_REST = 4000
 _FOUND = {
     CheckResult.HEALTHY: ReasonCode.HEALTH_WELL,
     CheckResult.UNKNOWN: ReasonCode.HEALTH_UNKNOWN,
@@ -242,7 +243,8 @@ class HealthSteps(Lifecycle[Incident]):
         took_s = round(work.now - began, 1)
         told = verdict.sentence()[:_MAX_TOLD]
         if incident.session is not None:
-            check = CheckRecord(work.now, verdict.result, told, took_s, incident.session)
+            rest = bounded(verdict.rest(), _MAX_REST)
+            check = CheckRecord(work.now, verdict.result, told, took_s, incident.session, rest)
             incident.checks = (*incident.checks, check)[-MAX_CHECKS:]
         if incident.result is None:
             incident.result = verdict.result

@@ -75,6 +75,17 @@ def isolated() -> str:
     return "nothing is tried any more: it waits for an operator's decision"
 
 
+def isolated_without_turn(in_s: float) -> str:
+    """A faulty machine that waits for its turn while isolated ones hold them all."""
+    left = f"in {duration(in_s)}" if in_s > 0 else "any moment"
+    return f"isolated machines hold all turns: unless one comes free, it is isolated too {left}"
+
+
+def check_needs_turn() -> str:
+    """A machine whose check needed no turn and found out nothing."""
+    return "a check found out nothing, and the next one needs a turn"
+
+
 def rounds(tried: int, most: int) -> str:
     was = "was" if tried == 1 else "were"
     return f"{count(tried, 'round')} of healing {was} tried, of at most {most:,}"

@@ -127,14 +127,22 @@ class Verdict:
     def sentence(self) -> str:
         """The verdict in one sentence, with its first findings."""
         by = ", ".join(self.checks) or "no check"
-        grave = [each for each in self.findings if each.severity is not Severity.WARNING]
-        shown = grave[:_NAMED] or list(self.findings[:_NAMED])
+        shown = self._named()
         said = f"{self.result} by {by}"
         if not shown:
             return said
         more = len(self.findings) + self.left_out - len(shown)
         also = f"; and {count(more, 'more finding')}" if more else ""
         return f"{said}: {'; '.join(each.sentence() for each in shown)}{also}"
+
+    def rest(self) -> str:
+        """The findings that the sentence counts only, as far as they are known."""
+        shown = self._named()
+        return "; ".join(each.sentence() for each in self.findings if each not in shown)
+
+    def _named(self) -> Sequence[Finding]:
+        grave = [each for each in self.findings if each.severity is not Severity.WARNING]
+        return grave[:_NAMED] or self.findings[:_NAMED]
 
 
 def verdict_of(check: str, findings: Iterable[Finding] = ()) -> Verdict:

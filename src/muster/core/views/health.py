@@ -12,12 +12,14 @@ class CheckView(View):
         result: healthy, faulty or unknown (``core.health.verdict.CheckResult``).
         sentence: what was found, and by which checks.
         took_s: how long it took, in seconds.
+        rest: the findings that the sentence counts only.
     """
 
     at: float
     result: str
     sentence: str
     took_s: float = 0.0
+    rest: str = ""
 
 
 class IncidentView(RecordView):
