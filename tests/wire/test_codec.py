@@ -82,6 +82,7 @@ HELLOS = st.builds(
     sent_s=SECONDS,
     time_s=SECONDS,
     disk_full=st.booleans(),
+    checks=st.lists(TEXT, max_size=3).map(tuple),
 )
 KERNEL_REPORTS = st.builds(
     KernelReport,

@@ -21,6 +21,7 @@ from muster.agent.config import AgentConfig
 from muster.agent.conversation import Conversation
 from muster.agent.discovery import Machine, discover, scratch_max_bytes
 from muster.agent.disk import DiskProbe, is_full
+from muster.agent.health.found import check_names
 from muster.agent.health.watch import HealthWatch
 from muster.agent.identity import Identity, load_identity, locked, save_identity
 from muster.agent.kernels import Kernels
@@ -32,6 +33,7 @@ from muster.agent.supervisor_link import OtherVersion, SupervisorLink, Superviso
 from muster.agent.trouble import Trouble
 from muster.core.clock import Clock, SteadyClock
 from muster.core.errors import MusterError
+from muster.core.health.service import MAX_CHECKS
 from muster.core.ids import AgentId
 from muster.version import __version__
 from muster.wire.client import ControllerChannel, Disconnected, missing_authority
@@ -314,6 +316,7 @@ class AgentDaemon:
             kernels=self._kernels.inventory(),
             instance=_instance(config.directory),
             supervisor="" if self._link is None else self._link.process,
+            checks=tuple(sorted({*check_names(), *config.checks})[:MAX_CHECKS]),
         )
 
     # The machine's health

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from muster.control.agent.explanation import full_disk_of
 from muster.control.engine.module import Parts
 from muster.control.health.entity import Incident
-from muster.control.health.explanation import may_be_out
+from muster.control.health.explanation import may_be_out, missing_checks
 from muster.control.health.incidents import Incidents
 from muster.control.health.stragglers import StragglerWatch
 from muster.control.job.explanation import job_needs_agent
@@ -150,7 +150,8 @@ def group_view(name: str, live: Live, parts: Parts) -> GroupView:
                 )
             )
             for fault in group.policy.refused
-        ),
+        )
+        + _views(missing_checks(live, name)),
     )
 
 

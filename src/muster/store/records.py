@@ -55,7 +55,8 @@ class Agent(Record):
     ``absences``, each from leaving to return; ``lost_at``, when its kernels count as gone
     unless it is heard before, which is exact while it is silent; ``seen_known``, whether
     ``seen_at`` is when it last spoke, and not only a moment after which a former controller
-    heard it; ``disk_full``, as it reports; ``clock_offset_s``, by which the controller's clock
+    heard it; ``disk_full``, as it reports; ``checks``, the names of those that it has, empty if
+    it does not tell; ``clock_offset_s``, by which the controller's clock
     is ahead of the agent's at most; and ``reported_foreign``, whether it reported a kernel that
     is not its own.
     """
@@ -90,6 +91,7 @@ class Agent(Record):
     lost_at: float = -math.inf
     seen_known: bool = True
     disk_full: bool = False
+    checks: tuple[str, ...] = ()
     clock_offset_s: float = 0.0
     reported_foreign: bool = False
     fixed: dict[str, str] = field(default_factory=dict)
@@ -103,7 +105,7 @@ class Agent(Record):
         self.seen_at = max(self.seen_at, before.seen_at)
         self.seen_known = before.seen_known
         self.connected_at, self.absences = before.connected_at, before.absences
-        self.disk_full = before.disk_full
+        self.disk_full, self.checks = before.disk_full, before.checks
         self.clock_offset_s, self.reported_foreign = before.clock_offset_s, before.reported_foreign
 
 

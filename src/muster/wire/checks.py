@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence, Sized
 
 from muster.core.health.counters import GpuMeans
-from muster.core.health.service import MAX_RESULT_BYTES
+from muster.core.health.service import MAX_CHECKS, MAX_RESULT_BYTES
 from muster.core.health.verdict import MAX_WHAT
 from muster.core.resources import EXTRA_NAME, MAX_DEVICES, Device, Resources
 from muster.core.text import ATTRIBUTE, MAX_NAME, NAME, check_text
@@ -103,6 +103,9 @@ def check_hello(hello: Hello) -> None:
     _check_capacity(hello.capacity)
     _check_devices(hello.devices)
     _check_attributes(hello.attributes)
+    _at_most(MAX_CHECKS, "health checks", hello.checks)
+    for check in hello.checks:
+        _check_text("health check", check, MAX_NAME)
     _at_most(MAX_HELD, "kernels", hello.kernels)
     for held in hello.kernels:
         _require(len(held.kernel) <= MAX_ID and held.generation >= 0, "a kernel that is none")

@@ -184,6 +184,7 @@ def _encode_hello(hello: Hello) -> pb.Hello:
         sent_s=hello.sent_s,
         time_s=hello.time_s,
         disk_full=hello.disk_full,
+        checks=hello.checks,
     )
 
 
@@ -215,6 +216,7 @@ def _decode_hello(hello: pb.Hello) -> Hello:
         sent_s=hello.sent_s,
         time_s=hello.time_s,
         disk_full=hello.disk_full,
+        checks=tuple(hello.checks),
     )
 
 

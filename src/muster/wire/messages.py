@@ -192,6 +192,7 @@ class Hello:
     sent_s: float = 0.0
     time_s: float = 0.0
     disk_full: bool = False
+    checks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

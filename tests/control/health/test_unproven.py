@@ -4,6 +4,7 @@ import pytest
 from tests.control.health.conftest import MakeWard
 from tests.control.health.ward import FAILS, UNKNOWN
 
+from muster.control.health.explanation import missing_checks
 from muster.control.health.limits import UNPROVEN_S
 from muster.core.health.remedy import Remedy
 from muster.core.health.service import ServiceName, dump
@@ -90,3 +91,16 @@ def test_a_known_fault_is_healed_though_no_check_is_there(ward: MakeWard) -> Non
     w.run(300)
     assert w.done() == [CHECK, REBOOT, CHECK]
     assert w.is_well()
+
+
+def test_a_group_tells_which_of_its_checks_connected_agents_lack(ward: MakeWard) -> None:
+    w = ward(["a", "b", "c"], checks=["disk", "nccl"])
+    live = w.world.plane.live
+    assert missing_checks(live, "default") == []  # older agents do not tell
+    for name, checks in {"a": ("disk",), "b": ("disk", "nccl"), "c": ("disk",)}.items():
+        live.agents[w.world.agent(name).id].checks = checks
+    (told,) = missing_checks(live, "default")
+    assert told.sentence() == (
+        "check nccl of group default is missing on 2 connected agents, such as a; the others "
+        "decide there"
+    )

@@ -15,7 +15,7 @@ from muster.cli.described.group import ceilings, group_parts, has_ceilings, pree
 from muster.cli.listed_group import ListedGroup
 from muster.cli.nearest import named_group
 from muster.cli.parameters import Argument, annotated
-from muster.cli.screen import Column, plain, print_json, show_change, stdout, table, write
+from muster.cli.screen import Column, plain, print_json, show_change, stderr, stdout, table, write
 from muster.cli.spec_file import SpecFile, read_spec
 
 if TYPE_CHECKING:
@@ -72,10 +72,12 @@ def apply(
     with cluster.client() as client:
         applied = client.put_group(spec)
     show_change(applied, f"group {applied.name} applied", as_json=as_json)
+    if not as_json:
+        write(stderr(), *refused_plugins([applied]))
 
 
 def refused_plugins(groups: Sequence["GroupView"]) -> list[Text]:
-    """The plug-ins of the groups' policies that are not used, and why."""
+    """The plug-ins and checks of the groups' policies that are not used, and why."""
     return [
         Text(f"{plain(reason.sentence)}. {plain(reason.remedy)}".strip(), style="yellow")
         for group in groups

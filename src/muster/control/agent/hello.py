@@ -65,6 +65,7 @@ class Greeter:
         agent.instance = hello.instance
         agent.supervisor = hello.supervisor
         agent.disk_full = hello.disk_full
+        agent.checks = hello.checks
         agent.version = hello.version
         agent.host = hello.host
         agent.capacity = hello.capacity

@@ -14,7 +14,7 @@ from muster.control.health.lifecycle import IncidentLifecycle
 from muster.control.health.turns import waits_for_turn
 from muster.core.health import sentences
 from muster.core.owner import Principal
-from muster.core.reasons import Reason, ReasonCode
+from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.specs.health import HealthSpec
 from muster.core.states.health import HealthStatus
 from muster.core.views.base import ReasonView
@@ -53,6 +53,25 @@ def health_of(live: Live, parts: Parts, incident: Incident, now: float) -> Healt
     """The sentences about its incident in the answer about an agent."""
     details = _verdict(incident, now), *_details(live, parts, incident, now)
     return Health(details, tuple(_reasons(parts, incident)))
+
+
+def missing_checks(live: Live, group: str) -> list[Reason]:
+    """The checks that a group names and connected agents of it lack, as far as these tell."""
+    health = live.groups[group].health
+    if health is None or not health.checks:
+        return []
+    agents = [
+        each
+        for each in live.agents.values()
+        if each.group == group and each.connected and each.checks
+    ]
+    found = []
+    for check in health.checks:
+        lack = [each.name for each in agents if check not in each.checks]
+        if lack:
+            numbers = {"check": check, "group": group, "agents": len(lack), "agent": min(lack)}
+            found.append(reason(ReasonCode.HEALTH_NO_CHECK, **numbers))
+    return found
 
 
 def may_be_out(spec: HealthSpec | None, machines: int) -> int:

@@ -93,6 +93,12 @@ OF_HEALTH: Mapping[ReasonCode, Definition] = {
         "Install the checks there, or name others in `health.checks` of the group. "
         "`muster agents check {agent}` tries again at once.",
     ),
+    ReasonCode.HEALTH_NO_CHECK: Definition(
+        _O,
+        "check {check} of group {group} is missing on {agents:connected agent}, such as {agent}; "
+        "the others decide there",
+        "Install it there, or leave it out of `health.checks` of the group.",
+    ),
     ReasonCode.HEALTH_REMOVED: Definition(_W, "the agent was removed"),
     # Of the gang that runs on it, told to those who see the gang
     ReasonCode.STRAGGLER: Definition(

@@ -76,7 +76,8 @@ class GroupView(View):
         incidents: of its machines, by status.
         out: how many machines take no work for the sake of an incident, of ``may_be_out`` that
             may at a time (``health.max_unhealthy``).
-        refused: the plug-ins of the policy that do not serve, and why.
+        refused: the plug-ins of the policy that do not serve, and why, and the health checks of it
+            that connected agents lack.
     """
 
     name: str
