@@ -16,6 +16,7 @@ from muster.simulate.swarm.chance import attempt_of
 from muster.simulate.swarm.judge import Invariant, Judge
 from muster.simulate.swarm.oracle.room import NOTICED_S
 from muster.store.live import Live
+from muster.store.records import Task
 from muster.store.unit import Unit
 
 _HOLDING = frozenset({RecoveryStatus.PENDING_HEALTHCHECK, RecoveryStatus.PENDING_RESTART})
@@ -108,19 +109,35 @@ class NothingBeginsMeanwhile(Invariant):
 
 
 class FaultsChargeNobody(Invariant):
-    """Judged once a round is over, by what it says of its machines."""
+    """Judged once a round is over, by what it says of its machines and tasks."""
 
-    says = "no retry is charged where a machine was at fault"
+    says = "a failure is charged where no machine was at fault, and only there"
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._failures: Counter[tuple[str, int]] = Counter()
 
     def committed(self, unit: Unit) -> None:
         for recovery in unit.touched[Recovery]:
             for each in recovery.kept[-1:]:
-                at_fault = any(agent.result in FAULTS for agent in each.agents)
-                is_charged = each.outcome is not None and each.outcome.code in _NO_FAULT
-                self.expect(
-                    not (at_fault and is_charged),
-                    f"{recovery.job.id} was judged as if no machine was at fault: {each}",
-                )
+                if each.ended_at == unit.now and each.outcome is not None:
+                    self._judge(recovery, each, each.outcome.code in _NO_FAULT, unit)
+        for task in unit.touched[Task]:
+            self._failures[task.job.id, task.index] = task.failure_count
+
+    def _judge(self, recovery: Recovery, round_: Round, is_charged: bool, unit: Unit) -> None:
+        job = recovery.job
+        failures = {
+            each.index: each.failure_count for each in unit.touched[Task] if each.job is job
+        }
+        at_fault = any(agent.result in FAULTS for agent in round_.agents)
+        self.expect(not (at_fault and is_charged), f"{job.id} was charged for a fault: {round_}")
+        for task in round_.tasks if is_charged else ():
+            before = self._failures[job.id, task.index]
+            charged = failures.get(task.index, before) - before
+            self.expect(
+                charged == task.charged, f"task {task.index} of {job.id} was charged {charged}"
+            )
 
 
 class RoundsEnd(Invariant):
@@ -143,7 +160,8 @@ class RoundsEnd(Invariant):
         spec, waited_s = _spec(recovery), self.now - NOTICED_S - recovery.status_changed_at
         tasks = [(each, recovery.job.tasks[each.index]) for each in round_.tasks]
         incidents = {each.id for each in live.of(Incident).values()}
-        for agent in round_.agents:
+        agents = (*round_.agents, *(() if recovery.next is None else recovery.next.agents))
+        for agent in agents:
             if agent.result is AgentResult.AWAITED and agent.incident not in incidents:
                 yield f"it waits for {agent.name}, of which nobody knows anything"
         match recovery.status:

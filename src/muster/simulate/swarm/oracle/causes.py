@@ -20,6 +20,7 @@ _ALSO = {
 }
 """Reasons that may be told instead of another one: a boot that is over is known by the Hello of the
 next one, by the report of the next supervisor, or because a kernel is not known any more."""
+_OF_RECOVERY = frozenset(code for code in ReasonCode if code.startswith("RECOVERY_"))
 _ENDED = {*JOB_TABLE.terminal, *SESSION_TABLE.terminal}
 
 
@@ -79,6 +80,11 @@ class Case:
     def _all(self) -> Iterator[Known]:
         for kernel in self.known:
             yield from kernel
+
+
+def is_given_up(session: Session) -> bool:
+    """Whether a recovery had the session end."""
+    return session.reason is not None and session.reason.code in _OF_RECOVERY
 
 
 def is_true(case: Case) -> bool:

@@ -1,13 +1,15 @@
 """Budgets, states, exit codes and reasons of tasks and jobs, compared with the oracle's."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from muster.control.recovery.entity import Recovery
 from muster.core.ids import JobId
 from muster.core.reasons import ReasonCode
 from muster.core.states import JOB_TABLE, SESSION_TABLE, TASK_TABLE, TaskState
 from muster.simulate.swarm.judge import Invariant, Judge
+from muster.simulate.swarm.oracle.causes import is_given_up
 from muster.simulate.swarm.oracle.facts import Facts, How, Known
 from muster.simulate.swarm.oracle.verdicts import (
     DISPLACED,
@@ -63,17 +65,23 @@ class TasksAreJudged(Invariant):
         ended = [
             each
             for each in unit.touched[Session]
-            if each.job is not None
-            and each.job.spec.recovery is None  # which decides on its attempts
-            and each.status in SESSION_TABLE.terminal
+            if each.job is not None and each.status in SESSION_TABLE.terminal
         ]
         latest: dict[tuple[Job | None, int | None], int] = {}
         for session in ended:
             for kernel in session.kernels:
                 latest[session.job, kernel.task_index] = kernel.attempt
+        noted = {*_noted(unit)}
         for session in ended:
             tasks = {each.index: each for each in unit.touched[Task] if each.job is session.job}
-            self._judge_session(session, tasks, latest)
+            attempts = ((each.task_index, each.attempt) for each in session.kernels)
+            if noted.isdisjoint((session.job, *each) for each in attempts):
+                self._judge_session(session, tasks, latest)
+        for job in {
+            job for job, *_ in noted if job is not None
+        }:  # a recovery decides on these attempts
+            self._believe([*job.tasks.values()])
+            self._believe([task for task in unit.touched[Task] if task.job is job])
         for task in unit.touched[Task]:
             if task.status in TASK_TABLE.terminal and _with_its_job(task):
                 account = self._account(task)
@@ -108,7 +116,9 @@ class TasksAreJudged(Invariant):
             return  # the job was cancelled in this commit, or was ended by another of its tasks
         known = [self._facts.known[kernel.id, kernel.generation] for kernel, _ in members]
         one = all(len(each.ends) < 2 and not each.is_unsure for each in known)
-        if one and last == [kernel.attempt for kernel, _ in members]:
+        if is_given_up(session):
+            self._believe([task for _, task in members])
+        elif one and last == [kernel.attempt for kernel, _ in members]:
             self._judge_tasks(session, [task for _, task in members], known)
         else:  # nobody can tell which of the news it acted upon, or what the first attempt made
             self._believe([task for _, task in members])
@@ -230,6 +240,15 @@ def _reasons(attempt: Attempt, ended: TaskState) -> set[ReasonCode | None]:
     return set()
 
 
+def _noted(unit: Unit) -> Iterator[tuple[Job | None, int | None, int]]:
+    """The attempts, with their jobs, of rounds that recoveries have open, or that ended now."""
+    for recovery in {*unit.live.of(Recovery).values(), *unit.touched[Recovery]}:
+        for each in (recovery.open, recovery.next, *recovery.kept):
+            if each is not None and each.ended_at in (None, unit.now):
+                for task in each.tasks:
+                    yield recovery.job, task.index, task.attempt
+
+
 def _name(task: Task) -> str:
     return f"task {task.index} of {task.job.id}"
 
@@ -244,8 +263,6 @@ class JobsAreDerived(Invariant):
     def committed(self, unit: Unit) -> None:
         for job in unit.touched[Job]:
             told = None if job.reason is None else job.reason.code
-            if job.spec.recovery is not None:
-                continue
             if told is ReasonCode.CANCELLED:
                 asked = job.id in self.scene.cancelled
                 self.expect(asked, f"{job.id} is cancelled, and nobody asked for that")

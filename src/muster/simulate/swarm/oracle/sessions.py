@@ -11,7 +11,7 @@ from muster.core.reasons import ReasonCode
 from muster.core.specs import ScalingGroup
 from muster.core.states import SESSION_TABLE, SessionStatus, TaskState
 from muster.simulate.swarm.judge import Invariant, Judge
-from muster.simulate.swarm.oracle.causes import Case, is_true
+from muster.simulate.swarm.oracle.causes import Case, is_given_up, is_true
 from muster.simulate.swarm.oracle.facts import Facts, Statuses
 from muster.simulate.swarm.scene import ADMIN
 from muster.store import schema
@@ -51,7 +51,7 @@ class SessionsEndForCause(Invariant):
             lowest = self._lowest.get(session.id, session.priority)
             self._lowest[session.id] = min(lowest, session.priority)
         for session, stored in unit.touched[Session].items():
-            if _is_of_health(session):
+            if session.service is not None or is_given_up(session):
                 continue
             if stored is SessionStatus.RUNNING and session.status is SessionStatus.TERMINATING:
                 self._judge_lease(session, unit)
@@ -105,12 +105,6 @@ class SessionsEndForCause(Invariant):
                 self.expect(
                     not is_late, f"{kernel.id} ended with its machine's boot, not for {why}"
                 )
-
-
-def _is_of_health(session: Session) -> bool:
-    """Whether it is a service, or an attempt whose end a recovery decides."""
-    job = session.job
-    return session.service is not None or (job is not None and job.spec.recovery is not None)
 
 
 class TasksEndWithTheirCode(Invariant):
