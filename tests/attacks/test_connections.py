@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Iterator
 
-import pytest
 from tests.attacks.target import MALLORYS_ADDRESS, Target
 
 from muster.app.http_server import HEAD_TIMEOUT_S, MAX_OF_ONE_ADDRESS
@@ -37,15 +36,15 @@ def has_ended(connection: socket.socket) -> bool:
     return True
 
 
-@pytest.mark.parametrize("said", [b"", b"GET /health HTTP/1.1\r\nHost: a\r\nX: "])
-def test_headers_that_do_not_come_end_the_connection(target: Target, said: bytes) -> None:
+def test_headers_that_do_not_come_end_the_connection(target: Target) -> None:
     with connected(target, 200) as connections:
         began_s = time.monotonic()
-        for connection in connections:
-            connection.sendall(said)
+        slow = connections[::2]  # the others say nothing
+        for connection in slow:
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\nX: ")
         for drop in range(8):  # a byte a second keeps nothing open
             time.sleep(1.0)
-            for connection in connections if said else ():
+            for connection in slow:
                 with contextlib.suppress(OSError):
                     connection.sendall(b"%d" % drop)
         assert all(has_ended(connection) for connection in connections)
