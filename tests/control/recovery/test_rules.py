@@ -83,7 +83,9 @@ def test_restart_of_work_that_had_to_leave_is_not_counted() -> None:
     assert [each and each.turn for each in turns] == [Turn.RESTART, Turn.GIVE_UP]
     assert (left.leaves, mixed.leaves) == (1, 0)
     why = reason(ReasonCode.RECOVERY_RESTARTS, restart=0, most=3)
-    assert why.sentence() == "is being restarted after a fault of a machine"
+    assert why.sentence() == (
+        "is being restarted after a fault of a machine, which costs none of at most 3 restarts"
+    )
 
 
 def test_gone_machine_is_not_waited_for() -> None:

@@ -29,8 +29,8 @@ OF_RECOVERY: Mapping[ReasonCode, Definition] = {
     ),
     ReasonCode.RECOVERY_RESTARTS: Definition(
         _W,
-        "is being restarted after a fault of a machine{restart:?: restart {restart} of at most "
-        "{most}}",
+        "is being restarted after a fault of a machine{restart:?: restart {restart}}"
+        "{restart:!, which costs none} of at most {most:restart}",
     ),
     ReasonCode.RECOVERY_TASK_FAILED: Definition(
         _W, "task {index} failed ({how}): has {agents:agent} checked on which it ran"
