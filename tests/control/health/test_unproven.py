@@ -2,7 +2,7 @@
 
 import pytest
 from tests.control.health.conftest import MakeWard
-from tests.control.health.ward import FAILS, UNKNOWN
+from tests.control.health.ward import FAILS, UNKNOWN, WELL
 
 from muster.control.health.explanation import missing_checks
 from muster.control.health.limits import UNPROVEN_S
@@ -44,6 +44,31 @@ def test_an_operator_has_a_machine_checked_that_could_not_be_a_moment_ago(ward: 
     w.suspect()
     w.until(_H.HEALTHY)
     assert w.decide("check") is not None
+
+
+def test_a_machine_that_is_checked_again_counts_once_among_those_that_are_unknown(
+    ward: MakeWard,
+) -> None:
+    w = ward(["a", "b", "c", "d", "e"], unknowns=3)
+    w.plan("a", CHECK, *[UNKNOWN] * 6)
+    w.plan("a", REBOOT, REFUSED, REFUSED)
+    w.suspect()
+    w.until(_H.HEALTHY)
+    w.decide("check")
+    w.until(_H.HEALTHY)
+    assert w.done() == [CHECK, CHECK, CHECK, REBOOT] * 2
+
+
+def test_a_check_that_finds_out_something_ends_the_pause(ward: MakeWard) -> None:
+    w = ward(unknowns=3)
+    w.plan("a", CHECK, *[UNKNOWN] * 3, WELL)
+    w.plan("a", REBOOT, REFUSED)
+    w.suspect()
+    w.until(_H.HEALTHY)
+    w.decide("check")
+    w.until(_H.HEALTHY)
+    assert w.incidents.in_group("default").unknown_at(w.world.clock.now()) == 0
+    assert w.suspect() is not None
 
 
 @pytest.mark.parametrize("remedy", [Remedy.RESET, Remedy.REBOOT])

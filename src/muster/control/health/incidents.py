@@ -35,7 +35,8 @@ class OfGroup:
 
     def unknown_at(self, now: float) -> int:
         """How many machines there are of which nothing can be found out."""
-        return len(self.unknown) + sum(until > now for until in self.unproven.values())
+        unproven = {agent for agent, until in self.unproven.items() if until > now}
+        return len(unproven.union(each.agent_id for each in self.unknown.values()))
 
     @property
     def blocked_since(self) -> float | None:
@@ -97,6 +98,10 @@ class Incidents:
         of_group = self._groups.setdefault(incident.group, OfGroup())
         kept = {id_: until for id_, until in of_group.unproven.items() if until > now}
         of_group.unproven = kept | {incident.agent_id: now + for_s}
+
+    def end_pause(self, incident: Incident) -> None:
+        """Have a machine checked for anything again: a check found out something about it."""
+        self.in_group(incident.group).unproven.pop(incident.agent_id, None)
 
     def note(self, incident: Incident) -> None:
         """Note that an incident is new, has changed or has ended."""

@@ -80,6 +80,8 @@ class HealthSteps(Lifecycle[Incident]):
         remedy = strongest([before.remedy, verdict.remedy])
         incident.progress = progress = replace(before, unknowns=unknowns, remedy=remedy)
         self._incidents.note(incident)
+        if result is not CheckResult.UNKNOWN:
+            self._incidents.end_pause(incident)
         if result is CheckResult.FAULTY:
             incident.confirmed = True
             agent = self._live.agents.get(incident.agent_id)
