@@ -200,9 +200,9 @@ def test_number_of_members_told_is_bounded(make: Callable[[int], Gangs]) -> None
     gangs = make(8)
     job = gangs.gang(tasks=8)
     gangs.settled()
-    for slow in ("abc", "def"):
+    for slow in ("abc", "de", "fgh"):
         gangs.minutes(IN_A_ROW + 1, dict.fromkeys(slow, SLOW))
-        assert len(gangs.watch.of_job(job.id)) == 3
+        assert len(gangs.watch.of_job(job.id)) == len(slow)
     assert len(gangs.told(job)) == MOST_TOLD
 
 

@@ -121,7 +121,7 @@ class StragglerWatch:
         slow = _by_member(stragglers(streaks), session, work.live)
         shown = list(slow.items())[:MOST_TOLD]
         news = {id_: each for id_, each in shown if id_ not in before.told}
-        for each in list(news.values())[: MOST_TOLD - len(before.told)]:
+        for each in list(news.values())[: max(0, MOST_TOLD - len(before.told))]:
             record = session if session.job is None else session.job
             work.unit.note(record, PHASE, SchedulingResult.SUCCESS, each.why)
         return _Gang(
