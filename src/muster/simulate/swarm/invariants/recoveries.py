@@ -40,15 +40,20 @@ class OneRecovery(Invariant):
 
 
 class OneRoundEach(Invariant):
-    says = "a failed attempt leads to one round at most"
+    says = (
+        "a failed attempt leads to one round at most, which is about no other attempt of its task"
+    )
 
     def committed(self, unit: Unit) -> None:
         for recovery in unit.touched[Recovery]:
-            rounds = (recovery.open, recovery.next, *recovery.kept)
-            tasks = (task for each in rounds if each is not None for task in each.tasks)
-            count = Counter((task.index, task.attempt) for task in tasks)
-            twice = [each for each, many in count.items() if many > 1]
-            self.expect(not twice, f"{twice} of {recovery.job.id} are in several rounds")
+            there = (recovery.open, recovery.next, *recovery.kept)
+            rounds = [each for each in there if each is not None]
+            attempts = Counter((task.index, task.attempt) for each in rounds for task in each.tasks)
+            tasks = Counter((each.number, task.index) for each in rounds for task in each.tasks)
+            twice = [
+                each for count in (attempts, tasks) for each, many in count.items() if many > 1
+            ]
+            self.expect(not twice, f"{twice} of {recovery.job.id} are twice in rounds")
 
 
 class RestartsAreBounded(Invariant):
