@@ -1,0 +1,52 @@
+"""What probers are told and tell (design: Effects)."""
+
+from dataclasses import dataclass
+
+from muster.core.specs.serving import ProbeSpec, ScaleSpec
+
+MAX_DETAIL = 200
+"""Characters of what a probe found."""
+TOLD_AT_ONCE = 100
+"""Results in a row of one kind that are told at once; later ones of that kind may be told together,
+once a second. No threshold of a ``ProbeSpec`` is larger."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """An address that is to be probed until it is unwatched.
+
+    Args:
+        route: the id of the route; with ``generation`` the key of all results.
+        host, port: where the replica listens.
+        probe: how.
+        metric: the metric that is to be read as well, where replicas follow one.
+    """
+
+    route: str
+    generation: int
+    host: str
+    port: int
+    probe: ProbeSpec
+    metric: ScaleSpec | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeResult:
+    """The last completed probe of a route. A time-out is completed, and bad.
+
+    Args:
+        route, generation: the key.
+        good: whether the probe was good.
+        streak: probes in a row, this one included, that were as good or bad.
+        age_s: seconds since its completion.
+        detail: what was found, at most ``MAX_DETAIL`` characters in one line: ``HTTP 503``.
+        value: of the metric, where one was read.
+    """
+
+    route: str
+    generation: int
+    good: bool
+    streak: int
+    age_s: float = 0.0
+    detail: str = ""
+    value: float | None = None

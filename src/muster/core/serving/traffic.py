@@ -1,0 +1,140 @@
+"""Where requests go: the services that are published, their replicas, and the load that proxies
+tell."""
+
+from bisect import bisect_left
+
+from muster.core.views.base import View
+
+LATENCY_BOUNDS_S = (
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    60.0,
+)
+"""Upper bounds of the classes in which latencies are counted; a last class has no bound."""
+
+
+class Target(View):
+    """A replica that gets requests.
+
+    Args:
+        route: its id.
+        host, port: where it listens.
+        revision: the number of its revision.
+        weight: its part of new requests, relative to the other targets; 0 for one that only ends
+            what it has begun.
+    """
+
+    route: str
+    host: str
+    port: int
+    revision: int
+    weight: int = 1
+
+
+class Service(View):
+    """A deployment, as those see it who send requests to its replicas.
+
+    Args:
+        id, name: of the deployment.
+        host: the name of a host by which requests reach it too.
+        domain, project, user: its owner.
+        public: whether requests need no token.
+        users, projects: of the owner's domain who may send requests, beside the owner and admins.
+        affinity: the header whose value decides the replica.
+        drain_s: longest time that requests under way may take once their replica is withdrawn.
+        holds: whether requests wait for a replica while there is none: its number follows load.
+        targets: its replicas.
+    """
+
+    id: str
+    name: str
+    host: str | None = None
+    domain: str
+    project: str
+    user: str
+    public: bool = False
+    users: tuple[str, ...] = ()
+    projects: tuple[str, ...] = ()
+    affinity: str | None = None
+    drain_s: float = 30.0
+    holds: bool = False
+    targets: tuple[Target, ...] = ()
+
+
+class TrafficView(View):
+    """All services at one moment; ``version`` grows with each change."""
+
+    version: int
+    services: tuple[Service, ...] = ()
+
+
+class RouteLoad(View):
+    """What a proxy saw of one replica in an interval.
+
+    Args:
+        route: its id.
+        in_flight: requests under way at the interval's end.
+        requests: requests that ended in the interval.
+        failures: those that ended without an answer, or with a status of 500 or more.
+        latencies: how many ended within each of ``LATENCY_BOUNDS_S``, and beyond the last.
+    """
+
+    route: str
+    in_flight: int = 0
+    requests: int = 0
+    failures: int = 0
+    latencies: tuple[int, ...] = ()
+
+
+class ServiceLoad(View):
+    """What a proxy saw of one deployment in an interval.
+
+    Args:
+        service: the deployment's id.
+        held: requests that wait for a replica at the interval's end.
+        refused: requests in the interval that found no replica, or no room to wait.
+        routes: by replica.
+    """
+
+    service: str
+    held: int = 0
+    refused: int = 0
+    routes: tuple[RouteLoad, ...] = ()
+
+
+class LoadReport(View):
+    """What one proxy saw in an interval of ``seconds``; ``proxy`` names it, so that the next report
+    takes the place of its requests under way."""
+
+    proxy: str
+    seconds: float
+    services: tuple[ServiceLoad, ...] = ()
+
+
+def latency_class(seconds: float) -> int:
+    """The index of the class in which a latency is counted."""
+    return bisect_left(LATENCY_BOUNDS_S, seconds)
+
+
+def quantile_s(latencies: tuple[int, ...], part: float) -> float | None:
+    """The bound below which this part of the latencies lies; None where there are none."""
+    total = sum(latencies)
+    if not total:
+        return None
+    seen = 0
+    for bound, count in zip((*LATENCY_BOUNDS_S, LATENCY_BOUNDS_S[-1]), latencies, strict=False):
+        seen += count
+        if seen >= part * total:
+            return bound
+    return LATENCY_BOUNDS_S[-1]

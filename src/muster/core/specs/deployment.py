@@ -1,0 +1,135 @@
+"""A deployment as people write it: a service of several replicas, each a session with an address
+(design: Deployments and routes)."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from muster.core.errors import Problem
+from muster.core.specs.amounts import Duration, Name, OwnerName, Whole
+from muster.core.specs.notify import Channels
+from muster.core.specs.placement import ANYWHERE, PlacementSpec
+from muster.core.specs.serving import (
+    MAX_REPLICAS,
+    Access,
+    AccessSpec,
+    HeaderName,
+    Host,
+    ProbeSpec,
+    ScaleSpec,
+    Share,
+    ShareOf,
+    UpdateSpec,
+)
+from muster.core.specs.session import Process, like_an_id
+from muster.core.specs.work import Priority
+
+REPLACING = (
+    "command",
+    "env",
+    "workdir",
+    "files",
+    "resources",
+    "ports",
+    "grace",
+    "port",
+    "group",
+    "placement",
+)
+"""Keys of which another value makes a new revision, whose replicas take the place of the former."""
+
+
+class DeploymentSpec(Process):
+    """A service: ``replicas`` equal processes that are kept up, found healthy, and reached by one
+    name.
+
+    Args:
+        name: the deployment's name, by which requests reach it; no other deployment of the cluster
+            has it.
+        project: the owner's project for which it counts; the owner's first when left out.
+        group: the scaling group whose agents it may use.
+        replicas: how many of it there are; leave out with ``scale``.
+        port: the port on which the program listens by itself. Without it one is reserved on the
+            agent for each replica and told in PORT, so that several may run on one machine.
+        probe: how a replica's health is found out. To change it replaces no replica.
+        update: how a new revision is rolled out.
+        scale: a number of replicas that follows load.
+        access: `owner`, `public`, or users and projects that may send requests.
+        host: the name of a host by which requests reach it too; no other deployment has it.
+        affinity: the name of a header: requests with the same value reach the same replica, as long
+            as it is up.
+        drain: longest time that requests under way may take before a replica is stopped.
+        disruption: replicas that drains, preemption, healing and scaling may have missing at a
+            time, as a number or a share; at least one.
+        priority: higher goes first.
+        placement: the agents for its replicas, which are spread over them.
+        notify: channels that are told of failed updates, as a list of URLs.
+    """
+
+    kind: Literal["deployment"] = "deployment"
+    name: Name
+    project: OwnerName | None = None
+    group: Name = "default"
+    replicas: Annotated[Whole, Field(ge=0, le=MAX_REPLICAS)] = 1
+    port: Annotated[Whole, Field(ge=1, le=65535)] | None = None
+    probe: ProbeSpec = Field(default_factory=ProbeSpec)
+    update: UpdateSpec = Field(default_factory=UpdateSpec)
+    scale: ScaleSpec | None = None
+    access: Access = Field(default_factory=AccessSpec)
+    host: Host | None = None
+    affinity: HeaderName | None = None
+    drain: Annotated[Duration, Field(le=3600)] = 30.0
+    disruption: ShareOf = Share(percent=25)
+    priority: Priority = 50
+    placement: PlacementSpec = Field(default_factory=lambda: ANYWHERE)
+    notify: Channels = ()
+
+    @model_validator(mode="after")
+    def _one_number(self) -> "DeploymentSpec":
+        if self.scale is not None and "replicas" in self.model_fields_set:
+            low, high = self.scale.min, self.scale.max
+            if not low <= self.replicas <= high:
+                raise ValueError(f"replicas: expected a number from {low} to {high}, or none")
+        return self
+
+    def contradictions(self) -> Iterator[Problem]:
+        yield from self.placement.contradictions()
+        yield from like_an_id(self.name)
+        yield from self.overridden()
+        yield from self.update.contradictions()
+        for key, value in self.placement.between_kernels():
+            yield Problem(f"placement.{key}", value, "this is for gangs: a replica is one process")
+        if self.placement.set is not None:
+            expected = "replicas are a set of their own, which is spread: leave it out"
+            yield Problem("placement.set", repr(self.placement.set), expected)
+
+    def template(self) -> Mapping[str, Any]:
+        """The keys of which another value makes a new revision, as they are stored."""
+        return self.model_dump(mode="json", include=set(REPLACING))
+
+    def digest(self) -> str:
+        """A digest of ``template``; equal ones are one revision."""
+        text = json.dumps(self.template(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def with_template(self, template: Mapping[str, Any]) -> "DeploymentSpec":
+        """This spec with the template of another revision.
+
+        Raises:
+            ValidationError: the template was stored by a version with other rules.
+        """
+        kept = self.model_dump(mode="json", exclude=set(REPLACING), exclude_unset=True)
+        return DeploymentSpec.model_validate(kept | dict(template))
+
+    def first_replicas(self) -> int:
+        """The number of replicas to begin with."""
+        if self.scale is None or "replicas" in self.model_fields_set:
+            return self.replicas
+        return self.scale.min
+
+    def disruptable(self, replicas: int) -> int:
+        """How many replicas may be missing by others' doing, of so many."""
+        return max(1, self.disruption.of(replicas, up=False))
