@@ -1,4 +1,4 @@
-"""States of deployments and of their routes (source: Sokovan, status transitions)."""
+"""States of deployments and of their routes (source: Sokovan)."""
 
 from enum import StrEnum
 

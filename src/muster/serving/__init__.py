@@ -1,0 +1,1 @@
+"""Pure decisions about deployments (design: Deployments and routes)."""

@@ -1,0 +1,117 @@
+"""The meaning of probes for a replica's health (design: Deployments and routes)."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from math import floor
+
+from muster.core.specs.serving import ProbeSpec
+from muster.core.states.deployment import RouteStatus
+from muster.serving.why import Why, why
+
+
+class HealthVerdict(StrEnum):
+    """The verdict on a replica that is probed."""
+
+    HEALTHY = "healthy"
+    UNHEALTHY = "unhealthy"
+    STALE = "stale"  # nothing is known any more
+    FAILED_TO_START = "failed to start"
+    NOTHING = "nothing"  # its status stays
+
+
+class HealthCode(StrEnum):
+    """The whys of verdicts, with their numbers."""
+
+    GOOD = "good"  # streak, threshold
+    BAD = "bad"  # streak, threshold
+    NEVER_PROBED = "never probed"
+    STALE = "stale"  # limit_s
+    IN_INITIAL_DELAY = "in initial delay"  # limit_s
+    STARTING = "starting"  # limit_s
+    NEVER_GOOD = "never good"  # limit_s
+
+
+@dataclass(frozen=True, slots=True)
+class LastProbe:
+    """The last completed probe of a replica.
+
+    Args:
+        good: whether it was good.
+        streak: probes in a row, this one included, that were as good or bad.
+        age_s: seconds since its completion.
+    """
+
+    good: bool
+    streak: int
+    age_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """A verdict and why."""
+
+    verdict: HealthVerdict
+    why: Why[HealthCode]
+
+
+def judge(
+    probe: ProbeSpec,
+    status: RouteStatus,
+    last: LastProbe | None,
+    started_s: float,
+    was_good: bool,
+) -> Health:
+    """The verdict on a replica whose session runs. Only fresh probes say anything of it, and before
+    the first good one bad ones say only, in the end, that it failed to start.
+
+    Args:
+        last: None if none was completed.
+        started_s: how long ago its session began to run.
+        was_good: whether it was ever healthy.
+    """
+    if last is None or last.age_s > probe.stale_after_s():
+        verdict = HealthVerdict.NOTHING if status is RouteStatus.DEGRADED else HealthVerdict.STALE
+        if last is None:
+            return Health(verdict, why(HealthCode.NEVER_PROBED))
+        return Health(verdict, why(HealthCode.STALE, limit_s=probe.stale_after_s()))
+    if last.good:
+        enough = last.streak >= probe.healthy_threshold and status is not RouteStatus.HEALTHY
+        return Health(
+            HealthVerdict.HEALTHY if enough else HealthVerdict.NOTHING,
+            why(HealthCode.GOOD, streak=last.streak, threshold=probe.healthy_threshold),
+        )
+    if not was_good:
+        if started_s >= max(probe.start_timeout, probe.initial_delay):
+            limit = probe.start_timeout
+            return Health(HealthVerdict.FAILED_TO_START, why(HealthCode.NEVER_GOOD, limit_s=limit))
+        return Health(HealthVerdict.NOTHING, why(HealthCode.STARTING, limit_s=probe.start_timeout))
+    bad = _counted(probe, last, started_s)
+    if not bad:
+        limit = probe.initial_delay
+        return Health(HealthVerdict.NOTHING, why(HealthCode.IN_INITIAL_DELAY, limit_s=limit))
+    enough = bad >= probe.unhealthy_threshold and status is not RouteStatus.UNHEALTHY
+    return Health(
+        HealthVerdict.UNHEALTHY if enough else HealthVerdict.NOTHING,
+        why(HealthCode.BAD, streak=bad, threshold=probe.unhealthy_threshold),
+    )
+
+
+def evicts(probe: ProbeSpec, unhealthy_s: float, fresh: bool) -> bool:
+    """Whether a replica that has been UNHEALTHY for so long is replaced; not while nothing new is
+    known of it.
+
+    Args:
+        fresh: whether its last completed probe is young enough to be judged by.
+    """
+    return fresh and unhealthy_s >= probe.evict_after
+
+
+def is_fresh(probe: ProbeSpec, last: LastProbe | None) -> bool:
+    """Whether a probe is young enough for a replica to be judged by."""
+    return last is not None and last.age_s <= probe.stale_after_s()
+
+
+def _counted(probe: ProbeSpec, last: LastProbe, started_s: float) -> int:
+    """The bad probes in a row, without those of the initial delay."""
+    after_s = started_s - last.age_s - probe.initial_delay
+    return 0 if after_s < 0 else min(last.streak, 1 + floor(after_s / probe.interval))

@@ -1,0 +1,329 @@
+"""The steps by which a new revision takes the place of the former one (design: Deployments and
+routes).
+
+A canary and a blue-green update pass through stages, in which both revisions stand side by side;
+then, and where there is no stage, replicas are exchanged until only new ones are left.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from math import ceil
+
+from muster.core.specs.serving import Strategy, UpdateSpec
+from muster.serving.replicas import Change, Replica, Standing, exchange
+from muster.serving.why import Why, why
+
+MOST_FAILED_STARTS = 20
+FAILED_STARTS_EACH = 3
+"""New replicas that may fail to start, for each that is wanted; MOST_FAILED_STARTS in all."""
+
+
+class Verdict(StrEnum):
+    """The verdict on a roll-out."""
+
+    GOES_ON = "goes on"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class RolloutCode(StrEnum):
+    """The whys of verdicts, with their numbers."""
+
+    PAUSED = "paused"
+    REPLACING = "replacing"  # available, wanted: new replicas that are waited for
+    WATCHING = "watching"  # weight
+    COMPLETE = "complete"  # replicas
+    FAILED_STARTS = "failed starts"  # failed, budget
+    NO_PROGRESS = "no progress"  # available, wanted, deadline_s
+    ERRORS = "errors"  # requests, failures, max_error_rate
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """A roll-out as it is stored, while it lasts. Moments are seconds since the epoch.
+
+    Args:
+        to_revision: the new revision.
+        from_revision: the former one; None for the first of a deployment.
+        progress_at: since when the progress deadline runs.
+        step: the number of its stages that are over.
+        step_since: since when the stage has had all of its new replicas available; None if some
+            are missing.
+        best: most new replicas that were available at a time.
+        paused_at: since when it is paused.
+        failed_starts: new replicas that failed to start; control counts them.
+        requests, failures: of the new revision, up to the beginning of the stage.
+    """
+
+    to_revision: int
+    from_revision: int | None
+    progress_at: float
+    step: int = 0
+    step_since: float | None = None
+    best: int = 0
+    paused_at: float | None = None
+    failed_starts: int = 0
+    requests: int = 0
+    failures: int = 0
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> "Rollout":
+        return Rollout(**json.loads(text))
+
+    def paused(self, now: float) -> "Rollout":
+        """The roll-out once somebody has paused it."""
+        return self if self.paused_at is not None else replace(self, paused_at=now)
+
+    def resumed(self, now: float) -> "Rollout":
+        """The roll-out once it goes on; the pause counts for no deadline and no watch."""
+        if self.paused_at is None:
+            return self
+        pause_s = now - self.paused_at
+        since = None if self.step_since is None else self.step_since + pause_s
+        progress_at = self.progress_at + pause_s
+        return replace(self, paused_at=None, step_since=since, progress_at=progress_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The next step of a roll-out.
+
+    Args:
+        rollout: what is stored in place of the former.
+        verdict: DONE and FAILED are the last.
+        create: how many replicas are to be made, by revision.
+        remove: the routes to be taken away.
+        weights: percent of the requests, by revision; other revisions share the rest, all their
+            replicas alike (``weights.of_replicas``).
+        wake_at: when the next step may be due if nothing else happens.
+    """
+
+    rollout: Rollout
+    verdict: Verdict
+    why: Why[RolloutCode]
+    create: Mapping[int, int] = field(default_factory=dict)
+    remove: tuple[str, ...] = ()
+    weights: Mapping[int, int] = field(default_factory=dict)
+    wake_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """A time with two revisions side by side: so many new replicas, in percent of those wanted, get
+    this percent of the requests, until they were all available for so long."""
+
+    share: int
+    weight: int
+    watch_s: float
+
+    def needed(self, wanted: int) -> int:
+        return ceil(wanted * self.share / 100)
+
+
+def advance(
+    rollout: Rollout,
+    update: UpdateSpec,
+    wanted: int,
+    replicas: Sequence[Replica],
+    seen: Mapping[int, tuple[int, int]],
+    now: float,
+) -> Step:
+    """The next step of a roll-out.
+
+    Args:
+        wanted: how many replicas the deployment shall have; it may change meanwhile.
+        replicas: of all revisions.
+        seen: requests, and those of them that failed, by revision, ever since.
+    """
+    stages = _stages(update) if rollout.from_revision is not None and wanted else ()
+    if rollout.paused_at is not None:
+        return Step(
+            rollout,
+            Verdict.GOES_ON,
+            why(RolloutCode.PAUSED),
+            weights=_weights(rollout, stages),
+        )
+    new = [each for each in replicas if each.live and each.revision == rollout.to_revision]
+    available = sum(each.available for each in new)
+    told = seen.get(rollout.to_revision, (0, 0))
+    rollout = _with_progress(rollout, available, wanted, told, now)
+    failure = _failure(rollout, update, stages, wanted, told)
+    if failure is not None:
+        return _given_up(rollout, update, wanted, replicas, failure)
+    rollout, needed = _through_stages(rollout, stages, wanted, available, told, now)
+    deadline = rollout.progress_at + update.progress_deadline
+    if available < needed and now >= deadline:
+        limit = update.progress_deadline
+        failure = why(RolloutCode.NO_PROGRESS, available=available, wanted=needed, deadline_s=limit)
+        return _given_up(rollout, update, wanted, replicas, failure)
+    moments = [
+        each.since + update.min_healthy_time for each in new if each.standing is Standing.HEALTHY
+    ]
+    because = why(RolloutCode.REPLACING, available=available, wanted=needed)
+    if rollout.step < len(stages):
+        create, remove = _beside(rollout, update, wanted, needed, replicas)
+        if rollout.step_since is not None:
+            stage = stages[rollout.step]
+            because = why(RolloutCode.WATCHING, weight=stage.weight)
+            deadline = rollout.step_since + stage.watch_s
+    else:
+        change = _exchange(update, wanted, replicas, rollout.to_revision)
+        create, remove = _of(rollout.to_revision, change), change.remove
+        if available >= wanted:
+            complete = why(RolloutCode.COMPLETE, replicas=wanted)
+            return Step(rollout, Verdict.DONE, complete, create, remove)
+    weights = _weights(rollout, stages)
+    wake_at = min([deadline, *(moment for moment in moments if moment > now)])
+    return Step(rollout, Verdict.GOES_ON, because, create, remove, weights, wake_at)
+
+
+def _stages(update: UpdateSpec) -> Sequence[_Stage]:
+    """The stages of an update. Before requests go to a larger part of new replicas these are made,
+    which is a stage of its own."""
+    parts: Sequence[tuple[int, float]] = ()
+    if update.strategy is Strategy.BLUE_GREEN:
+        parts = [(100, update.keep_old)]
+    elif update.strategy is Strategy.CANARY:
+        parts = [(step.weight, step.watch) for step in update.steps]
+    stages, before = [], 0
+    for weight, watch_s in parts:
+        stages += [_Stage(weight, before, 0.0), _Stage(weight, weight, watch_s)]
+        before = weight
+    return stages
+
+
+def _weights(rollout: Rollout, stages: Sequence[_Stage]) -> Mapping[int, int]:
+    """The new revision's part of the requests. After the last stage all replicas are alike, unless
+    the new ones got everything already."""
+    if rollout.step < len(stages):
+        return {rollout.to_revision: stages[rollout.step].weight}
+    return {rollout.to_revision: 100} if stages and stages[-1].weight == 100 else {}
+
+
+def _with_progress(
+    rollout: Rollout, available: int, wanted: int, told: tuple[int, int], now: float
+) -> Rollout:
+    """The roll-out with its best. Counters that were lost begin anew."""
+    best = min(rollout.best, wanted)
+    if available > best:
+        rollout = replace(rollout, best=available, progress_at=now)
+    elif best < rollout.best:
+        rollout = replace(rollout, best=best)
+    if told[0] < rollout.requests or told[1] < rollout.failures:
+        rollout = replace(rollout, requests=0, failures=0)
+    return rollout
+
+
+def _failure(
+    rollout: Rollout,
+    update: UpdateSpec,
+    stages: Sequence[_Stage],
+    wanted: int,
+    told: tuple[int, int],
+) -> Why[RolloutCode] | None:
+    """Why the roll-out is given up, whatever its replicas are; None if it is not."""
+    budget = min(FAILED_STARTS_EACH * wanted, MOST_FAILED_STARTS)
+    if wanted and rollout.failed_starts >= budget:
+        return why(RolloutCode.FAILED_STARTS, failed=rollout.failed_starts, budget=budget)
+    requests, failures = told[0] - rollout.requests, told[1] - rollout.failures
+    if (
+        rollout.step < len(stages)
+        and requests >= update.min_requests
+        and 100 * failures > update.max_error_rate * requests
+    ):
+        limit = update.max_error_rate
+        return why(RolloutCode.ERRORS, requests=requests, failures=failures, max_error_rate=limit)
+    return None
+
+
+def _through_stages(
+    rollout: Rollout,
+    stages: Sequence[_Stage],
+    wanted: int,
+    available: int,
+    told: tuple[int, int],
+    now: float,
+) -> tuple[Rollout, int]:
+    """The roll-out in the stage that it has come to, and the new replicas that are needed there.
+    The progress deadline runs while some of these are missing, and stands still otherwise."""
+    while rollout.step < len(stages):
+        stage = stages[rollout.step]
+        needed = stage.needed(wanted)
+        if available < needed:
+            if rollout.step_since is not None:
+                progress_at = rollout.progress_at + (now - rollout.step_since)
+                rollout = replace(rollout, step_since=None, progress_at=progress_at)
+            return rollout, needed
+        if rollout.step_since is None:
+            rollout = replace(rollout, step_since=now)
+        assert rollout.step_since is not None
+        if now < rollout.step_since + stage.watch_s:
+            return rollout, needed
+        rollout = replace(
+            rollout,
+            step=rollout.step + 1,
+            step_since=None,
+            progress_at=now,
+            requests=told[0],
+            failures=told[1],
+        )
+    return rollout, wanted
+
+
+def _beside(
+    rollout: Rollout, update: UpdateSpec, wanted: int, needed: int, replicas: Sequence[Replica]
+) -> tuple[Mapping[int, int], tuple[str, ...]]:
+    """The changes in a stage: all old replicas stay, or are made again, beside the new ones."""
+    old = [each for each in replicas if each.revision != rollout.to_revision]
+    new = [each for each in replicas if each.revision == rollout.to_revision]
+    assert rollout.from_revision is not None
+    of_old = _exchange(update, wanted, old, rollout.from_revision)
+    of_new = _exchange(update, needed, new, rollout.to_revision)
+    create = {**_of(rollout.from_revision, of_old), **_of(rollout.to_revision, of_new)}
+    return create, (*of_old.remove, *of_new.remove)
+
+
+def _given_up(
+    rollout: Rollout,
+    update: UpdateSpec,
+    wanted: int,
+    replicas: Sequence[Replica],
+    failure: Why[RolloutCode],
+) -> Step:
+    """The last step of a roll-out that has failed: the way back. New replicas that serve stay as
+    long as old ones are missing, but not if the new revision answers with errors. Where there is no
+    former revision, those that serve are kept for good."""
+    to, former = rollout.to_revision, rollout.from_revision
+    if former is None:
+        useless = [each for each in replicas if each.live and not each.serves]
+        return Step(rollout, Verdict.FAILED, failure, remove=tuple(e.route for e in useless))
+    if failure.code is RolloutCode.ERRORS:
+        replicas = [
+            replace(each, standing=Standing.UNHEALTHY)
+            if each.live and each.revision == to
+            else each
+            for each in replicas
+        ]
+    change = _exchange(update, wanted, replicas, former)
+    weights = {to: 0} if failure.code is RolloutCode.ERRORS else {}
+    return Step(rollout, Verdict.FAILED, failure, _of(former, change), change.remove, weights)
+
+
+def _exchange(
+    update: UpdateSpec, wanted: int, replicas: Sequence[Replica], revision: int
+) -> Change:
+    """An exchange within the limits of an update; of surge and unavailable, one is above 0."""
+    surge = update.surge.of(wanted, up=True)
+    unavailable = update.unavailable.of(wanted, up=False)
+    if not surge and not unavailable:
+        unavailable = 1
+    return exchange(wanted, replicas, revision, surge=surge, unavailable=unavailable)
+
+
+def _of(revision: int, change: Change) -> Mapping[int, int]:
+    return {revision: change.create} if change.create else {}
