@@ -1,4 +1,4 @@
-"""What probers are told and tell (design: Effects)."""
+"""The words between control and probers (design: Effects)."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Where requests go: the services that are published, their replicas, and the load that proxies
+"""The ways of requests: the services that are published, their replicas, and the load that proxies
 tell."""
 
 from bisect import bisect_left
@@ -80,7 +80,7 @@ class TrafficView(View):
 
 
 class RouteLoad(View):
-    """What a proxy saw of one replica in an interval.
+    """The load of one replica, as a proxy saw it in an interval.
 
     Args:
         route: its id.
@@ -98,7 +98,7 @@ class RouteLoad(View):
 
 
 class ServiceLoad(View):
-    """What a proxy saw of one deployment in an interval.
+    """The load of one deployment, as a proxy saw it in an interval.
 
     Args:
         service: the deployment's id.
@@ -114,8 +114,8 @@ class ServiceLoad(View):
 
 
 class LoadReport(View):
-    """What one proxy saw in an interval of ``seconds``; ``proxy`` names it, so that the next report
-    takes the place of its requests under way."""
+    """The load that one proxy saw in an interval of ``seconds``; ``proxy`` names it, so that the
+    next report takes the place of its requests under way."""
 
     proxy: str
     seconds: float

@@ -50,7 +50,7 @@ Headers = Annotated[dict[ShortText, ShortText], Field(max_length=MAX_HEADERS)]
 def _header_name(name: str) -> str:
     """
     Raises:
-        ValueError: no name of a header (RFC 9110, section 5.1).
+        ValueError: no name of a header (RFC 9110, 5.1).
     """
     if _TOKEN.fullmatch(name) is None:
         raise ValueError(f"expected the name of a header, such as X-Session, not {name!r}")
@@ -301,7 +301,7 @@ class ScaleSpec(Spec):
 
 
 class AccessSpec(Spec):
-    """Who may send requests, beside the owner and admins, with a token of theirs.
+    """The people who may send requests, beside the owner and admins, with a token of theirs.
 
     Args:
         public: everybody, without a token.
