@@ -6,7 +6,6 @@ import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -14,6 +13,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from muster.proxy.connections import Connections
 from muster.wire.transport import ServerTls
 
 log = logging.getLogger(__name__)
@@ -68,59 +68,19 @@ class _Faults(logging.Filter):
         self.counts.clear()
 
 
-@dataclass(slots=True)
-class _Address:
-    """Connections from one address; ``idle`` are the connections without a request, the oldest
-    first."""
-
-    count: int = 0
-    idle: dict["Connection", None] = field(default_factory=dict)
-
-
-class Connections:
-    """All connections. One too many makes the oldest idle connection be cut off, of the same
-    address or of the address that has the most; if none is idle, the new connection is cut off."""
+class _Connections(Connections):
+    """All connections, and the faults of their requests."""
 
     def __init__(self) -> None:
         self.faults = _Faults()
-        self._count = 0
-        self._of: dict[str, _Address] = {}
-
-    def opened(self, connection: "Connection") -> None:
-        of = self._of.setdefault(connection.address, _Address())
-        of.count += 1
-        self._count += 1
-        if of.count > MAX_OF_ONE_ADDRESS:
-            self._make_room(of, connection)
-        elif self._count > MAX_CONNECTIONS:
-            self._make_room(max(self._of.values(), key=lambda each: each.count), connection)
-        of.idle[connection] = None
-
-    def _make_room(self, of: _Address, newest: "Connection") -> None:
-        self.faults.note("connections too many")
-        next(iter(of.idle), newest).cut_off()
-
-    def idle(self, connection: "Connection") -> None:
-        if (of := self._of.get(connection.address)) is not None:
-            of.idle[connection] = None
-
-    def busy(self, connection: "Connection") -> None:
-        if (of := self._of.get(connection.address)) is not None:
-            of.idle.pop(connection, None)
-
-    def closed(self, connection: "Connection") -> None:
-        of = self._of[connection.address]
-        of.idle.pop(connection, None)
-        of.count -= 1
-        self._count -= 1
-        if not of.count:
-            del self._of[connection.address]
+        too_many = partial(self.faults.note, "connections too many")
+        super().__init__(MAX_CONNECTIONS, MAX_OF_ONE_ADDRESS, too_many)
 
 
 class Connection(H11Protocol):
     """A connection with a time limit on every wait for its other end."""
 
-    def __init__(self, connections: Connections, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, connections: _Connections, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.logger = _requests
         self.address = ""
@@ -245,7 +205,7 @@ async def serving(
     app: ASGIApp, listener: socket.socket, tls: ServerTls | None
 ) -> AsyncIterator[None]:
     """Serve ``app`` on a socket that listens already."""
-    connections = Connections()
+    connections = _Connections()
     _requests.addFilter(connections.faults)
     config = uvicorn.Config(
         app,

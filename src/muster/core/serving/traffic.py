@@ -3,6 +3,7 @@ tell."""
 
 from bisect import bisect_left
 
+from muster.core.owner import Role
 from muster.core.views.base import View
 
 LATENCY_BOUNDS_S = (
@@ -42,6 +43,19 @@ class Target(View):
     weight: int = 1
 
 
+class Identity(View):
+    """The owner of a token, and its rights.
+
+    Args:
+        projects: those for which the token is good.
+    """
+
+    domain: str
+    user: str
+    projects: tuple[str, ...] = ()
+    role: Role = Role.USER
+
+
 class Service(View):
     """A deployment, as those see it who send requests to its replicas.
 
@@ -70,6 +84,26 @@ class Service(View):
     drain_s: float = 30.0
     holds: bool = False
     targets: tuple[Target, ...] = ()
+
+    def is_known_to(self, identity: Identity) -> bool:
+        """Whether the owner of a token may know of the service: its owner, whom it is open to, and
+        admins."""
+        if self.public or identity.role is Role.ADMIN:
+            return True
+        if identity.domain != self.domain:
+            return False
+        owns = identity.user == self.user and self.project in identity.projects
+        return (
+            owns
+            or identity.user in self.users
+            or any(project in self.projects for project in identity.projects)
+        )
+
+    def admits(self, identity: Identity) -> bool:
+        """Whether the owner of a token may send requests: who knows of the service, but not with a
+        token that is good for looking only."""
+        looks_only = identity.role is Role.VIEWER
+        return self.public or (self.is_known_to(identity) and not looks_only)
 
 
 class TrafficView(View):

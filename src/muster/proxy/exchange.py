@@ -1,0 +1,377 @@
+"""One request and its answer: who may send it, which replica gets it, and what comes back.
+
+A request goes to another replica as long as no byte of an answer went to the client and all of the
+request is still at hand. Once a byte has gone, what fails afterwards is a connection that is cut:
+the client never gets parts of two answers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from muster.core.serving.traffic import Identity
+from muster.proxy.access import may_be_ours
+from muster.proxy.answers import CONTINUE, Refused
+from muster.proxy.heads import (
+    LAST_CHUNK,
+    AnswerHead,
+    RequestHead,
+    answered,
+    chunk,
+    forwarded,
+    switched,
+)
+from muster.proxy.replica import CannotConnect, ReplicaConnection, connect
+from muster.proxy.services import Found, LiveService, Replica
+
+if TYPE_CHECKING:
+    from muster.proxy.front import Front
+    from muster.proxy.proxy import Proxy
+
+
+class Exchange:
+    """A request of the connection ``front``.
+
+    Args:
+        kept: the body, as far as it came and may have to be sent, or sent again; None once it is
+            too long for that.
+        is_sent: whether a replica got the whole request.
+        is_tunnel: whether bytes pass both ways, as they come.
+    """
+
+    __slots__ = (
+        "_answered",
+        "_authorization",
+        "_began_s",
+        "_body_came",
+        "_chunks",
+        "_found",
+        "_over",
+        "_proxy",
+        "_replica",
+        "_status",
+        "_tried",
+        "_tries",
+        "begun",
+        "connection",
+        "front",
+        "head",
+        "held_since_s",
+        "is_sent",
+        "is_tunnel",
+        "kept",
+        "kept_bytes",
+        "released",
+    )
+
+    def __init__(self, proxy: Proxy, front: Front, head: RequestHead) -> None:
+        self.front = front
+        self.head = head
+        self.begun = self.is_sent = self.released = False
+        self.connection: ReplicaConnection | None = None
+        self.kept: list[bytes] | None = []
+        self.kept_bytes = 0
+        self.held_since_s = 0.0
+        self._proxy = proxy
+        self._found: Found | None = None
+        self._authorization = head.authorization
+        self._replica: Replica | None = None
+        self._tried: set[Replica] = set()
+        self._tries = 0
+        self._began_s = 0.0
+        self._status = 0
+        self._body_came = False
+        self._answered = self._chunks = self._over = self.is_tunnel = False
+
+    @property
+    def wants_no_more(self) -> bool:
+        """Whether the rest of the body has to wait at the client."""
+        if self.connection is None or (self.head.websocket and not self.is_tunnel):
+            return self.kept_bytes > self._proxy.limits.replay_bytes
+        return self.connection.writing_paused
+
+    @property
+    def live(self) -> LiveService | None:
+        """The service that it is for."""
+        return self._found.live if self._found is not None else None
+
+    @property
+    def awaits_body(self) -> bool:
+        return not self._body_came
+
+    # -- of the client ---------------------------------------------------------------------------
+
+    def body(self, data: bytes) -> None:
+        if self._over:
+            return
+        if self.is_tunnel and self.connection is not None:
+            self.connection.write(data)
+            return
+        if self.kept is not None:
+            self.kept.append(data)
+            self.kept_bytes += len(data)
+            self._proxy.hold.grew(self, len(data))
+        if self.connection is not None and not self.head.websocket:
+            self.connection.write(chunk(data) if self.head.chunked else data)
+            if self.kept is not None and self.kept_bytes > self._proxy.limits.replay_bytes:
+                self.kept = None
+
+    def body_ended(self) -> None:
+        self._body_came = True
+        if self.connection is not None and not self._over:
+            if self.head.chunked:
+                self.connection.write(LAST_CHUNK)
+            self.is_sent = True
+
+    def start(self) -> None:
+        """Find out where the request goes, and whether it may."""
+        self.begun = True
+        token = self.head.bearer
+        self._found = found = self._proxy.services.find(self.head.hostname, self.head.target)
+        public = found is not None and found.live.service.public
+        if token is None or (public and not may_be_ours(token)):
+            self._admit(None)
+            return
+        known = self._proxy.access.known(token, self._proxy.now())
+        if known is not None:
+            self._admit(known.identity)
+        else:
+            self._proxy.spawn(self._identify(token, public=public))
+
+    def cancel(self) -> None:
+        """Give the request up: its client is gone."""
+        if not self._over:
+            self._end(failed=False)
+
+    def look(self, now_s: float) -> None:
+        """End the request if its replica has been silent for too long."""
+        connection = self.connection
+        if connection is None or connection.writing_paused or self.front.stalled:
+            return
+        limit_s = self._proxy.limits.answer_s
+        if now_s - max(connection.heard_s, self.front.heard_s) > limit_s:
+            why = f"the replica has been silent for {limit_s:g} s"
+            self._give_up(Refused(504, why), failed=True)
+
+    def cut(self) -> None:
+        """End the request whose replica is withdrawn and has had its time."""
+        why = "the replica was withdrawn before it had answered"
+        self._give_up(Refused(503, why), failed=True)
+
+    def refuse(self, refused: Refused) -> None:
+        """Answer in the replica's place, or cut the answer that has begun."""
+        self._give_up(refused, failed=False)
+
+    # -- the way to a replica --------------------------------------------------------------------
+
+    async def _identify(self, token: str, *, public: bool) -> None:
+        try:
+            identity = await self._proxy.access.ask(token, self.front.address, self._proxy.now())
+        except Refused as refused:
+            if not public:
+                self.refuse(refused)
+                return
+            # It may be a token of Muster's, which no replica must get.
+            identity, self._authorization = None, None
+        if not self._over:
+            self._admit(identity)
+
+    def _admit(self, identity: Identity | None) -> None:
+        found = self._found
+        if found is None or not found.live.service.public:
+            self._authorization = None
+            if identity is None:
+                self.refuse(
+                    Refused(401, "expected a good token, or the name of a service that needs none")
+                )
+                return
+            if found is None or not found.live.service.is_known_to(identity):
+                self.refuse(Refused(404, "there is no such service"))
+                return
+            if not found.live.service.admits(identity):
+                self.refuse(Refused(403, "this token is good for looking only"))
+                return
+        elif identity is not None:
+            self._authorization = None
+        self.dispatch()
+
+    def dispatch(self) -> None:
+        """Choose a replica, or wait for one."""
+        assert self._found is not None
+        live = self._found.live
+        try:
+            if self._tries >= self._proxy.limits.tries:
+                raise Refused(502, "no replica could answer")
+            waits = live.waiting and not self.released
+            replica = None if waits else live.pick(self._session(), self._tried, self._proxy.now())
+            if replica is None:
+                if self._tried and live.has_replicas:
+                    raise Refused(502, "no replica could answer")
+                self._proxy.hold.add(live, self)
+                return
+        except Refused as refused:
+            live.refused += 1
+            self.refuse(refused)
+            return
+        self._tries += 1
+        self._replica = replica
+        self._began_s = self._proxy.now()
+        replica.began(self)
+        while replica.idle:
+            connection = replica.idle.pop()
+            if connection.is_usable:
+                self._send(connection)
+                return
+        self._proxy.spawn(self._connect(replica))
+
+    def _session(self) -> bytes | None:
+        assert self._found is not None
+        affinity = self._found.live.affinity
+        return self.head.value_of(affinity) if affinity else None
+
+    async def _connect(self, replica: Replica) -> None:
+        try:
+            connection = await connect(replica, self._proxy.limits)
+        except CannotConnect as error:
+            replica.aside_until_s = self._proxy.now() + self._proxy.limits.aside_s
+            if self._replica is replica and not self._over:
+                self._try_another(f"the replica {error}")
+            return
+        if self._replica is replica and not self._over:
+            self._send(connection)
+        else:
+            connection.close()
+
+    def _send(self, connection: ReplicaConnection) -> None:
+        assert self._found is not None
+        assert self.kept is not None, "nothing was sent, so nothing was dropped"
+        self.connection = connection
+        data = forwarded(
+            self.head,
+            self._found.path,
+            connection.replica.address,
+            self._found.prefix,
+            self.front.address_bytes,
+            self._proxy.scheme,
+            self._authorization,
+        )
+        if self.kept and not self.head.websocket:
+            body = map(chunk, self.kept) if self.head.chunked else self.kept
+            data = b"".join((data, *body))
+            if self.kept_bytes > self._proxy.limits.replay_bytes:
+                self.kept = None
+        if self._body_came:
+            self.is_sent = True
+            if self.head.chunked:
+                data += LAST_CHUNK
+        if self.head.expects and not self._body_came and not self.kept_bytes:
+            self.front.write(CONTINUE)
+        connection.begin(self, data)
+        self.front.flow()
+
+    # -- of the replica --------------------------------------------------------------------------
+
+    def answer(self, head: AnswerHead) -> None:
+        self._status = head.status
+        self._answered = True
+        self.kept = None
+        modern = self.head.modern
+        front = self.front
+        # Where the answer ends with the connection, or the client still sends, nothing can follow.
+        endless = not modern and not head.bodiless and head.length is None
+        front.closes = (
+            endless
+            or not self.head.keeps
+            or self.head.websocket
+            or not self._body_came
+            or self._proxy.stopping
+        )
+        data, self._chunks = answered(head, modern=modern, closes=front.closes)
+        front.write(data)
+
+    def answer_body(self, data: bytes) -> None:
+        self.front.write(chunk(data) if self._chunks else data)
+
+    def answer_end(self) -> None:
+        if self._chunks:
+            self.front.write(LAST_CHUNK)
+        self.connection = None
+        self._end(failed=self._status >= 500)
+        self.front.ended(self)
+
+    def switched(self, head: AnswerHead) -> None:
+        """Begin to pass bytes both ways."""
+        assert self.connection is not None
+        self._status = 101
+        self._answered = self.is_tunnel = True
+        self.front.write(switched(head))
+        if self.kept:
+            self.connection.write(b"".join(self.kept))
+        self.kept = None
+
+    def tunnel_ended(self) -> None:
+        self.connection = None
+        self._end(failed=False)
+        self.front.closes = True
+        self.front.ended(self)
+
+    def failed(self, why: str, *, reached: bool, stale: bool) -> None:
+        """Take note that the connection to the replica failed.
+
+        Args:
+            reached: whether the replica may have got a part of the request.
+            stale: whether the connection had been used before: then it is no sign of a replica that
+                is ill.
+        """
+        self.connection = None
+        self.is_sent = False
+        replica = self._replica
+        assert replica is not None
+        if self._answered or self.kept is None or (reached and not self.head.idempotent):
+            self._give_up(Refused(502, f"the replica {why}"), failed=True)
+        elif stale:
+            replica.left(self)
+            replica.forget_idle()
+            self._replica = None
+            self.dispatch()
+        else:
+            self._try_another(f"the replica {why}")
+
+    def _try_another(self, why: str) -> None:
+        replica, self._replica = self._replica, None
+        assert replica is not None
+        assert self._found is not None
+        replica.ended(self, self._proxy.now() - self._began_s, failed=True)
+        self._tried.add(replica)
+        live = self._found.live
+        left = any(each not in self._tried for each in live.open)
+        if self._tries >= self._proxy.limits.tries or (live.has_replicas and not left):
+            self._give_up(Refused(502, why, retry_s=1), failed=True)
+        else:
+            self.dispatch()
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def _give_up(self, refused: Refused, *, failed: bool) -> None:
+        """End the request before its answer is complete."""
+        if self._over:
+            return
+        if not self._answered:
+            self._status = refused.status
+        self._end(failed=failed)
+        if self._answered:
+            self.front.cut()
+        else:
+            self.front.refuse(self, refused)
+
+    def _end(self, *, failed: bool) -> None:
+        self._over = True
+        self._proxy.hold.remove(self)
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.leave()
+        replica, self._replica = self._replica, None
+        if replica is not None:
+            replica.ended(self, self._proxy.now() - self._began_s, failed=failed)
+        self.kept = None
+        self._proxy.told(self.head, self.front.address, self._status)

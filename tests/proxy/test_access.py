@@ -1,0 +1,107 @@
+"""The rights of those who send requests."""
+
+import asyncio
+
+import pytest
+from tests.proxy.around import ADMIN, ANN, CALLERS, EVE, LOOKER, Backend, saying, service, serving
+
+from muster.core.errors import MusterError
+from muster.core.serving.traffic import Identity
+from muster.proxy.access import Access, may_be_ours
+from muster.proxy.answers import Refused
+from muster.proxy.limits import Limits
+from muster.store.tokens import new_secret
+
+
+@pytest.mark.parametrize(
+    ("token", "own", "eves", "projects", "nothing"),
+    [
+        (None, 401, 401, 401, 401),
+        ("z" * 43, 401, 401, 401, 401),
+        ("short", 401, 401, 401, 401),
+        (ANN, 200, 200, 200, 404),
+        (LOOKER, 403, 403, 403, 404),
+        (EVE, 404, 200, 200, 404),
+        (ADMIN, 200, 200, 200, 404),
+    ],
+)
+async def test_who_may_not_know_of_a_service_learns_nothing_of_it(
+    token: str | None, own: int, eves: int, projects: int, nothing: int
+) -> None:
+    async with Backend(saying("hello")).running() as web, serving() as served:
+        served.set(
+            service(web.target(), name="own", public=False),
+            service(web.target(), name="eves", public=False, users=("eve",)),
+            service(web.target(), name="projects", public=False, projects=("q",)),
+            service(web.target(), name="public"),
+        )
+        headers = [f"Authorization: Bearer {token}"] if token else []
+        names = ("own", "eves", "projects", "nothing", "public")
+        replies = [await served.get(f"/{name}/", *headers) for name in names]
+    assert [each.status for each in replies] == [own, eves, projects, nothing, 200]
+    unknown = replies[3]
+    for reply in replies[:3]:
+        if reply.status == unknown.status:
+            assert reply == unknown
+        assert ("www-authenticate" in reply.headers) == (reply.status == 401)
+
+
+def test_token_of_muster_is_known_by_its_form() -> None:
+    assert all(may_be_ours(new_secret()) for _ in range(100))
+
+
+class Asked:
+    """A controller that tells whose a token is, and how often it was asked."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.is_away = False
+
+    async def __call__(self, token: str) -> Identity | None:
+        self.count += 1
+        await asyncio.sleep(0)
+        if self.is_away:
+            raise MusterError("away")
+        return CALLERS.get(token)
+
+
+async def test_answer_is_remembered_for_a_while_and_longer_while_nobody_can_be_asked() -> None:
+    asked = Asked()
+    access = Access(asked, Limits(identity_s=10, identity_away_s=100))
+    assert access.known(ANN, 0) is None
+    assert await access.ask(ANN, "a", 0) == CALLERS[ANN]
+    known = access.known(ANN, 9.9)
+    assert known is not None
+    assert known.identity == CALLERS[ANN]
+    assert access.known(ANN, 10) is None
+    asked.is_away = True
+    assert await access.ask(ANN, "a", 109) == CALLERS[ANN]
+    for token, now_s in ((ANN, 111), (EVE, 111)):
+        with pytest.raises(Refused) as refused:
+            await access.ask(token, "a", now_s)
+        assert refused.value.status == 503
+
+
+async def test_who_guesses_tokens_is_slowed_down_and_nobody_else() -> None:
+    asked = Asked()
+    access = Access(asked, Limits(guesses=5, guess_s=1))
+    for number in range(5):
+        assert await access.ask(f"{number}" * 43, "a", 0) is None
+    with pytest.raises(Refused) as refused:
+        await access.ask("6" * 43, "a", 0)
+    assert refused.value.status == 429
+    assert asked.count == 5
+    assert await access.ask(ANN, "b", 0) == CALLERS[ANN]
+    assert await access.ask(ANN, "a", 2) == CALLERS[ANN], "a while later"
+    for _ in range(10):
+        assert await access.ask(EVE, "a", 2) == CALLERS[EVE], "good tokens are no guesses"
+
+
+async def test_memory_of_tokens_is_bounded() -> None:
+    access = Access(Asked(), Limits(identities=3, guesses=100))
+    for number in range(9):
+        await access.ask(f"{number}" * 43, f"address {number}", 0)
+    assert [access.known(f"{number}" * 43, 0) is not None for number in (0, 5, 6, 8)] == [
+        False, False, True, True,
+    ]  # fmt: skip
+    assert len(access._guesses) == 3
