@@ -1,8 +1,7 @@
 """Replicas written as words, and a world that obeys decisions about them."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from muster.serving.replicas import Replica, Standing
 
@@ -41,7 +40,9 @@ def written(each: Iterable[Replica]) -> str:
     by_revision: dict[int, list[str]] = {}
     for one in each:
         letter = letters[one.standing]
-        by_revision.setdefault(one.revision, []).append(letter.upper() if one.misplaced else letter)
+        by_revision.setdefault(one.revision, []).append(
+            letter.upper() if one.misplaced and one.live else letter
+        )
     return " ".join(
         f"{revision}:{''.join(sorted(found, key=lambda at: 'ahsux'.index(at.lower())))}"
         for revision, found in sorted(by_revision.items())
@@ -50,51 +51,69 @@ def written(each: Iterable[Replica]) -> str:
 
 @dataclass(slots=True)
 class World:
-    """Replicas that come up, a second later become available, and leave their room a second after
-    they were taken away.
+    """Replicas that are healthy a second after they were made, and available another second later;
+    a second after they were taken away their room is free.
 
     Args:
-        broken: revisions whose replicas never come up: they fail to start, and are HELD.
+        broken: a revision whose replicas fail to start.
+        failed: how many of them did.
     """
 
     all: list[Replica]
+    broken: int | None = None
     now: float = 0.0
-    broken: frozenset[int] = frozenset()
-    made: Counter[int] = field(default_factory=Counter)
-    failed: Counter[int] = field(default_factory=Counter)
+    made: int = 0
+    failed: int = 0
 
     def obey(self, create: Mapping[int, int], remove: Sequence[str]) -> None:
         gone = set(remove)
+        assert len(gone) == len(remove)
         assert gone <= {each.route for each in self.all if each.live}
+        assert all(count > 0 for count in create.values())
         self.all = [
             replace(each, standing=Standing.HELD) if each.route in gone else each
             for each in self.all
         ]
         for revision, count in create.items():
             for _ in range(count):
-                self.made[revision] += 1
-                route = f"{revision}-{self.made[revision]}"
+                self.made += 1
+                route = f"new-{self.made}"
                 self.all.append(Replica(route, revision, Standing.STARTING, self.now))
 
-    def pass_time(self) -> None:
-        """One second later."""
-        self.now += 1.0
-        left = []
-        for each in self.all:
-            if each.standing is Standing.HELD:
-                continue
-            if each.standing is Standing.STARTING:
-                if each.revision in self.broken:
-                    self.failed[each.revision] += 1
-                    each = replace(each, standing=Standing.HELD)
-                else:
-                    each = replace(each, standing=Standing.HEALTHY, since=self.now)
-            elif each.standing is Standing.HEALTHY:
-                each = replace(each, standing=Standing.AVAILABLE)
-            left.append(each)
-        self.all = left
+    def later(self, slow: Collection[str] = ()) -> None:
+        """One second later.
 
-    def serving(self, former: int | None = None) -> int:
-        """Replicas that count: available ones, and healthy ones of another revision than the one
-        that is rolled out."""
+        Args:
+            slow: routes for which nothing changes in it.
+        """
+        self.now += 1.0
+        self.all = [
+            each if each.route in slow else self._next(each)
+            for each in self.all
+            if each.live or each.route in slow
+        ]
+
+    def _next(self, each: Replica) -> Replica:
+        if each.standing is Standing.STARTING:
+            if each.revision == self.broken:
+                self.failed += 1
+                return replace(each, standing=Standing.HELD)
+            return replace(each, standing=Standing.HEALTHY, since=self.now)
+        if each.standing is Standing.HEALTHY:
+            return replace(each, standing=Standing.AVAILABLE)
+        return each
+
+    def turn(self, route: str, standing: Standing) -> None:
+        """Have something happen to a replica."""
+        self.all = [
+            replace(each, standing=standing) if each.route == route else each for each in self.all
+        ]
+
+    @property
+    def available(self) -> int:
         return sum(each.available for each in self.all)
+
+    @property
+    def room(self) -> int:
+        """The replicas that have room, live or HELD."""
+        return len(self.all)

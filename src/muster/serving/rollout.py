@@ -68,6 +68,17 @@ class Rollout:
     requests: int = 0
     failures: int = 0
 
+    @staticmethod
+    def begun(
+        to_revision: int,
+        from_revision: int | None,
+        seen: Mapping[int, tuple[int, int]],
+        now: float,
+    ) -> "Rollout":
+        """A roll-out that begins. ``seen`` is that of ``advance``."""
+        requests, failures = seen.get(to_revision, (0, 0))
+        return Rollout(to_revision, from_revision, now, requests=requests, failures=failures)
+
     def to_json(self) -> str:
         return json.dumps(asdict(self))
 
@@ -164,6 +175,7 @@ def advance(
     moments = [
         each.since + update.min_healthy_time for each in new if each.standing is Standing.HEALTHY
     ]
+    weights = _weights(rollout, stages)
     because = why(RolloutCode.REPLACING, available=available, wanted=needed)
     if rollout.step < len(stages):
         create, remove = _beside(rollout, update, wanted, needed, replicas)
@@ -176,8 +188,7 @@ def advance(
         create, remove = _of(rollout.to_revision, change), change.remove
         if available >= wanted:
             complete = why(RolloutCode.COMPLETE, replicas=wanted)
-            return Step(rollout, Verdict.DONE, complete, create, remove)
-    weights = _weights(rollout, stages)
+            return Step(rollout, Verdict.DONE, complete, create, remove, weights)
     wake_at = min([deadline, *(moment for moment in moments if moment > now)])
     return Step(rollout, Verdict.GOES_ON, because, create, remove, weights, wake_at)
 
