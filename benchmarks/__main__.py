@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks import b1, b2, b3, b5, b6, gangs, health, recovery, results
+from benchmarks import b1, b2, b3, b5, b6, gangs, health, probes, recovery, results
 from benchmarks.results import Results
 from rich.console import Console
 
@@ -34,6 +34,9 @@ BENCHMARKS = {
         recovery.TITLE,
         lambda: recovery.measure(recovery.FULL),
         lambda: recovery.measure(recovery.SHORT),
+    ),
+    "probes": Benchmark(
+        probes.TITLE, lambda: probes.measure(probes.FULL), lambda: probes.measure(probes.SHORT)
     ),
 }
 

@@ -5,7 +5,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from benchmarks import b1, b2, b6, health, recovery, results
+from benchmarks import b1, b2, b6, health, probes, recovery, results
 from benchmarks.__main__ import main
 from benchmarks.results import Figure, Results
 from rich.console import Console
@@ -17,6 +17,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:subprocess .* is still running:R
 TINY_B1 = b1.Plan(lone_jobs=3, runs=1, few_tasks=5, many_tasks=20, floor_spawns=20)
 TINY_B2 = b2.Plan(runs=1, sessions=50, paced=20, growth=(60,), loaded=30, agents=5)
 TINY_B6 = b6.Plan(settle_s=0.0, window_s=0.5, sessions=2_000, runs=1)
+TINY_PROBES = probes.Plan(window_s=2.0, routes=20, runs=1)
 TINY_HEALTH = health.Plan(window_s=0.5, agents=5, runs=1)
 
 
@@ -69,6 +70,15 @@ def test_recovery_in_the_smallest_form_measures_every_key() -> None:
     found = figures(recovery.measure(recovery.Plan(runs=1)))
 
     for key in ("failure_to_check_ms", "failure_to_last_check_ms", "healthy_to_restart_ms"):
+        value = found[key]
+        assert isinstance(value, float)
+        assert value > 0, key
+
+
+def test_probes_in_the_smallest_form_measure_every_key() -> None:
+    found = figures(probes.measure(TINY_PROBES))
+
+    for key in ("probes_cpu_percent", "tcp_probes_cpu_percent", "results_per_s"):
         value = found[key]
         assert isinstance(value, float)
         assert value > 0, key

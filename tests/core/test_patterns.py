@@ -53,6 +53,11 @@ def in_models(schema: Any) -> Iterator[str]:
             yield from in_models(part)
 
 
+def as_text(pattern: str | bytes) -> str:
+    """A pattern, as if it were of text where it is of bytes."""
+    return pattern.decode("latin-1") if isinstance(pattern, bytes) else pattern
+
+
 def all_patterns() -> dict[str, tuple[str, bool]]:
     """Every pattern, with a place where it stands, and whether it is searched for.
 
@@ -68,15 +73,16 @@ def all_patterns() -> dict[str, tuple[str, bool]]:
         for name, value in vars(module).items():
             for each in value.values() if isinstance(value, dict) else [value]:
                 if isinstance(each, re.Pattern):
-                    compiled.add(each.pattern)
-                    found[each.pattern] = f"{module.__name__}.{name}", name in searched
+                    pattern = as_text(each.pattern)
+                    compiled.add(pattern)
+                    found[pattern] = f"{module.__name__}.{name}", name in searched
             if isinstance(value, type) and issubclass(value, pydantic.BaseModel):
                 for pattern in in_models(getattr(value, "__pydantic_core_schema__", None)):
                     found.setdefault(pattern, (f"{module.__name__}.{name}", False))
         for call, name, method in calls(module):
             if name == "re" and method in _USES:
                 try:
-                    pattern = eval(ast.unparse(call.args[0]), vars(module))
+                    pattern = as_text(eval(ast.unparse(call.args[0]), vars(module)))
                 except NameError:  # of a mapping made at once
                     assert compiled, f"{module.__name__}:{call.lineno} has a pattern of its own"
                     continue

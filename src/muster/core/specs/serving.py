@@ -283,7 +283,7 @@ class ScaleSpec(Spec):
         Annotated[str, StringConstraints(max_length=200, pattern="^[a-zA-Z_:][a-zA-Z0-9_:]*$")]
         | None
     ) = None
-    path: Annotated[str, StringConstraints(max_length=2048, pattern="^/")] = "/metrics"
+    path: Annotated[str, StringConstraints(max_length=2048, pattern=r'^/[!-"$-~]*$')] = "/metrics"
     target: Annotated[float, Field(gt=0, le=1e12)] = 4.0
     cool_down_up: Duration = 0.0
     cool_down_down: Duration = 60.0

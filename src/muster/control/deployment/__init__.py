@@ -1,0 +1,1 @@
+"""Deployments and their routes: replicas that stay up, and the addresses at which they serve."""
