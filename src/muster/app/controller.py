@@ -2,13 +2,11 @@
 
 import asyncio
 import contextlib
-import errno
 import logging
 import os
 import random
 import secrets
 import signal
-import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -37,6 +35,7 @@ from muster.app.driver import Driver
 from muster.app.former_agents import forget
 from muster.app.home import Home, RunningController, write_private
 from muster.app.http_server import serving
+from muster.app.listening import listen
 from muster.app.local_agents import LocalAgents
 from muster.app.local_machines import keep_machines
 from muster.app.lost_supervisors import watch_supervisors
@@ -54,7 +53,7 @@ from muster.control.inbox import Inbox
 from muster.control.modules import cluster_entities, cluster_modules
 from muster.control.plane import ControlPlane
 from muster.core.clock import SteadyClock
-from muster.core.errors import Busy, MusterError
+from muster.core.errors import Busy
 from muster.core.ids import IdFactory
 from muster.core.owner import OWNER_NAME, Owner
 from muster.core.specs import ScalingGroup
@@ -63,15 +62,10 @@ from muster.store.queries.cluster import read_cluster_id
 from muster.store.store import Store
 from muster.version import __version__
 from muster.wire.gateway_thread import GatewayThread
-from muster.wire.transport import require_secure
 
 log = logging.getLogger(__name__)
 
 DEFAULT_GROUP = "default"
-
-
-class AddressInUse(MusterError):
-    """The HTTP port cannot be had."""
 
 
 async def serve(config: ControllerConfig) -> None:
@@ -100,7 +94,7 @@ async def serve(config: ControllerConfig) -> None:
 async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.Event) -> None:
     home, clock = config.home, SteadyClock()
     ports = _ports(config.port, config.ports_tried)
-    listener = _listen(config.host, ports, tls=config.tls is not None)
+    listener = listen(config.host, ports, tls=config.tls is not None)
     stack.callback(listener.close)
     opening = opened(url_of(config.database, home), home, stop, waits=config.waits)
     database = await stack.enter_async_context(opening)
@@ -250,42 +244,6 @@ def _reporting(inbox: Inbox) -> Callable[[Input], None]:
 def _ports(first: int, tried: int) -> range:
     """The ports to try; 0, which means any port, is tried once."""
     return range(first, min(first + tried, 65536))
-
-
-def _listen(host: str, ports: range, *, tls: bool) -> socket.socket:
-    """A socket that listens on the first of ``ports`` that is free. Only taking a port shows that
-    it is free: other processes look for one at the same moment.
-
-    Raises:
-        AddressInUse: all ports are taken, or the host is not of this machine.
-        InsecureAddress: other machines can reach the address, and there is no TLS.
-    """
-    require_secure(address(host, ports[0]), tls=tls)
-    for port in ports[:-1]:
-        with contextlib.suppress(AddressInUse):
-            return _listen_at(host, port)
-    return _listen_at(host, ports[-1])
-
-
-def _listen_at(host: str, port: int) -> socket.socket:
-    """
-    Raises:
-        AddressInUse: the port is taken, or the host is not of this machine.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Named as TCP, or asyncio leaves Nagle's algorithm on: 40 ms an answer.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-        listener.listen(1024)
-    except OSError as error:
-        listener.close()
-        why = "another program uses it" if error.errno == errno.EADDRINUSE else error.strerror
-        raise AddressInUse(
-            f"cannot listen on {address(host, port)}: {why}; choose another with --port"
-        ) from None
-    return listener
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ import asyncio
 import socket
 import struct
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import httptools
 
@@ -143,8 +143,8 @@ class Front(asyncio.Protocol):
     # -- of the event loop -----------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's is none of asyncio's classes.
+        self._transport = transport = cast(asyncio.Transport, transport)
         transport.set_write_buffer_limits(high=BUFFER_BYTES)
         peer = transport.get_extra_info("peername")
         self.address = str(peer[0]) if peer else ""

@@ -1,0 +1,49 @@
+"""Sockets on which Muster's processes listen for people."""
+
+import contextlib
+import errno
+import socket
+
+from muster.app.addresses import address
+from muster.core.errors import MusterError
+from muster.wire.transport import require_secure
+
+
+class AddressInUse(MusterError):
+    """The port cannot be had."""
+
+
+def listen(host: str, ports: range, *, tls: bool) -> socket.socket:
+    """A socket that listens on the first of ``ports`` that is free. Only taking a port shows that
+    it is free: other processes look for one at the same moment.
+
+    Raises:
+        AddressInUse: all ports are taken, or the host is not of this machine.
+        InsecureAddress: other machines can reach the address, and there is no TLS.
+    """
+    require_secure(address(host, ports[0]), tls=tls)
+    for port in ports[:-1]:
+        with contextlib.suppress(AddressInUse):
+            return _listen_at(host, port)
+    return _listen_at(host, ports[-1])
+
+
+def _listen_at(host: str, port: int) -> socket.socket:
+    """
+    Raises:
+        AddressInUse: the port is taken, or the host is not of this machine.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # Named as TCP, or asyncio leaves Nagle's algorithm on: 40 ms an answer.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(1024)
+    except OSError as error:
+        listener.close()
+        why = "another program uses it" if error.errno == errno.EADDRINUSE else error.strerror
+        raise AddressInUse(
+            f"cannot listen on {address(host, port)}: {why}; choose another with --port"
+        ) from None
+    return listener
