@@ -195,6 +195,16 @@ def test_canary_replaces_what_is_lost_of_the_old() -> None:
     assert (step.create, str(run)) == ({1: 1}, "1:aas 2:a")
 
 
+def test_canary_takes_nothing_away_that_serves_while_old_ones_are_missing() -> None:
+    steps = [{"weight": 10, "watch": 10.0}]
+    run = Run("1:aa 2:aaas", update(strategy="canary", steps=steps), 4)
+    assert [str(run) for _ in zip(range(3), run.steps(), strict=False)] == [
+        "1:aass 2:aaax",
+        "1:aahh 2:aaa",
+        "1:aaaa 2:axx",
+    ]
+
+
 def test_canary_that_is_not_good_all_the_time_is_watched_anew() -> None:
     steps = [{"weight": 50, "watch": 3.0}]
     run = Run("1:aa", update(strategy="canary", steps=steps), 2)

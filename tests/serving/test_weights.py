@@ -49,11 +49,11 @@ def test_new_revision_gets_its_part_as_near_as_bounded_weights_allow(
     assert set(weights) == {revision for revision, count in in_traffic.items() if count}
     assert all(0 <= weight <= MAX_WEIGHT for weight in weights.values())
     assert not weights or any(weights.values())
-    got = {revision: weight * in_traffic[revision] for revision, weight in weights.items()}
-    if len(got) > 1 and 2 in got:
-        assert (weights[2] == 0) is (part == 0)
-        share = Fraction(got[2], sum(got.values()))
-        if all(count <= 20 for count in in_traffic.values()):
-            assert share == Fraction(part, 100)
-        else:
-            assert abs(share - Fraction(part, 100)) < Fraction(1, 2)
+    others = sum(count for revision, count in in_traffic.items() if revision != 2)
+    if 0 < part < 100 and others and in_traffic.get(2):
+        (other,) = {weight for revision, weight in weights.items() if revision != 2}
+        exact = Fraction(part * others, (100 - part) * in_traffic[2])
+        if max(exact.numerator, exact.denominator) <= MAX_WEIGHT:
+            assert Fraction(weights[2], other) == exact
+        elif 1 <= max(exact, 1 / exact) <= MAX_WEIGHT:
+            assert exact / 2 <= Fraction(weights[2], other) <= exact * 2

@@ -151,7 +151,8 @@ def advance(
         replicas: of all revisions.
         seen: requests, and those of them that failed, by revision, ever since.
     """
-    stages = _stages(update) if rollout.from_revision is not None and wanted else ()
+    beside = wanted and rollout.from_revision not in (None, rollout.to_revision)
+    stages = _stages(update) if beside else ()
     if rollout.paused_at is not None:
         return Step(
             rollout,
@@ -289,14 +290,17 @@ def _through_stages(
 def _beside(
     rollout: Rollout, update: UpdateSpec, wanted: int, needed: int, replicas: Sequence[Replica]
 ) -> tuple[Mapping[int, int], tuple[str, ...]]:
-    """The changes in a stage: all old replicas stay, or are made again, beside the new ones."""
+    """The changes in a stage: all old replicas stay, or are made again, beside the new ones. Of
+    these, one that serves does not go while old ones are missing."""
     old = [each for each in replicas if each.revision != rollout.to_revision]
     new = [each for each in replicas if each.revision == rollout.to_revision]
     assert rollout.from_revision is not None
     of_old = _exchange(update, wanted, old, rollout.from_revision)
     of_new = _exchange(update, needed, new, rollout.to_revision)
     create = {**_of(rollout.from_revision, of_old), **_of(rollout.to_revision, of_new)}
-    return create, (*of_old.remove, *of_new.remove)
+    complete = wanted <= sum(each.available for each in old if each.route not in of_old.remove)
+    needless = {each.route for each in new if complete or not each.serves}
+    return create, (*of_old.remove, *(route for route in of_new.remove if route in needless))
 
 
 def _given_up(
