@@ -79,6 +79,18 @@ if ! [ -x /usr/sbin/sshd ] && ! command -v sshd >/dev/null; then
     fi
 fi
 
+# Those of traffic run on HAProxy and etcd, and are skipped without them.
+for wanted in haproxy:haproxy etcd:etcd-server; do
+    if ! PATH="$PATH:/usr/sbin" command -v "${wanted%%:*}" >/dev/null; then
+        if [ -d /run/systemd/system ]; then
+            echo "setup: without ${wanted#*:} the tests of ${wanted%%:*} are skipped" >&2
+        else
+            (need_packages "the tests want ${wanted%%:*}, which is missing" "${wanted#*:}") ||
+                echo "setup: without it the tests of ${wanted%%:*} are skipped" >&2
+        fi
+    fi
+done
+
 # Compiled now, so that no command compiles at each start what it imports: Python may be told not to
 # write bytecode, or be run by who may not write here. What only the demonstration draws and learns
 # with is left out, and so is what some package keeps that is no Python of this version.

@@ -1,0 +1,1 @@
+"""Services as balancers outside Muster are told of them: HAProxy, etcd."""

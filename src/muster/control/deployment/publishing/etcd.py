@@ -1,0 +1,153 @@
+"""etcd as a sink: a key for each replica, below a prefix and under a lease.
+
+It speaks etcd's own JSON gateway, because no client library of it is alive that needs no grpcio of
+its own. As with HAProxy, what etcd has is compared with what is wished each time.
+"""
+
+import base64
+import json
+import ssl
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from muster.control.deployment.publishing.published import published, sound
+from muster.control.deployment.publishing.settings import EtcdSettings
+from muster.control.deployment.publishing.sink import Sink, SinkError, Tended
+from muster.core.serving.traffic import Service
+
+ANSWER_S = 5.0
+PERIOD_S = 10.0
+"""How often etcd is compared with what is wished where nothing changes."""
+BATCH = 100
+"""Keys of a transaction; etcd takes 128."""
+
+
+class EtcdSink(Sink):
+    """Keeps the routes of services in an etcd."""
+
+    name = "etcd"
+
+    def __init__(self, settings: EtcdSettings) -> None:
+        self._settings = settings
+        self._client: httpx.Client | None = None
+        self._turn = 0  # which endpoint is asked
+        self._lease = 0
+        self._kept_s = 0.0  # when the lease was renewed last
+
+    def publish(self, services: Sequence[Service]) -> Tended:
+        wish = self._keys(services)
+        self._keep_lease()
+        there = self._there()
+        requests: list[dict[str, Any]] = []
+        for key, value in wish.items():
+            if there.get(key) != (value, self._lease):
+                put = {"key": _encoded(key), "value": _encoded(value), "lease": str(self._lease)}
+                requests.append({"requestPut": put})
+        requests += [
+            {"requestDeleteRange": {"key": _encoded(key)}} for key in there if key not in wish
+        ]
+        for first in range(0, len(requests), BATCH):
+            self._ask("/v3/kv/txn", {"success": requests[first : first + BATCH]})
+        return Tended(min(PERIOD_S, self._settings.lease / 3))
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _keys(self, services: Sequence[Service]) -> dict[str, str]:
+        """The keys that etcd should have, and their values."""
+        keys = {}
+        for service in published(services, everything=self._settings.all):
+            for target in sound(service.targets):
+                host = f"[{target.host}]" if ":" in target.host else target.host
+                value = {
+                    "address": f"{host}:{target.port}",
+                    "weight": target.weight,
+                    "revision": target.revision,
+                }
+                key = f"{self._settings.prefix}/{service.name}/{target.route}"
+                keys[key] = json.dumps(value, separators=(",", ":"))
+        return keys
+
+    def _there(self) -> dict[str, tuple[str, int]]:
+        """The keys that etcd has, with their values and leases."""
+        first = self._settings.prefix.encode() + b"/"
+        end = first[:-1] + bytes([first[-1] + 1])  # the first key that is not below it
+        told = self._ask("/v3/kv/range", {"key": _encoded(first), "range_end": _encoded(end)})
+        found = {}
+        for row in told.get("kvs", ()):
+            value = base64.b64decode(row.get("value", "")).decode(errors="replace")
+            key = base64.b64decode(row["key"]).decode(errors="surrogateescape")
+            found[key] = value, int(row.get("lease", 0))
+        return found
+
+    def _keep_lease(self) -> None:
+        """Renew the lease, or get one."""
+        now_s = time.monotonic()
+        if self._lease and now_s < self._kept_s + self._settings.lease / 3:
+            return
+        if self._lease:
+            told = self._ask("/v3/lease/keepalive", {"ID": str(self._lease)})
+            if int(told.get("result", {}).get("TTL", 0)) > 0:
+                self._kept_s = now_s
+                return
+        told = self._ask("/v3/lease/grant", {"TTL": str(int(self._settings.lease))})
+        self._lease, self._kept_s = int(told["ID"]), now_s
+
+    def _ask(self, path: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer of a member.
+
+        Raises:
+            SinkError: it does not answer, or refuses; the next try is with another.
+        """
+        endpoint = self._settings.endpoints[self._turn % len(self._settings.endpoints)]
+        try:
+            answer = self._opened(endpoint).post(endpoint + path, json=request)
+            answer.raise_for_status()
+            told = answer.json()
+        except httpx.HTTPStatusError as error:
+            self._begin_anew()
+            raise SinkError(f"{endpoint} answers {error.response.status_code}") from None
+        except (httpx.HTTPError, ValueError, OSError) as error:
+            self._begin_anew()
+            raise SinkError(f"{endpoint} is not reached: {type(error).__name__}") from None
+        if not isinstance(told, dict):
+            raise SinkError(f"{endpoint} is no etcd")
+        return told
+
+    def _opened(self, endpoint: str) -> httpx.Client:
+        """The client, which has shown who it is."""
+        if self._client is not None:
+            return self._client
+        settings = self._settings
+        tls = ssl.create_default_context(cafile=settings.ca)
+        if settings.cert is not None:
+            tls.load_cert_chain(settings.cert, settings.key)
+        client = httpx.Client(verify=tls, timeout=ANSWER_S, trust_env=False)
+        try:
+            if settings.user is not None and settings.password_file is not None:
+                password = Path(settings.password_file).read_text().strip()
+                who = {"name": settings.user, "password": password}
+                answer = client.post(f"{endpoint}/v3/auth/authenticate", json=who)
+                answer.raise_for_status()
+                client.headers["Authorization"] = answer.json()["token"]
+        except BaseException:
+            client.close()
+            raise
+        self._client = client
+        return client
+
+    def _begin_anew(self) -> None:
+        """Have the next request go to another member, with a token of its own."""
+        self.close()
+        self._turn += 1
+
+
+def _encoded(text: str | bytes) -> str:
+    raw = text if isinstance(text, bytes) else text.encode(errors="surrogateescape")
+    return base64.b64encode(raw).decode()

@@ -1,0 +1,294 @@
+"""HAProxy as a sink: it is compared with what is wished each time, and what differs is changed.
+
+Nothing is remembered that HAProxy could have lost: a restart, a reload by others, and changes that
+went wrong are found by the next comparison, at the latest after ``PERIOD_S``. Servers change at run
+time: they are added, get other weights, and are drained before they are deleted. All is in a file
+as well, so that HAProxy begins with it by itself. Only a backend that HAProxy does not have needs a
+reload.
+"""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from muster.control.deployment.publishing.haproxy_config import (
+    DRAIN_S,
+    Backend,
+    Wished,
+    wished,
+)
+from muster.control.deployment.publishing.published import Addresses
+from muster.control.deployment.publishing.runtime_api import (
+    Running,
+    RuntimeApi,
+    connect,
+)
+from muster.control.deployment.publishing.settings import HaproxySettings
+from muster.control.deployment.publishing.sink import Sink, SinkError, Tended
+from muster.core.serving.traffic import Service
+from muster.providers.script.call import CallFailed, NotCalled, call, environment
+
+log = logging.getLogger(__name__)
+
+PERIOD_S = 2.0
+"""How often HAProxy is compared with what is wished where nothing changes."""
+DRAIN_PERIOD_S = 0.25
+"""How often requests under way are counted while a server is drained."""
+RELOAD_PERIOD_S = 0.05
+FRESH_S = 5.0
+"""How often, and how long, backends are looked for after a reload."""
+MASTER_S = 3.0
+"""How long the master process may be away, because it begins or is being reloaded."""
+RELOAD_S = 20.0
+"""How long a reload may take before it counts as failed."""
+FIRST_RELOAD_PAUSE_S = 2.0
+LONGEST_RELOAD_PAUSE_S = 60.0
+"""Between two reloads: new deployments share one, and one that changes nothing is rare."""
+_REFUSAL_S = 0.5
+_DRAINED = 0x08
+_MAINTENANCE = 0x01
+
+
+class HaproxySink(Sink):
+    """Has an HAProxy send requests to services."""
+
+    name = "haproxy"
+
+    def __init__(self, settings: HaproxySettings) -> None:
+        self._settings = settings
+        self._file = Path(settings.file)
+        self._map = self._file.with_suffix(".map")
+        self._addresses = Addresses()
+        self._drains: dict[tuple[str, str], float] = {}  # when a server goes at the latest
+        self._drain_s: dict[str, float] = {}  # of backends, also once nobody wishes for them
+        self._reload = Reload(settings)
+
+    def publish(self, services: Sequence[Service]) -> Tended:
+        wish = wished(services, self._settings, self._addresses)
+        # A service that has gone may have a server to drain for as long as it said.
+        self._drain_s |= {name: each.drain_s for name, each in wish.backends.items()}
+        try:
+            with RuntimeApi(self._settings.socket) as api:
+                missing, complaint = self._follow(api, wish)
+        finally:
+            self._write(wish)  # also where HAProxy is down: it begins with it
+        again_s = DRAIN_PERIOD_S if self._drains else PERIOD_S
+        if missing:
+            lack = self._reload.ask_for(missing)
+            if self._reload.is_fresh:
+                again_s = RELOAD_PERIOD_S
+            return Tended(again_s, lack or complaint)
+        self._reload.done()
+        return Tended(again_s, complaint)
+
+    def close(self) -> None:
+        pass
+
+    def _follow(self, api: RuntimeApi, wish: Wished) -> tuple[list[str], str]:
+        """Change what differs.
+
+        Returns:
+            the backends that HAProxy does not have, and what it refused.
+        """
+        there, running, keys = api.backends(), api.servers(), api.map(str(self._map))
+        refused: list[str] = []
+        missing = [name for name in wish.backends if name not in there]
+        serving = {name: each for name, each in wish.backends.items() if name in there}
+        for key, name in wish.keys.items():
+            if name in missing and (former := keys.get(key)) in there:
+                # It serves with its other lines until there is one with the right ones.
+                serving[former] = replace(wish.backends[name], name=former)
+        for backend in serving.values():
+            self._give(api, backend, running, refused)
+        self._turn_map(api, wish, keys, there, refused)
+        gone = {
+            (name, route)
+            for name, route in running
+            if name not in serving or route not in serving[name].servers
+        }
+        self._take_away(api, gone, running, refused)
+        for name in set(self._drain_s) - set(wish.backends) - {name for name, _ in gone}:
+            del self._drain_s[name]
+        return missing, "; ".join(refused[:3])
+
+    def _give(
+        self,
+        api: RuntimeApi,
+        backend: Backend,
+        running: dict[tuple[str, str], Running],
+        refused: list[str],
+    ) -> None:
+        """Have a backend have its servers, as they should be."""
+        for name, server in backend.servers.items():
+            key = backend.name, name
+            self._drains.pop(key, None)
+            path = f"{backend.name}/{name}"
+            now = running.get(key)
+            commands = []
+            if now is None:
+                added = api.ask(f"add server {path} {server.at} weight {server.weight}")
+                if not added.startswith("New server registered"):
+                    refused.append(f"HAProxy does not add {path}: {added[:200]}")
+                    continue
+                commands.append(f"set server {path} state ready")
+            else:
+                if (now.server.address, now.server.port) != (server.address, server.port):
+                    commands.append(f"set server {path} addr {server.address} port {server.port}")
+                if now.server.weight != server.weight:
+                    commands.append(f"set server {path} weight {server.weight}")
+                if now.admin:
+                    commands.append(f"set server {path} state ready")
+            refused += [told for command in commands if (told := api.have(command))]
+
+    def _turn_map(
+        self,
+        api: RuntimeApi,
+        wish: Wished,
+        now: dict[str, str],
+        there: set[str],
+        refused: list[str],
+    ) -> None:
+        """Have requests go to the backends that HAProxy has."""
+        path = self._map
+        commands = []
+        for key, name in wish.keys.items():
+            if now.get(key) != name and name in there:
+                commands.append(f"{'set' if key in now else 'add'} map {path} {key} {name}")
+        commands += [f"del map {path} {key}" for key in now if key not in wish.keys]
+        refused += [told for command in commands if (told := api.have(command))]
+
+    def _take_away(
+        self,
+        api: RuntimeApi,
+        gone: set[tuple[str, str]],
+        running: dict[tuple[str, str], Running],
+        refused: list[str],
+    ) -> None:
+        """Drain servers that nobody wishes for, and delete those that are idle or out of time."""
+        now_s = time.monotonic()
+        for key in set(self._drains) - gone:
+            del self._drains[key]
+        ripe = []
+        for key in gone:
+            if key not in self._drains:
+                self._drains[key] = now_s + self._drain_s.get(key[0], DRAIN_S)
+            if running[key].admin & (_DRAINED | _MAINTENANCE):
+                ripe.append(key)
+            else:
+                refused += filter(None, [api.have(f"set server {key[0]}/{key[1]} state drain")])
+        if not ripe:
+            return
+        sessions = api.sessions()
+        for key in ripe:
+            path = f"{key[0]}/{key[1]}"
+            out_of_time = now_s >= self._drains[key]
+            if sessions.get(key, 0) and not out_of_time:
+                continue
+            api.have(f"set server {path} state maint")
+            if out_of_time:
+                api.have(f"shutdown sessions server {path}")
+            if api.ask(f"del server {path}").startswith("Server deleted"):
+                del self._drains[key]
+
+    def _write(self, wish: Wished) -> None:
+        try:
+            for path, text in ((self._map, wish.map()), (self._file, wish.config())):
+                if not path.exists() or path.read_text(errors="replace") != text:
+                    _replace(path, text)
+        except OSError as error:
+            raise SinkError(f"{self._file} cannot be written: {error.strerror}") from None
+
+
+class Reload:
+    """Reloads of HAProxy, on a thread of their own: servers change meanwhile."""
+
+    def __init__(self, settings: HaproxySettings) -> None:
+        self._settings = settings
+        self._thread: threading.Thread | None = None
+        self._next_s = 0.0
+        self._asked_s = -FRESH_S
+        self._pause_s = FIRST_RELOAD_PAUSE_S
+        self._told = ""
+        self._asked = 0
+
+    def ask_for(self, missing: Sequence[str]) -> str:
+        """Have HAProxy be reloaded, unless it is being, or was a moment ago; what an operator
+        should know of that."""
+        if not self._settings.master and not self._settings.reload:
+            return f"reload HAProxy by hand: it does not know {missing[0]}"
+        now_s = time.monotonic()
+        if (self._thread is None or not self._thread.is_alive()) and now_s >= self._next_s:
+            self._asked_s, self._next_s = now_s, now_s + self._pause_s
+            if self._asked:
+                self._pause_s = min(2 * self._pause_s, LONGEST_RELOAD_PAUSE_S)
+            self._asked += 1
+            self._thread = threading.Thread(target=self._run, name="haproxy-reload", daemon=True)
+            self._thread.start()
+        if self._asked < 2:
+            return ""
+        return self._told or f"HAProxy was reloaded, and does not know {missing[0]}"
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether HAProxy was asked to reload a moment ago."""
+        return time.monotonic() < self._asked_s + FRESH_S
+
+    def done(self) -> None:
+        """Note that HAProxy has all backends."""
+        self._asked = 0
+        self._pause_s = FIRST_RELOAD_PAUSE_S
+
+    def _run(self) -> None:
+        try:
+            if self._settings.master:
+                self._told = _ask_master(self._settings.master)
+                return
+            command = self._settings.reload
+            answer = call(command, b"", environment({}), Path("/"), RELOAD_S)
+            ended = f"{command[0]} ended with {answer.code}: {answer.last_line}"
+            self._told = ended if answer.code else ""
+        except (OSError, ValueError, NotCalled, CallFailed) as error:
+            self._told = f"HAProxy is not reloaded: {error}"
+        log.info("haproxy was reloaded%s", f": {self._told}" if self._told else "")
+
+
+def _ask_master(address: str) -> str:
+    """Have the master process reload HAProxy; what went wrong, as far as it tells.
+
+    Raises:
+        OSError: it is not reached.
+    """
+    deadline_s = time.monotonic() + MASTER_S
+    while True:
+        try:
+            master = connect(address)
+        except (ConnectionRefusedError, FileNotFoundError):
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(RELOAD_PERIOD_S)
+        else:
+            break
+    with master:
+        master.sendall(b"reload\n")
+        master.settimeout(_REFUSAL_S)
+        try:
+            answer = master.recv(1000).decode(errors="replace")
+        except OSError:  # it has become a new program, which does not know the connection
+            return ""
+    return answer.strip() if answer.startswith(("Permission", "Unknown")) else ""
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file whole or not at all; whoever runs HAProxy may read it."""
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.unlink(missing_ok=True)
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)

@@ -1,0 +1,36 @@
+"""The performer that tells balancers outside Muster of services."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from muster.control.deployment.publishing.effects import PublishServices
+from muster.control.deployment.publishing.etcd import EtcdSink
+from muster.control.deployment.publishing.haproxy import HaproxySink
+from muster.control.deployment.publishing.settings import TrafficSettings
+from muster.control.deployment.publishing.sink import SinkLine
+from muster.control.engine.effects import Performer
+
+
+class TrafficPublisher(Performer[PublishServices]):
+    """Hands each set to every balancer that operators named. One that hangs delays no other: each
+    has a thread of its own, which begins with the first set and always takes the newest. When the
+    controller ends, what was published stays."""
+
+    kind = PublishServices
+
+    def __init__(self, settings: TrafficSettings) -> None:
+        self._lines: list[SinkLine] = []
+        if settings.haproxy is not None:
+            self._lines.append(SinkLine(partial(HaproxySink, settings.haproxy), HaproxySink.name))
+        if settings.etcd is not None:
+            self._lines.append(SinkLine(partial(EtcdSink, settings.etcd), EtcdSink.name))
+
+    def perform(self, effects: Sequence[PublishServices]) -> None:
+        if effects:
+            newest = max(effects, key=lambda effect: effect.version)
+            for line in self._lines:
+                line.put(newest)
+
+    def close(self) -> None:
+        for line in self._lines:
+            line.close()

@@ -1,0 +1,154 @@
+"""HAProxy's runtime API: a socket that takes commands and answers each with a text."""
+
+import socket
+import time
+from types import TracebackType
+from typing import NamedTuple
+
+from muster.control.deployment.publishing.haproxy_config import PREFIX, Server
+from muster.control.deployment.publishing.sink import SinkError
+
+ANSWER_S = 2.0
+"""How long HAProxy may take to answer a command."""
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+_READY = b"\n> "
+_REFUSALS = ("Permission denied", "Unknown command", "Unknown map", "Invalid", "malformed")
+
+
+class Running(NamedTuple):
+    """A server as HAProxy has it now.
+
+    Args:
+        admin: 0 if it takes requests; else why not, as bits of HAProxy's.
+    """
+
+    server: Server
+    admin: int
+
+
+class RuntimeApi:
+    """A connection to the runtime API, for one turn.
+
+    Raises:
+        SinkError: by each method: HAProxy does not answer, or not in time.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._socket: socket.socket | None = None
+
+    def __enter__(self) -> "RuntimeApi":
+        try:
+            self._socket = connect(self._address)
+        except OSError as error:
+            raise SinkError(f"HAProxy is not reached at {self._address}: {error}") from None
+        try:
+            self.ask("prompt")  # the connection stays open for further commands
+        except SinkError:
+            self._socket.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._socket is not None:
+            self._socket.close()
+
+    def ask(self, command: str) -> str:
+        """The answer to a command."""
+        assert self._socket is not None
+        assert "\n" not in command
+        assert ";" not in command
+        deadline_s = time.monotonic() + ANSWER_S
+        answer = bytearray()
+        try:
+            self._socket.settimeout(ANSWER_S)
+            self._socket.sendall(command.encode() + b"\n")
+            while not answer.endswith(_READY) and answer != _READY[1:]:
+                self._socket.settimeout(max(deadline_s - time.monotonic(), 0.001))
+                data = self._socket.recv(256 * 1024)
+                if not data or len(answer) > MAX_ANSWER_BYTES:
+                    raise SinkError("HAProxy ended the connection of its runtime API")
+                answer += data
+        except OSError as error:
+            raise SinkError(f"HAProxy does not answer {command.split()[0]}: {error}") from None
+        return answer[: -len(_READY)].decode(errors="replace").strip()
+
+    def have(self, command: str) -> str:
+        """Have HAProxy change something; the refusal if it does not, empty if it does."""
+        answer = self.ask(command)
+        if answer.startswith("Permission denied"):
+            raise SinkError("HAProxy's runtime API refuses: its socket needs level admin")
+        return answer[:200] if answer.startswith(_REFUSALS) else ""
+
+    def backends(self) -> set[str]:
+        """The names of Muster's backends."""
+        return {line for line in self.ask("show backend").splitlines() if line.startswith(PREFIX)}
+
+    def servers(self) -> dict[tuple[str, str], Running]:
+        """The servers of Muster's backends, by the names of both."""
+        found = {}
+        lines = self.ask("show servers state").splitlines()
+        columns = lines[1].lstrip("# ").split() if len(lines) > 1 else []
+        try:
+            backend, name, address, port, admin, weight = (
+                columns.index(column)
+                for column in (
+                    *("be_name", "srv_name", "srv_addr", "srv_port"),
+                    *("srv_admin_state", "srv_uweight"),
+                )
+            )
+            for line in lines[2:]:
+                words = line.split()
+                if words and words[backend].startswith(PREFIX):
+                    server = Server(words[address], int(words[port]), int(words[weight]))
+                    found[words[backend], words[name]] = Running(server, int(words[admin]))
+        except (ValueError, IndexError):
+            raise SinkError("HAProxy tells of its servers in words that are not known") from None
+        return found
+
+    def sessions(self) -> dict[tuple[str, str], int]:
+        """The requests under way at each server of Muster's backends."""
+        found = {}
+        lines = self.ask("show stat -1 4 -1").splitlines()
+        columns = lines[0].lstrip("# ").split(",") if lines else []
+        try:
+            current = columns.index("scur")
+            for line in lines[1:]:
+                words = line.split(",")
+                if words[0].startswith(PREFIX):
+                    found[words[0], words[1]] = int(words[current])
+        except (ValueError, IndexError):
+            raise SinkError("HAProxy tells of its requests in words that are not known") from None
+        return found
+
+    def map(self, path: str) -> dict[str, str]:
+        """The keys of a map, and the value of each."""
+        answer = self.ask(f"show map {path}")
+        if answer.startswith("Unknown map"):
+            raise SinkError(f"HAProxy's frontend uses no map {path}")
+        rows = [line.split() for line in answer.splitlines()]
+        return {row[1]: row[2] for row in rows if len(row) == 3}
+
+
+def connect(address: str) -> socket.socket:
+    """A connection to a socket, by its path or as host:port.
+
+    Raises:
+        OSError: nobody answers there in time.
+    """
+    if not address.startswith("/"):
+        host, _, port = address.rpartition(":")
+        return socket.create_connection((host.strip("[]"), int(port)), ANSWER_S)
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        made.settimeout(ANSWER_S)
+        made.connect(address)
+    except OSError:
+        made.close()
+        raise
+    return made

@@ -1,0 +1,251 @@
+"""Real HAProxys and etcds for tests, replicas that answer, and clients that never stop asking."""
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from tests.patience import until
+
+from muster.control.deployment.publishing.runtime_api import Running, RuntimeApi, connect
+from muster.control.deployment.publishing.settings import HaproxySettings
+from muster.control.deployment.publishing.sink import SinkError
+from muster.core.serving.traffic import Service, Target
+
+_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin"
+HAPROXY = shutil.which("haproxy", path=_PATH)
+ETCD = shutil.which("etcd", path=_PATH)
+needs_haproxy = pytest.mark.skipif(
+    HAPROXY is None, reason="there is no haproxy: apt-get install haproxy, or run `make setup`"
+)
+needs_etcd = pytest.mark.skipif(
+    ETCD is None, reason="there is no etcd: apt-get install etcd-server, or run `make setup`"
+)
+_PAGE = Path(__file__).parents[4] / "docs" / "traffic.md"
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+def service(name: str, *targets: Target, drain_s: float = 5.0, **more: object) -> Service:
+    given = {"public": True, **more}
+    return Service(
+        id=f"dep-{name}",
+        name=name,
+        domain="default",
+        project="default",
+        user="ann",
+        drain_s=drain_s,
+        targets=targets,
+        **given,  # type: ignore[arg-type] # of many types
+    )
+
+
+class Haproxy:
+    """An HAProxy with the frame of docs/traffic.md."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.port = free_port()
+        page = _PAGE.read_text()
+        frame = page.partition("```haproxy\n")[2].partition("```")[0]
+        frame = frame.replace("/etc/haproxy/muster", str(place)).replace("/run/haproxy", str(place))
+        (place / "frame.cfg").write_text(frame.replace("bind :80", f"bind 127.0.0.1:{self.port}"))
+        (place / "muster.cfg").touch()
+        (place / "muster.map").touch()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def settings(self, **more: object) -> HaproxySettings:
+        given = {
+            "socket": f"{self.place}/admin.sock",
+            "file": f"{self.place}/muster.cfg",
+            "master": f"{self.place}/master.sock",
+        }
+        return HaproxySettings.model_validate(given | more)
+
+    def start(self) -> None:
+        assert HAPROXY is not None
+        master = self.place / "master.sock"
+        files = ["-f", str(self.place / "frame.cfg"), "-f", str(self.place / "muster.cfg")]
+        with (self.place / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [HAPROXY, "-W", "-S", str(master), *files], stdout=log, stderr=log
+            )
+        until(self._answers)
+
+    def kill(self) -> None:
+        """End it at once, workers too."""
+        if self._process is None:
+            return
+        workers = self._workers()
+        self._process.kill()
+        self._process.wait()
+        for worker in workers:
+            with suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGKILL)
+        self._process = None
+
+    def servers(self) -> dict[str, Running]:
+        """The servers that it has, by the routes."""
+        with RuntimeApi(f"{self.place}/admin.sock") as api:
+            return {route: each for (_, route), each in api.servers().items()}
+
+    def has_its_file(self) -> bool:
+        """Whether it has the backends of the file."""
+        lines = (self.place / "muster.cfg").read_text().splitlines()
+        with RuntimeApi(f"{self.place}/admin.sock") as api:
+            return api.backends() == {line.split()[1] for line in lines if line[:7] == "backend"}
+
+    def _answers(self) -> bool:
+        with suppress(OSError):
+            connect(f"{self.place}/admin.sock").close()
+            return True
+        return False
+
+    def _workers(self) -> list[int]:
+        assert self._process is not None
+        pid = self._process.pid
+        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def has(haproxy: Haproxy, routes: Sequence[str]) -> bool:
+    """Whether it has these servers, all of which take requests."""
+    try:
+        servers = haproxy.servers()
+    except SinkError:
+        return False
+    return set(servers) == set(routes) and not any(each.admin for each in servers.values())
+
+
+@dataclass
+class Replica:
+    """A server that answers each request with its name after a moment."""
+
+    name: str
+    pause_s: float = 0.005
+    port: int = 0
+    answered: int = 0
+    under_way: int = 0
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """End at once, with all connections."""
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def target(self, weight: int = 1) -> Target:
+        return Target(route=self.name, host="127.0.0.1", port=self.port, revision=1, weight=weight)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._answer(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                await reader.readuntil(b"\r\n\r\n")
+                self.under_way += 1
+                await asyncio.sleep(self.pause_s)
+                self.under_way -= 1
+                self.answered += 1
+                body = self.name.encode()
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+                await writer.drain()
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+
+@dataclass
+class Load:
+    """Clients that ask again and again; ``by`` counts the answers by the replica."""
+
+    port: int
+    by: Counter[str] = field(default_factory=Counter)
+    failures: list[str] = field(default_factory=list)
+
+    @asynccontextmanager
+    async def running(self, *paths: str, clients: int = 12) -> AsyncIterator["Load"]:
+        tasks = [
+            asyncio.create_task(self._ask(paths[number % len(paths)], number % 3 == 0))
+            for number in range(clients)
+        ]
+        try:
+            yield self
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _ask(self, path: str, anew: bool) -> None:
+        """Ask for a path for ever, on a connection that is kept or one for each request."""
+        while True:
+            writer: asyncio.StreamWriter | None = None
+            try:
+                reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+                while await self._exchange(path, reader, writer) and not anew:
+                    pass
+            except (OSError, asyncio.IncompleteReadError, ValueError) as error:
+                self.failures.append(f"{path}: {error!r}")
+                await asyncio.sleep(0.02)
+            finally:
+                if writer is not None:
+                    writer.close()
+
+    async def _exchange(
+        self, path: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
+        """Ask once; whether the connection may be used again."""
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: any\r\n\r\n".encode())
+        async with asyncio.timeout(10):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+            if not head.startswith("http/1.1 200"):
+                raise ValueError(head[:20])
+            length = int(head.partition("content-length: ")[2].partition("\r")[0])
+            self.by[(await reader.readexactly(length)).decode()] += 1
+        return "connection: close" not in head
+
+
+class Etcd:
+    """An etcd of one member."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._peer = f"http://127.0.0.1:{free_port()}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        assert ETCD is not None
+        words = ["--listen-client-urls", self.url, "--advertise-client-urls", self.url]
+        words += ["--listen-peer-urls", self._peer, "--initial-advertise-peer-urls", self._peer]
+        words += ["--initial-cluster", f"default={self._peer}", "--data-dir", f"{self.place}/etcd"]
+        with (self.place / "log").open("ab") as log:
+            self._process = subprocess.Popen([ETCD, *words], stdout=log, stderr=log)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None

@@ -1,0 +1,203 @@
+"""HAProxy, driven under load: what changes costs nobody a request."""
+
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from tests.control.deployment.publishing.balancers import (
+    Haproxy,
+    Load,
+    Replica,
+    has,
+    needs_haproxy,
+    service,
+)
+from tests.patience import until_awaited
+
+from muster.control.deployment.publishing.effects import PublishServices
+from muster.control.deployment.publishing.performer import TrafficPublisher
+from muster.control.deployment.publishing.settings import TrafficSettings
+from muster.core.serving.traffic import Service
+
+pytestmark = needs_haproxy
+
+
+@pytest.fixture
+def haproxy(tmp_path: Path) -> Iterator[Haproxy]:
+    made = Haproxy(tmp_path)
+    made.start()
+    yield made
+    made.kill()
+
+
+class Published:
+    """A performer, and the version of the next set."""
+
+    def __init__(self, settings: TrafficSettings) -> None:
+        self.performer = TrafficPublisher(settings)
+        self.version = 0
+
+    def __call__(self, *services: Service) -> None:
+        self.version += 1
+        self.performer.perform([PublishServices(self.version, services)])
+
+
+@pytest.fixture
+def publish(haproxy: Haproxy) -> Iterator[Published]:
+    made = Published(TrafficSettings(haproxy=haproxy.settings()))
+    yield made
+    made.performer.close()
+
+
+@pytest.fixture
+async def replicas() -> AsyncIterator[list[Replica]]:
+    made = [Replica(f"rte-{number}") for number in range(4)]
+    for each in made:
+        await each.start()
+    yield made
+    for each in made:
+        await each.stop()
+
+
+async def served(load: Load, more: int = 150) -> None:
+    """Wait for so many further answers."""
+    wanted = load.by.total() + more
+    await until_awaited(lambda: load.by.total() >= wanted)
+
+
+async def has_awaited(haproxy: Haproxy, *replicas: Replica) -> None:
+    names = [each.name for each in replicas]
+    await until_awaited(lambda: has(haproxy, names))
+
+
+async def test_replicas_come_go_and_change_weights_without_a_failed_request(
+    haproxy: Haproxy, publish: Published, replicas: list[Replica]
+) -> None:
+    one, two, three, four = replicas
+    publish(service("chat", one.target(), two.target()))
+    await has_awaited(haproxy, one, two)
+    async with Load(haproxy.port).running("/chat/v1") as load:
+        await served(load)
+        publish(service("chat", one.target(), two.target(), three.target(), four.target()))
+        await has_awaited(haproxy, *replicas)
+        await served(load)
+        publish(service("chat", two.target(), three.target(), four.target()))
+        await has_awaited(haproxy, two, three, four)
+        await one.stop()
+        before = one.answered
+        publish(service("chat", two.target(0), three.target(3000), four.target(1000)))
+        await until_awaited(lambda: haproxy.servers()["rte-3"].server.weight == 85)
+        await served(load, 20)
+        load.by.clear()
+        await served(load, 400)
+        assert one.answered == before
+        assert load.by["rte-1"] == 0
+        assert load.by["rte-2"] / load.by["rte-3"] == pytest.approx(3, rel=0.25)
+        for _ in range(5):  # a replica whose probes are good and bad in turns
+            publish(service("chat", three.target()))
+            await served(load, 10)
+            publish(service("chat", three.target(), four.target()))
+            await served(load, 10)
+        await has_awaited(haproxy, three, four)
+    assert load.failures == []
+
+
+async def test_a_replica_with_requests_goes_once_they_have_ended_or_its_time_is_over(
+    haproxy: Haproxy, publish: Published
+) -> None:
+    slow, endless, other = Replica("rte-s", 1.0), Replica("rte-e", 60.0), Replica("rte-o")
+    for each in (slow, endless, other):
+        await each.start()
+    publish(
+        service("slow", slow.target(), drain_s=20.0),
+        service("endless", endless.target(), drain_s=1.0),
+    )
+    await has_awaited(haproxy, slow, endless)
+    load, cut = Load(haproxy.port), Load(haproxy.port)
+    async with load.running("/slow", clients=1), cut.running("/endless", clients=1):
+        await until_awaited(lambda: slow.under_way and endless.under_way)
+        began_s = time.monotonic()
+        publish(service("slow", other.target()), service("endless", drain_s=1.0))
+        await has_awaited(haproxy, other)
+        assert 0.9 < time.monotonic() - began_s < 15.0
+        await served(load, 5)
+        await until_awaited(lambda: bool(cut.failures))
+    assert load.failures == []
+    assert slow.answered == 1
+    for each in (slow, endless, other):
+        await each.stop()
+
+
+async def test_a_new_deployment_and_another_affinity_need_a_reload_that_nobody_feels(
+    haproxy: Haproxy, publish: Published, replicas: list[Replica]
+) -> None:
+    one, two, three, _ = replicas
+    chat = service("chat", one.target(), two.target())
+    publish(chat)
+    await has_awaited(haproxy, one, two)
+    async with Load(haproxy.port).running("/chat") as load:
+        await served(load)
+        publish(chat, service("new", three.target(), host="new.example.org"))
+        await has_awaited(haproxy, one, two, three)
+        new = Load(haproxy.port)
+        async with new.running("/new"):
+            await served(new)
+            load.by.clear()
+            sticky = service("chat", one.target(), two.target(), affinity="Host")
+            publish(sticky, service("new", three.target(), host="new.example.org"))
+            await until_awaited(lambda: "hdr(Host)" in (haproxy.place / "muster.cfg").read_text())
+            await until_awaited(haproxy.has_its_file)
+            await served(load, 50)  # connections of before end with an answer of the former worker
+            load.by.clear()
+            await served(load)
+            assert len(load.by) == 1
+    assert (load.failures, new.failures) == ([], [])
+
+
+async def test_haproxy_begins_with_the_present_servers_and_is_mended_after_it_was_killed(
+    haproxy: Haproxy, publish: Published, replicas: list[Replica]
+) -> None:
+    one, two, three, four = replicas
+    publish(service("chat", one.target(), two.target()))
+    await has_awaited(haproxy, one, two)
+    await until_awaited(lambda: "rte-1 " in (haproxy.place / "muster.cfg").read_text())
+    haproxy.kill()
+    publish(service("chat", two.target(), three.target()))  # nobody hears of it now
+    await until_awaited(lambda: "rte-2 " in (haproxy.place / "muster.cfg").read_text())
+    haproxy.start()
+    assert has(haproxy, ["rte-1", "rte-2"])
+    async with Load(haproxy.port).running("/chat") as load:
+        await served(load)
+    assert load.failures == []
+    haproxy.kill()
+    (haproxy.place / "muster.map").write_text("")
+    (haproxy.place / "muster.cfg").write_text("backend muster-x\n    server rte-9 127.0.0.1:1\n")
+    haproxy.start()  # from a copy of somebody's, say
+    publish(service("chat", two.target(), four.target()))
+    await has_awaited(haproxy, two, four)
+    async with Load(haproxy.port).running("/chat") as load:
+        await served(load)
+    assert load.failures == []
+
+
+async def test_services_that_ask_for_tokens_and_words_that_are_no_names_are_not_published(
+    haproxy: Haproxy, publish: Published, replicas: list[Replica]
+) -> None:
+    one, two, three, four = replicas
+    publish(
+        service("open", one.target(), affinity="X' \n server"),
+        service("private", two.target(), public=False),
+        service("bad\n    server x", three.target()),
+        service("host", three.target(), host="a b"),
+        service("later", three.target(), host="open.example.org"),
+        service("twice", four.target(), host="open.example.org"),
+    )
+    await has_awaited(haproxy, one, three)
+    text = (haproxy.place / "muster.cfg").read_text()
+    assert "X'" not in text
+    assert "private" not in text
+    assert "rte-3" not in text
+    publish()
+    await has_awaited(haproxy)
+    assert (haproxy.place / "muster.map").read_text() == ""

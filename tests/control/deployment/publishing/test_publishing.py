@@ -1,0 +1,157 @@
+"""Settings, the threads of sinks, and the performer's hollow twin."""
+
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from tests.control.deployment.publishing.balancers import service
+from tests.patience import until
+
+from muster.control.deployment.publishing.effects import PublishServices
+from muster.control.deployment.publishing.hollow import HollowPublisher, PublishFaults
+from muster.control.deployment.publishing.settings import FILE, load_settings
+from muster.control.deployment.publishing.sink import Sink, SinkError, SinkLine, Tended
+from muster.core.clock import VirtualClock
+from muster.core.errors import InvalidSpec
+from muster.core.serving.traffic import Service
+
+
+def test_without_a_file_nobody_is_told(tmp_path: Path) -> None:
+    for folder in (None, tmp_path):
+        settings = load_settings(folder)
+        assert settings.haproxy is None
+        assert settings.etcd is None
+
+
+def test_settings_are_read(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text(
+        f"haproxy: {{socket: '127.0.0.1:9999', file: {tmp_path}/muster.cfg, reload: [/bin/true]}}\n"
+        "etcd: {endpoints: ['https://[::1]:2379'], lease: 1m}\n"
+    )
+    settings = load_settings(tmp_path)
+    assert settings.haproxy is not None
+    assert settings.etcd is not None
+    assert settings.etcd.lease == 60.0
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "haproxy: {socket: admin.sock, file: /etc/x.txt}\netcd: {endpoints: [a]}",
+            ["haproxy.socket", "haproxy.file", "etcd.endpoints"],
+        ),
+        (
+            "haproxy: {socket: /a, file: /nowhere/x.cfg, master: /m, reload: [bin/x]}\n"
+            "etcd: {endpoints: ['http://10.0.0.1:1'], cert: /no, user: u, password_file: /no}",
+            ["haproxy.file", "haproxy.reload", "etcd.cert", "etcd.endpoints", "password_file"],
+        ),
+        ("haproxy: {socket: '/a;b', file: '/x y.cfg'}", ["haproxy.socket", "haproxy.file"]),
+        ("etcd: {endpoints: ['http://a:1'], prefix: routes, lease: 1}", ["prefix", "lease"]),
+        ("nginx: {}", ["nginx"]),
+    ],
+)
+def test_wrong_settings_are_refused_with_all_that_is_wrong(
+    tmp_path: Path, text: str, told: list[str]
+) -> None:
+    (tmp_path / FILE).write_text(text)
+    with pytest.raises(InvalidSpec) as caught:
+        load_settings(tmp_path)
+    for each in told:
+        assert each in str(caught.value)
+
+
+class Told(Sink):
+    """A balancer that hangs, or refuses, until it may go on."""
+
+    name = "told"
+
+    def __init__(self, refusals: int = 0) -> None:
+        self.may_go_on = threading.Event()
+        self.refusals = refusals
+        self.heard: list[int] = []
+        self.is_closed = False
+
+    def publish(self, services: Sequence[Service]) -> Tended:
+        self.may_go_on.wait(30)
+        if self.refusals:
+            self.refusals -= 1
+            raise SinkError("not now")
+        self.heard.append(len(services))
+        return Tended(60.0)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def sets(*sizes: int) -> list[PublishServices]:
+    """Sets of so many services each, in the order of their versions."""
+    return [
+        PublishServices(version, tuple(service(f"s{each}") for each in range(size)))
+        for version, size in enumerate(sizes)
+    ]
+
+
+def test_a_sink_that_hangs_holds_nobody_up_and_gets_the_newest_set_alone() -> None:
+    hanging, quick = Told(), Told()
+    quick.may_go_on.set()
+    lines = [SinkLine(lambda: hanging, "hanging"), SinkLine(lambda: quick, "quick")]
+    began_s = time.monotonic()
+    first, second, third, fourth = sets(1, 2, 3, 4)
+    for effect in (first, second, fourth, third):
+        for line in lines:
+            line.put(effect)
+    assert time.monotonic() - began_s < 5.0
+    until(lambda: quick.heard[-1:] == [4])
+    assert hanging.heard == []
+    hanging.may_go_on.set()
+    until(lambda: hanging.heard == [1, 4] or hanging.heard == [4])
+    for line in lines:
+        line.close()
+    until(lambda: hanging.is_closed and quick.is_closed)
+
+
+def test_a_sink_that_refuses_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
+    sink = Told(refusals=3)
+    sink.may_go_on.set()
+    line = SinkLine(lambda: sink, "told")
+    line.put(sets(5)[0])
+    until(lambda: sink.heard == [5])
+    line.close()
+    assert [record.message for record in caplog.records] == ["told: not now"]
+
+
+@pytest.mark.parametrize(
+    ("faults", "published"),
+    [
+        (PublishFaults(), [1, 2]),
+        (PublishFaults(lost=1.0), []),
+        (PublishFaults(doubled=1.0, late_s=0.0), None),
+    ],
+)
+def test_hollow_sets_are_lost_doubled_and_never_replaced_by_older_ones(
+    faults: PublishFaults, published: list[int] | None
+) -> None:
+    seen: list[PublishServices] = []
+    clock = VirtualClock()
+    hollow = HollowPublisher(clock, seen.append, faults=faults)
+    for effect in sets(1, 2):
+        hollow.perform([effect])
+        hollow.tick()
+    if published is not None:
+        assert [len(each.services) for each in seen] == published
+    else:
+        assert len(seen) == 4
+
+
+def test_hollow_sets_that_come_late_leave_the_newest(tmp_path: Path) -> None:
+    for seed in range(20):
+        clock = VirtualClock()
+        hollow = HollowPublisher(clock, seed=seed, faults=PublishFaults(late_s=60.0))
+        hollow.perform(sets(1, 2, 3))
+        while (at := hollow.next_at) is not None:
+            clock.advance_to(max(at, clock.now()))
+            hollow.tick()
+        assert (hollow.version, len(hollow.services)) == (2, 3)
