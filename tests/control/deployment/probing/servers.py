@@ -129,7 +129,7 @@ def send_informational_for_ever(talk: Talk) -> None:
 
 
 def redirect_for_ever(talk: Talk) -> None:
-    path = talk.request().split(b" ")[1]
+    path = talk.request().partition(b" ")[2].partition(b" ")[0]
     port = talk.server.port
     talk.send(b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:%d%s/on\r\n\r\n" % (port, path))
 

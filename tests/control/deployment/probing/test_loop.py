@@ -10,7 +10,14 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import pytest
-from tests.control.deployment.probing.servers import OK, answering, closed_port, hang, serving
+from tests.control.deployment.probing.servers import (
+    OK,
+    Talk,
+    answering,
+    closed_port,
+    hang,
+    serving,
+)
 from tests.control.deployment.probing.told import quick, watched
 from tests.patience import until
 
@@ -32,13 +39,17 @@ class Running:
         self._unread = b""
         self.lines: list[list[Any]] = []
 
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
     def watch(self, targets: Sequence[Watched]) -> None:
         for each in targets:
             os.write(self.orders, write_order(each.route, each))
 
     def of(self, route: str) -> list[tuple[bool, int, str]]:
         """Goodness, streak and detail of the results so far of a route."""
-        if self._thread.is_alive():
+        if self.is_alive:
             os.set_blocking(self.results, False)
             with suppress(BlockingIOError):
                 while read := os.read(self.results, 1 << 20):
@@ -221,3 +232,29 @@ def test_connection_of_a_port_with_itself_is_none(monkeypatch: pytest.MonkeyPatc
         running.watch([watched("rou-1", port, quick(kind="tcp"))])
         until(lambda: len(running.of("rou-1")) >= 2)
         assert running.of("rou-1")[0] == (False, 1, "connection refused")
+
+
+def test_connection_of_a_route_that_is_unwatched_is_closed() -> None:
+    closed = threading.Event()
+
+    def wait_for_the_end(talk: Talk) -> None:
+        talk.request()
+        with suppress(ConnectionResetError):
+            talk.connection.recv(1)
+        closed.set()
+
+    with serving(wait_for_the_end) as server, Running(Names()) as running:
+        running.watch([watched("rou-1", server.port, quick(timeout=60))])
+        until(lambda: server.requests)
+        os.write(running.orders, write_order("rou-1", None))
+        assert closed.wait(20)
+        assert running.of("rou-1") == []
+
+
+def test_loop_without_targets_ends_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "IDLE_S", 1.0)
+    with serving(answering(OK)) as server, Running(Names()) as running:
+        running.watch([watched("rou-1", server.port)])
+        until(lambda: len(running.of("rou-1")) >= 15)  # it is not idle meanwhile
+        os.write(running.orders, write_order("rou-1", None))
+        until(lambda: not running.is_alive)

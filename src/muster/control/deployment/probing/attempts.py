@@ -172,6 +172,13 @@ class Attempts:
         untils = (each.until_s for each in self._of.values())
         self.first_until_s = min(untils, default=float("inf"))
 
+    def end_gone(self) -> None:
+        """End attempts of which nobody awaits the outcome any more."""
+        for attempt in [each for each in self._of.values() if each.target.is_gone]:
+            if not attempt.is_parting:
+                self._count(attempt)
+            self._close(attempt)
+
     def put_off(self, late_s: float) -> None:
         """Give all attempts so much more time, for that in which this process could not run."""
         for attempt in self._of.values():

@@ -131,6 +131,7 @@ class Loop:
         is_time = self._now_s >= self._told_s + TOLD_S
         if is_time:
             self._told_s = self._now_s
+            self._attempts.end_gone()
             self._end_if_idle()
         if self._unwritten:
             self._write()
