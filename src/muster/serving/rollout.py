@@ -6,7 +6,7 @@ then, and where there is no stage, replicas are exchanged until only new ones ar
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from math import ceil
@@ -151,46 +151,36 @@ def advance(
         replicas: of all revisions.
         seen: requests, and those of them that failed, by revision, ever since.
     """
-    beside = wanted and rollout.from_revision not in (None, rollout.to_revision)
-    stages = _stages(update) if beside else ()
+    to = rollout.to_revision
+    stages = _stages(update) if wanted and rollout.from_revision not in (None, to) else ()
     if rollout.paused_at is not None:
-        return Step(
-            rollout,
-            Verdict.GOES_ON,
-            why(RolloutCode.PAUSED),
-            weights=_weights(rollout, stages),
-        )
-    new = [each for each in replicas if each.live and each.revision == rollout.to_revision]
-    available = sum(each.available for each in new)
-    told = seen.get(rollout.to_revision, (0, 0))
-    rollout = _with_progress(rollout, available, wanted, told, now)
-    failure = _failure(rollout, update, stages, wanted, told)
+        paused = why(RolloutCode.PAUSED)
+        return Step(rollout, Verdict.GOES_ON, paused, weights=_weights(rollout, stages))
+    told = seen.get(to, (0, 0))
+    available = sum(each.available for each in replicas if each.revision == to)
+    rollout = _with_best(rollout, available, wanted, now)
+    rollout = _with_counters(rollout, told)
+    failure = _too_many_failed(rollout, wanted)
+    if failure is None and rollout.step < len(stages):
+        failure = _too_many_errors(rollout, update, told)
+    if failure is None:
+        rollout, needed = _through_stages(rollout, stages, wanted, available, told, now)
+        failure = _too_slow(rollout, update, available, needed, now)
     if failure is not None:
         return _given_up(rollout, update, wanted, replicas, failure)
-    rollout, needed = _through_stages(rollout, stages, wanted, available, told, now)
-    deadline = rollout.progress_at + update.progress_deadline
-    if available < needed and now >= deadline:
-        limit = update.progress_deadline
-        failure = why(RolloutCode.NO_PROGRESS, available=available, wanted=needed, deadline_s=limit)
-        return _given_up(rollout, update, wanted, replicas, failure)
-    moments = [
-        each.since + update.min_healthy_time for each in new if each.standing is Standing.HEALTHY
-    ]
+    create, remove = _changes(rollout, update, stages, wanted, needed, replicas)
     weights = _weights(rollout, stages)
-    because = why(RolloutCode.REPLACING, available=available, wanted=needed)
-    if rollout.step < len(stages):
-        create, remove = _beside(rollout, update, wanted, needed, replicas)
-        if rollout.step_since is not None:
-            stage = stages[rollout.step]
-            because = why(RolloutCode.WATCHING, weight=stage.weight)
-            deadline = rollout.step_since + stage.watch_s
+    if available < needed:
+        because = why(RolloutCode.REPLACING, available=available, wanted=needed)
+        moment = rollout.progress_at + update.progress_deadline
+    elif rollout.step < len(stages) and rollout.step_since is not None:
+        stage = stages[rollout.step]
+        because = why(RolloutCode.WATCHING, weight=stage.weight)
+        moment = rollout.step_since + stage.watch_s
     else:
-        change = _exchange(update, wanted, replicas, rollout.to_revision)
-        create, remove = _of(rollout.to_revision, change), change.remove
-        if available >= wanted:
-            complete = why(RolloutCode.COMPLETE, replicas=wanted)
-            return Step(rollout, Verdict.DONE, complete, create, remove, weights)
-    wake_at = min([deadline, *(moment for moment in moments if moment > now)])
+        complete = why(RolloutCode.COMPLETE, replicas=wanted)
+        return Step(rollout, Verdict.DONE, complete, create, remove, weights)
+    wake_at = min([moment, *_available_at(rollout, update, replicas, now)])
     return Step(rollout, Verdict.GOES_ON, because, create, remove, weights, wake_at)
 
 
@@ -217,40 +207,47 @@ def _weights(rollout: Rollout, stages: Sequence[_Stage]) -> Mapping[int, int]:
     return {rollout.to_revision: 100} if stages and stages[-1].weight == 100 else {}
 
 
-def _with_progress(
-    rollout: Rollout, available: int, wanted: int, told: tuple[int, int], now: float
-) -> Rollout:
-    """The roll-out with its best. Counters that were lost begin anew."""
-    best = min(rollout.best, wanted)
-    if available > best:
-        rollout = replace(rollout, best=available, progress_at=now)
-    elif best < rollout.best:
-        rollout = replace(rollout, best=best)
+def _with_best(rollout: Rollout, available: int, wanted: int, now: float) -> Rollout:
+    """The roll-out with its best, which is progress. Where fewer are wanted than before, the best
+    is no more than these, so that it is progress again when more are."""
+    best, reached = min(rollout.best, wanted), min(available, wanted)
+    if reached > best:
+        return replace(rollout, best=reached, progress_at=now)
+    return rollout if best == rollout.best else replace(rollout, best=best)
+
+
+def _with_counters(rollout: Rollout, told: tuple[int, int]) -> Rollout:
+    """The roll-out, with counters that begin anew where those that are told were lost."""
     if told[0] < rollout.requests or told[1] < rollout.failures:
-        rollout = replace(rollout, requests=0, failures=0)
+        return replace(rollout, requests=0, failures=0)
     return rollout
 
 
-def _failure(
-    rollout: Rollout,
-    update: UpdateSpec,
-    stages: Sequence[_Stage],
-    wanted: int,
-    told: tuple[int, int],
-) -> Why[RolloutCode] | None:
-    """Why the roll-out is given up, whatever its replicas are; None if it is not."""
+def _too_many_failed(rollout: Rollout, wanted: int) -> Why[RolloutCode] | None:
     budget = min(FAILED_STARTS_EACH * wanted, MOST_FAILED_STARTS)
-    if wanted and rollout.failed_starts >= budget:
-        return why(RolloutCode.FAILED_STARTS, failed=rollout.failed_starts, budget=budget)
+    if not wanted or rollout.failed_starts < budget:
+        return None
+    return why(RolloutCode.FAILED_STARTS, failed=rollout.failed_starts, budget=budget)
+
+
+def _too_many_errors(
+    rollout: Rollout, update: UpdateSpec, told: tuple[int, int]
+) -> Why[RolloutCode] | None:
+    """The failure of a stage by the answers of the new revision in it."""
     requests, failures = told[0] - rollout.requests, told[1] - rollout.failures
-    if (
-        rollout.step < len(stages)
-        and requests >= update.min_requests
-        and 100 * failures > update.max_error_rate * requests
-    ):
-        limit = update.max_error_rate
-        return why(RolloutCode.ERRORS, requests=requests, failures=failures, max_error_rate=limit)
-    return None
+    limit = update.max_error_rate
+    if requests < update.min_requests or 100 * failures <= limit * requests:
+        return None
+    return why(RolloutCode.ERRORS, requests=requests, failures=failures, max_error_rate=limit)
+
+
+def _too_slow(
+    rollout: Rollout, update: UpdateSpec, available: int, needed: int, now: float
+) -> Why[RolloutCode] | None:
+    limit = update.progress_deadline
+    if available >= needed or now < rollout.progress_at + limit:
+        return None
+    return why(RolloutCode.NO_PROGRESS, available=available, wanted=needed, deadline_s=limit)
 
 
 def _through_stages(
@@ -287,20 +284,39 @@ def _through_stages(
     return rollout, wanted
 
 
-def _beside(
-    rollout: Rollout, update: UpdateSpec, wanted: int, needed: int, replicas: Sequence[Replica]
+def _changes(
+    rollout: Rollout,
+    update: UpdateSpec,
+    stages: Sequence[_Stage],
+    wanted: int,
+    needed: int,
+    replicas: Sequence[Replica],
 ) -> tuple[Mapping[int, int], tuple[str, ...]]:
-    """The changes in a stage: all old replicas stay, or are made again, beside the new ones. Of
-    these, one that serves does not go while old ones are missing."""
-    old = [each for each in replicas if each.revision != rollout.to_revision]
-    new = [each for each in replicas if each.revision == rollout.to_revision]
-    assert rollout.from_revision is not None
-    of_old = _exchange(update, wanted, old, rollout.from_revision)
-    of_new = _exchange(update, needed, new, rollout.to_revision)
-    create = {**_of(rollout.from_revision, of_old), **_of(rollout.to_revision, of_new)}
+    """The replicas to be made and taken away. In a stage all old ones stay, or are made again,
+    beside the new ones; of these, one that serves does not go while old ones are missing."""
+    to, former = rollout.to_revision, rollout.from_revision
+    if rollout.step >= len(stages) or former is None:
+        change = _exchange(update, wanted, replicas, to)
+        return _of(to, change), change.remove
+    old = [each for each in replicas if each.revision != to]
+    new = [each for each in replicas if each.revision == to]
+    of_old = _exchange(update, wanted, old, former)
+    of_new = _exchange(update, needed, new, to)
     complete = wanted <= sum(each.available for each in old if each.route not in of_old.remove)
     needless = {each.route for each in new if complete or not each.serves}
-    return create, (*of_old.remove, *(route for route in of_new.remove if route in needless))
+    remove = (*of_old.remove, *(route for route in of_new.remove if route in needless))
+    return {**_of(former, of_old), **_of(to, of_new)}, remove
+
+
+def _available_at(
+    rollout: Rollout, update: UpdateSpec, replicas: Sequence[Replica], now: float
+) -> Iterator[float]:
+    """The moments at which new replicas that are healthy become available."""
+    for each in replicas:
+        if each.revision == rollout.to_revision and each.standing is Standing.HEALTHY:
+            moment = each.since + update.min_healthy_time
+            if moment > now:  # past for one that is not probed now
+                yield moment
 
 
 def _given_up(
