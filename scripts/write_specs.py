@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 
 from muster.core.specs import (
     amounts,
+    deployment,
     group,
     health,
     job,
@@ -22,6 +23,7 @@ from muster.core.specs import (
     pool,
     quota,
     recovery,
+    serving,
     session,
 )
 from muster.core.task_ranges import TaskRanges
@@ -42,6 +44,12 @@ SECTIONS: tuple[tuple[str, type[amounts.Spec]], ...] = (
     ("Health of machines", health.HealthSpec),
     ("A pool (`kind: pool`)", pool.PoolSpec),
     ("Machines of a pool", pool.MachineShape),
+    ("A deployment (`kind: deployment`)", deployment.DeploymentSpec),
+    ("Probes of a deployment", serving.ProbeSpec),
+    ("Updates of a deployment", serving.UpdateSpec),
+    ("Steps of a canary", serving.CanaryStep),
+    ("Load of a deployment", serving.ScaleSpec),
+    ("Access to a deployment", serving.AccessSpec),
     ("A quota (`kind: quota`)", quota.QuotaSpec),
     ("Limits", quota.Limits),
 )
@@ -57,6 +65,11 @@ _READ_BY = {
     "_command": "text or list of text",
     "_models": "text: `H100`, `H100 SXM\\|B200`",
     "_recovery": "`true`, or keys: [recovery](#recovery)",
+    "_share": "number, or share: `25%`",
+    "_statuses": "status, range or list of them: `200-399`",
+    "_access": "`owner`, `public`, or keys: [access](#access-to-a-deployment)",
+    "_host": "text: `chat.example.org`",
+    "_header": "text: `X-Session`",
     "_extra": "names with amounts: `{licence: 1}`",
 }
 """How values are written that a function of ``core.specs`` reads."""
@@ -92,7 +105,7 @@ def _rows(model: type[amounts.Spec]) -> Iterator[str]:
     meanings = _meanings(model)
     hints = get_type_hints(model, include_extras=True)
     for name, field in model.model_fields.items():
-        if name == "kind":
+        if name == "kind" and get_origin(hints[name]) is Literal:
             continue
         written = _written(hints[name])
         bounds = _bounds(field)

@@ -36,6 +36,8 @@ from muster.control.agent.desk import AgentDesk
 from muster.control.agent.joining import join
 from muster.control.agent.leases import LeaseBook
 from muster.control.agent.lifecycle import AgentLifecycle
+from muster.control.deployment.probes import ProbesTold
+from muster.control.deployment.probing.hollow import HollowProber
 from muster.control.engine.declared import SomePerformer
 from muster.control.engine.effects import Surroundings
 from muster.control.engine.module import EntityModule, Parts
@@ -179,7 +181,14 @@ class ServedCluster:
             self._entity_modules,
         )
         self.providers = HollowProviders(self.farm, self.engine, inbox.put)
-        stand_ins: list[SomePerformer] = [self.channels, *self.providers.performers]
+        self.prober = HollowProber(
+            self.clock, lambda route, generation: True, lambda told: inbox.put(ProbesTold(told))
+        )
+        stand_ins: list[SomePerformer] = [
+            self.channels,
+            self.prober,
+            *self.providers.performers,
+        ]
         self.plane = ControlPlane(self.store, self.clock, self.ids, inbox, modules, stand_ins)
         self.inbox = inbox
         self.desk.link = self
@@ -233,7 +242,9 @@ class ServedCluster:
             for agent_id, message in outgoing:
                 if agent_id in self._agents:
                     self._agents[agent_id].receive(message)
-            reported = any([self.channels.tick(), self.providers.tick(), self.farm.tick()])
+            outside = (self.channels, self.providers, self.farm, self.prober)
+            ticked = [each.tick() for each in outside]  # all of them
+            reported = any(ticked)
             for agent in list(self._agents.values()):
                 agent.tick()
                 if agent.reports:

@@ -34,6 +34,8 @@ ADMINS_ONLY = {
     ("get", "/v1/join-tokens"),
     ("post", "/v1/join-tokens"),
     ("delete", "/v1/join-tokens/{ref}"),
+    ("post", "/v1/traffic/load"),
+    ("post", "/v1/traffic/identify"),
 }
 """Endpoints that answer all but administrators with a 403, whatever they name."""
 
@@ -47,6 +49,13 @@ NOT_FOR_VIEWERS = {
     ("post", "/v1/sessions/{ref}/reprioritise"),
     ("post", "/v1/notices/trial"),
     ("post", "/v1/recoveries/{ref}/cancel"),
+    ("post", "/v1/deployments"),
+    ("put", "/v1/deployments/{name}"),
+    ("post", "/v1/deployments/{ref}/cancel"),
+    ("post", "/v1/deployments/{ref}/scale"),
+    ("post", "/v1/deployments/{ref}/pause"),
+    ("post", "/v1/deployments/{ref}/resume"),
+    ("post", "/v1/deployments/{ref}/undo"),
     ("get", "/v1/tokens"),
     ("post", "/v1/tokens"),
     ("delete", "/v1/tokens/{ref}"),
@@ -57,6 +66,8 @@ OF_SOMEBODY = (
     "/v1/sessions/{ref}",
     "/v1/notices/{ref}",
     "/v1/recoveries/{ref}",
+    "/v1/deployments/{ref}",
+    "/v1/routes/{ref}",
     "/v1/history/{ref}",
     "/v1/tokens/{ref}",
 )

@@ -18,6 +18,7 @@ from muster.core.reasons import ReasonCode, ReasonKind, reason
 from muster.core.states import AgentBar, JobState, KernelStatus, TaskState
 from muster.core.views.base import OwnerView, ReasonView
 from muster.core.views.cluster import AgentView, GroupView, HealthView, QuotaView
+from muster.core.views.deployments import DeploymentView, RouteView
 from muster.core.views.health import IncidentView
 from muster.core.views.placement import PlanView, WhyView
 from muster.core.views.pools import PoolView, SliceView
@@ -153,6 +154,8 @@ class FakeCluster(FakeAccounts):
     slices_: list[SliceView] = field(default_factory=list)
     incidents_: list[IncidentView] = field(default_factory=list)
     recoveries_: list[RecoveryView] = field(default_factory=list)
+    deployments_: list[DeploymentView] = field(default_factory=list)
+    routes_: list[RouteView] = field(default_factory=list)
     groups_: list[GroupView] = field(default_factory=list)
     why_: dict[str, WhyView] = field(default_factory=dict)
     plan_: PlanView | None = None
@@ -196,6 +199,12 @@ class FakeCluster(FakeAccounts):
             if state == "all" or (each.finished_at is not None) == wanted
         ]
         return found[:limit]
+
+    def deployments(self, state: str = "live", **_: Any) -> list[DeploymentView]:
+        return self.deployments_
+
+    def routes(self, state: str = "live", **_: Any) -> list[RouteView]:
+        return self.routes_
 
     def recoveries(self, state: str = "live", **_: Any) -> list[RecoveryView]:
         return self.recoveries_

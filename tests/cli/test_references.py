@@ -25,13 +25,18 @@ from muster.simulate.hollow.supervisor import Run
 from muster.wire.messages import Start
 
 COMMANDS = ("show", "why", "history")
-KINDS = ("job", "session", "notice", "recovery", "agent", "pool", "slice", "incident")
+KINDS = (
+    *("job", "session", "notice", "recovery", "deployment", "route"),
+    *("agent", "pool", "slice", "incident"),
+)
 """The entities to which people refer, in the order in which a reference is looked for."""
 OF_CLIENT = (
     Client.jobs,
     Client.sessions,
     Client.notices,
     Client.recoveries,
+    Client.deployments,
+    Client.routes,
     Client.agents,
     Client.pools,
     Client.slices,
@@ -73,6 +78,20 @@ class Records:
         with self.cluster.client(owner) as client:
             (found,) = (each for each in client.notices("all") if each.subject == job)
             return found.id
+
+    def make_deployments(self) -> None:
+        """A deployment that waits for its replica, and one that was taken down."""
+        with self.cluster.client(ADA) as client:
+            spec = {"kind": "deployment", "command": ["forever"], **WORK}
+            self.ended["deployment"] = client.deploy({**spec, "name": "old"}).id
+            self.cluster.pass_time(5.0)
+            self.ended["route"] = client.routes()[0].id
+            client.deployments.cancel("old")
+            self.cluster.pass_time(60.0)
+            new = {**spec, "name": "new", "group": "mills"}  # whose machine is isolated
+            self.live["deployment"] = client.deploy(new).id
+            self.cluster.pass_time(1.0)
+            self.live["route"] = client.routes()[0].id
 
     def make_pools(self) -> None:
         """A pool with a slice, and one of each that is gone."""
@@ -126,13 +145,15 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Records]:
         admin.remove_agent("a2")
     records.make_pools()
     records.make_incidents()
+    records.make_deployments()
     yield records
     cluster.channels.faults = NO_FAULTS
     cluster.stop()
 
 
 def unknown(ref: str) -> str:
-    kinds_named = "job, session, notice, recovery, agent, pool, slice or incident"
+    kinds_named = "job, session, notice, recovery, deployment, route, agent, pool, slice or "
+    kinds_named += "incident"
     return f"muster: there is no {kinds_named} {ref!r}\n"
 
 
@@ -157,6 +178,9 @@ def test_record_of_any_kind_is_told_by_its_id_with_and_without_its_kind_and_as_j
         assert (told.exit_code, told.stderr) == (0, ""), ref
         assert told.stdout.strip()
     answer = json.loads(records.run(command, id_, "--json").stdout)
+    if (command, kind) == ("history", "deployment"):
+        assert id_ in {each["entity"] for each in answer}
+        return
     if (command, kind) == ("history", "job"):
         assert answer  # its newest entry may be that of its session, or of its notice
     elif answer != []:  # nothing has happened to a recovery that is as new as its job
@@ -277,7 +301,8 @@ def test_kinds_are_declared_alike_in_the_api_the_client_and_the_commands() -> No
 def test_only_work_is_cancelled(records: Records) -> None:
     told = records.run("cancel", records.live["agent"])
     assert (
-        told.stderr == f"muster: there is no job, session or recovery {records.live['agent']!r}\n"
+        told.stderr
+        == f"muster: there is no job, session, recovery or deployment {records.live['agent']!r}\n"
     )
 
 

@@ -78,10 +78,12 @@ class World:
         seed: int = 1,
         channels: Faults = NO_FAULTS,
         more: Sequence[Module] = (),
+        stand_ins: Sequence[SomePerformer] = (),
         entity_modules: Sequence[type[EntityModule]] = ENTITY_MODULES,
     ) -> None:
         self.path = path
         self._more = more
+        self._stand_ins = stand_ins
         self._entity_modules = entity_modules
         self.clock = VirtualClock()
         self.ids = IdFactory(self.clock, random.Random(seed))
@@ -140,6 +142,7 @@ class World:
             self.channels,
             self.rebooter,
             *self.providers.performers,
+            *self._stand_ins,
         ]
         with ExitStack() as stack:
             stack.callback(self.store.close)

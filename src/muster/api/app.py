@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import FastAPI
 from sqlalchemy import Engine
 
-from muster.api import accounts, autoscaler, cluster, events, history, logs, quotas, tokens
+from muster.api import accounts, autoscaler, cluster, events, history, logs, quotas, tokens, traffic
 from muster.api.agents import AGENTS
 from muster.api.allowance import Allowance
 from muster.api.answers import add_error_handlers
@@ -15,6 +15,7 @@ from muster.api.auth import Access, BearerAuth
 from muster.api.bodies import LargeBodies
 from muster.api.changes import Changes
 from muster.api.context import Api, ReadLog
+from muster.api.deployments import DEPLOYMENTS, ROUTES
 from muster.api.health import INCIDENTS
 from muster.api.jobs import JOBS
 from muster.api.notices import NOTICES
@@ -45,13 +46,15 @@ RESOURCES: Sequence[Resource[Any, Any]] = (
     SESSIONS,
     NOTICES,
     RECOVERIES,
+    DEPLOYMENTS,
+    ROUTES,
     AGENTS,
     POOLS,
     SLICES,
     INCIDENTS,
 )
 """The resources of every cluster."""
-_OTHERS = (logs, history, cluster, autoscaler, quotas, events, accounts, tokens)
+_OTHERS = (logs, history, cluster, autoscaler, quotas, events, accounts, tokens, traffic)
 """The modules of endpoints that are no resource's."""
 
 

@@ -66,6 +66,25 @@ class LargeBodies:
             return await to_thread.run_sync(parse, limiter=self._thread)
 
 
+async def read_body(request: Request, limit_bytes: int) -> bytes:
+    """The body of a request of an admin's program.
+
+    Raises:
+        TooLarge: it is longer than that.
+        TimeoutError: it did not arrive in time.
+    """
+    body = b""
+    try:
+        async with asyncio.timeout(READ_TIMEOUT_S):
+            async for piece in request.stream():
+                body += piece
+                if len(body) > limit_bytes:
+                    raise TooLarge(f"the body is longer than {limit_bytes} bytes")
+    except ClientDisconnect:
+        raise MusterError("the connection broke before the whole body had arrived") from None
+    return body
+
+
 async def read_spec(request: Request, *models: type[S]) -> S:
     """The spec in a request's body: JSON, or YAML if its content type says so.
 

@@ -69,6 +69,13 @@ def complete_recovery(ctx: click.Context, incomplete: str) -> list[tuple[str, st
     return _complete(ctx, incomplete, [recovery.KIND])
 
 
+def complete_deployment(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Names of deployments, each with its status."""
+    from muster.cli.kinds import deployment
+
+    return _complete(ctx, incomplete, [deployment.KIND])
+
+
 def _complete(
     ctx: click.Context, incomplete: str, among: "Iterable[Kind[Any, Any]]"
 ) -> list[tuple[str, str]]:

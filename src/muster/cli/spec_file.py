@@ -23,6 +23,7 @@ _COMMANDS = {
     "group": "muster groups apply",
     "quota": "muster quota set",
     "pool": "muster pools apply",
+    "deployment": "muster deploy",
 }
 """The command that takes a file of a kind; what has none here is work, which is submitted."""
 

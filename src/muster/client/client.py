@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from muster.client.accounts import Accounts
 from muster.client.cluster import AGENTS, Cluster
+from muster.client.deployments import DEPLOYMENTS, ROUTES, Deployments
 from muster.client.exchange import (
     Aside,
     Exchange,
@@ -42,13 +43,15 @@ R = TypeVar("R")
 _OPENING = threading.Lock()
 
 
-class Methods(Work, Notices, Cluster, Pools, Health, Accounts):
+class Methods(Work, Notices, Cluster, Pools, Health, Deployments, Accounts):
     """The methods of both clients, and the kinds of records; a REF is looked for in their order."""
 
     jobs = JOBS
     sessions = SESSIONS
     notices = NOTICES
     recoveries = RECOVERIES
+    deployments = DEPLOYMENTS
+    routes = ROUTES
     agents = AGENTS
     pools = POOLS
     slices = SLICES

@@ -6,6 +6,7 @@ from itertools import chain
 from muster.control.agent.desk import AgentDesk
 from muster.control.agent.leases import LeaseBook
 from muster.control.agent.module import AgentModule
+from muster.control.deployment.module import DeploymentModule
 from muster.control.engine.effects import Surroundings
 from muster.control.engine.module import EntityModule, Module
 from muster.control.group.module import GroupModule
@@ -27,6 +28,7 @@ ENTITY_MODULES: Sequence[type[EntityModule]] = (
     PoolModule,
     HealthModule,
     RecoveryModule,
+    DeploymentModule,
 )
 """Modules that declare their entities themselves."""
 

@@ -10,6 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from muster.core.reasons import ReasonCode, reason
 from muster.core.states import TaskState
+from muster.core.states.deployment import (
+    DEPLOYMENT_TABLE,
+    ROUTE_TABLE,
+    EndpointLifecycle,
+    RouteStatus,
+)
 from muster.core.states.recovery import RECOVERY_TABLE, RecoveryStatus
 from muster.core.text import count, duration, signal_name
 from muster.core.views.placement import HolderView, PlanOutcome
@@ -163,6 +169,21 @@ def recovery(job: str, status: RecoveryStatus, for_s: float, restarts: int) -> s
 def recovery_ended(job: str, status: RecoveryStatus, ago_s: float, restarts: int) -> str:
     said = f"job {job} {RECOVERY_TABLE.words[status]}, {duration(ago_s)} ago"
     return f"{said}, after {count(restarts, 'restart')}" if restarts else said
+
+
+def deployment(name: str, status: EndpointLifecycle, healthy: int, wanted: int) -> str:
+    """A deployment, with how many of its replicas are healthy."""
+    said = f"deployment {name} {DEPLOYMENT_TABLE.words[status]}"
+    return f"{said}: {healthy:,} of {count(wanted, 'replica')} healthy" if wanted else said
+
+
+def route(of: str, status: RouteStatus, for_s: float) -> str:
+    """A route of a deployment."""
+    whose = f"the route of {of}" if of else "the route"
+    lasting = f"for {duration(for_s)}"
+    if status in ROUTE_TABLE.terminal:
+        lasting = f"{duration(for_s)} ago"
+    return f"{whose} {ROUTE_TABLE.words[status]}, {lasting}"
 
 
 def pool(name: str, slices: int, max_slices: int, *, coming: int, leaving: int, makes: bool) -> str:

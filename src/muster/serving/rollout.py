@@ -184,6 +184,12 @@ def advance(
     return Step(rollout, Verdict.GOES_ON, because, create, remove, weights, wake_at)
 
 
+def weights_of(rollout: Rollout, update: UpdateSpec, wanted: int) -> Mapping[int, int]:
+    """Percent of the requests, by revision, until the next step (``Step.weights``)."""
+    stages = _stages(update) if rollout.from_revision is not None and wanted else ()
+    return _weights(rollout, stages)
+
+
 def _stages(update: UpdateSpec) -> Sequence[_Stage]:
     """The stages of an update. Before requests go to a larger part of new replicas these are made,
     which is a stage of its own."""

@@ -27,6 +27,14 @@ SECTIONS: dict[str, dict[str, str]] = {
         "recoveries": "recoveries",
         "notify": "notify",
     },
+    "Services": {
+        "deploy": "deploy",
+        "deployments": "deployments",
+        "routes": "deployments",
+        "scale": "deployments",
+        "rollout": "rollout",
+        "top": "deployments",
+    },
     "Cluster": {
         "up": "cluster",
         "down": "cluster",

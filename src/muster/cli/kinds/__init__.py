@@ -15,6 +15,8 @@ KINDS: dict[str, str] = {
     IdKind.SESSION: "muster.cli.kinds.session",
     IdKind.NOTICE: "muster.cli.kinds.notice",
     IdKind.RECOVERY: "muster.cli.kinds.recovery",
+    IdKind.DEPLOYMENT: "muster.cli.kinds.deployment",
+    IdKind.ROUTE: "muster.cli.kinds.route",
     IdKind.AGENT: "muster.cli.kinds.agent",
     IdKind.POOL: "muster.cli.kinds.pool",
     IdKind.SLICE: "muster.cli.kinds.slice",

@@ -1,1 +1,1 @@
-"""Deployments and their routes: replicas that stay up, and the addresses at which they serve."""
+"""Deployments and their routes: services that stay up (design: Deployments and routes)."""

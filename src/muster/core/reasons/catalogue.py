@@ -8,6 +8,7 @@ from muster.core.reasons.definition import OPERATOR as _O
 from muster.core.reasons.definition import REQUEST as _R
 from muster.core.reasons.definition import WAITING as _W
 from muster.core.reasons.definition import Definition
+from muster.core.reasons.of_deployments import OF_DEPLOYMENTS
 from muster.core.reasons.of_health import OF_HEALTH
 from muster.core.reasons.of_pools import OF_POOLS
 from muster.core.reasons.of_recovery import OF_RECOVERY
@@ -36,6 +37,7 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     **OF_HEALTH,
     **OF_POOLS,
     **OF_RECOVERY,
+    **OF_DEPLOYMENTS,
     ReasonCode.NO_ROOM: Definition(
         _W,
         _NONE + " has {request} free now"

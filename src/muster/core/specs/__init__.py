@@ -2,6 +2,7 @@
 Python."""
 
 from muster.core.specs.amounts import ResourcesSpec
+from muster.core.specs.deployment import DeploymentSpec
 from muster.core.specs.documents import load_documents, load_keys
 from muster.core.specs.group import ScalingGroup
 from muster.core.specs.health import HealthSpec
@@ -29,6 +30,7 @@ __all__ = [
     "Constraint",
     "Dependency",
     "DependencyCondition",
+    "DeploymentSpec",
     "Grouping",
     "HealthSpec",
     "JobSpec",

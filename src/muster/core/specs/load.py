@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 from muster.core.errors import MAX_PROBLEMS, InvalidSpec, Problem
 from muster.core.owner import OWNER_NAME
 from muster.core.specs.amounts import Spec, parse_duration
+from muster.core.specs.deployment import DeploymentSpec
 from muster.core.specs.documents import load_keys
 from muster.core.specs.group import ScalingGroup
 from muster.core.specs.job import JobSpec
@@ -22,13 +23,14 @@ from muster.core.specs.session import SessionSpec
 from muster.core.specs.shape import check_shape, is_secret, named
 from muster.core.text import ATTRIBUTE, ENV_NAME, NAME, duration
 
-AnySpec = JobSpec | SessionSpec | ScalingGroup | QuotaSpec | PoolSpec
+AnySpec = JobSpec | SessionSpec | ScalingGroup | QuotaSpec | PoolSpec | DeploymentSpec
 KINDS: Mapping[str, type[AnySpec]] = {
     "job": JobSpec,
     "session": SessionSpec,
     "group": ScalingGroup,
     "quota": QuotaSpec,
     "pool": PoolSpec,
+    "deployment": DeploymentSpec,
 }
 S = TypeVar("S", bound=Spec)
 

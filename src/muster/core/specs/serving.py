@@ -57,6 +57,34 @@ def _header_name(name: str) -> str:
     return name
 
 
+def _status_range(value: Any) -> tuple[int, int]:
+    if isinstance(value, list | tuple) and len(value) == 2:
+        first, last = value
+    else:
+        first, _, last = check_text(str(value), 20).partition("-")
+        last = last or first
+    try:
+        low, high = int(first), int(last)
+    except ValueError:
+        low, high = 0, 0
+    if not 100 <= low <= high <= 599:
+        raise ValueError("expected statuses such as 200, '200-399' or [200, 204]")
+    return low, high
+
+
+def _statuses(value: Any) -> Any:
+    each = value if isinstance(value, list | tuple) else [value]
+    return tuple(_status_range(one) for one in each)
+
+
+Statuses = Annotated[
+    tuple[tuple[int, int], ...],
+    BeforeValidator(_statuses),
+    Field(min_length=1, max_length=20),
+]
+"""Ranges of statuses of HTTP, first and last of each."""
+
+
 class ProbeKind(StrEnum):
     HTTP = "http"
     TCP = "tcp"
@@ -86,9 +114,7 @@ class ProbeSpec(Spec):
     method: Annotated[str, StringConstraints(pattern="^(GET|HEAD|POST|OPTIONS)$")] = "GET"
     headers: Headers = Field(default_factory=dict)
     body: Annotated[str, StringConstraints(max_length=MAX_PROBE_BODY_BYTES)] = ""
-    status: Annotated[tuple[tuple[int, int], ...], Field(min_length=1, max_length=20)] = (
-        (200, 399),
-    )
+    status: Statuses = ((200, 399),)
     interval: Annotated[PositiveDuration, Field(ge=0.1, le=3600)] = 5.0
     timeout: Annotated[PositiveDuration, Field(ge=0.05, le=300)] = 3.0
     healthy_threshold: Annotated[Whole, Field(ge=1, le=100)] = 1
@@ -114,12 +140,6 @@ class ProbeSpec(Spec):
                 raise ValueError(f"{name}: expected one line of at most {MAX_HEADER_BYTES} bytes")
         return headers
 
-    @field_validator("status", mode="before")
-    @classmethod
-    def _statuses(cls, value: Any) -> Any:
-        each = value if isinstance(value, list | tuple) else [value]
-        return tuple(_status_range(one) for one in each)
-
     def is_good(self, status: int) -> bool:
         """Whether an answer with this status is good."""
         return any(first <= status <= last for first, last in self.status)
@@ -127,21 +147,6 @@ class ProbeSpec(Spec):
     def stale_after_s(self) -> float:
         """The time without a completed probe after which nothing is known of a replica."""
         return max(3 * (self.interval + self.timeout), 10.0)
-
-
-def _status_range(value: Any) -> tuple[int, int]:
-    if isinstance(value, list | tuple) and len(value) == 2:
-        first, last = value
-    else:
-        first, _, last = check_text(str(value), 20).partition("-")
-        last = last or first
-    try:
-        low, high = int(first), int(last)
-    except ValueError:
-        low, high = 0, 0
-    if not 100 <= low <= high <= 599:
-        raise ValueError("expected statuses such as 200, '200-399' or [200, 204]")
-    return low, high
 
 
 class Share(Spec):
@@ -332,6 +337,10 @@ def _host(value: Any) -> Any:
 
 
 Host = Annotated[str, BeforeValidator(_host)]
-HeaderName = Annotated[
-    ShortText, BeforeValidator(lambda v: _header_name(v) if isinstance(v, str) else v)
-]
+
+
+def _header(value: Any) -> Any:
+    return _header_name(check_text(value, 100)) if isinstance(value, str) else value
+
+
+HeaderName = Annotated[str, BeforeValidator(_header)]

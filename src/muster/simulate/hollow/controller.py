@@ -15,6 +15,8 @@ from sqlalchemy.exc import OperationalError
 
 from muster.control.agent.desk import AgentDesk
 from muster.control.agent.leases import LeaseBook
+from muster.control.deployment.probes import ProbesTold
+from muster.control.deployment.probing.hollow import HollowProber
 from muster.control.engine.declared import SomePerformer
 from muster.control.engine.effects import Surroundings
 from muster.control.engine.module import Parts
@@ -315,7 +317,15 @@ class Controller:
         self.channels = HollowSender(clock, self.inbox.put, 1, NO_FAULTS)
         self.providers = HollowProviders(farm, engine, self.inbox.put)
         self.rebooter = HollowRebooter(clock, reboot, self.inbox.put)
-        stand_ins: list[SomePerformer] = [self.channels, self.rebooter, *self.providers.performers]
+        self.prober = HollowProber(
+            clock, lambda route, generation: True, lambda told: self.inbox.put(ProbesTold(told))
+        )
+        stand_ins: list[SomePerformer] = [
+            self.channels,
+            self.rebooter,
+            self.prober,
+            *self.providers.performers,
+        ]
         self.plane = ControlPlane(self.store, clock, ids, self.inbox, modules, stand_ins)
         self.gateway = _FatefulGateway(
             timeline, self.desk, self.leases, self.desk.authenticate, witness, fate=fate
@@ -366,6 +376,7 @@ class Controller:
         if self._wake_at is not None:
             self._wake_at.cancel()
         self.providers.be_forsaken()
+        self.prober.be_forsaken()
         self.rebooter.be_forsaken()
         self.gateway.close_all()
         self.door.close()
@@ -376,10 +387,12 @@ class Controller:
         they outlive the controller."""
         self.providers.tick()
         self.rebooter.tick()
+        self.prober.tick()
         if self._attended_at is not None:
             self._attended_at.cancel()
             self._attended_at = None
-        due = [at for at in (self.providers.next_at, self.rebooter.next_at) if at is not None]
+        performers = (self.providers, self.rebooter, self.prober)
+        due = [each.next_at for each in performers if each.next_at is not None]
         if due:
             self._attended_at = self._timeline.at(min(due), self._attend_to_machines)
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from muster.core.ids import AgentId
+from muster.core.specs import SessionType
 from muster.store.records import Agent, Kernel, Session
 from muster.wire.messages import KernelTemplate
 
@@ -120,6 +121,8 @@ def own_variables(kernel: Kernel, gang: Gang | None) -> dict[str, str]:
         own["MUSTER_ATTEMPT"] = str(kernel.attempt)
     if kernel.process.ports:
         own["MUSTER_PORTS"] = ",".join(map(str, kernel.ports[: kernel.process.ports]))
+        if kernel.session.type is SessionType.INFERENCE and kernel.ports:
+            own["PORT"] = str(kernel.ports[0])
     return own
 
 

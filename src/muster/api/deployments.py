@@ -1,0 +1,200 @@
+"""Deployments over HTTP."""
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from fastapi import Query, Request
+from pydantic import Field
+from starlette.responses import Response
+
+from muster.api.answers import answer
+from muster.api.bodies import read_spec
+from muster.api.context import Call, Caller
+from muster.api.dependencies import known_group
+from muster.api.openapi import json_body, spec_body
+from muster.api.resource import Resource, Submission
+from muster.control.deployment.book import Routes
+from muster.control.deployment.entity import DEPLOYMENT, ROUTE, Deployment, Route
+from muster.control.deployment.explanation import (
+    explain_deployment,
+    explain_ended_deployment,
+    explain_ended_route,
+    explain_route,
+)
+from muster.control.deployment.loads import Loads
+from muster.control.deployment.queries import (
+    list_deployments,
+    list_routes,
+    read_deployment,
+    read_deployment_detail,
+    read_route,
+)
+from muster.control.deployment.requests import DeploymentRequests
+from muster.control.deployment.views import live_deployment, top_of
+from muster.control.engine.module import Parts
+from muster.control.engine.work import Work
+from muster.control.session.admission import Ended
+from muster.core.errors import InvalidSpec, Problem
+from muster.core.owner import Principal
+from muster.core.specs.amounts import Spec, Whole
+from muster.core.specs.deployment import DeploymentSpec
+from muster.core.specs.serving import MAX_REPLICAS
+from muster.core.views.deployments import (
+    DeploymentDetail,
+    DeploymentPage,
+    DeploymentView,
+    RoutePage,
+    RouteView,
+    TopView,
+)
+from muster.core.views.placement import WhyView
+from muster.store.live import Live
+
+
+def _submit(
+    work: Work, parts: Parts, principal: Principal, spec: DeploymentSpec, ended: Ended
+) -> Deployment:
+    return parts[DeploymentRequests].apply(work, principal, spec, new=True)
+
+
+def _destroy(work: Work, parts: Parts, principal: Principal, id_: str) -> Deployment:
+    return parts[DeploymentRequests].destroy(work, principal, id_)
+
+
+def _explain(live: Live, parts: Parts, id_: str, now: float, asker: Principal) -> WhyView:
+    return explain_deployment(live, parts[Routes], id_, now)
+
+
+def _explain_route(live: Live, parts: Parts, name: str, now: float, asker: Principal) -> WhyView:
+    return explain_route(live, parts[Routes], name, now)
+
+
+DEPLOYMENTS: Resource[Deployment, DeploymentView] = Resource(
+    entity=DEPLOYMENT,
+    path="/v1/deployments",
+    view=DeploymentView,
+    detail=DeploymentDetail,
+    page=DeploymentPage,
+    view_of=live_deployment,
+    read=read_deployment,
+    show=read_deployment_detail,
+    list_of=list_deployments,
+    named=lambda view: f"deployment {view.name} ({view.id})",
+    submission=Submission(DeploymentSpec, _submit),
+    cancel=_destroy,
+    graces_s=lambda deployment: [deployment.spec.drain + deployment.spec.grace],
+    explain=_explain,
+    explain_ended=explain_ended_deployment,
+)
+
+
+def _of_deployment(
+    deployment: Annotated[str | None, Query(max_length=100)] = None,
+) -> Mapping[str, Any]:
+    return {"of": deployment}
+
+
+ROUTES: Resource[Route, RouteView] = Resource(
+    entity=ROUTE,
+    path="/v1/routes",
+    view=RouteView,
+    page=RoutePage,
+    read=read_route,
+    show=read_route,
+    list_of=list_routes,
+    filters=_of_deployment,
+    name_of=lambda view: f"{view.deployment}/{view.id}",
+    explain=_explain_route,
+    explain_ended=explain_ended_route,
+)
+
+
+@DEPLOYMENTS.router.put(
+    "/{name}", response_model=DeploymentView, openapi_extra=spec_body(DeploymentSpec)
+)
+async def apply_deployment(request: Request, call: Call, name: str) -> Response:
+    """Make a deployment, or change it: another command, other resources or the like make a new
+    revision, which is rolled out; other changes replace nothing."""
+    call.must_change()
+    spec = await read_spec(request, DeploymentSpec)
+    if spec.name != name:
+        raise InvalidSpec([Problem("name", repr(spec.name), f"expected {name!r}, as in the path")])
+    call.api.plane.check(spec)
+    principal = call.principal.within(spec.project)
+
+    def apply(work: Work, parts: Parts) -> DeploymentView:
+        known_group(work.live, spec.group)
+        changed = parts[DeploymentRequests].apply(work, principal, spec)
+        return live_deployment(changed, work.live, parts)
+
+    return answer(await call.change(apply))
+
+
+class ReplicasSpec(Spec):
+    """Another number of replicas."""
+
+    replicas: Annotated[Whole, Field(ge=0, le=MAX_REPLICAS)]
+
+
+@DEPLOYMENTS.router.post(
+    "/{ref}/scale", response_model=DeploymentView, openapi_extra=json_body(ReplicasSpec)
+)
+async def scale_deployment(request: Request, call: Call, ref: str) -> Response:
+    """Wish another number of replicas; within its bounds where the number follows load."""
+    call.must_change()
+    wished = (await read_spec(request, ReplicasSpec)).replicas
+    return await _change(
+        call, ref, lambda requests, work, by, id_: requests.scale(work, by, id_, wished)
+    )
+
+
+@DEPLOYMENTS.router.post("/{ref}/pause", response_model=DeploymentView)
+async def pause_rollout(call: Call, ref: str) -> Response:
+    """Have the update under way stand still."""
+    return await _change(call, ref, DeploymentRequests.pause)
+
+
+@DEPLOYMENTS.router.post("/{ref}/resume", response_model=DeploymentView)
+async def resume_rollout(call: Call, ref: str) -> Response:
+    """Have a paused update go on."""
+    return await _change(call, ref, DeploymentRequests.resume)
+
+
+class UndoSpec(Spec):
+    """The revision to go back to; null is the one that serves, or the one before it."""
+
+    revision: Annotated[Whole, Field(ge=1)] | None = None
+
+
+@DEPLOYMENTS.router.post(
+    "/{ref}/undo", response_model=DeploymentView, openapi_extra=json_body(UndoSpec)
+)
+async def undo_rollout(request: Request, call: Call, ref: str) -> Response:
+    """Go back to a former revision; what the update under way has made goes."""
+    call.must_change()
+    number = (await read_spec(request, UndoSpec)).revision
+    return await _change(
+        call, ref, lambda requests, work, by, id_: requests.undo(work, by, id_, number)
+    )
+
+
+@DEPLOYMENTS.router.get("/{ref}/top", response_model=TopView)
+async def top_deployment(call: Call, ref: str) -> Response:
+    """The requests of a deployment and of each of its replicas, as the proxies saw them."""
+    found = await call.read(read_deployment_detail, call.principal, ref)
+    plane = call.api.plane
+    loads, now = plane.parts[Loads], call.api.clock.now()
+    return answer(top_of(found, plane.live, loads, now))
+
+
+async def _change(
+    call: Caller, ref: str, act: Callable[[DeploymentRequests, Work, Principal, str], Deployment]
+) -> Response:
+    call.must_change()
+    found = await call.read(read_deployment, call.principal, ref)
+
+    def change(work: Work, parts: Parts) -> DeploymentView:
+        changed = act(parts[DeploymentRequests], work, call.principal, found.id)
+        return live_deployment(changed, work.live, parts)
+
+    return answer(await call.change(change))

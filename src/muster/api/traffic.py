@@ -1,0 +1,150 @@
+"""Published services over HTTP, for Muster's own proxy, Prometheus and Traefik; and the load that
+proxies tell."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from muster.api.answers import answer, json_answer
+from muster.api.bodies import read_body
+from muster.api.context import Call, Caller
+from muster.control.deployment.load_reports import take_load
+from muster.control.deployment.traffic import TRAFFIC, Traffic
+from muster.core.errors import InvalidSpec, Problem
+from muster.core.owner import Owner
+from muster.core.serving.traffic import LoadReport, Service, TrafficView
+
+router = APIRouter(prefix="/v1/traffic", tags=["traffic"])
+LONGEST_WAIT_S = 60.0
+MAX_REPORT_BYTES = 4 * 1024 * 1024
+_TO_SERVE = "serve the requests of all deployments"
+
+
+@router.get("", response_model=TrafficView)
+async def get_traffic(
+    call: Call,
+    since: Annotated[int | None, Query(ge=0, le=2**62)] = None,
+    wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT_S)] = 0.0,
+) -> Response:
+    """The services that the caller may see, with the replicas to which requests may go. With
+    ``since`` the answer comes once there is another version than that, after ``wait`` seconds at
+    the latest."""
+    changes = call.api.changes
+    until_s = asyncio.get_running_loop().time() + wait
+    with changes.bell(call.principal.owner, TRAFFIC) as bell:
+        while True:
+            bell.clear()
+            view = _seen(call)
+            if (view.version and view.version != since) or not await changes.wait(bell, until_s):
+                return answer(view)
+
+
+@router.get("/prometheus", response_model=list[dict[str, Any]])
+async def get_prometheus(call: Call) -> Response:
+    """The replicas that get requests, as Prometheus' HTTP service discovery reads them."""
+    groups = [
+        {
+            "targets": [f"{target.host}:{target.port}"],
+            "labels": {
+                "__meta_muster_deployment": service.name,
+                "__meta_muster_route": target.route,
+                "__meta_muster_revision": str(target.revision),
+                "__meta_muster_domain": service.domain,
+                "__meta_muster_project": service.project,
+                "__meta_muster_user": service.user,
+            },
+        }
+        for service in _seen(call).services
+        for target in service.targets
+        if target.weight
+    ]
+    return json_answer(msgspec.json.encode(groups))
+
+
+@router.get("/traefik", response_model=dict[str, Any])
+async def get_traefik(call: Call) -> Response:
+    """The public services that have a host, as Traefik's HTTP provider reads them. Others are left
+    out, because Traefik knows nothing of Muster's tokens."""
+    services = [each for each in _seen(call).services if each.public and each.host]
+    return json_answer(msgspec.json.encode(_traefik(services)))
+
+
+@router.post("/load")
+async def tell_load(request: Request, call: Call) -> Response:
+    """Take the load that a proxy saw since its last report; for admins."""
+    call.must_be_admin(_TO_SERVE)
+    body = await read_body(request, MAX_REPORT_BYTES)
+    try:
+        report = msgspec.json.decode(body, type=LoadReport)
+    except msgspec.MsgspecError as error:
+        raise InvalidSpec([Problem("", "the report", str(error)[:200])]) from None
+    await call.change(lambda work, parts: take_load(work, parts, report))
+    return Response(status_code=202)
+
+
+class TokenGiven(msgspec.Struct):
+    """A token that somebody sent to a proxy."""
+
+    token: Annotated[str, msgspec.Meta(max_length=512)]
+
+
+class Identity(msgspec.Struct):
+    """The owner of a token."""
+
+    domain: str
+    user: str
+    projects: tuple[str, ...]
+    role: str
+
+
+@router.post("/identify")
+async def identify(request: Request, call: Call) -> Response:
+    """Tell whose a token is that a proxy was given; for admins. 404 where it is nobody's."""
+    call.must_be_admin(_TO_SERVE)
+    body = await read_body(request, 4096)
+    try:
+        given = msgspec.json.decode(body, type=TokenGiven)
+    except msgspec.MsgspecError as error:
+        raise InvalidSpec([Problem("", "the token", str(error)[:100])]) from None
+    found = call.api.access.principal(given.token)
+    if found is None:
+        return json_answer(b"null", 404)
+    owner = found.owner
+    projects = tuple(dict.fromkeys((owner.project, *found.projects)))
+    said = Identity(owner.domain, owner.user, projects, str(found.role))
+    return json_answer(msgspec.json.encode(said))
+
+
+def _seen(call: Caller) -> TrafficView:
+    view = call.api.plane.parts[Traffic].view()
+    if call.principal.is_admin:
+        return view
+    mine = (
+        each
+        for each in view.services
+        if call.principal.may_see(Owner(each.domain, each.project, each.user))
+    )
+    return TrafficView(version=view.version, services=tuple(mine))
+
+
+def _traefik(services: Iterable[Service]) -> dict[str, Any]:
+    routers: dict[str, Any] = {}
+    backends: dict[str, Any] = {}
+    for each in services:
+        targets = [target for target in each.targets if target.weight]
+        if not targets:
+            continue
+        routers[each.id] = {"rule": f"Host(`{each.host}`)", "service": each.id}
+        backends[each.id] = {
+            "loadBalancer": {
+                "servers": [
+                    {"url": f"http://{target.host}:{target.port}", "weight": target.weight}
+                    for target in targets
+                ]
+            }
+        }
+    return {"http": {"routers": routers, "services": backends}} if routers else {}

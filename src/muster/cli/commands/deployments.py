@@ -1,0 +1,205 @@
+"""``muster deployments``, ``routes``, ``scale`` and ``top``."""
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import click
+from rich.text import Text
+
+from muster.cli.arguments import AsJson, InGroup
+from muster.cli.cluster import Cluster, on_cluster
+from muster.cli.completion import complete_deployment
+from muster.cli.kinds import deployment as deployment_kind
+from muster.cli.nearest import suggesting
+from muster.cli.parameters import Argument, Option, annotated
+from muster.cli.screen import (
+    Column,
+    plain,
+    print_json,
+    show_change,
+    show_listing,
+    status,
+    stderr,
+)
+from muster.cli.words import duration
+
+if TYPE_CHECKING:
+    from muster.core.views.deployments import DeploymentView, LoadView, RouteLoadView, RouteView
+
+Ref = Annotated[
+    str,
+    Argument(
+        metavar="DEPLOYMENT",
+        help="Name, id, or the beginning of one.",
+        autocompletion=complete_deployment,
+    ),
+]
+
+
+@click.command()
+@annotated
+@on_cluster
+def deployments(
+    cluster: Cluster,
+    group: InGroup = None,
+    ended: Annotated[bool, Option("--all", "-a", help="Those that are gone, too.")] = False,
+    limit: Annotated[int, Option("--limit", "-n", min=1, help="Newest ones shown.")] = 100,
+    as_json: AsJson = False,
+) -> None:
+    """List deployments, newest first."""
+    with cluster.client() as client:
+        found = client.deployments("all" if ended else "live", group=group, limit=limit + 1)
+    if not found and not as_json:
+        stderr().print(Text("no deployments; `muster deploy FILE` makes one"))
+        return
+    now = time.time()
+    columns = [
+        Column("NAME", shrinks=12),
+        Column("STATUS"),
+        Column("FOR", right=True, drops=2),
+        Column("HEALTHY", right=True),
+        Column("REVISION", right=True, drops=1),
+        Column("GROUP", drops=4),
+        Column("OWNER", drops=3),
+        Column("WHY", flexible=True, wraps=True),
+    ]
+    show_listing(found, columns, lambda each: _row(each, now), as_json=as_json, limit=limit)
+
+
+def _row(found: "DeploymentView", now: float) -> list[Text | str]:
+    revision = str(found.stable)
+    if found.revision != found.stable:
+        revision += f" → {found.revision}" if found.rollout is not None else ""
+    return [
+        plain(found.name),
+        status(found.status),
+        duration(now - found.status_changed_at),
+        f"{found.healthy}/{found.replicas}",
+        revision,
+        plain(found.group),
+        plain(str(found.owner)),
+        plain(found.reason.sentence) if found.reason is not None else "",
+    ]
+
+
+@click.command()
+@annotated
+@on_cluster
+def routes(
+    cluster: Cluster,
+    deployment: Annotated[
+        str | None,
+        Argument(
+            metavar="DEPLOYMENT",
+            help="Only those of this deployment.",
+            autocompletion=complete_deployment,
+        ),
+    ] = None,
+    ended: Annotated[bool, Option("--all", "-a", help="Those that ended, too.")] = False,
+    limit: Annotated[int, Option("--limit", "-n", min=1, help="Newest ones shown.")] = 100,
+    as_json: AsJson = False,
+) -> None:
+    """List routes, the replicas of deployments, newest first."""
+    with cluster.client() as client:
+        state = "all" if ended else "live"
+        found = client.routes(state, deployment=deployment, limit=limit + 1)
+    if not found and not as_json:
+        stderr().print(Text("no routes"))
+        return
+    now = time.time()
+    columns = [
+        Column("ID"),
+        Column("STATUS"),
+        Column("FOR", right=True, drops=2),
+        Column("REVISION", right=True, drops=1),
+        Column("ADDRESS", drops=3),
+        Column("SESSION", drops=4),
+        Column("WHY", flexible=True, wraps=True),
+    ]
+    show_listing(found, columns, lambda each: _route(each, now), as_json=as_json, limit=limit)
+
+
+def _route(route: "RouteView", now: float) -> list[Text | str]:
+    return [
+        route.id,
+        status(route.status),
+        duration(now - route.status_changed_at),
+        str(route.revision),
+        plain(route.address or "-"),
+        route.session or "-",
+        plain(route.reason.sentence) if route.reason is not None else "",
+    ]
+
+
+@click.command()
+@annotated
+@on_cluster
+def scale(
+    cluster: Cluster,
+    ref: Ref,
+    replicas: Annotated[int, Argument(metavar="REPLICAS", help="How many of it there are.")],
+    as_json: AsJson = False,
+) -> None:
+    """Wish another number of replicas of a deployment."""
+    with cluster.client() as client, suggesting(client, ref, [deployment_kind.KIND]):
+        found = client.scale(ref, replicas)
+    show_change(found, f"deployment {found.name} wants {found.replicas} replicas", as_json=as_json)
+
+
+@click.command()
+@annotated
+@on_cluster
+def top(
+    cluster: Cluster,
+    ref: Ref,
+    as_json: AsJson = False,
+) -> None:
+    """Show the requests of a deployment and of each replica: rate, errors and latency."""
+    with cluster.client() as client, suggesting(client, ref, [deployment_kind.KIND]):
+        found = client.top(ref)
+    if as_json:
+        print_json(found)
+        return
+    columns = [
+        Column("ROUTE"),
+        Column("STATUS"),
+        Column("REVISION", right=True, drops=2),
+        Column("UNDER WAY", right=True),
+        Column("PER S", right=True),
+        Column("REQUESTS", right=True, drops=3),
+        Column("FAILED", right=True),
+        Column("P50", right=True),
+        Column("P99", right=True),
+    ]
+    show_listing(found.routes, columns, _load_row, as_json=False, limit=len(found.routes))
+    held = f"; {found.load.held} wait for a replica" if found.load.held else ""
+    said = ", ".join(_load(found.load))
+    stderr().print(Text(f"{plain(found.deployment.name)}: {said}{held}"))
+
+
+def _load_row(row: "RouteLoadView") -> list[Text | str]:
+    route, load = row.route, row.load
+    return [
+        route.id,
+        status(route.status),
+        str(route.revision),
+        str(load.in_flight),
+        f"{load.rate:.1f}",
+        f"{load.requests:,}",
+        f"{load.failures:,}",
+        _latency(load.p50_s),
+        _latency(load.p99_s),
+    ]
+
+
+def _load(load: "LoadView") -> list[str]:
+    return [
+        f"{load.in_flight} under way",
+        f"{load.rate:.1f} a second",
+        f"{load.requests:,} in all, of which {load.failures:,} failed",
+        f"p50 {_latency(load.p50_s)}, p99 {_latency(load.p99_s)}",
+    ]
+
+
+def _latency(seconds: float | None) -> str:
+    return "-" if seconds is None else f"≤{seconds * 1000:g} ms"

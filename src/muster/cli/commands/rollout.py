@@ -1,0 +1,117 @@
+"""``muster rollout``."""
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import click
+from rich.text import Text
+
+from muster.cli.arguments import AsJson
+from muster.cli.cluster import Cluster, on_cluster
+from muster.cli.commands.deploy import follow, is_settled
+from muster.cli.commands.deployments import Ref
+from muster.cli.exits import ExitCode
+from muster.cli.kinds import deployment as deployment_kind
+from muster.cli.listed_group import ListedGroup
+from muster.cli.nearest import suggesting
+from muster.cli.parameters import Option, annotated
+from muster.cli.screen import Column, plain, print_json, show_change, show_listing, stdout, write
+from muster.cli.words import moment
+
+if TYPE_CHECKING:
+    from muster.core.views.deployments import RevisionView
+
+
+@click.group(cls=ListedGroup)
+def rollout() -> None:
+    """Watch, pause and undo the updates of deployments."""
+
+
+@rollout.command(name="status")
+@annotated
+@on_cluster
+def show_status(
+    cluster: Cluster,
+    ref: Ref,
+    wait: Annotated[bool, Option("--wait", "-w", help="Until it is over.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show how far an update is; exit code 1 if it was given up."""
+    from muster.cli.described.deployment import deployment_parts
+
+    with cluster.client() as client, suggesting(client, ref, [deployment_kind.KIND]):
+        found = client.deployments.show(ref)
+        if wait:
+            follow(client, found.id, None, quiet=as_json)
+            found = client.deployments.show(found.id)
+    if as_json:
+        print_json(found)
+    else:
+        write(stdout(), *deployment_parts(found, time.time()))
+    if not is_settled(found) and found.rollout is None:
+        raise click.exceptions.Exit(ExitCode.FAILED)
+
+
+@rollout.command()
+@annotated
+@on_cluster
+def pause(cluster: Cluster, ref: Ref, as_json: AsJson = False) -> None:
+    """Have the update under way stand still."""
+    with cluster.client() as client, suggesting(client, ref, [deployment_kind.KIND]):
+        found = client.pause_rollout(ref)
+    show_change(found, f"the update of {found.name} is paused", as_json=as_json)
+
+
+@rollout.command()
+@annotated
+@on_cluster
+def resume(cluster: Cluster, ref: Ref, as_json: AsJson = False) -> None:
+    """Have a paused update go on."""
+    with cluster.client() as client, suggesting(client, ref, [deployment_kind.KIND]):
+        found = client.resume_rollout(ref)
+    show_change(found, f"the update of {found.name} goes on", as_json=as_json)
+
+
+@rollout.command()
+@annotated
+@on_cluster
+def undo(
+    cluster: Cluster,
+    ref: Ref,
+    to: Annotated[
+        int | None, Option("--to", help="The number of a revision, else the one before.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Go back to a former revision."""
+    with cluster.client() as client, suggesting(client, ref, [deployment_kind.KIND]):
+        found = client.undo_rollout(ref, to)
+    show_change(found, f"deployment {found.name} goes back", as_json=as_json)
+
+
+@rollout.command()
+@annotated
+@on_cluster
+def history(cluster: Cluster, ref: Ref, as_json: AsJson = False) -> None:
+    """List the revisions of a deployment, oldest first."""
+    with cluster.client() as client, suggesting(client, ref, [deployment_kind.KIND]):
+        found = client.deployments.show(ref)
+    columns = [
+        Column("REVISION", right=True),
+        Column("MADE"),
+        Column("BY"),
+        Column("COMMAND", flexible=True, wraps=True),
+    ]
+
+    def row(each: "RevisionView") -> list[Text | str]:
+        serves = " (serves)" if each.number == found.stable else ""
+        back = f" (back to {each.of})" if each.of is not None else ""
+        command = " ".join(str(part) for part in each.template.get("command", ()))
+        return [
+            f"{each.number}{serves}{back}",
+            moment(each.created_at),
+            plain(each.by),
+            plain(command[:200]),
+        ]
+
+    show_listing(found.revisions, columns, row, as_json=as_json, limit=len(found.revisions) or 1)

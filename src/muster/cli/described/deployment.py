@@ -1,0 +1,75 @@
+"""A deployment as `muster show` tells it."""
+
+from typing import TYPE_CHECKING
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from muster.cli.described.record import ago, heading, sentences
+from muster.cli.screen import fields, plain
+from muster.cli.words import count, duration, moment
+
+if TYPE_CHECKING:
+    from muster.core.views.deployments import DeploymentDetail, DeploymentView, RouteView
+
+MOST_ROUTES = 30
+"""Routes that are shown with their deployment."""
+
+
+def deployment_parts(found: "DeploymentDetail", now: float) -> list[RenderableType]:
+    """A deployment: how it stands, its update, its revisions, and its routes."""
+    revisions = [
+        f"{each.number}{_mark(each.number, found)}  {moment(each.created_at)} by {each.by}"
+        + (f", back to {each.of}" if each.of is not None else "")
+        for each in found.revisions
+    ]
+    routes = [_route(each, now) for each in found.routes[:MOST_ROUTES]]
+    if len(found.routes) > MOST_ROUTES:
+        routes.append(f"and {len(found.routes) - MOST_ROUTES} more: `muster routes {found.name}`")
+    return [
+        heading(found.name, found.status, found.id),
+        fields(
+            [
+                ("reason", sentences(found.reason)),
+                ("replicas", said_replicas(found)),
+                ("update", said_rollout(found, now)),
+                ("host", found.host),
+                ("group", plain(found.group)),
+                ("owner", plain(str(found.owner))),
+                ("made", moment(found.created_at)),
+                ("revisions", Text("\n".join(map(plain, revisions)))),
+                ("routes", Text("\n".join(map(plain, routes))) if routes else None),
+            ]
+        ),
+    ]
+
+
+def said_replicas(found: "DeploymentView") -> str:
+    """How many replicas there are."""
+    said = f"{found.healthy} of {count(found.replicas, 'replica')} healthy"
+    return f"{said}, {found.up} up" if found.up != found.healthy else said
+
+
+def said_rollout(found: "DeploymentView", now: float) -> str | None:
+    """The update under way, or that one was given up; None if there is none of either."""
+    rollout = found.rollout
+    if rollout is None:
+        given_up = found.revision != found.stable
+        return f"revision {found.stable} serves, not {found.revision}" if given_up else None
+    said = f"{rollout.strategy} from revision {rollout.from_revision} to {rollout.to_revision}"
+    if rollout.paused_at is not None:
+        return f"{said}, paused {ago(rollout.paused_at, now)}"
+    weight = rollout.weights.get(str(rollout.to_revision))
+    return f"{said}, {weight} % of the requests" if weight is not None else said
+
+
+def _mark(number: int, found: "DeploymentDetail") -> str:
+    if number == found.stable:
+        return " (serves)"
+    return " (new)" if found.rollout is not None and number == found.rollout.to_revision else ""
+
+
+def _route(route: "RouteView", now: float) -> str:
+    said = f"{route.id}  {route.status}  revision {route.revision}  {route.address or '-'}"
+    said += f"  for {duration(now - route.status_changed_at)}"
+    return f"{said}: {route.reason.sentence}" if route.reason is not None else said

@@ -1,0 +1,130 @@
+"""Deployments and routes: methods of both clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from muster.client.calls import body_of
+from muster.client.encoding import json_of, quoted
+from muster.client.exchange import Exchange, exchange
+from muster.client.resource import Listing, Resource, ResourceCalls, newest
+from muster.core.ids import IdKind
+from muster.core.views.deployments import (
+    DeploymentDetail,
+    DeploymentPage,
+    DeploymentView,
+    RoutePage,
+    RouteView,
+    TopView,
+)
+
+if TYPE_CHECKING:
+    from muster.core.specs import DeploymentSpec
+
+
+def newest_routes(
+    state: str = "live", *, deployment: str | None = None, limit: int = 100
+) -> Listing:
+    """Routes, newest first.
+
+    Args:
+        state: ``live``, ``ended``, ``all``, or one state.
+        deployment: only those of this deployment.
+        limit: how many at most.
+    """
+    return Listing({"state": state, "deployment": deployment}, limit)
+
+
+DEPLOYMENTS = Resource(
+    name="deployment",
+    prefix=IdKind.DEPLOYMENT,
+    path="/v1/deployments",
+    view=DeploymentView,
+    detail=DeploymentDetail,
+    page=DeploymentPage,
+    listing=newest,
+    is_handed_in=True,
+    is_cancelled=True,
+)
+
+ROUTES = Resource(
+    name="route",
+    prefix=IdKind.ROUTE,
+    path="/v1/routes",
+    view=RouteView,
+    detail=RouteView,
+    page=RoutePage,
+    listing=newest_routes,
+)
+
+
+class Deployments(ResourceCalls):
+    """Methods about deployments."""
+
+    @exchange
+    def deploy(self, spec: DeploymentSpec | Mapping[str, Any]) -> Exchange[DeploymentView]:
+        """Make a deployment, or change the one of this name: what makes another revision is rolled
+        out.
+
+        Raises:
+            InvalidSpec: with every problem found; nothing was changed.
+            NotFound: there is no such group.
+            Conflict: the name or the host is another deployment's.
+        """
+        name = str(spec.get("name", "")) if isinstance(spec, Mapping) else spec.name
+        _, body = body_of(spec)
+        asked = self._send("PUT", f"{DEPLOYMENTS.path}/{quoted(name)}", body=body)
+        return self._read(DeploymentView, asked)
+
+    @exchange
+    def scale(self, ref: str, replicas: int) -> Exchange[DeploymentView]:
+        """Wish another number of replicas.
+
+        Raises:
+            NotFound: there is no such live deployment.
+            Conflict: the number follows load, within other bounds.
+        """
+        return self._deployment(ref, "scale", json_of({"replicas": replicas}))
+
+    @exchange
+    def pause_rollout(self, ref: str) -> Exchange[DeploymentView]:
+        """Have the update under way stand still.
+
+        Raises:
+            NotFound, Conflict: there is no such live deployment, or no update.
+        """
+        return self._deployment(ref, "pause")
+
+    @exchange
+    def resume_rollout(self, ref: str) -> Exchange[DeploymentView]:
+        """Have a paused update go on.
+
+        Raises:
+            NotFound, Conflict: there is no such live deployment, or no update.
+        """
+        return self._deployment(ref, "resume")
+
+    @exchange
+    def undo_rollout(self, ref: str, revision: int | None = None) -> Exchange[DeploymentView]:
+        """Go back to a former revision: the one that serves while another is rolled out, else the
+        one before.
+
+        Raises:
+            NotFound, Conflict: there is no such live deployment, or no such revision.
+        """
+        return self._deployment(ref, "undo", json_of({"revision": revision}))
+
+    @exchange
+    def top(self, ref: str) -> Exchange[TopView]:
+        """The requests of a deployment and of each replica.
+
+        Raises:
+            NotFound: there is no such deployment.
+        """
+        return self._get(TopView, DEPLOYMENTS.of(ref, "top"))
+
+    def _deployment(
+        self, ref: str, what: str, body: bytes | None = None
+    ) -> Exchange[DeploymentView]:
+        return self._read(DeploymentView, self._send("POST", DEPLOYMENTS.of(ref, what), body=body))

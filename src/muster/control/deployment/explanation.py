@@ -1,0 +1,109 @@
+"""The answers of `muster why` about deployments and routes."""
+
+from sqlalchemy import Connection
+
+from muster.control.deployment.book import Routes
+from muster.control.deployment.entity import Deployment, Route
+from muster.control.deployment.handlers import why_not
+from muster.control.deployment.standing import session_of, standing
+from muster.core import sentences
+from muster.core.owner import Principal
+from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.states.deployment import UP, RouteStatus
+from muster.core.views.base import ReasonView
+from muster.core.views.deployments import DeploymentView, RouteView
+from muster.core.views.placement import WhyView
+from muster.serving.replicas import Standing
+from muster.store.live import Live
+
+_MOST = 10
+"""Routes whose reasons are told with their deployment."""
+
+
+def explain_deployment(live: Live, routes: Routes, id_: str, now: float) -> WhyView:
+    """How a live deployment stands, and why replicas are missing."""
+    deployment = live.of(Deployment)[id_]
+    mine = routes.of(deployment)
+    healthy = sum(route.status is RouteStatus.HEALTHY for route in mine)
+    reasons = _reasons(deployment, routes, now)
+    for route in mine:
+        if route.status is not RouteStatus.HEALTHY and len(reasons) < _MOST:
+            reasons += route_reasons(route, routes, live, now)
+    return WhyView(
+        subject=deployment.id,
+        status=deployment.status,
+        verdict=sentences.deployment(
+            deployment.name, deployment.status, healthy, deployment.replicas
+        ),
+        reasons=tuple(map(ReasonView.of, dict.fromkeys(reasons))),
+        name=deployment.name,
+    )
+
+
+def _reasons(deployment: Deployment, routes: Routes, now: float) -> list[Reason]:
+    found = [] if deployment.reason is None else [deployment.reason]
+    rollout = deployment.rollout
+    if rollout is not None:
+        available = sum(
+            standing(route, now) is Standing.AVAILABLE
+            for route in routes.of(deployment)
+            if route.revision == rollout.to_revision
+        )
+        found.append(
+            reason(
+                ReasonCode.ROLLOUT_UNDER_WAY,
+                revision=rollout.to_revision,
+                available=available,
+                wanted=deployment.replicas,
+                paused=rollout.paused_at is not None,
+            )
+        )
+    elif sum(route.status in UP for route in routes.of(deployment)) < deployment.replicas:
+        why = why_not(deployment, now)
+        found += [] if why is None else [why]
+    return found
+
+
+def explain_route(live: Live, routes: Routes, name: str, now: float) -> WhyView:
+    """Why a live route is in its status."""
+    route = live.of(Route)[name]
+    return WhyView(
+        subject=route.id,
+        status=route.status,
+        verdict=sentences.route(route.deployment.name, route.status, now - route.status_changed_at),
+        reasons=tuple(map(ReasonView.of, route_reasons(route, routes, live, now))),
+        name=route.deployment.name,
+    )
+
+
+def route_reasons(route: Route, routes: Routes, live: Live, now: float) -> list[Reason]:
+    """Why a route is not healthy."""
+    heard = routes.heard(route)
+    match route.status:
+        case RouteStatus.PROVISIONING:
+            session = session_of(route, live)
+            if session is None:
+                return [] if route.reason is None else [route.reason]
+            return [reason(ReasonCode.ROUTE_STARTS, status=session.status, session=session.id)]
+        case RouteStatus.DEGRADED if route.good is None and heard.completed_at is None:
+            return [reason(ReasonCode.ROUTE_NOT_PROBED)]
+        case RouteStatus.DEGRADED if heard.good is False:
+            return [reason(ReasonCode.ROUTE_BAD, streak=heard.streak, found=heard.detail)]
+        case _:
+            return [] if route.reason is None else [route.reason]
+
+
+def explain_ended_deployment(
+    connection: Connection, principal: Principal, found: DeploymentView, now: float
+) -> WhyView:
+    """How a deployment ended."""
+    verdict = sentences.deployment(found.name, found.status, 0, 0)
+    return WhyView.of_ended(found, verdict, name=found.name)
+
+
+def explain_ended_route(
+    connection: Connection, principal: Principal, found: RouteView, now: float
+) -> WhyView:
+    """How a route ended."""
+    ended_at = found.finished_at or found.status_changed_at
+    return WhyView.of_ended(found, sentences.route("", found.status, now - ended_at))

@@ -1,0 +1,303 @@
+"""The six handlers of deployments (source: Sokovan); RolloutDeployment is added by (design:
+Deployments and routes)."""
+
+from collections.abc import Sequence
+
+from muster.control.deployment.book import Routes
+from muster.control.deployment.entity import Deployment, Route, RouteId
+from muster.control.deployment.lifecycle import (
+    DESTROY_S,
+    RouteLifecycle,
+    next_start_at,
+    starts_left,
+)
+from muster.control.deployment.loads import Loads
+from muster.control.deployment.route_handlers import take_away
+from muster.control.deployment.standing import change, differs, replicas
+from muster.control.engine.handler import (
+    NO_CHANGE,
+    HandlerResult,
+    LifecycleHandler,
+    Stage,
+    StatusTransitions,
+    TransitionStatus,
+)
+from muster.control.engine.work import Work
+from muster.core.ids import IdKind
+from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.states.deployment import PROBED, UP, EndpointLifecycle, RouteStatus
+from muster.serving.rollout import RolloutCode, Verdict, advance
+from muster.serving.why import Why
+
+_E = EndpointLifecycle
+MOST_AT_ONCE = 200
+"""Routes of a deployment that are made in one wake, so that none delays the others."""
+
+
+class Changes:
+    """Makes and takes away routes of a deployment."""
+
+    def __init__(self, routes: Routes, lifecycle: RouteLifecycle) -> None:
+        self._routes = routes
+        self._lifecycle = lifecycle
+
+    def make(self, deployment: Deployment, revision: int, count: int, work: Work) -> bool:
+        """Make routes; whether those were all, because there is a most in one wake."""
+        for _ in range(min(count, MOST_AT_ONCE)):
+            route = Route(
+                id=RouteId(work.ids.new(IdKind.ROUTE)),
+                deployment=deployment,
+                revision=revision,
+                status=RouteStatus.PROVISIONING,
+                status_changed_at=work.now,
+                created_at=work.now,
+            )
+            work.unit.add(route)
+            work.mark(route)
+            self._routes.made(route)
+        if count > MOST_AT_ONCE:
+            work.look_later([deployment])
+        return count <= MOST_AT_ONCE
+
+    def remove(self, names: Sequence[str], work: Work, phase: str, why: Reason | None) -> None:
+        """Take routes away."""
+        found = work.live.of(Route)
+        for name in names:
+            if (route := found.get(name)) is not None:
+                take_away(self._lifecycle, route, work, phase, why)
+
+
+class CheckPendingDeployment(LifecycleHandler[Deployment]):
+    """Has a deployment that was handed in get its replicas."""
+
+    name = "CheckPendingDeployment"
+    entity = Deployment
+    statuses = frozenset({_E.PENDING, _E.CREATED})
+    transitions = StatusTransitions(success=TransitionStatus(_E.SCALING), need_retry=NO_CHANGE)
+
+    def execute(self, targets: Sequence[Deployment], work: Work) -> HandlerResult[Deployment]:
+        return HandlerResult(successes=list(targets))
+
+
+class ScalingDeployment(LifecycleHandler[Deployment]):
+    """Makes and takes away routes until there are as many as wished."""
+
+    name = "ScalingDeployment"
+    entity = Deployment
+    statuses = frozenset({_E.SCALING})
+    transitions = StatusTransitions(success=TransitionStatus(_E.READY), need_retry=NO_CHANGE)
+
+    def __init__(self, routes: Routes, changes: Changes) -> None:
+        self._routes = routes
+        self._changes = changes
+
+    def execute(self, targets: Sequence[Deployment], work: Work) -> HandlerResult[Deployment]:
+        result: HandlerResult[Deployment] = HandlerResult()
+        for deployment in targets:
+            wished = change(deployment, self._routes, work.live, work.now)
+            self._changes.remove(wished.remove, work, self.name, None)
+            if self._changes.make(deployment, deployment.stable, wished.create, work):
+                result.successes.append(deployment)
+        return result
+
+
+class CheckReplicaDeployment(LifecycleHandler[Deployment]):
+    """Sees that another number of replicas is wished."""
+
+    name = "CheckReplicaDeployment"
+    entity = Deployment
+    statuses = frozenset({_E.READY})
+    transitions = StatusTransitions(success=TransitionStatus(_E.SCALING), need_retry=NO_CHANGE)
+
+    def __init__(self, routes: Routes) -> None:
+        self._routes = routes
+
+    def execute(self, targets: Sequence[Deployment], work: Work) -> HandlerResult[Deployment]:
+        result: HandlerResult[Deployment] = HandlerResult()
+        for deployment in targets:
+            if deployment.scaled_at < deployment.status_changed_at:
+                continue
+            if differs(change(deployment, self._routes, work.live, work.now)):
+                result.successes.append(deployment)
+        return result
+
+
+class ReconcileDeployment(LifecycleHandler[Deployment]):
+    """Sees that the routes are not those that are wished: one is gone, or has to be replaced."""
+
+    name = "ReconcileDeployment"
+    entity = Deployment
+    statuses = frozenset({_E.READY})
+    transitions = StatusTransitions(success=NO_CHANGE, give_up=TransitionStatus(_E.SCALING))
+
+    def __init__(self, routes: Routes) -> None:
+        self._routes = routes
+
+    def execute(self, targets: Sequence[Deployment], work: Work) -> HandlerResult[Deployment]:
+        result: HandlerResult[Deployment] = HandlerResult()
+        for deployment in targets:
+            wished = change(deployment, self._routes, work.live, work.now)
+            if differs(wished):
+                up = sum(route.status in UP for route in self._routes.of(deployment))
+                result.failures[deployment] = reason(
+                    ReasonCode.DEPLOYMENT_REPLICAS_DIFFER,
+                    up=up,
+                    wanted=deployment.replicas,
+                    create=wished.create,
+                    remove=len(wished.remove),
+                )
+            elif (why := why_not(deployment, work.now)) is not None:
+                result.skipped[deployment] = (why,)
+        return result
+
+
+class RolloutDeployment(LifecycleHandler[Deployment]):
+    """Leads a deployment from one revision to another, replica by replica; a revision that does not
+    get healthy is given up, and the former one serves on."""
+
+    name = "RolloutDeployment"
+    entity = Deployment
+    statuses = frozenset({_E.DEPLOYING})
+    transitions = StatusTransitions(
+        success=TransitionStatus(_E.READY),
+        need_retry=NO_CHANGE,
+        give_up=TransitionStatus(_E.READY),
+    )
+
+    def __init__(self, routes: Routes, changes: Changes, loads: Loads) -> None:
+        self._routes = routes
+        self._changes = changes
+        self._loads = loads
+
+    def execute(self, targets: Sequence[Deployment], work: Work) -> HandlerResult[Deployment]:
+        result: HandlerResult[Deployment] = HandlerResult()
+        for deployment in targets:
+            rollout = deployment.rollout
+            if rollout is None:
+                result.successes.append(deployment)
+                continue
+            step = advance(
+                rollout,
+                deployment.spec.update,
+                deployment.replicas,
+                replicas(deployment, self._routes, work.live, work.now),
+                self._seen(deployment),
+                work.now,
+            )
+            if step.wake_at is not None:
+                self._routes.due[deployment.id] = step.wake_at
+            if step.rollout != rollout:
+                deployment.rollout = step.rollout
+                work.unit.touch(deployment)
+            if step.verdict is Verdict.FAILED:  # asked before its replicas are told to go
+                result.failures[deployment] = self._failed(deployment, step.why, work)
+            self._changes.remove(step.remove, work, self.name, None)
+            for revision, count in step.create.items():
+                self._changes.make(deployment, revision, count, work)
+            if step.verdict is Verdict.DONE:
+                self._done(deployment, work)
+                result.successes.append(deployment)
+        return result
+
+    def _seen(self, deployment: Deployment) -> dict[int, tuple[int, int]]:
+        """Requests and failures by revision, since the routes began."""
+        seen: dict[int, tuple[int, int]] = {}
+        for route in self._routes.of(deployment):
+            total = self._loads.of(route)
+            if total is not None:
+                requests, failures = seen.get(route.revision, (0, 0))
+                seen[route.revision] = (requests + total.requests, failures + total.failures)
+        return seen
+
+    def _done(self, deployment: Deployment, work: Work) -> None:
+        assert deployment.rollout is not None
+        deployment.stable = deployment.rollout.to_revision
+        deployment.proven = True
+        deployment.rollout = None
+        deployment.failed_starts, deployment.failed_at = 0, None
+        deployment.reason = None
+        work.unit.touch(deployment)
+
+    def _failed(self, deployment: Deployment, failure: Why[RolloutCode], work: Work) -> Reason:
+        why = self._why(deployment, failure)
+        deployment.rollout = None
+        deployment.reason = why
+        work.unit.touch(deployment)
+        return why
+
+    def _why(self, deployment: Deployment, failure: Why[RolloutCode]) -> Reason:
+        of, told = deployment.rollout, failure.numbers
+        assert of is not None
+        whose = {"revision": of.to_revision, "stable": deployment.stable}
+        how = self._how(deployment, of.to_revision)
+        match failure.code:
+            case RolloutCode.FAILED_STARTS:
+                return reason(
+                    ReasonCode.ROLLOUT_STARTS_FAILED, **whose, failed=told["failed"], how=how
+                )
+            case RolloutCode.ERRORS:
+                rate = round(100 * told["failures"] / max(told["requests"], 1), 1)
+                return reason(
+                    ReasonCode.ROLLOUT_ERRORS,
+                    **whose,
+                    rate=rate,
+                    requests=told["requests"],
+                    limit=told["max_error_rate"],
+                )
+            case _:
+                deadline_s = deployment.spec.update.progress_deadline
+                return reason(ReasonCode.ROLLOUT_TOO_SLOW, **whose, deadline_s=deadline_s, how=how)
+
+    def _how(self, deployment: Deployment, revision: int) -> str:
+        """The words of the latest of the revision's replicas that has some to say."""
+        for route in reversed([*self._routes.of(deployment)]):
+            if route.revision == revision and (said := self._said_by(route)):
+                return said
+        return ""
+
+    def _said_by(self, route: Route) -> str:
+        if route.status in PROBED and (found := self._routes.heard(route).detail):
+            return found
+        if route.reason is None or route.reason.code is ReasonCode.ROUTE_NOT_NEEDED:
+            return ""
+        return route.reason.sentence()[:300]
+
+
+class DestroyingDeployment(LifecycleHandler[Deployment]):
+    """Takes a deployment down with all its routes; one of which routes are left after a while is
+    DESTROYED nevertheless, and they are led to their end by themselves."""
+
+    name = "DestroyingDeployment"
+    stage = Stage.SETTLE
+    entity = Deployment
+    statuses = frozenset({_E.DESTROYING})
+    transitions = StatusTransitions(
+        success=TransitionStatus(_E.DESTROYED),
+        need_retry=NO_CHANGE,
+        expired=TransitionStatus(_E.DESTROYED),
+    )
+
+    def __init__(self, routes: Routes) -> None:
+        self._routes = routes
+
+    def execute(self, targets: Sequence[Deployment], work: Work) -> HandlerResult[Deployment]:
+        done = [each for each in targets if not self._routes.of(each)]
+        return HandlerResult(successes=done)
+
+    def timeout_s(self, record: Deployment, work: Work) -> float | None:
+        return record.spec.drain + record.spec.grace + DESTROY_S
+
+    def expiry_reason(self, record: Deployment, work: Work, timeout_s: float) -> Reason | None:
+        return reason(ReasonCode.DEPLOYMENT_ROUTES_LEFT, left=len(self._routes.of(record)))
+
+
+def why_not(deployment: Deployment, now: float) -> Reason | None:
+    """Why no replica is made although one is missing, if that is so."""
+    if not starts_left(deployment):
+        return reason(ReasonCode.DEPLOYMENT_NEVER_HEALTHY, failed=deployment.failed_starts)
+    wait_s = next_start_at(deployment) - now
+    if wait_s > 0:
+        return reason(
+            ReasonCode.DEPLOYMENT_STARTS_AGAIN, failed=deployment.failed_starts, in_s=wait_s
+        )
+    return None

@@ -1,0 +1,137 @@
+"""The lifecycles of deployments and routes: what their moves mean for each other."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from muster.control.deployment.book import Routes
+from muster.control.deployment.entity import Deployment, Route
+from muster.control.engine.lifecycle import Lifecycle
+from muster.control.engine.work import Move, Work
+from muster.core.reasons import Reason
+from muster.core.states.deployment import EndpointLifecycle, RouteStatus
+from muster.serving.rollout import FAILED_STARTS_EACH, MOST_FAILED_STARTS
+
+STEADY_S = 60.0
+"""A replica that was healthy for so long has not failed to start, however it ended."""
+LOOK_AGAIN_S = 1.0
+"""How often a route is looked at that waits for room to be released, or for requests to end."""
+DESTROY_S = 300.0
+"""How long past its drain a deployment waits for the end of its routes."""
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 300.0
+
+
+def wait_before_start_s(failed_starts: int) -> float:
+    """How long to wait before another replica is made, after so many in a row that failed; the
+    first is replaced at once."""
+    if failed_starts < 2:
+        return 0.0
+    return min(_FIRST_WAIT_S * 2.0 ** min(failed_starts - 2, 16), _LONGEST_WAIT_S)
+
+
+def next_start_at(deployment: Deployment) -> float:
+    """The moment before which no replica of the stable revision is made."""
+    return (deployment.failed_at or 0.0) + wait_before_start_s(deployment.failed_starts)
+
+
+def _budget(replicas: int) -> int:
+    return min(FAILED_STARTS_EACH * max(replicas, 1), MOST_FAILED_STARTS)
+
+
+def starts_left(deployment: Deployment) -> bool:
+    """Whether another replica may be tried: a revision of which none was ever healthy has a
+    budget of failed starts."""
+    return deployment.proven or deployment.failed_starts < _budget(deployment.replicas)
+
+
+class _AtOnce:
+    """A failure has its consequence at once: there are no tries (source: Sokovan)."""
+
+    def final(self, reason: Reason) -> bool:
+        return True
+
+    def gave_up(self, phase: str, tries: int, reason: Reason) -> Reason:
+        return reason
+
+
+class DeploymentLifecycle(_AtOnce, Lifecycle[Deployment]):
+    entity = Deployment
+
+    def __init__(self, routes: Routes) -> None:
+        self._routes = routes
+
+    def moved(self, work: Work, record: Deployment, move: Move) -> None:
+        match record.status:
+            case EndpointLifecycle.DESTROYING:
+                record.reason, record.rollout = move.reason, None
+                for route in self._routes.of(record):
+                    work.mark(route)
+            case EndpointLifecycle.DESTROYED:
+                record.finished_at = work.now
+                self._routes.unnamed(record)
+
+    def deadlines(self, record: Deployment, work: Work) -> Iterable[float]:
+        yield next_start_at(record)
+        due = self._routes.due.get(record.id)
+        if record.rollout is not None and due is not None:
+            yield due
+
+
+class RouteLifecycle(_AtOnce, Lifecycle[Route]):
+    entity = Route
+
+    def __init__(self, routes: Routes) -> None:
+        self._routes = routes
+
+    def moved(self, work: Work, record: Route, move: Move) -> None:
+        record.reason = move.reason
+        match record.status:
+            case RouteStatus.HEALTHY:
+                record.healthy_since = work.now
+                record.good_at = record.good_at or work.now
+                self._proved(work, record)
+            case RouteStatus.UNHEALTHY:
+                record.healthy_since = None
+            case RouteStatus.TERMINATED:
+                record.finished_at = work.now
+                self._routes.ended(record)
+
+    def _proved(self, work: Work, route: Route) -> None:
+        deployment = route.deployment
+        if route.revision == deployment.stable and not deployment.proven:
+            deployment.proven = True
+            work.unit.touch(deployment)
+
+    def failed(self, work: Work, route: Route) -> None:
+        """Count the end of a replica that nobody wished, where it had hardly served."""
+        deployment = route.deployment
+        since = route.healthy_since
+        if since is not None and work.now - since >= STEADY_S:
+            if deployment.failed_starts and route.revision == deployment.stable:
+                deployment.failed_starts = 0
+                work.unit.touch(deployment)
+            return
+        rollout = deployment.rollout
+        if rollout is not None and route.revision == rollout.to_revision:
+            deployment.rollout = replace(rollout, failed_starts=rollout.failed_starts + 1)
+        elif route.revision == deployment.stable:
+            deployment.failed_starts += 1
+            deployment.failed_at = work.now
+        work.unit.touch(deployment)
+
+    def deadlines(self, record: Route, work: Work) -> Iterable[float]:
+        probe = record.deployment.spec.probe
+        match record.status:
+            case RouteStatus.TERMINATING:
+                yield work.now + LOOK_AGAIN_S
+            case RouteStatus.UNHEALTHY:
+                yield record.status_changed_at + probe.evict_after
+                yield work.now + probe.stale_after_s()
+            case RouteStatus.HEALTHY:
+                yield work.now + probe.stale_after_s()
+                if record.healthy_since is not None:
+                    yield record.healthy_since + record.deployment.spec.update.min_healthy_time
+            case RouteStatus.DEGRADED:
+                if record.good_at is None:
+                    yield record.status_changed_at + probe.start_timeout
+            case RouteStatus.PROVISIONING if record.retry_at > work.now:
+                yield record.retry_at

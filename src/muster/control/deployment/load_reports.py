@@ -1,0 +1,22 @@
+"""Reports of proxies."""
+
+from muster.control.deployment.entity import Deployment
+from muster.control.deployment.loads import MAX_PROXIES, Loads
+from muster.control.engine.module import Parts
+from muster.control.engine.work import Work
+from muster.core.errors import Conflict
+from muster.core.serving.traffic import LoadReport
+
+
+def take_load(work: Work, parts: Parts, report: LoadReport) -> None:
+    """Take a proxy's report. It has those deployments looked at whose number follows load, or of
+    which a revision is rolled out.
+
+    Raises:
+        Conflict: too many proxies report.
+    """
+    if not parts[Loads].told(report, work.now):
+        raise Conflict(f"{MAX_PROXIES} proxies report already")
+    for deployment in work.live.of(Deployment).values():
+        if deployment.spec.scale is not None or deployment.rollout is not None:
+            work.mark(deployment)

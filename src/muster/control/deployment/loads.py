@@ -1,0 +1,111 @@
+"""The load of routes and deployments, as proxies report it. Nothing of it is stored."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from muster.control.deployment.entity import Route
+from muster.core.serving.traffic import LATENCY_BOUNDS_S, LoadReport, RouteLoad, quantile_s
+
+FORGET_S = 15.0
+"""The time after which a proxy that reports no more counts as gone, with all that it held."""
+MAX_PROXIES = 64
+
+
+@dataclass(slots=True)
+class Total:
+    """The requests of one route since the controller began.
+
+    ``latencies`` are counts by class, ``rate`` requests per second in the last reports.
+    """
+
+    requests: int = 0
+    failures: int = 0
+    latencies: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BOUNDS_S) + 1))
+
+    def add(self, load: RouteLoad) -> None:
+        self.requests += max(load.requests, 0)
+        self.failures += max(load.failures, 0)
+        for index, count in enumerate(load.latencies[: len(self.latencies)]):
+            self.latencies[index] += max(count, 0)
+
+    def latency_s(self, part: float) -> float | None:
+        return quantile_s(tuple(self.latencies), part)
+
+
+@dataclass(slots=True)
+class _Proxy:
+    heard_at: float
+    in_flight: Mapping[str, int]
+    held: Mapping[str, int]
+    rates: Mapping[str, float]
+
+
+class Loads:
+    """The latest report of each proxy, and totals by route and by revision. It outlives the
+    mirror."""
+
+    def __init__(self) -> None:
+        self._proxies: dict[str, _Proxy] = {}
+        self._of_route: dict[str, Total] = {}
+
+    def told(self, report: LoadReport, now: float) -> bool:
+        """Take a report; False if there are too many proxies."""
+        self._forget(now)
+        if report.proxy not in self._proxies and len(self._proxies) >= MAX_PROXIES:
+            return False
+        routes = [route for service in report.services for route in service.routes]
+        seconds = max(report.seconds, 0.001)
+        self._proxies[report.proxy] = _Proxy(
+            heard_at=now,
+            in_flight={each.route: each.in_flight for each in routes if each.in_flight > 0},
+            held={each.service: each.held for each in report.services if each.held > 0},
+            rates={each.route: each.requests / seconds for each in routes if each.requests},
+        )
+        for each in routes:
+            if each.requests or each.failures:
+                self._of_route.setdefault(each.route, Total()).add(each)
+        return True
+
+    def ended(self, route: Route) -> None:
+        """Forget a route that has ended."""
+        self._of_route.pop(route.id, None)
+
+    def keep(self, routes: Iterable[Route]) -> None:
+        """Forget all routes but these."""
+        kept = {route.id for route in routes}
+        for gone in self._of_route.keys() - kept:
+            del self._of_route[gone]
+
+    def of(self, route: Route) -> Total | None:
+        """The requests of a route; None if it had none."""
+        return self._of_route.get(route.id)
+
+    def in_flight(self, route: Route) -> int:
+        """Requests under way at a route."""
+        return sum(each.in_flight.get(route.id, 0) for each in self._proxies.values())
+
+    def rate(self, route: Route) -> float:
+        """Requests a second at a route."""
+        return sum(each.rates.get(route.id, 0.0) for each in self._proxies.values())
+
+    def held(self, deployment: str, now: float) -> int:
+        """Requests that wait for a replica of a deployment."""
+        self._forget(now)
+        return sum(each.held.get(deployment, 0) for each in self._proxies.values())
+
+    def is_known(self, now: float) -> bool:
+        """Whether any proxy reports."""
+        self._forget(now)
+        return bool(self._proxies)
+
+    def is_idle(self, route: Route, since: float) -> bool:
+        """Whether all proxies have said, later than ``since``, that no request is under way there.
+        Without a proxy nobody can tell."""
+        told = [each for each in self._proxies.values() if each.heard_at > since]
+        all_told = len(told) == len(self._proxies) > 0
+        return all_told and not any(each.in_flight.get(route.id) for each in told)
+
+    def _forget(self, now: float) -> None:
+        gone = [name for name, each in self._proxies.items() if now - each.heard_at > FORGET_S]
+        for name in gone:
+            del self._proxies[name]

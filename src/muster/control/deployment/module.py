@@ -1,0 +1,99 @@
+"""Deployments and their routes, as the control plane composes them."""
+
+from collections.abc import Sequence
+
+from muster.control.deployment.book import Heard, Routes
+from muster.control.deployment.entity import DEPLOYMENT, ROUTE, Deployment, Route
+from muster.control.deployment.handlers import (
+    Changes,
+    CheckPendingDeployment,
+    CheckReplicaDeployment,
+    DestroyingDeployment,
+    ReconcileDeployment,
+    RolloutDeployment,
+    ScalingDeployment,
+)
+from muster.control.deployment.lifecycle import DeploymentLifecycle, RouteLifecycle
+from muster.control.deployment.loads import Loads
+from muster.control.deployment.probes import ProbesTold, WatchRoutes
+from muster.control.deployment.probing.performer import Prober
+from muster.control.deployment.requests import DeploymentRequests
+from muster.control.deployment.route_handlers import (
+    FollowSessions,
+    HealthCheckRoute,
+    ProvisioningRoute,
+    RouteEviction,
+    RunningRoute,
+    ServiceDiscoverySync,
+    TakeDownRoutes,
+    TerminatingRoute,
+)
+from muster.control.deployment.scaling import ScaleByLoad
+from muster.control.deployment.traffic import PublishTraffic, Traffic
+from muster.control.engine.declared import Declared
+from muster.control.engine.effects import Surroundings
+from muster.control.engine.module import Context, EntityModule
+from muster.control.engine.work import Work
+from muster.control.session.lifecycle import SessionLifecycle
+from muster.control.session.requests import SessionRequests
+from muster.core.serving.probes import ProbeResult
+from muster.serving.load import LoadMemory
+
+
+class DeploymentModule(EntityModule):
+    """Declares deployments and routes, and what is heard of them."""
+
+    entities = (DEPLOYMENT, ROUTE)
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        super().__init__(surroundings)
+        self._heard: dict[str, Heard] = {}
+        self._loads = Loads()
+        self._memories: dict[str, LoadMemory] = {}
+        self._traffic = Traffic()
+        self.performers = (Prober(self._probed),)
+
+    def _probed(self, results: Sequence[ProbeResult]) -> None:
+        self.surroundings.report(ProbesTold(tuple(results)))
+
+    def declare(self, context: Context) -> Declared:
+        parts, live = context.parts, context.store.live
+        routes = Routes(live, self._heard)
+        self._loads.keep(live.of(Route).values())
+        self._traffic.follow(routes, live.of(Deployment))
+        of_deployments, of_routes = DeploymentLifecycle(routes), RouteLifecycle(routes)
+        changes = Changes(routes, of_routes)
+        sessions = parts[SessionLifecycle]
+        requests = DeploymentRequests(routes, of_deployments)
+        return Declared(
+            lifecycles=[of_deployments, of_routes],
+            handlers=[
+                TakeDownRoutes(of_routes),
+                ScaleByLoad(routes, self._loads, requests, self._memories),
+                CheckPendingDeployment(),
+                CheckReplicaDeployment(routes),
+                ReconcileDeployment(routes),
+                ScalingDeployment(routes, changes),
+                RolloutDeployment(routes, changes, self._loads),
+                ProvisioningRoute(routes, of_routes, parts[SessionRequests]),
+                RunningRoute(of_routes),
+                HealthCheckRoute(routes),
+                RouteEviction(routes, of_routes),
+                TerminatingRoute(sessions, self._loads),
+                FollowSessions(routes),
+                DestroyingDeployment(routes),
+                ServiceDiscoverySync(self._traffic),
+                PublishTraffic(self._traffic),
+                WatchRoutes(routes),
+            ],
+            offers=[routes, requests, self._loads, self._traffic],
+        )
+
+    def sweep(self, work: Work, since: float) -> None:
+        """Have what is published compared with what is healthy."""
+        for route in work.live.of(Route).values():
+            work.mark(route)
+        self._loads.keep(work.live.of(Route).values())
+
+    def committed(self, work: Work) -> None:
+        self._traffic.committed(work.now)

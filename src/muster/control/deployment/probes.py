@@ -1,0 +1,106 @@
+"""The prober's orders and results (design: Effects)."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from muster.control.deployment.book import Heard, Routes
+from muster.control.deployment.entity import Deployment, Route
+from muster.control.deployment.probing.effects import Watch
+from muster.control.engine.handler import FollowingHandler, Stage
+from muster.control.engine.inputs import Input
+from muster.control.engine.module import Parts
+from muster.control.engine.work import Work
+from muster.core.serving.probes import ProbeResult, Watched
+from muster.core.states.deployment import PROBED, ROUTE_TABLE, RouteStatus
+
+log = logging.getLogger(__name__)
+
+
+class WatchRoutes(FollowingHandler[Route]):
+    """Has the addresses of routes that run probed, and no others."""
+
+    name = "WatchRoutes"
+    stage = Stage.TELL
+    entity = Route
+    statuses = frozenset(ROUTE_TABLE.live) | ROUTE_TABLE.terminal
+
+    def __init__(self, routes: Routes) -> None:
+        self._routes = routes
+
+    def follow(self, record: Route, work: Work) -> None:
+        if record.status not in PROBED:
+            if record.status is not RouteStatus.PROVISIONING:
+                unwatch(record.name, work, self._routes.heard_of(record.name))
+            if record.status is RouteStatus.TERMINATED:
+                self._routes.forget(record)
+            return
+        heard = self._routes.heard(record)
+        generation = record.deployment.probe_version
+        if record.address is None or heard.watched == generation:
+            return
+        host, _, port = record.address.rpartition(":")
+        scale = record.deployment.spec.scale
+        watched = Watched(
+            route=record.name,
+            generation=generation,
+            host=host,
+            port=int(port),
+            probe=record.deployment.spec.probe,
+            metric=scale if scale is not None and scale.name is not None else None,
+        )
+        heard.watched = generation
+        work.emit(Watch(record.name, generation, watched))
+
+
+def unwatch(name: str, work: Work, heard: Heard | None) -> None:
+    """Have a route not be probed any more."""
+    if heard is not None and heard.watched is not None:
+        work.emit(Watch(name, heard.watched, None))
+        heard.watched = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProbesTold(Input):
+    """Results of probes. Those of routes that have ended, or of an older probe, change nothing;
+    the prober is told again not to watch those that are none of ours."""
+
+    results: Sequence[ProbeResult]
+
+    @property
+    def amount(self) -> int:
+        return max(len(self.results), 1)
+
+    def take(self, work: Work, parts: Parts) -> None:
+        routes = parts[Routes]
+        found = work.live.of(Route)
+        scaled: dict[Deployment, None] = {}
+        for result in self.results:
+            route = found.get(result.route)
+            if route is None or route.status not in PROBED:
+                work.emit(Watch(result.route, result.generation, None))
+                continue
+            if result.generation != route.deployment.probe_version:
+                continue
+            heard = routes.heard(route)
+            completed_at = work.now - max(result.age_s, 0.0)
+            if heard.completed_at is not None and completed_at < heard.completed_at:
+                continue
+            heard.good, heard.streak, heard.detail = result.good, result.streak, result.detail
+            heard.completed_at, heard.value = completed_at, result.value
+            settled = RouteStatus.HEALTHY if result.good else RouteStatus.UNHEALTHY
+            if result.good is not route.good or route.status is not settled:
+                work.mark(route)
+            if result.value is not None:
+                scaled[route.deployment] = None
+        for deployment in scaled:
+            work.mark(deployment)
+
+    def refuse(self, error: Exception) -> None:
+        log.warning("%d results of probes are dropped: %s", len(self.results), error)
+
+    def apart(self) -> Sequence[Input]:
+        half = len(self.results) // 2
+        if not half:
+            return (self,)
+        return (ProbesTold(self.results[:half]), ProbesTold(self.results[half:]))

@@ -1,0 +1,194 @@
+"""Deployments and routes in SQL."""
+
+import json
+from typing import Any
+
+from sqlalchemy import Connection, Row, func, select
+
+from muster.control.deployment.entity import DEPLOYMENT, ROUTE, deployments, routes
+from muster.control.deployment.revisions import load_revisions
+from muster.core.owner import Principal
+from muster.core.specs.deployment import DeploymentSpec
+from muster.core.states.deployment import ROUTE_TABLE, UP, EndpointLifecycle, RouteStatus
+from muster.core.views.deployments import (
+    DeploymentDetail,
+    DeploymentPage,
+    DeploymentView,
+    RevisionView,
+    RolloutView,
+    RoutePage,
+    RouteView,
+)
+from muster.serving.rollout import Rollout, weights_of
+from muster.store.queries.listing import Listing, listed, owner_view, page_of, reason_view
+from muster.store.queries.refs import resolve
+from muster.store.sql import one_of
+
+MAX_ROUTES = 1000
+"""Routes that are shown with their deployment."""
+
+
+def read_deployment(connection: Connection, principal: Principal, ref: str) -> DeploymentView:
+    """
+    Raises:
+        NotFound, Ambiguous: see ``refs.resolve``.
+    """
+    return _views(connection, [_row(connection, principal, ref)])[0]
+
+
+def read_deployment_detail(
+    connection: Connection, principal: Principal, ref: str
+) -> DeploymentDetail:
+    """A deployment with its revisions and its live routes.
+
+    Raises:
+        NotFound, Ambiguous: see ``refs.resolve``.
+    """
+    row = _row(connection, principal, ref)
+    live = (
+        select(routes)
+        .where(routes.c.deployment_id == row.id, one_of(routes.c.status, ROUTE_TABLE.live))
+        .order_by(routes.c.id.desc())
+        .limit(MAX_ROUTES)
+    )
+    return DeploymentDetail(
+        **_fields(row, _counts(connection, [row.id])),
+        spec=json.loads(row.spec),
+        revisions=tuple(
+            RevisionView(
+                number=each.number,
+                digest=each.digest,
+                template=dict(each.template),
+                created_at=each.created_at,
+                by=each.by,
+                of=each.of,
+            )
+            for each in load_revisions(row.revisions)
+        ),
+        routes=tuple(map(_route_view, connection.execute(live))),
+    )
+
+
+def list_deployments(
+    connection: Connection, principal: Principal, listing: Listing
+) -> DeploymentPage:
+    """Deployments that the principal may see."""
+    rows = connection.execute(listed(select(deployments), DEPLOYMENT, principal, listing)).all()
+    counts = _counts(connection, [row.id for row in rows])
+    items, cursor = page_of(rows, listing, lambda row: DeploymentView(**_fields(row, counts)))
+    return DeploymentPage(items=items, next=cursor)
+
+
+def read_route(connection: Connection, principal: Principal, ref: str) -> RouteView:
+    """
+    Raises:
+        NotFound, Ambiguous: see ``refs.resolve``.
+    """
+    id_ = resolve(connection, ROUTE, principal, ref)
+    return _route_view(connection.execute(select(routes).where(routes.c.id == id_)).one())
+
+
+def list_routes(
+    connection: Connection, principal: Principal, listing: Listing, of: str | None = None
+) -> RoutePage:
+    """Routes that the principal may see, of one deployment if ``of`` names one.
+
+    Raises:
+        NotFound, Ambiguous: see ``refs.resolve``.
+    """
+    query = listed(select(routes), ROUTE, principal, listing)
+    if of is not None:
+        query = query.where(
+            routes.c.deployment_id == resolve(connection, DEPLOYMENT, principal, of)
+        )
+    items, cursor = page_of(connection.execute(query).all(), listing, _route_view)
+    return RoutePage(items=items, next=cursor)
+
+
+def _row(connection: Connection, principal: Principal, ref: str) -> Row[Any]:
+    id_ = resolve(connection, DEPLOYMENT, principal, ref)
+    return connection.execute(select(deployments).where(deployments.c.id == id_)).one()
+
+
+_Counts = dict[str, dict[RouteStatus, int]]
+
+
+def _counts(connection: Connection, ids: list[str]) -> _Counts:
+    """Live routes by deployment and status."""
+    counts: _Counts = {}
+    if not ids:
+        return counts
+    found = connection.execute(
+        select(routes.c.deployment_id, routes.c.status, func.count())
+        .where(routes.c.deployment_id.in_(ids), one_of(routes.c.status, ROUTE_TABLE.live))
+        .group_by(routes.c.deployment_id, routes.c.status)
+    )
+    for id_, status, count in found:
+        counts.setdefault(id_, {})[RouteStatus(status)] = count
+    return counts
+
+
+def _views(connection: Connection, rows: list[Row[Any]]) -> list[DeploymentView]:
+    counts = _counts(connection, [row.id for row in rows])
+    return [DeploymentView(**_fields(row, counts)) for row in rows]
+
+
+def _fields(row: Row[Any], counts: _Counts) -> dict[str, Any]:
+    of = counts.get(row.id, {})
+    return {
+        "id": row.id,
+        "name": row.name,
+        "host": row.host,
+        "group": row.group,
+        "owner": owner_view(row),
+        "status": EndpointLifecycle(row.status),
+        "status_changed_at": row.status_changed_at,
+        "created_at": row.created_at,
+        "finished_at": row.finished_at,
+        "revision": row.revision,
+        "stable": row.stable,
+        "replicas": row.replicas,
+        "up": sum(count for status, count in of.items() if status in UP),
+        "healthy": of.get(RouteStatus.HEALTHY, 0),
+        "rollout": rollout_view(
+            None if row.rollout is None else Rollout.from_json(row.rollout),
+            DeploymentSpec.model_validate_json(row.spec),
+            row.replicas,
+        ),
+        "reason": reason_view(row),
+    }
+
+
+def rollout_view(
+    rollout: Rollout | None, spec: DeploymentSpec, replicas: int
+) -> RolloutView | None:
+    """The update under way, as people see it."""
+    if rollout is None:
+        return None
+    weights = weights_of(rollout, spec.update, replicas)
+    return RolloutView(
+        from_revision=rollout.from_revision,
+        to_revision=rollout.to_revision,
+        strategy=spec.update.strategy,
+        step=rollout.step,
+        weights={str(number): part for number, part in weights.items()},
+        failed_starts=rollout.failed_starts,
+        progress_at=rollout.progress_at,
+        paused_at=rollout.paused_at,
+    )
+
+
+def _route_view(row: Row[Any]) -> RouteView:
+    return RouteView(
+        id=row.id,
+        deployment=row.deployment_id,
+        revision=row.revision,
+        status=RouteStatus(row.status),
+        status_changed_at=row.status_changed_at,
+        created_at=row.created_at,
+        finished_at=row.finished_at,
+        session=row.session_id,
+        address=row.address,
+        good=row.good,
+        reason=reason_view(row),
+    )

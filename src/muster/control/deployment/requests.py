@@ -1,0 +1,258 @@
+"""Requests of people about deployments: functions of one wake's work that refuse before they change
+anything."""
+
+from muster.control.deployment.book import Routes
+from muster.control.deployment.entity import Deployment, DeploymentId
+from muster.control.deployment.lifecycle import DeploymentLifecycle
+from muster.control.deployment.revisions import Revision, kept
+from muster.control.engine.handler import TransitionStatus
+from muster.control.engine.work import Move, Work
+from muster.control.session.admission import check_workdirs
+from muster.core.errors import Conflict, NotFound
+from muster.core.ids import IdKind
+from muster.core.owner import Principal
+from muster.core.reasons import ReasonCode, reason
+from muster.core.specs.deployment import DeploymentSpec
+from muster.core.states.deployment import DEPLOYMENT_TABLE, EndpointLifecycle
+from muster.serving.rollout import Rollout
+
+PHASE = "Request"
+MAX_DEPLOYMENTS = 10_000
+"""Live deployments of a cluster."""
+_E = EndpointLifecycle
+_GOING = frozenset({_E.DESTROYING, _E.DESTROYED})
+
+
+class DeploymentRequests:
+    """Requests about live deployments; those that are over are read from SQL."""
+
+    def __init__(self, routes: Routes, lifecycle: DeploymentLifecycle) -> None:
+        self._routes = routes
+        self._lifecycle = lifecycle
+
+    def apply(
+        self, work: Work, principal: Principal, spec: DeploymentSpec, *, new: bool = False
+    ) -> Deployment:
+        """Make a deployment, or change the one of this name.
+
+        Args:
+            new: whether there must be none yet.
+
+        Raises:
+            NotFound: no such group.
+            InvalidSpec: a working directory lies outside the group's workspaces.
+            Conflict: the name or the host is another's, or is taken (``new``).
+        """
+        check_workdirs(work.live.group(spec.group), [spec])
+        known = self._routes.called(spec.name)
+        if known is not None and (new or not principal.may_change(known.owner)):
+            raise Conflict(
+                f"there is a deployment {spec.name!r} already: choose another name, because "
+                "requests reach a deployment by it"
+            )
+        at_host = None if spec.host is None else self._routes.at(spec.host)
+        if at_host is not None and at_host is not known:
+            raise Conflict(f"requests for {spec.host} reach another deployment already")
+        if known is None:
+            return self._make(work, principal, spec)
+        if known.status in _GOING:
+            raise Conflict(f"deployment {spec.name!r} is being taken down: wait until it is gone")
+        self._change(work, principal, known, spec)
+        return known
+
+    def scale(self, work: Work, principal: Principal, id_: str, replicas: int) -> Deployment:
+        """Wish another number of replicas.
+
+        Raises:
+            NotFound: no such live deployment of the principal's.
+            Conflict: its number follows load, and lies outside its bounds.
+        """
+        deployment = self._mine(work, principal, id_)
+        scale = deployment.spec.scale
+        if scale is not None and not scale.min <= replicas <= scale.max:
+            raise Conflict(
+                f"the number of {deployment.name}'s replicas follows load, from {scale.min} to "
+                f"{scale.max}"
+            )
+        spec = deployment.spec.model_copy(update={"replicas": replicas})
+        deployment.spec = DeploymentSpec.model_validate(
+            spec.model_dump(mode="json", exclude_unset=True) | {"replicas": replicas}
+        )
+        self.set_replicas(work, deployment, replicas)
+        work.unit.rewrite(deployment)
+        return deployment
+
+    def set_replicas(self, work: Work, deployment: Deployment, replicas: int) -> None:
+        """Wish another number of replicas, from now on."""
+        if replicas != deployment.replicas:
+            deployment.replicas = replicas
+            deployment.scaled_at = work.now
+            work.unit.touch(deployment)
+            work.mark(deployment)
+
+    def undo(
+        self, work: Work, principal: Principal, id_: str, number: int | None = None
+    ) -> Deployment:
+        """Go back to a revision: the one that serves while another is rolled out or was given up,
+        else the one before; or to ``number``.
+
+        Raises:
+            NotFound: no such live deployment of the principal's, or no such revision is kept.
+            Conflict: there is none to go back to.
+        """
+        deployment = self._mine(work, principal, id_)
+        if number is None:
+            number = deployment.stable
+            if deployment.stable == deployment.revision:
+                before = [each.number for each in deployment.revisions if each.number < number]
+                if not before:
+                    raise Conflict(f"{deployment.name} has no revision before {number}")
+                number = before[-1]
+        revision = deployment.numbered(number)
+        if revision is None:
+            known = ", ".join(str(each.number) for each in deployment.revisions)
+            raise NotFound(f"{deployment.name} has no revision {number}; kept are {known}")
+        spec = deployment.spec.with_template(revision.template)
+        self._change(work, principal, deployment, spec, of=number)
+        return deployment
+
+    def pause(self, work: Work, principal: Principal, id_: str) -> Deployment:
+        """Have an update stand still.
+
+        Raises:
+            NotFound: no such live deployment of the principal's.
+            Conflict: nothing is rolled out.
+        """
+        return self._set_paused(work, principal, id_, paused=True)
+
+    def resume(self, work: Work, principal: Principal, id_: str) -> Deployment:
+        """Have a paused update go on.
+
+        Raises:
+            NotFound: no such live deployment of the principal's.
+            Conflict: nothing is rolled out.
+        """
+        return self._set_paused(work, principal, id_, paused=False)
+
+    def destroy(self, work: Work, principal: Principal, id_: str) -> Deployment:
+        """Take a deployment down with all its routes.
+
+        Raises:
+            NotFound: no such live deployment of the principal's.
+        """
+        deployment = self._mine(work, principal, id_)
+        why = reason(ReasonCode.CANCELLED, by=principal.owner.user)
+        to = TransitionStatus(_E.DESTROYING)
+        expected = DEPLOYMENT_TABLE.live - {_E.DESTROYING}
+        self._lifecycle.move(work, [deployment], expected, to, Move(PHASE, reason=why))
+        return deployment
+
+    # -- their parts ---------------------------------------------------------------------------
+
+    def _mine(self, work: Work, principal: Principal, id_: str) -> Deployment:
+        deployment = work.live.of(Deployment).get(id_)
+        if (
+            deployment is None
+            or deployment.status in _GOING
+            or not principal.may_change(deployment.owner)
+        ):
+            raise NotFound(f"there is no live deployment {id_}")
+        return deployment
+
+    def _make(self, work: Work, principal: Principal, spec: DeploymentSpec) -> Deployment:
+        if len(work.live.of(Deployment)) >= MAX_DEPLOYMENTS:
+            raise Conflict(f"the cluster has {MAX_DEPLOYMENTS} deployments, and takes no more")
+        first = Revision(1, spec.digest(), spec.template(), work.now, principal.owner.user)
+        deployment = Deployment(
+            id=DeploymentId(work.ids.new(IdKind.DEPLOYMENT)),
+            name=spec.name,
+            owner=principal.owner,
+            group=spec.group,
+            status=_E.PENDING,
+            status_changed_at=work.now,
+            created_at=work.now,
+            spec=spec,
+            revisions=(first,),
+            revision=1,
+            stable=1,
+            replicas=spec.first_replicas(),
+            scaled_at=work.now,
+        )
+        work.unit.add(deployment)
+        work.mark(deployment)
+        self._routes.named(deployment)
+        return deployment
+
+    def _change(
+        self,
+        work: Work,
+        principal: Principal,
+        deployment: Deployment,
+        spec: DeploymentSpec,
+        of: int | None = None,
+    ) -> None:
+        before = deployment.spec
+        deployment.spec = spec
+        self._routes.named(deployment, before.host)
+        if spec.probe != before.probe or spec.scale != before.scale:
+            deployment.probe_version += 1
+        follows = spec.scale is not None and "replicas" not in spec.model_fields_set
+        if follows and spec.scale is not None:
+            wished = min(max(deployment.replicas, spec.scale.min), spec.scale.max)
+        else:
+            wished = spec.replicas
+        self.set_replicas(work, deployment, wished)
+        digest = spec.digest()
+        current = deployment.numbered(deployment.revision)
+        if current is None or current.digest != digest:
+            self._begin_revision(work, principal, deployment, spec, digest, of)
+        for route in self._routes.of(deployment):
+            work.mark(route)
+        work.unit.rewrite(deployment)
+        work.unit.touch(deployment)
+        work.mark(deployment)
+
+    def _begin_revision(
+        self,
+        work: Work,
+        principal: Principal,
+        deployment: Deployment,
+        spec: DeploymentSpec,
+        digest: str,
+        of: int | None,
+    ) -> None:
+        stable = deployment.numbered(deployment.stable)
+        if stable is not None and stable.digest == digest:  # back while another is rolled out
+            deployment.revision = stable.number
+            deployment.rollout = deployment.reason = None
+            return
+        by, number = principal.owner.user, deployment.revisions[-1].number + 1
+        revision = Revision(number, digest, spec.template(), work.now, by, of)
+        needed = frozenset(route.revision for route in self._routes.of(deployment))
+        needed |= {deployment.stable, number}
+        deployment.revisions = kept((*deployment.revisions, revision), needed)
+        deployment.revision = number
+        deployment.group = spec.group
+        deployment.reason = None
+        if deployment.status in (_E.PENDING, _E.CREATED):
+            deployment.stable = number
+            return
+        deployment.rollout = Rollout(number, deployment.stable, work.now)
+        if deployment.status is not _E.DEPLOYING:
+            expected = frozenset({_E.READY, _E.SCALING})
+            to = TransitionStatus(_E.DEPLOYING)
+            self._lifecycle.move(work, [deployment], expected, to, Move(PHASE))
+
+    def _set_paused(
+        self, work: Work, principal: Principal, id_: str, *, paused: bool
+    ) -> Deployment:
+        deployment = self._mine(work, principal, id_)
+        if deployment.rollout is None:
+            raise Conflict(f"no update of {deployment.name} is under way")
+        rollout = deployment.rollout
+        changed = rollout.paused(work.now) if paused else rollout.resumed(work.now)
+        if changed != rollout:
+            deployment.rollout = changed
+            work.unit.touch(deployment)
+            work.mark(deployment)
+        return deployment

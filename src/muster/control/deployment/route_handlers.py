@@ -1,0 +1,339 @@
+"""The six handlers of routes, and one that follows their sessions (source: Sokovan)."""
+
+from collections.abc import Sequence
+
+from muster.control.deployment.book import Heard, Routes
+from muster.control.deployment.entity import Deployment, Route
+from muster.control.deployment.lifecycle import RouteLifecycle
+from muster.control.deployment.loads import Loads
+from muster.control.deployment.sessions import session_spec
+from muster.control.deployment.standing import session_of, standing
+from muster.control.deployment.traffic import Traffic
+from muster.control.engine.handler import (
+    NO_CHANGE,
+    FollowingHandler,
+    HandlerResult,
+    LifecycleHandler,
+    Stage,
+    StatusTransitions,
+    TransitionStatus,
+)
+from muster.control.engine.work import Move, Work
+from muster.control.session.lifecycle import SessionLifecycle
+from muster.control.session.requests import SessionRequests
+from muster.core.errors import Conflict, InvalidSpec, NotFound
+from muster.core.owner import Principal, Role
+from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.states import SESSION_TABLE, SessionStatus
+from muster.core.states.deployment import PROBED, ROUTE_TABLE, EndpointLifecycle, RouteStatus
+from muster.serving.probing import (
+    Health,
+    HealthCode,
+    HealthVerdict,
+    evicts,
+    is_fresh,
+    judge,
+)
+from muster.serving.replicas import Standing
+from muster.store.records import Session
+
+_R = RouteStatus
+QUOTA_WAIT_S = 5.0
+"""How long a route waits before its session is handed in again that a quota refused."""
+TO_TERMINATING = TransitionStatus(_R.TERMINATING)
+
+
+class ProvisioningRoute(LifecycleHandler[Route]):
+    """Hands in a route's session, and waits until it runs."""
+
+    name = "ProvisioningRoute"
+    entity = Route
+    statuses = frozenset({_R.PROVISIONING})
+    transitions = StatusTransitions(
+        success=TransitionStatus(_R.DEGRADED), give_up=TransitionStatus(_R.FAILED_TO_START)
+    )
+
+    def __init__(
+        self, routes: Routes, lifecycle: RouteLifecycle, sessions: SessionRequests
+    ) -> None:
+        self._routes = routes
+        self._lifecycle = lifecycle
+        self._sessions = sessions
+
+    def execute(self, targets: Sequence[Route], work: Work) -> HandlerResult[Route]:
+        result: HandlerResult[Route] = HandlerResult()
+        for route in targets:
+            if route.session_id is None:
+                self._hand_in(route, work, result)
+                continue
+            session = session_of(route, work.live)
+            if session is None or session.status not in SESSION_TABLE.live:
+                self._lifecycle.failed(work, route)
+                result.failures[route] = _ended(route, session)
+            elif session.status is SessionStatus.RUNNING:
+                route.address = _address(route, session, work)
+                work.unit.touch(route)
+                result.successes.append(route)
+        return result
+
+    def _hand_in(self, route: Route, work: Work, result: HandlerResult[Route]) -> None:
+        owner = Principal(route.owner, Role.USER)
+        try:
+            session = self._sessions.submit(work, owner, session_spec(route))
+        except Conflict as refused:
+            work.try_later(route, work.now + QUOTA_WAIT_S)
+            result.skipped[route] = (reason(ReasonCode.ROUTE_QUOTA, how=str(refused)[:500]),)
+        except (InvalidSpec, NotFound) as refused:
+            self._lifecycle.failed(work, route)
+            result.failures[route] = reason(ReasonCode.ROUTE_NOT_TAKEN, how=str(refused)[:500])
+        else:
+            work.begin_try(route)
+            route.session_id, route.kernel_id = session.id, session.kernels[0].id
+            work.unit.touch(route)
+            self._routes.has_session(route)
+
+
+class HealthCheckRoute(LifecycleHandler[Route]):
+    """Judges routes by what their probes found; the probes themselves are the prober's."""
+
+    name = "HealthCheckRoute"
+    entity = Route
+    statuses = PROBED
+    transitions = StatusTransitions(
+        success=TransitionStatus(_R.HEALTHY),
+        give_up=TransitionStatus(_R.UNHEALTHY),
+        stale=TransitionStatus(_R.DEGRADED),
+    )
+
+    def __init__(self, routes: Routes) -> None:
+        self._routes = routes
+
+    def execute(self, targets: Sequence[Route], work: Work) -> HandlerResult[Route]:
+        result: HandlerResult[Route] = HandlerResult()
+        for route in targets:
+            heard = self._routes.heard(route)
+            if heard.good is not None and heard.good is not route.good:
+                route.good = heard.good
+                work.unit.touch(route)
+            session = session_of(route, work.live)
+            started_at = None if session is None else session.started_at
+            health = judge(
+                route.deployment.spec.probe,
+                route.status,
+                heard.last(work.now),
+                work.now - (started_at or route.created_at),
+                route.good_at is not None,
+            )
+            why = _found(health, heard)
+            match health.verdict:
+                case HealthVerdict.HEALTHY:
+                    result.successes.append(route)
+                case HealthVerdict.UNHEALTHY:
+                    result.failures[route] = why
+                case HealthVerdict.FAILED_TO_START if route.status is not _R.UNHEALTHY:
+                    result.failures[route] = why
+                case HealthVerdict.STALE:
+                    heard.watched = None  # perhaps the prober lost it
+                    result.stale[route] = why
+        return result
+
+
+class RunningRoute(LifecycleHandler[Route]):
+    """Has a route end whose session has ended, or that failed to start."""
+
+    name = "RunningRoute"
+    entity = Route
+    statuses = PROBED | {_R.FAILED_TO_START}
+    transitions = StatusTransitions(success=NO_CHANGE, give_up=TO_TERMINATING)
+
+    def __init__(self, lifecycle: RouteLifecycle) -> None:
+        self._lifecycle = lifecycle
+
+    def execute(self, targets: Sequence[Route], work: Work) -> HandlerResult[Route]:
+        result: HandlerResult[Route] = HandlerResult()
+        for route in targets:
+            session = session_of(route, work.live)
+            if route.status is _R.FAILED_TO_START:
+                result.failures[route] = route.reason or _ended(route, session)
+            elif session is None or session.status is not SessionStatus.RUNNING:
+                self._lifecycle.failed(work, route)
+                result.failures[route] = _ended(route, session)
+        return result
+
+
+class RouteEviction(LifecycleHandler[Route]):
+    """Has routes replaced that were unhealthy for too long, no more of a deployment at a time than
+    its disruption allows; nobody on knowledge that is stale."""
+
+    name = "RouteEviction"
+    entity = Route
+    statuses = frozenset({_R.UNHEALTHY})
+    transitions = StatusTransitions(success=TO_TERMINATING, need_retry=NO_CHANGE)
+
+    def __init__(self, routes: Routes, lifecycle: RouteLifecycle) -> None:
+        self._routes = routes
+        self._lifecycle = lifecycle
+
+    def execute(self, targets: Sequence[Route], work: Work) -> HandlerResult[Route]:
+        result: HandlerResult[Route] = HandlerResult()
+        room: dict[Deployment, int] = {}
+        for route in targets:
+            deployment = route.deployment
+            probe, last = deployment.spec.probe, self._routes.heard(route).last(work.now)
+            never_good = route.good_at is None and is_fresh(probe, last)
+            unhealthy_s = work.now - route.status_changed_at
+            if not never_good and not evicts(probe, unhealthy_s, is_fresh(probe, last)):
+                continue
+            if deployment not in room:
+                room[deployment] = self._room(deployment, work.now)
+            if room[deployment] <= 0:
+                continue
+            room[deployment] -= 1
+            self._lifecycle.failed(work, route)
+            result.successes.append(route)
+        return result
+
+    def _room(self, deployment: Deployment, now: float) -> int:
+        """How many more may be evicted: as long as replicas of the deployment only start, those
+        that were evicted are not replaced yet."""
+        starting = sum(
+            standing(route, now) in (Standing.STARTING, Standing.HEALTHY)
+            for route in self._routes.of(deployment)
+        )
+        return deployment.spec.disruptable(deployment.replicas) - starting
+
+
+class TerminatingRoute(LifecycleHandler[Route]):
+    """Lets requests under way end, stops the session, and waits until its room is free."""
+
+    name = "TerminatingRoute"
+    entity = Route
+    statuses = frozenset({_R.TERMINATING})
+    transitions = StatusTransitions(success=TransitionStatus(_R.TERMINATED), need_retry=NO_CHANGE)
+
+    def __init__(self, sessions: SessionLifecycle, loads: Loads) -> None:
+        self._sessions = sessions
+        self._loads = loads
+
+    def execute(self, targets: Sequence[Route], work: Work) -> HandlerResult[Route]:
+        result: HandlerResult[Route] = HandlerResult()
+        for route in targets:
+            session = session_of(route, work.live)
+            if session is None or session.status in SESSION_TABLE.terminal:
+                if route.kernel_id is None or route.kernel_id not in work.live.allocations_of:
+                    result.successes.append(route)
+            elif session.status is not SessionStatus.TERMINATING and self._is_drained(route, work):
+                self._sessions.terminate(work, [session], self.name, route.reason)
+        return result
+
+    def _is_drained(self, route: Route, work: Work) -> bool:
+        if route.healthy_since is None and route.good is not True:
+            return True  # nobody was ever sent to it, or it was withdrawn long ago
+        withdrawn_at = route.status_changed_at
+        if work.now >= withdrawn_at + route.deployment.spec.drain:
+            return True
+        return self._loads.is_idle(route, since=withdrawn_at)
+
+
+class ServiceDiscoverySync(LifecycleHandler[Route]):
+    """Has the services of healthy routes published anew where what is published differs; a change
+    of health publishes at once (``PublishTraffic``), this repairs."""
+
+    name = "ServiceDiscoverySync"
+    stage = Stage.TELL
+    entity = Route
+    statuses = frozenset({_R.HEALTHY})
+    transitions = StatusTransitions(success=NO_CHANGE, need_retry=NO_CHANGE)
+
+    def __init__(self, traffic: Traffic) -> None:
+        self._traffic = traffic
+
+    def execute(self, targets: Sequence[Route], work: Work) -> HandlerResult[Route]:
+        for deployment in dict.fromkeys(route.deployment for route in targets):
+            self._traffic.publish(deployment, work)
+        return HandlerResult(successes=list(targets))
+
+
+class FollowSessions(FollowingHandler[Session]):
+    """Has routes looked at whose session has begun to run, or ends."""
+
+    name = "FollowSessionsOfRoutes"
+    stage = Stage.SETTLE
+    entity = Session
+    statuses = (
+        frozenset({SessionStatus.RUNNING, SessionStatus.TERMINATING}) | SESSION_TABLE.terminal
+    )
+    narrows = True
+
+    def __init__(self, routes: Routes) -> None:
+        self._routes = routes
+
+    def gather(self, candidates: Sequence[Session], work: Work) -> Sequence[Session]:
+        mine = [each for each in candidates if self._routes.of_session(each.id) is not None]
+        return super().gather(mine, work) if mine else mine
+
+    def follow(self, record: Session, work: Work) -> None:
+        route = self._routes.of_session(record.id)
+        if route is not None and route.status in ROUTE_TABLE.live:
+            work.mark(route)
+
+
+class TakeDownRoutes(FollowingHandler[Route]):
+    """Has a route end whose deployment is taken down, whatever state either is in."""
+
+    name = "DestroyingDeployment"
+    stage = Stage.EXPAND
+    entity = Route
+    statuses = ROUTE_TABLE.live - {_R.TERMINATING}
+    _GOING = frozenset({EndpointLifecycle.DESTROYING, EndpointLifecycle.DESTROYED})
+
+    def __init__(self, lifecycle: RouteLifecycle) -> None:
+        self._lifecycle = lifecycle
+
+    def follow(self, record: Route, work: Work) -> None:
+        if record.deployment.status in self._GOING:
+            take_away(self._lifecycle, record, work, self.name, record.deployment.reason)
+
+
+def take_away(
+    lifecycle: RouteLifecycle, route: Route, work: Work, phase: str, why: Reason | None = None
+) -> None:
+    """Have a route be drained and stopped."""
+    to = why or reason(ReasonCode.ROUTE_NOT_NEEDED)
+    expected = ROUTE_TABLE.live - {_R.TERMINATING}
+    if route.status is _R.FAILED_TO_START or route.status in expected:
+        lifecycle.move(work, [route], expected, TO_TERMINATING, Move(phase, reason=to))
+
+
+def _found(health: Health, heard: Heard) -> Reason:
+    """Why a route is judged so."""
+    told = health.why.numbers
+    match health.why.code:
+        case HealthCode.NEVER_GOOD:
+            return reason(ReasonCode.ROUTE_NEVER_GOOD, after_s=told["limit_s"], found=heard.detail)
+        case HealthCode.STALE:
+            return reason(ReasonCode.ROUTE_STALE, after_s=told["limit_s"])
+        case HealthCode.BAD:
+            return reason(ReasonCode.ROUTE_BAD, streak=int(told["streak"]), found=heard.detail)
+        case _:
+            return reason(ReasonCode.ROUTE_NOT_PROBED)
+
+
+def _ended(route: Route, session: Session | None) -> Reason:
+    """Why a route's session ended, as far as is known."""
+    why = None if session is None else session.reason
+    how = "" if why is None else why.sentence()
+    return reason(ReasonCode.ROUTE_ENDED, how=how, session=route.session_id or "")
+
+
+def _address(route: Route, session: Session, work: Work) -> str | None:
+    kernel, port = session.kernels[0], route.deployment.spec.port
+    template = route.deployment.numbered(route.revision)
+    if template is not None:
+        port = template.template.get("port")
+    agent = None if kernel.agent_id is None else work.live.agents.get(kernel.agent_id)
+    if agent is None:
+        return None
+    if port is None:
+        port = kernel.ports[0] if kernel.ports else None
+    return None if port is None else f"{agent.host}:{port}"

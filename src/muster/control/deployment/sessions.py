@@ -1,0 +1,40 @@
+"""The session of a route, made of its revision's template."""
+
+from muster.control.deployment.entity import Route
+from muster.core.specs import SessionSpec, SessionType
+from muster.core.specs.session import KernelSpec
+
+
+def session_spec(route: Route) -> SessionSpec:
+    """The spec of a route's session: one kernel, with a port of its own unless the program has a
+    fixed one, on another agent than its siblings where that can be."""
+    deployment = route.deployment
+    revision = deployment.numbered(route.revision)
+    spec = deployment.spec
+    if revision is not None and revision.number != deployment.revision:
+        spec = spec.with_template(revision.template)
+    env = {
+        **spec.env,
+        "MUSTER_DEPLOYMENT": deployment.name,
+        "MUSTER_REVISION": str(route.revision),
+    }
+    if spec.port is not None:
+        env = {"PORT": str(spec.port)} | env
+    kernel = KernelSpec(
+        command=spec.command,
+        env=env,
+        workdir=spec.workdir,
+        files=spec.files,
+        resources=spec.resources,
+        ports=spec.ports or (1 if spec.port is None else 0),
+        grace=spec.grace,
+    )
+    placement = spec.placement.model_copy(update={"set": deployment.name})
+    return SessionSpec(
+        name=f"{deployment.name}-{route.revision}",
+        type=SessionType.INFERENCE,
+        group=deployment.group,
+        kernels=[kernel],
+        priority=deployment.spec.priority,
+        placement=placement,
+    )

@@ -1,0 +1,79 @@
+"""Routes and deployments as the pure decisions see them (``muster.serving``)."""
+
+from muster.control.deployment.book import Routes
+from muster.control.deployment.entity import Deployment, Route
+from muster.control.deployment.lifecycle import next_start_at, starts_left
+from muster.core.states import AgentBar, AgentStatus
+from muster.core.states.deployment import RouteStatus
+from muster.serving.replicas import Change, Replica, Standing, level
+from muster.store.live import Live
+from muster.store.records import Session
+
+
+def standing(route: Route, now: float) -> Standing:
+    """How a route counts. One that is DEGRADED counts as it did when it was last probed."""
+    match route.status:
+        case RouteStatus.TERMINATING | RouteStatus.FAILED_TO_START | RouteStatus.TERMINATED:
+            return Standing.HELD
+        case RouteStatus.UNHEALTHY:
+            return Standing.UNHEALTHY
+        case RouteStatus.DEGRADED if route.good is False and route.good_at is not None:
+            return Standing.UNHEALTHY
+    if route.healthy_since is None:
+        return Standing.STARTING
+    age_s = now - route.healthy_since
+    if age_s < route.deployment.spec.update.min_healthy_time:
+        return Standing.HEALTHY
+    return Standing.AVAILABLE
+
+
+def _since(route: Route) -> float:
+    return route.created_at if route.healthy_since is None else route.healthy_since
+
+
+def session_of(route: Route, live: Live) -> Session | None:
+    """The session of a route, unless it has ended and left the mirror."""
+    return None if route.session_id is None else live.sessions.get(route.session_id)
+
+
+def is_misplaced(route: Route, live: Live) -> bool:
+    """Whether the machine of a route is one that work has to leave, or that is not heard."""
+    session = session_of(route, live)
+    agent_id = None if session is None or not session.kernels else session.kernels[0].agent_id
+    agent = None if agent_id is None else live.agents.get(agent_id)
+    if agent is None:
+        return False
+    leaves = agent.barred is AgentBar.DRAINING or bool(agent.ill)
+    return leaves or agent.status is not AgentStatus.ALIVE
+
+
+def replicas(deployment: Deployment, routes: Routes, live: Live, now: float) -> list[Replica]:
+    """The routes of a deployment, oldest first."""
+    return [
+        Replica(
+            route=route.name,
+            revision=route.revision,
+            standing=standing(route, now),
+            since=_since(route),
+            misplaced=is_misplaced(route, live),
+        )
+        for route in routes.of(deployment)
+    ]
+
+
+def change(deployment: Deployment, routes: Routes, live: Live, now: float) -> Change:
+    """The change that is due now for a deployment of which nothing is rolled out."""
+    wanted = deployment.replicas
+    wished = level(
+        wanted,
+        replicas(deployment, routes, live, now),
+        deployment.stable,
+        deployment.spec.disruptable(wanted),
+    )
+    may_start = starts_left(deployment) and next_start_at(deployment) <= now
+    return wished if may_start else Change(0, wished.remove)
+
+
+def differs(wished: Change) -> bool:
+    """Whether there is anything to do."""
+    return bool(wished.create or wished.remove)

@@ -1,0 +1,84 @@
+"""The texts of reasons of deployments and routes: why a replica is made, or taken away."""
+
+from collections.abc import Mapping
+
+from muster.core.reasons.codes import ReasonCode
+from muster.core.reasons.definition import OPERATOR as _O
+from muster.core.reasons.definition import REQUEST as _R
+from muster.core.reasons.definition import WAITING as _W
+from muster.core.reasons.definition import Definition
+
+_FOUND = "{found:?: {found}}"
+
+OF_DEPLOYMENTS: Mapping[ReasonCode, Definition] = {
+    ReasonCode.ROUTE_STARTS: Definition(_W, "its session is {status}"),
+    ReasonCode.ROUTE_NOT_TAKEN: Definition(
+        _R, "its session is refused: {how}", "Change the deployment: `muster deploy FILE`."
+    ),
+    ReasonCode.ROUTE_QUOTA: Definition(
+        _W, "its session is not taken yet: {how}", "It is tried again by itself."
+    ),
+    ReasonCode.ROUTE_ENDED: Definition(
+        _R,
+        "session {session} ended{how:?: {how}}",
+        "`muster logs {session}` shows what it wrote.",
+    ),
+    ReasonCode.ROUTE_NEVER_GOOD: Definition(
+        _R,
+        f"no probe was good within {{after_s:~}} of its start{_FOUND}",
+        "Look whether its program listens on PORT and answers the probe; or set a longer "
+        "probe.start_timeout.",
+    ),
+    ReasonCode.ROUTE_NOT_PROBED: Definition(_W, "it was not probed yet"),
+    ReasonCode.ROUTE_BAD: Definition(_W, f"{{streak:probe}} in a row were bad{_FOUND}"),
+    ReasonCode.ROUTE_STALE: Definition(
+        _O,
+        "no probe of it was completed for {after_s:~}: nothing is known of its health",
+        "Look whether the controller is overloaded; traffic goes on as before.",
+    ),
+    ReasonCode.ROUTE_EVICTED: Definition(
+        _W, f"it is replaced, because it was unhealthy for {{after_s:~}}{_FOUND}"
+    ),
+    ReasonCode.ROUTE_NOT_NEEDED: Definition(_W, "it is not needed any more"),
+    ReasonCode.DEPLOYMENT_STARTS_AGAIN: Definition(
+        _W,
+        "{failed:replica} in a row did not become healthy{how:?: {how}}; the next is tried in "
+        "{in_s:~}",
+        "`muster why` of a route tells more.",
+    ),
+    ReasonCode.DEPLOYMENT_NEVER_HEALTHY: Definition(
+        _R,
+        "{failed:replica} did not become healthy, and no more are tried{how:?: {how}}",
+        "Mend the program or the probe, and hand the deployment in again.",
+    ),
+    ReasonCode.DEPLOYMENT_REPLICAS_DIFFER: Definition(
+        _W, "{up} of {wanted:replica} are there: {create} are made, {remove} taken away"
+    ),
+    ReasonCode.DEPLOYMENT_ROUTES_LEFT: Definition(_W, "{left:route} are still being stopped"),
+    ReasonCode.ROLLOUT_UNDER_WAY: Definition(
+        _W,
+        "revision {revision} is rolled out: {available} of {wanted:replica} are available"
+        "{paused:?, and it is paused}",
+    ),
+    ReasonCode.ROLLOUT_STARTS_FAILED: Definition(
+        _R,
+        "revision {revision} was given up: {failed:replica} of it did not become healthy"
+        "{how:?: {how}}; revision {stable} serves",
+        "Mend it and hand the deployment in again, or `muster rollout undo`.",
+    ),
+    ReasonCode.ROLLOUT_TOO_SLOW: Definition(
+        _R,
+        "revision {revision} was given up: no further replica of it became available within "
+        "{deadline_s:~}{how:?: {how}}; revision {stable} serves",
+        "Mend it and hand the deployment in again, or set a longer update.progress_deadline.",
+    ),
+    ReasonCode.ROLLOUT_ERRORS: Definition(
+        _R,
+        "revision {revision} was given up: {rate} % of its {requests:request} failed, more "
+        "than {limit} %; revision {stable} serves",
+        "Mend it and hand the deployment in again.",
+    ),
+    ReasonCode.SCALED_BY_LOAD: Definition(
+        _W, "{before} → {after} replicas ({how}): {load} {metric}, {target} a replica are aimed at"
+    ),
+}

@@ -1,0 +1,143 @@
+"""Answers about deployments and their routes."""
+
+from typing import Any
+
+import msgspec
+
+from muster.core.states.deployment import EndpointLifecycle, RouteStatus
+from muster.core.views.base import OwnerView, ReasonView, RecordView, View
+
+
+class RolloutView(View):
+    """A revision that takes the place of another.
+
+    Args:
+        from_revision, to_revision: their numbers; the former is None for a first one.
+        strategy: rolling, blue-green or canary.
+        step: of a canary, from 0.
+        weights: percent of the requests by revision.
+        failed_starts: replicas of the new revision that did not become healthy.
+        progress_at: when a further replica became available.
+        paused_at: since when it is paused; None if it is not.
+    """
+
+    from_revision: int | None
+    to_revision: int
+    strategy: str
+    step: int
+    weights: dict[str, int]
+    failed_starts: int
+    progress_at: float
+    paused_at: float | None = None
+
+
+class DeploymentView(RecordView):
+    """A deployment; times are seconds since the epoch.
+
+    Args:
+        revision: the number of the spec's revision; ``stable`` of the one that serves.
+        replicas: how many are wished.
+        up: routes that count as replicas; ``healthy`` of them are HEALTHY.
+        rollout: the update under way.
+    """
+
+    name: str
+    host: str | None = None
+    group: str
+    owner: OwnerView
+    status: EndpointLifecycle
+    status_changed_at: float
+    created_at: float
+    finished_at: float | None = None
+    revision: int
+    stable: int
+    replicas: int
+    up: int = 0
+    healthy: int = 0
+    rollout: RolloutView | None = None
+    reason: ReasonView | None = None
+
+
+class RevisionView(View):
+    """A revision: what replicas are made of.
+
+    Args:
+        of: the revision to which it goes back; None for one that was new.
+    """
+
+    number: int
+    digest: str
+    template: dict[str, Any]
+    created_at: float
+    by: str
+    of: int | None = None
+
+
+class RouteView(RecordView):
+    """A replica. ``good`` is whether its last completed probe was, None before the first."""
+
+    deployment: str
+    revision: int
+    status: RouteStatus
+    status_changed_at: float
+    created_at: float
+    finished_at: float | None = None
+    session: str | None = None
+    address: str | None = None
+    good: bool | None = None
+    reason: ReasonView | None = None
+
+
+class LoadView(View):
+    """Requests of one replica, or of all of a deployment, as the proxies saw them.
+
+    Args:
+        in_flight: under way; ``held`` wait for a replica.
+        rate: a second.
+        requests, failures: since the controller began.
+        p50_s, p99_s: latencies; None where nothing was seen.
+    """
+
+    in_flight: int = 0
+    held: int = 0
+    rate: float = 0.0
+    requests: int = 0
+    failures: int = 0
+    p50_s: float | None = None
+    p99_s: float | None = None
+
+
+class RouteLoadView(View):
+    route: RouteView
+    load: LoadView
+
+
+class DeploymentDetail(DeploymentView):
+    """A deployment with its spec, its revisions, latest last, and its routes that have not ended,
+    newest first."""
+
+    spec: dict[str, Any] = msgspec.field(default_factory=dict)
+    revisions: tuple[RevisionView, ...] = ()
+    routes: tuple[RouteView, ...] = ()
+
+
+class DeploymentPage(View):
+    """Deployments, newest first. ``next`` continues the listing as ``cursor``; None at its end."""
+
+    items: tuple[DeploymentView, ...]
+    next: str | None = None
+
+
+class RoutePage(View):
+    """Routes, newest first. ``next`` continues the listing as ``cursor``; None at its end."""
+
+    items: tuple[RouteView, ...]
+    next: str | None = None
+
+
+class TopView(View):
+    """The load of a deployment, in all and by replica."""
+
+    deployment: DeploymentView
+    load: LoadView
+    routes: tuple[RouteLoadView, ...] = ()

@@ -1,0 +1,281 @@
+"""Deployments of the real control plane with fake agents and a hollow prober, in virtual time."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from tests.control.conftest import MakeWorld, cpus
+from tests.control.world import ADA, World
+
+from muster.control.deployment.book import Routes
+from muster.control.deployment.entity import Deployment, Route
+from muster.control.deployment.load_reports import take_load
+from muster.control.deployment.probes import ProbesTold
+from muster.control.deployment.probing.effects import Watch
+from muster.control.deployment.requests import DeploymentRequests
+from muster.control.deployment.traffic import Traffic
+from muster.control.engine.effects import Performer
+from muster.core.serving.probes import ProbeResult
+from muster.core.serving.traffic import LoadReport, RouteLoad, ServiceLoad
+from muster.core.specs.deployment import DeploymentSpec
+from muster.core.states.deployment import EndpointLifecycle, RouteStatus
+from muster.simulate.hollow.supervisor import Run
+
+SERVES = Run(1e9)
+
+
+class Probes(Performer[Watch]):
+    """Answers probes by the revision of a route; ``blind`` answers none."""
+
+    kind = Watch
+
+    def __init__(self) -> None:
+        self.watched: dict[str, Watch] = {}
+        self.streaks: dict[str, tuple[bool, int]] = {}
+        self.blind = False
+
+    def perform(self, effects: Sequence[Watch]) -> None:
+        for each in effects:
+            if each.watched is None:
+                self.watched.pop(each.route, None)
+            else:
+                self.watched[each.route] = each
+
+    def results(self, good: Callable[[str], bool]) -> list[ProbeResult]:
+        found = []
+        for name, each in self.watched.items():
+            is_good = good(name)
+            was, streak = self.streaks.get(name, (is_good, 0))
+            streak = streak + 1 if was is is_good else 1
+            self.streaks[name] = (is_good, streak)
+            found.append(ProbeResult(name, each.generation, is_good, streak))
+        return found
+
+
+class Cluster:
+    """A world with deployments, whose probes are good but for routes of ``bad`` revisions."""
+
+    def __init__(self, worlds: MakeWorld, agents: int = 4, **options: Any) -> None:
+        self.probes = Probes()
+        self.bad: set[int] = set()
+        self.sick: set[str] = set()
+        self.world: World = worlds(
+            {f"m{n}": cpus(4) for n in range(agents)},
+            behaviour=lambda start: SERVES,
+            stand_ins=[self.probes],
+            **options,
+        )
+
+    def deploy(self, **keys: Any) -> Deployment:
+        spec = DeploymentSpec.model_validate(
+            {"name": "chat", "command": ["serve"], "probe": {"interval": 1, "timeout": 1}} | keys
+        )
+        made: Deployment = self.world.ask(
+            lambda work, parts: parts[DeploymentRequests].apply(work, ADA, spec)
+        )
+        return made
+
+    def ask(self, act: str, *args: Any) -> Deployment:
+        id_ = next(iter(self.world.plane.live.of(Deployment)))
+        found: Deployment = self.world.ask(
+            lambda work, parts: getattr(parts[DeploymentRequests], act)(work, ADA, id_, *args)
+        )
+        return found
+
+    def run(self, seconds: float, each: Callable[[], None] = lambda: None) -> None:
+        for _ in range(int(seconds)):
+            if not self.probes.blind:
+                results = self.probes.results(self._good)
+                if results:
+                    self.world.inbox.put(ProbesTold(results))
+            self.world.run(1.0)
+            each()
+
+    def _good(self, name: str) -> bool:
+        route = self.world.plane.live.of(Route).get(name)
+        return route is not None and route.revision not in self.bad and name not in self.sick
+
+    @property
+    def deployment(self) -> Deployment:
+        (found,) = self.world.plane.live.of(Deployment).values()
+        return found
+
+    @property
+    def status(self) -> str:
+        return self.deployment.status
+
+    def routes(self, *statuses: RouteStatus) -> list[Route]:
+        live = self.world.plane.live.of(Route).values()
+        return [each for each in live if not statuses or each.status in statuses]
+
+    def serving(self) -> list[int]:
+        services = self.world.plane.parts[Traffic].view().services
+        return [t.revision for each in services for t in each.targets if t.weight]
+
+
+@pytest.fixture
+def cluster(worlds: MakeWorld) -> Cluster:
+    return Cluster(worlds)
+
+
+def test_deployment_gets_its_replicas_which_serve_once_probes_are_good(cluster: Cluster) -> None:
+    cluster.deploy(replicas=3)
+    cluster.world.run(2.0)
+    assert cluster.status == EndpointLifecycle.READY
+    assert [each.status for each in cluster.routes()] == [RouteStatus.DEGRADED] * 3
+    assert cluster.serving() == []
+    cluster.run(3)
+    assert [each.status for each in cluster.routes()] == [RouteStatus.HEALTHY] * 3
+    assert cluster.serving() == [1, 1, 1]
+    sessions = cluster.world.plane.live.sessions.values()
+    assert len({each.kernels[0].agent_id for each in sessions}) == 3
+
+
+def test_scaling_up_and_down(cluster: Cluster) -> None:
+    cluster.deploy(replicas=2)
+    cluster.run(10)
+    cluster.ask("scale", 4)
+    cluster.run(10)
+    assert len(cluster.routes(RouteStatus.HEALTHY)) == 4
+    cluster.ask("scale", 1)
+    cluster.run(60)
+    assert [each.status for each in cluster.routes()] == [RouteStatus.HEALTHY]
+    cluster.ask("scale", 0)
+    cluster.run(60)
+    assert cluster.routes() == []
+    assert cluster.status == EndpointLifecycle.READY
+
+
+def test_replica_whose_agent_is_lost_is_replaced(cluster: Cluster) -> None:
+    cluster.deploy(replicas=2)
+    cluster.run(10)
+    session = next(iter(cluster.world.plane.live.sessions.values()))
+    agent_id = session.kernels[0].agent_id
+    assert agent_id is not None
+    cluster.world.disconnect(cluster.world.agents[agent_id])
+    cluster.run(400)
+    assert len(cluster.routes(RouteStatus.HEALTHY)) == 2
+
+
+def test_rolling_update_replaces_one_by_one(cluster: Cluster) -> None:
+    cluster.deploy(replicas=3, update={"surge": 1, "unavailable": 0, "min_healthy_time": 2})
+    cluster.run(10)
+    least: list[int] = []
+    cluster.deploy(
+        replicas=3,
+        command=["serve", "2"],
+        drain=5,
+        update={"surge": 1, "unavailable": 0, "min_healthy_time": 2},
+    )
+    assert cluster.status == EndpointLifecycle.DEPLOYING
+    cluster.run(100, lambda: least.append(len(cluster.serving())))
+    assert cluster.status == EndpointLifecycle.READY
+    assert cluster.deployment.stable == 2
+    assert [each.revision for each in cluster.routes()] == [2, 2, 2]
+    assert min(least) == 3
+
+
+def test_revision_that_never_gets_healthy_is_given_up_and_the_old_one_serves(
+    cluster: Cluster,
+) -> None:
+    cluster.deploy(replicas=2)
+    cluster.run(10)
+    cluster.bad = {2}
+    update = {"progress_deadline": 60}
+    cluster.deploy(replicas=2, command=["serve", "bad"], update=update)
+    cluster.run(200)
+    assert (cluster.deployment.stable, cluster.deployment.revision) == (1, 2)
+    assert cluster.deployment.rollout is None
+    assert cluster.deployment.reason is not None
+    assert [each.revision for each in cluster.routes(RouteStatus.HEALTHY)] == [1, 1]
+    assert cluster.serving() == [1, 1]
+
+
+def test_undo_while_rolling_out_goes_back_without_a_new_revision(cluster: Cluster) -> None:
+    cluster.deploy(replicas=2)
+    cluster.run(10)
+    cluster.bad = {2}
+    cluster.deploy(replicas=2, command=["serve", "bad"])
+    cluster.run(5)
+    cluster.ask("undo", None)
+    cluster.run(60)
+    assert (cluster.deployment.stable, cluster.deployment.revision) == (1, 1)
+    assert [each.revision for each in cluster.routes()] == [1, 1]
+
+
+def test_destroyed_deployment_leaves_nothing(cluster: Cluster) -> None:
+    cluster.deploy(replicas=2)
+    cluster.run(10)
+    cluster.ask("destroy")
+    cluster.run(60)
+    live = cluster.world.plane.live
+    left = [*live.of(Deployment).values(), *live.of(Route).values(), *live.sessions, *live.ledger]
+    assert not left
+    assert not cluster.probes.watched
+
+
+def test_blind_prober_evicts_nobody_and_traffic_stands(cluster: Cluster) -> None:
+    cluster.deploy(replicas=2)
+    cluster.run(10)
+    cluster.probes.blind = True
+    cluster.run(200)
+    assert [each.status for each in cluster.routes()] == [RouteStatus.DEGRADED] * 2
+    assert cluster.serving() == [1, 1]
+    cluster.probes.blind = False
+    cluster.run(5)
+    assert [each.status for each in cluster.routes()] == [RouteStatus.HEALTHY] * 2
+
+
+def test_unhealthy_replica_is_withdrawn_at_once_and_replaced_after_its_limit(
+    cluster: Cluster,
+) -> None:
+    cluster.deploy(replicas=3)
+    cluster.run(10)
+    sick = cluster.routes()[0]
+    cluster.sick.add(sick.name)
+    cluster.run(2)
+    assert len(cluster.serving()) == 2
+    cluster.run(5)
+    assert sick.status is RouteStatus.UNHEALTHY
+    cluster.run(150)
+    assert sick not in cluster.routes()
+    assert len(cluster.routes(RouteStatus.HEALTHY)) == 3
+
+
+def test_restarted_control_goes_on_with_what_runs(cluster: Cluster) -> None:
+    cluster.deploy(replicas=2)
+    cluster.run(10)
+    before = [each.id for each in cluster.routes()]
+    cluster.world.restart_controller()
+    cluster.run(30)
+    assert [each.id for each in cluster.routes(RouteStatus.HEALTHY)] == before
+    assert cluster.serving() == [1, 1]
+    assert cluster.world.plane.parts[Routes].called("chat") is cluster.deployment
+
+
+def test_number_follows_load_from_none_to_three_and_back(cluster: Cluster) -> None:
+    scale = {"min": 0, "max": 3, "target": 2, "window": 10, "cool_down_down": 10}
+    made = cluster.deploy(scale=scale, drain=1)
+    held, wanted = 0, 0
+    counts: list[int] = []
+
+    def told() -> None:
+        routes = cluster.routes(RouteStatus.HEALTHY)
+        each = wanted / len(routes) if routes else 0
+        service = ServiceLoad(
+            service=made.id,
+            held=held if not routes else 0,
+            routes=tuple(RouteLoad(route=r.id, in_flight=round(each)) for r in routes),
+        )
+        report = LoadReport(proxy="p", seconds=1.0, services=(service,))
+        cluster.world.ask(lambda work, parts: take_load(work, parts, report))
+        counts.append(len(routes))
+
+    cluster.run(5, told)
+    assert (cluster.routes(), cluster.deployment.replicas) == ([], 0)
+    held, wanted = 1, 6
+    cluster.run(60, told)
+    assert (counts[-1], cluster.deployment.replicas) == (3, 3)
+    held, wanted = 0, 0
+    cluster.run(120, told)
+    assert (cluster.routes(), cluster.deployment.replicas) == ([], 0)
