@@ -1,7 +1,7 @@
 """Worlds that close themselves."""
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -11,6 +11,7 @@ from tests.control.moves import Moves, observed
 from tests.control.strangers import install
 from tests.control.world import World
 
+from muster.control.engine.declared import SomePerformer
 from muster.core.resources import Resources
 from muster.core.specs import ScalingGroup
 from muster.simulate.hollow.supervisor import Behaviour, Run
@@ -57,9 +58,10 @@ def group_world(worlds: MakeWorld) -> MakeWorld:
         agents: dict[str, int],
         behaviour: Behaviour = lambda start: Run(),
         attributes: dict[str, dict[str, str]] | None = None,
+        stand_ins: Sequence[SomePerformer] = (),
         **policy: Any,
     ) -> World:
-        world = worlds({}, group=under(**policy), behaviour=behaviour)
+        world = worlds({}, group=under(**policy), behaviour=behaviour, stand_ins=stand_ins)
         for name, count in agents.items():
             world.add_agent(name, cpus(count), attributes=(attributes or {}).get(name, {}))
         return world

@@ -7,6 +7,12 @@ from typing import Any
 
 import pytest
 from tests.control.conftest import MakeWorld
+from tests.control.deployment_scenarios import (
+    deployment_that_comes_and_goes,
+    deployment_whose_routes_do_not_end,
+    replica_that_cannot_be_created,
+    revision_that_is_given_up,
+)
 from tests.control.fake_agent import FakeAgent, kernel_index
 from tests.control.pool_scenarios import (
     pool_that_is_paused_and_deleted,
@@ -165,6 +171,25 @@ def machine_under_suspicion(make: MakeWorld) -> World:
 
 
 SCENARIOS: dict[Verdict, Scenario] = {
+    ("ProvisioningRoute", SchedulingResult.SUCCESS): deployment_that_comes_and_goes,
+    ("ProvisioningRoute", SchedulingResult.GIVE_UP): replica_that_cannot_be_created,
+    ("HealthCheckRoute", SchedulingResult.SUCCESS): deployment_that_comes_and_goes,
+    ("HealthCheckRoute", SchedulingResult.GIVE_UP): revision_that_is_given_up,
+    ("HealthCheckRoute", SchedulingResult.STALE): revision_that_is_given_up,
+    ("RunningRoute", SchedulingResult.SUCCESS): deployment_that_comes_and_goes,
+    ("RunningRoute", SchedulingResult.GIVE_UP): deployment_that_comes_and_goes,
+    ("RouteEviction", SchedulingResult.SUCCESS): revision_that_is_given_up,
+    ("TerminatingRoute", SchedulingResult.SUCCESS): deployment_that_comes_and_goes,
+    ("ServiceDiscoverySync", SchedulingResult.SUCCESS): deployment_that_comes_and_goes,
+    ("CheckPendingDeployment", SchedulingResult.SUCCESS): deployment_that_comes_and_goes,
+    ("ScalingDeployment", SchedulingResult.SUCCESS): deployment_that_comes_and_goes,
+    ("CheckReplicaDeployment", SchedulingResult.SUCCESS): deployment_that_comes_and_goes,
+    ("ReconcileDeployment", SchedulingResult.SUCCESS): deployment_that_comes_and_goes,
+    ("ReconcileDeployment", SchedulingResult.GIVE_UP): deployment_that_comes_and_goes,
+    ("RolloutDeployment", SchedulingResult.SUCCESS): deployment_that_comes_and_goes,
+    ("RolloutDeployment", SchedulingResult.GIVE_UP): revision_that_is_given_up,
+    ("DestroyingDeployment", SchedulingResult.SUCCESS): deployment_that_comes_and_goes,
+    ("DestroyingDeployment", SchedulingResult.EXPIRED): deployment_whose_routes_do_not_end,
     ("ScheduleNewSessions", SchedulingResult.SUCCESS): placed,
     ("ScheduleNewSessions", SchedulingResult.EXPIRED): no_room_in_time,
     ("ScheduleNewSessions", SchedulingResult.GIVE_UP): too_often_without_success,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import text
+from sqlalchemy import select, text
 from tests.control.conftest import MakeWorld
 from tests.control.world import ADA, World
 
@@ -23,6 +23,7 @@ from muster.core.ids import AgentId, KernelId
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, JobState
+from muster.store import schema
 from muster.store.records import Agent, Job, Kernel
 from muster.wire.messages import Acknowledge, Hello, KernelReport, ReportKind, Reports
 
@@ -298,6 +299,7 @@ def test_no_input_is_dropped_while_the_state_itself_fails_every_wake(
     assert not acknowledged, "the agent still has what ended"
     world.settle()
     world.connect_again()
-    job = world.plane.live.jobs[job_id]
-    world.run_until(lambda: job.status in JOB_TABLE.terminal, 60.0)
-    assert job.status is JobState.SUCCEEDED
+    world.run_until(lambda: job_id not in world.plane.live.jobs, 60.0)
+    with world.store.engine.connect() as connection:
+        status = select(schema.jobs.c.status).where(schema.jobs.c.id == job_id)
+        assert connection.scalar(status) == JobState.SUCCEEDED

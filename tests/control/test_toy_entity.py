@@ -114,7 +114,7 @@ def test_client_that_knows_lamps_finds_them_wherever_a_ref_is_asked_about(
         assert client.why(lamp["id"]).status == "OUT"
         with pytest.raises(
             NotFound,
-            match="notice, recovery, agent, pool, slice, incident or lamp 'shed'",
+            match="deployment, route, agent, pool, slice, incident or lamp 'shed'",
         ):
             client.why("shed")
 

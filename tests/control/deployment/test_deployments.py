@@ -1,116 +1,14 @@
-"""Deployments of the real control plane with fake agents and a hollow prober, in virtual time."""
-
-from collections.abc import Callable, Sequence
-from typing import Any
+"""Deployments of the real control plane with fake agents, in virtual time."""
 
 import pytest
-from tests.control.conftest import MakeWorld, cpus
-from tests.control.world import ADA, World
+from tests.control.conftest import MakeWorld
+from tests.control.served_cluster import Cluster
 
 from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, Route
 from muster.control.deployment.load_reports import take_load
-from muster.control.deployment.probes import ProbesTold
-from muster.control.deployment.probing.effects import Watch
-from muster.control.deployment.requests import DeploymentRequests
-from muster.control.deployment.traffic import Traffic
-from muster.control.engine.effects import Performer
-from muster.core.serving.probes import ProbeResult
 from muster.core.serving.traffic import LoadReport, RouteLoad, ServiceLoad
-from muster.core.specs.deployment import DeploymentSpec
 from muster.core.states.deployment import EndpointLifecycle, RouteStatus
-from muster.simulate.hollow.supervisor import Run
-
-SERVES = Run(1e9)
-
-
-class Probes(Performer[Watch]):
-    """Answers probes by the revision of a route; ``blind`` answers none."""
-
-    kind = Watch
-
-    def __init__(self) -> None:
-        self.watched: dict[str, Watch] = {}
-        self.streaks: dict[str, tuple[bool, int]] = {}
-        self.blind = False
-
-    def perform(self, effects: Sequence[Watch]) -> None:
-        for each in effects:
-            if each.watched is None:
-                self.watched.pop(each.route, None)
-            else:
-                self.watched[each.route] = each
-
-    def results(self, good: Callable[[str], bool]) -> list[ProbeResult]:
-        found = []
-        for name, each in self.watched.items():
-            is_good = good(name)
-            was, streak = self.streaks.get(name, (is_good, 0))
-            streak = streak + 1 if was is is_good else 1
-            self.streaks[name] = (is_good, streak)
-            found.append(ProbeResult(name, each.generation, is_good, streak))
-        return found
-
-
-class Cluster:
-    """A world with deployments, whose probes are good but for routes of ``bad`` revisions."""
-
-    def __init__(self, worlds: MakeWorld, agents: int = 4, **options: Any) -> None:
-        self.probes = Probes()
-        self.bad: set[int] = set()
-        self.sick: set[str] = set()
-        self.world: World = worlds(
-            {f"m{n}": cpus(4) for n in range(agents)},
-            behaviour=lambda start: SERVES,
-            stand_ins=[self.probes],
-            **options,
-        )
-
-    def deploy(self, **keys: Any) -> Deployment:
-        spec = DeploymentSpec.model_validate(
-            {"name": "chat", "command": ["serve"], "probe": {"interval": 1, "timeout": 1}} | keys
-        )
-        made: Deployment = self.world.ask(
-            lambda work, parts: parts[DeploymentRequests].apply(work, ADA, spec)
-        )
-        return made
-
-    def ask(self, act: str, *args: Any) -> Deployment:
-        id_ = next(iter(self.world.plane.live.of(Deployment)))
-        found: Deployment = self.world.ask(
-            lambda work, parts: getattr(parts[DeploymentRequests], act)(work, ADA, id_, *args)
-        )
-        return found
-
-    def run(self, seconds: float, each: Callable[[], None] = lambda: None) -> None:
-        for _ in range(int(seconds)):
-            if not self.probes.blind:
-                results = self.probes.results(self._good)
-                if results:
-                    self.world.inbox.put(ProbesTold(results))
-            self.world.run(1.0)
-            each()
-
-    def _good(self, name: str) -> bool:
-        route = self.world.plane.live.of(Route).get(name)
-        return route is not None and route.revision not in self.bad and name not in self.sick
-
-    @property
-    def deployment(self) -> Deployment:
-        (found,) = self.world.plane.live.of(Deployment).values()
-        return found
-
-    @property
-    def status(self) -> str:
-        return self.deployment.status
-
-    def routes(self, *statuses: RouteStatus) -> list[Route]:
-        live = self.world.plane.live.of(Route).values()
-        return [each for each in live if not statuses or each.status in statuses]
-
-    def serving(self) -> list[int]:
-        services = self.world.plane.parts[Traffic].view().services
-        return [t.revision for each in services for t in each.targets if t.weight]
 
 
 @pytest.fixture

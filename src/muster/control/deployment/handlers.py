@@ -73,7 +73,7 @@ class CheckPendingDeployment(LifecycleHandler[Deployment]):
     name = "CheckPendingDeployment"
     entity = Deployment
     statuses = frozenset({_E.PENDING, _E.CREATED})
-    transitions = StatusTransitions(success=TransitionStatus(_E.SCALING), need_retry=NO_CHANGE)
+    transitions = StatusTransitions(success=TransitionStatus(_E.SCALING))
 
     def execute(self, targets: Sequence[Deployment], work: Work) -> HandlerResult[Deployment]:
         return HandlerResult(successes=list(targets))
@@ -85,7 +85,7 @@ class ScalingDeployment(LifecycleHandler[Deployment]):
     name = "ScalingDeployment"
     entity = Deployment
     statuses = frozenset({_E.SCALING})
-    transitions = StatusTransitions(success=TransitionStatus(_E.READY), need_retry=NO_CHANGE)
+    transitions = StatusTransitions(success=TransitionStatus(_E.READY))
 
     def __init__(self, routes: Routes, changes: Changes) -> None:
         self._routes = routes
@@ -107,7 +107,7 @@ class CheckReplicaDeployment(LifecycleHandler[Deployment]):
     name = "CheckReplicaDeployment"
     entity = Deployment
     statuses = frozenset({_E.READY})
-    transitions = StatusTransitions(success=TransitionStatus(_E.SCALING), need_retry=NO_CHANGE)
+    transitions = StatusTransitions(success=TransitionStatus(_E.SCALING))
 
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
@@ -115,7 +115,7 @@ class CheckReplicaDeployment(LifecycleHandler[Deployment]):
     def execute(self, targets: Sequence[Deployment], work: Work) -> HandlerResult[Deployment]:
         result: HandlerResult[Deployment] = HandlerResult()
         for deployment in targets:
-            if deployment.scaled_at < deployment.status_changed_at:
+            if deployment.scaled_at <= deployment.status_changed_at:
                 continue
             if differs(change(deployment, self._routes, work.live, work.now)):
                 result.successes.append(deployment)
@@ -148,6 +148,8 @@ class ReconcileDeployment(LifecycleHandler[Deployment]):
                 )
             elif (why := why_not(deployment, work.now)) is not None:
                 result.skipped[deployment] = (why,)
+            else:
+                result.successes.append(deployment)
         return result
 
 
@@ -160,7 +162,6 @@ class RolloutDeployment(LifecycleHandler[Deployment]):
     statuses = frozenset({_E.DEPLOYING})
     transitions = StatusTransitions(
         success=TransitionStatus(_E.READY),
-        need_retry=NO_CHANGE,
         give_up=TransitionStatus(_E.READY),
     )
 
@@ -273,7 +274,6 @@ class DestroyingDeployment(LifecycleHandler[Deployment]):
     statuses = frozenset({_E.DESTROYING})
     transitions = StatusTransitions(
         success=TransitionStatus(_E.DESTROYED),
-        need_retry=NO_CHANGE,
         expired=TransitionStatus(_E.DESTROYED),
     )
 

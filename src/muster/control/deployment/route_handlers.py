@@ -158,6 +158,8 @@ class RunningRoute(LifecycleHandler[Route]):
             elif session is None or session.status is not SessionStatus.RUNNING:
                 self._lifecycle.failed(work, route)
                 result.failures[route] = _ended(route, session)
+            else:
+                result.successes.append(route)
         return result
 
 
@@ -168,7 +170,7 @@ class RouteEviction(LifecycleHandler[Route]):
     name = "RouteEviction"
     entity = Route
     statuses = frozenset({_R.UNHEALTHY})
-    transitions = StatusTransitions(success=TO_TERMINATING, need_retry=NO_CHANGE)
+    transitions = StatusTransitions(success=TO_TERMINATING)
 
     def __init__(self, routes: Routes, lifecycle: RouteLifecycle) -> None:
         self._routes = routes
@@ -209,7 +211,7 @@ class TerminatingRoute(LifecycleHandler[Route]):
     name = "TerminatingRoute"
     entity = Route
     statuses = frozenset({_R.TERMINATING})
-    transitions = StatusTransitions(success=TransitionStatus(_R.TERMINATED), need_retry=NO_CHANGE)
+    transitions = StatusTransitions(success=TransitionStatus(_R.TERMINATED))
 
     def __init__(self, sessions: SessionLifecycle, loads: Loads) -> None:
         self._sessions = sessions
@@ -243,7 +245,7 @@ class ServiceDiscoverySync(LifecycleHandler[Route]):
     stage = Stage.TELL
     entity = Route
     statuses = frozenset({_R.HEALTHY})
-    transitions = StatusTransitions(success=NO_CHANGE, need_retry=NO_CHANGE)
+    transitions = StatusTransitions(success=NO_CHANGE)
 
     def __init__(self, traffic: Traffic) -> None:
         self._traffic = traffic

@@ -83,7 +83,7 @@ class Attempt:
         is_slow: whether the target's last one was.
 
     Attributes:
-        tries: addresses that have not refused yet.
+        addresses_left: addresses that have not refused yet.
         unsent: what is left of the request; None once it was sent.
         is_parting: whether the outcome was told.
     """
@@ -93,7 +93,7 @@ class Attempt:
     addresses: tuple[Address, ...]
     until_s: float
     is_slow: bool
-    tries: int = 0
+    addresses_left: int = 0
     unsent: bytes | None = None
     received: bytes = b""
     is_parting: bool = False
@@ -212,10 +212,10 @@ class Attempts:
         if attempt.is_parting:
             self._close(attempt)
             return
-        attempt.tries -= 1
+        attempt.addresses_left -= 1
         if attempt.unsent is not None:
             attempt.target.turn += 1
-            if attempt.tries > 0:
+            if attempt.addresses_left > 0:
                 self._close(attempt)
                 self._connect(attempt)
                 return
