@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks import b1, b2, b3, b5, b6, gangs, health, probes, recovery, results
+from benchmarks import b1, b2, b3, b5, b6, gangs, health, probes, proxy, recovery, results
 from benchmarks.results import Results
 from rich.console import Console
 
@@ -37,6 +37,9 @@ BENCHMARKS = {
     ),
     "probes": Benchmark(
         probes.TITLE, lambda: probes.measure(probes.FULL), lambda: probes.measure(probes.SHORT)
+    ),
+    "proxy": Benchmark(
+        proxy.TITLE, lambda: proxy.measure(proxy.FULL), lambda: proxy.measure(proxy.SHORT)
     ),
 }
 

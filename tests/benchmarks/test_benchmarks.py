@@ -5,7 +5,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from benchmarks import b1, b2, b6, health, probes, recovery, results
+from benchmarks import b1, b2, b6, health, probes, proxy, recovery, results
 from benchmarks.__main__ import main
 from benchmarks.results import Figure, Results
 from rich.console import Console
@@ -18,6 +18,7 @@ TINY_B1 = b1.Plan(lone_jobs=3, runs=1, few_tasks=5, many_tasks=20, floor_spawns=
 TINY_B2 = b2.Plan(runs=1, sessions=50, paced=20, growth=(60,), loaded=30, agents=5)
 TINY_B6 = b6.Plan(settle_s=0.0, window_s=0.5, sessions=2_000, runs=1)
 TINY_PROBES = probes.Plan(window_s=2.0, routes=20, runs=1)
+TINY_PROXY = proxy.Plan(window_s=0.5, runs=1)
 TINY_HEALTH = health.Plan(window_s=0.5, agents=5, runs=1)
 
 
@@ -109,3 +110,12 @@ def test_results_shown_name_each_figure_with_its_goal() -> None:
 def test_an_unknown_benchmark_is_refused_with_the_names_there_are() -> None:
     with pytest.raises(SystemExit, match="no benchmark 'b0'; there are: b1, "):
         main(["b0"])
+
+
+def test_proxy_in_the_smallest_form_measures_every_key() -> None:
+    found = figures(proxy.measure(TINY_PROXY))
+
+    for key in ("requests_per_s", "cpu_us", "added_ms_p50", "direct_ms_p50"):
+        value = found[key]
+        assert isinstance(value, float)
+        assert value > 0, key
