@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks import b1, b2, b3, b5, b6, gangs, health, probes, proxy, recovery, results
+from benchmarks import b1, b2, b3, b5, b6, gangs, health, probes, proxy, publishing, recovery, results
 from benchmarks.results import Results
 from rich.console import Console
 
@@ -40,6 +40,11 @@ BENCHMARKS = {
     ),
     "proxy": Benchmark(
         proxy.TITLE, lambda: proxy.measure(proxy.FULL), lambda: proxy.measure(proxy.SHORT)
+    ),
+    "publishing": Benchmark(
+        publishing.TITLE,
+        lambda: publishing.measure(publishing.FULL),
+        lambda: publishing.measure(publishing.SHORT),
     ),
 }
 

@@ -5,10 +5,11 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from benchmarks import b1, b2, b6, health, probes, proxy, recovery, results
+from benchmarks import b1, b2, b6, health, probes, proxy, publishing, recovery, results
 from benchmarks.__main__ import main
 from benchmarks.results import Figure, Results
 from rich.console import Console
+from tests.control.deployment.publishing.balancers import needs_haproxy
 from tests.databases import why_not
 
 # `up` leaves the controller running when it returns: that is what it is for.
@@ -17,6 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:subprocess .* is still running:R
 TINY_B1 = b1.Plan(lone_jobs=3, runs=1, few_tasks=5, many_tasks=20, floor_spawns=20)
 TINY_B2 = b2.Plan(runs=1, sessions=50, paced=20, growth=(60,), loaded=30, agents=5)
 TINY_B6 = b6.Plan(settle_s=0.0, window_s=0.5, sessions=2_000, runs=1)
+TINY_PUBLISHING = publishing.Plan(deployments=3, changes=1, idle_s=0.5)
 TINY_PROBES = probes.Plan(window_s=2.0, routes=20, runs=1)
 TINY_PROXY = proxy.Plan(window_s=0.5, runs=1)
 TINY_HEALTH = health.Plan(window_s=0.5, agents=5, runs=1)
@@ -80,6 +82,16 @@ def test_probes_in_the_smallest_form_measure_every_key() -> None:
     found = figures(probes.measure(TINY_PROBES))
 
     for key in ("probes_cpu_percent", "tcp_probes_cpu_percent", "results_per_s"):
+        value = found[key]
+        assert isinstance(value, float)
+        assert value > 0, key
+
+
+@needs_haproxy
+def test_publishing_in_the_smallest_form_measures_every_key() -> None:
+    found = figures(publishing.measure(TINY_PUBLISHING))
+
+    for key in ("withdrawn_ms", "withdrawn_p95_ms", "back_ms", "back_p95_ms", "idle_percent"):
         value = found[key]
         assert isinstance(value, float)
         assert value > 0, key

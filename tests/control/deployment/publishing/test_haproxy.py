@@ -1,5 +1,6 @@
 """HAProxy, driven under load: what changes costs nobody a request."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -179,6 +180,27 @@ async def test_haproxy_begins_with_the_present_servers_and_is_mended_after_it_wa
     async with Load(haproxy.port).running("/chat") as load:
         await served(load)
     assert load.failures == []
+
+
+async def test_haproxy_that_is_killed_while_changes_come_is_right_once_they_have_ended(
+    haproxy: Haproxy, publish: Published, replicas: list[Replica]
+) -> None:
+    one, two, three, four = replicas
+    always = service("always", one.target())
+    for number in range(40):
+        changing = [each.target(1 + number) for each in (two, three, four)[number % 3 :]]
+        publish(always, service("chat", *changing))
+        if number % 13 == 6:
+            haproxy.kill()
+            haproxy.start()
+        await asyncio.sleep(0.02)
+    publish(always, service("chat", two.target(), four.target()))
+    await has_awaited(haproxy, one, two, four)
+    await until_awaited(haproxy.has_its_file)
+    async with Load(haproxy.port).running("/chat", "/always") as load:
+        await served(load)
+    assert load.failures == []
+    assert set(load.by) == {"rte-0", "rte-1", "rte-3"}
 
 
 async def test_services_that_ask_for_tokens_and_words_that_are_no_names_are_not_published(
