@@ -4,7 +4,20 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks import b1, b2, b3, b5, b6, gangs, health, probes, proxy, publishing, recovery, results
+from benchmarks import (
+    b1,
+    b2,
+    b3,
+    b5,
+    b6,
+    gangs,
+    health,
+    probes,
+    proxy,
+    publishing,
+    recovery,
+    results,
+)
 from benchmarks.results import Results
 from rich.console import Console
 
