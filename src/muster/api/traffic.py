@@ -16,10 +16,11 @@ from muster.control.deployment.load_reports import take_load
 from muster.control.deployment.traffic import TRAFFIC, Traffic
 from muster.core.errors import InvalidSpec, Problem
 from muster.core.owner import Owner
-from muster.core.serving.traffic import LoadReport, Service, TrafficView
+from muster.core.serving.traffic import Identity, LoadReport, Service, TrafficView
 
 router = APIRouter(prefix="/v1/traffic", tags=["traffic"])
 LONGEST_WAIT_S = 60.0
+DEFAULT_WAIT_S = 25.0
 MAX_REPORT_BYTES = 4 * 1024 * 1024
 _TO_SERVE = "serve the requests of all deployments"
 
@@ -28,7 +29,7 @@ _TO_SERVE = "serve the requests of all deployments"
 async def get_traffic(
     call: Call,
     since: Annotated[int | None, Query(ge=0, le=2**62)] = None,
-    wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT_S)] = 0.0,
+    wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT_S)] = DEFAULT_WAIT_S,
 ) -> Response:
     """The services that the caller may see, with the replicas to which requests may go. With
     ``since`` the answer comes once there is another version than that, after ``wait`` seconds at
@@ -39,7 +40,7 @@ async def get_traffic(
         while True:
             bell.clear()
             view = _seen(call)
-            if (view.version and view.version != since) or not await changes.wait(bell, until_s):
+            if since is None or view.version != since or not await changes.wait(bell, until_s):
                 return answer(view)
 
 
@@ -92,18 +93,9 @@ class TokenGiven(msgspec.Struct):
     token: Annotated[str, msgspec.Meta(max_length=512)]
 
 
-class Identity(msgspec.Struct):
-    """The owner of a token."""
-
-    domain: str
-    user: str
-    projects: tuple[str, ...]
-    role: str
-
-
 @router.post("/identify")
 async def identify(request: Request, call: Call) -> Response:
-    """Tell whose a token is that a proxy was given; for admins. 404 where it is nobody's."""
+    """Tell whose a token is that a proxy was given; for admins. `null` where it is nobody's."""
     call.must_be_admin(_TO_SERVE)
     body = await read_body(request, 4096)
     try:
@@ -112,11 +104,12 @@ async def identify(request: Request, call: Call) -> Response:
         raise InvalidSpec([Problem("", "the token", str(error)[:100])]) from None
     found = call.api.access.principal(given.token)
     if found is None:
-        return json_answer(b"null", 404)
+        return json_answer(b"null")
     owner = found.owner
     projects = tuple(dict.fromkeys((owner.project, *found.projects)))
-    said = Identity(owner.domain, owner.user, projects, str(found.role))
-    return json_answer(msgspec.json.encode(said))
+    return answer(
+        Identity(domain=owner.domain, user=owner.user, projects=projects, role=found.role)
+    )
 
 
 def _seen(call: Caller) -> TrafficView:

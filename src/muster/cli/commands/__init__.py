@@ -34,6 +34,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "scale": "deployments",
         "rollout": "rollout",
         "top": "deployments",
+        "proxy": "proxy",
     },
     "Cluster": {
         "up": "cluster",

@@ -17,6 +17,8 @@ from muster.control.deployment.lifecycle import DeploymentLifecycle, RouteLifecy
 from muster.control.deployment.loads import Loads
 from muster.control.deployment.probes import ProbesTold, WatchRoutes
 from muster.control.deployment.probing.performer import Prober
+from muster.control.deployment.publishing.performer import TrafficPublisher
+from muster.control.deployment.publishing.settings import load_settings
 from muster.control.deployment.requests import DeploymentRequests
 from muster.control.deployment.route_handlers import (
     FollowSessions,
@@ -41,7 +43,11 @@ from muster.serving.load import LoadMemory
 
 
 class DeploymentModule(EntityModule):
-    """Declares deployments and routes, and what is heard of them."""
+    """Declares deployments and routes, and what is heard of them.
+
+    Raises:
+        InvalidSpec: the operators' settings of balancers are wrong.
+    """
 
     entities = (DEPLOYMENT, ROUTE)
 
@@ -50,8 +56,9 @@ class DeploymentModule(EntityModule):
         self._heard: dict[str, Heard] = {}
         self._loads = Loads()
         self._memories: dict[str, LoadMemory] = {}
-        self._traffic = Traffic()
-        self.performers = (Prober(self._probed),)
+        settings = load_settings(surroundings.settings)
+        self._traffic = Traffic(tells=settings.haproxy is not None or settings.etcd is not None)
+        self.performers = (Prober(self._probed), TrafficPublisher(settings))
 
     def _probed(self, results: Sequence[ProbeResult]) -> None:
         self.surroundings.report(ProbesTold(tuple(results)))
@@ -60,7 +67,7 @@ class DeploymentModule(EntityModule):
         parts, live = context.parts, context.store.live
         routes = Routes(live, self._heard)
         self._loads.keep(live.of(Route).values())
-        self._traffic.follow(routes, live.of(Deployment))
+        self._traffic.follow(routes, context.clock.now(), live.of(Deployment))
         of_deployments, of_routes = DeploymentLifecycle(routes), RouteLifecycle(routes)
         changes = Changes(routes, of_routes)
         sessions = parts[SessionLifecycle]
@@ -82,8 +89,8 @@ class DeploymentModule(EntityModule):
                 TerminatingRoute(sessions, self._loads),
                 FollowSessions(routes),
                 DestroyingDeployment(routes),
-                ServiceDiscoverySync(self._traffic),
                 PublishTraffic(self._traffic),
+                ServiceDiscoverySync(self._traffic),
                 WatchRoutes(routes),
             ],
             offers=[routes, requests, self._loads, self._traffic],

@@ -238,8 +238,9 @@ class TerminatingRoute(LifecycleHandler[Route]):
 
 
 class ServiceDiscoverySync(LifecycleHandler[Route]):
-    """Has the services of healthy routes published anew where what is published differs; a change
-    of health publishes at once (``PublishTraffic``), this repairs."""
+    """Has balancers told of the services where these differ from what they were told: at once, in
+    the wake that changed them, and in the first one of a controller. ``PublishTraffic`` has found
+    out what differs."""
 
     name = "ServiceDiscoverySync"
     stage = Stage.TELL
@@ -250,9 +251,14 @@ class ServiceDiscoverySync(LifecycleHandler[Route]):
     def __init__(self, traffic: Traffic) -> None:
         self._traffic = traffic
 
+    def is_due(self, targets: Sequence[Route]) -> bool:
+        return bool(targets) or self._traffic.is_to_be_told
+
     def execute(self, targets: Sequence[Route], work: Work) -> HandlerResult[Route]:
         for deployment in dict.fromkeys(route.deployment for route in targets):
             self._traffic.publish(deployment, work)
+        if self._traffic.is_to_be_told:
+            work.emit(self._traffic.order(work.now))
         return HandlerResult(successes=list(targets))
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, DeploymentId, Route
+from muster.control.deployment.publishing.effects import PublishServices
 from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.work import Work
 from muster.core.serving.traffic import Service, Target, TrafficView
@@ -66,35 +67,64 @@ TRAFFIC = "traffic"
 
 class Traffic:
     """The published services, as of the last commit. They outlive the mirror, so that they stand
-    while it is read anew."""
+    while it is read anew.
 
-    def __init__(self) -> None:
+    Args:
+        tells: whether there are balancers to be told.
+    """
+
+    def __init__(self, *, tells: bool) -> None:
+        self._tells = tells
         self._services: dict[DeploymentId, Service] = {}
         self._pending: dict[DeploymentId, Service | None] = {}
+        self._unsent = True
         self._routes: Routes | None = None
+        self._ordered = 0
         self.version = 0
-        """Grows with each change, also over restarts; 0 until something is known."""
+        """Grows with each change, also over restarts."""
 
-    def follow(self, routes: Routes, live: Mapping[str, Deployment]) -> None:
+    def follow(self, routes: Routes, now: float, live: Mapping[str, Deployment]) -> None:
         """Go on with a mirror that was just read."""
-        self._routes, self._pending = routes, {}
-        for gone in self._services.keys() - live.keys():
-            del self._services[gone]
+        self._routes = routes
+        if self._pending:  # the wake that decided it was not stored, but may have been told
+            self._pending, self._unsent = {}, True
+        services = {
+            each.id: service_of(each, routes) for each in live.values() if each.status not in _GOING
+        }
+        if services != self._services or not self.version:
+            self._services = services
+            self._unsent = True
+            self.version = max(self.version + 1, int(now * 1000))
 
     def publish(self, deployment: Deployment, work: Work) -> None:
         """Have the deployment's present service published with the commit."""
         assert self._routes is not None, "modules declare before they are run"
         if deployment.status in _GOING:
-            if deployment.id in self._services:
+            if self._pending.get(deployment.id, self._services.get(deployment.id)) is not None:
                 self._pending[deployment.id] = None
+                self._unsent = True
                 work.unit.tell(TRAFFIC, TRAFFIC, "CHANGED")
             return
         service = service_of(deployment, self._routes)
-        if service != self._services.get(deployment.id):
-            self._pending[deployment.id] = service
-            work.unit.tell(TRAFFIC, TRAFFIC, "CHANGED")
-        else:
-            self._pending.pop(deployment.id, None)
+        published = self._services.get(deployment.id)
+        if service == self._pending.get(deployment.id, published):
+            return
+        self._unsent = True
+        self._pending[deployment.id] = service
+        work.unit.tell(TRAFFIC, TRAFFIC, "CHANGED")
+
+    @property
+    def is_to_be_told(self) -> bool:
+        """Whether balancers are to be told of services that differ."""
+        return self._unsent and self._tells
+
+    def order(self, now: float) -> PublishServices:
+        """The effect by which they are told of all services, as of this wake."""
+        self._unsent = False
+        self._ordered = max(self._ordered + 1, int(now * 1000))
+        services = {**self._services, **self._pending}
+        there = tuple(each for each in services.values() if each is not None)
+        return PublishServices(self._ordered, there)
 
     def committed(self, now: float) -> None:
         """Publish what the wake decided, now that it is stored."""
@@ -106,7 +136,7 @@ class Traffic:
             else:
                 changed = True
                 self._services[id_] = service
-        if changed or not self.version:
+        if changed:
             self.version = max(self.version + 1, int(now * 1000))
 
     def view(self) -> TrafficView:

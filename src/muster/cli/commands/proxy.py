@@ -1,0 +1,51 @@
+"""``muster proxy``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import click
+from rich.text import Text
+
+from muster.cli.cluster import Home
+from muster.cli.parameters import Option
+from muster.cli.screen import stderr
+
+
+def proxy(
+    ctx: click.Context,
+    home: Home = None,
+    port: Annotated[
+        int, Option("--port", min=0, max=65535, help="Where it listens; 0 means any.")
+    ] = 8282,
+    host: Annotated[str, Option("--host", help="Another than loopback needs TLS.")] = "127.0.0.1",
+    tls_cert: Annotated[
+        Path | None, Option("--tls-cert", metavar="FILE", help="Its certificate, in PEM.")
+    ] = None,
+    tls_key: Annotated[
+        Path | None, Option("--tls-key", metavar="FILE", help="The certificate's key, in PEM.")
+    ] = None,
+) -> None:
+    """Send requests to the replicas of deployments, until Ctrl-C. It goes on while the controller
+    is away."""
+    import subprocess
+    import sys
+
+    from muster.app.home import default_home
+    from muster.app.proxy_process import ProxyConfig, dump_proxy
+    from muster.wire.transport import ServerTls
+
+    if (tls_cert is None) is not (tls_key is None):
+        raise click.BadParameter("give both --tls-cert and --tls-key, or neither")
+    directory = (home or ctx.obj.home or default_home()).expanduser().absolute()
+    tls = None
+    if tls_cert is not None and tls_key is not None:
+        tls = ServerTls(tls_cert.absolute(), tls_key.absolute())
+    config = ProxyConfig(directory / "proxy", directory / "client.json", host, port, tls)
+    stderr().print(Text(f"the proxy serves deployments at {host}:{port}; Ctrl-C ends it"))
+    program = [sys.executable, "-P", "-m", "muster.app.proxy_process"]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, text=True) as process:
+        try:
+            process.communicate(dump_proxy(config))
+        except KeyboardInterrupt:
+            process.wait()
+    raise click.exceptions.Exit(max(process.returncode, 0))
