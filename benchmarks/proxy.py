@@ -151,7 +151,7 @@ def _load(port: int, path: bytes, window_s: float, pace_per_s: int) -> list[floa
         check=True,
     )
     latencies: list[float] = json.loads(done.stdout)
-    wanted = pace_per_s * window_s * 0.98
+    wanted = pace_per_s * window_s * 0.95
     if len(latencies) < max(wanted, 2):
         raise MeaninglessFigures(f"{len(latencies)} requests were answered, not {wanted:.0f}")
     return latencies

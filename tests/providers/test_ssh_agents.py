@@ -77,7 +77,7 @@ def test_everything_is_done_with_sudo_where_the_pool_says_so(hosts: Hosts) -> No
     assert len(asked.read_text().splitlines()) >= 3, "looks, a claim and a start"
 
     hosts.program("sudo", "#!/bin/sh\necho 'sudo: a password is required' >&2\nexit 1\n")
-    for _ in range(5):
+    for _ in range(20):
         error = refused(provider, order("sl-2"))
         if error.outcome is not CreateOutcome.UNKNOWN:
             break  # a host that ended before it could say why may be claimed, and is asked again

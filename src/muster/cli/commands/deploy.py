@@ -34,8 +34,9 @@ def deploy(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a deployment from a file, or change the one of that name, and wait until it is healthy.
-    Exit code 1 if the revision was given up."""
+    """Make a deployment, or change it, and wait until it is healthy.
+
+    The file names it. Exit code 1 if its revision was given up."""
     from muster.core.specs import DeploymentSpec
 
     spec = read_spec(file, DeploymentSpec)

@@ -154,7 +154,7 @@ def top(
     ref: Ref,
     as_json: AsJson = False,
 ) -> None:
-    """Show the requests of a deployment and of each replica: rate, errors and latency."""
+    """Show the rate, failures and latency of a deployment's requests."""
     with cluster.client() as client, suggesting(client, ref, [deployment_kind.KIND]):
         found = client.top(ref)
     if as_json:

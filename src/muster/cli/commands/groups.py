@@ -72,8 +72,8 @@ def apply(
     with cluster.client() as client:
         applied = client.put_group(spec)
     show_change(applied, f"group {applied.name} applied", as_json=as_json)
-    if not as_json:
-        write(stderr(), *refused_plugins([applied]))
+    if not as_json and (refused := refused_plugins([applied])):
+        write(stderr(), *refused)
 
 
 def refused_plugins(groups: Sequence["GroupView"]) -> list[Text]:

@@ -25,8 +25,9 @@ def proxy(
         Path | None, Option("--tls-key", metavar="FILE", help="The certificate's key, in PEM.")
     ] = None,
 ) -> None:
-    """Send requests to the replicas of deployments, until Ctrl-C. It goes on while the controller
-    is away."""
+    """Send requests to the replicas of deployments.
+
+    It goes on until Ctrl-C, also while the controller is away."""
     import subprocess
     import sys
 
