@@ -58,6 +58,16 @@ class ProxyConfig:
     logs_requests: bool = False
 
 
+def proxy_beside(
+    home: Path, host: str, port: int, certificate: Path | None, key: Path | None
+) -> ProxyConfig:
+    """The settings of a proxy for the cluster of a home."""
+    tls = None
+    if certificate is not None and key is not None:
+        tls = ServerTls(certificate.absolute(), key.absolute())
+    return ProxyConfig(home / "proxy", home / "client.json", host, port, tls)
+
+
 def dump_proxy(config: ProxyConfig) -> str:
     """The settings as text, for ``load_proxy``."""
     return json.dumps(
@@ -91,6 +101,7 @@ async def serve(config: ProxyConfig) -> None:
         MusterError: it cannot start: another one runs on its directory, or its port is taken.
     """
     allow_files()
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it tells each request
     config.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -32,16 +32,12 @@ def proxy(
     import sys
 
     from muster.app.home import default_home
-    from muster.app.proxy_process import ProxyConfig, dump_proxy
-    from muster.wire.transport import ServerTls
+    from muster.app.proxy_process import dump_proxy, proxy_beside
 
     if (tls_cert is None) is not (tls_key is None):
         raise click.BadParameter("give both --tls-cert and --tls-key, or neither")
     directory = (home or ctx.obj.home or default_home()).expanduser().absolute()
-    tls = None
-    if tls_cert is not None and tls_key is not None:
-        tls = ServerTls(tls_cert.absolute(), tls_key.absolute())
-    config = ProxyConfig(directory / "proxy", directory / "client.json", host, port, tls)
+    config = proxy_beside(directory, host, port, tls_cert, tls_key)
     stderr().print(Text(f"the proxy serves deployments at {host}:{port}; Ctrl-C ends it"))
     program = [sys.executable, "-P", "-m", "muster.app.proxy_process"]
     with subprocess.Popen(program, stdin=subprocess.PIPE, text=True) as process:
