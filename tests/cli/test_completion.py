@@ -101,7 +101,7 @@ def offered(cluster: FakeCluster, line: str) -> list[str]:
 
 def test_commands_their_options_and_commands_below_them_are_offered() -> None:
     cluster = FakeCluster()
-    assert offered(cluster, "muster p") == ["plan", "ps", "pools", "projects"]
+    assert offered(cluster, "muster p") == ["plan", "ps", "proxy", "pools", "projects"]
     assert offered(cluster, "muster ps --l") == ["--limit"]
     assert offered(cluster, "muster quota ") == ["remove", "set"]
     assert offered(cluster, "muster users ") == ["add", "list", "remove", "set"]
