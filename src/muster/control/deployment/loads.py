@@ -15,7 +15,7 @@ MAX_PROXIES = 64
 class Total:
     """The requests of one route since the controller began.
 
-    ``latencies`` are counts by class, ``rate`` requests per second in the last reports.
+    ``latencies`` are counts by class.
     """
 
     requests: int = 0
@@ -65,10 +65,6 @@ class Loads:
             if each.requests or each.failures:
                 self._of_route.setdefault(each.route, Total()).add(each)
         return True
-
-    def ended(self, route: Route) -> None:
-        """Forget a route that has ended."""
-        self._of_route.pop(route.id, None)
 
     def keep(self, routes: Iterable[Route]) -> None:
         """Forget all routes but these."""

@@ -74,10 +74,8 @@ class DeploymentRequests:
                 f"the number of {deployment.name}'s replicas follows load, from {scale.min} to "
                 f"{scale.max}"
             )
-        spec = deployment.spec.model_copy(update={"replicas": replicas})
-        deployment.spec = DeploymentSpec.model_validate(
-            spec.model_dump(mode="json", exclude_unset=True) | {"replicas": replicas}
-        )
+        said = deployment.spec.model_dump(mode="json", exclude_unset=True)
+        deployment.spec = DeploymentSpec.model_validate(said | {"replicas": replicas})
         self.set_replicas(work, deployment, replicas)
         work.unit.rewrite(deployment)
         return deployment

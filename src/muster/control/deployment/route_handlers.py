@@ -255,8 +255,6 @@ class ServiceDiscoverySync(LifecycleHandler[Route]):
         return bool(targets) or self._traffic.is_to_be_told
 
     def execute(self, targets: Sequence[Route], work: Work) -> HandlerResult[Route]:
-        for deployment in dict.fromkeys(route.deployment for route in targets):
-            self._traffic.publish(deployment, work)
         if self._traffic.is_to_be_told:
             work.emit(self._traffic.order(work.now))
         return HandlerResult(successes=list(targets))
@@ -289,7 +287,7 @@ class FollowSessions(FollowingHandler[Session]):
 class TakeDownRoutes(FollowingHandler[Route]):
     """Has a route end whose deployment is taken down, whatever state either is in."""
 
-    name = "DestroyingDeployment"
+    name = "TakeDownRoutes"
     stage = Stage.EXPAND
     entity = Route
     statuses = ROUTE_TABLE.live - {_R.TERMINATING}
@@ -309,8 +307,7 @@ def take_away(
     """Have a route be drained and stopped."""
     to = why or reason(ReasonCode.ROUTE_NOT_NEEDED)
     expected = ROUTE_TABLE.live - {_R.TERMINATING}
-    if route.status is _R.FAILED_TO_START or route.status in expected:
-        lifecycle.move(work, [route], expected, TO_TERMINATING, Move(phase, reason=to))
+    lifecycle.move(work, [route], expected, TO_TERMINATING, Move(phase, reason=to))
 
 
 def _found(health: Health, heard: Heard) -> Reason:
