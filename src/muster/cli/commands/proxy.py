@@ -28,8 +28,9 @@ def proxy(
     """Send requests to the replicas of deployments.
 
     It goes on until Ctrl-C, also while the controller is away."""
-    import subprocess
+    import os
     import sys
+    import tempfile
 
     from muster.app.home import default_home
     from muster.app.proxy_process import dump_proxy, proxy_beside
@@ -39,10 +40,9 @@ def proxy(
     directory = (home or ctx.obj.home or default_home()).expanduser().absolute()
     config = proxy_beside(directory, host, port, tls_cert, tls_key)
     stderr().print(Text(f"the proxy serves deployments at {host}:{port}; Ctrl-C ends it"))
-    program = [sys.executable, "-P", "-m", "muster.app.proxy_process"]
-    with subprocess.Popen(program, stdin=subprocess.PIPE, text=True) as process:
-        try:
-            process.communicate(dump_proxy(config))
-        except KeyboardInterrupt:
-            process.wait()
-    raise click.exceptions.Exit(max(process.returncode, 0))
+    with tempfile.TemporaryFile() as settings:  # the proxy reads them from its stdin
+        settings.write(dump_proxy(config).encode())
+        settings.seek(0)
+        os.dup2(settings.fileno(), sys.stdin.fileno())
+    # This process becomes the proxy, so that whoever ends it ends the proxy.
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "muster.app.proxy_process"])
