@@ -151,6 +151,14 @@ def test_restarted_control_goes_on_with_what_runs(cluster: Cluster) -> None:
     assert cluster.world.plane.parts[Routes].called("chat") is cluster.deployment
 
 
+def test_traffic_stands_from_the_first_moment_of_a_restarted_control(cluster: Cluster) -> None:
+    cluster.deploy(replicas=2)
+    cluster.run(10)
+    cluster.world.restart_controller()
+    assert cluster.serving() == [1, 1]
+    assert cluster.deployment.proven is True
+
+
 def test_number_follows_load_from_none_to_three_and_back(cluster: Cluster) -> None:
     scale = {"min": 0, "max": 3, "target": 2, "window": 10, "cool_down_down": 10}
     made = cluster.deploy(scale=scale, drain=1)

@@ -234,7 +234,7 @@ def _deployment(row: Row[Any]) -> Deployment:
         revisions=load_revisions(row.revisions),
         revision=row.revision,
         stable=row.stable,
-        proven=row.proven,
+        proven=bool(row.proven),  # SQLite has numbers only
         replicas=row.replicas,
         scaled_at=row.scaled_at,
         probe_version=row.probe_version,
@@ -259,7 +259,7 @@ def _route(row: Row[Any], deployment: Deployment) -> Route:
         session_id=row.session_id,
         kernel_id=row.kernel_id,
         address=row.address,
-        good=row.good,
+        good=None if row.good is None else bool(row.good),
         good_at=row.good_at,
         healthy_since=row.healthy_since,
         tries=row.tries,
