@@ -33,7 +33,6 @@ def bad(streak: int, age_s: float = 1.0) -> LastProbe:
         # nothing is known
         (D, None, 5.0, False, "nothing", "never probed"),
         (D, None, 9000.0, False, "nothing", "never probed"),  # the prober may be blind
-        (H, None, 9000.0, True, "stale", "never probed"),
         (H, good(9, STALE_S), 9000.0, True, "nothing", "good"),
         (H, good(9, STALE_S + 0.1), 9000.0, True, "stale", "stale"),
         (U, bad(9, STALE_S + 0.1), 9000.0, True, "stale", "stale"),
@@ -68,12 +67,29 @@ def test_verdicts(
     verdict: str,
     code: str,
 ) -> None:
-    health = judge(PROBE, status, last, started_s, was_good)
+    health = judge(PROBE, status, last, started_s, was_good, unheard_s=0.0)
+    assert (health.verdict, health.why.code) == (HealthVerdict(verdict), HealthCode(code))
+
+
+@pytest.mark.parametrize(
+    ("status", "unheard_s", "verdict", "code"),
+    [
+        (H, STALE_S - 0.1, "nothing", "never probed"),
+        (U, STALE_S - 0.1, "nothing", "never probed"),
+        (H, STALE_S, "stale", "stale"),
+        (U, STALE_S, "stale", "stale"),
+        (D, STALE_S, "nothing", "never probed"),
+    ],
+)
+def test_controller_that_has_just_begun_keeps_what_the_former_one_found(
+    status: RouteStatus, unheard_s: float, verdict: str, code: str
+) -> None:
+    health = judge(PROBE, status, None, 9000.0, True, unheard_s)
     assert (health.verdict, health.why.code) == (HealthVerdict(verdict), HealthCode(code))
 
 
 def test_verdict_tells_its_numbers() -> None:
-    health = judge(PROBE, H, bad(4), 900.0, was_good=True)
+    health = judge(PROBE, H, bad(4), 900.0, was_good=True, unheard_s=0.0)
     assert dict(health.why.numbers) == {"streak": 4, "threshold": 3}
 
 

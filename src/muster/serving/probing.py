@@ -60,6 +60,7 @@ def judge(
     last: LastProbe | None,
     started_s: float,
     was_good: bool,
+    unheard_s: float,
 ) -> Health:
     """The verdict on a replica whose session runs. Only fresh probes say anything of it, and before
     the first good one bad ones say only, in the end, that it failed to start.
@@ -68,11 +69,13 @@ def judge(
         last: None if none was completed.
         started_s: how long ago its session began to run.
         was_good: whether it was ever healthy.
+        unheard_s: for how long this controller has had it probed; one that has just begun keeps
+            what the former one found.
     """
+    if last is None and (status is RouteStatus.DEGRADED or unheard_s < probe.stale_after_s()):
+        return Health(HealthVerdict.NOTHING, why(HealthCode.NEVER_PROBED))
     if last is None or last.age_s > probe.stale_after_s():
         verdict = HealthVerdict.NOTHING if status is RouteStatus.DEGRADED else HealthVerdict.STALE
-        if last is None:
-            return Health(verdict, why(HealthCode.NEVER_PROBED))
         return Health(verdict, why(HealthCode.STALE, limit_s=probe.stale_after_s()))
     if last.good:
         enough = last.streak >= probe.healthy_threshold and status is not RouteStatus.HEALTHY

@@ -115,6 +115,7 @@ def test_destroyed_deployment_leaves_nothing(cluster: Cluster) -> None:
 def test_blind_prober_evicts_nobody_and_traffic_stands(cluster: Cluster) -> None:
     cluster.deploy(replicas=2)
     cluster.run(10)
+    since = [each.healthy_since for each in cluster.routes()]
     cluster.probes.blind = True
     cluster.run(200)
     assert [each.status for each in cluster.routes()] == [RouteStatus.DEGRADED] * 2
@@ -122,6 +123,17 @@ def test_blind_prober_evicts_nobody_and_traffic_stands(cluster: Cluster) -> None
     cluster.probes.blind = False
     cluster.run(5)
     assert [each.status for each in cluster.routes()] == [RouteStatus.HEALTHY] * 2
+    assert [each.healthy_since for each in cluster.routes()] == since
+
+
+def test_restarted_control_without_a_prober_knows_nothing_after_a_while(cluster: Cluster) -> None:
+    cluster.deploy(replicas=2)
+    cluster.run(10)
+    cluster.probes.blind = True
+    cluster.world.restart_controller()
+    cluster.run(60)
+    assert [each.status for each in cluster.routes()] == [RouteStatus.DEGRADED] * 2
+    assert cluster.serving() == [1, 1]
 
 
 def test_unhealthy_replica_is_withdrawn_at_once_and_replaced_after_its_limit(
@@ -143,10 +155,14 @@ def test_unhealthy_replica_is_withdrawn_at_once_and_replaced_after_its_limit(
 def test_restarted_control_goes_on_with_what_runs(cluster: Cluster) -> None:
     cluster.deploy(replicas=2)
     cluster.run(10)
-    before = [each.id for each in cluster.routes()]
+    before = [(each.id, each.healthy_since) for each in cluster.routes()]
     cluster.world.restart_controller()
+    cluster.world.run(1.0)
+    there = [(each.id, each.healthy_since) for each in cluster.routes(RouteStatus.HEALTHY)]
+    assert there == before
     cluster.run(30)
-    assert [each.id for each in cluster.routes(RouteStatus.HEALTHY)] == before
+    there = [(each.id, each.healthy_since) for each in cluster.routes(RouteStatus.HEALTHY)]
+    assert there == before
     assert cluster.serving() == [1, 1]
     assert cluster.world.plane.parts[Routes].called("chat") is cluster.deployment
 

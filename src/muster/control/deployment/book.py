@@ -15,12 +15,14 @@ class Heard:
 
     Args:
         watched: the generation under which the route is watched, None while it is not.
+        asked_at: since when this controller has had it watched.
         good, streak, detail: of the last completed probe.
         completed_at: when that was.
         value: of its metric, None where none was read.
     """
 
     watched: int | None = None
+    asked_at: float | None = None
     good: bool | None = None
     streak: int = 0
     detail: str = ""
@@ -32,6 +34,10 @@ class Heard:
         if self.good is None or self.completed_at is None:
             return None
         return LastProbe(self.good, self.streak, max(now - self.completed_at, 0.0))
+
+    def unheard_s(self, now: float) -> float:
+        """For how long this controller has had it watched."""
+        return 0.0 if self.asked_at is None else now - self.asked_at
 
 
 class Routes:

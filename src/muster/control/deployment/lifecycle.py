@@ -86,8 +86,10 @@ class RouteLifecycle(_AtOnce, Lifecycle[Route]):
         record.reason = move.reason
         match record.status:
             case RouteStatus.HEALTHY:
-                record.healthy_since = work.now
-                record.good_at = record.good_at or work.now
+                if record.healthy_since is None:  # it stands while nothing is known
+                    record.healthy_since = work.now
+                if record.good_at is None:
+                    record.good_at = work.now
                 self._proved(work, record)
             case RouteStatus.UNHEALTHY:
                 record.healthy_since = None

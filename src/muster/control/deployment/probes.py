@@ -50,6 +50,8 @@ class WatchRoutes(FollowingHandler[Route]):
             metric=scale if scale is not None and scale.name is not None else None,
         )
         heard.watched = generation
+        if heard.asked_at is None:
+            heard.asked_at = work.now
         work.emit(Watch(record.name, generation, watched))
 
 

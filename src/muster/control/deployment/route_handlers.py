@@ -123,6 +123,7 @@ class HealthCheckRoute(LifecycleHandler[Route]):
                 heard.last(work.now),
                 work.now - (started_at or route.created_at),
                 route.good_at is not None,
+                heard.unheard_s(work.now),
             )
             why = _found(health, heard)
             match health.verdict:
