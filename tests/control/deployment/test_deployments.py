@@ -152,6 +152,19 @@ def test_unhealthy_replica_is_withdrawn_at_once_and_replaced_after_its_limit(
     assert len(cluster.routes(RouteStatus.HEALTHY)) == 3
 
 
+@pytest.mark.parametrize(("served_s", "failed"), [(100, 0), (20, 1)])
+def test_replica_that_had_served_has_not_failed_to_start_when_it_is_evicted(
+    cluster: Cluster, served_s: int, failed: int
+) -> None:
+    cluster.deploy(replicas=2)
+    cluster.run(served_s)
+    sick = cluster.routes()[0]
+    cluster.sick.add(sick.name)
+    cluster.run(75)
+    assert sick.status in (RouteStatus.TERMINATING, RouteStatus.TERMINATED)
+    assert cluster.deployment.failed_starts == failed
+
+
 def test_restarted_control_goes_on_with_what_runs(cluster: Cluster) -> None:
     cluster.deploy(replicas=2)
     cluster.run(10)

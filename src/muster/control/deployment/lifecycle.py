@@ -43,6 +43,13 @@ def starts_left(deployment: Deployment) -> bool:
     return deployment.proven or deployment.failed_starts < _budget(deployment.replicas)
 
 
+def _has_served(route: Route, now: float) -> bool:
+    """Whether a route was healthy for long enough, up to now or until it was found otherwise."""
+    if route.healthy_since is not None:
+        return now - route.healthy_since >= STEADY_S
+    return route.good_at is not None and route.status_changed_at - route.good_at >= STEADY_S
+
+
 class _AtOnce:
     """A failure has its consequence at once: there are no tries (source: Sokovan)."""
 
@@ -106,8 +113,7 @@ class RouteLifecycle(_AtOnce, Lifecycle[Route]):
     def failed(self, work: Work, route: Route) -> None:
         """Count the end of a replica that nobody wished, where it had hardly served."""
         deployment = route.deployment
-        since = route.healthy_since
-        if since is not None and work.now - since >= STEADY_S:
+        if _has_served(route, work.now):
             if deployment.failed_starts and route.revision == deployment.stable:
                 deployment.failed_starts = 0
                 work.unit.touch(deployment)
