@@ -7,6 +7,7 @@ from tests.control.served_cluster import Cluster
 from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, Route
 from muster.control.deployment.load_reports import take_load
+from muster.core.reasons import ReasonCode
 from muster.core.serving.traffic import LoadReport, RouteLoad, ServiceLoad
 from muster.core.states.deployment import EndpointLifecycle, RouteStatus
 
@@ -42,6 +43,17 @@ def test_scaling_up_and_down(cluster: Cluster) -> None:
     cluster.run(60)
     assert cluster.routes() == []
     assert cluster.status == EndpointLifecycle.READY
+
+
+def test_route_that_ended_tells_why(cluster: Cluster) -> None:
+    cluster.deploy(replicas=2, drain=1)
+    cluster.run(10)
+    routes = cluster.routes()
+    cluster.ask("scale", 1)
+    cluster.run(20)
+    (gone,) = (each for each in routes if each.status is RouteStatus.TERMINATED)
+    assert gone.reason is not None
+    assert gone.reason.code is ReasonCode.ROUTE_NOT_NEEDED
 
 
 def test_replica_whose_agent_is_lost_is_replaced(cluster: Cluster) -> None:
@@ -161,7 +173,9 @@ def test_replica_that_had_served_has_not_failed_to_start_when_it_is_evicted(
     sick = cluster.routes()[0]
     cluster.sick.add(sick.name)
     cluster.run(75)
-    assert sick.status in (RouteStatus.TERMINATING, RouteStatus.TERMINATED)
+    assert sick.status is RouteStatus.TERMINATED
+    assert sick.reason is not None
+    assert sick.reason.code is ReasonCode.ROUTE_EVICTED
     assert cluster.deployment.failed_starts == failed
 
 

@@ -17,6 +17,8 @@ LOOK_AGAIN_S = 1.0
 """How often a route is looked at that waits for room to be released, or for requests to end."""
 DESTROY_S = 300.0
 """How long past its drain a deployment waits for the end of its routes."""
+_ENDS = frozenset({RouteStatus.TERMINATING, RouteStatus.TERMINATED})
+"""Where a route goes for the reason that it has already, if the move has none."""
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 300.0
 
 
@@ -90,7 +92,8 @@ class RouteLifecycle(_AtOnce, Lifecycle[Route]):
         self._routes = routes
 
     def moved(self, work: Work, record: Route, move: Move) -> None:
-        record.reason = move.reason
+        if move.reason is not None or record.status not in _ENDS:
+            record.reason = move.reason
         match record.status:
             case RouteStatus.HEALTHY:
                 if record.healthy_since is None:  # it stands while nothing is known

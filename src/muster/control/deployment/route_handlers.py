@@ -193,6 +193,9 @@ class RouteEviction(LifecycleHandler[Route]):
                 continue
             room[deployment] -= 1
             self._lifecycle.failed(work, route)
+            if not never_good:
+                found = self._routes.heard(route).detail
+                route.reason = reason(ReasonCode.ROUTE_EVICTED, after_s=unhealthy_s, found=found)
             result.successes.append(route)
         return result
 
