@@ -360,6 +360,32 @@ def test_nothing_happens_in_a_pause_and_no_time_passes() -> None:
     assert run.step().wake_at == began + 10_000.0
 
 
+@pytest.mark.parametrize(
+    ("surge", "there", "expected"),
+    [
+        (1, "1:aa 2:aa", "1:aa 2:aa"),
+        (1, "1:aaa 2:as", "1:aaa 2:as"),  # one more than are wanted stays as it is
+        (1, "1:a 2:aa", "1:as 2:aa"),
+        (1, "1:u 2:aa", "1:su 2:aa"),  # one that is sick is replaced once it is evicted
+        (1, "1:ax 2:aa", "1:asx 2:aa"),
+        (0, "1:ax 2:aa", "1:ax 2:aa"),  # its room is not free yet
+        (1, "2:aa", "1:ss 2:aa"),
+    ],
+)
+def test_replicas_that_are_lost_in_a_pause_are_made_again_of_the_former_revision(
+    surge: int, there: str, expected: str
+) -> None:
+    run = Run(there, update(surge=surge, unavailable=1), 4, NEW.paused(0.0))
+    assert run.step().why.code is RolloutCode.PAUSED
+    assert str(run) == expected
+
+
+def test_old_replicas_that_are_lost_in_a_paused_stage_are_made_again_beside_the_new() -> None:
+    run = Run("1:a 2:aa", update(strategy="blue-green"), 2, NEW.paused(0.0))
+    run.step()
+    assert str(run) == "1:as 2:aa"
+
+
 def test_number_may_change_meanwhile() -> None:
     run = Run("1:aaaa", update(surge=1), 4)
     for _ in zip(range(8), run.steps(), strict=False):

@@ -161,9 +161,17 @@ def test_rollout_keeps_its_bounds_whatever_happens_and_ends_once_nothing_does(
 
 
 def take_paused(world: World, update: UpdateSpec, wanted: int, rollout: Rollout) -> Step:
-    """A step, which changes nothing in a pause."""
+    """A step; in a pause it replaces what is lost, by old ones within the bounds, and that is
+    all."""
     if rollout.paused_at is None:
         return take(world, update, wanted, rollout)
+    rooms = room_of(world, update)
     step = advance(rollout, update, wanted, world.all, {}, world.now)
-    assert (step.rollout, step.create, step.remove) == (rollout, {}, ())
+    assert (step.rollout, step.remove) == (rollout, ())
+    assert set(step.create) <= {1}
+    world.obey(step.create, ())
+    for now, former in zip(room_of(world, update), rooms, strict=True):
+        assert now <= max(former, wanted + limits(update, wanted)[0])
+    again = advance(rollout, update, wanted, world.all, {}, world.now)
+    assert not again.create
     return step

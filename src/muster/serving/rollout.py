@@ -154,8 +154,9 @@ def advance(
     to = rollout.to_revision
     stages = _stages(update) if wanted and rollout.from_revision not in (None, to) else ()
     if rollout.paused_at is not None:
-        paused = why(RolloutCode.PAUSED)
-        return Step(rollout, Verdict.GOES_ON, paused, weights=_weights(rollout, stages))
+        lost = _lost(rollout, update, stages, wanted, replicas)
+        weights = _weights(rollout, stages)
+        return Step(rollout, Verdict.GOES_ON, why(RolloutCode.PAUSED), lost, weights=weights)
     told = seen.get(to, (0, 0))
     available = sum(each.available for each in replicas if each.revision == to)
     rollout = _with_best(rollout, available, wanted, now)
@@ -314,6 +315,26 @@ def _changes(
     return {**_of(former, of_old), **_of(to, of_new)}, remove
 
 
+def _lost(
+    rollout: Rollout,
+    update: UpdateSpec,
+    stages: Sequence[_Stage],
+    wanted: int,
+    replicas: Sequence[Replica],
+) -> Mapping[int, int]:
+    """The replicas that are made while a roll-out is paused: of the former revision, in place of
+    those that were lost, so that a long pause costs nothing of the service."""
+    former = rollout.from_revision
+    if former is None:
+        return {}
+    if rollout.step < len(stages):
+        replicas = [each for each in replicas if each.revision != rollout.to_revision]
+    live = sum(each.live for each in replicas)
+    surge, _ = _limits(update, wanted)
+    missing = min(wanted - live, wanted + surge - len(replicas))
+    return {former: missing} if missing > 0 else {}
+
+
 def _available_at(
     rollout: Rollout, update: UpdateSpec, replicas: Sequence[Replica], now: float
 ) -> Iterator[float]:
@@ -354,12 +375,16 @@ def _given_up(
 def _exchange(
     update: UpdateSpec, wanted: int, replicas: Sequence[Replica], revision: int
 ) -> Change:
-    """An exchange within the limits of an update; of surge and unavailable, one is above 0."""
+    """An exchange within the limits of an update."""
+    surge, unavailable = _limits(update, wanted)
+    return exchange(wanted, replicas, revision, surge=surge, unavailable=unavailable)
+
+
+def _limits(update: UpdateSpec, wanted: int) -> tuple[int, int]:
+    """Surge and unavailable, of which one is above 0."""
     surge = update.surge.of(wanted, up=True)
     unavailable = update.unavailable.of(wanted, up=False)
-    if not surge and not unavailable:
-        unavailable = 1
-    return exchange(wanted, replicas, revision, surge=surge, unavailable=unavailable)
+    return surge, unavailable if surge or unavailable else 1
 
 
 def _of(revision: int, change: Change) -> Mapping[int, int]:
