@@ -101,6 +101,46 @@ def test_revision_that_never_gets_healthy_is_given_up_and_the_old_one_serves(
     assert cluster.serving() == [1, 1]
 
 
+def test_replicas_that_are_lost_in_a_pause_are_made_again(cluster: Cluster) -> None:
+    cluster.deploy(replicas=2)
+    cluster.run(20)
+    cluster.deploy(replicas=2, command=["serve", "2"])
+    cluster.run(1)
+    cluster.ask("pause")
+    cluster.run(20)
+    assert sorted(cluster.serving()) == [1, 1, 2]
+    for session in list(cluster.world.plane.live.sessions):
+        cluster.cancel_session(session)
+    cluster.run(40)
+    assert (cluster.status, cluster.serving()) == (EndpointLifecycle.DEPLOYING, [1, 1])
+    cluster.ask("resume")
+    cluster.run(60)
+    assert (cluster.status, cluster.serving()) == (EndpointLifecycle.READY, [2, 2])
+
+
+def test_old_replicas_that_end_at_once_are_made_more_and_more_slowly_in_a_rollout(
+    cluster: Cluster,
+) -> None:
+    cluster.deploy(replicas=1)
+    cluster.run(20)
+    canary = {"strategy": "canary", "steps": [{"weight": 10, "watch": 3000}]}
+    cluster.deploy(replicas=1, command=["serve", "2"], update=canary)
+    cluster.run(20)
+    made: set[str] = set()
+
+    def lose_the_old() -> None:
+        for route in cluster.routes():
+            if route.revision == 1:
+                made.add(route.id)
+                session = cluster.world.plane.live.sessions.get(route.session_id or "")
+                if session is not None:
+                    cluster.cancel_session(session.id)
+
+    cluster.run(300, lose_the_old)
+    assert cluster.status == EndpointLifecycle.DEPLOYING
+    assert 8 <= len(made) <= 12
+
+
 def test_undo_while_rolling_out_goes_back_without_a_new_revision(cluster: Cluster) -> None:
     cluster.deploy(replicas=2)
     cluster.run(10)

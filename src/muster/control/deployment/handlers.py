@@ -8,6 +8,7 @@ from muster.control.deployment.entity import Deployment, Route, RouteId
 from muster.control.deployment.lifecycle import (
     DESTROY_S,
     RouteLifecycle,
+    may_start,
     next_start_at,
     starts_left,
 )
@@ -194,6 +195,8 @@ class RolloutDeployment(LifecycleHandler[Deployment]):
                 result.failures[deployment] = self._failed(deployment, step.why, work)
             self._changes.remove(step.remove, work, self.name, None)
             for revision, count in step.create.items():
+                if revision != rollout.to_revision and not may_start(deployment, work.now):
+                    continue  # the new one has a budget of its own
                 self._changes.make(deployment, revision, count, work)
             if step.verdict is Verdict.DONE:
                 self._done(deployment, work)

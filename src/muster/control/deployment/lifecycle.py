@@ -45,6 +45,11 @@ def starts_left(deployment: Deployment) -> bool:
     return deployment.proven or deployment.failed_starts < _budget(deployment.replicas)
 
 
+def may_start(deployment: Deployment, now: float) -> bool:
+    """Whether a replica of the stable revision may be made now."""
+    return starts_left(deployment) and next_start_at(deployment) <= now
+
+
 def _has_served(route: Route, now: float) -> bool:
     """Whether a route was healthy for long enough, up to now or until it was found otherwise."""
     if route.healthy_since is not None:

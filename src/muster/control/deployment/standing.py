@@ -2,7 +2,7 @@
 
 from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, Route
-from muster.control.deployment.lifecycle import next_start_at, starts_left
+from muster.control.deployment.lifecycle import may_start
 from muster.core.states import AgentBar, AgentStatus
 from muster.core.states.deployment import RouteStatus
 from muster.serving.replicas import Change, Replica, Standing, level
@@ -70,8 +70,7 @@ def change(deployment: Deployment, routes: Routes, live: Live, now: float) -> Ch
         deployment.stable,
         deployment.spec.disruptable(wanted),
     )
-    may_start = starts_left(deployment) and next_start_at(deployment) <= now
-    return wished if may_start else Change(0, wished.remove)
+    return wished if may_start(deployment, now) else Change(0, wished.remove)
 
 
 def differs(wished: Change) -> bool:
