@@ -105,3 +105,43 @@ async def test_memory_of_tokens_is_bounded() -> None:
         False, False, True, True,
     ]  # fmt: skip
     assert len(access._guesses) == 3
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+async def test_requests_that_come_at_once_with_one_token_share_a_question(*, is_away: bool) -> None:
+    """They are no guesses, and need no room for questions of their own."""
+    asked = Asked()
+    access = Access(asked, Limits(guesses=1, asked=1))
+    if is_away:
+        await access.ask(ANN, "a", 0)
+        asked.is_away = True
+    before = asked.count
+    answers = await asyncio.gather(*(access.ask(ANN, "a", 11) for _ in range(50)))
+    assert answers == [CALLERS[ANN]] * 50
+    assert asked.count == before + 1
+
+
+async def test_controller_that_hangs_is_waited_for_by_one_request_only() -> None:
+    asked = Asked()
+    access = Access(asked, Limits(identity_s=10, identity_away_s=100))
+    await access.ask(ANN, "a", 0)
+    asked.is_away = True
+    assert await access.ask(ANN, "a", 50) == CALLERS[ANN]
+    known = access.known(ANN, 59)
+    assert known is not None
+    assert known.identity == CALLERS[ANN]
+    assert access.known(ANN, 61) is None
+    await access.ask(ANN, "a", 109)
+    assert access.known(ANN, 109.9) is not None
+    assert access.known(ANN, 110.1) is None, "no answer is good for longer than that"
+
+
+async def test_question_outlives_the_client_that_asked_it_first() -> None:
+    asked = Asked()
+    access = Access(asked, Limits())
+    first = asyncio.create_task(access.ask(ANN, "a", 0))
+    second = asyncio.create_task(access.ask(ANN, "a", 0))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert await second == CALLERS[ANN]
+    assert asked.count == 1

@@ -4,10 +4,11 @@ A caller is known by a Muster token, which the controller knows; its answer is r
 seconds, and longer while the controller cannot be asked. Whoever tries tokens is slowed down.
 """
 
+import asyncio
 import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from muster.core.errors import MusterError
@@ -29,10 +30,12 @@ def may_be_ours(token: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The controller's answer on a token, and until when that is good."""
+    """The controller's answer on a token: good until ``until_s``, and until ``away_until_s`` if
+    nobody can be asked."""
 
     identity: Identity | None
     until_s: float
+    away_until_s: float
 
 
 @dataclass(slots=True)
@@ -51,7 +54,7 @@ class Access:
         self._limits = limits
         self._known: OrderedDict[bytes, Known] = OrderedDict()
         self._guesses: OrderedDict[str, _Guesses] = OrderedDict()
-        self._asking = 0
+        self._asking: dict[bytes, asyncio.Future[Identity | None]] = {}
 
     def known(self, token: str, now_s: float) -> Known | None:
         """The remembered answer on a token, if that is still good."""
@@ -59,36 +62,56 @@ class Access:
         return found if found is not None and now_s < found.until_s else None
 
     async def ask(self, token: str, address: str, now_s: float) -> Identity | None:
-        """The owner of a token; None if it is not good.
+        """The owner of a token; None if it is not good. Requests that come with one token at the
+        same time share a question.
 
         Raises:
             Refused: nobody can tell at present, or the address has tried too many tokens.
         """
         if not may_be_ours(token):
             return None
+        key = _digest(token)
+        asking = self._asking.get(key)
+        if asking is None:
+            guesses = self._guess(address, now_s)
+            asking = asyncio.ensure_future(self._ask(token, key, guesses, now_s))
+            self._asking[key] = asking
+            asking.add_done_callback(lambda _: self._asking.pop(key))
+        return await asyncio.shield(asking)
+
+    def _guess(self, address: str, now_s: float) -> _Guesses:
+        """Count a token as a guess, until it turns out to be good.
+
+        Raises:
+            Refused: the address has tried too many, or there is no room for another question.
+        """
         guesses = self._guesses_of(address, now_s)
         if guesses.left < 1:
             raise Refused(429, "too many unknown tokens: try again later", retry_s=1)
-        if self._asking >= self._limits.asked:
+        if len(self._asking) >= self._limits.asked:
             raise Refused(503, "too many tokens are being looked up: try again", retry_s=1)
-        self._asking += 1
         guesses.left -= 1
-        key = _digest(token)
+        return guesses
+
+    async def _ask(
+        self, token: str, key: bytes, guesses: _Guesses, now_s: float
+    ) -> Identity | None:
+        until_s = now_s + self._limits.identity_s
         try:
             identity = await self._authorise(token)
         except MusterError:
             guesses.left += 1
             last = self._known.get(key)
-            if last is not None and now_s < last.until_s + self._limits.identity_away_s:
-                return last.identity
-            raise Refused(
-                503, "the controller cannot be asked who may send requests", retry_s=2
-            ) from None
-        finally:
-            self._asking -= 1
+            if last is None or now_s >= last.away_until_s:
+                raise Refused(
+                    503, "the controller cannot be asked who may send requests", retry_s=2
+                ) from None
+            # One request waits for a controller that hangs, not each of them.
+            self._known[key] = replace(last, until_s=min(until_s, last.away_until_s))
+            return last.identity
         if identity is not None:
             guesses.left += 1
-        self._known[key] = Known(identity, now_s + self._limits.identity_s)
+        self._known[key] = Known(identity, until_s, until_s + self._limits.identity_away_s)
         self._known.move_to_end(key)
         if len(self._known) > self._limits.identities:
             self._known.popitem(last=False)
