@@ -108,6 +108,10 @@ def saying(text: str) -> Respond:
     return respond
 
 
+async def ends_at_once(_request: Request, _writer: asyncio.StreamWriter) -> None:
+    raise EOFError
+
+
 async def authorise(token: str) -> Identity | None:
     return CALLERS.get(token)
 

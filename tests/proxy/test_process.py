@@ -14,10 +14,21 @@ import msgspec
 import pytest
 from tests.client.authority import certificate
 from tests.patience import until_awaited
-from tests.proxy.around import ANN, CALLERS, Backend, Request, saying, service
+from tests.proxy.around import (
+    ANN,
+    CALLERS,
+    Backend,
+    Request,
+    authorise,
+    ends_at_once,
+    saying,
+    service,
+)
 
 from muster.app.proxy_process import ProxyConfig, dump_proxy, load_proxy
 from muster.core.serving.traffic import LoadReport, Service, TrafficView
+from muster.proxy.controller import Controller, NoController
+from muster.proxy.proxy import Proxy
 from muster.wire.transport import ServerTls
 
 TOKEN = "the proxy's own"
@@ -29,6 +40,8 @@ class FakeController:
 
     view: TrafficView = field(default_factory=lambda: TrafficView(version=1))
     reports: list[LoadReport] = field(default_factory=list)
+    refuses_reports: bool = False
+    asked_for_traffic: int = 0
     identified: int = 0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -46,8 +59,12 @@ class FakeController:
             body = CALLERS.get(json.loads(request.body)["token"])
         elif path == "/v1/traffic/load":
             self.reports.append(msgspec.json.decode(request.body, type=LoadReport))
+            if self.refuses_reports:
+                writer.write(b"HTTP/1.1 409 Conflict\r\nContent-Length: 0\r\n\r\n")
+                return
         else:
             assert (method, path.partition("?")[0]) == ("GET", "/v1/traffic")
+            self.asked_for_traffic += 1
             if path.endswith(f"since={self.view.version}"):
                 await self.changed.wait()
             body = self.view
@@ -81,7 +98,7 @@ async def proxy_process(config: ProxyConfig) -> AsyncIterator[int]:
 async def until_it_is(wanted: int, status: Callable[[], Awaitable[int]]) -> None:
     async with asyncio.timeout(10):
         while (found := await status()) != wanted:
-            assert found in (401, 404), "as long as the service is not known"
+            assert found in (401, 404, 503), "as long as the service is not known"
             await asyncio.sleep(0.02)
 
 
@@ -147,6 +164,37 @@ async def test_load_is_told_each_second_and_a_wait_for_a_replica_at_once(tmp_pat
         )
     (load,) = fake.reports[-1].services[0].routes
     assert (load.route, load.requests, load.failures, sum(load.latencies)) == ("r1", 1, 0, 1)
+
+
+async def test_report_that_is_refused_ends_no_other_question(tmp_path: Path) -> None:
+    fake = FakeController(refuses_reports=True)
+    async with Backend(fake.respond).running() as api:
+        controller, proxy = Controller(config_in(tmp_path, api).controller), Proxy("p", authorise)
+        asked = asyncio.create_task(controller.traffic(fake.view.version))
+        await until_awaited(lambda: fake.asked_for_traffic)
+        with pytest.raises(NoController):
+            await controller.report(proxy)
+        fake.set(service())
+        found = await asked
+        assert found is not None
+        assert found.version == fake.view.version
+        await controller.close()
+
+
+async def test_controller_that_has_moved_is_found_after_a_failure(tmp_path: Path) -> None:
+    fake = FakeController()
+    async with Backend(fake.respond).running() as former, Backend(fake.respond).running() as api:
+        controller = Controller(config_in(tmp_path, former).controller)
+        assert await controller.identify(ANN) == CALLERS[ANN]
+        for writer in former.writers:
+            writer.close()
+        config_in(tmp_path, api)
+        former.respond = ends_at_once
+        with pytest.raises(NoController):
+            await controller.identify(ANN)
+        assert await controller.identify(ANN) == CALLERS[ANN]
+        assert len(api.requests) == 1
+        await controller.close()
 
 
 async def test_clients_come_by_tls(tmp_path: Path) -> None:

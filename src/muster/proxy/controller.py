@@ -48,10 +48,11 @@ class NoController(MusterError):
 class Controller:
     """The controller of ``file``, which holds its ``url``, a ``token``, and the path ``ca`` of the
     authority that vouches for it, if it has one of its own. The file is read anew after each
-    failure."""
+    failure; if it and the authority's file say the same, other questions under way go on."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
+        self._said: tuple[str, str] | None = None
         self._client: httpx.AsyncClient | None = None
 
     async def close(self) -> None:
@@ -91,7 +92,8 @@ class Controller:
     async def _ask(self, method: str, path: str, answer_s: float, body: object = None) -> bytes:
         try:
             if self._client is None:
-                self._client = _client_of(self._file)
+                self._said = _said(self._file)
+                self._client = _client_of(*self._said)
             response = await self._client.request(
                 method,
                 path,
@@ -100,12 +102,18 @@ class Controller:
                 timeout=httpx.Timeout(answer_s, connect=ANSWER_S),
             )
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, KeyError) as error:
-            await self.close()
+            await self._renew()
             raise NoController(f"the controller does not answer: {error!r}"[:200]) from None
         if not response.is_success:
-            await self.close()
+            await self._renew()
             raise NoController(f"the controller answers {path} with {response.status_code}")
         return response.content
+
+    async def _renew(self) -> None:
+        """Begin anew if the file says something else by now."""
+        with suppress(OSError, ValueError):
+            if _said(self._file) != self._said:
+                await self.close()
 
 
 async def follow(controller: Controller, proxy: Proxy, keep: Callable[[TrafficView], None]) -> None:
@@ -148,17 +156,27 @@ async def report(controller: Controller, proxy: Proxy) -> None:
         await asyncio.sleep(AT_ONCE_S)
 
 
-def _client_of(file: Path) -> httpx.AsyncClient:
+def _said(file: Path) -> tuple[str, str]:
+    """The texts of the file and of the authority that it names, if it names one.
+
+    Raises:
+        OSError, ValueError: one is missing or damaged.
+    """
+    text = file.read_text()
+    ca = json.loads(text).get("ca")
+    return text, Path(ca).read_text() if ca else ""
+
+
+def _client_of(text: str, authority: str) -> httpx.AsyncClient:
     """
     Raises:
-        OSError, ValueError, KeyError: the file is missing or damaged.
+        OSError, ValueError, KeyError: a text is damaged.
     """
-    known = json.loads(file.read_text())
-    ca = known.get("ca")
+    known = json.loads(text)
     return httpx.AsyncClient(
         base_url=known["url"],
         headers={"Authorization": f"Bearer {known['token']}"},
-        verify=ssl.create_default_context(cafile=ca) if ca else True,
+        verify=ssl.create_default_context(cadata=authority) if authority else True,
         trust_env=False,
     )
 
