@@ -88,3 +88,17 @@ async def test_shares_of_requests_are_exact() -> None:
         served.set(service(a.target("r1", weight=9), b.target("r2", weight=1)))
         bodies = [(await served.get("/web/")).body for _ in range(20)]
     assert Counter(bodies) == {b"a": 18, b"b": 2}
+
+
+async def test_other_weights_begin_anew() -> None:
+    """What a replica had too much of under large weights is not taken from it under small ones."""
+    async with (
+        Backend(saying("a")).running() as a,
+        Backend(saying("b")).running() as b,
+        serving() as served,
+    ):
+        served.set(service(a.target("ra", weight=10_000), b.target("rb", weight=9_999)))
+        assert (await served.get("/web/")).body == b"a"
+        served.set(service(a.target("ra"), b.target("rb")))
+        bodies = [(await served.get("/web/")).body for _ in range(10)]
+    assert bodies.count(b"a") == 5

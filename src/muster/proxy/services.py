@@ -128,6 +128,7 @@ class LiveService:
 
     def update(self, service: Service | None, now_s: float) -> None:
         """Take the service as it is now; None once it is gone."""
+        before = [(each, each.weight) for each in self._open]
         self.gone = service is None
         if service is not None:
             self.service = service
@@ -148,6 +149,9 @@ class LiveService:
                 if not replica.under_way and not replica.requests:
                     del self._replicas[key]
         self._open = [each for each in self._replicas.values() if each.weight > 0]
+        if [(each, each.weight) for each in self._open] != before:
+            for replica in self._open:
+                replica.credit = 0  # it counts in the former weights, which may be far larger
 
     def pick(
         self, session: bytes | None, tried: Collection[Replica], now_s: float
