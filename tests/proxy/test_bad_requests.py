@@ -54,6 +54,7 @@ GOOD = "GET /web/ HTTP/1.1\r\nHost: a\r\n"
         ("POST" + GOOD[3:] + "Connection: upgrade\r\nUpgrade: websocket\r\n\r\n", 400),
         (GOOD + "X: " + "a" * 40_000 + "\r\n\r\n", 431),
         (GOOD + "X: a\r\n" * 101 + "\r\n", 431),
+        ("GET /web/" + "a" * 20_000 + GOOD[9:] + "X: " + "a" * 20_000 + "\r\n\r\n", 431),
         ("GET /web/" + "a" * 40_000 + " HTTP/1.1\r\nHost: a\r\n\r\n", 431),
     ],
 )  # fmt: skip
@@ -122,6 +123,7 @@ async def test_header_that_comes_slowly_is_not_waited_for() -> None:
 
 async def test_silent_connections_are_closed() -> None:
     async with serving(head_s=0.1, idle_s=0.1, linger_s=0.05) as served:
+        served.set()
         assert await served.raw(b"") == b""
         assert (await served.raw(b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n")).startswith(b"HTTP/1.1 401")
 
@@ -175,6 +177,7 @@ async def test_one_address_has_a_bounded_number_of_connections() -> None:
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nabc",
         b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\nabc",
         b"HTTP/1.1 200 OK\r\nX: a\nY: b\r\n\r\n",
+        b"HTTP/1.1 099 Odd\r\nContent-Length: 0\r\n\r\n",
         b"no HTTP\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nX: " + b"a" * 40_000 + b"\r\n\r\n",
     ],
@@ -187,7 +190,7 @@ async def test_answer_that_clients_could_read_in_two_ways_is_not_passed_on(answe
         served.set(service(web.target()))
         reply = await served.get("/web/", method="POST")
     assert reply.status == 502
-    assert b"replica" in reply.body
+    assert reply.body.count(b"the replica") == 1
 
 
 async def test_answer_that_nobody_asked_for_is_not_the_next_client_s() -> None:

@@ -5,9 +5,10 @@ import socket
 
 import pytest
 from tests.patience import until_awaited
-from tests.proxy.around import Backend, Request, Served, saying, service, serving
+from tests.proxy.around import Backend, Request, Served, ends_at_once, saying, service, serving
 
 from muster.core.serving.traffic import RouteLoad, Target
+from muster.proxy.exchange import Exchange
 
 
 def gone(route: str) -> Target:
@@ -19,10 +20,6 @@ def gone(route: str) -> Target:
 
 def routes(served: Served) -> dict[str, RouteLoad]:
     return {each.route: each for load in served.proxy.take_load().services for each in load.routes}
-
-
-async def ends_at_once(_request: Request, _writer: asyncio.StreamWriter) -> None:
-    raise EOFError
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
@@ -172,3 +169,95 @@ async def test_what_a_withdrawn_replica_does_not_end_in_time_is_cut() -> None:
         served.set(service(drain_s=0.2))
         with pytest.raises(ConnectionResetError):
             await asked
+
+
+async def test_old_connections_of_all_replicas_are_no_tries() -> None:
+    """After the machine has slept, replicas have closed what the proxy kept. The request stays with
+    the replica that was chosen."""
+
+    async def respond(request: Request, writer: asyncio.StreamWriter) -> None:
+        if web.served.pop(id(writer), None):
+            raise EOFError
+        web.served[id(writer)] = True
+        await saying("hello")(request, writer)
+
+    class Old(Backend):
+        served: dict[int, bool]
+
+    web = Old(respond)
+    web.served = {}
+    async with web.running(), serving(tries=1) as served:
+        served.set(service(*(web.target(f"r{number}") for number in range(3))))
+        for _ in range(2):
+            assert [(await served.get("/web/")).status for _ in range(3)] == [200] * 3
+        loads = routes(served)
+    assert [(each.requests, each.failures) for each in loads.values()] == [(2, 0)] * 3
+
+
+async def test_replica_that_takes_no_body_is_not_waited_for_for_ever() -> None:
+    async def deaf(_request: Request, _writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(10)
+
+    async with (
+        Backend(deaf, reads_body=False).running() as web,
+        serving(answer_s=0.3, linger_s=0.1) as served,
+    ):
+        served.set(service(web.target()))
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(b"POST /web/ HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % (64 << 20))
+        writer.write(bytes(32 << 20))
+        async with asyncio.timeout(5):
+            assert (await reader.readline()).startswith(b"HTTP/1.1 504")
+        writer.transport.abort()
+
+
+async def test_replica_that_answers_before_it_has_the_body_leaves_nothing_behind() -> None:
+    def stalled() -> bool:
+        connections = [each.connection for each in replica.under_way]
+        return any(each is not None and each.writing_paused for each in connections)
+
+    async def hasty(request: Request, writer: asyncio.StreamWriter) -> None:
+        await until_awaited(stalled)
+        await saying("too large")(request, writer)
+        await asyncio.sleep(10)
+
+    async with (
+        Backend(hasty, reads_body=False).running() as web,
+        serving(linger_s=0.1) as served,
+    ):
+        served.set(service(web.target()))
+        head = b"POST /web/ HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % (64 << 20)
+        (replica,) = next(iter(served.proxy.services)).replicas
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(head + bytes(32 << 20))
+        await reader.readuntil(b"too large")
+        await until_awaited(lambda: not served.proxy._fronts)
+        (own,) = web.writers
+        async with asyncio.timeout(5):
+            while not own.transport.is_closing():
+                own.write(b"x")  # which nobody takes
+                await asyncio.sleep(0.02)
+        assert not replica.under_way
+        writer.transport.abort()
+
+
+async def test_defect_in_one_request_lifts_no_limit_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def look(self: Exchange, now_s: float) -> None:
+        if self.head.target == b"/web/odd":
+            raise AssertionError
+        before(self, now_s)
+
+    async def silent(_request: Request, _writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(10)
+
+    before = Exchange.look
+    monkeypatch.setattr(Exchange, "look", look)
+    async with Backend(silent).running() as web, serving(answer_s=0.1) as served:
+        served.set(service(web.target()))
+        odd = [asyncio.create_task(served.get("/web/odd")) for _ in range(5)]
+        await until_awaited(lambda: len(web.requests) == 5)
+        assert (await served.get("/web/")).status == 504
+        for each in odd:
+            each.cancel()

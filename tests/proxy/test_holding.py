@@ -4,6 +4,7 @@ import asyncio
 
 from tests.patience import until_awaited
 from tests.proxy.around import Backend, Reply, Request, Served, saying, service, serving
+from tests.proxy.wires import wired
 
 
 async def held(served: Served, count: int) -> None:
@@ -120,3 +121,41 @@ async def test_expecting_client_sends_its_body_only_once_there_is_a_replica() ->
         writer.write(b"abc")
         assert Reply.of(await reader.readuntil(b"hello")).status == 200
         writer.close()
+
+
+async def test_waiting_request_that_is_refused_while_its_body_comes_gets_one_answer() -> None:
+    """What follows in the same bytes is not looked at any more."""
+    hidden = b"GET /web/hidden HTTP/1.1\r\nHost: a\r\n\r\n"
+    for head, first, rest in (
+        (b"Content-Length: 15\r\n", b"a" * 5, b"a" * 10),
+        (
+            b"Transfer-Encoding: chunked\r\n",
+            b"5\r\naaaaa\r\n",
+            b"6\r\naaaaaa\r\n2\r\naa\r\n0\r\n\r\n",
+        ),
+    ):
+        with wired(held_bytes=10) as wire:
+            wire.front.data_received(b"POST /web/ HTTP/1.1\r\nHost: a\r\n" + head + b"\r\n" + first)
+            assert wire.proxy.hold.count == 1
+            wire.front.data_received(rest + hidden)
+            assert wire.client.sent.startswith(b"HTTP/1.1 429 ")
+            assert wire.client.sent.count(b"HTTP/1.1") == 1
+            assert wire.client.is_half_closed
+            assert not wire.proxy.hold.count
+            wire.client.abort()
+            await asyncio.sleep(0)
+
+
+async def test_waiting_requests_are_told_when_the_proxy_ends() -> None:
+    async with serving() as served:
+        served.set(service(holds=True))
+        asked = asyncio.create_task(served.get("/web/"))
+        await until_awaited(lambda: served.proxy.hold.count)
+    reply = await asked
+    assert (reply.status, reply.headers["retry-after"]) == (503, "1")
+
+
+async def test_proxy_that_knows_no_services_yet_has_its_clients_come_again() -> None:
+    async with serving() as served:
+        reply = await served.get("/web/")
+    assert (reply.status, reply.headers["retry-after"]) == (503, "1")

@@ -4,7 +4,9 @@ import asyncio
 from contextlib import suppress
 
 import pytest
+from tests.patience import until_awaited
 from tests.proxy.around import ANN, Backend, Reply, Request, saying, service, serving
+from tests.proxy.wires import wired
 
 
 async def test_request_reaches_the_service_that_its_path_names() -> None:
@@ -178,6 +180,41 @@ async def test_web_socket_passes_bytes_both_ways() -> None:
         assert await reader.readexactly(19) == b"\x00GET / HTTP/1.1\r\n\r\n"[::-1]
         writer.write_eof()
         assert await reader.read() == b""
+        writer.close()
+
+
+async def test_last_words_of_a_web_socket_are_sent_before_its_end() -> None:
+    with wired(has_replica=True, linger_s=0.05) as wire:
+        wire.front.data_received(
+            b"GET /web/ HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+        )
+        wire.connection.data_received(
+            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
+        )
+        wire.front.data_received(b"goodbye")
+        wire.client.close()
+        await asyncio.sleep(0)
+        assert wire.replica.sent.endswith(b"goodbye")
+        assert wire.replica.is_closed
+        assert not wire.replica.is_cut
+        await until_awaited(lambda: wire.replica.is_cut)
+
+
+async def test_client_that_ends_its_half_gets_no_answer_that_seems_whole() -> None:
+    """An old client takes the end of the connection for the end of the answer."""
+
+    async def stream(_request: Request, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\nhalf")
+        await asyncio.sleep(10)
+
+    async with Backend(stream).running() as web, serving() as served:
+        served.set(service(web.target()))
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(b"GET /web/ HTTP/1.0\r\n\r\n")
+        await reader.readuntil(b"half")
+        writer.write_eof()
+        with pytest.raises(ConnectionError):
+            await reader.read()
         writer.close()
 
 

@@ -96,6 +96,11 @@ class Exchange:
         return self._found.live if self._found is not None else None
 
     @property
+    def is_answering(self) -> bool:
+        """Whether a part of an answer went to the client, but not its end."""
+        return self._answered and not self.is_tunnel and not self._over
+
+    @property
     def awaits_body(self) -> bool:
         return not self._body_came
 
@@ -126,6 +131,9 @@ class Exchange:
     def start(self) -> None:
         """Find out where the request goes, and whether it may."""
         self.begun = True
+        if self._proxy.services.version is None:
+            self.refuse(Refused(503, "the proxy knows of no services yet", retry_s=1))
+            return
         token = self.head.bearer
         self._found = found = self._proxy.services.find(self.head.hostname, self.head.target)
         public = found is not None and found.live.service.public
@@ -144,9 +152,9 @@ class Exchange:
             self._end(failed=False)
 
     def look(self, now_s: float) -> None:
-        """End the request if its replica has been silent for too long."""
+        """End the request if its replica has been silent for too long, and has taken nothing."""
         connection = self.connection
-        if connection is None or connection.writing_paused or self.front.stalled:
+        if connection is None or self.front.stalled:
             return
         limit_s = self._proxy.limits.answer_s
         if now_s - max(connection.heard_s, self.front.heard_s) > limit_s:
@@ -240,7 +248,7 @@ class Exchange:
         if self._replica is replica and not self._over:
             self._send(connection)
         else:
-            connection.close()
+            connection.leave()
 
     def _send(self, connection: ReplicaConnection) -> None:
         assert self._found is not None
@@ -265,6 +273,7 @@ class Exchange:
             if self.head.chunked:
                 data += LAST_CHUNK
         if self.head.expects and not self._body_came and not self.kept_bytes:
+            self.head.expects = False
             self.front.write(CONTINUE)
         connection.begin(self, data)
         self.front.flow()
@@ -329,11 +338,9 @@ class Exchange:
         assert replica is not None
         if self._answered or self.kept is None or (reached and not self.head.idempotent):
             self._give_up(Refused(502, f"the replica {why}"), failed=True)
-        elif stale:
-            replica.left(self)
+        elif stale:  # a new connection to the same replica is no other try
             replica.forget_idle()
-            self._replica = None
-            self.dispatch()
+            self._proxy.spawn(self._connect(replica))
         else:
             self._try_another(f"the replica {why}")
 

@@ -172,6 +172,8 @@ class Front(asyncio.Protocol):
             self._proxy.connections.busy(self)
         self._quiet_bytes += len(data)
         self._feed(data)
+        if self._refusal is None and not self._takes_more:
+            return  # a request that waited was refused when more of it came
         if self._refusal is None and self._quiet_bytes > self._proxy.limits.head_bytes:
             self._refusal = Refused(431, "what surrounds the request's body is too large")
         if self._refusal is not None:
@@ -181,6 +183,10 @@ class Front(asyncio.Protocol):
         self.flow()
 
     def eof_received(self) -> bool:
+        """Take a client that sends nothing more for gone: few others end their half only, and what
+        a client that is gone had asked for must not go on. It gets no answer that seems whole."""
+        if self._queue and self._queue[0].is_answering:
+            self.cut()
         return False
 
     def pause_writing(self) -> None:
@@ -231,11 +237,11 @@ class Front(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         self._head_since_s = None
         self._quiet_bytes = 0
-        if self._refusal is not None:
+        if not self._takes_more:
             return
         parser, limits = self._parser, self._proxy.limits
         try:
-            if len(self._target) > limits.head_bytes or too_large(self._headers, limits):
+            if too_large(self._headers, limits, len(self._target)):
                 raise Refused(431, "the request's head is too large")
             version = parser.get_http_version()
             head = read_request(parser.get_method(), self._target, version, self._headers)
@@ -246,15 +252,20 @@ class Front(asyncio.Protocol):
 
     def on_body(self, data: bytes) -> None:
         self._quiet_bytes = 0
-        if self._refusal is None:
+        if self._takes_more:
             self._queue[-1].body(data)
 
     def on_message_complete(self) -> None:
         self._quiet_bytes = 0
-        if self._refusal is None:
+        if self._takes_more:
             self._queue[-1].body_ended()
 
     # -- the rest --------------------------------------------------------------------------------
+
+    @property
+    def _takes_more(self) -> bool:
+        """Whether what the parser finds is still of interest."""
+        return self._refusal is None and not self._deaf
 
     def _feed(self, data: bytes) -> None:
         while data:

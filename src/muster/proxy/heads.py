@@ -248,8 +248,10 @@ def read_answer(
 ) -> AnswerHead:
     """
     Raises:
-        Refused: no two clients would read the answer alike.
+        Refused: no two clients would read the answer alike. The text follows "the replica".
     """
+    if status < 100:
+        raise Refused(502, "sent an answer without a status")
     lines: list[bytes] = []
     connection: set[bytes] = set()
     length, chunked = None, False
@@ -263,10 +265,10 @@ def read_answer(
             length = int(value)
         elif key == b"transfer-encoding":
             if value.strip().lower() != b"chunked":
-                raise Refused(502, "the replica's answer has an unknown Transfer-Encoding")
+                raise Refused(502, "sent an answer with an unknown Transfer-Encoding")
             chunked = True
     if chunked and length is not None:
-        raise Refused(502, "the replica's answer tells two lengths")
+        raise Refused(502, "sent an answer with two lengths")
     modern = version == "1.1"
     return AnswerHead(
         status=status,

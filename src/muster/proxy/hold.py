@@ -67,8 +67,7 @@ class Hold:
         if live.releasing or not live.waiting:
             return
         if live.gone:
-            for exchange in [*live.waiting]:
-                self._refuse(live, exchange, Refused(503, "the service has ended"))
+            self.refuse_all(live, Refused(503, "the service has ended"))
         elif live.has_replicas:
             for _ in range(min(len(live.waiting), self._limits.released * len(live.open))):
                 exchange = next(iter(live.waiting))
@@ -78,6 +77,10 @@ class Hold:
             if live.waiting:
                 live.releasing = True
                 self._loop.call_later(self._limits.release_s, self._go_on, live)
+
+    def refuse_all(self, live: LiveService, refused: Refused) -> None:
+        for exchange in [*live.waiting]:
+            self._refuse(live, exchange, refused)
 
     def look(self, live: LiveService, now_s: float) -> None:
         """Refuse the requests that have waited for too long."""

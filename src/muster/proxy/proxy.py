@@ -4,17 +4,18 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 
 from muster.core.serving.traffic import LoadReport, TrafficView
 from muster.proxy.access import Access, Authorise
+from muster.proxy.answers import Refused
 from muster.proxy.connections import Connections
 from muster.proxy.front import Front
 from muster.proxy.heads import RequestHead
 from muster.proxy.hold import Hold
 from muster.proxy.limits import Limits
-from muster.proxy.services import Services
+from muster.proxy.services import LiveService, Services
 
 log = logging.getLogger(__name__)
 _access = logging.getLogger("muster.proxy.access")
@@ -108,6 +109,7 @@ class Proxy:
     async def _stop(self) -> None:
         self.stopping = True
         for live in self.services:
+            self.hold.refuse_all(live, Refused(503, "the proxy ends", retry_s=1))
             for replica in live.replicas:
                 replica.forget_idle()
         for front in [*self._fronts]:
@@ -127,17 +129,25 @@ class Proxy:
             await asyncio.sleep(self.limits.look_s)
             now_s = self.now()
             for front in [*self._fronts]:
-                front.look(now_s)
-            for live in self.services:
-                self.hold.look(live, now_s)
-                for replica in live.replicas:
-                    if replica.cut_at_s is not None and now_s > replica.cut_at_s:
-                        for exchange in [*replica.under_way]:
-                            exchange.cut()
-                    while replica.idle and (
-                        now_s - replica.idle[0].idle_since_s > self.limits.pooled_s
-                    ):
-                        replica.idle.pop(0).close()
+                self._guarded(front.look, now_s)
+            for live in [*self.services]:
+                self._guarded(self._look_at, live, now_s)
+
+    def _look_at(self, live: LiveService, now_s: float) -> None:
+        self.hold.look(live, now_s)
+        for replica in live.replicas:
+            if replica.cut_at_s is not None and now_s > replica.cut_at_s:
+                for exchange in [*replica.under_way]:
+                    exchange.cut()
+            while replica.idle and now_s - replica.idle[0].idle_since_s > self.limits.pooled_s:
+                replica.idle.pop(0).leave()
+
+    def _guarded(self, look: Callable[..., None], *args: object) -> None:
+        """Look at one; a defect there must not lift the limits of all others."""
+        try:
+            look(*args)
+        except Exception:
+            log.exception("a limit was not kept")
 
     # -- of the parts ----------------------------------------------------------------------------
 

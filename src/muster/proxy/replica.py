@@ -125,15 +125,16 @@ class ReplicaConnection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def leave(self) -> None:
-        """End the connection, whose request nobody waits for any more."""
-        self._exchange = None
-        if self._transport is not None:
-            self._transport.abort()
-
-    def close(self) -> None:
-        """End the connection once all is sent."""
-        if self._transport is not None:
+        """End the connection, which nobody needs any more. The last words of a web socket are sent,
+        if the replica takes them soon."""
+        exchange, self._exchange = self._exchange, None
+        if self._transport is None:
+            return
+        if exchange is not None and exchange.is_tunnel:
             self._transport.close()
+            self._loop.call_later(self._limits.linger_s, self._transport.abort)
+        else:
+            self._transport.abort()
 
     @property
     def is_usable(self) -> bool:
@@ -149,7 +150,7 @@ class ReplicaConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         exchange = self._exchange
         if exchange is None or self._parser is None:
-            self.close()  # nobody asked
+            self.leave()  # nobody asked
             return
         self.heard_s = self._loop.time()
         passes_on = exchange.is_tunnel
@@ -226,12 +227,12 @@ class ReplicaConnection(asyncio.Protocol):
             return  # it tells nothing that a client waits for
         try:
             if too_large(self._headers, self._limits):
-                raise Refused(502, "the head of the replica's answer is too large")
+                raise Refused(502, "sent an answer whose head is too large")
             head = read_answer(
                 status, self._reason, parser.get_http_version(), self._headers, exchange.head.method
             )
             if status == 101 and not exchange.head.websocket:
-                raise Refused(502, "the replica switches to a protocol that nobody asked for")
+                raise Refused(502, "switched to a protocol that nobody asked for")
         except Refused as refused:
             self._fail(str(refused))
             return
@@ -277,7 +278,7 @@ class ReplicaConnection(asyncio.Protocol):
             self.idle_since_s = self.heard_s
             pooled.append(self)
         else:
-            self.close()
+            self.leave()
         exchange.answer_end()
 
     def _fail(self, why: str, *, reached: bool = True) -> None:
@@ -302,9 +303,10 @@ class ReplicaConnection(asyncio.Protocol):
         return acked > self._sent_before + 1  # the connection's first sign is counted as well
 
 
-def too_large(headers: Iterable[Header], limits: Limits) -> bool:
-    """Whether these are more headers, or longer ones, than a head may have."""
-    count = size = 0
+def too_large(headers: Iterable[Header], limits: Limits, size: int = 0) -> bool:
+    """Whether these are more headers, or longer ones, than a head may have, of which another line
+    takes ``size`` bytes."""
+    count = 0
     for name, value in headers:
         count += 1
         size += len(name) + len(value) + 4

@@ -77,7 +77,7 @@ class Replica(Share):
     def forget_idle(self) -> None:
         """Close its connections without a request."""
         for connection in self.idle:
-            connection.close()
+            connection.leave()
         self.idle.clear()
 
     def take_load(self) -> RouteLoad:
