@@ -47,23 +47,7 @@ async def get_traffic(
 @router.get("/prometheus", response_model=list[dict[str, Any]])
 async def get_prometheus(call: Call) -> Response:
     """The replicas that get requests, as Prometheus' HTTP service discovery reads them."""
-    groups = [
-        {
-            "targets": [f"{target.host}:{target.port}"],
-            "labels": {
-                "__meta_muster_deployment": service.name,
-                "__meta_muster_route": target.route,
-                "__meta_muster_revision": str(target.revision),
-                "__meta_muster_domain": service.domain,
-                "__meta_muster_project": service.project,
-                "__meta_muster_user": service.user,
-            },
-        }
-        for service in _seen(call).services
-        for target in service.targets
-        if target.weight
-    ]
-    return json_answer(msgspec.json.encode(groups))
+    return json_answer(msgspec.json.encode(_prometheus(_seen(call).services)))
 
 
 @router.get("/traefik", response_model=dict[str, Any])
@@ -124,6 +108,25 @@ def _seen(call: Caller) -> TrafficView:
     return TrafficView(version=view.version, services=tuple(mine))
 
 
+def _prometheus(services: Iterable[Service]) -> list[dict[str, Any]]:
+    return [
+        {
+            "targets": [target.address],
+            "labels": {
+                "__meta_muster_deployment": service.name,
+                "__meta_muster_route": target.route,
+                "__meta_muster_revision": str(target.revision),
+                "__meta_muster_domain": service.domain,
+                "__meta_muster_project": service.project,
+                "__meta_muster_user": service.user,
+            },
+        }
+        for service in services
+        for target in service.targets
+        if target.weight
+    ]
+
+
 def _traefik(services: Iterable[Service]) -> dict[str, Any]:
     routers: dict[str, Any] = {}
     backends: dict[str, Any] = {}
@@ -135,7 +138,7 @@ def _traefik(services: Iterable[Service]) -> dict[str, Any]:
         backends[each.id] = {
             "loadBalancer": {
                 "servers": [
-                    {"url": f"http://{target.host}:{target.port}", "weight": target.weight}
+                    {"url": f"http://{target.address}", "weight": target.weight}
                     for target in targets
                 ]
             }

@@ -42,6 +42,12 @@ class Target(View):
     revision: int
     weight: int = 1
 
+    @property
+    def address(self) -> str:
+        """Host and port as in a URL."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
 
 class Identity(View):
     """The owner of a token, and its rights.

@@ -97,3 +97,17 @@ def test_keys_outlast_the_controller_by_their_lease_alone(
     performer.close()
     assert len(keys(etcd)) == 250
     until(lambda: keys(etcd) == {})
+
+
+def test_lease_that_is_gone_is_made_anew_long_before_it_would_be_renewed(etcd: Etcd) -> None:
+    settings = EtcdSettings.model_validate({"endpoints": [etcd.url], "lease": 3600})
+    performer = TrafficPublisher(TrafficSettings(etcd=settings))
+    try:
+        publish(performer, 1, service("chat", ONE))
+        until(lambda: len(keys(etcd)) == 1)
+        (lease,) = ask(etcd, "lease/leases")["leases"]
+        ask(etcd, "lease/revoke", ID=lease["ID"])
+        publish(performer, 2, service("chat", ONE, TWO))
+        until(lambda: len(keys(etcd)) == 2, timeout_s=15.0)
+    finally:
+        performer.close()

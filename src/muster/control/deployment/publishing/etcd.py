@@ -9,6 +9,7 @@ import json
 import ssl
 import time
 from collections.abc import Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ class EtcdSink(Sink):
         self._client: httpx.Client | None = None
         self._turn = 0  # which endpoint is asked
         self._lease = 0
-        self._kept_s = 0.0  # when the lease was renewed last
+        self._kept_s = -inf  # when the lease was renewed last
 
     def publish(self, services: Sequence[Service]) -> Tended:
         wish = self._keys(services)
@@ -64,9 +65,8 @@ class EtcdSink(Sink):
         keys = {}
         for service in published(services, everything=self._settings.all):
             for target in sound(service.targets):
-                host = f"[{target.host}]" if ":" in target.host else target.host
                 value = {
-                    "address": f"{host}:{target.port}",
+                    "address": target.address,
                     "weight": target.weight,
                     "revision": target.revision,
                 }
@@ -143,8 +143,10 @@ class EtcdSink(Sink):
         return client
 
     def _begin_anew(self) -> None:
-        """Have the next request go to another member, with a token of its own."""
+        """Have the next request go to another member, with a token of its own, and the lease be
+        looked at: it may be what is gone."""
         self.close()
+        self._kept_s = -inf
         self._turn += 1
 
 

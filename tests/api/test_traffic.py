@@ -1,0 +1,68 @@
+"""Published services, as proxies, Prometheus and Traefik read them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.api.served import LARGE, ServedCluster
+from tests.api.test_waiting import in_background
+
+from muster.api.traffic import _prometheus, _traefik
+from muster.core.owner import Role
+from muster.core.serving.traffic import Service, Target
+
+WEB = Service(
+    id="dep-1",
+    name="web",
+    host="web.example",
+    domain="d",
+    project="p",
+    user="ann",
+    public=True,
+    targets=(
+        Target(route="r1", host="10.0.0.1", port=80, revision=1, weight=3),
+        Target(route="r2", host="fd00::2", port=81, revision=2, weight=1),
+        Target(route="r3", host="10.0.0.3", port=82, revision=1, weight=0),
+    ),
+)
+
+
+def test_prometheus_and_traefik_get_addresses_that_they_can_read() -> None:
+    """Those of version 6 are in brackets; a replica that is drained is left out."""
+    groups = _prometheus([WEB])
+    assert [each["targets"] for each in groups] == [["10.0.0.1:80"], ["[fd00::2]:81"]]
+    balancer = _traefik([WEB])["http"]["services"]["dep-1"]["loadBalancer"]
+    assert balancer["servers"] == [
+        {"url": "http://10.0.0.1:80", "weight": 3},
+        {"url": "http://[fd00::2]:81", "weight": 1},
+    ]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[ServedCluster]:
+    cluster = ServedCluster(tmp_path, {"a1": LARGE})
+    cluster.start()
+    yield cluster
+    cluster.stop()
+
+
+def test_table_comes_once_it_is_another_and_at_once_to_who_knows_one_of_another_life(
+    cluster: ServedCluster,
+) -> None:
+    def ask(**params: float) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {cluster.token(role=Role.ADMIN)}"}
+        return httpx.get(f"{cluster.url}/v1/traffic", params=params, headers=headers, timeout=60)
+
+    first = ask().json()
+    assert first["services"] == []
+    for other in (first["version"] - 1, first["version"] + 10**6, 0):
+        assert ask(since=other, wait=50).json() == first
+    assert ask(since=first["version"], wait=0.05).json() == first
+    waits = in_background(lambda: ask(since=first["version"], wait=50))
+    with cluster.client() as client:
+        client.deploy({"name": "web", "command": ["true"], "resources": {"cpu": "10m"}})
+    cluster.pass_time(1.0)
+    found = waits.result(timeout=20).json()
+    assert [each["name"] for each in found["services"]] == ["web"]
+    assert found["version"] > first["version"]
