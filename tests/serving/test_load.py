@@ -194,3 +194,11 @@ def test_any_loads_keep_bounds_and_a_bounded_memory(
             assert scaling.wanted == before
         if scaling.wanted < before:
             assert not held or scaling.wanted > 0
+
+
+def test_load_beyond_all_numbers_asks_for_as_many_as_there_may_be() -> None:
+    run = Run(spec(), 2)
+    for load in (1.7e308, float("inf")):
+        scaling = run.run(load, 100)
+        assert (scaling.wanted, scaling.memory.buckets[-1].total < float("inf")) == (10, True)
+    assert run.run(-1.7e308, 1000).wanted == 1

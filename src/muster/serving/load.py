@@ -20,6 +20,8 @@ PANIC_AT = 2.0
 GAP_S = 10.0
 """Time without a load after which what came before is forgotten, where the panic window is not
 longer."""
+MAX_LOAD = 1e15
+"""More counts as so much, so that sums of what replicas claim are numbers."""
 _ROUNDING = 1e-9
 
 
@@ -105,6 +107,7 @@ def follow(
         patience_s: how long after a change these keep their place, whatever the load is.
     """
     if load is not None:
+        load = min(max(load, 0.0), MAX_LOAD)
         load += held if spec.metric is ScaleMetric.REQUESTS else 0
         memory = _remember(memory, spec.window, load, now)
     if load is None or load or held:

@@ -268,3 +268,15 @@ def test_number_follows_load_from_none_to_three_and_back(cluster: Cluster) -> No
     held, wanted = 0, 0
     cluster.run(120, told)
     assert (cluster.routes(), cluster.deployment.replicas) == ([], 0)
+
+
+def test_number_stays_while_no_replica_is_up_that_could_tell_its_load(cluster: Cluster) -> None:
+    metric = {"metric": "prometheus", "name": "queue"}
+    scale = {"min": 1, "max": 3, "target": 2, "window": 10, "cool_down_down": 10, **metric}
+    cluster.deploy(replicas=3, scale=scale, probe={"interval": 1, "timeout": 1, "start_timeout": 5})
+    cluster.run(10)
+    assert len(cluster.routes(RouteStatus.HEALTHY)) == 3
+    cluster.bad.add(1)
+    cluster.run(60)
+    assert cluster.routes(RouteStatus.HEALTHY) == []
+    assert cluster.deployment.replicas == 3

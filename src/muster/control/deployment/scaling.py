@@ -85,9 +85,10 @@ class ScaleByLoad(FollowingHandler[Deployment]):
             return float(sum(self._loads.in_flight(route) for route in routes))
         total = 0.0
         fresh_s = deployment.spec.probe.stale_after_s()
-        for route in routes:
-            if standing(route, now) not in _UP:
-                continue
+        serving = [route for route in routes if standing(route, now) in _UP]
+        if deployment.replicas and not serving:
+            return None  # that none can tell is no sign of rest
+        for route in serving:
             heard = self._routes.heard(route)
             if heard.value is None or heard.completed_at is None:
                 return None
