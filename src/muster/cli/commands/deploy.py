@@ -63,9 +63,8 @@ def follow(client: "Client", id_: str, timeout_s: float | None, *, quiet: bool) 
         if said != told and not quiet:
             stderr().print(Text(plain(said)), soft_wrap=True)
             told = said
-        given_up = found.rollout is None and found.revision != found.stable
         stuck = found.reason is not None and found.reason.kind == "request"
-        if is_settled(found) or given_up or stuck or found.finished_at is not None:
+        if is_settled(found) or is_given_up(found) or stuck or found.finished_at is not None:
             return found
         if until is not None and time.monotonic() >= until:
             return found
@@ -76,6 +75,11 @@ def is_settled(found: "DeploymentView") -> bool:
     """Whether the wished revision serves with all of its replicas."""
     done = found.rollout is None and found.revision == found.stable
     return done and found.healthy >= found.replicas
+
+
+def is_given_up(found: "DeploymentView") -> bool:
+    """Whether the wished revision is not rolled out any further, and another one serves."""
+    return found.rollout is None and found.revision != found.stable
 
 
 def _said(found: "DeploymentView") -> str:

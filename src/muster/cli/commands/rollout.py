@@ -8,7 +8,7 @@ from rich.text import Text
 
 from muster.cli.arguments import AsJson
 from muster.cli.cluster import Cluster, on_cluster
-from muster.cli.commands.deploy import follow, is_settled
+from muster.cli.commands.deploy import follow, is_given_up
 from muster.cli.commands.deployments import Ref
 from muster.cli.exits import ExitCode
 from muster.cli.kinds import deployment as deployment_kind
@@ -48,7 +48,7 @@ def show_status(
         print_json(found)
     else:
         write(stdout(), *deployment_parts(found, time.time()))
-    if not is_settled(found) and found.rollout is None:
+    if is_given_up(found):
         raise click.exceptions.Exit(ExitCode.FAILED)
 
 
