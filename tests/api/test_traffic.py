@@ -29,7 +29,7 @@ WEB = Service(
 
 
 def test_prometheus_and_traefik_get_addresses_that_they_can_read() -> None:
-    """Those of version 6 are in brackets; a replica that is drained is left out."""
+    """Addresses of version 6 are in brackets; a replica that is drained is left out."""
     groups = _prometheus([WEB])
     assert [each["targets"] for each in groups] == [["10.0.0.1:80"], ["[fd00::2]:81"]]
     balancer = _traefik([WEB])["http"]["services"]["dep-1"]["loadBalancer"]

@@ -91,7 +91,7 @@ async def test_shares_of_requests_are_exact() -> None:
 
 
 async def test_other_weights_begin_anew() -> None:
-    """What a replica had too much of under large weights is not taken from it under small ones."""
+    """A surplus that a replica had under large weights is not taken from it under small ones."""
     async with (
         Backend(saying("a")).running() as a,
         Backend(saying("b")).running() as b,

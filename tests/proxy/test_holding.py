@@ -124,7 +124,7 @@ async def test_expecting_client_sends_its_body_only_once_there_is_a_replica() ->
 
 
 async def test_waiting_request_that_is_refused_while_its_body_comes_gets_one_answer() -> None:
-    """What follows in the same bytes is not looked at any more."""
+    """Bytes that follow the refused request at once are not looked at any more."""
     hidden = b"GET /web/hidden HTTP/1.1\r\nHost: a\r\n\r\n"
     for head, first, rest in (
         (b"Content-Length: 15\r\n", b"a" * 5, b"a" * 10),

@@ -132,9 +132,8 @@ def test_old_replicas_that_end_at_once_are_made_more_and_more_slowly_in_a_rollou
         for route in cluster.routes():
             if route.revision == 1:
                 made.add(route.id)
-                session = cluster.world.plane.live.sessions.get(route.session_id or "")
-                if session is not None:
-                    cluster.cancel_session(session.id)
+                if route.session_id in cluster.world.plane.live.sessions:
+                    cluster.cancel_session(route.session_id)
 
     cluster.run(300, lose_the_old)
     assert cluster.status == EndpointLifecycle.DEPLOYING

@@ -18,7 +18,7 @@ LOOK_AGAIN_S = 1.0
 DESTROY_S = 300.0
 """How long past its drain a deployment waits for the end of its routes."""
 _ENDS = frozenset({RouteStatus.TERMINATING, RouteStatus.TERMINATED})
-"""Where a route goes for the reason that it has already, if the move has none."""
+"""States into which a route takes the reason that it has already, if the move has none."""
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 300.0
 
 
