@@ -23,7 +23,8 @@ SERVES = Run(1e9)
 
 
 class Probes(Performer[Watch]):
-    """Answers probes by the revision of a route; ``blind`` answers none."""
+    """Answers probes by the revision of a route; ``blind`` answers none, and does not reach the
+    machines of ``unreached`` routes."""
 
     kind = Watch
 
@@ -31,6 +32,7 @@ class Probes(Performer[Watch]):
         self.watched: dict[str, Watch] = {}
         self.streaks: dict[str, tuple[bool, int]] = {}
         self.blind = False
+        self.unreached: set[str] = set()
 
     def perform(self, effects: Sequence[Watch]) -> None:
         for each in effects:
@@ -42,11 +44,12 @@ class Probes(Performer[Watch]):
     def results(self, good: Callable[[str], bool]) -> list[ProbeResult]:
         found = []
         for name, each in self.watched.items():
-            is_good = good(name)
+            reached = name not in self.unreached
+            is_good = reached and good(name)
             was, streak = self.streaks.get(name, (is_good, 0))
             streak = streak + 1 if was is is_good else 1
             self.streaks[name] = (is_good, streak)
-            found.append(ProbeResult(name, each.generation, is_good, streak))
+            found.append(ProbeResult(name, each.generation, is_good, streak, reached=reached))
         return found
 
 

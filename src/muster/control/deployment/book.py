@@ -4,9 +4,19 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from muster.control.deployment.entity import Deployment, DeploymentId, Route
+from muster.control.deployment.sight import Sight
 from muster.core.ids import SessionId
 from muster.serving.probing import LastProbe
 from muster.store.live import Live
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What made a route get traffic, or not, at a moment."""
+
+    at: float
+    good: bool | None
+    healthy_since: float | None
 
 
 @dataclass(slots=True)
@@ -19,6 +29,8 @@ class Heard:
         good, streak, detail: of the last completed probe.
         completed_at: when that was.
         value: of its metric, None where none was read.
+        reached: whether that probe reached the replica's machine.
+        seen: the route as it was before the first of the probes that do not reach it.
     """
 
     watched: int | None = None
@@ -28,6 +40,8 @@ class Heard:
     detail: str = ""
     completed_at: float | None = None
     value: float | None = None
+    reached: bool = True
+    seen: Seen | None = None
 
     def last(self, now: float) -> LastProbe | None:
         """The last completed probe; None before the first."""
@@ -52,6 +66,7 @@ class Routes:
         self._heard = heard
         self.due: dict[DeploymentId, float] = {}
         """When the next step of a roll-out may be due, if nothing else happens."""
+        self.sight = Sight()
         for deployment in live.of(Deployment).values():
             self.named(deployment)
         for route in live.of(Route).values():
@@ -119,6 +134,12 @@ class Routes:
     def forget(self, route: Route) -> None:
         """Forget what was heard of a route that has ended."""
         self._heard.pop(route.name, None)
+
+    def is_out_of_sight(self, route: Route) -> bool:
+        """Whether nothing is known of a route because the prober is blind: its last probe did not
+        reach its machine, nor those of many others."""
+        heard = self._heard.get(route.name)
+        return self.sight.is_blind and heard is not None and not heard.reached
 
     def heard_of(self, name: str) -> Heard | None:
         """The last that was heard of the route of this name; None if nothing was."""

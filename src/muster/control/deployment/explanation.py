@@ -5,6 +5,7 @@ from sqlalchemy import Connection
 from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, Route
 from muster.control.deployment.handlers import why_not
+from muster.control.deployment.route_handlers import out_of_sight
 from muster.control.deployment.standing import session_of, standing
 from muster.core import sentences
 from muster.core.owner import Principal
@@ -85,6 +86,8 @@ def route_reasons(route: Route, routes: Routes, live: Live, now: float) -> list[
             if session is None:
                 return [] if route.reason is None else [route.reason]
             return [reason(ReasonCode.ROUTE_STARTS, status=session.status, session=session.id)]
+        case RouteStatus.DEGRADED if routes.is_out_of_sight(route):
+            return [out_of_sight(routes)]
         case RouteStatus.DEGRADED if route.good is None and heard.completed_at is None:
             return [reason(ReasonCode.ROUTE_NOT_PROBED)]
         case RouteStatus.DEGRADED if heard.good is False:

@@ -4,9 +4,10 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from muster.control.deployment.book import Heard, Routes
+from muster.control.deployment.book import Heard, Routes, Seen
 from muster.control.deployment.entity import Deployment, Route
 from muster.control.deployment.probing.effects import Watch
+from muster.control.deployment.standing import session_of
 from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.inputs import Input
 from muster.control.engine.module import Parts
@@ -30,6 +31,7 @@ class WatchRoutes(FollowingHandler[Route]):
 
     def follow(self, record: Route, work: Work) -> None:
         if record.status not in PROBED:
+            self._routes.sight.forget(record.name)
             if record.status is not RouteStatus.PROVISIONING:
                 unwatch(record.name, work, self._routes.heard_of(record.name))
             if record.status is RouteStatus.TERMINATED:
@@ -90,6 +92,7 @@ class ProbesTold(Input):
                 continue
             heard.good, heard.streak, heard.detail = result.good, result.streak, result.detail
             heard.completed_at, heard.value = completed_at, result.value
+            _look(routes, route, heard, result.reached, work)
             settled = RouteStatus.HEALTHY if result.good else RouteStatus.UNHEALTHY
             if result.good is not route.good or route.status is not settled:
                 work.mark(route)
@@ -97,6 +100,8 @@ class ProbesTold(Input):
                 scaled[route.deployment] = None
         for deployment in scaled:
             work.mark(deployment)
+        if routes.sight.is_changed():
+            _judge_anew(routes, work)
 
     def refuse(self, error: Exception) -> None:
         log.warning("%d results of probes are dropped: %s", len(self.results), error)
@@ -106,3 +111,36 @@ class ProbesTold(Input):
         if not half:
             return (self,)
         return (ProbesTold(self.results[:half]), ProbesTold(self.results[half:]))
+
+
+def _look(routes: Routes, route: Route, heard: Heard, reached: bool, work: Work) -> None:
+    """Take note of what a probe tells of the prober's own sight."""
+    if heard.reached and not reached:
+        heard.seen = Seen(work.now, route.good, route.healthy_since)
+    heard.reached = reached
+    session = session_of(route, work.live)
+    agent_id = None if session is None else session.kernels[0].agent_id
+    if agent_id is not None:
+        routes.sight.looked(route.name, agent_id, reached=reached)
+
+
+def _judge_anew(routes: Routes, work: Work) -> None:
+    """Have the routes judged that the prober does not reach, now that it is blind; once it sees
+    again, they are judged by what it finds from then on."""
+    found, sight = work.live.of(Route), routes.sight
+    for name in sight.unreached():
+        if (route := found.get(name)) is None:
+            continue
+        if sight.is_blind:
+            work.mark(route)
+        else:
+            routes.heard(route).good = None
+    if sight.is_blind:
+        log.warning(
+            "the prober does not reach %d of %d machines at once: nobody is replaced, and traffic "
+            "stands as it was",
+            sight.out_of_reach,
+            sight.machines,
+        )
+    else:
+        log.warning("the prober reaches most machines again")

@@ -112,6 +112,11 @@ class HealthCheckRoute(LifecycleHandler[Route]):
         result: HandlerResult[Route] = HandlerResult()
         for route in targets:
             heard = self._routes.heard(route)
+            if self._routes.is_out_of_sight(route):
+                self._keep(route, heard, work)
+                if route.status is not _R.DEGRADED:
+                    result.stale[route] = out_of_sight(self._routes)
+                continue
             if heard.good is not None and heard.good is not route.good:
                 route.good = heard.good
                 work.unit.touch(route)
@@ -137,6 +142,16 @@ class HealthCheckRoute(LifecycleHandler[Route]):
                     heard.watched = None  # perhaps the prober lost it
                     result.stale[route] = why
         return result
+
+    def _keep(self, route: Route, heard: Heard, work: Work) -> None:
+        """Have a route get the traffic that it got when it was seen, unless that is too long ago
+        to have been taken from it by the prober's blindness."""
+        seen, lately_s = heard.seen, route.deployment.spec.probe.stale_after_s()
+        if seen is None or work.now - seen.at > lately_s:
+            return
+        if (route.good, route.healthy_since) != (seen.good, seen.healthy_since):
+            route.good, route.healthy_since = seen.good, seen.healthy_since
+            work.unit.touch(route)
 
 
 class RunningRoute(LifecycleHandler[Route]):
@@ -312,6 +327,14 @@ def take_away(
     to = why or reason(ReasonCode.ROUTE_NOT_NEEDED)
     expected = ROUTE_TABLE.live - {_R.TERMINATING}
     lifecycle.move(work, [route], expected, TO_TERMINATING, Move(phase, reason=to))
+
+
+def out_of_sight(routes: Routes) -> Reason:
+    """Why nothing is known of routes while the prober is blind."""
+    sight = routes.sight
+    return reason(
+        ReasonCode.ROUTE_OUT_OF_SIGHT, unreached=sight.out_of_reach, machines=sight.machines
+    )
 
 
 def _found(health: Health, heard: Heard) -> Reason:

@@ -36,6 +36,13 @@ OF_DEPLOYMENTS: Mapping[ReasonCode, Definition] = {
         "no probe of it was completed for {after_s:~}: nothing is known of its health",
         "Look whether the controller is overloaded; traffic goes on as before.",
     ),
+    ReasonCode.ROUTE_OUT_OF_SIGHT: Definition(
+        _O,
+        "the controller's probes reach {unreached} of {machines:machine} no more: nothing is known "
+        "of its health",
+        "Look at the network of the controller's machine; traffic goes on as before, and nobody is "
+        "replaced.",
+    ),
     ReasonCode.ROUTE_EVICTED: Definition(
         _W, f"it is replaced, because it was unhealthy for {{after_s:~}}{_FOUND}"
     ),

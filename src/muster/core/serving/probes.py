@@ -41,6 +41,8 @@ class ProbeResult:
         age_s: seconds since its completion.
         detail: what was found, at most ``MAX_DETAIL`` characters in one line: ``HTTP 503``.
         value: of the metric, where one was read.
+        reached: False where the probe is bad because there was no way to the replica's machine, as
+            for a fault of the network at either side.
     """
 
     route: str
@@ -50,3 +52,4 @@ class ProbeResult:
     age_s: float = 0.0
     detail: str = ""
     value: float | None = None
+    reached: bool = True

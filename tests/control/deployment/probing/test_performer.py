@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -115,6 +116,35 @@ def test_port_on_which_nothing_listens_is_told_at_once(prober: Prober, told: Tol
     for route in ("http", "tcp"):
         result = told.last(route, 2)
         assert (result.good, result.detail) == (False, "connection refused")
+        assert result.reached is True
+
+
+def test_machine_that_says_nothing_to_a_connection_is_not_reached(
+    prober: Prober, told: Told
+) -> None:
+    with ExitStack() as stack:
+        full = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        address = full.getsockname()
+        for _ in range(3):  # whoever comes when the queue is full gets no answer from the kernel
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(address)
+        hangs = stack.enter_context(serving(hang))
+        watches = {
+            "http": watched("http", address[1], quick()),
+            "tcp": watched("tcp", address[1], quick(kind="tcp")),
+            "no such host": watched("no such host", 1, quick(), host="none.invalid"),
+            "hangs": watched("hangs", hangs.port, quick()),
+        }
+        stack.callback(prober.close)
+        prober.perform([Watch.of(each) for each in watches.values()])
+        found = {route: told.last(route, 2) for route in watches}
+    assert {route: (each.good, each.detail, each.reached) for route, each in found.items()} == {
+        "http": (False, "not connected within 0.4 s", False),
+        "tcp": (False, "not connected within 0.4 s", False),
+        "no such host": (False, "there is no such host", False),
+        "hangs": (False, "no answer within 0.4 s", True),
+    }
 
 
 def test_connection_is_enough_for_a_probe_by_tcp(prober: Prober, told: Told) -> None:

@@ -51,6 +51,8 @@ _WORDS = {
     errno.EHOSTDOWN: _NO_WAY,
     errno.ETIMEDOUT: "not connected in time",
 }
+_UNREACHED = frozenset({errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ETIMEDOUT})
+"""Errors of a connection to which the target's machine had nothing to say."""
 _RESET = b"\1\0\0\0\0\0\0\0"
 """``SO_LINGER`` of 0 s: closing leaves nothing behind that would have to time out."""
 
@@ -64,12 +66,14 @@ class Outcome:
         detail: what was found, in one line without any words of the target's.
         value: of the metric, where that was read.
         is_slow: whether the time was over.
+        reached: whether the target's machine was.
     """
 
     good: bool | None
     detail: str
     value: float | None = None
     is_slow: bool = False
+    reached: bool = True
 
 
 @dataclass(slots=True, eq=False)
@@ -168,7 +172,8 @@ class Attempts:
             target.turn += attempt.unsent is not None  # an address that is dead is not tried again
             what = "no answer" if attempt.unsent is None else "not connected"
             detail = f"{what} within {target.timeout_s:g} s"
-            self._end(attempt, Outcome(False, detail, is_slow=True))
+            reached = attempt.unsent is None
+            self._end(attempt, Outcome(False, detail, is_slow=True, reached=reached))
         untils = (each.until_s for each in self._of.values())
         self.first_until_s = min(untils, default=float("inf"))
 
@@ -220,7 +225,8 @@ class Attempts:
                 self._connect(attempt)
                 return
         detail = _WORDS.get(code) or errno.errorcode.get(code, "the connection failed")
-        self._end(attempt, Outcome(None if code in _OWN else False, detail))
+        reached = attempt.unsent is None or code not in _UNREACHED
+        self._end(attempt, Outcome(None if code in _OWN else False, detail, reached=reached))
 
     def _look(self, attempt: Attempt) -> None:
         """End a probe that is a connection alone."""

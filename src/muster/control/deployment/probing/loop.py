@@ -194,7 +194,7 @@ class Loop:
             target.due_s = self._now_s + min(NAME_S, target.interval_s)
             self._put_off(target)
         else:
-            self._complete(target, False, "there is no such host")
+            self._complete(target, False, "there is no such host", reached=False)
 
     def _put_off(self, target: Target) -> None:
         heapq.heappush(self._due, (target.due_s, next(self._numbers), target))
@@ -216,10 +216,10 @@ class Loop:
         if outcome.good is None:
             self._go_on(target)
         else:
-            self._complete(target, outcome.good, outcome.detail)
+            self._complete(target, outcome.good, outcome.detail, reached=outcome.reached)
 
-    def _complete(self, target: Target, good: bool, detail: str) -> None:
-        target.complete(good, detail, self._now_s)
+    def _complete(self, target: Target, good: bool, detail: str, *, reached: bool) -> None:
+        target.complete(good, detail, self._now_s, reached=reached)
         is_told_at_once = target.streak <= self._at_once_until
         (self._at_once if is_told_at_once else self._others)[target.route] = target
         if good and target.may_be_read(self._now_s):

@@ -230,14 +230,13 @@ class Prober(Performer[Watch]):
                 if isinstance(told, str):
                     log.warning("%s", told)
                     continue
-                route, generation, good, streak, completed_s, detail, value = told
+                route, generation, good, streak, completed_s, detail, value, reached = told
                 watched = self._watched.get(route)
                 if watched is not None and watched.generation == generation:
                     age_s = max(0.0, now_s - completed_s)
                     detail = detail[:MAX_DETAIL]
-                    results.append(
-                        ProbeResult(route, generation, good, streak, age_s, detail, value)
-                    )
+                    key = (route, generation)
+                    results.append(ProbeResult(*key, good, streak, age_s, detail, value, reached))
         except (ValueError, TypeError) as error:
             log.error("the probing process said what cannot be understood: %s", error)
         if results and not self._closed:

@@ -58,6 +58,7 @@ class Target:
     is_good: bool = False
     completed_s: float = 0.0
     detail: str = ""
+    reached: bool = True
     value: float | None = None
     lack: str = ""  # why there is no value
     read_s: float = -math.inf
@@ -80,10 +81,11 @@ class Target:
         nth = math.floor((after_s - self.phase_s) / self.interval_s) + 1
         self.due_s = nth * self.interval_s + self.phase_s
 
-    def complete(self, good: bool, detail: str, now_s: float) -> None:
+    def complete(self, good: bool, detail: str, now_s: float, *, reached: bool = True) -> None:
         """Note a completed probe."""
         self.streak = self.streak + 1 if good is self.is_good else 1
         self.is_good, self.detail, self.completed_s = good, detail, now_s
+        self.reached = reached
         is_overdue = self.is_read and self.read_s + self.timeout_s + READ_WITHIN_S < now_s
         if not good or is_overdue:
             self.value, self.lack = None, ""
@@ -97,7 +99,7 @@ class Target:
         detail = f"{self.detail}; {self.lack}" if self.lack else self.detail
         return [
             *(self.route, self.generation, self.is_good, self.streak),
-            *(self.completed_s, detail, self.value),
+            *(self.completed_s, detail, self.value, self.reached),
         ]
 
 
