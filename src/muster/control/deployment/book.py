@@ -12,7 +12,7 @@ from muster.store.live import Live
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What made a route get traffic, or not, at a moment."""
+    """The grounds on which a route got traffic, or none, at a moment."""
 
     at: float
     good: bool | None
