@@ -22,7 +22,7 @@ import uvloop
 from benchmarks.results import Figure, MeaninglessFigures, Results
 from tests.patience import until
 
-from muster.app.proxy_process import ProxyConfig, dump_proxy
+from muster.app.proxy_config import ProxyConfig, dump_proxy
 from muster.core.serving.traffic import Service, Target, TrafficView
 
 TITLE = "The proxy: small requests"

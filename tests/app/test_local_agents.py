@@ -7,6 +7,7 @@ import pytest
 
 from muster.agent.config import AgentConfig
 from muster.app.beside import Beside
+from muster.app.kept_process import KeptProcess
 from muster.app.local_agents import LocalAgents
 
 
@@ -20,10 +21,10 @@ async def test_agent_that_cannot_be_started_is_told_and_the_others_are_kept(
     started: list[str] = []
     ended, others_run, tried_again = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-    async def run_once(_agents: LocalAgents, started_as: AgentConfig) -> int:
-        started.append(started_as.name)
-        if started_as.name == "agent-1":
-            if started.count("agent-1") == 3:
+    async def run_once(process: KeptProcess) -> str:
+        started.append(process.name)
+        if process.name == "agent agent-1":
+            if started.count(process.name) == 3:
                 tried_again.set()
             raise BlockingIOError("no process can be started")
         others_run.set()
@@ -31,17 +32,17 @@ async def test_agent_that_cannot_be_started_is_told_and_the_others_are_kept(
             await asyncio.Event().wait()
         finally:
             ended.set()
-        return 0
+        return "signal 9"
 
     async def nothing(_config: AgentConfig) -> None:
         return
 
-    monkeypatch.setattr(LocalAgents, "_run_once", run_once)
+    monkeypatch.setattr(KeptProcess, "run_once", run_once)
     beside = Beside(rest_s=0.0)
     agents = LocalAgents([config(tmp_path, f"agent-{n}") for n in (1, 2)], nothing, beside)
     async with asyncio.timeout(10), beside.running("local agents", agents.run):
         await others_run.wait()
         await tried_again.wait()
         assert not ended.is_set()
-        assert started.count("agent-2") == 1
+        assert started.count("agent agent-2") == 1
     assert ended.is_set()

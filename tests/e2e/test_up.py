@@ -85,7 +85,7 @@ def test_up_returns_once_its_agents_take_work(home: Home) -> None:
     with client_of(home) as cluster:
         agents = cluster.agents()
     assert [agent.name for agent in agents if agent.connected] == ["agent-1", "agent-2"]
-    assert report.missing == ()
+    assert report.parts.missing == ()
 
 
 def test_advice_about_a_damaged_client_file_mends_it(home: Home) -> None:
@@ -342,7 +342,7 @@ def test_up_without_agents_says_how_to_add_one(home: Home) -> None:
 def test_everything_in_the_home_is_for_its_owner_only(home: Home) -> None:
     before = os.umask(0o022)
     try:
-        home.path.mkdir()
+        home.path.chmod(0o755)
         (home.path / "controller.log").write_text("from an earlier version, open to all\n")
         up(UpOptions(home.path, agents=1))
         with client_of(home) as cluster:

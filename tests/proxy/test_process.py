@@ -25,7 +25,7 @@ from tests.proxy.around import (
     service,
 )
 
-from muster.app.proxy_process import ProxyConfig, dump_proxy, load_proxy
+from muster.app.proxy_config import ProxyConfig, dump_proxy, load_proxy
 from muster.core.serving.traffic import LoadReport, Service, TrafficView
 from muster.proxy.controller import Controller, NoController
 from muster.proxy.proxy import Proxy
@@ -112,7 +112,7 @@ def test_settings_are_read_as_they_were_written(tmp_path: Path) -> None:
     tls = ServerTls(tmp_path / "a", tmp_path / "b")
     for config in (
         ProxyConfig(tmp_path, tmp_path / "c"),
-        ProxyConfig(tmp_path, tmp_path / "c", "::1", 1, tls, True),
+        ProxyConfig(tmp_path, tmp_path / "c", "::1", 1, tls, True, 5),
     ):
         assert load_proxy(dump_proxy(config)) == config
 

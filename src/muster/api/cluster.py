@@ -11,6 +11,7 @@ from muster.api.bodies import read_spec
 from muster.api.context import Api, Call
 from muster.api.live_views import group_view
 from muster.api.openapi import spec_body
+from muster.control.deployment.loads import Loads
 from muster.control.group.requests import GroupRequests
 from muster.control.session.cluster.state import ClusterState
 from muster.core.errors import InvalidSpec, Problem
@@ -33,11 +34,14 @@ async def get_health(request: Request) -> Response:
     alive, and refuses changes with 503. So is one of which a part beside the control plane rests
     because it failed. Only admins are told why, by the view of the cluster."""
     api: Api = request.app.state.api
+    reason = None
     if api.plane.trouble is not None:
-        return answer(HealthView(status="degraded", version=__version__, reason=_DEGRADED))
-    if api.trouble_beside() is not None:
-        return answer(HealthView(status="degraded", version=__version__, reason=_FAILED_BESIDE))
-    return answer(HealthView(status="ok", version=__version__))
+        reason = _DEGRADED
+    elif api.trouble_beside() is not None:
+        reason = _FAILED_BESIDE
+    status = "ok" if reason is None else "degraded"
+    proxies = api.plane.parts[Loads].urls(api.clock.now())
+    return answer(HealthView(status=status, version=__version__, reason=reason, proxies=proxies))
 
 
 @router.get("/v1/cluster", response_model=ClusterView)

@@ -42,6 +42,7 @@ from muster.app.lost_supervisors import watch_supervisors
 from muster.app.own_accounts import own_accounts, write_accounts
 from muster.app.plugin_watchdog import watch_plugins
 from muster.app.process import allow_files, garbage_collection_off, settle_memory
+from muster.app.proxy_config import kept_proxy
 from muster.control.agent.desk import AgentDesk
 from muster.control.agent.leases import LeaseBook
 from muster.control.engine.effects import AgentsDoor, Surroundings
@@ -134,13 +135,14 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     agent_port = await gateway.start(*(address(config.host, port) for port in agent_ports))
     stack.push_async_callback(gateway.stop)
     _open_door(door, config, agent_port)
+    proxy = kept_proxy(config.proxy) if config.proxy is not None else None
     app = create_app(
         plane=plane,
         engine=engine,
         clock=clock,
         read_log=gateway.read_log,
         agent_address=address(host_for_others(config.host, config.tls), agent_port),
-        trouble_beside=lambda: beside.trouble,
+        trouble_beside=lambda: beside.trouble or (proxy.trouble if proxy else None),
         home=home.path,
         on_loopback=not door.elsewhere,
     )
@@ -157,6 +159,8 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     await run_beside("supervisors", partial(watch_supervisors, plane, leases))
     local_agents = LocalAgents(agents, partial(mend_credential, plane), beside)
     await run_beside("local agents", local_agents.run)
+    if proxy is not None:
+        await run_beside(proxy.name, proxy.keep)
     await run_beside("local machines", partial(keep_machines, home.providers))
     stack.callback(stop_requests, app)  # called first: no new requests while other parts stop
     now = clock.now()

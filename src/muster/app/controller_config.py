@@ -7,6 +7,7 @@ from pathlib import Path
 from muster.agent.config import AgentConfig
 from muster.app.agent_process import dump_config, load_config
 from muster.app.home import Home
+from muster.app.proxy_config import ProxyConfig, dump_proxy, load_proxy
 from muster.core.ids import AgentId
 from muster.wire.transport import ServerTls
 
@@ -15,8 +16,8 @@ from muster.wire.transport import ServerTls
 class ControllerConfig:
     """``port`` and ``agent_port`` 0 mean any. ``agents`` are started on this machine; their
     ``controller`` and ``token`` are filled in. ``former_agents`` were started earlier and are to be
-    forgotten. ``authority`` vouches for the certificate of ``tls``, where the system's authorities
-    do not.
+    forgotten. ``proxy`` is started on this machine, too. ``authority`` vouches for the certificate
+    of ``tls``, where the system's authorities do not.
 
     ``database`` is the URL of the database, None for the home's own. A controller that ``waits``
     does so until the database's server can be reached; another one ends.
@@ -31,6 +32,7 @@ class ControllerConfig:
     agent_port: int = 0
     agents: tuple[AgentConfig, ...] = ()
     former_agents: tuple[AgentId, ...] = ()
+    proxy: ProxyConfig | None = None
     tls: ServerTls | None = None
     authority: Path | None = None
     ports_tried: int = 1
@@ -47,6 +49,7 @@ class _Text:
     agent_port: int
     agents: list[str]
     former_agents: list[str]
+    proxy: str | None
     tls_certificate: str | None
     tls_key: str | None
     authority: str | None
@@ -66,6 +69,7 @@ def dump_controller(config: ControllerConfig) -> str:
             "agent_port": config.agent_port,
             "agents": [dump_config(agent) for agent in config.agents],
             "former_agents": config.former_agents,
+            "proxy": dump_proxy(config.proxy) if config.proxy else None,
             "tls_certificate": str(config.tls.certificate) if config.tls else None,
             "tls_key": str(config.tls.key) if config.tls else None,
             "authority": str(config.authority) if config.authority else None,
@@ -90,6 +94,7 @@ def load_controller(text: str) -> ControllerConfig:
         kept.agent_port,
         tuple(agents),
         tuple(map(AgentId, kept.former_agents)),
+        load_proxy(kept.proxy) if kept.proxy else None,
         tls,
         Path(kept.authority) if kept.authority else None,
         kept.ports_tried,

@@ -20,6 +20,7 @@ from muster.app.database_option import VARIABLE, named_database, running_elsewhe
 from muster.app.home import Home, RunningController, default_home
 from muster.app.keeper import keeper_of, last_kept
 from muster.app.local_agents import former_directories, holder
+from muster.app.proxy_config import LOG_FILE, proxy_directory, running_proxy
 from muster.client import Client
 from muster.client.errors import Silent
 from muster.core.errors import MusterError
@@ -57,6 +58,7 @@ def checks(home: Path | None = None) -> Iterator[Check]:
     yield _gpus(devices)
     yield _health_checks(devices)
     yield _controller(place)
+    yield _proxy(place)
     yield from _agents(place)
 
 
@@ -188,6 +190,17 @@ def _controller(home: Home) -> Check:
         died += "; given up" if kept is not None and kept.gave_up else ""
         return Check("controller", False, died, "run `muster up` again: nothing is lost")
     return Check("controller", None, "does not run here", "start one with `muster up`")
+
+
+def _proxy(home: Home) -> Check:
+    directory = proxy_directory(home)
+    if (proxy := running_proxy(directory)) is not None:
+        return Check("proxy", True, f"{proxy.url} (process {proxy.pid})")
+    if not home.settings().proxy.is_started:
+        return Check("proxy", None, "does not run, as was wished", "`muster up --proxy` starts it")
+    if not home.is_running():
+        return Check("proxy", None, "does not run", "`muster up` starts it")
+    return Check("proxy", False, "does not run", f"see {directory / LOG_FILE}")
 
 
 def _trouble(home: Home, running: RunningController) -> str:

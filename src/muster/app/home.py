@@ -9,6 +9,7 @@ join-token       the token with which agents join
 controller.json  the running controller: pid and addresses
 controller.log
 agents/NAME/     a local agent's own directory
+proxy/           the proxy's own directory
 providers/POOL/  what the provider of a pool keeps
 """
 
@@ -68,10 +69,20 @@ class LocalAgents:
 
 
 @dataclass(frozen=True, slots=True)
+class LocalProxy:
+    """The proxy that a controller starts on its own machine, if it does; ``port`` 0 means the first
+    free one."""
+
+    is_started: bool = True
+    port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     port: int = 0
     agent_port: int = 0
     agents: LocalAgents = LocalAgents()
+    proxy: LocalProxy = LocalProxy()
     database: str | None = None
     """The URL of the database, with its password if that was given; None is the home's own."""
 
@@ -181,7 +192,8 @@ class Home:
             kept = found.pop("agents", {})
             accounts = AccountOptions(**kept.pop("accounts", {}))
             agents = LocalAgents(**kept, accounts=accounts)
-            return Settings(**found, agents=agents)
+            proxy = LocalProxy(**found.pop("proxy", {}))
+            return Settings(**found, agents=agents, proxy=proxy)
         except (TypeError, AttributeError):
             return Settings()
 

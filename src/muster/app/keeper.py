@@ -64,6 +64,11 @@ def keep(settings: str) -> int:
         return 1
 
 
+def ended_with(code: int) -> str:
+    """How a process ended, by its exit code as in ``subprocess``."""
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
 def keeper_of(home: Home) -> int | None:
     """The process that keeps the home's controller alive; None if none does."""
     return lock_file.holder_of(_lock_file(home))
@@ -109,7 +114,7 @@ class _Keeper:
             if time.monotonic() - began_s >= STEADY_S:
                 crashes, pause_s = 0, FIRST_PAUSE_S
             crashes += 1
-            end = f"signal {-code}" if code < 0 else f"exit code {code}"
+            end = ended_with(code)
             gives_up = crashes > MAX_CRASHES
             self._note(
                 KeeperRecord(os.getpid(), self._kept.crashes + 1, end, time.time(), gives_up)

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import socket
+from collections.abc import Sequence
 
 from muster.app.addresses import address
 from muster.core.errors import MusterError
@@ -13,9 +14,12 @@ class AddressInUse(MusterError):
     """The port cannot be had."""
 
 
-def listen(host: str, ports: range, *, tls: bool) -> socket.socket:
+def listen(host: str, ports: Sequence[int], *, tls: bool, option: str = "--port") -> socket.socket:
     """A socket that listens on the first of ``ports`` that is free. Only taking a port shows that
     it is free: other processes look for one at the same moment.
+
+    Args:
+        option: by which people choose another port.
 
     Raises:
         AddressInUse: all ports are taken, or the host is not of this machine.
@@ -24,11 +28,11 @@ def listen(host: str, ports: range, *, tls: bool) -> socket.socket:
     require_secure(address(host, ports[0]), tls=tls)
     for port in ports[:-1]:
         with contextlib.suppress(AddressInUse):
-            return _listen_at(host, port)
-    return _listen_at(host, ports[-1])
+            return _listen_at(host, port, option)
+    return _listen_at(host, ports[-1], option)
 
 
-def _listen_at(host: str, port: int) -> socket.socket:
+def _listen_at(host: str, port: int, option: str) -> socket.socket:
     """
     Raises:
         AddressInUse: the port is taken, or the host is not of this machine.
@@ -44,6 +48,6 @@ def _listen_at(host: str, port: int) -> socket.socket:
         listener.close()
         why = "another program uses it" if error.errno == errno.EADDRINUSE else error.strerror
         raise AddressInUse(
-            f"cannot listen on {address(host, port)}: {why}; choose another with --port"
+            f"cannot listen on {address(host, port)}: {why}; choose another with {option}"
         ) from None
     return listener

@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -26,13 +26,18 @@ from muster.app.detached import (
     has_ended,
     last_words,
 )
-from muster.app.home import Home, LocalAgents, Settings, default_home
+from muster.app.home import Home, LocalAgents, LocalProxy, Settings, default_home
 from muster.app.keeper import keeper_of, last_kept
+from muster.app.kept_process import STOP_TIMEOUT_S, stop
 from muster.app.local_agent_settings import (
     agent_configs,
     warnings,
 )
-from muster.app.local_agents import STOP_TIMEOUT_S, former_directories, stop_agent
+from muster.app.local_agents import former_directories, stop_agent
+from muster.app.local_parts import LocalParts, wait_for_parts
+from muster.app.proxy_config import DEFAULT_PORT as PROXY_PORT
+from muster.app.proxy_config import LOCK_FILE as PROXY_LOCK
+from muster.app.proxy_config import ProxyConfig, proxy_beside, proxy_directory
 from muster.core.errors import Conflict, MusterError
 from muster.core.ids import AgentId
 from muster.providers.local.machine import NotEnded, machines_of_pools
@@ -42,9 +47,7 @@ PORTS_TRIED = 50
 STOP_GRACE_S = 10.0
 FOREGROUND_LOOK_S = 0.1
 JOINED_WITHIN_S = 30.0
-"""How long `up` waits for its agents, all of which start at once."""
-FIRST_LOOK_S = 0.02
-LONGEST_LOOK_S = 1.0
+"""How long `up` waits for its agents and its proxy, all of which start at once."""
 
 _ACCOUNT_OPTIONS = {
     "mapped": "--map-user",
@@ -61,7 +64,8 @@ class UpOptions:
     """Options of `muster up`; None means "as the last time", or the default. Amounts and attributes
     are for each agent.
 
-    ``port`` 0 stands for the port of the last time, else 7600 or the next free one.
+    ``port`` 0 stands for the port of the last time, else 7600 or the next free one; so does
+    ``proxy_port``, with 8282.
     """
 
     home: Path | None = None
@@ -74,13 +78,14 @@ class UpOptions:
     port: int = 0
     foreground: bool = False
     database: str | None = None
+    proxy: bool | None = None
+    proxy_port: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class UpReport:
     """A cluster that was started, and where it runs. Agents elsewhere join at ``agent_address``
-    with the token in ``join_token_file``. ``missing`` are the agents of its own that have not
-    joined."""
+    with the token in ``join_token_file``. ``parts`` are those of its own machine."""
 
     url: str
     pid: int
@@ -89,7 +94,7 @@ class UpReport:
     join_token_file: Path
     home: Path
     took_s: float
-    missing: tuple[str, ...] = ()
+    parts: LocalParts
     warnings: tuple[str, ...] = ()
 
 
@@ -100,9 +105,9 @@ class DownReport:
 
 
 def up(options: UpOptions, ready: Callable[[UpReport], None] = lambda report: None) -> UpReport:
-    """Start a cluster on this machine: a controller, and agents of its own.
+    """Start a cluster on this machine: a controller, agents of its own, and a proxy.
 
-    ``ready`` is called once the controller accepts requests and its agents have joined, or after
+    ``ready`` is called once the controller accepts requests and the others have joined, or after
     ``JOINED_WITHIN_S``. With ``foreground`` the call returns
     when the cluster was stopped by a signal, together with its kernels.
 
@@ -126,6 +131,7 @@ def up(options: UpOptions, ready: Callable[[UpReport], None] = lambda report: No
         require_users_directory(Path(asked.accounts.users_directory))
     database = named_database(options.database, home)
     port = options.port or last.port or DEFAULT_PORT
+    proxy = _proxy(last.proxy, options)
     config = ControllerConfig(
         home,
         port=port,
@@ -134,6 +140,7 @@ def up(options: UpOptions, ready: Callable[[UpReport], None] = lambda report: No
         agent_ports_tried=PORTS_TRIED,
         agents=configs,
         former_agents=_identities(former_directories(home, len(configs))),
+        proxy=_proxy_config(home, proxy) if proxy.is_started else None,
         database=database,
     )
     told_to_stop = threading.Event()
@@ -144,8 +151,9 @@ def up(options: UpOptions, ready: Callable[[UpReport], None] = lambda report: No
             # A port that nobody chose is not kept.
             kept = database if options.database is not None else last.database
             port = options.port or last.port
-            home.write_settings(Settings(port, running.agent_port, asked, kept))
-            missing = _missing(home, [agent.name for agent in configs], told_to_stop)
+            home.write_settings(Settings(port, running.agent_port, asked, proxy, kept))
+            names = [agent.name for agent in configs]
+            parts = wait_for_parts(home, names, proxy.is_started, told_to_stop, JOINED_WITHIN_S)
         except BaseException:
             controller.end()
             if told_to_stop.is_set() and not home.is_running():
@@ -159,32 +167,13 @@ def up(options: UpOptions, ready: Callable[[UpReport], None] = lambda report: No
             join_token_file=home.join_token_file,
             home=home.path,
             took_s=time.monotonic() - began_s,
-            missing=missing,
+            parts=parts,
             warnings=(*warnings(configs, running.users), *warnings_of(options.database)),
         )
         ready(report)
         if options.foreground:
             _stay(controller, home, told_to_stop)
     return report
-
-
-def _missing(home: Home, names: Collection[str], told_to_stop: threading.Event) -> tuple[str, ...]:
-    """The agents of these names that have not joined in time; the first look is at once."""
-    if not names:
-        return ()
-    from muster.client import Client  # while it is imported the agents start
-
-    known = home.client()
-    deadline_s, pause_s = time.monotonic() + JOINED_WITHIN_S, FIRST_LOOK_S
-    missing = tuple(names)
-    with Client(known["url"], known["token"], ca=known.get("ca")) as cluster:
-        while True:
-            with suppress(MusterError):  # the controller's log says more
-                joined = {each.name for each in cluster.agents() if each.connected}
-                missing = tuple(name for name in names if name not in joined)
-            if not missing or time.monotonic() > deadline_s or told_to_stop.wait(pause_s):
-                return missing
-            pause_s = min(pause_s * 1.5, LONGEST_LOOK_S)
 
 
 def _being_started(home: Home, keeper: int) -> str:
@@ -226,6 +215,7 @@ def _already_running(home: Home, options: UpOptions) -> str:
             ("--gpus", options.gpus, agents.gpus),
             ("--attribute", _written(options.attributes), _written(agents.attributes)),
             ("--port", options.port or None, running.port),
+            ("--proxy-port", options.proxy_port or None, settings.proxy.port),
             ("--database", shown(options.database), running.database),
         )
         if asked is not None and asked != runs
@@ -235,6 +225,8 @@ def _already_running(home: Home, options: UpOptions) -> str:
         for name, asked in options.accounts.written().items()
         if asked != getattr(agents.accounts, name)
     ]
+    if options.proxy not in (None, settings.proxy.is_started):
+        differing.append("--proxy" if options.proxy else "--no-proxy")
     if not differing:
         return home.already_running()
     with_agents = f"{running.agents} agent{'' if running.agents == 1 else 's'}"
@@ -277,6 +269,25 @@ def _agents(last: LocalAgents, options: UpOptions) -> LocalAgents:
     return asked
 
 
+def _proxy(last: LocalProxy, options: UpOptions) -> LocalProxy:
+    """The proxy of the last time, changed by the options of this time. A port that nobody chose is
+    not kept.
+
+    Raises:
+        MusterError: a port for a proxy that is not wanted.
+    """
+    if options.proxy is False and options.proxy_port:
+        raise MusterError("--proxy-port and --no-proxy contradict each other: leave one out")
+    if (started := options.proxy) is None:
+        started = last.is_started or options.proxy_port > 0
+    return LocalProxy(started, options.proxy_port or last.port)
+
+
+def _proxy_config(home: Home, proxy: LocalProxy) -> ProxyConfig:
+    tried = 1 if proxy.port else PORTS_TRIED
+    return proxy_beside(home, port=proxy.port or PROXY_PORT, ports_tried=tried)
+
+
 def _stay(controller: DetachedController, home: Home, told_to_stop: threading.Event) -> None:
     """Wait for a signal or the controller's end; then stop all of its processes.
 
@@ -293,7 +304,7 @@ def _stay(controller: DetachedController, home: Home, told_to_stop: threading.Ev
 
 def _stop_rest(home: Home) -> None:
     """A controller that was killed leaves its agents behind, and agents their kernels."""
-    asyncio.run(_stop_agents(home))
+    asyncio.run(_stop_parts(home))
     _stop_kernels(home, STOP_GRACE_S)
 
 
@@ -325,7 +336,7 @@ def down(
     if was_running:
         _stop_controller(place, timeout_s)
     # A controller that was killed leaves its agents behind.
-    asyncio.run(_stop_agents(place, keep_machines=keep_kernels))
+    asyncio.run(_stop_parts(place, keep_machines=keep_kernels))
     place.forget_running()
     stopped = 0 if keep_kernels else _stop_kernels(place, timeout_s)
     return DownReport(was_running, stopped)
@@ -359,9 +370,9 @@ def _stop_controller(home: Home, timeout_s: float) -> None:
         time.sleep(0.02)
 
 
-async def _stop_agents(home: Home, *, keep_machines: bool = False) -> None:
-    """End the home's agents and, unless kept, those of machines of local pools, which nobody but
-    their provider would start again.
+async def _stop_parts(home: Home, *, keep_machines: bool = False) -> None:
+    """End the home's agents and proxy and, unless kept, the agents of machines of local pools,
+    which nobody but their provider would start again.
 
     Raises:
         MusterError: a machine's agent does not end.
@@ -369,6 +380,7 @@ async def _stop_agents(home: Home, *, keep_machines: bool = False) -> None:
     machines = [] if keep_machines else machines_of_pools(home.providers)
     try:
         await asyncio.gather(
+            stop(proxy_directory(home) / PROXY_LOCK),
             *(stop_agent(directory) for directory in home.agent_directories()),
             *(asyncio.to_thread(machine.stop, STOP_TIMEOUT_S) for machine in machines),
         )

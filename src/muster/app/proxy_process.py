@@ -1,30 +1,36 @@
 """The proxy as a process of its own: `python -m muster.app.proxy_process`, settings on stdin.
 
-It goes on while its controller is away, and starts without it: ``services.json`` in its directory
-holds the services that it knew last. ``lock`` there is held by the proxy that runs, and
-``proxy.json`` tells its process and its port.
+It goes on while its controller is away, and starts without it, with the services that it knew last.
 """
 
 import asyncio
-import json
 import logging
 import os
 import signal
 import socket
 import ssl
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from muster.agent.supervisor import lock_file
+from muster.app.addresses import address, host_for_others
 from muster.app.home import write_private
 from muster.app.listening import listen
 from muster.app.process import allow_files, run_process, settle_memory
+from muster.app.proxy_config import (
+    LOCK_FILE,
+    RUNNING_FILE,
+    SERVICES_FILE,
+    ProxyConfig,
+    RunningProxy,
+    last_proxy,
+    load_proxy,
+)
 from muster.core.errors import Conflict, MusterError
 from muster.core.serving.traffic import TrafficView
 from muster.proxy.controller import Controller, follow, report
@@ -32,66 +38,6 @@ from muster.proxy.proxy import Proxy
 from muster.wire.transport import ServerTls
 
 log = logging.getLogger(__name__)
-
-DEFAULT_PORT = 8282
-LOCK_FILE = "lock"
-RUNNING_FILE = "proxy.json"
-SERVICES_FILE = "services.json"
-
-
-@dataclass(frozen=True, slots=True)
-class ProxyConfig:
-    """
-    Args:
-        directory: the proxy's own.
-        controller: a file with the URL of the controller and a token, as the home's client.json.
-        port: 0 means any.
-        tls: needed for every address but loopback.
-        logs_requests: whether each request makes a line in the log.
-    """
-
-    directory: Path
-    controller: Path
-    host: str = "127.0.0.1"
-    port: int = DEFAULT_PORT
-    tls: ServerTls | None = None
-    logs_requests: bool = False
-
-
-def proxy_beside(
-    home: Path, host: str, port: int, certificate: Path | None, key: Path | None
-) -> ProxyConfig:
-    """The settings of a proxy for the cluster of a home."""
-    tls = None
-    if certificate is not None and key is not None:
-        tls = ServerTls(certificate.absolute(), key.absolute())
-    return ProxyConfig(home / "proxy", home / "client.json", host, port, tls)
-
-
-def dump_proxy(config: ProxyConfig) -> str:
-    """The settings as text, for ``load_proxy``."""
-    return json.dumps(
-        {
-            "directory": str(config.directory),
-            "controller": str(config.controller),
-            "host": config.host,
-            "port": config.port,
-            "tls": [str(config.tls.certificate), str(config.tls.key)] if config.tls else None,
-            "logs_requests": config.logs_requests,
-        }
-    )
-
-
-def load_proxy(text: str) -> ProxyConfig:
-    kept = json.loads(text)
-    return ProxyConfig(
-        directory=Path(kept["directory"]),
-        controller=Path(kept["controller"]),
-        host=kept["host"],
-        port=kept["port"],
-        tls=ServerTls(*map(Path, kept["tls"])) if kept["tls"] else None,
-        logs_requests=kept["logs_requests"],
-    )
 
 
 async def serve(config: ProxyConfig) -> None:
@@ -108,24 +54,28 @@ async def serve(config: ProxyConfig) -> None:
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, stop.set)
     with _locked(config.directory):
-        ports = range(config.port, config.port + 1)
-        listener = listen(config.host, ports, tls=config.tls is not None)
+        option = "--port, or --proxy-port of `muster up`"
+        secure = config.tls is not None
+        listener = listen(config.host, _ports(config), tls=secure, option=option)
         port = listener.getsockname()[1]
+        scheme = "https" if secure else "http"
+        url = f"{scheme}://{address(host_for_others(config.host, config.tls), port)}"
         controller = Controller(config.controller)
         proxy = Proxy(
             f"{socket.gethostname()}:{port}",
             controller.identify,
-            secure=config.tls is not None,
+            url=url,
+            secure=secure,
             logs_requests=config.logs_requests,
         )
         services = config.directory / SERVICES_FILE
         if (known := _known(services)) is not None:
             proxy.set_table(known)
         async with proxy.serving(listener, _context(config.tls)):
-            running = json.dumps({"pid": os.getpid(), "port": port})
-            write_private(config.directory / RUNNING_FILE, running)
+            running = RunningProxy(os.getpid(), port, url)
+            write_private(config.directory / RUNNING_FILE, msgspec.json.encode(running).decode())
             settle_memory()
-            log.info("the proxy serves at port %s", port)
+            log.info("the proxy serves at %s", url)
             work = [
                 asyncio.create_task(follow(controller, proxy, partial(_keep, services))),
                 asyncio.create_task(report(controller, proxy)),
@@ -139,6 +89,15 @@ async def serve(config: ProxyConfig) -> None:
         for end in ends:
             if isinstance(end, Exception):  # its end ends the process, which is started again
                 raise end
+        (config.directory / RUNNING_FILE).unlink(missing_ok=True)
+
+
+def _ports(config: ProxyConfig) -> Sequence[int]:
+    """The ports to try. Where several may be, one that was killed had the first: clients look for
+    it there."""
+    ports = range(config.port, min(config.port + config.ports_tried, 65536))
+    last = last_proxy(config.directory)
+    return (last.port, *ports) if last is not None and last.port in ports else ports
 
 
 def _context(tls: ServerTls | None) -> ssl.SSLContext | None:
@@ -179,7 +138,10 @@ def _locked(directory: Path) -> Iterator[None]:
     try:
         lock = lock_file.take(directory / LOCK_FILE)
     except lock_file.Taken as taken:
-        raise Conflict(f"a proxy runs on {directory} already (process {taken.holder})") from None
+        raise Conflict(
+            f"a proxy runs on {directory} already (process {taken.holder}); where `muster up` "
+            f"started it, `muster up --no-proxy` does not"
+        ) from None
     try:
         yield
     finally:

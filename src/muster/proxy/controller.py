@@ -144,16 +144,16 @@ async def follow(controller: Controller, proxy: Proxy, keep: Callable[[TrafficVi
 
 
 async def report(controller: Controller, proxy: Proxy) -> None:
-    """Report the proxy's load each second, and at once when a request waits for the first replica
-    of its service; for ever."""
+    """Report the proxy's load at once, then each second, and at once when a request waits for the
+    first replica of its service; for ever."""
     while True:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(REPORT_EVERY_S):
-                await proxy.waited_for.wait()
         proxy.waited_for.clear()
         with suppress(NoController):  # the next report tells of what is under way then
             await controller.report(proxy)
         await asyncio.sleep(AT_ONCE_S)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(REPORT_EVERY_S):
+                await proxy.waited_for.wait()
 
 
 def _said(file: Path) -> tuple[str, str]:

@@ -30,6 +30,7 @@ class Proxy:
     """
     Args:
         name: under which it reports its load.
+        url: its own, for clients.
         authorise: tells whose a token is.
         secure: whether clients come by TLS.
         logs_requests: whether each request makes a line in the log.
@@ -42,6 +43,7 @@ class Proxy:
         name: str,
         authorise: Authorise,
         *,
+        url: str = "",
         limits: Limits | None = None,
         secure: bool = False,
         logs_requests: bool = False,
@@ -57,6 +59,7 @@ class Proxy:
         self.scheme = b"https" if secure else b"http"
         self.stopping = False
         self._name = name
+        self._url = url
         self._logs_requests = logs_requests
         self._loop = asyncio.get_running_loop()
         self.now = self._loop.time
@@ -81,7 +84,7 @@ class Proxy:
         seconds, self._taken_at_s = now_s - self._taken_at_s, now_s
         loads = tuple(live.take_load() for live in self.services)
         self.services.forget_gone()
-        return LoadReport(proxy=self._name, seconds=seconds, services=loads)
+        return LoadReport(proxy=self._name, url=self._url, seconds=seconds, services=loads)
 
     # -- connections -----------------------------------------------------------------------------
 

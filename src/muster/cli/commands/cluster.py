@@ -9,6 +9,7 @@ import click
 from muster.cli.agent_options import Accounts, Machine
 from muster.cli.cluster import Home
 from muster.cli.parameters import Option
+from muster.cli.screen import plain
 from muster.cli.words import count, duration
 
 if TYPE_CHECKING:
@@ -48,6 +49,24 @@ def up(
         bool, Option("--foreground", help="Stay here; Ctrl-C stops the cluster.")
     ] = False,
     database: Database = None,
+    proxy: Annotated[
+        bool | None,
+        Option(
+            "--proxy/--no-proxy",
+            show_default=False,
+            help="The proxy in front of deployments. [default: started, or as before]",
+        ),
+    ] = None,
+    proxy_port: Annotated[
+        int,
+        Option(
+            "--proxy-port",
+            min=0,
+            max=65535,
+            show_default=False,
+            help="Its port, kept for the next time. [default: 8282 or next]",
+        ),
+    ] = 0,
 ) -> None:
     """Start a cluster on this machine."""
     from muster.app import local
@@ -63,6 +82,8 @@ def up(
         port=port,
         foreground=foreground,
         database=database,
+        proxy=proxy,
+        proxy_port=proxy_port,
     )
 
     local.up(options, partial(_say_ready, foreground=foreground))
@@ -79,10 +100,15 @@ def _say_ready(report: "UpReport", foreground: bool) -> None:
         f"Muster runs at {report.url} with {count(len(names), 'agent')}"
         f"{f' ({shown})' if names else ''}; it took {duration(report.took_s)}."
     )
-    if report.missing:
-        late = ", ".join(report.missing[:5]) + (", …" if len(report.missing) > 5 else "")
-        log = report.home / "agents" / report.missing[0] / "agent.log"
+    parts = report.parts
+    if parts.missing:
+        late = ", ".join(parts.missing[:5]) + (", …" if len(parts.missing) > 5 else "")
+        log = report.home / "agents" / parts.missing[0] / "agent.log"
         click.echo(f"warning: not joined yet: {late}; see {log}", err=True)
+    if parts.proxy is not None:
+        click.echo(f"Its proxy serves deployments at {parts.proxy}.")
+    if parts.trouble is not None:
+        click.echo(f"warning: deployments have no proxy: {plain(parts.trouble)}", err=True)
     if not names:
         click.echo(
             f"It has no agent of its own: add one with `muster agent --controller "

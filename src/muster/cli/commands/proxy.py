@@ -32,13 +32,14 @@ def proxy(
     import sys
     import tempfile
 
+    from muster.app.home import Home as Place
     from muster.app.home import default_home
-    from muster.app.proxy_process import dump_proxy, proxy_beside
+    from muster.app.proxy_config import dump_proxy, proxy_beside
 
     if (tls_cert is None) is not (tls_key is None):
         raise click.BadParameter("give both --tls-cert and --tls-key, or neither")
-    directory = (home or ctx.obj.home or default_home()).expanduser().absolute()
-    config = proxy_beside(directory, host, port, tls_cert, tls_key)
+    place = Place(home or ctx.obj.home or default_home())
+    config = proxy_beside(place, host, port, tls_cert, tls_key)
     stderr().print(Text(f"the proxy serves deployments at {host}:{port}; Ctrl-C ends it"))
     with tempfile.TemporaryFile() as settings:  # the proxy reads them from its stdin
         settings.write(dump_proxy(config).encode())

@@ -35,6 +35,7 @@ class Total:
 @dataclass(slots=True)
 class _Proxy:
     heard_at: float
+    url: str
     in_flight: Mapping[str, int]
     held: Mapping[str, int]
     rates: Mapping[str, float]
@@ -57,6 +58,7 @@ class Loads:
         seconds = max(report.seconds, 0.001)
         self._proxies[report.proxy] = _Proxy(
             heard_at=now,
+            url=report.url,
             in_flight={each.route: each.in_flight for each in routes if each.in_flight > 0},
             held={each.service: each.held for each in report.services if each.held > 0},
             rates={each.route: each.requests / seconds for each in routes if each.requests},
@@ -93,6 +95,11 @@ class Loads:
         """Whether any proxy reports."""
         self._forget(now)
         return bool(self._proxies)
+
+    def urls(self, now: float) -> tuple[str, ...]:
+        """The proxies that report, by their URLs for clients."""
+        self._forget(now)
+        return tuple(sorted({each.url for each in self._proxies.values()} - {""}))
 
     def is_idle(self, route: Route, since: float) -> bool:
         """Whether all proxies have said, later than ``since``, that no request is under way there.

@@ -2,6 +2,9 @@
 tell."""
 
 from bisect import bisect_left
+from typing import Annotated
+
+from msgspec import Meta
 
 from muster.core.owner import Role
 from muster.core.views.base import View
@@ -23,6 +26,9 @@ LATENCY_BOUNDS_S = (
     60.0,
 )
 """Upper bounds of the classes in which latencies are counted; a last class has no bound."""
+
+
+_URL = r"^(?:https?://[A-Za-z0-9.:\[\]-]+)?\Z"
 
 
 class Target(View):
@@ -155,10 +161,12 @@ class ServiceLoad(View):
 
 class LoadReport(View):
     """The load that one proxy saw in an interval of ``seconds``; ``proxy`` names it, so that the
-    next report takes the place of its requests under way."""
+    next report takes the place of its requests under way. ``url`` is the proxy's own for clients,
+    empty if it does not tell it."""
 
     proxy: str
     seconds: float
+    url: Annotated[str, Meta(max_length=300, pattern=_URL)] = ""
     services: tuple[ServiceLoad, ...] = ()
 
 

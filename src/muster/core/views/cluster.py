@@ -142,11 +142,12 @@ class QuotaPage(View):
 class HealthView(View):
     """The controller's health; the only answer without a token. ``status`` is "ok", or "degraded"
     while nothing can be stored, or a part of the controller rests because it failed; ``reason`` is
-    a sentence that says which."""
+    a sentence that says which. ``proxies`` are the URLs at which deployments are reached."""
 
     status: str
     version: str
     reason: str | None = None
+    proxies: tuple[str, ...] = ()
 
 
 class ClusterView(View):
