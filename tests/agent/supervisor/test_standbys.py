@@ -39,6 +39,15 @@ def exists(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
+def children_of(pid: int) -> list[list[str]]:
+    """The command lines of a process's children."""
+    found = []
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        with suppress(FileNotFoundError):
+            found.append(Path(f"/proc/{child}/cmdline").read_text().split("\0")[:-1])
+    return found
+
+
 def standby(
     driver: Driver, users: Users, ada: dict[str, Any], command: tuple[str, ...] = ("echo", "ran")
 ) -> Path:
@@ -128,11 +137,14 @@ def test_heir_whose_start_is_heard_after_the_lease_is_told_as_heir_and_never_run
 ) -> None:
     """It was spawned within the lease; the supervisor stood still until the lease was over."""
     go = standby(supervisor, users, ada, ("sleep", "60"))
-    supervisor.lease(1.5)  # on a busy machine the spawner takes a while for the heir
+    spawner = spawner_of(supervisor, ADA)
+    end_s = time.monotonic() + 4.0  # on a busy machine the spawner takes a while for the heir
+    supervisor.lease(4.0)
     supervisor.settle()
     with standing_still(supervisor.pid):
         go.touch()
-        time.sleep(1.55)  # the lease runs by a clock that no test can turn
+        until(lambda: ["sleep", "60"] in children_of(spawner))
+        time.sleep(max(0.0, end_s + 0.05 - time.monotonic()))  # it runs by a clock of the system
 
     assert supervisor.ended("b")["reason"] == "lease_expired"
     assert supervisor.ended("a")["heir"] == ["b", 1]
