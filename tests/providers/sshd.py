@@ -102,18 +102,27 @@ class Sshd:
         config = self.place / "sshd_config"
         second = f"ListenAddress {self.second_address}:{self.port}\n"
         config.write_text(second + "".join(f"{key} {value}\n" for key, value in lines.items()))
+        deadline_s = time.monotonic() + 10.0
+        while not self._listens(SSHD, config):
+            # Its port may be that of a connection, for as long as the host is down.
+            said = (self.place / "sshd.log").read_text()
+            assert "Address already in use" in said, said
+            assert time.monotonic() < deadline_s, said
+            time.sleep(0.1)
+
+    def _listens(self, sshd: str, config: Path) -> bool:
+        """Start the server; False if it ends at once."""
         with (self.place / "sshd.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [SSHD, "-D", "-e", "-f", str(config)], stderr=log, start_new_session=True
+                [sshd, "-D", "-e", "-f", str(config)], stderr=log, start_new_session=True
             )
         deadline_s = time.monotonic() + 10.0
-        while True:
+        while self._process.poll() is None:
             with suppress(OSError), socket.create_connection((self.address, self.port), 1.0):
-                return
-            said = (self.place / "sshd.log").read_text()
-            assert time.monotonic() < deadline_s, said
-            assert self._process.poll() is None, said
+                return True
+            assert time.monotonic() < deadline_s, (self.place / "sshd.log").read_text()
             time.sleep(0.01)
+        return False
 
     def restart(self, forced: str | None) -> None:
         """Start the host again, with another command that it runs in place of all others."""
