@@ -228,6 +228,25 @@ def test_a_pool_goes_on_by_itself_once_all_machines_are_heard_again(tmp_path: Pa
     world.close()
 
 
+def test_a_pool_that_stands_still_and_is_paused_goes_on_standing_still(tmp_path: Path) -> None:
+    world = make(tmp_path, min_slices=4, idle_timeout=10)
+    world.run_until(lambda: [each.status for each in world.slices()] == [SliceStatus.READY] * 4)
+    silent = [*world.agents.values()][:2]
+    for agent in silent:
+        world.disconnect(agent)
+    world.run_until(lambda: pool_status(world) is PoolStatus.TRIPPED, 60)
+
+    world.ask(lambda work, parts: parts[PoolRequests].pause(work, ROOT, "cpu"))
+    world.run(2000)
+
+    assert pool_status(world) is PoolStatus.TRIPPED
+    assert len(world.farm.machines) == 4, "none was deleted"
+    for agent in silent:
+        world.connect(agent)
+    world.run_until(lambda: pool_status(world) is PoolStatus.PAUSED, 60)
+    world.close()
+
+
 def test_one_dead_machine_is_replaced_after_a_grace(tmp_path: Path) -> None:
     world = make(tmp_path, min_slices=3)
     world.run_until(lambda: [each.status for each in world.slices()] == [SliceStatus.READY] * 3)

@@ -139,13 +139,20 @@ class PoolRequests:
         self._slices.changed_groups.add(pool.group)
 
     def pause(self, work: Work, principal: Principal, name: str) -> Pool:
-        """Have a pool make nothing more; its idle slices still go.
+        """Have a pool make nothing more; its idle slices still go. One that stands still goes on
+        doing so, and is paused once its machines are heard again.
 
         Raises:
             NotFound: there is no such pool.
             Conflict: it is being deleted.
         """
-        return self._move(work, principal, name, PoolStatus.PAUSED, "paused")
+        pool = self._found(name)
+        if pool.status is not PoolStatus.TRIPPED:
+            return self._move(work, principal, name, PoolStatus.PAUSED, "paused")
+        if not pool.was_paused:
+            pool.was_paused = True
+            self._changed(work, principal, pool, "paused")
+        return pool
 
     def resume(self, work: Work, principal: Principal, name: str) -> Pool:
         """Have a pool make machines again; machines that are silent now are left to be judged one

@@ -25,7 +25,7 @@ POOL_TABLE: StateTable[PoolStatus] = StateTable(
         (_P.ACTIVE, _P.TRIPPED): "many machines are silent at once",
         (_P.PAUSED, _P.TRIPPED): "many machines are silent at once",
         (_P.TRIPPED, _P.ACTIVE): "resumed, or all machines are heard again",
-        (_P.TRIPPED, _P.PAUSED): "paused, or all machines are heard again after it was paused",
+        (_P.TRIPPED, _P.PAUSED): "all machines are heard again, and it was paused",
         (_P.ACTIVE, _P.DELETING): "to be deleted",
         (_P.PAUSED, _P.DELETING): "to be deleted",
         (_P.TRIPPED, _P.DELETING): "to be deleted",
