@@ -32,6 +32,7 @@ from muster.api.app import RESOURCES, create_app
 from muster.api.app import stop as stop_requests
 from muster.api.resource import Resource
 from muster.client import Client
+from muster.control.accounts import ensure_user
 from muster.control.agent.desk import AgentDesk
 from muster.control.agent.joining import join
 from muster.control.agent.leases import LeaseBook
@@ -43,7 +44,6 @@ from muster.control.engine.effects import Surroundings
 from muster.control.engine.module import EntityModule, Parts
 from muster.control.engine.work import Work
 from muster.control.group.requests import GroupRequests
-from muster.control.identity.accounts import ensure_user
 from muster.control.identity.tokens import create_open_join_token, create_token
 from muster.control.inbox import Inbox
 from muster.control.modules import ENTITY_MODULES, cluster_entities, cluster_modules

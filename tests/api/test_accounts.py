@@ -97,15 +97,36 @@ def test_user_with_live_work_is_removed_only_with_it(cluster: ServedCluster, roo
     with as_user(cluster, root, "jan") as jan:
         job = jan.submit(SLEEP)
         session = jan.submit({"kind": "session", "kernels": [SLEEP]})
-        with pytest.raises(Conflict, match=r"1 jobs, 1 sessions .* --cancel"):
+        deployment = jan.deploy({**SLEEP, "kind": "deployment", "name": "jans", "replicas": 2})
+        cluster.call(cluster._settle)
+        routes = [route.session for route in jan.routes()]
+        assert len(routes) == 2
+        with pytest.raises(Conflict, match=r"1 jobs, 1 deployments, 1 sessions .* --cancel"):
             root.remove_user("jan")
         assert jan.whoami().user == "jan"
         root.remove_user("jan", cancel=True)
     cluster.call(cluster._settle)
     assert root.job(job.id).ended
     assert root.session(session.id).ended
+    assert root.deployments.show(deployment.id).finished_at is not None
+    assert all(root.session(each or "").ended for each in routes)
     assert "jan" not in [user.name for user in root.users()]
     assert "jan" not in [token.user for token in root.tokens()]
+
+
+def test_deployment_of_a_project_that_is_removed_is_taken_down(
+    cluster: ServedCluster, root: Client
+) -> None:
+    root.add_project("short")
+    root.add_user("mia", ["short", "default"])
+    with as_user(cluster, root, "mia", project="short") as mia:
+        deployment = mia.deploy({**SLEEP, "kind": "deployment", "name": "mias"})
+        with pytest.raises(Conflict, match="0 jobs, 1 deployments, 0 sessions"):
+            root.set_projects("mia", ["default"])
+    root.set_projects("mia", ["default"], cancel=True)
+    cluster.call(cluster._settle)
+    assert root.deployments.show(deployment.id).finished_at is not None
+    root.remove_user("mia")
 
 
 def test_project_that_is_left_takes_its_tokens_with_it(

@@ -8,10 +8,10 @@ from sqlalchemy import Engine, insert, select, text
 from tests.control.world import ADA, World
 from tests.databases import ON_BOTH, empty_url_at
 
+from muster.control.accounts import ensure_user
 from muster.control.engine.module import Parts
 from muster.control.engine.sweeps import SWEEP_S
 from muster.control.engine.work import Work
-from muster.control.identity.accounts import ensure_user
 from muster.control.identity.tokens import (
     KEPT_EXPIRED_S,
     create_join_token,

@@ -10,7 +10,7 @@ from muster.api.bodies import read_spec
 from muster.api.context import Call, Caller
 from muster.api.openapi import spec_body
 from muster.api.tokens import token_view
-from muster.control.identity.accounts import (
+from muster.control.accounts import (
     add_domain,
     add_project,
     add_user,

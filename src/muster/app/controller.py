@@ -43,12 +43,12 @@ from muster.app.own_accounts import own_accounts, write_accounts
 from muster.app.plugin_watchdog import watch_plugins
 from muster.app.process import allow_files, garbage_collection_off, settle_memory
 from muster.app.proxy_config import kept_proxy
+from muster.control.accounts import first_admin
 from muster.control.agent.desk import AgentDesk
 from muster.control.agent.leases import LeaseBook
 from muster.control.engine.effects import AgentsDoor, Surroundings
 from muster.control.engine.inputs import Input
 from muster.control.group.requests import GroupRequests
-from muster.control.identity.accounts import first_admin
 from muster.control.identity.tokens import create_open_join_token, verify
 from muster.control.inbox import Inbox
 from muster.control.modules import cluster_entities, cluster_modules

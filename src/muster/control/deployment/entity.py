@@ -144,6 +144,11 @@ class Deployment(Tried):
     reason: Reason | None = None
 
     @property
+    def is_going(self) -> bool:
+        """Whether it is being taken down, or is over."""
+        return self.status in (EndpointLifecycle.DESTROYING, EndpointLifecycle.DESTROYED)
+
+    @property
     def host(self) -> str | None:
         return self.spec.host
 

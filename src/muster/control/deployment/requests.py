@@ -20,7 +20,6 @@ PHASE = "Request"
 MAX_DEPLOYMENTS = 10_000
 """Live deployments of a cluster."""
 _E = EndpointLifecycle
-_GOING = frozenset({_E.DESTROYING, _E.DESTROYED})
 
 
 class DeploymentRequests:
@@ -55,7 +54,7 @@ class DeploymentRequests:
             raise Conflict(f"requests for {spec.host} reach another deployment already")
         if known is None:
             return self._make(work, principal, spec)
-        if known.status in _GOING:
+        if known.is_going:
             raise Conflict(f"deployment {spec.name!r} is being taken down: wait until it is gone")
         self._change(work, principal, known, spec)
         return known
@@ -149,11 +148,7 @@ class DeploymentRequests:
 
     def _mine(self, work: Work, principal: Principal, id_: str) -> Deployment:
         deployment = work.live.of(Deployment).get(id_)
-        if (
-            deployment is None
-            or deployment.status in _GOING
-            or not principal.may_change(deployment.owner)
-        ):
+        if deployment is None or deployment.is_going or not principal.may_change(deployment.owner):
             raise NotFound(f"there is no live deployment {id_}")
         return deployment
 

@@ -25,7 +25,7 @@ from muster.core.errors import Conflict, InvalidSpec, NotFound
 from muster.core.owner import Principal, Role
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import SESSION_TABLE, SessionStatus
-from muster.core.states.deployment import PROBED, ROUTE_TABLE, EndpointLifecycle, RouteStatus
+from muster.core.states.deployment import PROBED, ROUTE_TABLE, RouteStatus
 from muster.serving.probing import (
     Health,
     HealthCode,
@@ -310,13 +310,12 @@ class TakeDownRoutes(FollowingHandler[Route]):
     stage = Stage.EXPAND
     entity = Route
     statuses = ROUTE_TABLE.live - {_R.TERMINATING}
-    _GOING = frozenset({EndpointLifecycle.DESTROYING, EndpointLifecycle.DESTROYED})
 
     def __init__(self, lifecycle: RouteLifecycle) -> None:
         self._lifecycle = lifecycle
 
     def follow(self, record: Route, work: Work) -> None:
-        if record.deployment.status in self._GOING:
+        if record.deployment.is_going:
             take_away(self._lifecycle, record, work, self.name, record.deployment.reason)
 
 

@@ -9,12 +9,11 @@ from muster.control.deployment.publishing.effects import PublishServices
 from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.work import Work
 from muster.core.serving.traffic import Service, Target, TrafficView
-from muster.core.states.deployment import DEPLOYMENT_TABLE, EndpointLifecycle, RouteStatus
+from muster.core.states.deployment import DEPLOYMENT_TABLE, RouteStatus
 from muster.serving.rollout import weights_of
 from muster.serving.weights import of_replicas
 
 _GETS_TRAFFIC = frozenset({RouteStatus.HEALTHY, RouteStatus.DEGRADED})
-_GOING = frozenset({EndpointLifecycle.DESTROYING, EndpointLifecycle.DESTROYED})
 
 
 def serves(route: Route) -> bool:
@@ -89,7 +88,7 @@ class Traffic:
         if self._pending:  # the wake that decided it was not stored, but may have been told
             self._pending, self._unsent = {}, True
         services = {
-            each.id: service_of(each, routes) for each in live.values() if each.status not in _GOING
+            each.id: service_of(each, routes) for each in live.values() if not each.is_going
         }
         if services != self._services or not self.version:
             self._services = services
@@ -99,7 +98,7 @@ class Traffic:
     def publish(self, deployment: Deployment, work: Work) -> None:
         """Have the deployment's present service published with the commit."""
         assert self._routes is not None, "modules declare before they are run"
-        if deployment.status in _GOING:
+        if deployment.is_going:
             if self._pending.get(deployment.id, self._services.get(deployment.id)) is not None:
                 self._pending[deployment.id] = None
                 self._unsent = True

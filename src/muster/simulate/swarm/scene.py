@@ -6,9 +6,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from muster.control.accounts import ensure_user
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
-from muster.control.identity.accounts import ensure_user
 from muster.control.identity.tokens import create_token
 from muster.core.ids import AgentId
 from muster.core.owner import Owner, Principal, Role

@@ -8,6 +8,9 @@ the work is cancelled with it.
 import json
 from collections.abc import Callable, Collection
 
+from muster.control.deployment.book import Routes
+from muster.control.deployment.entity import Deployment
+from muster.control.deployment.requests import DeploymentRequests
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.identity.tokens import create_token, must_leave_an_admin, revoke
@@ -225,20 +228,29 @@ def _end_work(
     Raises:
         Conflict: there is live work, and it is not to be cancelled.
     """
-    live = work.live
+    live, routes = work.live, parts[Routes]
     jobs: list[Job] = [job for job in live.jobs.values() if concerned(job.owner)]
+    deployments = [
+        deployment
+        for deployment in live.of(Deployment).values()
+        if concerned(deployment.owner) and not deployment.is_going
+    ]
     sessions: list[Session] = [
         session
         for session in live.sessions.values()
-        if session.job is None and concerned(session.owner)
+        if session.job is None
+        and concerned(session.owner)
+        and routes.of_session(session.id) is None
     ]
-    if (jobs or sessions) and not cancel:
+    if (jobs or deployments or sessions) and not cancel:
         raise Conflict(
-            f"{whose} has work that is alive ({len(jobs)} jobs, {len(sessions)} sessions of their "
-            f"own): wait for it, or cancel it with --cancel"
+            f"{whose} has work that is alive ({len(jobs)} jobs, {len(deployments)} deployments, "
+            f"{len(sessions)} sessions of their own): wait for it, or cancel it with --cancel"
         )
     for job in jobs:
         parts[JobRequests].cancel(work, by, job.id)
+    for deployment in deployments:
+        parts[DeploymentRequests].destroy(work, by, deployment.id)
     for session in sessions:
         parts[SessionRequests].cancel(work, by, session.id)
 
