@@ -6,17 +6,21 @@ from typing import Any
 from tests.control.conftest import MakeWorld, cpus
 from tests.control.world import ADA, World
 
+from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, Route
+from muster.control.deployment.explanation import explain_deployment
 from muster.control.deployment.probes import ProbesTold
 from muster.control.deployment.probing.effects import Watch
 from muster.control.deployment.requests import DeploymentRequests
 from muster.control.deployment.traffic import Traffic
 from muster.control.engine.effects import Performer
+from muster.control.session.cluster.state import ClusterState
 from muster.control.session.requests import SessionRequests
 from muster.core.ids import SessionId
 from muster.core.serving.probes import ProbeResult
 from muster.core.specs.deployment import DeploymentSpec
 from muster.core.states.deployment import RouteStatus
+from muster.core.views.placement import WhyView
 from muster.simulate.hollow.supervisor import Run
 
 SERVES = Run(1e9)
@@ -100,6 +104,14 @@ class Cluster:
     def _good(self, name: str) -> bool:
         route = self.world.plane.live.of(Route).get(name)
         return route is not None and route.revision not in self.bad and name not in self.sick
+
+    def why(self) -> WhyView:
+        """The answer of `muster why` about the deployment."""
+        live, parts = self.world.plane.live, self.world.plane.parts
+        cluster, routes = parts[ClusterState], parts[Routes]
+        return explain_deployment(
+            live, cluster, routes, self.deployment.id, self.world.clock.now(), ADA
+        )
 
     @property
     def deployment(self) -> Deployment:

@@ -34,6 +34,7 @@ from muster.control.deployment.views import live_deployment, top_of
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.session.admission import Ended
+from muster.control.session.cluster.state import ClusterState
 from muster.core.errors import InvalidSpec, Problem
 from muster.core.owner import Principal
 from muster.core.specs.amounts import Spec, Whole
@@ -62,11 +63,12 @@ def _destroy(work: Work, parts: Parts, principal: Principal, id_: str) -> Deploy
 
 
 def _explain(live: Live, parts: Parts, id_: str, now: float, asker: Principal) -> WhyView:
-    return explain_deployment(live, parts[Routes], id_, now)
+    cluster = parts[ClusterState]
+    return explain_deployment(live, cluster, parts[Routes], id_, now, asker)
 
 
 def _explain_route(live: Live, parts: Parts, name: str, now: float, asker: Principal) -> WhyView:
-    return explain_route(live, parts[Routes], name, now)
+    return explain_route(live, parts[ClusterState], parts[Routes], name, now, asker)
 
 
 DEPLOYMENTS: Resource[Deployment, DeploymentView] = Resource(

@@ -8,9 +8,7 @@ from hypothesis import strategies as st
 from tests.control.conftest import MakeWorld
 from tests.control.served_cluster import Cluster
 
-from muster.control.deployment.book import Routes
-from muster.control.deployment.entity import Deployment, Route
-from muster.control.deployment.explanation import explain_deployment
+from muster.control.deployment.entity import Route
 from muster.control.deployment.sight import Sight
 from muster.core.ids import AgentId
 from muster.core.reasons import ReasonCode
@@ -94,10 +92,7 @@ def test_nobody_is_evicted_and_traffic_stands_while_the_prober_reaches_no_machin
     assert [(each.id, each.healthy_since) for each in cluster.routes()] == before
     assert set(counts) == {4}
     assert "the prober does not reach 4 of 4 machines" in caplog.text
-    live, routes = cluster.world.plane.live, cluster.world.plane.parts[Routes]
-    (deployment,) = live.of(Deployment)
-    told = explain_deployment(live, routes, deployment, cluster.world.clock.now())
-    assert [each.code for each in told.reasons] == [ReasonCode.ROUTE_OUT_OF_SIGHT]
+    assert [each.code for each in cluster.why().reasons] == [ReasonCode.ROUTE_OUT_OF_SIGHT]
     cluster.probes.unreached.clear()
     cluster.run(2, lambda: counts.append(len(cluster.serving())))
     assert [each.status for each in cluster.routes(H)] == [H] * 4

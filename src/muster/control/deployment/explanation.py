@@ -7,38 +7,49 @@ from muster.control.deployment.entity import Deployment, Route
 from muster.control.deployment.handlers import why_not
 from muster.control.deployment.route_handlers import out_of_sight
 from muster.control.deployment.standing import session_of, standing
+from muster.control.session.cluster.state import ClusterState
+from muster.control.session.explaining.explanation import Found, findings
 from muster.core import sentences
 from muster.core.owner import Principal
 from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.states import SessionStatus
 from muster.core.states.deployment import UP, RouteStatus
-from muster.core.views.base import ReasonView
 from muster.core.views.deployments import DeploymentView, RouteView
 from muster.core.views.placement import WhyView
 from muster.serving.replicas import Standing
 from muster.store.live import Live
+from muster.store.records import Session
 
 _MOST = 10
 """Routes whose reasons are told with their deployment."""
 
 
-def explain_deployment(live: Live, routes: Routes, id_: str, now: float) -> WhyView:
-    """How a live deployment stands, and why replicas are missing."""
+def explain_deployment(
+    live: Live, cluster: ClusterState, routes: Routes, id_: str, now: float, asker: Principal
+) -> WhyView:
+    """How a live deployment stands, and why replicas are missing. Those that wait for room wait for
+    the same, so one of them tells for all."""
     deployment = live.of(Deployment)[id_]
     mine = routes.of(deployment)
     healthy = sum(route.status is RouteStatus.HEALTHY for route in mine)
+    waiting = (each for route in mine if (each := _waiting(route, live)) is not None)
+    first = next(waiting, None)
+    found = Found() if first is None else findings(live, cluster, first, now, asker)
     reasons = _reasons(deployment, routes, now)
     for route in mine:
         if route.status is not RouteStatus.HEALTHY and len(reasons) < _MOST:
             reasons += route_reasons(route, routes, live, now)
-    return WhyView(
-        subject=deployment.id,
-        status=deployment.status,
-        verdict=sentences.deployment(
-            deployment.name, deployment.status, healthy, deployment.replicas
-        ),
-        reasons=tuple(map(ReasonView.of, dict.fromkeys(reasons))),
-        name=deployment.name,
-    )
+    found.reasons = [*dict.fromkeys([*reasons, *found.reasons])]
+    verdict = sentences.deployment(deployment.name, deployment.status, healthy, deployment.replicas)
+    return found.answer(deployment.id, deployment.status, verdict, name=deployment.name)
+
+
+def _waiting(route: Route, live: Live) -> Session | None:
+    """The session of a route, if it waits for room."""
+    session = None
+    if route.status is RouteStatus.PROVISIONING:
+        session = session_of(route, live)
+    return session if session is not None and session.status is SessionStatus.PENDING else None
 
 
 def _reasons(deployment: Deployment, routes: Routes, now: float) -> list[Reason]:
@@ -65,16 +76,16 @@ def _reasons(deployment: Deployment, routes: Routes, now: float) -> list[Reason]
     return found
 
 
-def explain_route(live: Live, routes: Routes, name: str, now: float) -> WhyView:
+def explain_route(
+    live: Live, cluster: ClusterState, routes: Routes, name: str, now: float, asker: Principal
+) -> WhyView:
     """Why a live route is in its status."""
     route = live.of(Route)[name]
-    return WhyView(
-        subject=route.id,
-        status=route.status,
-        verdict=sentences.route(route.deployment.name, route.status, now - route.status_changed_at),
-        reasons=tuple(map(ReasonView.of, route_reasons(route, routes, live, now))),
-        name=route.deployment.name,
-    )
+    waiting = _waiting(route, live)
+    found = Found() if waiting is None else findings(live, cluster, waiting, now, asker)
+    found.reasons = [*route_reasons(route, routes, live, now), *found.reasons]
+    verdict = sentences.route(route.deployment.name, route.status, now - route.status_changed_at)
+    return found.answer(route.id, route.status, verdict, name=route.deployment.name)
 
 
 def route_reasons(route: Route, routes: Routes, live: Live, now: float) -> list[Reason]:
@@ -85,6 +96,8 @@ def route_reasons(route: Route, routes: Routes, live: Live, now: float) -> list[
             session = session_of(route, live)
             if session is None:
                 return [] if route.reason is None else [route.reason]
+            if session.status is SessionStatus.PENDING:
+                return []  # the session's own reasons say more
             return [reason(ReasonCode.ROUTE_STARTS, status=session.status, session=session.id)]
         case RouteStatus.DEGRADED if routes.is_out_of_sight(route):
             return [out_of_sight(routes)]

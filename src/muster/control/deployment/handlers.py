@@ -14,7 +14,7 @@ from muster.control.deployment.lifecycle import (
 )
 from muster.control.deployment.loads import Loads
 from muster.control.deployment.route_handlers import take_away
-from muster.control.deployment.standing import change, differs, replicas
+from muster.control.deployment.standing import change, differs, is_refused, replicas
 from muster.control.engine.handler import (
     NO_CHANGE,
     HandlerResult,
@@ -194,7 +194,8 @@ class RolloutDeployment(LifecycleHandler[Deployment]):
             if step.verdict is Verdict.FAILED:  # asked before its replicas are told to go
                 result.failures[deployment] = self._failed(deployment, step.why, work)
             self._changes.remove(step.remove, work, self.name, None)
-            for revision, count in step.create.items():
+            held_up = is_refused(deployment, self._routes)
+            for revision, count in () if held_up else step.create.items():
                 if revision != rollout.to_revision and not may_start(deployment, work.now):
                     continue  # the new one has a budget of its own
                 self._changes.make(deployment, revision, count, work)

@@ -38,8 +38,9 @@ from muster.serving.replicas import Standing
 from muster.store.records import Session
 
 _R = RouteStatus
-QUOTA_WAIT_S = 5.0
-"""How long a route waits before its session is handed in again that a quota refused."""
+QUOTA_WAIT_S, LONGEST_QUOTA_WAIT_S = 5.0, 30.0
+"""How long a route waits before its session is handed in again that a quota refused: as long as it
+has waited so far, within these bounds."""
 TO_TERMINATING = TransitionStatus(_R.TERMINATING)
 
 
@@ -62,9 +63,14 @@ class ProvisioningRoute(LifecycleHandler[Route]):
 
     def execute(self, targets: Sequence[Route], work: Work) -> HandlerResult[Route]:
         result: HandlerResult[Route] = HandlerResult()
+        refused: dict[tuple[str, int], Reason] = {}  # its siblings would be as well
         for route in targets:
             if route.session_id is None:
-                self._hand_in(route, work, result)
+                key = route.deployment.id, route.revision
+                if key not in refused and (why := self._hand_in(route, work, result)) is not None:
+                    refused[key] = why
+                if key in refused:
+                    _wait(route, refused[key], work, result)
                 continue
             session = session_of(route, work.live)
             if session is None or session.status not in SESSION_TABLE.live:
@@ -76,21 +82,35 @@ class ProvisioningRoute(LifecycleHandler[Route]):
                 result.successes.append(route)
         return result
 
-    def _hand_in(self, route: Route, work: Work, result: HandlerResult[Route]) -> None:
+    def _hand_in(self, route: Route, work: Work, result: HandlerResult[Route]) -> Reason | None:
+        """Hand in a route's session; the answer is why it is not taken yet."""
         owner = Principal(route.owner, Role.USER)
         try:
             session = self._sessions.submit(work, owner, session_spec(route))
         except Conflict as refused:
-            work.try_later(route, work.now + QUOTA_WAIT_S)
-            result.skipped[route] = (reason(ReasonCode.ROUTE_QUOTA, how=str(refused)[:500]),)
+            return reason(ReasonCode.ROUTE_QUOTA, how=str(refused)[:500])
         except (InvalidSpec, NotFound) as refused:
             self._lifecycle.failed(work, route)
             result.failures[route] = reason(ReasonCode.ROUTE_NOT_TAKEN, how=str(refused)[:500])
-        else:
-            work.begin_try(route)
-            route.session_id, route.kernel_id = session.id, session.kernels[0].id
-            work.unit.touch(route)
-            self._routes.has_session(route)
+            return None
+        work.begin_try(route)
+        if route.reason is not None:
+            route.reason = None
+            work.mark(route.deployment)  # more may be made now
+        route.session_id, route.kernel_id = session.id, session.kernels[0].id
+        work.unit.touch(route)
+        self._routes.has_session(route)
+        return None
+
+
+def _wait(route: Route, why: Reason, work: Work, result: HandlerResult[Route]) -> None:
+    """Have a route's session be handed in later."""
+    wait_s = min(max(work.now - route.created_at, QUOTA_WAIT_S), LONGEST_QUOTA_WAIT_S)
+    work.try_later(route, work.now + wait_s)
+    result.skipped[route] = (why,)
+    if route.reason != why:
+        route.reason = why
+        work.unit.touch(route)
 
 
 class HealthCheckRoute(LifecycleHandler[Route]):

@@ -70,7 +70,17 @@ def change(deployment: Deployment, routes: Routes, live: Live, now: float) -> Ch
         deployment.stable,
         deployment.spec.disruptable(wanted),
     )
-    return wished if may_start(deployment, now) else Change(0, wished.remove)
+    if may_start(deployment, now) and not is_refused(deployment, routes):
+        return wished
+    return Change(0, wished.remove)
+
+
+def is_refused(deployment: Deployment, routes: Routes) -> bool:
+    """Whether a quota refuses sessions of the deployment, so that no further routes are made."""
+    return any(
+        route.status is RouteStatus.PROVISIONING and route.reason is not None
+        for route in routes.of(deployment)
+    )
 
 
 def differs(wished: Change) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from muster.core.reasons.codes import ReasonCode
+from muster.core.reasons.definition import LIMIT as _L
 from muster.core.reasons.definition import OPERATOR as _O
 from muster.core.reasons.definition import REQUEST as _R
 from muster.core.reasons.definition import WAITING as _W
@@ -16,7 +17,7 @@ OF_DEPLOYMENTS: Mapping[ReasonCode, Definition] = {
         _R, "its session is refused: {how}", "Change the deployment: `muster deploy FILE`."
     ),
     ReasonCode.ROUTE_QUOTA: Definition(
-        _W, "its session is not taken yet: {how}", "It is tried again by itself."
+        _L, "a replica's session is not taken yet: {how}", "It is tried again by itself."
     ),
     ReasonCode.ROUTE_ENDED: Definition(
         _R,
