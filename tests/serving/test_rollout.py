@@ -100,6 +100,7 @@ class Run:
         ),
         ("100%", 0, ["1:aaaa 2:ssss", "1:aaaa 2:hhhh", "1:xxxx 2:aaaa"]),
         (0, "10%", ["1:aaax", "1:aaa 2:s", "1:aaa 2:h"]),  # both are 0 of four: one may be missing
+        (0, 0, ["1:aaax", "1:aaa 2:s", "1:aaa 2:h"]),
     ],
 )
 def test_rolling_update_step_by_step(

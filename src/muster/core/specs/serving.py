@@ -218,7 +218,8 @@ class UpdateSpec(Spec):
             traffic changes over; ``canary``: traffic by steps.
         surge: replicas beyond ``replicas`` while rolling; a share is rounded up. 0 where all GPUs
             are in use: old replicas then make room first.
-        unavailable: replicas that may be missing while rolling; a share is rounded down.
+        unavailable: replicas that may be missing while rolling; a share is rounded down. One may
+            be if ``surge`` is 0 too, because nothing could ever be replaced.
         steps: of a canary, ascending.
         max_error_rate: percent of failed requests of the new revision in a step, above which a
             canary, or a blue-green update within ``keep_old``, is rolled back.
@@ -252,13 +253,6 @@ class UpdateSpec(Spec):
     def contradictions(self) -> Iterator[Problem]:
         if self.strategy is not Strategy.CANARY and "steps" in self.model_fields_set:
             yield Problem("update.steps", "", "this is for a canary: set strategy: canary")
-        if _is_none(self.surge) and _is_none(self.unavailable):
-            expected = "nothing could ever be replaced: let one of surge and unavailable be above 0"
-            yield Problem("update.surge", "0", expected)
-
-
-def _is_none(share: Share) -> bool:
-    return not (share.count or share.percent)
 
 
 class ScaleMetric(StrEnum):
