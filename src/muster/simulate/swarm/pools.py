@@ -35,9 +35,9 @@ _ROOT = Principal(ADMIN.owner, ADMIN.role)
 _BOOT_S = 5.0
 _WORK_S = 1500.0
 """Seconds within which all work of pools must end once faults have stopped."""
-_SETTLES_S = 500.0
-"""Seconds after which a pool without new demand makes and deletes nothing more: a machine that
-comes back with the end of the faults is left alone for 300 s before it is deleted."""
+_SETTLES_S = 700.0
+"""Seconds after which a pool without new demand makes and deletes nothing more: slices are idle for
+600 s before they are deleted, and a machine that comes back is nobody's for 300 s."""
 _STEADY_S = 150.0
 
 
