@@ -35,11 +35,12 @@ from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.session.admission import Ended
 from muster.control.session.cluster.state import ClusterState
-from muster.core.errors import InvalidSpec, Problem
+from muster.core.errors import Conflict, InvalidSpec, Problem
 from muster.core.owner import Principal
 from muster.core.specs.amounts import Spec, Whole
 from muster.core.specs.deployment import DeploymentSpec
 from muster.core.specs.serving import MAX_REPLICAS
+from muster.core.states.deployment import DEPLOYMENT_TABLE, EndpointLifecycle
 from muster.core.views.deployments import (
     DeploymentDetail,
     DeploymentPage,
@@ -194,6 +195,9 @@ async def _change(
 ) -> Response:
     call.must_change()
     found = await call.read(read_deployment, call.principal, ref)
+    if found.status not in DEPLOYMENT_TABLE.live - {EndpointLifecycle.DESTROYING}:
+        said = DEPLOYMENT_TABLE.words[found.status]
+        raise Conflict(f"deployment {found.name} {said}, and is not changed any more")
 
     def change(work: Work, parts: Parts) -> DeploymentView:
         changed = act(parts[DeploymentRequests], work, call.principal, found.id)

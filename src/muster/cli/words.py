@@ -1,5 +1,6 @@
 """Times, counts and identifiers as a person reads them."""
 
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
@@ -9,6 +10,20 @@ from muster.core.text import signal_name as signal_name
 
 SHORT_ID = 8
 """Characters of a short identifier: 32 ms of its time of creation (``core.ids``)."""
+
+
+_DURATION = re.compile(r"\b[0-9.]{1,9}(?:ms|[smhd])(?:[0-9]{2}[smh])?\b")
+_NUMBER = re.compile(r"[0-9]{1,20}")
+
+
+def without_durations(said: str) -> str:
+    """A sentence without how long something has lasted or may last, which is no news by itself."""
+    return _DURATION.sub("", said)
+
+
+def without_numbers(said: str) -> str:
+    """A sentence without its numbers, where another number is no news by itself."""
+    return _NUMBER.sub("", without_durations(said))
 
 
 def one(kind: str) -> str:

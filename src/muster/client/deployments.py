@@ -82,8 +82,8 @@ class Deployments(ResourceCalls):
         """Wish another number of replicas.
 
         Raises:
-            NotFound: there is no such live deployment.
-            Conflict: the number follows load, within other bounds.
+            NotFound: there is no such deployment.
+            Conflict: the number follows load, within other bounds; or it is taken down.
         """
         return self._deployment(ref, "scale", json_of({"replicas": replicas}))
 
@@ -92,7 +92,7 @@ class Deployments(ResourceCalls):
         """Have the update under way stand still.
 
         Raises:
-            NotFound, Conflict: there is no such live deployment, or no update.
+            NotFound, Conflict: there is no such deployment, it is taken down, or no update.
         """
         return self._deployment(ref, "pause")
 
@@ -101,7 +101,7 @@ class Deployments(ResourceCalls):
         """Have a paused update go on.
 
         Raises:
-            NotFound, Conflict: there is no such live deployment, or no update.
+            NotFound, Conflict: there is no such deployment, it is taken down, or no update.
         """
         return self._deployment(ref, "resume")
 
@@ -111,7 +111,7 @@ class Deployments(ResourceCalls):
         one before.
 
         Raises:
-            NotFound, Conflict: there is no such live deployment, or no such revision.
+            NotFound, Conflict: there is no such deployment, it is taken down, or no such revision.
         """
         return self._deployment(ref, "undo", json_of({"revision": revision}))
 

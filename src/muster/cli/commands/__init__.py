@@ -29,6 +29,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
     "Services": {
         "deploy": "deploy",
+        "open": "open",
         "deployments": "deployments",
         "routes": "deployments",
         "scale": "deployments",

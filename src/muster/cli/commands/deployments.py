@@ -9,6 +9,7 @@ from rich.text import Text
 from muster.cli.arguments import AsJson, InGroup
 from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.completion import complete_deployment
+from muster.cli.follow.deployment import follow, scaled
 from muster.cli.kinds import deployment as deployment_kind
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Argument, Option, annotated
@@ -21,7 +22,7 @@ from muster.cli.screen import (
     status,
     stderr,
 )
-from muster.cli.words import duration
+from muster.cli.words import count, duration
 
 if TYPE_CHECKING:
     from muster.core.views.deployments import DeploymentView, LoadView, RouteLoadView, RouteView
@@ -100,7 +101,7 @@ def routes(
     as_json: AsJson = False,
 ) -> None:
     """List routes, the replicas of deployments, newest first."""
-    with cluster.client() as client:
+    with cluster.client() as client, suggesting(client, deployment or "", [deployment_kind.KIND]):
         state = "all" if ended else "live"
         found = client.routes(state, deployment=deployment, limit=limit + 1)
     if not found and not as_json:
@@ -138,12 +139,26 @@ def scale(
     cluster: Cluster,
     ref: Ref,
     replicas: Annotated[int, Argument(metavar="REPLICAS", help="How many of it there are.")],
+    detach: Annotated[
+        bool, Option("--detach", "-d", help="Do not wait until there are so many.")
+    ] = False,
+    timeout: Annotated[
+        float | None,
+        Option("--timeout", min=0, help="Longest wait, in seconds; it goes on anyway."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Wish another number of replicas of a deployment."""
+    """Give a deployment another number of replicas, and wait for them."""
     with cluster.client() as client, suggesting(client, ref, [deployment_kind.KIND]):
         found = client.scale(ref, replicas)
-    show_change(found, f"deployment {found.name} wants {found.replicas} replicas", as_json=as_json)
+    if detach:
+        wants = f"deployment {found.name} wants {count(found.replicas, 'replica')}"
+        show_change(found, wants, as_json=as_json)
+        return
+    view, code = follow(cluster, found, scaled, timeout_s=timeout, quiet=as_json)
+    if as_json:
+        print_json(view)
+    raise click.exceptions.Exit(code)
 
 
 @click.command()

@@ -8,11 +8,11 @@ from rich.text import Text
 
 from muster.cli.arguments import AsJson
 from muster.cli.cluster import Cluster, on_cluster
-from muster.cli.commands.deploy import follow, is_given_up
+from muster.cli.commands.deploy import Detach, Timeout
 from muster.cli.commands.deployments import Ref
 from muster.cli.exits import ExitCode
+from muster.cli.follow.deployment import follow, is_given_up, rolled_out
 from muster.cli.kinds import deployment as deployment_kind
-from muster.cli.listed_group import ListedGroup
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Option, annotated
 from muster.cli.screen import Column, plain, print_json, show_change, show_listing, stdout, write
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from muster.core.views.deployments import RevisionView
 
 
-@click.group(cls=ListedGroup)
+@click.group()
 def rollout() -> None:
     """Watch, pause and undo the updates of deployments."""
 
@@ -33,7 +33,10 @@ def rollout() -> None:
 def show_status(
     cluster: Cluster,
     ref: Ref,
-    wait: Annotated[bool, Option("--wait", "-w", help="Until it is over.")] = False,
+    wait: Annotated[
+        bool, Option("--wait", "--watch", "-w", help="Show how it goes on, until it is over.")
+    ] = False,
+    timeout: Timeout = None,
     as_json: AsJson = False,
 ) -> None:
     """Show how far an update is; exit code 1 if it was given up."""
@@ -41,15 +44,15 @@ def show_status(
 
     with cluster.client() as client, suggesting(client, ref, [deployment_kind.KIND]):
         found = client.deployments.show(ref)
+        code: int = ExitCode.FAILED if is_given_up(found) else ExitCode.OK
         if wait:
-            follow(client, found.id, None, quiet=as_json)
+            _, code = follow(cluster, found, rolled_out, timeout_s=timeout, quiet=as_json)
             found = client.deployments.show(found.id)
     if as_json:
         print_json(found)
     else:
         write(stdout(), *deployment_parts(found, time.time()))
-    if is_given_up(found):
-        raise click.exceptions.Exit(ExitCode.FAILED)
+    raise click.exceptions.Exit(code)
 
 
 @rollout.command()
@@ -81,12 +84,20 @@ def undo(
     to: Annotated[
         int | None, Option("--to", help="The number of a revision, else the one before.")
     ] = None,
+    detach: Detach = False,
+    timeout: Timeout = None,
     as_json: AsJson = False,
 ) -> None:
-    """Go back to a former revision."""
+    """Go back to a former revision, and wait until it serves."""
     with cluster.client() as client, suggesting(client, ref, [deployment_kind.KIND]):
         found = client.undo_rollout(ref, to)
-    show_change(found, f"deployment {found.name} goes back", as_json=as_json)
+    if detach:
+        show_change(found, f"deployment {found.name} goes back", as_json=as_json)
+        return
+    view, code = follow(cluster, found, rolled_out, timeout_s=timeout, quiet=as_json)
+    if as_json:
+        print_json(view)
+    raise click.exceptions.Exit(code)
 
 
 @rollout.command()
@@ -100,17 +111,19 @@ def history(cluster: Cluster, ref: Ref, as_json: AsJson = False) -> None:
         Column("REVISION", right=True),
         Column("MADE"),
         Column("BY"),
+        Column("NOTE"),
         Column("COMMAND", flexible=True, wraps=True),
     ]
 
     def row(each: "RevisionView") -> list[Text | str]:
-        serves = " (serves)" if each.number == found.stable else ""
-        back = f" (back to {each.of})" if each.of is not None else ""
+        notes = ["serves"] if each.number == found.stable else []
+        notes += [f"back to {each.of}"] if each.of is not None else []
         command = " ".join(str(part) for part in each.template.get("command", ()))
         return [
-            f"{each.number}{serves}{back}",
+            str(each.number),
             moment(each.created_at),
             plain(each.by),
+            ", ".join(notes),
             plain(command[:200]),
         ]
 

@@ -72,8 +72,8 @@ class LostSight(MusterError):
         super().__init__(f"{unreachable}; nothing is lost, what was handed in is kept")
 
 
-def away_line(url: str) -> str:
-    return f"no controller answers at {url}; still trying (Ctrl-C leaves the job alone)"
+def away_line(url: str, what: str = "the job") -> str:
+    return f"no controller answers at {url}; still trying (Ctrl-C leaves {what} alone)"
 
 
 def back_line(url: str) -> str:

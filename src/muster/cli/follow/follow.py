@@ -1,6 +1,5 @@
 """Following a job to its end."""
 
-import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -30,7 +29,7 @@ from muster.cli.follow.lines import PrefixedLines, last_lines, prefix_width
 from muster.cli.follow.progress import conclusion, progress
 from muster.cli.follow.status_line import StatusLine
 from muster.cli.screen import discard_stdout, plain, status, stderr
-from muster.cli.words import count, shorten
+from muster.cli.words import count, shorten, without_durations
 from muster.core.errors import Conflict, MusterError
 from muster.core.states import JobState, TaskState
 
@@ -44,7 +43,6 @@ TICK_S = 0.2
 ASK_WHY_AFTER_S = 1.0
 ASK_WHY_EVERY_S = 5.0
 WHY_TIMEOUT_S = 3.0
-_DURATION = re.compile(r"\b[0-9.]{1,9}(?:ms|[smhd])(?:[0-9]{2}[smh])?\b")
 DRAIN_S = 5.0
 """How long output may take to arrive once the job has ended."""
 
@@ -208,7 +206,8 @@ class Follower:
         with suppress(MusterError), self._cluster.client(WHY_TIMEOUT_S) as client:
             reasons = client.why(self._job.id).reasons
             why = reasons[0].sentence if reasons else ""
-            if why and _gist(why) != _gist(self._why) and not self._screen.enabled:
+            news = without_durations(why) != without_durations(self._why)
+            if why and news and not self._screen.enabled:
                 self._say(Text(f"{self._job.name} waits: {plain(why)}"))
             self._why = why
 
@@ -294,8 +293,3 @@ def _reader(job_id: str, task: int) -> "Callable[[Client], Iterator[bytes]]":
     """A reader of the task's output from its first attempt on: attempts that fail at once may be
     over before anybody looks."""
     return lambda client: client.logs(job_id, task=task, attempt=1, follow=True, retries=True)
-
-
-def _gist(why: str) -> str:
-    """A reason without how long something has lasted or may last, which is no news by itself."""
-    return _DURATION.sub("", why)

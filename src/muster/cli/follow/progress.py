@@ -19,6 +19,11 @@ _ACTIVE = (TaskState.RUNNING, TaskState.BUILDING, TaskState.ASSIGNED)
 _FAILED = (TaskState.FAILED, TaskState.WORKER_FAILED, TaskState.UNSCHEDULABLE)
 
 
+def spinner(tick: int) -> Text:
+    """The sign that a line is alive; ``tick`` counts up and moves it."""
+    return Text(_SPINNER[tick % len(_SPINNER)], style="bold")
+
+
 def done(job: "JobView") -> int:
     """How many of the job's tasks have ended, in whatever way."""
     return sum(number for state, number in job.counts.items() if state in TASK_TABLE.terminal)
@@ -43,8 +48,7 @@ def progress(job: "JobView", elapsed_s: float, reason: str, tick: int) -> Text:
     """
     parts: list[Text | str]
     if job.tasks_total == 1:
-        spinner = Text(_SPINNER[tick % len(_SPINNER)], style="bold")
-        parts = [Text.assemble(spinner, f" {job.name} ", status(job.state))]
+        parts = [Text.assemble(spinner(tick), f" {job.name} ", status(job.state))]
     else:
         parts = [Text.assemble(f"{job.name} ", bar(job), f" {done(job):,}/{job.tasks_total:,}")]
         parts += [

@@ -38,7 +38,8 @@ def explain_deployment(
     reasons = _reasons(deployment, routes, now)
     for route in mine:
         if route.status is not RouteStatus.HEALTHY and len(reasons) < _MOST:
-            reasons += route_reasons(route, routes, live, now)
+            of_route = route_reasons(route, routes, live, now)
+            reasons += [each for each in of_route if each.code is not ReasonCode.ROUTE_NOT_NEEDED]
     found.reasons = [*dict.fromkeys([*reasons, *found.reasons])]
     verdict = sentences.deployment(deployment.name, deployment.status, healthy, deployment.replicas)
     return found.answer(deployment.id, deployment.status, verdict, name=deployment.name)

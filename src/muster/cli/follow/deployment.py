@@ -1,0 +1,232 @@
+"""Following a deployment until it is as somebody wished it."""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import click
+from rich.text import Text
+
+from muster.cli.cluster import Cluster
+from muster.cli.described.deployment import said_replicas, said_rollout
+from muster.cli.exits import ExitCode
+from muster.cli.follow.feed import LostSight, away_line, back_line
+from muster.cli.follow.interrupt import Interrupts
+from muster.cli.follow.progress import spinner
+from muster.cli.follow.status_line import StatusLine
+from muster.cli.screen import discard_stderr, discard_stdout, plain, stderr
+from muster.cli.words import duration, without_durations, without_numbers
+from muster.core.errors import MusterError
+from muster.core.reasons import ReasonCode, ReasonKind
+from muster.core.states.deployment import DEPLOYMENT_TABLE, EndpointLifecycle
+
+if TYPE_CHECKING:
+    from muster.client import Client
+    from muster.core.views.deployments import DeploymentView
+
+LOOK_S = 0.5
+ASK_WHY_AFTER_S = 2.0
+ASK_WHY_EVERY_S = 5.0
+
+Over = Callable[["DeploymentView"], int | None]
+"""The exit code once a deployment is as it is waited for, or will not be; None until then."""
+
+
+def rolled_out(found: "DeploymentView") -> int | None:
+    """Whether the wished revision serves with all of its replicas."""
+    if is_given_up(found) or found.finished_at is not None:
+        return ExitCode.FAILED
+    if found.rollout is None and _is_complete(found):
+        return ExitCode.OK
+    stuck = found.reason is not None and found.reason.kind == ReasonKind.REQUEST
+    return ExitCode.FAILED if stuck else None
+
+
+def scaled(found: "DeploymentView") -> int | None:
+    """Whether there are as many replicas as are wished, whatever became of an update."""
+    if found.finished_at is not None:
+        return ExitCode.FAILED
+    if _is_complete(found):
+        return ExitCode.OK
+    why = found.reason
+    stuck = why is not None and why.code == ReasonCode.DEPLOYMENT_NEVER_HEALTHY
+    return ExitCode.FAILED if stuck else None
+
+
+def serves(found: "DeploymentView") -> int | None:
+    """Whether any replica gets requests."""
+    return ExitCode.OK if found.healthy else rolled_out(found)
+
+
+def is_given_up(found: "DeploymentView") -> bool:
+    """Whether the wished revision is not rolled out any further, and another one serves."""
+    return found.rollout is None and found.revision != found.stable
+
+
+def _is_complete(found: "DeploymentView") -> bool:
+    return found.up <= found.replicas <= found.healthy
+
+
+def follow(
+    cluster: Cluster,
+    accepted: "DeploymentView",
+    over: Over,
+    *,
+    timeout_s: float | None = None,
+    quiet: bool = False,
+) -> "tuple[DeploymentView, int]":
+    """The deployment once it is ``over``, or the time is; and the exit code.
+
+    Raises:
+        MusterError: it cannot be watched any more.
+        click.exceptions.Exit: a signal ended the wait; the deployment goes on.
+    """
+    return Follower(cluster, accepted, over, quiet=quiet).run(timeout_s)
+
+
+class Follower:
+    """Shows on stderr how a deployment comes to be as it is wished: one line that changes on a
+    terminal, else a line for each change.
+
+    Args:
+        over: tells when there is nothing more to wait for.
+        quiet: whether nothing is shown but trouble.
+    """
+
+    def __init__(
+        self, cluster: Cluster, accepted: "DeploymentView", over: Over, *, quiet: bool = False
+    ) -> None:
+        self._cluster = cluster
+        self._found = accepted
+        self._over = over
+        self._quiet = quiet
+        self._screen = StatusLine(stderr())
+        self._told = ""  # the last line, without durations
+        self._why = ""
+        self._began_s = time.monotonic()
+        self._ask_why_s = self._began_s + ASK_WHY_AFTER_S
+        self._tick = 0
+
+    def run(self, timeout_s: float | None) -> "tuple[DeploymentView, int]":
+        """See ``follow``."""
+        until_s = None if timeout_s is None else self._began_s + timeout_s
+        with Interrupts() as interrupts:
+            try:
+                with interrupts.raised():
+                    over = self._watched(until_s)
+            except (KeyboardInterrupt, OSError) as error:
+                by = interrupts.told_to_end
+                if by is None and isinstance(error, OSError):
+                    raise
+                self._left()
+                code = ExitCode.NOT_ENDED if by is None else 128 + by
+                raise click.exceptions.Exit(code) from None
+        self._screen.clear()
+        if over is None:
+            self._left()
+            return self._found, ExitCode.NOT_ENDED
+        self._concluded(over)
+        return self._found, over
+
+    def _watched(self, until_s: float | None) -> int | None:
+        """The exit code; None once the time is over.
+
+        Raises:
+            LostSight: nobody answers any more.
+            MusterError: it cannot be asked for.
+        """
+        from muster.client import Unreachable
+
+        def heard(answers: bool) -> None:
+            url = client.url
+            line = back_line(url) if answers else away_line(url, "the deployment")
+            if answers or not self._screen.show(Text(line)):
+                self._screen.say(Text(line))
+
+        with self._cluster.client(on_contact=heard) as client:
+            try:
+                while (code := self._over(self._found)) is None:
+                    now_s = time.monotonic()
+                    if until_s is not None and now_s >= until_s:
+                        return None
+                    if now_s >= self._ask_why_s:
+                        self._ask_why_s = now_s + ASK_WHY_EVERY_S
+                        self._learn_why(client)
+                    self._show(now_s)
+                    time.sleep(LOOK_S if until_s is None else min(LOOK_S, until_s - now_s))
+                    self._found = client.deployments.show(self._found.id)
+            except Unreachable as error:
+                self._screen.clear()
+                raise LostSight(error) from None
+        return code
+
+    def _learn_why(self, client: "Client") -> None:
+        """Ask why replicas are missing; without a terminal it is told where it is another reason
+        than before."""
+        with suppress(MusterError):  # the deployment may be gone
+            of_routes = [
+                each.sentence
+                for each in client.why(self._found.id).reasons
+                if each != self._found.reason and each.code != ReasonCode.ROLLOUT_UNDER_WAY
+            ]
+            why = of_routes[0] if of_routes else ""
+            news = without_numbers(why) != without_numbers(self._why)
+            self._why = why
+            if why and news and not (self._quiet or self._screen.enabled):
+                self._screen.say(Text(f"{plain(self._found.name)} waits: {plain(why)}"))
+
+    def _show(self, now_s: float) -> None:
+        if self._quiet:
+            return
+        line = said(self._found)
+        if not self._screen.enabled:
+            self._tell(line)
+            return
+        parts = [line]
+        if now_s - self._began_s >= 1:
+            parts.append(duration(int(now_s - self._began_s)))
+        if self._why:
+            parts.append(self._why)
+        self._tick += 1
+        self._screen.show(Text.assemble(spinner(self._tick), " ", plain(" · ".join(parts))))
+
+    def _tell(self, line: str) -> None:
+        """Print a line that stays, unless it is the last one but for durations."""
+        if (gist := without_durations(line)) != self._told:
+            self._told = gist
+            self._screen.say(Text(plain(line)))
+
+    # -- ends ------------------------------------------------------------------------------------
+
+    def _concluded(self, code: int) -> None:
+        if self._quiet:
+            return
+        self._tell(said(self._found))
+        reason = self._found.reason
+        if code != ExitCode.OK and reason is not None and reason.remedy:
+            self._tell(reason.remedy)
+
+    def _left(self) -> None:
+        """Say how it stands, that it goes on, and how it is watched, undone and taken down."""
+        name = self._found.name
+        line = f"{name} goes on: `muster rollout status --wait {name}` watches it, "
+        if self._found.rollout is not None:
+            line += f"`muster rollout undo {name}` goes back, "
+        try:
+            self._tell(said(self._found))
+            self._screen.say(Text(plain(f"{line}`muster cancel {name}` takes it down")))
+        except OSError:  # the terminal is gone
+            discard_stdout()
+            discard_stderr()
+
+
+def said(found: "DeploymentView") -> str:
+    """How a deployment stands, in one line."""
+    if found.status in (EndpointLifecycle.DESTROYING, EndpointLifecycle.DESTROYED):
+        line = f"deployment {found.name} {DEPLOYMENT_TABLE.words[found.status]}"
+    else:
+        line = f"deployment {found.name}: {said_replicas(found)}"
+        if update := said_rollout(found, time.time()):
+            line += f"; {update}"
+    return f"{line}; {found.reason.sentence}" if found.reason is not None else line
