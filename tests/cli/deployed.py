@@ -49,15 +49,14 @@ def passing_time(cluster: ServedCluster) -> Iterator[None]:
 
 
 def settled(
-    cluster: ServedCluster, name: str, wanted: Callable[[DeploymentView], bool]
+    cluster: ServedCluster, client: Client, name: str, wanted: Callable[[DeploymentView], bool]
 ) -> DeploymentView:
     """The deployment once it is as wanted; time passes until then."""
-    with cluster.client() as client:
-        for _ in range(200):
-            found = client.deployments.show(name)
-            if wanted(found):
-                return found
-            cluster.pass_time(1.0)
+    for _ in range(200):
+        found = client.deployments.show(name)
+        if wanted(found):
+            return found
+        cluster.pass_time(1.0)
     raise AssertionError(f"{name} is not as wanted: {found}")
 
 
@@ -65,4 +64,4 @@ def deployed(cluster: ServedCluster, client: Client, **keys: object) -> Deployme
     """A deployment whose replicas are healthy."""
     spec = {"name": "web", "command": ["forever"], "resources": {"cpu": "10m"}, "drain": 0}
     made = client.deploy({**spec, **keys})
-    return settled(cluster, made.name, lambda found: found.healthy >= found.replicas)
+    return settled(cluster, client, made.name, lambda found: found.healthy >= found.replicas)

@@ -10,7 +10,7 @@ from tests.cli.fake_cluster import IDS, NOW, FakeCluster, because, job
 from tests.cli.rendered import narrow, shown, wide
 from tests.cli.test_why import NEVER_FITS, TOO_BIG
 
-from muster.cli.commands import ps
+from muster.cli import watching
 from muster.cli.commands.history import history_table
 from muster.cli.commands.ps import EXPLAINED
 from muster.cli.screen import Column, table
@@ -98,7 +98,7 @@ def test_ps_watch_keeps_the_table_while_the_controller_is_away(
 
     screen = narrow(100)
     monkeypatch.setattr("muster.cli.screen.stdout", lambda: screen)
-    monkeypatch.setattr(ps, "REFRESH_S", 0.0)
+    monkeypatch.setattr(watching, "REFRESH_S", 0.0)
     cluster = Leaving(jobs_=[job("train")])
     result = cluster.run("ps", "--watch")
     assert result.exit_code == 1

@@ -21,7 +21,6 @@ from muster.control.deployment.explanation import (
     explain_ended_route,
     explain_route,
 )
-from muster.control.deployment.loads import Loads
 from muster.control.deployment.queries import (
     list_deployments,
     list_routes,
@@ -186,8 +185,7 @@ async def top_deployment(call: Call, ref: str) -> Response:
     """The requests of a deployment and of each of its replicas, as the proxies saw them."""
     found = await call.read(read_deployment_detail, call.principal, ref)
     plane = call.api.plane
-    loads, now = plane.parts[Loads], call.api.clock.now()
-    return answer(top_of(found, plane.live, loads, now))
+    return answer(top_of(found, plane.live, plane.parts, call.api.clock.now()))
 
 
 async def _change(

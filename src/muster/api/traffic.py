@@ -12,11 +12,17 @@ from starlette.responses import Response
 from muster.api.answers import answer, json_answer
 from muster.api.bodies import read_body
 from muster.api.context import Call, Caller
+from muster.api.listing import Cursor, Group, Limit
 from muster.control.deployment.load_reports import take_load
+from muster.control.deployment.queries import list_deployments
 from muster.control.deployment.traffic import TRAFFIC, Traffic
+from muster.control.deployment.views import deployment_load
 from muster.core.errors import InvalidSpec, Problem
 from muster.core.owner import Owner
 from muster.core.serving.traffic import Identity, LoadReport, Service, TrafficView
+from muster.core.states.deployment import DEPLOYMENT_TABLE
+from muster.core.views.deployments import DeploymentLoadPage, DeploymentLoadView
+from muster.store.queries.listing import Listing
 
 router = APIRouter(prefix="/v1/traffic", tags=["traffic"])
 LONGEST_WAIT_S = 60.0
@@ -42,6 +48,22 @@ async def get_traffic(
             view = _seen(call)
             if since is None or view.version != since or not await changes.wait(bell, until_s):
                 return answer(view)
+
+
+@router.get("/top", response_model=DeploymentLoadPage)
+async def get_loads(
+    call: Call, group: Group = None, limit: Limit = 100, cursor: Cursor = None
+) -> Response:
+    """The live deployments that the caller may see, newest first, with the load of each as the
+    proxies saw it."""
+    listing = Listing(frozenset(DEPLOYMENT_TABLE.live), None, None, group, limit, cursor)
+    page = await call.read(list_deployments, call.principal, listing)
+    live, parts, now = call.api.plane.live, call.api.plane.parts, call.api.clock.now()
+    items = (
+        DeploymentLoadView(deployment=each, load=deployment_load(each, live, parts, now))
+        for each in page.items
+    )
+    return answer(DeploymentLoadPage(items=tuple(items), next=page.next))
 
 
 @router.get("/prometheus", response_model=list[dict[str, Any]])

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from muster.client.calls import body_of
+from muster.client.calls import PAGE, body_of
 from muster.client.encoding import json_of, quoted
 from muster.client.exchange import Exchange, exchange
 from muster.client.resource import Listing, Resource, ResourceCalls, newest
 from muster.core.ids import IdKind
 from muster.core.views.deployments import (
     DeploymentDetail,
+    DeploymentLoadPage,
+    DeploymentLoadView,
     DeploymentPage,
     DeploymentView,
     RoutePage,
@@ -123,6 +125,32 @@ class Deployments(ResourceCalls):
             NotFound: there is no such deployment.
         """
         return self._get(TopView, DEPLOYMENTS.of(ref, "top"))
+
+    @exchange
+    def loads(
+        self, *, group: str | None = None, limit: int = 100
+    ) -> Exchange[list[DeploymentLoadView]]:
+        """The newest live deployments, each with its requests.
+
+        Args:
+            group: only those of this scaling group.
+            limit: how many at most.
+        """
+        found: list[DeploymentLoadView] = []
+        cursor: str | None = None
+        while (left := limit - len(found)) > 0:
+            page = yield from self._get(
+                DeploymentLoadPage,
+                "/v1/traffic/top",
+                group=group,
+                limit=min(left, PAGE),
+                cursor=cursor,
+            )
+            found += page.items
+            cursor = page.next
+            if cursor is None:
+                break
+        return found
 
     def _deployment(
         self, ref: str, what: str, body: bytes | None = None

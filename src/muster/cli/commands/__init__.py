@@ -34,7 +34,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "routes": "deployments",
         "scale": "deployments",
         "rollout": "rollout",
-        "top": "deployments",
+        "top": "top",
         "proxy": "proxy",
     },
     "Cluster": {

@@ -1,4 +1,4 @@
-"""``muster deployments``, ``routes``, ``scale`` and ``top``."""
+"""``muster deployments``, ``routes`` and ``scale``."""
 
 import time
 from typing import TYPE_CHECKING, Annotated
@@ -25,7 +25,7 @@ from muster.cli.screen import (
 from muster.cli.words import count, duration
 
 if TYPE_CHECKING:
-    from muster.core.views.deployments import DeploymentView, LoadView, RouteLoadView, RouteView
+    from muster.core.views.deployments import DeploymentView, RouteView
 
 Ref = Annotated[
     str,
@@ -159,62 +159,3 @@ def scale(
     if as_json:
         print_json(view)
     raise click.exceptions.Exit(code)
-
-
-@click.command()
-@annotated
-@on_cluster
-def top(
-    cluster: Cluster,
-    ref: Ref,
-    as_json: AsJson = False,
-) -> None:
-    """Show the rate, failures and latency of a deployment's requests."""
-    with cluster.client() as client, suggesting(client, ref, [deployment_kind.KIND]):
-        found = client.top(ref)
-    if as_json:
-        print_json(found)
-        return
-    columns = [
-        Column("ROUTE"),
-        Column("STATUS"),
-        Column("REVISION", right=True, drops=2),
-        Column("UNDER WAY", right=True),
-        Column("PER S", right=True),
-        Column("REQUESTS", right=True, drops=3),
-        Column("FAILED", right=True),
-        Column("P50", right=True),
-        Column("P99", right=True),
-    ]
-    show_listing(found.routes, columns, _load_row, as_json=False, limit=len(found.routes))
-    held = f"; {found.load.held} wait for a replica" if found.load.held else ""
-    said = ", ".join(_load(found.load))
-    stderr().print(Text(f"{plain(found.deployment.name)}: {said}{held}"))
-
-
-def _load_row(row: "RouteLoadView") -> list[Text | str]:
-    route, load = row.route, row.load
-    return [
-        route.id,
-        status(route.status),
-        str(route.revision),
-        str(load.in_flight),
-        f"{load.rate:.1f}",
-        f"{load.requests:,}",
-        f"{load.failures:,}",
-        _latency(load.p50_s),
-        _latency(load.p99_s),
-    ]
-
-
-def _load(load: "LoadView") -> list[str]:
-    return [
-        f"{load.in_flight} under way",
-        f"{load.rate:.1f} a second",
-        f"{load.requests:,} in all, of which {load.failures:,} failed",
-        f"p50 {_latency(load.p50_s)}, p99 {_latency(load.p99_s)}",
-    ]
-
-
-def _latency(seconds: float | None) -> str:
-    return "-" if seconds is None else f"≤{seconds * 1000:g} ms"

@@ -18,11 +18,12 @@ from muster.core.text import either
 from muster.core.views.base import RecordView
 
 if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
     from muster.client import Client
 
 EXPLAINED = 10
 """Waiting jobs and sessions whose reason is shown; each costs a request."""
-REFRESH_S = 1.0
 _ANY = ("live", "ended", "all")
 
 
@@ -51,8 +52,8 @@ class Wanted:
 def ps(
     cluster: Cluster,
     show_all: Annotated[bool, Option("--all", "-a", help="Also what has ended.")] = False,
-    watch: Annotated[
-        bool, Option("--watch", "-w", help="Keep showing them as they change.")
+    watched: Annotated[
+        bool, Option("--watch", "-w", help="Keep showing them as they change.", field="watch")
     ] = False,
     state: Annotated[
         str | None,
@@ -82,9 +83,16 @@ def ps(
 ) -> None:
     """List jobs and sessions, newest first."""
     wanted = Wanted(_state(state, show_all), name, owner, group)
-    if watch:
-        with suppress(KeyboardInterrupt):
-            _watch(cluster, wanted, limit, as_json=as_json)
+    if watched:
+        from muster.cli.watching import watch
+
+        def look(client: "Client", console: "Console", lines: int) -> "RenderableType":
+            from muster.cli.work_table import work_table
+
+            found = wanted.look(client, min(limit, lines))[: min(limit, lines)]
+            return work_table(console, found, reasons(client, found), time.time())
+
+        watch(cluster, look, as_json=as_json)
         return
     with cluster.client() as client:
         found = wanted.look(client, limit)
@@ -146,44 +154,6 @@ def _nothing(wanted: Wanted) -> str:
     state = "" if wanted.state == "all" else f"{wanted.state.replace('_', ' ')} "
     more = "; `-a` looks at what has ended too" if wanted.state == "live" else ""
     return f"no {state}{either(kind.name for kind in kinds.work())} matches{more}"
-
-
-def _watch(cluster: Cluster, wanted: Wanted, limit: int, *, as_json: bool) -> None:
-    from rich.console import Group, RenderableType
-    from rich.live import Live
-    from rich.text import Text
-
-    from muster.cli.follow.feed import LostSight
-    from muster.cli.screen import stdout
-    from muster.cli.work_table import work_table
-    from muster.client import Unreachable
-
-    console = stdout()
-    if as_json or not console.is_terminal:
-        raise click.BadParameter("it needs a terminal: leave it out", param_hint="--watch")
-    shown: RenderableType = Text()
-
-    def heard(answers: bool) -> None:
-        if not answers:  # the table stays, and grows old
-            away = Text(f"no controller answers at {client.url}; still trying (Ctrl-C ends this)")
-            live.update(Group(shown, away), refresh=True)
-
-    with (
-        cluster.client() as first,
-        cluster.client(on_contact=heard) as client,
-        Live(console=console, auto_refresh=False, vertical_overflow="crop") as live,
-    ):
-        first.health()  # no controller at all is told at once
-        while True:
-            lines = min(limit, max(console.height - 3, 1))
-            try:
-                found = wanted.look(client, lines)[:lines]
-                why = reasons(client, found)
-            except Unreachable as error:
-                raise LostSight(error) from None
-            shown = work_table(console, found, why, time.time())
-            live.update(shown, refresh=True)
-            time.sleep(REFRESH_S)
 
 
 def reasons(client: "Client", work: Sequence[RecordView]) -> dict[str, str]:

@@ -9,6 +9,8 @@ from muster.core.serving.traffic import LATENCY_BOUNDS_S, LoadReport, RouteLoad,
 FORGET_S = 15.0
 """The time after which a proxy that reports no more counts as gone, with all that it held."""
 MAX_PROXIES = 64
+WINDOW_S = 30.0
+"""The shortest time of which recent requests are told, and half of the longest."""
 
 
 @dataclass(slots=True)
@@ -28,8 +30,29 @@ class Total:
         for index, count in enumerate(load.latencies[: len(self.latencies)]):
             self.latencies[index] += max(count, 0)
 
+    def plus(self, other: "Total") -> None:
+        self.requests += other.requests
+        self.failures += other.failures
+        self.latencies = [a + b for a, b in zip(self.latencies, other.latencies, strict=True)]
+
     def latency_s(self, part: float) -> float | None:
         return quantile_s(tuple(self.latencies), part)
+
+
+@dataclass(slots=True)
+class _Recent:
+    """The requests of one route since ``began_at``, at most ``WINDOW_S`` ago, and in the window
+    before."""
+
+    began_at: float
+    latest: Total = field(default_factory=Total)
+    before: Total = field(default_factory=Total)
+
+    def roll(self, now: float) -> None:
+        passed_s = now - self.began_at
+        if passed_s >= WINDOW_S:
+            self.before = self.latest if passed_s < 2 * WINDOW_S else Total()
+            self.latest, self.began_at = Total(), now
 
 
 @dataclass(slots=True)
@@ -48,6 +71,7 @@ class Loads:
     def __init__(self) -> None:
         self._proxies: dict[str, _Proxy] = {}
         self._of_route: dict[str, Total] = {}
+        self._recent: dict[str, _Recent] = {}
 
     def told(self, report: LoadReport, now: float) -> bool:
         """Take a report; False if there are too many proxies."""
@@ -66,17 +90,29 @@ class Loads:
         for each in routes:
             if each.requests or each.failures:
                 self._of_route.setdefault(each.route, Total()).add(each)
+                recent = self._recent.setdefault(each.route, _Recent(now))
+                recent.roll(now)
+                recent.latest.add(each)
         return True
 
     def keep(self, routes: Iterable[Route]) -> None:
         """Forget all routes but these."""
         kept = {route.id for route in routes}
         for gone in self._of_route.keys() - kept:
-            del self._of_route[gone]
+            del self._of_route[gone], self._recent[gone]
 
     def of(self, route: Route) -> Total | None:
         """The requests of a route; None if it had none."""
         return self._of_route.get(route.id)
+
+    def recent(self, route: Route, now: float) -> Total:
+        """The requests of a route in the last half to whole minute."""
+        total = Total()
+        if (recent := self._recent.get(route.id)) is not None:
+            recent.roll(now)
+            total.plus(recent.before)
+            total.plus(recent.latest)
+        return total
 
     def in_flight(self, route: Route) -> int:
         """Requests under way at a route."""

@@ -1,5 +1,7 @@
 """Live deployments and their load, as people see them."""
 
+from collections.abc import Iterable
+
 from msgspec.structs import asdict
 
 from muster.control.deployment.book import Routes
@@ -7,7 +9,6 @@ from muster.control.deployment.entity import Deployment, Route
 from muster.control.deployment.loads import Loads, Total
 from muster.control.deployment.queries import rollout_view
 from muster.control.engine.module import Parts
-from muster.core.serving.traffic import quantile_s
 from muster.core.states.deployment import UP, RouteStatus
 from muster.core.views.base import OwnerView, ReasonView
 from muster.core.views.deployments import (
@@ -43,39 +44,48 @@ def live_deployment(deployment: Deployment, live: Live, parts: Parts) -> Deploym
     )
 
 
-def top_of(found: DeploymentDetail, live: Live, loads: Loads, now: float) -> TopView:
-    """The load of a deployment, in all and by replica."""
-    routes = live.of(Route)
-    rows = []
-    whole = Total()
+def load_of(routes: Iterable[Route], loads: Loads, now: float, held: int = 0) -> LoadView:
+    """The load of these routes together, and of requests that are ``held`` for one."""
+    whole, recent = Total(), Total()
     in_flight, rate = 0, 0.0
-    for view in found.routes:
-        route = routes.get(f"{found.id}/{view.id}")
-        total = None if route is None else loads.of(route)
-        load = LoadView()
-        if route is not None and total is not None:
-            load = _load(total, loads.in_flight(route), loads.rate(route))
-            whole.requests += total.requests
-            whole.failures += total.failures
-            whole.latencies = [a + b for a, b in zip(whole.latencies, total.latencies, strict=True)]
-            in_flight, rate = in_flight + load.in_flight, rate + load.rate
-        rows.append(RouteLoadView(route=view, load=load))
-    fields = asdict(found)
-    deployment = DeploymentView(
-        **{key: fields[key] for key in DeploymentView.__struct_fields__ if key in fields}
-    )
-    load = _load(whole, in_flight, rate, loads.held(found.id, now))
-    return TopView(deployment=deployment, load=load, routes=tuple(rows))
-
-
-def _load(total: Total, in_flight: int, rate: float, held: int = 0) -> LoadView:
-    latencies = tuple(total.latencies)
+    for route in routes:
+        if (total := loads.of(route)) is not None:
+            whole.plus(total)
+            recent.plus(loads.recent(route, now))
+        in_flight += loads.in_flight(route)
+        rate += loads.rate(route)
     return LoadView(
         in_flight=in_flight,
         held=held,
         rate=rate,
-        requests=total.requests,
-        failures=total.failures,
-        p50_s=quantile_s(latencies, 0.5),
-        p99_s=quantile_s(latencies, 0.99),
+        requests=whole.requests,
+        failures=whole.failures,
+        recent=recent.requests,
+        recent_failures=recent.failures,
+        p50_s=recent.latency_s(0.5),
+        p99_s=recent.latency_s(0.99),
     )
+
+
+def deployment_load(found: DeploymentView, live: Live, parts: Parts, now: float) -> LoadView:
+    """The load of a deployment; it has none once it is over."""
+    held = parts[Loads].held(found.id, now)
+    deployment = live.of(Deployment).get(found.id)
+    routes = () if deployment is None else parts[Routes].of(deployment)
+    return load_of(routes, parts[Loads], now, held)
+
+
+def top_of(found: DeploymentDetail, live: Live, parts: Parts, now: float) -> TopView:
+    """The load of a deployment, in all and by replica."""
+    load = deployment_load(found, live, parts, now)
+    routes = live.of(Route)
+    rows = []
+    for view in found.routes:
+        route = routes.get(f"{found.id}/{view.id}")
+        of_route = load_of([] if route is None else [route], parts[Loads], now)
+        rows.append(RouteLoadView(route=view, load=of_route))
+    fields = asdict(found)
+    deployment = DeploymentView(
+        **{key: fields[key] for key in DeploymentView.__struct_fields__ if key in fields}
+    )
+    return TopView(deployment=deployment, load=load, routes=tuple(rows))

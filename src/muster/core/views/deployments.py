@@ -95,7 +95,8 @@ class LoadView(View):
         in_flight: under way; ``held`` wait for a replica.
         rate: a second.
         requests, failures: since the controller began.
-        p50_s, p99_s: latencies; None where nothing was seen.
+        recent, recent_failures: of the last half to whole minute.
+        p50_s, p99_s: their latencies; None where there were none.
     """
 
     in_flight: int = 0
@@ -103,6 +104,8 @@ class LoadView(View):
     rate: float = 0.0
     requests: int = 0
     failures: int = 0
+    recent: int = 0
+    recent_failures: int = 0
     p50_s: float | None = None
     p99_s: float | None = None
 
@@ -132,6 +135,21 @@ class RoutePage(View):
     """Routes, newest first. ``next`` continues the listing as ``cursor``; None at its end."""
 
     items: tuple[RouteView, ...]
+    next: str | None = None
+
+
+class DeploymentLoadView(View):
+    """A deployment, with the load of all of its replicas."""
+
+    deployment: DeploymentView
+    load: LoadView
+
+
+class DeploymentLoadPage(View):
+    """Deployments with their load, newest first. ``next`` continues the listing as ``cursor``; None
+    at its end."""
+
+    items: tuple[DeploymentLoadView, ...]
     next: str | None = None
 
 
