@@ -165,6 +165,30 @@ def test_workdir_in_a_file_is_relative_to_where_the_file_is(
         assert client.deployments.show("web").spec["workdir"] == str(tmp_path / "data")
 
 
+def test_logs_of_a_deployment_are_those_of_its_replica(cluster: ServedCluster) -> None:
+    with cluster.client() as client:
+        client.deploy({"name": "web", "command": ["x"], "replicas": 0})
+        assert (
+            "no replica of web runs: `muster routes --all web`"
+            in typed(cluster, "logs", "web").stderr
+        )
+        deployed(cluster, client)
+        (route,) = client.deployments.show("web").routes
+        assert route.session is not None
+        kernel = client.session(route.session).kernels[0].id
+        cluster.write(kernel, b"listening\n")
+        for ref in ("web", route.id, route.session):
+            shown = typed(cluster, "logs", ref)
+            assert (shown.exit_code, shown.stdout) == (0, "listening\n"), shown.output
+        deployed(cluster, client, replicas=3)
+        newest = client.deployments.show("web").routes[0].id
+    several = typed(cluster, "logs", "web")
+    assert (several.exit_code, several.stdout) == (1, "")
+    assert "web has 3 replicas, each with its own output: give the id" in several.stderr
+    assert f"`muster logs {newest}`" in several.stderr
+    assert "did you mean web?" in typed(cluster, "logs", "wb").stderr
+
+
 # -- muster open ---------------------------------------------------------------------------------
 
 

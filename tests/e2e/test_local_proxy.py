@@ -67,6 +67,11 @@ def test_services_are_reached_while_controller_and_proxy_are_killed(
         assert until(lambda: cluster.health().proxies) == (first.url,)
         cluster.deploy(SERVICE)
         until(lambda: status(url) == 200, 60)
+    said = subprocess.run(
+        [MUSTER, "open", "web", "--wait", "--home", home.path],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert said.stdout == f"{url}\n"
 
     os.kill(first.pid, signal.SIGKILL)
     until(lambda: proxy_of(home).pid != first.pid)

@@ -31,6 +31,7 @@ from muster.cli.follow.feed import (
 from muster.cli.follow.lines import PrefixedLines, prefix_width
 from muster.cli.follow.reading import Reading
 from muster.cli.follow.status_line import StatusLine
+from muster.cli.kinds import deployment
 from muster.cli.kinds.kind import WorkKind
 from muster.cli.missing_output import never_started, nothing_written, why_no_output
 from muster.cli.nearest import suggesting
@@ -78,19 +79,22 @@ def logs(
         Path | None, Option("--save", metavar="DIR", help="Write a file a task there.")
     ] = None,
 ) -> None:
-    """Show the output of a job's tasks, or of a session's kernels."""
+    """Show the output of a job, a session, or a replica.
+
+    A deployment with one replica has the output of that; of several, a route is named."""
     subject = parse_ref(ref)
     if follow and save is not None:
         raise click.BadParameter("give one of --follow and --save")
     if sum((subject.index is not None, bool(task), failed)) > 1:
         raise click.BadParameter("give one of REF/INDEX, --task and --failed")
-    if looks_like_id(subject.ref) and (kind := kinds.of_ref(subject.ref)) is not None:
+    if looks_like_id(subject.ref) and isinstance(kind := kinds.of_ref(subject.ref), WorkKind):
         _outputs_of(kind, attempt, failed)
     named = [subject.index] if subject.index is not None else list(dict.fromkeys(task or ()))
     try:
         with cluster.client() as client:
-            with suggesting(client, ref):
-                found = client.show(subject.ref)
+            with suggesting(client, ref, [*kinds.work(), deployment.KIND]):
+                named_record = client.show(subject.ref)
+            found = kinds.of_record(named_record).whose_output(client, named_record)
             outputs = _outputs_of(kinds.of_record(found), attempt, failed)
             reading = Reading(found.id, outputs, attempt, tail)
             several = len(named) > 1 or (not named and outputs.size(found) > 1)

@@ -5,6 +5,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from muster.cli.kinds.kind import Kind, Shown
+from muster.core.errors import Conflict
+from muster.core.states.deployment import UP
+from muster.core.views.base import RecordView
 from muster.core.views.deployments import DeploymentDetail, DeploymentView
 
 if TYPE_CHECKING:
@@ -36,6 +39,20 @@ class DeploymentKind(Kind[DeploymentView, DeploymentDetail]):
         from muster.cli.described.deployment import deployment_parts
 
         return deployment_parts(found, time.time())
+
+    def whose_output(self, client: "Client", found: DeploymentDetail) -> RecordView:
+        """The session of the only replica; of several the person chooses one."""
+        up = [each for each in found.routes if each.session is not None and each.status in UP]
+        if not up:
+            ended = f"`muster routes --all {found.name}` lists those that ended"
+            raise Conflict(f"no replica of {found.name} runs: {ended}")
+        if len(up) > 1:
+            such = " or ".join(f"`muster logs {each.id}`" for each in up[:2])
+            raise Conflict(
+                f"{found.name} has {len(up)} replicas, each with its own output: give the id of "
+                f"one, as in {such}"
+            )
+        return client.session(str(up[0].session))
 
 
 KIND = DeploymentKind()

@@ -80,6 +80,14 @@ class Kind(Generic[V, D]):
 
         return record_parts(found)
 
+    def whose_output(self, client: "Client", found: D) -> RecordView:
+        """The record whose output is shown as this one's.
+
+        Raises:
+            MusterError: there is none, or more than one.
+        """
+        return found
+
     def as_json(self, client: "Client", found: D, shown: Shown) -> Json:
         """The record as `muster show --json` has it."""
         return found
