@@ -149,9 +149,24 @@ def test_name_that_nothing_has_is_answered_with_one_alike(cluster: ServedCluster
             "muster: there is no deployment 'chat-wb'; did you mean chat-web?\n"
         )
         of_job = typed(cluster, *("train" if each == "chat-wb" else each for each in words))
-        assert of_job.stderr == "muster: there is no deployment 'train'\n"
+        assert of_job.stderr == "muster: there is no deployment 'train': train is a job\n"
         others = typed(cluster, *words, owner=BOB)
         assert others.stderr == "muster: there is no deployment 'chat-wb'\n"
+
+
+def test_empty_listing_says_where_more_may_be(cluster: ServedCluster) -> None:
+    for words, said in (
+        (("deployments",), "no deployments; `muster deploy FILE` makes one, and `-a` lists those"),
+        (("routes",), "no routes; `-a` lists those that ended\n"),
+        (("routes", "-a"), "no routes\n"),
+    ):
+        result = typed(cluster, *words)
+        assert (result.exit_code, result.stdout) == (0, "")
+        assert result.stderr.startswith(said)
+        assert typed(cluster, *words, "--json").stdout == "[]\n"
+    unknown = typed(cluster, "deployments", "-g", "nothing")
+    assert (unknown.exit_code, unknown.stdout) == (1, "")
+    assert "there is no group 'nothing'" in unknown.stderr
 
 
 def test_workdir_in_a_file_is_relative_to_where_the_file_is(

@@ -56,7 +56,9 @@ def kind_of(found: "RecordView", subject: Subject) -> "Kind[Any, Any]":
 Ref = Annotated[
     str,
     Argument(
-        metavar="REF", help="Job or session, or one task of it.", autocompletion=complete_output
+        metavar="REF",
+        help="Job, one task of it, session, or replica.",
+        autocompletion=complete_output,
     ),
 ]
 AnyRef = Annotated[

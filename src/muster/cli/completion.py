@@ -31,7 +31,10 @@ def complete_cancelled(ctx: click.Context, incomplete: str) -> list[tuple[str, s
 
 def complete_output(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
     """References to what has output."""
-    return _complete(ctx, incomplete, (kind for kind in kinds.work() if kind.outputs is not None))
+    from muster.cli.kinds import deployment
+
+    with_output = [kind for kind in kinds.work() if kind.outputs is not None]
+    return _complete(ctx, incomplete, [*with_output, deployment.KIND])
 
 
 def complete_agent(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:

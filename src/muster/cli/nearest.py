@@ -1,12 +1,13 @@
 """Suggestions of names that are similar to a typed name which does not exist."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from muster.cli import kinds
+from muster.cli.words import one
 from muster.core.errors import InvalidSpec, MusterError, NotFound, Problem
 
 if TYPE_CHECKING:
@@ -28,14 +29,25 @@ def suggesting(
     client: "Client", ref: str, among: "Iterable[Kind[Any, Any]] | None" = None
 ) -> Iterator[None]:
     """Add similar known names to an error about an unknown REF: those of work, or those ``among``
-    records of these kinds."""
+    records of these kinds; or the kind of the record that it names instead."""
+    compared = None if among is None else [*among]
     try:
         yield
     except NotFound as error:
-        names = nearest(client, ref.partition("/")[0], among)
+        names = nearest(client, ref.partition("/")[0], compared)
         if not names:
+            if compared and (other := _kind_named(client, ref, compared)) is not None:
+                raise NotFound(f"{error}: {ref} is {one(other)}") from None
             raise
         raise NotFound(f"{error}; did you mean {' or '.join(names)}?") from None
+
+
+def _kind_named(client: "Client", ref: str, among: "Collection[Kind[Any, Any]]") -> str | None:
+    """The kind of the record that a REF names, if it is none of these."""
+    with suppress(MusterError):
+        kind = kinds.of_record(client.show(ref))
+        return None if kind in among else kind.name
+    return None
 
 
 @contextmanager

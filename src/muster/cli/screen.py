@@ -61,6 +61,14 @@ _STYLES = {state.value: colour for state, colour in COLOURS.items()} | {
     "VERIFYING": COLOURS[TaskState.ASSIGNED],
     "ISOLATED": COLOURS[TaskState.FAILED],
     "HEALTHY": COLOURS[TaskState.SUCCEEDED],
+    "UNHEALTHY": COLOURS[TaskState.FAILED],
+    "FAILED_TO_START": COLOURS[TaskState.FAILED],
+    "DEGRADED": COLOURS[TaskState.PENDING],
+    "PROVISIONING": COLOURS[TaskState.ASSIGNED],
+    "SCALING": COLOURS[TaskState.BUILDING],
+    "DEPLOYING": COLOURS[TaskState.BUILDING],
+    "DESTROYING": COLOURS[TaskState.KILLED],
+    "DESTROYED": COLOURS[TaskState.KILLED],
     "GONE": COLOURS[TaskState.KILLED],
 }
 

@@ -11,7 +11,7 @@ from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.completion import complete_deployment
 from muster.cli.follow.deployment import follow, scaled
 from muster.cli.kinds import deployment as deployment_kind
-from muster.cli.nearest import suggesting
+from muster.cli.nearest import check_filters, suggesting
 from muster.cli.parameters import Argument, Option, annotated
 from muster.cli.screen import (
     Column,
@@ -50,8 +50,11 @@ def deployments(
     """List deployments, newest first."""
     with cluster.client() as client:
         found = client.deployments("all" if ended else "live", group=group, limit=limit + 1)
+        if not found and not as_json:
+            check_filters(client, group=group)
     if not found and not as_json:
-        stderr().print(Text("no deployments; `muster deploy FILE` makes one"))
+        gone = "" if ended else ", and `-a` lists those that are gone"
+        stderr().print(Text(f"no deployments; `muster deploy FILE` makes one{gone}"))
         return
     now = time.time()
     columns = [
@@ -91,7 +94,7 @@ def routes(
     deployment: Annotated[
         str | None,
         Argument(
-            metavar="DEPLOYMENT",
+            metavar="[DEPLOYMENT]",
             help="Only those of this deployment.",
             autocompletion=complete_deployment,
         ),
@@ -105,7 +108,8 @@ def routes(
         state = "all" if ended else "live"
         found = client.routes(state, deployment=deployment, limit=limit + 1)
     if not found and not as_json:
-        stderr().print(Text("no routes"))
+        more = "" if ended else "; `-a` lists those that ended"
+        stderr().print(Text(f"no routes{more}"))
         return
     now = time.time()
     columns = [

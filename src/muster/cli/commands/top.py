@@ -44,7 +44,7 @@ def top(
     ref: Annotated[
         str | None,
         Argument(
-            metavar="DEPLOYMENT",
+            metavar="[DEPLOYMENT]",
             help="By replica; without it, all deployments.",
             autocompletion=complete_deployment,
         ),
