@@ -30,10 +30,10 @@ def suggesting(
 ) -> Iterator[None]:
     """Add similar known names to an error about an unknown REF: those of work, or those ``among``
     records of these kinds; or the kind of the record that it names instead."""
-    compared = None if among is None else [*among]
     try:
         yield
     except NotFound as error:
+        compared = None if among is None else [*among]  # only now: to make one imports its module
         names = nearest(client, ref.partition("/")[0], compared)
         if not names:
             if compared and (other := _kind_named(client, ref, compared)) is not None:
