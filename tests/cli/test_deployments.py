@@ -71,6 +71,23 @@ def test_wait_that_is_over_leaves_the_deployment_alone(cluster: ServedCluster) -
         assert client.deployments.show("web").finished_at is None
 
 
+def test_reason_for_which_it_waits_is_told_once(
+    cluster: ServedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow_module, "ASK_WHY_AFTER_S", 0.0)
+    monkeypatch.setattr(follow_module, "ASK_WHY_EVERY_S", 0.0)
+    large = WEB.replace("10m", "64")
+    typed(cluster, "deploy", "-d", "-", stdin=large)
+    cluster.pass_time(5.0)
+    with passing_time(cluster):
+        result = typed(cluster, "deploy", "-", "--timeout", "1", stdin=large)
+    assert result.exit_code == 2
+    told = [line for line in result.stderr.splitlines() if line.startswith("web waits: ")]
+    assert told == [
+        "web waits: none of 1 agent in group default is large enough for 64 cpu, even when empty"
+    ]
+
+
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 2), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )

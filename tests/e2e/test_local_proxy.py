@@ -72,6 +72,9 @@ def test_services_are_reached_while_controller_and_proxy_are_killed(
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     assert said.stdout == f"{url}\n"
+    with client_of(home) as cluster:
+        (load,) = until(lambda: [each.load for each in cluster.loads() if each.load.recent])
+        assert load.p99_s is not None
 
     os.kill(first.pid, signal.SIGKILL)
     until(lambda: proxy_of(home).pid != first.pid)

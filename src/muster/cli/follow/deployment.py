@@ -1,6 +1,7 @@
 """Following a deployment until it is as somebody wished it."""
 
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 LOOK_S = 0.5
 ASK_WHY_AFTER_S = 2.0
 ASK_WHY_EVERY_S = 5.0
+TOLD_WHYS = 8
+"""Reasons that are not told again: several hold at a time, and take turns in being the first."""
 
 Over = Callable[["DeploymentView"], int | None]
 """The exit code once a deployment is as it is waited for, or will not be; None until then."""
@@ -104,6 +107,7 @@ class Follower:
         self._screen = StatusLine(stderr())
         self._told = ""  # the last line, without durations
         self._why = ""
+        self._told_whys: deque[str] = deque(maxlen=TOLD_WHYS)
         self._began_s = time.monotonic()
         self._ask_why_s = self._began_s + ASK_WHY_AFTER_S
         self._tick = 0
@@ -162,19 +166,20 @@ class Follower:
         return code
 
     def _learn_why(self, client: "Client") -> None:
-        """Ask why replicas are missing; without a terminal it is told where it is another reason
-        than before."""
+        """Ask why replicas are missing; without a terminal it is told where it is none of the last
+        reasons."""
         with suppress(MusterError):  # the deployment may be gone
             of_routes = [
                 each.sentence
                 for each in client.why(self._found.id).reasons
                 if each != self._found.reason and each.code != ReasonCode.ROLLOUT_UNDER_WAY
             ]
-            why = of_routes[0] if of_routes else ""
-            news = without_numbers(why) != without_numbers(self._why)
-            self._why = why
-            if why and news and not (self._quiet or self._screen.enabled):
-                self._screen.say(Text(f"{plain(self._found.name)} waits: {plain(why)}"))
+            self._why = of_routes[0] if of_routes else ""
+            gist = without_numbers(self._why)
+            if self._quiet or self._screen.enabled or not gist or gist in self._told_whys:
+                return
+            self._told_whys.append(gist)
+            self._screen.say(Text(plain(f"{self._found.name} waits: {self._why}")))
 
     def _show(self, now_s: float) -> None:
         if self._quiet:
