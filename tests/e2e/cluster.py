@@ -157,8 +157,13 @@ class Cluster:
         self._kill(self._agents[name])
 
     def reboot(self, name: str, boot_id: str) -> None:
-        """Have everything of an agent's machine end at once, and its agent begin again in a boot of
-        another name."""
+        """Have an agent's machine be lost, and its agent begin again in a boot of another name."""
+        self.lose(name)
+        self._configs[name] = replace(self._configs[name], boot_id=boot_id)
+        self.start_agent(name)
+
+    def lose(self, name: str) -> None:
+        """Have everything of an agent's machine end at once."""
         self.kill_agent(name)
         self.kill_supervisor(name)
         ours = b"MUSTER_SUPERVISOR=" + os.fsencode(self._configs[name].directory)
@@ -166,8 +171,6 @@ class Cluster:
             if ours in environment:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-        self._configs[name] = replace(self._configs[name], boot_id=boot_id)
-        self.start_agent(name)
 
     def kill_supervisor(self, name: str) -> int:
         """SIGKILL for the process that outlives the agent; its process id."""

@@ -1,42 +1,35 @@
 """Real HAProxys and etcds for tests, replicas that answer, and clients that never stop asking."""
 
 import asyncio
-import os
+import base64
+import json
 import shutil
-import signal
-import socket
 import subprocess
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
-from tests.patience import until
+from demo import haproxy
+from demo.haproxy import free_port
 
-from muster.control.deployment.publishing.runtime_api import Running, RuntimeApi, connect
+from muster.control.deployment.publishing.runtime_api import Running, RuntimeApi
 from muster.control.deployment.publishing.settings import HaproxySettings
 from muster.control.deployment.publishing.sink import SinkError
 from muster.core.serving.traffic import Service, Target
 
-_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin"
-HAPROXY = shutil.which("haproxy", path=_PATH)
-ETCD = shutil.which("etcd", path=_PATH)
+HAPROXY = haproxy.PROGRAM
+ETCD = shutil.which("etcd")
 needs_haproxy = pytest.mark.skipif(
     HAPROXY is None, reason="there is no haproxy: apt-get install haproxy, or run `make setup`"
 )
 needs_etcd = pytest.mark.skipif(
     ETCD is None, reason="there is no etcd: apt-get install etcd-server, or run `make setup`"
 )
-_PAGE = Path(__file__).parents[4] / "docs" / "traffic.md"
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
 
 
 def service(name: str, *targets: Target, drain_s: float = 5.0, **more: object) -> Service:
@@ -53,49 +46,11 @@ def service(name: str, *targets: Target, drain_s: float = 5.0, **more: object) -
     )
 
 
-class Haproxy:
-    """An HAProxy with the frame of docs/traffic.md."""
-
-    def __init__(self, place: Path) -> None:
-        self.place = place
-        self.port = free_port()
-        page = _PAGE.read_text()
-        frame = page.partition("```haproxy\n")[2].partition("```")[0]
-        frame = frame.replace("/etc/haproxy/muster", str(place)).replace("/run/haproxy", str(place))
-        (place / "frame.cfg").write_text(frame.replace("bind :80", f"bind 127.0.0.1:{self.port}"))
-        (place / "muster.cfg").touch()
-        (place / "muster.map").touch()
-        self._process: subprocess.Popen[bytes] | None = None
+class Haproxy(haproxy.Haproxy):
+    """An HAProxy that tells what it has."""
 
     def settings(self, **more: object) -> HaproxySettings:
-        given = {
-            "socket": f"{self.place}/admin.sock",
-            "file": f"{self.place}/muster.cfg",
-            "master": f"{self.place}/master.sock",
-        }
-        return HaproxySettings.model_validate(given | more)
-
-    def start(self) -> None:
-        assert HAPROXY is not None
-        master = self.place / "master.sock"
-        files = ["-f", str(self.place / "frame.cfg"), "-f", str(self.place / "muster.cfg")]
-        with (self.place / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [HAPROXY, "-W", "-S", str(master), *files], stdout=log, stderr=log
-            )
-        until(self._answers)
-
-    def kill(self) -> None:
-        """End it at once, workers too."""
-        if self._process is None:
-            return
-        workers = self._workers()
-        self._process.kill()
-        self._process.wait()
-        for worker in workers:
-            with suppress(ProcessLookupError):
-                os.kill(worker, signal.SIGKILL)
-        self._process = None
+        return HaproxySettings.model_validate(self.keys | more)
 
     def servers(self) -> dict[str, Running]:
         """The servers that it has, by the routes."""
@@ -108,22 +63,11 @@ class Haproxy:
         with RuntimeApi(f"{self.place}/admin.sock") as api:
             return api.backends() == {line.split()[1] for line in lines if line[:7] == "backend"}
 
-    def _answers(self) -> bool:
-        with suppress(OSError):
-            connect(f"{self.place}/admin.sock").close()
-            return True
-        return False
 
-    def _workers(self) -> list[int]:
-        assert self._process is not None
-        pid = self._process.pid
-        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def has(haproxy: Haproxy, routes: Sequence[str]) -> bool:
+def has(balancer: Haproxy, routes: Sequence[str]) -> bool:
     """Whether it has these servers, all of which take requests."""
     try:
-        servers = haproxy.servers()
+        servers = balancer.servers()
     except SinkError:
         return False
     return set(servers) == set(routes) and not any(each.admin for each in servers.values())
@@ -249,3 +193,24 @@ class Etcd:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+
+def ask(etcd: Etcd, path: str, **request: Any) -> dict[str, Any]:
+    answer = httpx.post(f"{etcd.url}/v3/{path}", json=request, trust_env=False)
+    answer.raise_for_status()
+    told: dict[str, Any] = answer.json()
+    return told
+
+
+def coded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def keys(etcd: Etcd) -> dict[str, Any]:
+    """The values of all keys; none while etcd is away."""
+    try:
+        rows = ask(etcd, "kv/range", key=coded("/"), range_end=coded("0")).get("kvs", [])
+    except httpx.HTTPError:
+        return {}
+    decoded = [[base64.b64decode(row[part]).decode() for part in ("key", "value")] for row in rows]
+    return {key: json.loads(value) for key, value in decoded}

@@ -1,14 +1,17 @@
 """A real etcd: keys under a lease, and what becomes of them when etcd or the lease is lost."""
 
-import base64
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
-from tests.control.deployment.publishing.balancers import Etcd, needs_etcd, service
+from tests.control.deployment.publishing.balancers import (
+    Etcd,
+    ask,
+    coded,
+    keys,
+    needs_etcd,
+    service,
+)
 from tests.patience import until
 
 from muster.control.deployment.publishing.effects import PublishServices
@@ -36,27 +39,6 @@ def performer(etcd: Etcd) -> Iterator[TrafficPublisher]:
     made = TrafficPublisher(TrafficSettings(etcd=settings))
     yield made
     made.close()
-
-
-def ask(etcd: Etcd, path: str, **request: Any) -> dict[str, Any]:
-    answer = httpx.post(f"{etcd.url}/v3/{path}", json=request, trust_env=False)
-    answer.raise_for_status()
-    told: dict[str, Any] = answer.json()
-    return told
-
-
-def coded(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
-
-
-def keys(etcd: Etcd) -> dict[str, Any]:
-    """The values of all keys; none while etcd is away."""
-    try:
-        rows = ask(etcd, "kv/range", key=coded("/"), range_end=coded("0")).get("kvs", [])
-    except httpx.HTTPError:
-        return {}
-    decoded = [[base64.b64decode(row[part]).decode() for part in ("key", "value")] for row in rows]
-    return {key: json.loads(value) for key, value in decoded}
 
 
 def publish(performer: TrafficPublisher, version: int, *services: Service) -> None:
