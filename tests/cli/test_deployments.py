@@ -3,6 +3,7 @@
 import http.server
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 from tests.api.served import BOB, ServedCluster
 from tests.cli.deployed import AGENTS, WEB, deployed, passing_time, typed
 from tests.cli.test_status_line import terminal_of
+from tests.client.authority import certificate, served
 
 from muster.cli.cluster import Cluster
 from muster.cli.follow import deployment as follow_module
@@ -276,6 +278,27 @@ def test_open_prints_the_url_alone_once_the_proxy_has_answered(
     as_json = typed(cluster, "open", "web", "--json").stdout
     assert cluster.token() not in found.output + as_json
     assert '"public": false' in as_json
+
+
+def test_open_says_why_a_proxy_does_not_answer_here_and_takes_one_that_does(
+    cluster: ServedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("muster.cli.proxies.TIMEOUT_S", 0.2)
+    with cluster.client() as client:
+        deployed(cluster, client)
+    with (
+        served(tls=certificate(tmp_path / "tls")) as port,
+        socket.create_server(("127.0.0.1", 0)) as silent,
+    ):
+        url, hangs = f"https://127.0.0.1:{port}", f"http://127.0.0.1:{silent.getsockname()[1]}"
+        for each in (url, hangs):
+            report(cluster, each)
+        unknown = typed(cluster, "open", "web")
+        assert (unknown.exit_code, unknown.stdout) == (1, "")
+        assert f"{url}: its certificate is not trusted here (" in unknown.stderr
+        assert f"{hangs}: no answer within 0.2 s" in unknown.stderr
+        known = typed(cluster, "open", "web", "--ca", str(tmp_path / "tls" / "ca.pem"))
+        assert (known.exit_code, known.stdout) == (0, f"{url}/web/\n"), known.output
 
 
 def test_open_waits_for_a_healthy_replica(

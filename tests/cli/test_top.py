@@ -65,6 +65,18 @@ def test_top_without_a_name_shows_the_busiest_deployments_of_the_user(
     assert "there is no group 'nothing'" in typed(cluster, "top", "-g", "nothing").stderr
 
 
+def test_listing_of_loads_goes_on_from_page_to_page(
+    cluster: ServedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("muster.client.deployments.PAGE", 2)
+    with cluster.client() as client:
+        for number in range(5):
+            client.deploy({"name": f"web-{number}", "command": ["x"], "replicas": 0})
+        for limit, found in ((10, 5), (3, 3), (2, 2)):
+            names = [each.deployment.name for each in client.loads(limit=limit)]
+            assert names == [f"web-{4 - number}" for number in range(found)]
+
+
 def test_top_of_nothing_says_how_a_deployment_is_made(cluster: ServedCluster) -> None:
     result = typed(cluster, "top")
     assert (result.exit_code, result.stdout) == (0, "")
