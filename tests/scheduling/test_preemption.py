@@ -1,6 +1,7 @@
 """The victims of a session of higher priority, in small clusters and in any."""
 
 import random
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,11 +15,13 @@ from muster.core.ids import SessionId
 from muster.core.owner import Owner
 from muster.core.resources import Resources
 from muster.core.specs.group import PreemptionSpec, VictimScope
+from muster.scheduling.budgets import Budget
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.cluster.statement import Statement
 from muster.scheduling.fitting.fit import fit_session
 from muster.scheduling.making_room.departures import fits
 from muster.scheduling.making_room.preemption import Preemption, find_victims
+from muster.scheduling.policy.plugins import PassContext
 from muster.scheduling.policy.selectors import Concentrated
 from muster.scheduling.workload import RunningSession, SessionWorkload
 
@@ -42,7 +45,7 @@ def displaced(
     spec = PreemptionSpec.model_validate({"minimum_lease": LEASE_S, **policy})
     before = contents(snapshot)
     by_id = {each.id: each for each in sessions}
-    found = find_victims(preemptor, snapshot, by_id, SELECTOR, spec, NOW)
+    found = find_victims(preemptor, snapshot, by_id, SELECTOR, spec, PassContext(snapshot, NOW))
     assert contents(snapshot) == before
     return found
 
@@ -234,7 +237,12 @@ def test_sessions_on_agents_that_have_left_make_no_room() -> None:
     spec = PreemptionSpec(minimum_lease=0)
     by_id = {victim.id: victim}
     for snapshot in (cluster(), cluster(a=box(cpu=2))):
-        assert find_victims(urgent(ask(4)), snapshot, by_id, SELECTOR, spec, NOW) is None
+        assert (
+            find_victims(
+                urgent(ask(4)), snapshot, by_id, SELECTOR, spec, PassContext(snapshot, NOW)
+            )
+            is None
+        )
 
 
 def test_preemption_says_what_it_frees_on_each_agent() -> None:
@@ -261,6 +269,7 @@ class World:
     running: dict[SessionId, RunningSession]
     preemptor: SessionWorkload
     policy: PreemptionSpec
+    budgets: dict[SessionId, Budget]
 
 
 def world_of(seed: int) -> World:
@@ -303,7 +312,11 @@ def world_of(seed: int) -> World:
         minimum_lease=LEASE_S,
         least_difference=draw.choice([1, 1, 31]),
     )
-    return World(snapshot, by_id, session("p", *kernels_of, priority=50, mode=mode), policy)
+    services = [Budget(name, draw.randint(0, 2)) for name in "xyz"]
+    budgets = {id_: draw.choice(services) for id_ in by_id if draw.random() < 0.4}
+    return World(
+        snapshot, by_id, session("p", *kernels_of, priority=50, mode=mode), policy, budgets
+    )
 
 
 worlds = st.integers(0, 2**32).map(world_of)
@@ -340,8 +353,9 @@ def allowed(world: World) -> list[RunningSession]:
 def test_victims_are_allowed_needed_and_enough(world: World) -> None:
     before = contents(world.snapshot)
     workload = world.preemptor.workload
+    context = PassContext(world.snapshot, NOW, budgets=world.budgets.get)
     found = find_victims(
-        world.preemptor, world.snapshot, world.running, SELECTOR, world.policy, NOW
+        world.preemptor, world.snapshot, world.running, SELECTOR, world.policy, context
     )
     assert contents(world.snapshot) == before
     if found is None:
@@ -349,6 +363,9 @@ def test_victims_are_allowed_needed_and_enough(world: World) -> None:
     assert found.victims
     may = {each.id for each in allowed(world)}
     assert {each.id for each in found.victims} <= may
+    counted = filter(None, (world.budgets.get(each.id) for each in found.victims))
+    for budget, taken in Counter(counted).items():
+        assert taken <= budget.left
     assert all(each is world.running[each.id] for each in found.victims), "whole sessions"
     assert fits(world.snapshot, SELECTOR, workload) is None
     assert fits(without(world.snapshot, found.victims), SELECTOR, workload) == found.kernels
@@ -365,7 +382,12 @@ def test_victims_are_allowed_needed_and_enough(world: World) -> None:
 def test_victims_are_found_exactly_where_displacing_helps(world: World) -> None:
     workload = world.preemptor.workload
     found = find_victims(
-        world.preemptor, world.snapshot, world.running, SELECTOR, world.policy, NOW
+        world.preemptor,
+        world.snapshot,
+        world.running,
+        SELECTOR,
+        world.policy,
+        PassContext(world.snapshot, NOW),
     )
     fits_now = fits(world.snapshot, SELECTOR, workload) is not None
     emptied = without(world.snapshot, allowed(world))

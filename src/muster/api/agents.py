@@ -21,6 +21,7 @@ from muster.control.agent.requests import AgentRequests
 from muster.control.engine.module import Parts
 from muster.control.health.explanation import health_of
 from muster.control.health.incidents import Incidents
+from muster.control.session.cluster.state import ClusterState
 from muster.core.errors import NotFound, Problem
 from muster.core.ids import AgentId
 from muster.core.owner import Principal
@@ -41,7 +42,7 @@ AGENTS_AT_ONCE = 100
 def _explain(live: Live, parts: Parts, id_: str, now: float, asker: Principal) -> WhyView:
     incident = parts[Incidents].of(AgentId(id_))
     health = None if incident is None else health_of(live, parts, incident, now)
-    return explain_agent(live, AgentId(id_), now, health)
+    return explain_agent(live, parts[ClusterState].guard, AgentId(id_), now, health)
 
 
 AGENTS: Resource[Agent, AgentView] = Resource(

@@ -8,6 +8,7 @@ from muster.control.agent.explanation import explain_agent
 from muster.control.health.explanation import explain_incident, health_of
 from muster.control.health.requests import Decision, HealthRequests
 from muster.control.job.explanation import explain_job
+from muster.control.session.cluster.state import ClusterState
 from muster.core.health.remedy import Remedy
 from muster.core.health.service import ServiceName
 from muster.core.reasons import ReasonCode
@@ -29,7 +30,8 @@ def why_agent(ward: Ward, name: str = "a") -> WhyView:
     plane, now = ward.world.plane, ward.world.clock.now()
     incident = ward.incidents.of(ward.world.agent(name).id)
     health = None if incident is None else health_of(plane.live, plane.parts, incident, now)
-    return explain_agent(plane.live, ward.world.agent(name).id, now, health)
+    guard = plane.parts[ClusterState].guard
+    return explain_agent(plane.live, guard, ward.world.agent(name).id, now, health)
 
 
 def decide(ward: Ward, decision: Decision, name: str = "a", note: str = "") -> None:

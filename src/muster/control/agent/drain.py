@@ -2,6 +2,7 @@
 
 from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.work import Work
+from muster.control.session.cluster.guard import HELD_UP_S
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.core.reasons import ReasonCode, reason
 from muster.core.states import AGENT_TABLE, AgentBar
@@ -11,7 +12,8 @@ from muster.store.records import Agent
 class DrainAgents(FollowingHandler[Agent]):
     """Stops the work on agents whose deadline has come; until then work may end by itself. A
     stopped kernel stays charged until its processes are proven gone, so an agent that does not
-    answer still counts as occupied. A service, which is about the machine itself, goes on."""
+    answer still counts as occupied. A service, which is about the machine itself, goes on. Replicas
+    of deployments leave as the budgets of these allow."""
 
     name = "DrainAgents"
     stage = Stage.OBSERVE
@@ -32,4 +34,5 @@ class DrainAgents(FollowingHandler[Agent]):
             if kernel is None or kernel.generation != generation:
                 continue
             if kernel.session.service is None:
-                self._sessions.displace(work, kernel.session, self.name, why)
+                until = record.leave_by + HELD_UP_S
+                self._sessions.displace(work, kernel.session, self.name, why, until)

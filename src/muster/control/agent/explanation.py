@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
+from muster.control.session.cluster.guard import ServicesGuard
 from muster.control.session.explaining.machines import departure_of, silence_of
 from muster.core import sentences
 from muster.core.ids import AgentId
@@ -16,6 +17,9 @@ from muster.core.views.placement import WhyView
 from muster.store.live import Live
 from muster.store.records import Agent
 
+_MOST_TOLD = 10
+"""Services that are told because they hold up an agent."""
+
 
 @dataclass(frozen=True, slots=True)
 class Health:
@@ -25,7 +29,9 @@ class Health:
     reasons: tuple[Reason, ...]
 
 
-def explain_agent(live: Live, id_: AgentId, now: float, health: Health | None = None) -> WhyView:
+def explain_agent(
+    live: Live, guard: ServicesGuard, id_: AgentId, now: float, health: Health | None = None
+) -> WhyView:
     """Why a live agent is in its state, and takes work or takes none.
 
     Args:
@@ -36,6 +42,7 @@ def explain_agent(live: Live, id_: AgentId, now: float, health: Health | None = 
     takes_work = not reasons and not agent.ill and not agent.in_service
     if health is not None:
         reasons += health.reasons
+    reasons += _held_up_by(agent, live, guard, now)
     charged = sum(row.charged for row in live.allocations_on.get(agent.id, {}).values())
     return WhyView(
         subject=agent.id,
@@ -53,6 +60,15 @@ def explain_removed_agent(
 ) -> WhyView:
     """Why an agent was removed."""
     return WhyView.of_ended(agent, sentences.agent_removed(agent.name))
+
+
+def _held_up_by(agent: Agent, live: Live, guard: ServicesGuard, now: float) -> list[Reason]:
+    """Why work does not leave an agent yet that has to: services can spare none of it."""
+    if agent.leave_by is None or now < agent.leave_by:
+        return []
+    kernels = map(live.kernels.get, {id_ for id_, _ in live.allocations_on.get(agent.id, ())})
+    found = (guard.why_stays(kernel.session.id) for kernel in kernels if kernel is not None)
+    return [*dict.fromkeys(filter(None, found))][:_MOST_TOLD]
 
 
 def _reasons(agent: Agent, now: float) -> list[Reason]:

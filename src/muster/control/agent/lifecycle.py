@@ -66,6 +66,8 @@ class AgentLifecycle(Lifecycle[Agent]):
     def deadlines(self, record: Agent, work: Work) -> Iterable[float]:
         if record.leave_by is not None:
             yield record.leave_by
+            if record.leave_by <= work.now and work.live.allocations_on.get(record.id):
+                yield work.now + LOOK_AGAIN_S  # a deployment may hold it up
         match record.status:
             case AgentStatus.ALIVE:
                 yield _at_or_again(_silent_at(record, work, self._leases), work)

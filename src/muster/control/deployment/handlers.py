@@ -13,8 +13,8 @@ from muster.control.deployment.lifecycle import (
     starts_left,
 )
 from muster.control.deployment.loads import Loads
-from muster.control.deployment.route_handlers import take_away
 from muster.control.deployment.standing import change, differs, is_refused, replicas
+from muster.control.deployment.taking import take_away
 from muster.control.engine.handler import (
     NO_CHANGE,
     HandlerResult,

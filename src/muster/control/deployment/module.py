@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from muster.control.deployment.book import Heard, Routes
+from muster.control.deployment.disruption import ReplicaGuard
 from muster.control.deployment.entity import DEPLOYMENT, ROUTE, Deployment, Route
 from muster.control.deployment.handlers import (
     Changes,
@@ -36,6 +37,7 @@ from muster.control.engine.declared import Declared
 from muster.control.engine.effects import Surroundings
 from muster.control.engine.module import Context, EntityModule
 from muster.control.engine.work import Work
+from muster.control.session.cluster.state import ClusterState
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.control.session.requests import SessionRequests
 from muster.core.serving.probes import ProbeResult
@@ -71,6 +73,7 @@ class DeploymentModule(EntityModule):
         of_deployments, of_routes = DeploymentLifecycle(routes), RouteLifecycle(routes)
         changes = Changes(routes, of_routes)
         sessions = parts[SessionLifecycle]
+        parts[ClusterState].guard = ReplicaGuard(routes, of_routes)
         requests = DeploymentRequests(routes, of_deployments)
         return Declared(
             lifecycles=[of_deployments, of_routes],

@@ -8,6 +8,7 @@ from muster.control.deployment.lifecycle import RouteLifecycle
 from muster.control.deployment.loads import Loads
 from muster.control.deployment.sessions import session_spec
 from muster.control.deployment.standing import session_of, standing
+from muster.control.deployment.taking import TO_TERMINATING, take_away
 from muster.control.deployment.traffic import Traffic
 from muster.control.engine.handler import (
     NO_CHANGE,
@@ -18,7 +19,7 @@ from muster.control.engine.handler import (
     StatusTransitions,
     TransitionStatus,
 )
-from muster.control.engine.work import Move, Work
+from muster.control.engine.work import Work
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.control.session.requests import SessionRequests
 from muster.core.errors import Conflict, InvalidSpec, NotFound
@@ -41,7 +42,6 @@ _R = RouteStatus
 QUOTA_WAIT_S, LONGEST_QUOTA_WAIT_S = 5.0, 30.0
 """How long a route waits before its session is handed in again that a quota refused: as long as it
 has waited so far, within these bounds."""
-TO_TERMINATING = TransitionStatus(_R.TERMINATING)
 
 
 class ProvisioningRoute(LifecycleHandler[Route]):
@@ -235,13 +235,14 @@ class RouteEviction(LifecycleHandler[Route]):
         return result
 
     def _room(self, deployment: Deployment, now: float) -> int:
-        """How many more may be evicted: as long as replicas of the deployment only start, those
-        that were evicted are not replaced yet."""
-        starting = sum(
-            standing(route, now) in (Standing.STARTING, Standing.HEALTHY)
+        """How many more may be evicted: those that were are replaced once there are as many again
+        that are available, or unhealthy themselves."""
+        there = sum(
+            standing(route, now) in (Standing.AVAILABLE, Standing.UNHEALTHY)
             for route in self._routes.of(deployment)
         )
-        return deployment.spec.disruptable(deployment.replicas) - starting
+        missing = max(0, deployment.replicas - there)
+        return deployment.spec.disruptable(deployment.replicas) - missing
 
 
 class TerminatingRoute(LifecycleHandler[Route]):
@@ -337,15 +338,6 @@ class TakeDownRoutes(FollowingHandler[Route]):
     def follow(self, record: Route, work: Work) -> None:
         if record.deployment.is_going:
             take_away(self._lifecycle, record, work, self.name, record.deployment.reason)
-
-
-def take_away(
-    lifecycle: RouteLifecycle, route: Route, work: Work, phase: str, why: Reason | None = None
-) -> None:
-    """Have a route be drained and stopped."""
-    to = why or reason(ReasonCode.ROUTE_NOT_NEEDED)
-    expected = ROUTE_TABLE.live - {_R.TERMINATING}
-    lifecycle.move(work, [route], expected, TO_TERMINATING, Move(phase, reason=to))
 
 
 def out_of_sight(routes: Routes) -> Reason:

@@ -43,7 +43,7 @@ def is_misplaced(route: Route, live: Live) -> bool:
     agent = None if agent_id is None else live.agents.get(agent_id)
     if agent is None:
         return False
-    leaves = agent.barred is AgentBar.DRAINING or bool(agent.ill)
+    leaves = agent.barred is AgentBar.DRAINING or bool(agent.ill or agent.withheld)
     return leaves or agent.status is not AgentStatus.ALIVE
 
 

@@ -1,6 +1,8 @@
 """How long an incident may wait for what it waits for. Pure functions of the incident and of the
 settings of its group (design: Everything is bounded)."""
 
+from collections.abc import Iterable
+
 from muster.control.engine.retries import NO_LIMIT, RetryPolicy
 from muster.control.health.entity import Incident
 from muster.core.specs.health import HealthSpec
@@ -19,6 +21,8 @@ UNPROVEN_S = 7_200.0
 for anything else than a fault."""
 LOOK_S = 60.0
 """The time between two looks at a machine that waits for its turn, or that is to be replaced."""
+LEAVE_LOOK_S = 1.0
+"""The same of one that work has to leave: a deployment may hold it up."""
 MOST_UNKNOWN = 12
 """Checks in a row that may find out nothing while they find out nothing on many machines."""
 
@@ -55,3 +59,12 @@ def _emptied(incident: Incident) -> tuple[float, float]:
     """Work that was to leave is waited for no longer; nor is a service that does not begin."""
     since = incident.status_changed_at if incident.leave_by is None else incident.leave_by
     return max(since, incident.retry_at), EMPTY_S
+
+
+def leave_looks(incident: Incident, now: float) -> Iterable[float]:
+    """When to look whether the work has left a machine that has to."""
+    if incident.leave_by is None:
+        return
+    yield incident.leave_by
+    if incident.is_out and incident.leave_by <= now < incident.leave_by + EMPTY_S:
+        yield now + LEAVE_LOOK_S

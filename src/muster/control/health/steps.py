@@ -19,6 +19,7 @@ from muster.control.health.limits import (
     MOST_UNKNOWN,
     NO_TURN_S,
     UNPROVEN_S,
+    leave_looks,
     limit_of,
 )
 from muster.control.health.rebooting.means import HardReboots
@@ -440,8 +441,7 @@ class HealthSteps(Lifecycle[Incident]):
         return at
 
     def deadlines(self, record: Incident, work: Work) -> Iterable[float]:
-        if record.leave_by is not None:
-            yield record.leave_by
+        yield from leave_looks(record, work.now)
         over_at = self.over_at(record)
         if over_at is not None:
             yield over_at

@@ -134,7 +134,8 @@ class DeleteSlices(LifecycleHandler[Slice]):
                 for kernel_id, generation in list(work.live.allocations_on.get(agent.id, ())):
                     kernel = work.live.kernels.get(kernel_id)
                     if kernel is not None and kernel.generation == generation:
-                        self._sessions.displace(work, kernel.session, self.name, why)
+                        until = leave_by + LEAVE_S / 2  # time for what must then leave at once
+                        self._sessions.displace(work, kernel.session, self.name, why, until)
         return not self._fleet.kernels(slice_)
 
 

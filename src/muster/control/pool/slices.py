@@ -16,6 +16,7 @@ from muster.control.pool.turns import Turns
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.handlers.start import recall_prefilled
 from muster.control.session.kernel_reports import KernelReports
+from muster.control.session.lifecycle import LOOK_AGAIN_S
 from muster.core.ids import AgentId, IdKind
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult
@@ -221,6 +222,8 @@ class SliceLifecycle(Lifecycle[Slice]):
             leave_by = record.leave_by or 0.0
             yield leave_by
             yield leave_by + LEAVE_S
+            if leave_by <= work.now and self._fleet.kernels(record):
+                yield work.now + LOOK_AGAIN_S  # a deployment may hold it up
             return
         limit_s = time_limit_s(record)
         if limit_s is not None:

@@ -214,9 +214,34 @@ class SessionLifecycle(Lifecycle[Session]):
         """Have a placed session go back to the queue; no try is charged."""
         self.move(work, [session], PLACED_SESSION, AGAIN, _skipped(phase, why))
 
-    def displace(self, work: Work, session: Session, phase: str, why: Reason) -> None:
-        """Have a session leave its agents. A session that has not started is placed anew; any other
-        is stopped, and its job begins another attempt."""
+    def displace(
+        self, work: Work, session: Session, phase: str, why: Reason, until: float = math.inf
+    ) -> None:
+        """Have a session leave its agents, as far as the service allows to which it may belong.
+
+        Args:
+            until: the moment from which no service holds it up.
+        """
+        if not self._cluster.guard.sees_to(work, session, phase, why, until):
+            self._put_out(work, session, phase, why)
+
+    def preempt(
+        self, work: Work, session: Session, phase: str, why: Reason, *, again: bool
+    ) -> None:
+        """Have a session leave its agents at once.
+
+        Args:
+            again: whether it is placed anew if it has not started.
+        """
+        self._cluster.guard.withdraw(work, session, phase, why)
+        if again:
+            self._put_out(work, session, phase, why)
+        else:
+            self.terminate(work, [session], phase, why)
+
+    def _put_out(self, work: Work, session: Session, phase: str, why: Reason) -> None:
+        """Have a session that has not started be placed anew; any other is stopped, and its job
+        begins another attempt."""
         if session.status in PLACED_SESSION:
             self.reschedule(work, session, phase, why)
         else:

@@ -48,6 +48,12 @@ OF_DEPLOYMENTS: Mapping[ReasonCode, Definition] = {
         _W, f"it is replaced, because it was unhealthy for {{after_s:~}}{_FOUND}"
     ),
     ReasonCode.ROUTE_NOT_NEEDED: Definition(_W, "it is not needed any more"),
+    ReasonCode.DISRUPTION_EXHAUSTED: Definition(
+        _W,
+        "deployment {deployment} can spare no replica: {serving} of {wanted} serve, and its "
+        "disruption is {disruption}",
+        "It goes on once another replica is healthy: `muster why {deployment}`.",
+    ),
     ReasonCode.DEPLOYMENT_STARTS_AGAIN: Definition(
         _W,
         "{failed:replica} in a row did not become healthy{how:?: {how}}; the next is tried in "

@@ -130,6 +130,12 @@ class DeploymentSpec(Process):
             return self.replicas
         return self.scale.min
 
+    def bearable(self, replicas: int) -> int:
+        """How many replicas may be missing by others' doing, of so many: at least one, unless
+        ``disruption`` is 0 itself."""
+        return 0 if self.disruption.count == 0 else self.disruptable(replicas)
+
     def disruptable(self, replicas: int) -> int:
-        """How many replicas may be missing by others' doing, of so many."""
+        """How many replicas are replaced at a time, of so many: as many as may be missing, and at
+        least one."""
         return max(1, self.disruption.of(replicas, up=False))

@@ -21,12 +21,13 @@ from muster.core.resources import Resources
 from muster.core.specs import Level
 from muster.core.specs.group import PreemptionSpec, VictimScope
 from muster.core.specs.placement import ClusterMode
+from muster.scheduling.budgets import within
 from muster.scheduling.cluster.columns import Floats, Ints
 from muster.scheduling.cluster.constraints import eligible
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.fitting.request_totals import RequestTotals, resources
 from muster.scheduling.making_room.departures import Departures, InOrder, Occupancy, fits, may_fit
-from muster.scheduling.policy.plugins import AgentSelector
+from muster.scheduling.policy.plugins import AgentSelector, PassContext
 from muster.scheduling.workload import (
     KernelPlacement,
     RunningSession,
@@ -84,7 +85,8 @@ def find_victims(
     running: Mapping[SessionId, RunningSession],
     selector: AgentSelector,
     policy: PreemptionSpec,
-    now: float,
+    context: PassContext,
+    before: Iterable[Preemption] = (),
 ) -> Preemption | None:
     """The sessions to displace so that ``session`` fits; None if no displacement is needed, or none
     would help.
@@ -97,11 +99,37 @@ def find_victims(
     most expensive first. The remaining set is minimal: the session does not fit if any victim of it
     stays. It is not always the cheapest of all such sets, which is NP-hard to find.
 
+    Where the set would take more sessions of a service than its budget has left, another is looked
+    for among as many of each service's sessions as may go together, those of the first set first.
+
+    Args:
+        before: those of the same pass, whose victims count to their budgets.
+
     Raises:
         MusterError: the selector answers nonsense.
     """
+    now, budgets = context.now, context.budgets
+    candidates = _candidates(running.values(), session.workload, policy, now)
+    found = _cheapest(session, snapshot, candidates, selector, now)
+    if found is None:
+        return None
+    victims = {victim.id for victim in found.victims}
+    displaced = [victim.id for each in before for victim in each.victims]
+    if len(within(found.victims, (), displaced, budgets)) == len(victims):
+        return found
+    candidates = within(candidates, victims, displaced, budgets)
+    return _cheapest(session, snapshot, candidates, selector, now)
+
+
+def _cheapest(
+    session: SessionWorkload,
+    snapshot: Snapshot,
+    candidates: list[RunningSession],
+    selector: AgentSelector,
+    now: float,
+) -> Preemption | None:
+    """The sessions to displace of ``candidates``, which are in the order of their ids."""
     workload = session.workload
-    candidates = _candidates(running.values(), workload, policy, now)
     if not candidates:
         return None
     costs = _costs(snapshot, candidates, now)

@@ -14,6 +14,7 @@ from muster.core.specs import Dependency
 from muster.scheduling.accounting.fairness import DecayedUsage
 from muster.scheduling.accounting.history import History, NoHistory
 from muster.scheduling.accounting.usage import Accounting
+from muster.scheduling.budgets import Budgets, unbounded
 from muster.scheduling.cluster.snapshot import AgentFacts, Snapshot
 from muster.scheduling.cluster.statement import Statement
 from muster.scheduling.making_room.preemption import Preemption
@@ -34,9 +35,7 @@ from muster.scheduling.workload import (
 )
 
 HALF_LIVES = 5
-"""The half-lives over which usage is read back for a new policy: older usage weighs a thirtieth at
-most."""
-_NO_USAGE = DecayedUsage()
+"""The half-lives over which usage is read back: older usage weighs a thirtieth at most."""
 
 
 class GroupState:
@@ -70,10 +69,11 @@ class GroupState:
         *,
         history: History | None = None,
         dependency_state: Callable[[Owner, Dependency], DependencyState] = nothing_is_known,
+        budgets: Budgets = unbounded,
     ) -> None:
         """
         Args:
-            dependency_state: tells how far the job or session that a dependency names has come.
+            dependency_state, budgets: as of ``PassContext``.
 
         Raises:
             PluginFault: the policy's selector cannot learn.
@@ -92,6 +92,7 @@ class GroupState:
         self.outlook: Outlook | None = None
         self._history = history or NoHistory()
         self._dependency_state = dependency_state
+        self._budgets = budgets
         self._learner: Learner | None = None
         self._ask_history()
         self._teach()
@@ -272,11 +273,12 @@ class GroupState:
             now,
             self.accounting.usage,
             self.accounting.quotas,
-            self.fairness or _NO_USAGE,
+            self.fairness or DecayedUsage(),
             RunningSessions(self.placed, self.policy.preemption, start_s),
             self._dependency_state,
             self.displacing,
             start_s,
+            self._budgets,
         )
 
     def run_pass(self, now: float) -> PassResult:
@@ -310,8 +312,7 @@ class GroupState:
             return PlacementPass(joined, statement, policy, context).run()
 
     def displace(self, preemption: Preemption) -> None:
-        """Note that the victims are leaving, so that no others are displaced for the same
-        session."""
+        """Note that the victims leave, so that no others are displaced for the session."""
         self.displacing[preemption.session] = {victim.id for victim in preemption.victims}
         self.queue.rooms.clear()  # their ends are known now
 

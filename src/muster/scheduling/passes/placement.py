@@ -343,8 +343,7 @@ class PlacementPass:
         running, snapshot = dict(self._context.running), self._snapshot
         spared = {session.id, *(each.session for each in displaced)}
         try:
-            # Sessions that get the room of displaced ones are counted below, instead of their kept
-            # room.
+            # Sessions that get the room of displaced ones count below, and not their kept room.
             self._bindings.bind_for(session.workload, spared)
             if displaced:
                 snapshot = snapshot.copy()
@@ -354,7 +353,7 @@ class PlacementPass:
             if self._fits_back(session.workload, snapshot):
                 return None  # the session only has to wait for these agents
             found = find_victims(
-                session, snapshot, running, self._policy.selector, policy, self._context.now
+                session, snapshot, running, self._policy.selector, policy, self._context, displaced
             )
         finally:
             self._bindings.lift()

@@ -20,6 +20,7 @@ from muster.core.resources import Resources
 from muster.core.specs import Dependency
 from muster.scheduling.accounting.fairness import DecayedUsage
 from muster.scheduling.accounting.usage import Quotas, Usage
+from muster.scheduling.budgets import Budgets, unbounded
 from muster.scheduling.cluster.columns import Floats, Ints, Shares
 from muster.scheduling.cluster.order import Ranking
 from muster.scheduling.cluster.snapshot import Snapshot
@@ -51,6 +52,7 @@ class PassContext:
         dependency_state: tells how far the job or session that a dependency names has come.
         start_s: the time that it may take from a placement until the session runs; time limits
             count from then on.
+        budgets: tells how many sessions of a service may be displaced.
     """
 
     snapshot: Snapshot
@@ -62,6 +64,7 @@ class PassContext:
     dependency_state: Callable[[Owner, Dependency], DependencyState] = nothing_is_known
     displacing: Mapping[SessionId, Collection[SessionId]] = field(default_factory=dict)
     start_s: float = 0.0
+    budgets: Budgets = unbounded
 
     @property
     def runs_from(self) -> float:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from muster.control.session.cluster.dependencies import DependencyTracker
 from muster.control.session.cluster.displaced import follow_displaced
 from muster.control.session.cluster.group_history import GroupHistory, RequestHistory, UsageHistory
+from muster.control.session.cluster.guard import ServicesGuard
 from muster.control.session.cluster.hooks import Hooks
 from muster.control.session.cluster.service_room import ServiceRoom
 from muster.control.session.cluster.shapes import Shapes
@@ -57,6 +58,7 @@ class ClusterState:
         hooks: the hooks of the groups' session types.
         shapes: the running and the prefilled kernels of agents.
         dependencies: the progress of work for which other work waits.
+        guard: has a say when sessions of services are to leave.
         quota_waits: the groups whose last passes left sessions waiting for others of their quotas.
     """
 
@@ -71,6 +73,7 @@ class ClusterState:
         self.shapes = Shapes(live)
         self.dependencies = DependencyTracker(live)
         self.hooks = Hooks(self.groups, self.plugin_failed)
+        self.guard = ServicesGuard()
         self._services = ServiceRoom(live, self.groups, self.agent_changed)
         self._kernel_of: dict[LedgerKey, Kernel] = {}  # of charged allocations
         self._remains: dict[SessionId, dict[KernelId, int]] = {}
@@ -142,6 +145,7 @@ class ClusterState:
             self.accounting,
             history=history,
             dependency_state=dependency_state,
+            budgets=lambda session: self.guard.budget(session),
         )
 
     def quotas_changed(self) -> None:

@@ -264,10 +264,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
         why = reason(code, priority=preemption.priority)
         group.displace(preemption)
         for victim in [work.live.sessions[victim.id] for victim in preemption.victims]:
-            if again:
-                self._sessions.displace(work, victim, self.name, why)
-            else:
-                self._sessions.terminate(work, [victim], self.name, why)
+            self._sessions.preempt(work, victim, self.name, why, again=again)
 
     def _give_way(self, kernels: Sequence[Kernel], work: Work) -> None:
         """Take prefilled kernels back; an agent that was sent one is asked to give it back."""
