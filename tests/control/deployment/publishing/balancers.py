@@ -21,6 +21,7 @@ from muster.control.deployment.publishing.runtime_api import Running, RuntimeApi
 from muster.control.deployment.publishing.settings import HaproxySettings
 from muster.control.deployment.publishing.sink import SinkError
 from muster.core.serving.traffic import Service, Target
+from muster.wire.transport import ServerTls
 
 HAPROXY = haproxy.PROGRAM
 ETCD = shutil.which("etcd")
@@ -48,6 +49,12 @@ def service(name: str, *targets: Target, drain_s: float = 5.0, **more: object) -
 
 class Haproxy(haproxy.Haproxy):
     """An HAProxy that tells what it has."""
+
+    @property
+    def pid(self) -> int:
+        """The id of its master process."""
+        assert self._process is not None
+        return self._process.pid
 
     def settings(self, **more: object) -> HaproxySettings:
         return HaproxySettings.model_validate(self.keys | more)
@@ -173,12 +180,15 @@ class Load:
 class Etcd:
     """An etcd of one member."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, tls: ServerTls | None = None) -> None:
         self.place = place
         self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
         self._peer = f"http://127.0.0.1:{free_port()}"
         self._process: subprocess.Popen[bytes] | None = None
+        self._tls: list[str] = []
+        if tls is not None:
+            self._tls = ["--cert-file", str(tls.certificate), "--key-file", str(tls.key)]
 
     def start(self) -> None:
         assert ETCD is not None
@@ -186,7 +196,7 @@ class Etcd:
         words += ["--listen-peer-urls", self._peer, "--initial-advertise-peer-urls", self._peer]
         words += ["--initial-cluster", f"default={self._peer}", "--data-dir", f"{self.place}/etcd"]
         with (self.place / "log").open("ab") as log:
-            self._process = subprocess.Popen([ETCD, *words], stdout=log, stderr=log)
+            self._process = subprocess.Popen([ETCD, *words, *self._tls], stdout=log, stderr=log)
 
     def kill(self) -> None:
         if self._process is not None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from demo.haproxy import free_port
 from tests.control.deployment.publishing.balancers import (
     Haproxy,
     Load,
@@ -18,7 +19,9 @@ from tests.patience import until_awaited
 
 from muster.control.deployment.publishing.effects import PublishServices
 from muster.control.deployment.publishing.performer import TrafficPublisher
+from muster.control.deployment.publishing.runtime_api import RuntimeApi
 from muster.control.deployment.publishing.settings import TrafficSettings
+from muster.control.deployment.publishing.sink import SinkError
 from muster.core.serving.traffic import Service
 
 pytestmark = needs_haproxy
@@ -223,3 +226,52 @@ async def test_services_that_ask_for_tokens_and_words_that_are_no_names_are_not_
     publish()
     await has_awaited(haproxy)
     assert (haproxy.place / "muster.map").read_text() == ""
+
+
+async def test_an_haproxy_of_a_tcp_socket_is_reloaded_by_a_command_that_nobody_feels(
+    haproxy: Haproxy, replicas: list[Replica]
+) -> None:
+    one, two, three, _ = replicas
+    port = free_port()
+    frame = haproxy.place / "frame.cfg"
+    second = f"global\n    stats socket ipv4@127.0.0.1:{port} level admin\n"
+    frame.write_text(frame.read_text().replace("global\n", second, 1))
+    haproxy.kill()
+    haproxy.start()
+    given = {"socket": f"127.0.0.1:{port}", "file": f"{haproxy.place}/muster.cfg"}
+    reload = ["kill", "-USR2", str(haproxy.pid)]
+    publish = Published(TrafficSettings.model_validate({"haproxy": given | {"reload": reload}}))
+    try:
+        publish(service("chat", one.target()))
+        await has_awaited(haproxy, one)
+        async with Load(haproxy.port).running("/chat") as load:
+            await served(load)
+            publish(service("chat", one.target(), two.target()), service("new", three.target()))
+            await has_awaited(haproxy, one, two, three)
+            await served(load)
+    finally:
+        publish.performer.close()
+    assert load.failures == []
+
+
+async def test_what_haproxy_no_longer_has_makes_it_be_compared_anew(
+    haproxy: Haproxy, publish: Published, replicas: list[Replica]
+) -> None:
+    publish(service("chat", replicas[0].target()))
+    await has_awaited(haproxy, replicas[0])
+    with RuntimeApi(f"{haproxy.place}/admin.sock") as api:
+        (backend,) = api.backends()
+        for command in (
+            f"set server {backend}/gone state ready",
+            "set server muster-gone/gone state ready",
+            "add server muster-gone/gone 127.0.0.1:1",
+            f"add server {backend}/rte-0 127.0.0.1:1",
+            f"set map {haproxy.place}/muster.map /x y",
+        ):
+            with pytest.raises(SinkError, match="changed meanwhile"):
+                api.have(command)
+        assert "weight 300" in api.have(f"set server {backend}/rte-0 weight 300")
+        assert api.have(f"set server {backend}/rte-0 addr 127.0.0.2 port 1") == ""
+    await until_awaited(
+        lambda: haproxy.servers()["rte-0"].server.port == replicas[0].port
+    )  # somebody else's change is mended

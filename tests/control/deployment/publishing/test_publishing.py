@@ -50,6 +50,14 @@ def test_settings_are_read(tmp_path: Path) -> None:
         ),
         ("haproxy: {socket: '/a;b', file: '/x y.cfg'}", ["haproxy.socket", "haproxy.file"]),
         ("etcd: {endpoints: ['http://a:1'], prefix: routes, lease: 1}", ["prefix", "lease"]),
+        ("haproxy: {socket: '10.0.0.1:0', file: /x.cfg}", ["haproxy.socket"]),
+        ("haproxy: {socket: '10.0.0.1:65536', file: /x.cfg}", ["haproxy.socket"]),
+        ("haproxy: {socket: 'a..b:9999', file: /x.cfg}", ["haproxy.socket"]),
+        (
+            "etcd: {endpoints: ['http://a..b:1', 'http://a']}",
+            ["endpoints.0", "endpoints.1"],
+        ),
+        ("etcd: {endpoints: ['http://127.0.0.1:99999']}", ["endpoints.0"]),
         ("nginx: {}", ["nginx"]),
     ],
 )

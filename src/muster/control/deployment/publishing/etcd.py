@@ -11,9 +11,10 @@ import time
 from collections.abc import Mapping, Sequence
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
+import msgspec
 
 from muster.control.deployment.publishing.published import published, sound
 from muster.control.deployment.publishing.settings import EtcdSettings
@@ -25,6 +26,42 @@ PERIOD_S = 10.0
 """How often etcd is compared with what is wished where nothing changes."""
 BATCH = 100
 """Keys of a transaction; etcd takes 128."""
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+
+
+class _Row(msgspec.Struct):
+    """A key of etcd; bytes are written in base 64, as all are."""
+
+    key: bytes
+    value: bytes = b""
+    lease: int = 0
+
+
+class _Range(msgspec.Struct):
+    kvs: tuple[_Row, ...] = ()
+
+
+class _Left(msgspec.Struct):
+    TTL: int = 0
+
+
+class _Kept(msgspec.Struct):
+    result: _Left = msgspec.field(default_factory=_Left)
+
+
+class _Granted(msgspec.Struct):
+    ID: int
+
+
+class _Shown(msgspec.Struct):
+    token: str
+
+
+class _Done(msgspec.Struct):
+    """An answer of which nothing is of interest."""
+
+
+A = TypeVar("A", bound=msgspec.Struct)
 
 
 class EtcdSink(Sink):
@@ -52,7 +89,7 @@ class EtcdSink(Sink):
             {"requestDeleteRange": {"key": _encoded(key)}} for key in there if key not in wish
         ]
         for first in range(0, len(requests), BATCH):
-            self._ask("/v3/kv/txn", {"success": requests[first : first + BATCH]})
+            self._ask("/v3/kv/txn", {"success": requests[first : first + BATCH]}, _Done)
         return Tended(min(PERIOD_S, self._settings.lease / 3))
 
     def close(self) -> None:
@@ -78,13 +115,14 @@ class EtcdSink(Sink):
         """The keys that etcd has, with their values and leases."""
         first = self._settings.prefix.encode() + b"/"
         end = first[:-1] + bytes([first[-1] + 1])  # the first key that is not below it
-        told = self._ask("/v3/kv/range", {"key": _encoded(first), "range_end": _encoded(end)})
-        found = {}
-        for row in told.get("kvs", ()):
-            value = base64.b64decode(row.get("value", "")).decode(errors="replace")
-            key = base64.b64decode(row["key"]).decode(errors="surrogateescape")
-            found[key] = value, int(row.get("lease", 0))
-        return found
+        where = {"key": _encoded(first), "range_end": _encoded(end)}
+        return {
+            row.key.decode(errors="surrogateescape"): (
+                row.value.decode(errors="replace"),
+                row.lease,
+            )
+            for row in self._ask("/v3/kv/range", where, _Range).kvs
+        }
 
     def _keep_lease(self) -> None:
         """Renew the lease, or get one."""
@@ -92,33 +130,32 @@ class EtcdSink(Sink):
         if self._lease and now_s < self._kept_s + self._settings.lease / 3:
             return
         if self._lease:
-            told = self._ask("/v3/lease/keepalive", {"ID": str(self._lease)})
-            if int(told.get("result", {}).get("TTL", 0)) > 0:
+            kept = self._ask("/v3/lease/keepalive", {"ID": str(self._lease)}, _Kept)
+            if kept.result.TTL > 0:
                 self._kept_s = now_s
                 return
-        told = self._ask("/v3/lease/grant", {"TTL": str(int(self._settings.lease))})
-        self._lease, self._kept_s = int(told["ID"]), now_s
+        granted = self._ask("/v3/lease/grant", {"TTL": str(int(self._settings.lease))}, _Granted)
+        self._lease, self._kept_s = granted.ID, now_s
 
-    def _ask(self, path: str, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _ask(self, path: str, request: Mapping[str, Any], type: type[A]) -> A:
         """The answer of a member.
 
         Raises:
-            SinkError: it does not answer, or refuses; the next try is with another.
+            SinkError: it does not answer, refuses, or says what no etcd says; the next try is with
+                another.
         """
         endpoint = self._settings.endpoints[self._turn % len(self._settings.endpoints)]
         try:
-            answer = self._opened(endpoint).post(endpoint + path, json=request)
-            answer.raise_for_status()
-            told = answer.json()
+            return _answer(self._opened(endpoint), endpoint + path, request, type)
         except httpx.HTTPStatusError as error:
             self._begin_anew()
             raise SinkError(f"{endpoint} answers {error.response.status_code}") from None
-        except (httpx.HTTPError, ValueError, OSError) as error:
+        except (msgspec.MsgspecError, RecursionError):
             self._begin_anew()
-            raise SinkError(f"{endpoint} is not reached: {type(error).__name__}") from None
-        if not isinstance(told, dict):
-            raise SinkError(f"{endpoint} is no etcd")
-        return told
+            raise SinkError(f"{endpoint}{path} does not answer as etcd does") from None
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError, OSError) as error:
+            self._begin_anew()
+            raise SinkError(f"{endpoint} is not reached: {error.__class__.__name__}") from None
 
     def _opened(self, endpoint: str) -> httpx.Client:
         """The client, which has shown who it is."""
@@ -133,9 +170,8 @@ class EtcdSink(Sink):
             if settings.user is not None and settings.password_file is not None:
                 password = Path(settings.password_file).read_text().strip()
                 who = {"name": settings.user, "password": password}
-                answer = client.post(f"{endpoint}/v3/auth/authenticate", json=who)
-                answer.raise_for_status()
-                client.headers["Authorization"] = answer.json()["token"]
+                shown = _answer(client, f"{endpoint}/v3/auth/authenticate", who, _Shown)
+                client.headers["Authorization"] = shown.token
         except BaseException:
             client.close()
             raise
@@ -148,6 +184,24 @@ class EtcdSink(Sink):
         self.close()
         self._kept_s = -inf
         self._turn += 1
+
+
+def _answer(client: httpx.Client, url: str, request: Mapping[str, Any], type: type[A]) -> A:
+    """The answer to a request, which has to come whole within ``ANSWER_S``.
+
+    Raises:
+        httpx.HTTPError: there is none.
+        msgspec.MsgspecError: it cannot be read.
+    """
+    until_s = time.monotonic() + ANSWER_S
+    content = bytearray()
+    with client.stream("POST", url, json=request) as answer:
+        answer.raise_for_status()
+        for part in answer.iter_bytes():
+            content += part
+            if len(content) > MAX_ANSWER_BYTES or time.monotonic() > until_s:
+                raise httpx.ReadError("it does not end")
+    return msgspec.json.decode(content, type=type, strict=False)
 
 
 def _encoded(text: str | bytes) -> str:

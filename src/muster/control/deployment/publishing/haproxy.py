@@ -130,9 +130,8 @@ class HaproxySink(Sink):
             now = running.get(key)
             commands = []
             if now is None:
-                added = api.ask(f"add server {path} {server.at} weight {server.weight}")
-                if not added.startswith("New server registered"):
-                    refused.append(f"HAProxy does not add {path}: {added[:200]}")
+                if told := api.have(f"add server {path} {server.at} weight {server.weight}"):
+                    refused.append(told)
                     continue
                 commands.append(f"set server {path} state ready")
             else:
@@ -188,9 +187,9 @@ class HaproxySink(Sink):
             out_of_time = now_s >= self._drains[key]
             if sessions.get(key, 0) and not out_of_time:
                 continue
-            api.have(f"set server {path} state maint")
+            refused += filter(None, [api.have(f"set server {path} state maint")])
             if out_of_time:
-                api.have(f"shutdown sessions server {path}")
+                refused += filter(None, [api.have(f"shutdown sessions server {path}")])
             if api.ask(f"del server {path}").startswith("Server deleted"):
                 del self._drains[key]
 

@@ -12,7 +12,10 @@ ANSWER_S = 2.0
 """How long HAProxy may take to answer a command."""
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 _READY = b"\n> "
-_REFUSALS = ("Permission denied", "Unknown command", "Unknown map", "Invalid", "malformed")
+_DONE = ("New server registered", "IP changed", "port changed", "no need to change")
+"""The beginnings of answers to changes that were made; most have no words."""
+_STALE = ("no such server", "no such backend", "entry not found", "key not found", "already exists")
+"""The beginnings of answers to changes of what is no longer as HAProxy has just told."""
 
 
 class Running(NamedTuple):
@@ -79,11 +82,18 @@ class RuntimeApi:
         return answer[: -len(_READY)].decode(errors="replace").strip()
 
     def have(self, command: str) -> str:
-        """Have HAProxy change something; the refusal if it does not, empty if it does."""
+        """Have HAProxy change something; the refusal if it does not, empty if it does.
+
+        Raises:
+            SinkError: also where HAProxy is not as it has told a moment ago: it was reloaded, or
+                somebody else changes it. It is to be compared anew.
+        """
         answer = self.ask(command)
         if answer.startswith("Permission denied"):
             raise SinkError("HAProxy's runtime API refuses: its socket needs level admin")
-        return answer[:200] if answer.startswith(_REFUSALS) else ""
+        if answer.lower().startswith(_STALE):
+            raise SinkError(f"HAProxy has changed meanwhile: {command[:120]!r}: {answer[:80]}")
+        return "" if not answer or answer.startswith(_DONE) else f"{command[:120]!r}: {answer[:80]}"
 
     def backends(self) -> set[str]:
         """The names of Muster's backends."""

@@ -4,12 +4,13 @@ They are no part of any spec, so that whoever has an administrator's token, but 
 controller's files, cannot have the controller write a file or run a program.
 """
 
+import re
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
 from muster.core.errors import InvalidSpec, Problem
 from muster.core.specs.amounts import Duration, Flag, PathText, ShortText, Spec, Text
@@ -19,12 +20,33 @@ from muster.core.specs.load import parse_spec
 FILE = "traffic.yaml"
 _MAX_WORDS = 100
 _PLAIN_PATH = r"^/[A-Za-z0-9._/-]+$"
-_ENDPOINT = r"^https?://[A-Za-z0-9.:\[\]_-]+$"
+_AT = (
+    r"(?:[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63}){0,9}|\[[0-9a-fA-F:.]{2,45}\])"
+    r":(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+)
+"""host:port, with a port that can be."""
+_ENDPOINT = re.compile(rf"https?://{_AT}")
+_SOCKET = re.compile(rf"/[A-Za-z0-9._/-]+|{_AT}")
 _LOCAL = ("http://127.", "http://localhost:", "http://[::1]")
 
 PlainPath = Annotated[str, StringConstraints(pattern=_PLAIN_PATH, max_length=200)]
 """An absolute path of letters that need no quoting where HAProxy reads it."""
-Endpoint = Annotated[str, StringConstraints(pattern=_ENDPOINT, max_length=255)]
+
+
+def _endpoint(text: str) -> str:
+    if _ENDPOINT.fullmatch(text) is None:
+        raise ValueError("expected http(s)://HOST:PORT")
+    return text
+
+
+def _socket(text: str) -> str:
+    if _SOCKET.fullmatch(text) is None:
+        raise ValueError("expected an absolute path, or HOST:PORT")
+    return text
+
+
+Endpoint = Annotated[ShortText, AfterValidator(_endpoint)]
+Socket = Annotated[ShortText, AfterValidator(_socket)]
 
 
 class Balance(StrEnum):
@@ -44,13 +66,7 @@ class HaproxySettings(Spec):
         all: whether services are published that ask for a token: somebody else checks access.
     """
 
-    socket: Annotated[
-        str,
-        StringConstraints(
-            pattern=r"^(/[A-Za-z0-9._/-]+|[A-Za-z0-9._-]+:[0-9]{1,5}|\[[0-9a-fA-F:.]+\]:[0-9]{1,5})$",
-            max_length=255,
-        ),
-    ]
+    socket: Socket
     file: Annotated[str, StringConstraints(pattern=r"^/[A-Za-z0-9._/-]+\.cfg$", max_length=200)]
     master: PlainPath | None = None
     reload: Annotated[tuple[Text, ...], Field(max_length=_MAX_WORDS)] = ()
@@ -79,7 +95,7 @@ class EtcdSettings(Spec):
         prefix: of the keys; whatever else is below it is removed.
         ca: the PEM file of the authority of its certificates; the system's when left out.
         cert, key: PEM files by which Muster shows who it is.
-        user, password_file: in place of them.
+        user, password_file: where etcd's users are enabled.
         lease: how long the keys stay after Muster was heard last. It outlasts a restart of the
             controller, because replicas serve on meanwhile.
         all: as for HAProxy.
