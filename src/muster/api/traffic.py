@@ -28,6 +28,9 @@ router = APIRouter(prefix="/v1/traffic", tags=["traffic"])
 LONGEST_WAIT_S = 60.0
 DEFAULT_WAIT_S = 25.0
 MAX_REPORT_BYTES = 4 * 1024 * 1024
+AT_A_TIME = 50
+"""Deployments whose loads are summed up before others of the controller's work may go on: a
+thousand of them with ten replicas each take 55 ms."""
 _TO_SERVE = "serve the requests of all deployments"
 
 
@@ -59,10 +62,12 @@ async def get_loads(
     listing = Listing(frozenset(DEPLOYMENT_TABLE.live), None, None, group, limit, cursor)
     page = await call.read(list_deployments, call.principal, listing)
     live, parts, now = call.api.plane.live, call.api.plane.parts, call.api.clock.now()
-    items = (
-        DeploymentLoadView(deployment=each, load=deployment_load(each, live, parts, now))
-        for each in page.items
-    )
+    items = []
+    for each in page.items:
+        load = deployment_load(each, live, parts, now)
+        items.append(DeploymentLoadView(deployment=each, load=load))
+        if len(items) % AT_A_TIME == 0:
+            await asyncio.sleep(0)
     return answer(DeploymentLoadPage(items=tuple(items), next=page.next))
 
 
