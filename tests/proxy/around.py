@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from muster.core.owner import Role
 from muster.core.serving.traffic import Identity, Service, Target, TrafficView
+from muster.proxy.access import Authorise
 from muster.proxy.limits import Limits
 from muster.proxy.proxy import Proxy
 
@@ -192,7 +193,7 @@ class Reply:
 
 
 @asynccontextmanager
-async def serving(**limits: float) -> AsyncIterator[Served]:
+async def serving(authorise: Authorise = authorise, **limits: float) -> AsyncIterator[Served]:
     """A proxy with other limits than the usual ones."""
     proxy = Proxy("test", authorise, limits=Limits(**({"look_s": 0.02, "stop_s": 0.5} | limits)))  # type: ignore[arg-type]
     listener = socket.create_server(("127.0.0.1", 0), backlog=1024)

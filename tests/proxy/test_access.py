@@ -3,12 +3,24 @@
 import asyncio
 
 import pytest
-from tests.proxy.around import ADMIN, ANN, CALLERS, EVE, LOOKER, Backend, saying, service, serving
+from tests.proxy.around import (
+    ADMIN,
+    ANN,
+    CALLERS,
+    EVE,
+    LOOKER,
+    Backend,
+    Request,
+    saying,
+    service,
+    serving,
+)
 
 from muster.core.errors import MusterError
 from muster.core.serving.traffic import Identity
 from muster.proxy.access import Access, may_be_ours
 from muster.proxy.answers import Refused
+from muster.proxy.connections import origin_of
 from muster.proxy.limits import Limits
 from muster.store.tokens import new_secret
 
@@ -97,6 +109,14 @@ async def test_who_guesses_tokens_is_slowed_down_and_nobody_else() -> None:
         assert await access.ask(EVE, "a", 2) == CALLERS[EVE], "good tokens are no guesses"
 
 
+async def test_right_of_a_request_under_way_is_asked_for_whatever_else_its_address_tries() -> None:
+    access = Access(Asked(), Limits(guesses=1, guess_s=1))
+    await access.ask("0" * 43, "a", 0)
+    with pytest.raises(Refused):
+        await access.ask("1" * 43, "a", 0)
+    assert await access.ask("2" * 43, "a", 0, is_guess=False) is None
+
+
 async def test_memory_of_tokens_is_bounded() -> None:
     access = Access(Asked(), Limits(identities=3, guesses=100))
     for number in range(9):
@@ -145,3 +165,87 @@ async def test_question_outlives_the_client_that_asked_it_first() -> None:
     first.cancel()
     assert await second == CALLERS[ANN]
     assert asked.count == 1
+
+
+async def goes_on(request: Request, writer: asyncio.StreamWriter) -> None:
+    """Answers with a stream, or a web socket, that says something now and then."""
+    head = "200 OK\r\nContent-Type: text/event-stream"
+    if request["upgrade"]:
+        head = "101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade"
+    writer.write(f"HTTP/1.1 {head}\r\n\r\n".encode())
+    while True:
+        writer.write(b"data: 1\n\n")
+        await writer.drain()
+        await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("upgrades", [False, True])
+@pytest.mark.parametrize(
+    ("caller", "becomes", "users", "ends"),
+    [
+        (ANN, None, (), True),
+        (ANN, CALLERS[LOOKER], (), True),
+        (ANN, CALLERS[ANN], (), False),
+        (EVE, CALLERS[EVE], (), True),
+        (EVE, CALLERS[EVE], ("eve",), False),
+        (None, None, (), True),
+        (ANN, MusterError("away"), (), False),
+    ],
+)
+async def test_stream_ends_soon_after_its_callers_right(
+    caller: str | None,
+    becomes: Identity | MusterError | None,
+    users: tuple[str, ...],
+    *,
+    upgrades: bool,
+    ends: bool,
+) -> None:
+    """The service is public at first where the caller has no token."""
+    answers: list[Identity | MusterError | None] = [CALLERS[caller] if caller else None]
+
+    async def authorise(_token: str) -> Identity | None:
+        if isinstance(answers[0], MusterError):
+            raise answers[0]
+        return answers[0]
+
+    limits = {"identity_s": 0.05, "identity_away_s": 0.05, "recheck_s": 0.03}
+    headers = [f"Authorization: Bearer {caller}"] if caller else []
+    if upgrades:
+        headers += ["Upgrade: websocket", "Connection: Upgrade"]
+    head = "\r\n".join(["GET /web/ HTTP/1.1", "Host: proxy", *headers, "", ""])
+    async with Backend(goes_on).running() as web, serving(authorise, **limits) as served:
+        served.set(service(web.target(), public=caller is None, users=("eve",)))
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(head.encode())
+        await reader.readuntil(b"data: 1\n\n")
+        await asyncio.sleep(0.1)
+        await reader.readuntil(b"data: 1\n\n")  # it goes on while nothing changes
+        answers[0] = becomes
+        served.set(service(web.target(), public=False, users=users))
+        try:
+            async with asyncio.timeout(10 if ends else 0.3):
+                while await reader.read(1000):
+                    pass
+        except ConnectionResetError:
+            assert ends
+        except TimeoutError:
+            assert not ends
+        else:
+            assert ends
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    ("address", "origin"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2::1", "2001:db8:1:2::/64"),
+        ("2001:db8:1:3::1", "2001:db8:1:3::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("", ""),
+    ],
+)
+def test_addresses_of_a_site_count_as_one(address: str, origin: str) -> None:
+    assert origin_of(address) == origin

@@ -13,7 +13,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from muster.proxy.connections import Connections
+from muster.proxy.connections import Connections, origin_of
 from muster.wire.transport import ServerTls
 
 log = logging.getLogger(__name__)
@@ -83,14 +83,14 @@ class Connection(H11Protocol):
     def __init__(self, connections: _Connections, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.logger = _requests
-        self.address = ""
+        self.origin = ""
         self._connections = connections
         self._head_due: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.address = self.client[0] if self.client else ""
+        self.origin = origin_of(self.client[0]) if self.client else ""
         self._await_head()
         self._connections.opened(self)
 

@@ -61,9 +61,15 @@ class Access:
         found = self._known.get(_digest(token))
         return found if found is not None and now_s < found.until_s else None
 
-    async def ask(self, token: str, address: str, now_s: float) -> Identity | None:
+    async def ask(
+        self, token: str, address: str, now_s: float, *, is_guess: bool = True
+    ) -> Identity | None:
         """The owner of a token; None if it is not good. Requests that come with one token at the
         same time share a question.
+
+        Args:
+            is_guess: whether it counts as one of the tokens that the address tries, if it is not
+                good.
 
         Raises:
             Refused: nobody can tell at present, or the address has tried too many tokens.
@@ -73,25 +79,24 @@ class Access:
         key = _digest(token)
         asking = self._asking.get(key)
         if asking is None:
-            guesses = self._guess(address, now_s)
+            guesses = self._guesses_of(address, now_s) if is_guess else _Guesses(1, now_s)
+            self._guess(guesses)
             asking = asyncio.ensure_future(self._ask(token, key, guesses, now_s))
             self._asking[key] = asking
             asking.add_done_callback(lambda _: self._asking.pop(key))
         return await asyncio.shield(asking)
 
-    def _guess(self, address: str, now_s: float) -> _Guesses:
+    def _guess(self, guesses: _Guesses) -> None:
         """Count a token as a guess, until it turns out to be good.
 
         Raises:
             Refused: the address has tried too many, or there is no room for another question.
         """
-        guesses = self._guesses_of(address, now_s)
         if guesses.left < 1:
             raise Refused(429, "too many unknown tokens: try again later", retry_s=1)
         if len(self._asking) >= self._limits.asked:
             raise Refused(503, "too many tokens are being looked up: try again", retry_s=1)
         guesses.left -= 1
-        return guesses
 
     async def _ask(
         self, token: str, key: bytes, guesses: _Guesses, now_s: float

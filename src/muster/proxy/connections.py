@@ -2,13 +2,27 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from ipaddress import IPv6Address
 from typing import Protocol
+
+_SITE_BITS = 64
+"""Bits of an address of version 6 that its holder cannot choose: a site has all below them."""
+
+
+def origin_of(address: str) -> str:
+    """An address as limits count it: of version 6 those of one site count as one."""
+    if ":" not in address:
+        return address
+    found = IPv6Address(address.partition("%")[0])
+    if (mapped := found.ipv4_mapped) is not None:
+        return str(mapped)
+    return f"{IPv6Address(int(found) >> _SITE_BITS << _SITE_BITS)}/{_SITE_BITS}"
 
 
 class Client(Protocol):
-    """A connection of a client."""
+    """A connection of a client. ``origin`` is what its limits are counted by."""
 
-    address: str
+    origin: str
 
     def cut_off(self) -> None: ...
 
@@ -39,7 +53,7 @@ class Connections:
         self._of: dict[str, _Address] = {}
 
     def opened(self, connection: Client) -> None:
-        of = self._of.setdefault(connection.address, _Address())
+        of = self._of.setdefault(connection.origin, _Address())
         of.count += 1
         self._count += 1
         if of.count > self._of_one:
@@ -53,17 +67,17 @@ class Connections:
         next(iter(of.idle), newest).cut_off()
 
     def idle(self, connection: Client) -> None:
-        if (of := self._of.get(connection.address)) is not None:
+        if (of := self._of.get(connection.origin)) is not None:
             of.idle[connection] = None
 
     def busy(self, connection: Client) -> None:
-        if (of := self._of.get(connection.address)) is not None:
+        if (of := self._of.get(connection.origin)) is not None:
             of.idle.pop(connection, None)
 
     def closed(self, connection: Client) -> None:
-        of = self._of[connection.address]
+        of = self._of[connection.origin]
         of.idle.pop(connection, None)
         of.count -= 1
         self._count -= 1
         if not of.count:
-            del self._of[connection.address]
+            del self._of[connection.origin]

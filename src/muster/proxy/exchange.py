@@ -44,6 +44,7 @@ class Exchange:
         "_authorization",
         "_began_s",
         "_body_came",
+        "_check_at_s",
         "_chunks",
         "_found",
         "_over",
@@ -78,7 +79,7 @@ class Exchange:
         self._replica: Replica | None = None
         self._tried: set[Replica] = set()
         self._tries = 0
-        self._began_s = 0.0
+        self._began_s = self._check_at_s = 0.0
         self._status = 0
         self._body_came = False
         self._answered = self._chunks = self._over = self.is_tunnel = False
@@ -131,6 +132,7 @@ class Exchange:
     def start(self) -> None:
         """Find out where the request goes, and whether it may."""
         self.begun = True
+        self._check_at_s = self._proxy.now() + self._proxy.limits.recheck_s
         if self._proxy.services.version is None:
             self.refuse(Refused(503, "the proxy knows of no services yet", retry_s=1))
             return
@@ -152,7 +154,10 @@ class Exchange:
             self._end(failed=False)
 
     def look(self, now_s: float) -> None:
-        """End the request if its replica has been silent for too long, and has taken nothing."""
+        """End the request if its caller's right is gone, or if its replica has been silent for too
+        long, and has taken nothing."""
+        if now_s >= self._check_at_s:
+            self._check(now_s)
         connection = self.connection
         if connection is None or self.front.stalled:
             return
@@ -170,11 +175,33 @@ class Exchange:
         """Answer in the replica's place, or cut the answer that has begun."""
         self._give_up(refused, failed=False)
 
+    def _check(self, now_s: float) -> None:
+        """Hold a request under way against the rights that its caller has by now."""
+        self._check_at_s = now_s + self._proxy.limits.recheck_s
+        live, token = self.live, self.head.bearer
+        if live is None or live.service.public:
+            return
+        known = self._proxy.access.known(token, now_s) if token is not None else None
+        if token is not None and known is None:
+            self._proxy.spawn(self._check_anew(token))
+        elif (refused := self._refusal(known.identity if known else None)) is not None:
+            self.refuse(refused)
+
+    async def _check_anew(self, token: str) -> None:
+        try:
+            identity = await self._proxy.access.ask(
+                token, self.front.origin, self._proxy.now(), is_guess=False
+            )
+        except Refused:
+            return  # nobody can tell at present: it goes on
+        if (refused := self._refusal(identity)) is not None:
+            self.refuse(refused)
+
     # -- the way to a replica --------------------------------------------------------------------
 
     async def _identify(self, token: str, *, public: bool) -> None:
         try:
-            identity = await self._proxy.access.ask(token, self.front.address, self._proxy.now())
+            identity = await self._proxy.access.ask(token, self.front.origin, self._proxy.now())
         except Refused as refused:
             if not public:
                 self.refuse(refused)
@@ -185,23 +212,26 @@ class Exchange:
             self._admit(identity)
 
     def _admit(self, identity: Identity | None) -> None:
-        found = self._found
-        if found is None or not found.live.service.public:
-            self._authorization = None
-            if identity is None:
-                self.refuse(
-                    Refused(401, "expected a good token, or the name of a service that needs none")
-                )
-                return
-            if found is None or not found.live.service.is_known_to(identity):
-                self.refuse(Refused(404, "there is no such service"))
-                return
-            if not found.live.service.admits(identity):
-                self.refuse(Refused(403, "this token is good for looking only"))
-                return
-        elif identity is not None:
+        if (refused := self._refusal(identity)) is not None:
+            self.refuse(refused)
+            return
+        assert self._found is not None, "what is not known is refused"
+        if identity is not None or not self._found.live.service.public:
             self._authorization = None
         self.dispatch()
+
+    def _refusal(self, identity: Identity | None) -> Refused | None:
+        """The answer to a caller who may not send this request; None if they may."""
+        service = self._found.live.service if self._found is not None else None
+        if service is not None and service.public:
+            return None
+        if identity is None:
+            return Refused(401, "expected a good token, or the name of a service that needs none")
+        if service is None or not service.is_known_to(identity):
+            return Refused(404, "there is no such service")
+        if not service.admits(identity):
+            return Refused(403, "this token is good for looking only")
+        return None
 
     def dispatch(self) -> None:
         """Choose a replica, or wait for one."""

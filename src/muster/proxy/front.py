@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 import httptools
 
 from muster.proxy.answers import Refused
+from muster.proxy.connections import origin_of
 from muster.proxy.exchange import Exchange
 from muster.proxy.heads import Header, read_request
 from muster.proxy.replica import BUFFER_BYTES, too_large
@@ -23,6 +24,7 @@ class Front(asyncio.Protocol):
     """A connection of a client.
 
     Args:
+        address, origin: where it comes from, and what its limits are counted by.
         heard_s: when its last data came.
         closes: whether the connection ends after the present answer.
     """
@@ -48,10 +50,11 @@ class Front(asyncio.Protocol):
         "address_bytes",
         "closes",
         "heard_s",
+        "origin",
     )
 
     def __init__(self, proxy: Proxy) -> None:
-        self.address = ""
+        self.address = self.origin = ""
         self.address_bytes = b""
         self.closes = False
         self.heard_s = proxy.now()
@@ -148,6 +151,7 @@ class Front(asyncio.Protocol):
         transport.set_write_buffer_limits(high=BUFFER_BYTES)
         peer = transport.get_extra_info("peername")
         self.address = str(peer[0]) if peer else ""
+        self.origin = origin_of(self.address)
         self.address_bytes = self.address.partition("%")[0].encode("latin-1", "replace")
         self._proxy.opened(self)
 

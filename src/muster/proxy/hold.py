@@ -102,11 +102,11 @@ class Hold:
             Refused: that is the newcomer's.
         """
         full = Refused(429, "too many requests wait for a replica of the service", retry_s=5)
-        count = Counter(each.front.address for each in live.waiting)
-        address, most = count.most_common(1)[0]
-        if count[newcomer.front.address] + 1 >= most:
+        count = Counter(each.front.origin for each in live.waiting)
+        origin, most = count.most_common(1)[0]
+        if count[newcomer.front.origin] + 1 >= most:
             raise full
-        last = next(each for each in reversed(live.waiting) if each.front.address == address)
+        last = next(each for each in reversed(live.waiting) if each.front.origin == origin)
         self._refuse(live, last, full)
 
     def _refuse(self, live: LiveService, exchange: Exchange, refused: Refused) -> None:

@@ -26,6 +26,7 @@ class Limits:
             after them the next: servers have short queues of new connections.
         identities, identity_s, identity_away_s: the remembered callers, how long the answer of the
             controller is good, and how long while the controller cannot be asked.
+        recheck_s: how often a request under way is held against the rights of its caller.
         guesses, guess_s: unknown tokens that one address may try at once, and how long until it may
             try another.
         asked: questions to the controller about tokens at a time.
@@ -57,6 +58,7 @@ class Limits:
     identities: int = 10_000
     identity_s: float = 10.0
     identity_away_s: float = 600.0
+    recheck_s: float = 2.0
     guesses: int = 20
     guess_s: float = 1.0
     asked: int = 64
