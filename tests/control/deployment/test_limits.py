@@ -4,9 +4,15 @@ import pytest
 from tests.control.conftest import MakeWorld
 from tests.control.served_cluster import Cluster
 from tests.control.test_quotas import put
+from tests.control.world import ADA, BOB
 
+from muster.control.deployment import requests
+from muster.control.deployment.requests import DeploymentRequests
+from muster.core.errors import Conflict
+from muster.core.owner import Principal
 from muster.core.reasons import ReasonCode
 from muster.core.specs import Level
+from muster.core.specs.deployment import DeploymentSpec
 from muster.core.states.deployment import EndpointLifecycle, RouteStatus
 
 OWNER = "default/default/ada"
@@ -58,3 +64,35 @@ def test_deployment_that_no_machine_can_hold_says_what_it_lacks(cluster: Cluster
     found = cluster.why()
     assert found.placement is not None
     assert [each.code for each in found.reasons] == [ReasonCode.NEVER_FITS]
+
+
+def deploy_as(cluster: Cluster, who: Principal, **keys: object) -> None:
+    spec = DeploymentSpec.model_validate({"name": "chat", "command": ["serve"]} | keys)
+    cluster.world.ask(lambda work, parts: parts[DeploymentRequests].apply(work, who, spec))
+
+
+def test_name_and_host_reach_one_deployment(cluster: Cluster) -> None:
+    deploy_as(cluster, ADA, host="chat.example.org")
+    with pytest.raises(Conflict, match="choose another name"):
+        deploy_as(cluster, BOB)
+    with pytest.raises(Conflict, match="another deployment"):
+        deploy_as(cluster, BOB, name="other", host="Chat.Example.ORG")
+    deploy_as(cluster, ADA, host="talk.example.org")
+    deploy_as(cluster, BOB, name="other", host="chat.example.org")
+
+
+def test_user_has_so_many_deployments_and_replicas_and_others_have_theirs(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "MAX_OF_USER", 2)
+    monkeypatch.setattr(requests, "MAX_REPLICAS_OF_USER", 10)
+    deploy_as(cluster, ADA, name="one", replicas=4)
+    deploy_as(cluster, ADA, name="two", scale={"min": 0, "max": 5, "target": 1})
+    with pytest.raises(Conflict, match="may have no more"):
+        deploy_as(cluster, ADA, name="three")
+    with pytest.raises(Conflict, match="would wish 11 replicas"):
+        deploy_as(cluster, ADA, name="one", replicas=6)
+    deploy_as(cluster, ADA, name="one", replicas=5)
+    deploy_as(cluster, BOB, name="three", replicas=10)
+    monkeypatch.setattr(requests, "MAX_REPLICAS_OF_USER", 3)
+    deploy_as(cluster, ADA, name="one", replicas=4)  # fewer is always allowed

@@ -10,7 +10,7 @@ from muster.control.engine.work import Move, Work
 from muster.control.session.admission import check_workdirs
 from muster.core.errors import Conflict, NotFound
 from muster.core.ids import IdKind
-from muster.core.owner import Principal
+from muster.core.owner import Owner, Principal
 from muster.core.reasons import ReasonCode, reason
 from muster.core.specs.deployment import DeploymentSpec
 from muster.core.states.deployment import DEPLOYMENT_TABLE, EndpointLifecycle
@@ -19,6 +19,11 @@ from muster.serving.rollout import Rollout
 PHASE = "Request"
 MAX_DEPLOYMENTS = 10_000
 """Live deployments of a cluster."""
+MAX_OF_USER = 1_000
+"""Live deployments of a user."""
+MAX_REPLICAS_OF_USER = 20_000
+"""Replicas that a user's live deployments may wish together; one that follows load counts as its
+largest number."""
 _E = EndpointLifecycle
 
 
@@ -40,7 +45,8 @@ class DeploymentRequests:
         Raises:
             NotFound: no such group.
             InvalidSpec: a working directory lies outside the group's workspaces.
-            Conflict: the name or the host is another's, or is taken (``new``).
+            Conflict: the name or the host is another's, or is taken (``new``); or it would be more
+                than a user may have.
         """
         check_workdirs(work.live.group(spec.group), [spec])
         known = self._routes.called(spec.name)
@@ -52,6 +58,10 @@ class DeploymentRequests:
         at_host = None if spec.host is None else self._routes.at(spec.host)
         if at_host is not None and at_host is not known:
             raise Conflict(f"requests for {spec.host} reach another deployment already")
+        owner = principal.owner if known is None else known.owner
+        _must_be_bounded(
+            work, owner, known, spec.replicas if spec.scale is None else spec.scale.max
+        )
         if known is None:
             return self._make(work, principal, spec)
         if known.is_going:
@@ -64,10 +74,13 @@ class DeploymentRequests:
 
         Raises:
             NotFound: no such live deployment of the principal's.
-            Conflict: its number follows load, and lies outside its bounds.
+            Conflict: its number follows load, and lies outside its bounds; or it would be more
+                than a user may have.
         """
         deployment = self._mine(work, principal, id_)
         scale = deployment.spec.scale
+        if scale is None:
+            _must_be_bounded(work, deployment.owner, deployment, replicas)
         if scale is not None and not scale.min <= replicas <= scale.max:
             raise Conflict(
                 f"the number of {deployment.name}'s replicas follows load, from {scale.min} to "
@@ -249,3 +262,35 @@ class DeploymentRequests:
             work.unit.touch(deployment)
             work.mark(deployment)
         return deployment
+
+
+def _most(deployment: Deployment) -> int:
+    """The largest number of replicas that a deployment may wish by itself."""
+    scale = deployment.spec.scale
+    return deployment.replicas if scale is None else scale.max
+
+
+def _must_be_bounded(work: Work, owner: Owner, changed: Deployment | None, replicas: int) -> None:
+    """Refuse what would be more than a user may have.
+
+    Args:
+        changed: the deployment that is to wish so many replicas; None is a new one.
+
+    Raises:
+        Conflict: it would be one deployment too many, or too many replicas together.
+    """
+    user = owner.domain, owner.user
+    others = [
+        each
+        for each in work.live.of(Deployment).values()
+        if (each.owner.domain, each.owner.user) == user and each is not changed
+    ]
+    if changed is None and len(others) >= MAX_OF_USER:
+        raise Conflict(f"{owner.user} has {MAX_OF_USER:,} deployments, and may have no more")
+    wished = replicas + sum(map(_most, others))
+    fewer = changed is not None and replicas <= _most(changed)
+    if wished > MAX_REPLICAS_OF_USER and not fewer:
+        raise Conflict(
+            f"the deployments of {owner.user} would wish {wished:,} replicas together; at most "
+            f"{MAX_REPLICAS_OF_USER:,} are made"
+        )

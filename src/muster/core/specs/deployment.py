@@ -63,7 +63,7 @@ class DeploymentSpec(Process):
             as it is up.
         drain: longest time that requests under way may take before a replica is stopped.
         disruption: replicas that drains, preemption, healing and scaling may have missing at a
-            time, as a number or a share; at least one.
+            time, as a number or a share; one at least, unless it is 0 itself.
         priority: higher goes first.
         placement: the agents for its replicas, which are spread over them.
         notify: channels that are told of failed updates, as a list of URLs.

@@ -1,0 +1,70 @@
+"""Specs of deployments that are refused, with the key that is wrong."""
+
+from typing import Any
+
+import pytest
+
+from muster.core.errors import InvalidSpec
+from muster.core.specs.load import spec_of
+
+LEAST = {"name": "chat", "command": "serve"}
+DEEP = {"steps": [{"weight": 1}] * 1_000_000, "strategy": "canary"}
+BAD: list[tuple[str, dict[str, Any]]] = [
+    ("replicas", {"replicas": -1}),
+    ("replicas", {"replicas": 10**9}),
+    ("replicas", {"replicas": 1.5}),
+    ("replicas", {"replicas": True}),
+    ("spec", {"replicas": 9, "scale": {"min": 1, "max": 3, "target": 1}}),
+    ("port", {"port": 0}),
+    ("port", {"port": 65536}),
+    ("probe.path", {"probe": {"path": "health"}}),
+    ("probe.path", {"probe": {"path": "/a b"}}),
+    ("probe.path", {"probe": {"path": "/a\r\nX: 1"}}),
+    ("probe.path", {"probe": {"path": "/" + "a" * 100_000}}),
+    ("probe.headers", {"probe": {"headers": {"X": "a\r\nHost: b"}}}),
+    ("probe.headers", {"probe": {"headers": {"X\nY": "a"}}}),
+    ("probe.headers", {"probe": {"headers": {"Content-Length": "4"}}}),
+    ("probe.headers", {"probe": {"headers": {f"X-{n}": "a" for n in range(100)}}}),
+    ("probe.body", {"probe": {"body": "a" * 10**6}}),
+    ("probe.method", {"probe": {"method": "DELETE"}}),
+    ("probe.status", {"probe": {"status": "200-99"}}),
+    ("probe.status", {"probe": {"status": []}}),
+    ("probe.interval", {"probe": {"interval": 1e-9}}),
+    ("probe.interval", {"probe": {"interval": float("inf")}}),
+    ("probe.timeout", {"probe": {"timeout": float("nan")}}),
+    ("probe.timeout", {"probe": {"timeout": 0}}),
+    ("probe.unhealthy_threshold", {"probe": {"unhealthy_threshold": 0}}),
+    ("update.surge", {"update": {"surge": "-1"}}),
+    ("update.surge", {"update": {"surge": "101%"}}),
+    ("update.steps", {"update": {"strategy": "canary", "steps": []}}),
+    ("update.steps", {"update": DEEP}),
+    ("update.steps", {"update": {"strategy": "rolling", "steps": [{"weight": 10}]}}),
+    ("update.steps", {"update": {"strategy": "canary", "steps": [{"weight": 110}]}}),
+    (
+        "update",
+        {"update": {"strategy": "canary", "steps": [{"weight": 50}, {"weight": 20}]}},
+    ),
+    ("update.max_error_rate", {"update": {"max_error_rate": 101}}),
+    ("scale", {"scale": {"min": 3, "max": 1, "target": 1}}),
+    ("scale.target", {"scale": {"min": 1, "max": 2, "target": 0}}),
+    ("scale.max", {"scale": {"min": 1, "max": 10**9, "target": 1}}),
+    ("host", {"host": "a..b"}),
+    ("host", {"host": "-a.b"}),
+    ("host", {"host": "a" * 300}),
+    ("affinity", {"affinity": "X Session"}),
+    ("drain", {"drain": 10**9}),
+    ("disruption", {"disruption": "200%"}),
+    ("env", {"env": {"A": "a" * 10_000_000}}),
+    ("placement.set", {"placement": {"set": "mine"}}),
+    ("name", {"name": "a b"}),
+    ("name", {"name": "a" * 1000}),
+    ("colour", {"colour": "red"}),
+]
+
+
+@pytest.mark.parametrize(("key", "keys"), BAD, ids=lambda value: str(value)[:40])
+def test_what_is_wrong_is_named(key: str, keys: dict[str, Any]) -> None:
+    with pytest.raises(InvalidSpec) as raised:
+        spec_of({"kind": "deployment"} | LEAST | keys)
+    assert any(each.field.startswith(key) for each in raised.value.problems), raised.value
+    assert len(str(raised.value)) < 20_000, "what was wrong is not repeated at length"
