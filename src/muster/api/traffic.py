@@ -14,6 +14,7 @@ from muster.api.bodies import read_body
 from muster.api.context import Call, Caller
 from muster.api.listing import Cursor, Group, Limit
 from muster.control.deployment.load_reports import take_load
+from muster.control.deployment.loads import Loads
 from muster.control.deployment.queries import list_deployments
 from muster.control.deployment.traffic import TRAFFIC, Traffic
 from muster.control.deployment.views import deployment_load
@@ -81,6 +82,7 @@ async def get_prometheus(call: Call) -> Response:
 async def get_traefik(call: Call) -> Response:
     """The public services that have a host, as Traefik's HTTP provider reads them. Others are left
     out, because Traefik knows nothing of Muster's tokens."""
+    call.api.plane.parts[Loads].asked(call.api.clock.now())
     services = [each for each in _seen(call).services if each.public and each.host]
     return json_answer(msgspec.json.encode(_traefik(services)))
 

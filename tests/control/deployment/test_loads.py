@@ -1,8 +1,12 @@
 """The proxies that report, and where they are."""
 
+from dataclasses import dataclass
+from typing import cast
+
 import msgspec
 import pytest
 
+from muster.control.deployment.entity import Route
 from muster.control.deployment.loads import FORGET_S, Loads
 from muster.core.serving.traffic import LoadReport
 
@@ -15,6 +19,29 @@ def test_proxies_are_told_by_their_urls_until_they_report_no_more() -> None:
     assert loads.urls(101.0) == ("http://b:2", "https://a:1")
     assert loads.urls(100.0 + FORGET_S + 0.5) == ("https://a:1",)
     assert loads.urls(101.0 + FORGET_S + 0.5) == ()
+
+
+@dataclass
+class Drained:
+    """The part of a route that loads look at."""
+
+    id: str = "r1"
+
+
+def test_replica_is_idle_once_all_say_so_and_never_where_a_balancer_says_nothing() -> None:
+    route = cast(Route, Drained())
+    idle = LoadReport(proxy="a:1", seconds=1.0)
+    alone, beside = Loads(), Loads(has_others=True)
+    assert not alone.is_idle(route, since=100.0)
+    for loads in (alone, beside):
+        loads.told(idle, 101.0)
+    assert alone.is_idle(route, since=100.0)
+    assert not alone.is_idle(route, since=101.0)
+    assert not beside.is_idle(route, since=100.0)
+    alone.asked(30.0)  # Traefik, which asked no more for long before the replica was withdrawn
+    assert alone.is_idle(route, since=100.0)
+    alone.asked(99.0)
+    assert not alone.is_idle(route, since=100.0)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from muster.control.deployment.entity import Route
 from muster.core.serving.traffic import LATENCY_BOUNDS_S, LoadReport, RouteLoad, quantile_s
@@ -9,6 +10,8 @@ from muster.core.serving.traffic import LATENCY_BOUNDS_S, LoadReport, RouteLoad,
 FORGET_S = 15.0
 """The time after which a proxy that reports no more counts as gone, with all that it held."""
 MAX_PROXIES = 64
+ASKS_AGAIN_S = 60.0
+"""The time after which a balancer that asks no more for services sends no more requests."""
 WINDOW_S = 30.0
 """The shortest time of which recent requests are told, and half of the longest."""
 
@@ -66,9 +69,15 @@ class _Proxy:
 
 class Loads:
     """The latest report of each proxy, and totals by route and by revision. It outlives the
-    mirror."""
+    mirror.
 
-    def __init__(self) -> None:
+    Args:
+        has_others: whether balancers are told of services that report nothing.
+    """
+
+    def __init__(self, *, has_others: bool = False) -> None:
+        self._has_others = has_others
+        self._asked_at = -inf  # by a balancer that reports nothing
         self._proxies: dict[str, _Proxy] = {}
         self._of_route: dict[str, Total] = {}
         self._recent: dict[str, _Recent] = {}
@@ -139,10 +148,16 @@ class Loads:
 
     def is_idle(self, route: Route, since: float) -> bool:
         """Whether all proxies have said, later than ``since``, that no request is under way there.
-        Without a proxy nobody can tell."""
+        Nobody can tell without a proxy, or where a balancer sends requests that reports nothing."""
+        if self._has_others or self._asked_at > since - ASKS_AGAIN_S:
+            return False
         told = [each for each in self._proxies.values() if each.heard_at > since]
         all_told = len(told) == len(self._proxies) > 0
         return all_told and not any(each.in_flight.get(route.id) for each in told)
+
+    def asked(self, now: float) -> None:
+        """Take note of a balancer that asks for services itself, and reports nothing."""
+        self._asked_at = now
 
     def _forget(self, now: float) -> None:
         gone = [name for name, each in self._proxies.items() if now - each.heard_at > FORGET_S]

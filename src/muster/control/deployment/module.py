@@ -56,10 +56,11 @@ class DeploymentModule(EntityModule):
     def __init__(self, surroundings: Surroundings) -> None:
         super().__init__(surroundings)
         self._heard: dict[str, Heard] = {}
-        self._loads = Loads()
         self._memories: dict[str, LoadMemory] = {}
         settings = load_settings(surroundings.settings)
-        self._traffic = Traffic(tells=settings.haproxy is not None or settings.etcd is not None)
+        has_others = settings.haproxy is not None or settings.etcd is not None
+        self._loads = Loads(has_others=has_others)
+        self._traffic = Traffic(tells=has_others)
         self.performers = (Prober(self._probed), TrafficPublisher(settings))
 
     def _probed(self, results: Sequence[ProbeResult]) -> None:
