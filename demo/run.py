@@ -1,5 +1,5 @@
-"""`make demo`: a cluster of three agents on this machine, four jobs of different kinds, and one on
-machines of a pool, of which one breaks and heals.
+"""`make demo`: a cluster of three agents on this machine, four jobs of different kinds, one on
+machines of a pool, of which one breaks and heals, and a service that is hit while it answers.
 
 Everything lives in a temporary directory and is gone at the end, whatever happened. The exit code
 is 0 only if every job ended as it should.
@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from demo import recovery
+from demo import haproxy, recovery, serving
 from demo.broken_gpu import PlantedGpus
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -250,12 +250,36 @@ def heal_a_machine(stage: Stage) -> Iterator[Row]:
         yield _row(job, f"rank {rank} again", attempts[-1])
 
 
+def serve_a_model(stage: Stage) -> Iterator[Row]:
+    stage.title(6, f"A language model as a service of {serving.REPLICAS} replicas, behind HAProxy")
+    if haproxy.PROGRAM is None:
+        stage.show(
+            "There is no haproxy here, so this is left out: `make setup` tells how to get it."
+        )
+        return
+    stage.show(
+        "On a cluster of its own, under load all the while: it is updated, and a replica, a\n"
+        "machine and the controller are killed."
+    )
+    try:
+        phases = serving.run()
+    except TimeoutError as error:
+        raise Unexpected(str(error)) from error
+    for phase in phases:
+        failed = f"{phase.account.failed} of {phase.account.requests:,} requests failed"
+        yield Row(serving.NAME, phase.what, "", "", phase.took_s, failed)
+    stage.console.print(serving.table(phases))
+    if not all(phase.well for phase in phases):
+        raise Unexpected("more requests failed than may")
+
+
 ACTS: Sequence[Act] = (
     train_a_gang,
     compute_slices,
     retry_a_task,
     ask_for_too_much,
     heal_a_machine,
+    serve_a_model,
 )
 
 
