@@ -106,11 +106,11 @@ class Play:
             self._client.deploy({**SERVICE, "env": {**SERVICE["env"], "REVISION": "2"}})
             self._revision = 2
         with self._phase("kill -9 of a replica", CLIENTS) as gone:
-            route = self._routes()[0]
+            route = self._routes()[-1]
             gone.append(route.id)
             _kill([each for each in _naming(self._place(route)) if _serves(each, route)])
         with self._phase("kill -9 of all on a machine", CLIENTS) as gone:
-            place = self._place(self._routes()[0])
+            place = self._place(self._routes()[-1])
             gone += [each.id for each in self._routes() if self._place(each) == place]
             agent = holder(place)
             _kill([*([psutil.Process(agent)] if agent else []), *_naming(place)])
@@ -127,16 +127,16 @@ class Play:
         """A phase; it ends when all is well again, and the routes that it is told are gone."""
         began_s, gone = time.monotonic(), list[str]()
         yield gone
-        self._await(lambda: self._settled() and not {e.id for e in self._routes()} & {*gone})
+        self._await(lambda: self._settled(gone))
         ended_s = time.monotonic()
         seen = self._load.account(ended_s).requests  # those of this phase have ended soon
         self._await(lambda: self._load.account(ended_s).requests >= seen + 2 * CLIENTS)
         account = self._load.account(began_s, ended_s)
         self.phases.append(Phase(what, ended_s - began_s, account, most))
 
-    def _settled(self) -> bool:
+    def _settled(self, gone: Sequence[str] = ()) -> bool:
         """Whether there are exactly the replicas that are wished, healthy, of the newest
-        revision, and HAProxy has them."""
+        revision, none of those that are gone, and HAProxy has them."""
         try:
             found = self._client.deployments.show(NAME)
         except MusterError:
@@ -147,6 +147,7 @@ class Play:
             and found.rollout is None
             and [each.revision for each in found.routes] == [self._revision] * REPLICAS
             and all(each.status is RouteStatus.HEALTHY for each in found.routes)
+            and not any(each.id in gone for each in found.routes)
             and written.count("    server ") == REPLICAS
             and all(each.id in written for each in found.routes)
         )

@@ -169,12 +169,12 @@ def test_service_answers_while_it_is_updated_and_its_parts_are_killed(
             client.deploy({**SERVICE, "env": {"REVISION": "2"}})
             until(lambda: watched.settled(2))
 
-        killed = watched.routes()[0]
+        killed = watched.routes()[-1]
         with watched.loses(CLIENTS):  # those that it had begun
             os.kill(kernel_of(cluster, killed), signal.SIGKILL)
             until(lambda: watched.settled(2, but=killed.id))
 
-        lost = watched.routes()[0]
+        lost = watched.routes()[-1]
         with watched.loses(CLIENTS):
             cluster.lose(agent_of(client, lost))
             until(lambda: watched.settled(2, but=lost.id))
