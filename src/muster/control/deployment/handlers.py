@@ -9,12 +9,14 @@ from muster.control.deployment.lifecycle import (
     DESTROY_S,
     RouteLifecycle,
     may_start,
+    never_healthy,
     next_start_at,
     starts_left,
 )
 from muster.control.deployment.loads import Loads
 from muster.control.deployment.standing import change, differs, is_refused, replicas
 from muster.control.deployment.taking import take_away
+from muster.control.deployment.telling import DeploymentTeller
 from muster.control.engine.handler import (
     NO_CHANGE,
     HandlerResult,
@@ -166,10 +168,13 @@ class RolloutDeployment(LifecycleHandler[Deployment]):
         give_up=TransitionStatus(_E.READY),
     )
 
-    def __init__(self, routes: Routes, changes: Changes, loads: Loads) -> None:
+    def __init__(
+        self, routes: Routes, changes: Changes, loads: Loads, teller: DeploymentTeller
+    ) -> None:
         self._routes = routes
         self._changes = changes
         self._loads = loads
+        self._teller = teller
 
     def execute(self, targets: Sequence[Deployment], work: Work) -> HandlerResult[Deployment]:
         result: HandlerResult[Deployment] = HandlerResult()
@@ -192,7 +197,9 @@ class RolloutDeployment(LifecycleHandler[Deployment]):
                 deployment.rollout = step.rollout
                 work.unit.touch(deployment)
             if step.verdict is Verdict.FAILED:  # asked before its replicas are told to go
-                result.failures[deployment] = self._failed(deployment, step.why, work)
+                why = self._failed(deployment, step.why, work)
+                self._teller.given_up(work, deployment, rollout.to_revision, why)
+                result.failures[deployment] = why
             self._changes.remove(step.remove, work, self.name, None)
             held_up = is_refused(deployment, self._routes)
             for revision, count in () if held_up else step.create.items():
@@ -201,6 +208,7 @@ class RolloutDeployment(LifecycleHandler[Deployment]):
                 self._changes.make(deployment, revision, count, work)
             if step.verdict is Verdict.DONE:
                 self._done(deployment, work)
+                self._teller.updated(work, deployment)
                 result.successes.append(deployment)
         return result
 
@@ -298,7 +306,7 @@ class DestroyingDeployment(LifecycleHandler[Deployment]):
 def why_not(deployment: Deployment, now: float) -> Reason | None:
     """Why no replica is made although one is missing, if that is so."""
     if not starts_left(deployment):
-        return reason(ReasonCode.DEPLOYMENT_NEVER_HEALTHY, failed=deployment.failed_starts)
+        return never_healthy(deployment)
     wait_s = next_start_at(deployment) - now
     if wait_s > 0:
         return reason(

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, Route
+from muster.control.deployment.telling import DeploymentTeller
 from muster.control.engine.lifecycle import Lifecycle
 from muster.control.engine.work import Move, Work
-from muster.core.reasons import Reason
+from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states.deployment import EndpointLifecycle, RouteStatus
 from muster.serving.rollout import FAILED_STARTS_EACH, MOST_FAILED_STARTS
 
@@ -43,6 +44,11 @@ def starts_left(deployment: Deployment) -> bool:
     """Whether another replica may be tried: a revision of which none was ever healthy has a
     budget of failed starts."""
     return deployment.proven or deployment.failed_starts < _budget(deployment.replicas)
+
+
+def never_healthy(deployment: Deployment) -> Reason:
+    """Why no replica of a deployment is tried any more."""
+    return reason(ReasonCode.DEPLOYMENT_NEVER_HEALTHY, failed=deployment.failed_starts)
 
 
 def may_start(deployment: Deployment, now: float) -> bool:
@@ -93,8 +99,9 @@ class DeploymentLifecycle(_AtOnce, Lifecycle[Deployment]):
 class RouteLifecycle(_AtOnce, Lifecycle[Route]):
     entity = Route
 
-    def __init__(self, routes: Routes) -> None:
+    def __init__(self, routes: Routes, teller: DeploymentTeller) -> None:
         self._routes = routes
+        self._teller = teller
 
     def moved(self, work: Work, record: Route, move: Move) -> None:
         if move.reason is not None or record.status not in _ENDS:
@@ -130,8 +137,11 @@ class RouteLifecycle(_AtOnce, Lifecycle[Route]):
         if rollout is not None and route.revision == rollout.to_revision:
             deployment.rollout = replace(rollout, failed_starts=rollout.failed_starts + 1)
         elif route.revision == deployment.stable:
+            could_start = starts_left(deployment)
             deployment.failed_starts += 1
             deployment.failed_at = work.now
+            if could_start and not starts_left(deployment):
+                self._teller.never_healthy(work, deployment, never_healthy(deployment))
         work.unit.touch(deployment)
 
     def deadlines(self, record: Route, work: Work) -> Iterable[float]:

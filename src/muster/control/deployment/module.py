@@ -32,11 +32,13 @@ from muster.control.deployment.route_handlers import (
     TerminatingRoute,
 )
 from muster.control.deployment.scaling import ScaleByLoad
+from muster.control.deployment.telling import DeploymentTeller
 from muster.control.deployment.traffic import PublishTraffic, Traffic
 from muster.control.engine.declared import Declared
 from muster.control.engine.effects import Surroundings
 from muster.control.engine.module import Context, EntityModule
 from muster.control.engine.work import Work
+from muster.control.notice.ends import Writer
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.control.session.requests import SessionRequests
@@ -71,7 +73,8 @@ class DeploymentModule(EntityModule):
         routes = Routes(live, self._heard)
         self._loads.keep(live.of(Route).values())
         self._traffic.follow(routes, context.clock.now(), live.of(Deployment))
-        of_deployments, of_routes = DeploymentLifecycle(routes), RouteLifecycle(routes)
+        teller = DeploymentTeller(parts[Writer])
+        of_deployments, of_routes = DeploymentLifecycle(routes), RouteLifecycle(routes, teller)
         changes = Changes(routes, of_routes)
         sessions = parts[SessionLifecycle]
         parts[ClusterState].guard = ReplicaGuard(routes, of_routes)
@@ -85,7 +88,7 @@ class DeploymentModule(EntityModule):
                 CheckReplicaDeployment(routes),
                 ReconcileDeployment(routes),
                 ScalingDeployment(routes, changes),
-                RolloutDeployment(routes, changes, self._loads),
+                RolloutDeployment(routes, changes, self._loads, teller),
                 ProvisioningRoute(routes, of_routes, parts[SessionRequests]),
                 RunningRoute(of_routes),
                 HealthCheckRoute(routes),

@@ -12,6 +12,7 @@ from muster.control.notice.settings import load_settings
 from muster.control.notice.turns import Turns
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.specs.amounts import Spec
+from muster.core.specs.deployment import DeploymentSpec
 
 
 class NoticeModule(EntityModule):
@@ -31,7 +32,7 @@ class NoticeModule(EntityModule):
         self.performers = (NoticeSender(surroundings, settings, reach),)
 
     def check(self, spec: Spec) -> None:
-        if not isinstance(spec, JobSpec | SessionSpec):
+        if not isinstance(spec, JobSpec | SessionSpec | DeploymentSpec):
             return
         fields = {f"notify.{index}": each for index, each in enumerate(spec.notify)}
         self._policy.check(fields)

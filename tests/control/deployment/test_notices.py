@@ -1,0 +1,55 @@
+"""Notices of deployments."""
+
+import pytest
+from sqlalchemy import select
+from tests.control.conftest import MakeWorld
+from tests.control.served_cluster import Cluster
+
+from muster.control.notice.entity import Tone, notices
+from muster.simulate.hollow.supervisor import Run
+
+HOOK = "https://hooks.example.org/x/secret"
+
+
+@pytest.fixture
+def cluster(worlds: MakeWorld) -> Cluster:
+    return Cluster(worlds)
+
+
+def told(cluster: Cluster) -> list[tuple[str, str]]:
+    """Titles and tones of all notices, the oldest first."""
+    return [(title, tone) for title, tone, _ in rows(cluster)]
+
+
+def rows(cluster: Cluster) -> list[tuple[str, str, str]]:
+    c = notices.c
+    query = select(c.title, c.tone, c.body).order_by(c.created_at, c.id)
+    with cluster.world.store.engine.connect() as connection:
+        return [(title, tone, body) for title, tone, body in connection.execute(query)]
+
+
+def test_update_that_is_done_and_one_that_was_given_up_are_told_once(cluster: Cluster) -> None:
+    cluster.deploy(replicas=2, notify=[HOOK], drain=0)
+    cluster.run(10)
+    assert told(cluster) == [], "that a deployment begins is no update"
+    cluster.deploy(replicas=2, notify=[HOOK], drain=0, command=["serve", "2"])
+    cluster.run(60)
+    assert told(cluster) == [("deployment chat: revision 2 serves", Tone.SUCCESS)]
+    cluster.bad = {3}
+    update = {"progress_deadline": 30}
+    spec = {"replicas": 2, "notify": [{"url": HOOK, "on": "failure"}], "update": update}
+    cluster.deploy(**spec, command=["serve", "3"])
+    cluster.run(100)
+    _, (title, tone) = told(cluster)
+    assert title == "deployment chat: revision 3 was given up, 2 serves on"
+    assert tone is Tone.FAILURE
+    body = rows(cluster)[-1][2]
+    assert "muster why chat" in body
+    assert "secret" not in body
+
+
+def test_new_deployment_that_never_gets_healthy_is_told_once(worlds: MakeWorld) -> None:
+    cluster = Cluster(worlds, behaviour=Run(0.1, exit_code=1))
+    cluster.deploy(replicas=2, notify=[HOOK])
+    cluster.run(3000)
+    assert told(cluster) == [("deployment chat: no replica became healthy", Tone.FAILURE)]
