@@ -44,7 +44,8 @@ def measure(plan: Plan) -> Results:
         return Results(0, [Figure("haproxy", False, "it is not installed")])
     with tempfile.TemporaryDirectory() as place:
         haproxy = Haproxy(Path(place))
-        performer = TrafficPublisher(TrafficSettings(haproxy=haproxy.settings()))
+        settings = TrafficSettings(haproxy=haproxy.settings())
+        performer = TrafficPublisher(settings, lambda _: None)
         haproxy.start()
         try:
             return _measure(plan, haproxy, performer)

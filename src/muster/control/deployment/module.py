@@ -15,6 +15,7 @@ from muster.control.deployment.handlers import (
     ScalingDeployment,
 )
 from muster.control.deployment.lifecycle import DeploymentLifecycle, RouteLifecycle
+from muster.control.deployment.load_reports import LoadTold
 from muster.control.deployment.loads import Loads
 from muster.control.deployment.probes import ProbesTold, WatchRoutes
 from muster.control.deployment.probing.performer import Prober
@@ -43,6 +44,7 @@ from muster.control.session.cluster.state import ClusterState
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.control.session.requests import SessionRequests
 from muster.core.serving.probes import ProbeResult
+from muster.core.serving.traffic import LoadReport
 from muster.serving.load import LoadMemory
 
 
@@ -63,10 +65,13 @@ class DeploymentModule(EntityModule):
         has_others = settings.haproxy is not None or settings.etcd is not None
         self._loads = Loads(has_others=has_others)
         self._traffic = Traffic(tells=has_others)
-        self.performers = (Prober(self._probed), TrafficPublisher(settings))
+        self.performers = (Prober(self._probed), TrafficPublisher(settings, self._loaded))
 
     def _probed(self, results: Sequence[ProbeResult]) -> None:
         self.surroundings.report(ProbesTold(tuple(results)))
+
+    def _loaded(self, report: LoadReport) -> None:
+        self.surroundings.report(LoadTold(report))
 
     def declare(self, context: Context) -> Declared:
         parts, live = context.parts, context.store.live

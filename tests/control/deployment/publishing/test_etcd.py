@@ -46,7 +46,7 @@ def etcd(tmp_path: Path) -> Iterator[Etcd]:
 def performer(etcd: Etcd) -> Iterator[TrafficPublisher]:
     gone = "http://127.0.0.1:9"  # a member that does not answer
     settings = EtcdSettings.model_validate({"endpoints": [gone, etcd.url], "lease": 5})
-    made = TrafficPublisher(TrafficSettings(etcd=settings))
+    made = TrafficPublisher(TrafficSettings(etcd=settings), lambda _: None)
     yield made
     made.close()
 
@@ -93,7 +93,7 @@ def test_keys_outlast_the_controller_by_their_lease_alone(
 
 def test_lease_that_is_gone_is_made_anew_long_before_it_would_be_renewed(etcd: Etcd) -> None:
     settings = EtcdSettings.model_validate({"endpoints": [etcd.url], "lease": 3600})
-    performer = TrafficPublisher(TrafficSettings(etcd=settings))
+    performer = TrafficPublisher(TrafficSettings(etcd=settings), lambda _: None)
     try:
         publish(performer, 1, service("chat", ONE))
         until(lambda: len(keys(etcd)) == 1)

@@ -18,11 +18,12 @@ from tests.control.deployment.publishing.balancers import (
 from tests.patience import until_awaited
 
 from muster.control.deployment.publishing.effects import PublishServices
+from muster.control.deployment.publishing.haproxy_load import Counters, Growth
 from muster.control.deployment.publishing.performer import TrafficPublisher
 from muster.control.deployment.publishing.runtime_api import RuntimeApi
 from muster.control.deployment.publishing.settings import TrafficSettings
 from muster.control.deployment.publishing.sink import SinkError
-from muster.core.serving.traffic import Service
+from muster.core.serving.traffic import LoadReport, RouteLoad, Service, Target
 
 pytestmark = needs_haproxy
 
@@ -39,7 +40,8 @@ class Published:
     """A performer, and the version of the next set."""
 
     def __init__(self, settings: TrafficSettings) -> None:
-        self.performer = TrafficPublisher(settings)
+        self.reports: list[LoadReport] = []
+        self.performer = TrafficPublisher(settings, self.reports.append)
         self.version = 0
 
     def __call__(self, *services: Service) -> None:
@@ -275,3 +277,49 @@ async def test_what_haproxy_no_longer_has_makes_it_be_compared_anew(
     await until_awaited(
         lambda: haproxy.servers()["rte-0"].server.port == replicas[0].port
     )  # somebody else's change is mended
+
+
+async def test_load_through_haproxy_is_told(
+    haproxy: Haproxy, publish: Published, replicas: list[Replica]
+) -> None:
+    one, two, _, _ = replicas
+    slow = Replica("rte-slow", 60.0)
+    await slow.start()
+    chat = service("chat", one.target(), two.target())
+    publish(chat, service("slow", slow.target()))
+    await has_awaited(haproxy, one, two, slow)
+    await until_awaited(lambda: bool(publish.reports))
+
+    def told(route: str) -> list[RouteLoad]:
+        services = [service for each in publish.reports for service in each.services]
+        return [each for service in services for each in service.routes if each.route == route]
+
+    async with Load(haproxy.port).running("/slow", clients=2):
+        await until_awaited(lambda: any(each.in_flight == 2 for each in told("rte-slow")))
+    await slow.stop()
+    async with Load(haproxy.port).running("/chat") as load:
+        await served(load)
+    requests = one.answered + two.answered
+    both = [one.name, two.name]
+    await until_awaited(
+        lambda: sum(each.requests for name in both for each in told(name)) >= requests
+    )
+    ended = [each for name in both for each in told(name) if each.requests]
+    assert all(sum(each.latencies[2:7]) == each.requests for each in ended)  # 5 ms of pause
+    assert sum(each.failures for each in ended) == 0
+
+
+def test_counters_that_begin_anew_or_are_read_first_tell_nothing_that_was_not() -> None:
+    target = Target(route="r", host="a", port=1, revision=1)
+    growth, services = Growth(), [service("chat", target)]
+    assert growth.report({("b", "r"): Counters(1, 500, 3, 7)}, services, 10.0) is None
+    assert not growth.is_due(10.5)
+    report = growth.report({("b", "r"): Counters(2, 511, 4, 7)}, services, 12.0)
+    assert report is not None
+    ((load,),) = [each.routes for each in report.services]
+    assert (report.seconds, load.in_flight, load.requests, load.failures) == (2.0, 2, 10, 1)
+    assert sum(load.latencies) == load.latencies[3] == 10
+    report = growth.report({("b", "r"): Counters(1, 5, 0, 0)}, services, 13.0)
+    assert report is not None
+    ((load,),) = [each.routes for each in report.services]
+    assert (load.in_flight, load.requests, load.failures) == (1, 4, 0)

@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from muster.control.deployment.publishing.haproxy_config import (
     Wished,
     wished,
 )
+from muster.control.deployment.publishing.haproxy_load import Counters, Growth
 from muster.control.deployment.publishing.published import Addresses
 from muster.control.deployment.publishing.runtime_api import (
     Running,
@@ -29,7 +30,7 @@ from muster.control.deployment.publishing.runtime_api import (
 )
 from muster.control.deployment.publishing.settings import HaproxySettings
 from muster.control.deployment.publishing.sink import Sink, SinkError, Tended
-from muster.core.serving.traffic import Service
+from muster.core.serving.traffic import LoadReport, Service
 from muster.providers.script.call import CallFailed, NotCalled, call, environment
 
 log = logging.getLogger(__name__)
@@ -54,11 +55,17 @@ _MAINTENANCE = 0x01
 
 
 class HaproxySink(Sink):
-    """Has an HAProxy send requests to services."""
+    """Has an HAProxy send requests to services.
+
+    Args:
+        report: is told of the load that HAProxy has counted.
+    """
 
     name = "haproxy"
 
-    def __init__(self, settings: HaproxySettings) -> None:
+    def __init__(self, settings: HaproxySettings, report: Callable[[LoadReport], None]) -> None:
+        self._report = report
+        self._growth = Growth()
         self._settings = settings
         self._file = Path(settings.file)
         self._map = self._file.with_suffix(".map")
@@ -74,6 +81,7 @@ class HaproxySink(Sink):
         try:
             with RuntimeApi(self._settings.socket) as api:
                 missing, complaint = self._follow(api, wish)
+                self._tell_load(api, services)
         finally:
             self._write(wish)  # also where HAProxy is down: it begins with it
         again_s = DRAIN_PERIOD_S if self._drains else PERIOD_S
@@ -87,6 +95,13 @@ class HaproxySink(Sink):
 
     def close(self) -> None:
         pass
+
+    def _tell_load(self, api: RuntimeApi, services: Sequence[Service]) -> None:
+        now_s = time.monotonic()
+        if not self._growth.is_due(now_s):
+            return
+        if (report := self._growth.report(api.counters(), services, now_s)) is not None:
+            self._report(report)
 
     def _follow(self, api: RuntimeApi, wish: Wished) -> tuple[list[str], str]:
         """Change what differs.
@@ -181,11 +196,11 @@ class HaproxySink(Sink):
                 refused += filter(None, [api.have(f"set server {key[0]}/{key[1]} state drain")])
         if not ripe:
             return
-        sessions = api.sessions()
+        counters = api.counters()
         for key in ripe:
             path = f"{key[0]}/{key[1]}"
             out_of_time = now_s >= self._drains[key]
-            if sessions.get(key, 0) and not out_of_time:
+            if counters.get(key, Counters()).current and not out_of_time:
                 continue
             refused += filter(None, [api.have(f"set server {path} state maint")])
             if out_of_time:

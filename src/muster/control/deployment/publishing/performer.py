@@ -1,6 +1,6 @@
 """The performer that tells balancers outside Muster of services."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from muster.control.deployment.publishing.effects import PublishServices
@@ -9,19 +9,25 @@ from muster.control.deployment.publishing.haproxy import HaproxySink
 from muster.control.deployment.publishing.settings import TrafficSettings
 from muster.control.deployment.publishing.sink import SinkLine
 from muster.control.engine.effects import Performer
+from muster.core.serving.traffic import LoadReport
 
 
 class TrafficPublisher(Performer[PublishServices]):
     """Hands each set to every balancer that operators named. One that hangs delays no other: each
     has a thread of its own, which begins with the first set and always takes the newest. When the
-    controller ends, what was published stays."""
+    controller ends, what was published stays.
+
+    Args:
+        report: is told of the load that a balancer has counted; on its thread.
+    """
 
     kind = PublishServices
 
-    def __init__(self, settings: TrafficSettings) -> None:
+    def __init__(self, settings: TrafficSettings, report: Callable[[LoadReport], None]) -> None:
         self._lines: list[SinkLine] = []
         if settings.haproxy is not None:
-            self._lines.append(SinkLine(partial(HaproxySink, settings.haproxy), HaproxySink.name))
+            made = partial(HaproxySink, settings.haproxy, report)
+            self._lines.append(SinkLine(made, HaproxySink.name))
         if settings.etcd is not None:
             self._lines.append(SinkLine(partial(EtcdSink, settings.etcd), EtcdSink.name))
 

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from muster.control.deployment.publishing.haproxy_config import PREFIX, Server
+from muster.control.deployment.publishing.haproxy_load import Counters
 from muster.control.deployment.publishing.sink import SinkError
 
 ANSWER_S = 2.0
@@ -121,17 +122,23 @@ class RuntimeApi:
             raise SinkError("HAProxy tells of its servers in words that are not known") from None
         return found
 
-    def sessions(self) -> dict[tuple[str, str], int]:
-        """The requests under way at each server of Muster's backends."""
+    def counters(self) -> dict[tuple[str, str], Counters]:
+        """The counters of each server of Muster's backends, by the names of both."""
         found = {}
         lines = self.ask("show stat -1 4 -1").splitlines()
         columns = lines[0].lstrip("# ").split(",") if lines else []
         try:
-            current = columns.index("scur")
+            current, total, unanswered, unreached, faulty, mean = (
+                columns.index(column)
+                for column in ("scur", "stot", "eresp", "econ", "hrsp_5xx", "ttime")
+            )
             for line in lines[1:]:
                 words = line.split(",")
                 if words[0].startswith(PREFIX):
-                    found[words[0], words[1]] = int(words[current])
+                    failures = sum(int(words[at] or 0) for at in (unanswered, unreached, faulty))
+                    found[words[0], words[1]] = Counters(
+                        int(words[current]), int(words[total]), failures, int(words[mean] or 0)
+                    )
         except (ValueError, IndexError):
             raise SinkError("HAProxy tells of its requests in words that are not known") from None
         return found
