@@ -6,7 +6,8 @@ from tests.control.served_cluster import Cluster
 
 from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, Route
-from muster.control.deployment.load_reports import take_load
+from muster.control.deployment.load_reports import LoadTold, take_load
+from muster.control.deployment.loads import Loads
 from muster.core.reasons import ReasonCode
 from muster.core.serving.traffic import LoadReport, RouteLoad, ServiceLoad
 from muster.core.states.deployment import EndpointLifecycle, RouteStatus
@@ -267,6 +268,25 @@ def test_number_follows_load_from_none_to_three_and_back(cluster: Cluster) -> No
     held, wanted = 0, 0
     cluster.run(120, told)
     assert (cluster.routes(), cluster.deployment.replicas) == ([], 0)
+
+
+def test_number_follows_load_that_a_balancer_outside_tells(cluster: Cluster) -> None:
+    scale = {"min": 1, "max": 3, "target": 2, "window": 10, "cool_down_up": 0}
+    made = cluster.deploy(scale=scale)
+    cluster.run(10)
+
+    def told() -> None:
+        loads = tuple(
+            RouteLoad(route=each.id, in_flight=6) for each in cluster.routes(RouteStatus.HEALTHY)
+        )
+        service = ServiceLoad(service=made.id, routes=loads)
+        cluster.world.inbox.put(
+            LoadTold(LoadReport(proxy="haproxy", seconds=1.0, services=(service,)))
+        )
+
+    cluster.run(30, told)
+    assert len(cluster.routes(RouteStatus.HEALTHY)) == 3
+    assert cluster.world.plane.parts[Loads].urls(cluster.world.clock.now()) == ()
 
 
 def test_number_stays_while_no_replica_is_up_that_could_tell_its_load(cluster: Cluster) -> None:
