@@ -15,8 +15,6 @@ from sqlalchemy.exc import OperationalError
 
 from muster.control.agent.desk import AgentDesk
 from muster.control.agent.leases import LeaseBook
-from muster.control.deployment.probes import ProbesTold
-from muster.control.deployment.probing.hollow import HollowProber
 from muster.control.engine.declared import SomePerformer
 from muster.control.engine.effects import Surroundings
 from muster.control.engine.module import Parts
@@ -33,6 +31,7 @@ from muster.core.ids import AgentId, IdFactory
 from muster.core.owner import Owner
 from muster.simulate.hollow.door import FrontDoor
 from muster.simulate.hollow.gateway import HollowGateway
+from muster.simulate.hollow.serving import HollowServing
 from muster.simulate.hollow.timeline import Appointment, Timeline
 from muster.simulate.hollow.witness import Witness
 from muster.store.database.committing import DatabaseAway
@@ -280,6 +279,7 @@ class Controller:
         wakes: counts those of this controller too.
         farm: the machines of pools.
         reboot: has the machine of an agent boot anew from outside; False if there is none.
+        serving: has the replicas of deployments, and the balancer.
     """
 
     def __init__(
@@ -296,6 +296,7 @@ class Controller:
         wakes: Wakes,
         farm: Farm,
         reboot: Callable[[AgentId], bool],
+        serving: HollowServing,
     ) -> None:
         clock: VirtualClock = timeline.clock
         self._timeline = timeline
@@ -317,13 +318,13 @@ class Controller:
         self.channels = HollowSender(clock, self.inbox.put, 1, NO_FAULTS)
         self.providers = HollowProviders(farm, engine, self.inbox.put)
         self.rebooter = HollowRebooter(clock, reboot, self.inbox.put)
-        self.prober = HollowProber(
-            clock, lambda route, generation: True, lambda told: self.inbox.put(ProbesTold(told))
-        )
+        self.prober = serving.prober(self.inbox.put)
+        self.publisher = serving.publisher()
         stand_ins: list[SomePerformer] = [
             self.channels,
             self.rebooter,
             self.prober,
+            self.publisher,
             *self.providers.performers,
         ]
         self.plane = ControlPlane(self.store, clock, ids, self.inbox, modules, stand_ins)
@@ -388,10 +389,11 @@ class Controller:
         self.providers.tick()
         self.rebooter.tick()
         self.prober.tick()
+        self.publisher.tick()
         if self._attended_at is not None:
             self._attended_at.cancel()
             self._attended_at = None
-        performers = (self.providers, self.rebooter, self.prober)
+        performers = (self.providers, self.rebooter, self.prober, self.publisher)
         due = [each.next_at for each in performers if each.next_at is not None]
         if due:
             self._attended_at = self._timeline.at(min(due), self._attend_to_machines)

@@ -12,6 +12,9 @@ from sqlalchemy import Engine
 
 from muster.control.agent.joining import join
 from muster.control.agent.lifecycle import AgentLifecycle
+from muster.control.deployment.entity import Route
+from muster.control.deployment.probing.hollow import ProbeFaults
+from muster.control.deployment.publishing.hollow import PublishFaults
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.group.requests import GroupRequests
@@ -28,6 +31,8 @@ from muster.simulate.hollow.agent import HollowAgent, Identity, Offer
 from muster.simulate.hollow.controller import Controller, Fate, Wakes
 from muster.simulate.hollow.machine import Machine
 from muster.simulate.hollow.network import CALM, Stream, Weather
+from muster.simulate.hollow.serving import HollowServing
+from muster.simulate.hollow.stages import Stage
 from muster.simulate.hollow.supervisor import Behaviour, HollowSupervisor
 from muster.simulate.hollow.timeline import Timeline
 from muster.simulate.hollow.witness import Witness
@@ -95,6 +100,7 @@ class World:
         self._behaviour = behaviour
         self.farm = Farm(self.clock, self._booted, self._gone, seed, coming=self._coming)
         self.of_pools: dict[str, HollowAgent] = {}
+        self.serving = HollowServing(self.clock, self._environment_of, seed)
 
     def begin(self, offers: Mapping[str, Offer], group: ScalingGroup | None = None) -> None:
         """Start a controller with one group, and machines by name."""
@@ -158,6 +164,7 @@ class World:
             wakes=self.wakes,
             farm=self.farm,
             reboot=self._reboot_hard,
+            serving=self.serving,
         )
         controller.rebooter.faults = self._reboot_faults
         controller.channels.faults = self._channels
@@ -208,6 +215,25 @@ class World:
             self.fate.sends_left = None
             if away_s < math.inf:
                 self.timeline.after(away_s, self.start_controller)
+
+    def set_serving(self, probes: ProbeFaults, publishing: PublishFaults) -> None:
+        """Have probes, and what is published, fail so from now on."""
+        self.serving.probe_faults, self.serving.publish_faults = probes, publishing
+        if self.controller is not None:
+            self.controller.prober.faults = probes
+            self.controller.publisher.faults = publishing
+
+    def _environment_of(self, route: str) -> Mapping[str, str] | None:
+        live = None if self.controller is None else self.controller.store.live
+        found = None if live is None else live.of(Route).get(route)
+        if found is None:
+            return None
+        for agent in self.agents.values():
+            for kernel in agent.supervisor.kernels.values():
+                start = kernel.start
+                if start.kernel == found.kernel_id and kernel.stage is Stage.RUNNING:
+                    return {**start.template.env, **start.env}
+        return None
 
     def set_rebooter(self, faults: RebootFaults) -> None:
         """Have reboots from outside fail so from now on."""

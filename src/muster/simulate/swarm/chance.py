@@ -26,6 +26,9 @@ class ToldRun(Run):
 
 
 _TOLD = TypeAdapter(ToldRun)
+DEPLOYMENT = "MUSTER_DEPLOYMENT"
+"""The variable of replicas, which serve until they are stopped unless they are told otherwise."""
+_SERVES_ON = Run(seconds=1e6)
 
 
 def behaviour(number: int, runs: ToldRun | None = None) -> Mapping[str, str]:
@@ -53,6 +56,8 @@ class Chance:
         env = {**start.template.env, **start.env}
         attempt = attempt_of(start) or ("", env.get("MUSTER_KERNEL_INDEX"), 0)
         rng = random.Random(f"{self._seed} {env.get(CHANCE)} {attempt[1:]} {start.generation}")
+        if DEPLOYMENT in env:
+            return _TOLD.validate_json(env[RUN]) if RUN in env else _SERVES_ON
         if self.is_kind:
             return Run(seconds=rng.choice([0.1, 0.5, 2.0]))
         if (told := env.get(RUN)) is not None:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from muster.control.deployment.publishing.settings import FILE as TRAFFIC
 from muster.control.health.rebooting.settings import FILE as REBOOTS
 from muster.core.resources import Device, Resources
 from muster.simulate.hollow.agent import Offer
@@ -17,6 +18,7 @@ from muster.simulate.hollow.world import World
 from muster.simulate.swarm.chance import Chance
 from muster.simulate.swarm.controllers import CONTROLLER
 from muster.simulate.swarm.databases import databases
+from muster.simulate.swarm.deployments import DEPLOYMENTS
 from muster.simulate.swarm.health import HEALTH
 from muster.simulate.swarm.invariants.rest import unended
 from muster.simulate.swarm.judge import Invariant, Judge, Violation
@@ -31,13 +33,15 @@ from muster.simulate.swarm.story import Tell, in_silence
 from muster.simulate.swarm.wayward import on_a_short_leash
 from muster.simulate.swarm.work import WORK
 
-PARTS = (CONTROLLER, MACHINES, NOTICES, WORK, PLUGINS, OPERATORS, HEALTH, POOLS)
+PARTS = (CONTROLLER, MACHINES, NOTICES, WORK, PLUGINS, OPERATORS, DEPLOYMENTS, HEALTH, POOLS)
 """The parts of every run, in the order in which they are calmed; an entity's own joins here."""
 KINDS = Kinds(*(part.kinds for part in PARTS))
 INVARIANTS = tuple(each for part in PARTS for each in part.invariants)
 STEPS = 80
 _REBOOT_COMMAND = "reboot_command: [hollow]"
 """Operators have one, so that machines of no pool can be rebooted from outside; nobody runs it."""
+_TRAFFIC = "etcd: {endpoints: ['http://127.0.0.1:1']}"
+"""They have a balancer, a hollow one; nobody connects there."""
 REST_S = 1500.0
 """Seconds within which all work must end once faults have stopped."""
 OFFER = Offer(
@@ -90,6 +94,7 @@ def run(
     with tempfile.TemporaryDirectory(prefix="muster-swarm-") as place, on_a_short_leash():
         engine = databases().create(Path(place))
         (Path(place) / REBOOTS).write_text(_REBOOT_COMMAND)
+        (Path(place) / TRAFFIC).write_text(_TRAFFIC)
         world = World(Path(place), lambda: engine, chance, seed=seed)
         scene = Scene(world, chance)
         world.witness = judge = Judge(scene, invariants, tell)

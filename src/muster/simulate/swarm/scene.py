@@ -95,13 +95,15 @@ class Scene:
     that somebody asked to cancel, whatever the answer; ``requests`` are those that were
     answered; ``unwanted`` are the ids of slices that operators asked to delete, and the names of
     pools; ``decided`` are the decisions of operators about the health of agents, but for those
-    that were refused; ``steadiness`` counts the slices that were made, and the machines that were
+    that were refused; ``unsettled`` says which deployments did not settle once faults had
+    stopped; ``steadiness`` counts the slices that were made, and the machines that were
     deleted, by the time when nothing new was to be done for pools, and some time later."""
 
     world: World
     chance: Chance
     unwanted: set[str] = field(default_factory=set)
     decided: dict[AgentId, list[HealthDecision]] = field(default_factory=lambda: defaultdict(list))
+    unsettled: list[str] = field(default_factory=list)
     steadiness: tuple[tuple[int, int], tuple[int, int]] | None = None
     submitted: dict[int, Submission] = field(default_factory=dict)
     cancelled: set[str] = field(default_factory=set)

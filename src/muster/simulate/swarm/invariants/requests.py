@@ -8,7 +8,7 @@ from sqlalchemy import select
 
 from muster.core.health.service import SERVICE_OWNER
 from muster.core.owner import Role
-from muster.simulate.swarm.chance import CHANCE
+from muster.simulate.swarm.chance import CHANCE, DEPLOYMENT
 from muster.simulate.swarm.judge import Invariant
 from muster.simulate.swarm.scene import ADMIN, Request
 from muster.store import schema
@@ -64,7 +64,9 @@ class AcceptedOnce(Invariant):
             by_people = sessions.c.domain != SERVICE_OWNER.domain
             alone = select(sessions.c.id, sessions.c.spec).where(sessions.c.job_id.is_(None))
             for row in connection.execute(alone.where(by_people)):
-                stored[_number_of(json.loads(row.spec)["kernels"][0])].append(row.id)
+                kernel = json.loads(row.spec)["kernels"][0]
+                if DEPLOYMENT not in kernel["env"]:  # nobody handed those in
+                    stored[_number_of(kernel)].append(row.id)
         for number, submission in self.scene.submitted.items():
             ids = stored[str(number)]
             if submission.id is not None:

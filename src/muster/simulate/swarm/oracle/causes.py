@@ -3,9 +3,12 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from muster.control.deployment.entity import Route
 from muster.core.reasons import ReasonCode
-from muster.core.specs import ScalingGroup, SessionType
+from muster.core.specs import ScalingGroup, SessionSpec, SessionType
 from muster.core.states import JOB_TABLE, SESSION_TABLE, JobState
+from muster.core.states.deployment import UP
+from muster.simulate.swarm.chance import DEPLOYMENT
 from muster.simulate.swarm.oracle.facts import End, How, Known
 from muster.simulate.swarm.oracle.room import quotas_of, requested, spec_of
 from muster.store.live import Live
@@ -21,6 +24,7 @@ _ALSO = {
 """Reasons that may be told instead of another one: a boot that is over is known by the Hello of the
 next one, by the report of the next supervisor, or because a kernel is not known any more."""
 _OF_RECOVERY = frozenset(code for code in ReasonCode if code.startswith("RECOVERY_"))
+_OF_ROUTES = frozenset(code for code in ReasonCode if code.startswith("ROUTE_"))
 _ENDED = {*JOB_TABLE.terminal, *SESSION_TABLE.terminal}
 
 
@@ -92,6 +96,8 @@ def is_true(case: Case) -> bool:
     session = case.session
     if session.reason is None:
         return False
+    if session.reason.code in _OF_ROUTES:
+        return _goes_with_its_route(case)
     cause = _CAUSES.get(session.reason.code)
     return _was_told(case) if cause is None else cause(case)
 
@@ -130,7 +136,14 @@ def _has_kernel_that_ended(case: Case) -> bool:
 
 
 def _was_cancelled(case: Case) -> bool:
-    return case.cancelled
+    return case.cancelled or _goes_with_its_route(case)
+
+
+def _goes_with_its_route(case: Case) -> bool:
+    """Whether it is a deployment's replica, which is no longer to be there."""
+    spec, found = spec_of(case.session), case.live.of(Route).values()
+    stays = any(each.session_id == case.session.id and each.status in UP for each in found)
+    return isinstance(spec, SessionSpec) and DEPLOYMENT in spec.kernels[0].env and not stays
 
 
 def _ran_too_long(case: Case) -> bool:

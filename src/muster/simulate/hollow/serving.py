@@ -1,0 +1,103 @@
+"""The replicas of deployments as probes find them, and the balancer in front of them: both outlive
+controllers."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from muster.control.deployment.probes import ProbesTold
+from muster.control.deployment.probing.hollow import NO_PROBE_FAULTS, HollowProber, ProbeFaults
+from muster.control.deployment.publishing.effects import PublishServices
+from muster.control.deployment.publishing.hollow import (
+    NO_PUBLISH_FAULTS,
+    HollowPublisher,
+    PublishFaults,
+)
+from muster.control.engine.inputs import Input
+from muster.core.clock import VirtualClock
+from muster.core.serving.probes import ProbeResult
+from muster.core.serving.traffic import Service
+
+SERVES = "SERVES"
+"""The variable in a replica's environment that says how it answers: always unless told."""
+_FLAP_S = 9.0
+_LATE_S = 0.01
+
+
+class HollowServing:
+    """How replicas answer, and what the balancer has.
+
+    Attributes:
+        probe_faults, publish_faults: of the probers and publishers of this and later controllers.
+        blind_until: the time until which no probe comes to its end.
+        told: the last result of each route that the newest prober told, unless it was told so late
+            that it may be older than another.
+        services: what the balancer has, as of ``version``.
+
+    Args:
+        environment: of the process that a route's address leads to; None if none runs.
+        seed: of the faults.
+    """
+
+    def __init__(
+        self,
+        clock: VirtualClock,
+        environment: Callable[[str], Mapping[str, str] | None],
+        seed: int,
+    ) -> None:
+        self._clock = clock
+        self._environment = environment
+        self._seed = seed
+        self._ill_until: dict[str, float] = {}
+        self.probe_faults: ProbeFaults = NO_PROBE_FAULTS
+        self.publish_faults: PublishFaults = NO_PUBLISH_FAULTS
+        self.blind_until = 0.0
+        self.told: dict[str, ProbeResult] = {}
+        self.version = -1
+        self.services: tuple[Service, ...] = ()
+
+    def prober(self, report: Callable[[Input], None]) -> HollowProber:
+        """The prober of a new controller, which knows nothing of what the former one heard."""
+        heard: dict[str, ProbeResult] = {}
+        self.told = heard
+
+        def told(results: Sequence[ProbeResult]) -> None:
+            for each in results:
+                if each.age_s < _LATE_S:
+                    heard[each.route] = each
+                else:
+                    heard.pop(each.route, None)
+            report(ProbesTold(results))
+
+        return HollowProber(self._clock, self._answers, told, self._seed, self.probe_faults)
+
+    def publisher(self) -> HollowPublisher:
+        """The publisher of a new controller."""
+        return HollowPublisher(self._clock, self._take, self._seed, self.publish_faults)
+
+    def be_ill(self, route: str, seconds: float) -> None:
+        """Have a replica answer no probe well for so long."""
+        self._ill_until[route] = self._clock.now() + seconds
+
+    def be_well(self) -> None:
+        """Have no fault from now on; a replica that is not made to serve still does not."""
+        self._ill_until.clear()
+        self.blind_until = 0.0
+        self.probe_faults, self.publish_faults = NO_PROBE_FAULTS, NO_PUBLISH_FAULTS
+
+    def _answers(self, route: str, generation: int) -> bool | None:
+        now = self._clock.now()
+        if now < self.blind_until:
+            return None
+        environment = self._environment(route)
+        if environment is None or now < self._ill_until.get(route, 0.0):
+            return False
+        match environment.get(SERVES):
+            case "never":
+                return False
+            case "flaps":
+                return int(now / _FLAP_S) % 3 > 0
+            case _:
+                return True
+
+    def _take(self, effect: PublishServices) -> None:
+        if effect.version >= self.version:
+            self.version, self.services = effect.version, effect.services

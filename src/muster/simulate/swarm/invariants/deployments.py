@@ -1,0 +1,131 @@
+"""Invariants of deployments and routes: no replica without end, traffic for those that are
+well. What probers told is the world's."""
+
+from muster.control.deployment.entity import Deployment, DeploymentId, Route
+from muster.control.deployment.traffic import Traffic
+from muster.core.reasons import ReasonCode
+from muster.core.specs import SessionType
+from muster.core.states import SESSION_TABLE
+from muster.core.states.deployment import (
+    UP,
+    EndpointLifecycle,
+    RouteStatus,
+)
+from muster.simulate.swarm.judge import Invariant, Judge
+from muster.store.live import Live
+from muster.store.records import Session
+from muster.store.unit import NEW, Unit
+
+_GIVEN_UP = frozenset(
+    {ReasonCode.ROLLOUT_STARTS_FAILED, ReasonCode.ROLLOUT_TOO_SLOW, ReasonCode.ROLLOUT_ERRORS}
+)
+_SERVING = frozenset({RouteStatus.HEALTHY, RouteStatus.DEGRADED})
+
+
+def _of(live: Live, deployment: Deployment) -> list[Route]:
+    return [each for each in live.of(Route).values() if each.deployment is deployment]
+
+
+class ReplicasAreBounded(Invariant):
+    says = "no replica is made beyond those that are wished, and their surge"
+
+    def committed(self, unit: Unit) -> None:
+        for deployment in {
+            each.deployment for each, old in unit.touched[Route].items() if old == NEW
+        }:
+            wanted, spec = deployment.replicas, deployment.spec
+            more = max(spec.update.surge.of(wanted, up=True), spec.disruptable(wanted))
+            limit = 2 * (wanted + more) if deployment.rollout is not None else wanted + more
+            up = sum(each.status in UP for each in _of(unit.live, deployment))
+            self.expect(up <= limit, f"{deployment.id} has {up} replicas, and wishes {wanted}")
+
+
+class DestroyedLeaveNothing(Invariant):
+    says = "a destroyed deployment leaves no route, session, probe or published address"
+
+    def committed(self, unit: Unit) -> None:
+        for deployment in unit.touched[Deployment]:
+            if deployment.status is EndpointLifecycle.DESTROYED:
+                left = [each.id for each in _of(unit.live, deployment)]
+                self.expect(not left, f"{deployment.id} is over, and has {left}")
+        owned = {each.session_id for each in unit.live.of(Route).values()}
+        for session in unit.touched[Session]:
+            is_replica = session.type is SessionType.INFERENCE and not session.service
+            if is_replica and session.status in SESSION_TABLE.live:
+                self.expect(session.id in owned, f"{session.id} is of no route")
+
+    def at_rest(self) -> None:
+        world, controller = self.world, self.world.controller
+        if controller is None:
+            return
+        watched = [*controller.prober.watched]
+        self.expect(not watched, f"{watched} are probed, and nobody wants that")
+        there = [each.name for each in world.serving.services]
+        self.expect(not there, f"{there} are published, and are gone")
+
+
+class TrafficGoesToTheHealthy(Invariant):
+    """Judged by what the probers told, whenever a controller has taken all of that."""
+
+    says = "traffic goes only to routes that were healthy at their last probe"
+
+    def woke(self) -> None:
+        controller = self.world.controller
+        if controller is None or not controller.is_idle or self.world.is_broken:
+            return
+        routes = controller.store.live.of(Route)
+        for service in controller.plane.parts[Traffic].view().services:
+            for target in service.targets:
+                route = routes.get(f"{service.id}/{target.route}")
+                if not target.weight:
+                    continue
+                told = f"{service.id}/{target.route} gets traffic, and is"
+                if route is None or route.status not in _SERVING:
+                    self.expect(False, f"{told} {None if route is None else route.status}")
+                    continue
+                last = self.world.serving.told.get(route.name)
+                is_current = last is not None and (
+                    last.generation == route.deployment.probe_version
+                )
+                bad = last is not None and is_current and not last.good
+                self.expect(not bad and route.good is True, f"{told} found bad: {last}")
+
+
+class FailedStayFailed(Invariant):
+    says = "a revision that was given up stays so until the spec changes, and the former serves"
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._given_up: dict[DeploymentId, int] = {}
+
+    def committed(self, unit: Unit) -> None:
+        for deployment in unit.touched[Deployment]:
+            why, former = deployment.reason, self._given_up.get(deployment.id)
+            if former is not None and former != deployment.revision:
+                del self._given_up[deployment.id]
+            elif former is not None and not deployment.is_going:
+                stays = deployment.rollout is None and deployment.stable != former
+                self.expect(stays, f"{deployment.id}: {former} was given up, and is there again")
+            if why is not None and why.code in _GIVEN_UP and deployment.rollout is None:
+                self._given_up[deployment.id] = deployment.revision
+        for route, stored in unit.touched[Route].items():
+            if stored == NEW and self._given_up.get(route.deployment.id) is not None:
+                wrong = route.revision == self._given_up[route.deployment.id]
+                self.expect(not wrong, f"{route.name} is of a revision that was given up")
+
+
+class DeploymentsSettle(Invariant):
+    says = "each deployment has its replicas, or says why not, once faults have stopped"
+
+    def at_rest(self) -> None:
+        unsettled = self.scene.unsettled
+        self.expect(not unsettled, f"not settled: {unsettled}")
+
+
+INVARIANTS = (
+    ReplicasAreBounded,
+    DestroyedLeaveNothing,
+    TrafficGoesToTheHealthy,
+    FailedStayFailed,
+    DeploymentsSettle,
+)

@@ -1,0 +1,69 @@
+"""Bugs that the invariants of deployments find."""
+
+import pytest
+from tests.simulate.swarm.bugs.registry import finds
+
+from muster.control.deployment import handlers, traffic
+from muster.control.deployment.book import Routes
+from muster.control.deployment.entity import Deployment
+from muster.control.deployment.handlers import (
+    DestroyingDeployment,
+    ReconcileDeployment,
+    RolloutDeployment,
+)
+from muster.control.engine.handler import HandlerResult
+from muster.control.engine.work import Work
+from muster.core.reasons import Reason
+from muster.core.states.deployment import PROBED
+from muster.serving.replicas import Change
+from muster.serving.rollout import RolloutCode
+from muster.serving.why import Why
+from muster.simulate.swarm.invariants import deployments
+from muster.store.live import Live
+
+
+@finds(deployments.TrafficGoesToTheHealthy, first=71)
+def requests_go_to_all_that_run(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        traffic, "serves", lambda route: route.address is not None and route.status in PROBED
+    )
+
+
+@finds(deployments.ReplicasAreBounded, first=71)
+def replicas_that_run_do_not_count(patch: pytest.MonkeyPatch) -> None:
+    def wished(deployment: Deployment, routes: Routes, live: Live, now: float) -> Change:
+        return Change(create=1 if len(routes.of(deployment)) < 20 else 0)
+
+    patch.setattr(handlers, "change", wished)
+
+
+@finds(deployments.DestroyedLeaveNothing, first=71)
+def deployments_end_before_their_routes(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        DestroyingDeployment,
+        "execute",
+        lambda self, targets, work: HandlerResult(successes=[*targets]),
+    )
+
+
+@finds(deployments.FailedStayFailed, first=71)
+def revisions_that_are_given_up_take_the_place_of_the_former(patch: pytest.MonkeyPatch) -> None:
+    failed = RolloutDeployment._failed
+
+    def taken(
+        self: RolloutDeployment, deployment: Deployment, failure: Why[RolloutCode], work: Work
+    ) -> Reason:
+        why = failed(self, deployment, failure, work)
+        deployment.stable = deployment.revision
+        return why
+
+    patch.setattr(RolloutDeployment, "_failed", taken)
+
+
+@finds(deployments.DeploymentsSettle, first=71)
+def replicas_that_are_lost_are_not_replaced(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        ReconcileDeployment,
+        "execute",
+        lambda self, targets, work: HandlerResult(successes=[*targets]),
+    )
