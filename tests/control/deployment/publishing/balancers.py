@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,12 @@ class Haproxy(haproxy.Haproxy):
         """The servers that it has, by the routes."""
         with RuntimeApi(f"{self.place}/admin.sock") as api:
             return {route: each for (_, route), each in api.servers().items()}
+
+    def leads(self, path: str) -> bool:
+        """Whether it knows a service for requests of this path."""
+        with suppress(SinkError), RuntimeApi(f"{self.place}/admin.sock") as api:
+            return path in api.ask(f"show map {self.place}/muster.map")
+        return False
 
     def has_its_file(self) -> bool:
         """Whether it has the backends of the file."""

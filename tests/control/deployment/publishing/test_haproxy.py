@@ -182,6 +182,7 @@ async def test_haproxy_begins_with_the_present_servers_and_is_mended_after_it_wa
     haproxy.start()  # from a copy of somebody's, say
     publish(service("chat", two.target(), four.target()))
     await has_awaited(haproxy, two, four)
+    await until_awaited(lambda: haproxy.leads("/chat"))
     async with Load(haproxy.port).running("/chat") as load:
         await served(load)
     assert load.failures == []
