@@ -26,6 +26,7 @@ class Heard:
     Args:
         watched: the generation under which the route is watched, None while it is not.
         asked_at: since when this controller has had it watched.
+        ordered_at: when the prober was told so last; it is again where nothing is heard of it.
         good, streak, detail: of the last completed probe.
         completed_at: when that was.
         value: of its metric, None where none was read.
@@ -35,6 +36,7 @@ class Heard:
 
     watched: int | None = None
     asked_at: float | None = None
+    ordered_at: float = 0.0
     good: bool | None = None
     streak: int = 0
     detail: str = ""
@@ -48,6 +50,10 @@ class Heard:
         if self.good is None or self.completed_at is None:
             return None
         return LastProbe(self.good, self.streak, max(now - self.completed_at, 0.0))
+
+    def heard_at(self) -> float:
+        """When a probe was completed, or ordered, last."""
+        return max(self.ordered_at, self.completed_at or 0.0)
 
     def unheard_s(self, now: float) -> float:
         """For how long this controller has had it watched."""

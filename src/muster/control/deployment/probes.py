@@ -39,7 +39,8 @@ class WatchRoutes(FollowingHandler[Route]):
             return
         heard = self._routes.heard(record)
         generation = record.deployment.probe_version
-        if record.address is None or heard.watched == generation:
+        is_heard = work.now < heard.heard_at() + record.deployment.spec.probe.stale_after_s()
+        if record.address is None or (heard.watched == generation and is_heard):
             return
         host, _, port = record.address.rpartition(":")
         scale = record.deployment.spec.scale
@@ -51,7 +52,7 @@ class WatchRoutes(FollowingHandler[Route]):
             probe=record.deployment.spec.probe,
             metric=scale if scale is not None and scale.name is not None else None,
         )
-        heard.watched = generation
+        heard.watched, heard.ordered_at = generation, work.now
         if heard.asked_at is None:
             heard.asked_at = work.now
         work.emit(Watch(record.name, generation, watched))
