@@ -27,10 +27,19 @@ class Run:
         self.wanted = wanted
         self.rollout = rollout
         self.seen: Mapping[int, tuple[int, int]] = {}
+        self.counters = ""
 
     def step(self) -> Step:
         rollout = replace(self.rollout, failed_starts=self.world.failed)
-        step = advance(rollout, self.spec, self.wanted, self.world.all, self.seen, self.world.now)
+        step = advance(
+            rollout,
+            self.spec,
+            self.wanted,
+            self.world.all,
+            self.seen,
+            self.world.now,
+            self.counters,
+        )
         self.rollout = Rollout.from_json(step.rollout.to_json())
         assert self.rollout == step.rollout
         self.world.obey(step.create, step.remove)
@@ -232,7 +241,7 @@ def test_errors_of_the_new_revision_take_the_old_back(
 ) -> None:
     run = Run("1:aaaa", update(strategy=strategy), 4)
     run.seen = {1: (5000, 4000), 2: (100, 100)}  # it was rolled out once before
-    run.rollout = Rollout.begun(2, 1, run.seen, 0.0)
+    run.rollout = Rollout(2, 1, 0.0, requests=100, failures=100)
     run.until(RolloutCode.WATCHING)
     assert (run.rollout.requests, run.rollout.failures) == (100, 100), "it counts by the stage"
     run.seen = {1: (6000, 5000), 2: (100 + requests, 100 + failures)}
@@ -249,7 +258,7 @@ def test_errors_of_the_new_revision_take_the_old_back(
 def test_counters_that_were_lost_begin_anew() -> None:
     run = Run("1:aaaa", update(strategy="canary"), 4)
     run.seen = {2: (100, 100)}
-    run.rollout = Rollout.begun(2, 1, run.seen, 0.0)
+    run.rollout = Rollout(2, 1, 0.0, requests=100, failures=100)
     run.until(RolloutCode.WATCHING)
     run.seen = {2: (50, 1)}
     assert run.step().verdict is GOES_ON

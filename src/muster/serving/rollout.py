@@ -54,7 +54,9 @@ class Rollout:
         best: most new replicas that were available at a time.
         paused_at: since when it is paused.
         failed_starts: new replicas that failed to start; control counts them.
-        requests, failures: of the new revision, up to the beginning of the stage.
+        requests, failures: of the new revision, up to the beginning of the stage, less those of its
+            replicas that have ended since.
+        counted: the counters by which these were counted; others began anew.
     """
 
     to_revision: int
@@ -67,17 +69,7 @@ class Rollout:
     failed_starts: int = 0
     requests: int = 0
     failures: int = 0
-
-    @staticmethod
-    def begun(
-        to_revision: int,
-        from_revision: int | None,
-        seen: Mapping[int, tuple[int, int]],
-        now: float,
-    ) -> "Rollout":
-        """A roll-out that begins. ``seen`` is that of ``advance``."""
-        requests, failures = seen.get(to_revision, (0, 0))
-        return Rollout(to_revision, from_revision, now, requests=requests, failures=failures)
+    counted: str = ""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -85,6 +77,11 @@ class Rollout:
     @staticmethod
     def from_json(text: str) -> "Rollout":
         return Rollout(**json.loads(text))
+
+    def without(self, requests: int, failures: int) -> "Rollout":
+        """The roll-out once a replica of the new revision has ended that had so many: they count in
+        the stage, though nobody tells of them any more."""
+        return replace(self, requests=self.requests - requests, failures=self.failures - failures)
 
     def paused(self, now: float) -> "Rollout":
         """The roll-out once somebody has paused it."""
@@ -143,13 +140,16 @@ def advance(
     replicas: Sequence[Replica],
     seen: Mapping[int, tuple[int, int]],
     now: float,
+    counters: str = "",
 ) -> Step:
     """The next step of a roll-out.
 
     Args:
         wanted: how many replicas the deployment shall have; it may change meanwhile.
         replicas: of all revisions.
-        seen: requests, and those of them that failed, by revision, ever since.
+        seen: requests, and those of them that failed, by revision, of all replicas that have not
+            ended.
+        counters: tells these counters from others, which began anew.
     """
     to = rollout.to_revision
     stages = _stages(update) if wanted and rollout.from_revision not in (None, to) else ()
@@ -160,7 +160,7 @@ def advance(
     told = seen.get(to, (0, 0))
     available = sum(each.available for each in replicas if each.revision == to)
     rollout = _with_best(rollout, available, wanted, now)
-    rollout = _with_counters(rollout, told)
+    rollout = _with_counters(rollout, told, counters, now)
     failure = _too_many_failed(rollout, wanted)
     if failure is None and rollout.step < len(stages):
         failure = _too_many_errors(rollout, update, told)
@@ -223,11 +223,14 @@ def _with_best(rollout: Rollout, available: int, wanted: int, now: float) -> Rol
     return rollout if best == rollout.best else replace(rollout, best=best)
 
 
-def _with_counters(rollout: Rollout, told: tuple[int, int]) -> Rollout:
-    """The roll-out, with counters that begin anew where those that are told were lost."""
-    if told[0] < rollout.requests or told[1] < rollout.failures:
-        return replace(rollout, requests=0, failures=0)
-    return rollout
+def _with_counters(rollout: Rollout, told: tuple[int, int], counters: str, now: float) -> Rollout:
+    """The roll-out, whose stage is watched anew where the counters were lost: nobody knows the
+    errors of before."""
+    lost = told[0] < rollout.requests or told[1] < rollout.failures
+    if counters == rollout.counted and not lost:
+        return rollout
+    since = None if rollout.step_since is None else now
+    return replace(rollout, counted=counters, step_since=since, requests=0, failures=0)
 
 
 def _too_many_failed(rollout: Rollout, wanted: int) -> Why[RolloutCode] | None:

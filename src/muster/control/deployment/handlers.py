@@ -190,6 +190,7 @@ class RolloutDeployment(LifecycleHandler[Deployment]):
                 replicas(deployment, self._routes, work.live, work.now),
                 self._seen(deployment),
                 work.now,
+                self._loads.since,
             )
             if step.wake_at is not None:
                 self._routes.due[deployment.id] = step.wake_at

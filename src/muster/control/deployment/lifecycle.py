@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, Route
+from muster.control.deployment.loads import Loads
 from muster.control.deployment.telling import DeploymentTeller
 from muster.control.engine.lifecycle import Lifecycle
 from muster.control.engine.work import Move, Work
@@ -99,9 +100,10 @@ class DeploymentLifecycle(_AtOnce, Lifecycle[Deployment]):
 class RouteLifecycle(_AtOnce, Lifecycle[Route]):
     entity = Route
 
-    def __init__(self, routes: Routes, teller: DeploymentTeller) -> None:
+    def __init__(self, routes: Routes, teller: DeploymentTeller, loads: Loads) -> None:
         self._routes = routes
         self._teller = teller
+        self._loads = loads
 
     def moved(self, work: Work, record: Route, move: Move) -> None:
         if move.reason is not None or record.status not in _ENDS:
@@ -117,7 +119,17 @@ class RouteLifecycle(_AtOnce, Lifecycle[Route]):
                 record.healthy_since = None
             case RouteStatus.TERMINATED:
                 record.finished_at = work.now
+                self._keep_counts(work, record)
                 self._routes.ended(record)
+
+    def _keep_counts(self, work: Work, route: Route) -> None:
+        """Have the requests of a replica that has ended count in the roll-out of its revision."""
+        deployment, total = route.deployment, self._loads.of(route)
+        rollout = deployment.rollout
+        if rollout is None or total is None or route.revision != rollout.to_revision:
+            return
+        deployment.rollout = rollout.without(total.requests, total.failures)
+        work.unit.touch(deployment)
 
     def _proved(self, work: Work, route: Route) -> None:
         deployment = route.deployment
@@ -157,6 +169,7 @@ class RouteLifecycle(_AtOnce, Lifecycle[Route]):
                 if record.healthy_since is not None:
                     yield record.healthy_since + record.deployment.spec.update.min_healthy_time
             case RouteStatus.DEGRADED:
+                yield work.now + probe.stale_after_s()
                 if record.good_at is None:
                     yield record.status_changed_at + probe.start_timeout
             case RouteStatus.PROVISIONING if record.retry_at > work.now:

@@ -78,6 +78,8 @@ class Loads:
     def __init__(self, *, has_others: bool = False) -> None:
         self._has_others = has_others
         self._asked_at = -inf  # by a balancer that reports nothing
+        self.since = ""
+        """The moment since which requests are counted, as text."""
         self._proxies: dict[str, _Proxy] = {}
         self._of_route: dict[str, Total] = {}
         self._recent: dict[str, _Recent] = {}

@@ -76,10 +76,12 @@ class DeploymentModule(EntityModule):
     def declare(self, context: Context) -> Declared:
         parts, live = context.parts, context.store.live
         routes = Routes(live, self._heard)
+        self._loads.since = self._loads.since or repr(context.clock.now())
         self._loads.keep(live.of(Route).values())
         self._traffic.follow(routes, context.clock.now(), live.of(Deployment))
         teller = DeploymentTeller(parts[Writer])
-        of_deployments, of_routes = DeploymentLifecycle(routes), RouteLifecycle(routes, teller)
+        of_deployments = DeploymentLifecycle(routes)
+        of_routes = RouteLifecycle(routes, teller, self._loads)
         changes = Changes(routes, of_routes)
         sessions = parts[SessionLifecycle]
         parts[ClusterState].guard = ReplicaGuard(routes, of_routes)
