@@ -15,7 +15,7 @@ from muster.core.views.base import ReasonView
 from muster.core.views.cluster import AgentView
 from muster.core.views.placement import WhyView
 from muster.store.live import Live
-from muster.store.records import Agent
+from muster.store.records import Agent, Allocation
 
 _MOST_TOLD = 10
 """Services that are told because they hold up an agent."""
@@ -43,7 +43,10 @@ def explain_agent(
     if health is not None:
         reasons += health.reasons
     reasons += _held_up_by(agent, live, guard, now)
-    charged = sum(row.charged for row in live.allocations_on.get(agent.id, {}).values())
+    charged = sum(
+        row.charged and not _is_of_service(live, row)
+        for row in live.allocations_on.get(agent.id, {}).values()
+    )
     return WhyView(
         subject=agent.id,
         status=agent.status,
@@ -60,6 +63,12 @@ def explain_removed_agent(
 ) -> WhyView:
     """Why an agent was removed."""
     return WhyView.of_ended(agent, sentences.agent_removed(agent.name))
+
+
+def _is_of_service(live: Live, row: Allocation) -> bool:
+    """Whether a check or another service of the machine holds it, which is nobody's work."""
+    kernel = live.kernels.get(row.kernel_id)
+    return kernel is not None and kernel.session.service is not None
 
 
 def _held_up_by(agent: Agent, live: Live, guard: ServicesGuard, now: float) -> list[Reason]:
