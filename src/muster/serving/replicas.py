@@ -91,7 +91,7 @@ def exchange(
         live.append(each)
         stays = each.revision == revision and not each.misplaced
         (staying if stays else leaving).append(each)
-    staying, leaving = _worst_first(staying, revision), _worst_first(leaving, revision)
+    staying, leaving = worst_first(staying, revision), worst_first(leaving, revision)
     excess = max(0, len(staying) - wanted)
     kept = staying[excess:]
     idle = [each for each in leaving if not each.serves]
@@ -106,7 +106,7 @@ def exchange(
 _WORTH = (Standing.UNHEALTHY, Standing.STARTING, Standing.HEALTHY, Standing.AVAILABLE)
 
 
-def _worst_first(replicas: Sequence[Replica], revision: int) -> list[Replica]:
+def worst_first(replicas: Sequence[Replica], revision: int) -> list[Replica]:
     """The order in which replicas go: of equal standing those of other revisions, those on machines
     to be left, then the youngest, first."""
     return sorted(

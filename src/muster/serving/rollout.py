@@ -12,7 +12,7 @@ from enum import StrEnum
 from math import ceil
 
 from muster.core.specs.serving import Strategy, UpdateSpec
-from muster.serving.replicas import Change, Replica, Standing, exchange
+from muster.serving.replicas import Change, Replica, Standing, exchange, worst_first
 from muster.serving.why import Why, why
 
 MOST_FAILED_STARTS = 20
@@ -156,7 +156,9 @@ def advance(
     if rollout.paused_at is not None:
         lost = _lost(rollout, update, stages, wanted, replicas)
         weights = _weights(rollout, stages)
-        return Step(rollout, Verdict.GOES_ON, why(RolloutCode.PAUSED), lost, weights=weights)
+        needless = _needless(rollout, update, stages, wanted, replicas)
+        paused = why(RolloutCode.PAUSED)
+        return Step(rollout, Verdict.GOES_ON, paused, lost, needless, weights)
     told = seen.get(to, (0, 0))
     available = sum(each.available for each in replicas if each.revision == to)
     rollout = _with_best(rollout, available, wanted, now)
@@ -336,6 +338,34 @@ def _lost(
     surge, _ = _limits(update, wanted)
     missing = min(wanted - live, wanted + surge - len(replicas))
     return {former: missing} if missing > 0 else {}
+
+
+def _needless(
+    rollout: Rollout,
+    update: UpdateSpec,
+    stages: Sequence[_Stage],
+    wanted: int,
+    replicas: Sequence[Replica],
+) -> tuple[str, ...]:
+    """The routes that are taken away while a roll-out is paused, because fewer replicas are wanted:
+    those that do not serve, then of both revisions, so that each keeps its share."""
+    to = rollout.to_revision
+    live = worst_first([each for each in replicas if each.live], to)
+    new = [each for each in live if each.revision == to]
+    old = [each for each in live if each.revision != to]
+    if rollout.step < len(stages):
+        needed = stages[rollout.step].needed(wanted)
+        going = [*new[: max(0, len(new) - needed)], *old[: max(0, len(old) - wanted)]]
+    else:
+        surge, _ = _limits(update, wanted)
+        excess = max(0, len(live) - (wanted + surge if wanted else 0))
+        going = [each for each in live if not each.serves][:excess]
+        rest = excess - len(going)
+        serving_new = [each for each in new if each.serves]
+        serving_old = [each for each in old if each.serves]
+        of_new = rest * len(serving_new) // max(1, len(serving_new) + len(serving_old))
+        going += [*serving_new[:of_new], *serving_old[: rest - of_new]]
+    return tuple(each.route for each in going)
 
 
 def _available_at(
