@@ -13,10 +13,10 @@ from statistics import median
 import psutil
 from benchmarks.results import Figure, MeaninglessFigures, Results
 
-from muster.control.deployment.probing.effects import Watch
-from muster.control.deployment.probing.performer import Prober
+from muster.control.deployment.probing.orders import order_of
 from muster.core.serving.probes import ProbeResult, Watched
 from muster.core.specs.serving import ProbeKind, ProbeSpec
+from muster.probing.prober import Prober
 
 TITLE = "Probes: what it costs to watch replicas"
 SETTLE_S = 3.0
@@ -86,7 +86,7 @@ def _probed(plan: Plan, port: int, kind: ProbeKind) -> _Window:
     hosts = [f"127.1.{number // 250}.{1 + number % 250}" for number in range(plan.routes)]
     routes = [Watched(f"rou-{number}", 1, host, port, probe) for number, host in enumerate(hosts)]
     try:
-        prober.perform([Watch.of(each) for each in routes])
+        prober.obey([order_of(each) for each in routes])
         time.sleep(SETTLE_S)
         [process] = psutil.Process().children(recursive=True)[-1:]
         told.clear()

@@ -18,7 +18,7 @@ from muster.control.deployment.lifecycle import DeploymentLifecycle, RouteLifecy
 from muster.control.deployment.load_reports import LoadTold
 from muster.control.deployment.loads import Loads
 from muster.control.deployment.probes import ProbesTold, WatchRoutes
-from muster.control.deployment.probing.performer import Prober
+from muster.control.deployment.probing.performer import RouteProber
 from muster.control.deployment.publishing.performer import TrafficPublisher
 from muster.control.deployment.publishing.settings import load_settings
 from muster.control.deployment.requests import DeploymentRequests
@@ -65,7 +65,7 @@ class DeploymentModule(EntityModule):
         has_others = settings.haproxy is not None or settings.etcd is not None
         self._loads = Loads(has_others=has_others)
         self._traffic = Traffic(tells=has_others)
-        self.performers = (Prober(self._probed), TrafficPublisher(settings, self._loaded))
+        self.performers = (RouteProber(self._probed), TrafficPublisher(settings, self._loaded))
 
     def _probed(self, results: Sequence[ProbeResult]) -> None:
         self.surroundings.report(ProbesTold(tuple(results)))

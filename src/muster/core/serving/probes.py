@@ -31,6 +31,37 @@ class Watched:
 
 
 @dataclass(frozen=True, slots=True)
+class ProbeTarget:
+    """An address and how it is probed, as a prober needs to know.
+
+    Args:
+        host: empty in orders to agents, which probe at their own.
+        request: of HTTP; empty where a connection is all.
+        good: first and last of the statuses that are good.
+        metric_request, metric: of the metric that is read as well; empty without.
+    """
+
+    host: str
+    port: int
+    interval_s: float
+    timeout_s: float
+    request: bytes = b""
+    good: tuple[tuple[int, int], ...] = ()
+    metric_request: bytes = b""
+    metric: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeOrder:
+    """The probes of a route from now on; none without a target. An order of an older generation
+    than the route's last one changes nothing."""
+
+    route: str
+    generation: int
+    target: ProbeTarget | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ProbeResult:
     """The last completed probe of a route. A time-out is completed, and bad.
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tests.control.deployment.probing.told import quick, watched
+from tests.probing.told import quick, watched
 
 from muster.control.deployment.probing.effects import Watch
 from muster.control.deployment.probing.hollow import NO_PROBE_FAULTS, HollowProber, ProbeFaults

@@ -1,9 +1,8 @@
-"""The lines in which the probing process is told what to probe."""
+"""The orders to probers, by what is to be probed."""
 
-import json
 from collections.abc import Mapping
 
-from muster.core.serving.probes import Watched
+from muster.core.serving.probes import ProbeOrder, ProbeTarget, Watched
 from muster.core.specs.serving import ProbeKind, ScaleMetric
 
 _OURS = {"User-Agent": "muster-probe", "Accept": "*/*"}
@@ -14,12 +13,8 @@ _OF_METRIC = {
 }
 
 
-def write_order(route: str, watched: Watched | None) -> bytes:
-    """The line for a route: what is probed from now on, or nothing."""
-    return json.dumps({"route": route} if watched is None else _order(watched)).encode() + b"\n"
-
-
-def _order(watched: Watched) -> dict[str, object]:
+def order_of(watched: Watched) -> ProbeOrder:
+    """The order to a prober, with the requests that it sends."""
     probe, metric = watched.probe, watched.metric
     request = metric_request = b""
     if probe.kind is ProbeKind.HTTP:
@@ -28,18 +23,17 @@ def _order(watched: Watched) -> dict[str, object]:
     name = metric.name if metric and metric.metric is ScaleMetric.PROMETHEUS else None
     if metric is not None and name:
         metric_request = _request(watched, "GET", metric.path, _OF_METRIC)
-    return {
-        "route": watched.route,
-        "generation": watched.generation,
-        "host": watched.host,
-        "port": watched.port,
-        "interval_s": probe.interval,
-        "timeout_s": probe.timeout,
-        "request": request.decode("latin-1"),
-        "good": probe.status,
-        "metric_request": metric_request.decode("latin-1"),
-        "metric": name or "",
-    }
+    target = ProbeTarget(
+        host=watched.host,
+        port=watched.port,
+        interval_s=probe.interval,
+        timeout_s=probe.timeout,
+        request=request,
+        good=probe.status,
+        metric_request=metric_request,
+        metric=name or "",
+    )
+    return ProbeOrder(watched.route, watched.generation, target)
 
 
 def _request(

@@ -10,7 +10,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import pytest
-from tests.control.deployment.probing.servers import (
+from tests.patience import until
+from tests.probing.servers import (
     OK,
     Talk,
     answering,
@@ -18,14 +19,14 @@ from tests.control.deployment.probing.servers import (
     hang,
     serving,
 )
-from tests.control.deployment.probing.told import quick, watched
-from tests.patience import until
+from tests.probing.told import quick, watched
 
-from muster.control.deployment.probing import loop
-from muster.control.deployment.probing.loop import Loop
-from muster.control.deployment.probing.names import Address, LookUp, Names, look_up
-from muster.control.deployment.probing.orders import write_order
-from muster.core.serving.probes import Watched
+from muster.control.deployment.probing.orders import order_of
+from muster.core.serving.probes import ProbeOrder, Watched
+from muster.probing import loop
+from muster.probing.loop import Loop
+from muster.probing.names import Address, LookUp, Names, look_up
+from muster.probing.prober import write_order
 
 
 class Running:
@@ -45,7 +46,7 @@ class Running:
 
     def watch(self, targets: Sequence[Watched]) -> None:
         for each in targets:
-            os.write(self.orders, write_order(each.route, each))
+            os.write(self.orders, write_order(order_of(each)))
 
     def of(self, route: str) -> list[tuple[bool, int, str]]:
         """Goodness, streak and detail of the results so far of a route."""
@@ -227,7 +228,7 @@ def test_connection_of_a_port_with_itself_is_none(monkeypatch: pytest.MonkeyPatc
             connection.bind(("127.0.0.1", port))
             return connection
 
-        monkeypatch.setattr("muster.control.deployment.probing.attempts.socket.socket", bound)
+        monkeypatch.setattr("muster.probing.attempts.socket.socket", bound)
         running = stack.enter_context(Running(Names()))
         running.watch([watched("rou-1", port, quick(kind="tcp"))])
         until(lambda: len(running.of("rou-1")) >= 2)
@@ -246,7 +247,7 @@ def test_connection_of_a_route_that_is_unwatched_is_closed() -> None:
     with serving(wait_for_the_end) as server, Running(Names()) as running:
         running.watch([watched("rou-1", server.port, quick(timeout=60))])
         until(lambda: server.requests)
-        os.write(running.orders, write_order("rou-1", None))
+        os.write(running.orders, write_order(ProbeOrder("rou-1", 1)))
         assert closed.wait(20)
         assert running.of("rou-1") == []
 
@@ -256,5 +257,5 @@ def test_loop_without_targets_ends_after_a_while(monkeypatch: pytest.MonkeyPatch
     with serving(answering(OK)) as server, Running(Names()) as running:
         running.watch([watched("rou-1", server.port)])
         until(lambda: len(running.of("rou-1")) >= 15)  # it is not idle meanwhile
-        os.write(running.orders, write_order("rou-1", None))
+        os.write(running.orders, write_order(ProbeOrder("rou-1", 1)))
         until(lambda: not running.is_alive)

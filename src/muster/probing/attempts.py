@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from muster.control.deployment.probing.answers import (
+from muster.probing.answers import (
     MAX_BODY,
     MAX_HEAD,
     NotUnderstood,
@@ -23,8 +23,8 @@ from muster.control.deployment.probing.answers import (
     read_body,
     read_head,
 )
-from muster.control.deployment.probing.names import Address
-from muster.control.deployment.probing.targets import Target
+from muster.probing.names import Address
+from muster.probing.targets import Target
 
 PARTING_S = 0.2
 """Seconds for which a connection stays open after the answer's head, for the server to end it: a

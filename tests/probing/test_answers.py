@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.control.deployment.probing.answers import (
+from muster.probing.answers import (
     MAX_BODY,
     MAX_CHUNKS,
     MAX_HEAD,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.control.deployment.probing.targets import FIRST_WITHIN_S, Target
+from muster.probing.targets import FIRST_WITHIN_S, Target
 
 NOW_S = 12_345.678
 

@@ -14,9 +14,9 @@ import time
 from collections import deque
 from itertools import count
 
-from muster.control.deployment.probing.attempts import Attempt, Attempts, Outcome
-from muster.control.deployment.probing.names import Names
-from muster.control.deployment.probing.targets import Target, read_order
+from muster.probing.attempts import Attempt, Attempts, Outcome
+from muster.probing.names import Names
+from muster.probing.targets import Target, read_order
 
 TICK_S = 0.01
 """The pause between two looks."""

@@ -1,4 +1,4 @@
-"""The process that probes: `python -m muster.control.deployment.probing.process`.
+"""The process that probes: `python -m muster.probing.process`.
 
 It is a process beside the controller: 1,000 probes a second on a thread would take an eighth of its
 speed from control, and threads that hang while they look names up can be ended only with their
@@ -16,8 +16,8 @@ import sys
 import traceback
 from contextlib import suppress
 
-from muster.control.deployment.probing.loop import Loop
-from muster.control.deployment.probing.names import Names
+from muster.probing.loop import Loop
+from muster.probing.names import Names
 
 MAX_DESCRIPTORS = 4096
 

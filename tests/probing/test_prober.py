@@ -12,7 +12,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.control.deployment.probing.servers import (
+from tests.patience import until
+from tests.probing.servers import (
     OK,
     Talk,
     answer_100_mb,
@@ -26,12 +27,12 @@ from tests.control.deployment.probing.servers import (
     send_informational_for_ever,
     serving,
 )
-from tests.control.deployment.probing.told import Told, quick, watched
-from tests.patience import until
+from tests.probing.told import Told, quick, watched
 
-from muster.control.deployment.probing import performer
-from muster.control.deployment.probing.effects import Watch
-from muster.control.deployment.probing.performer import Prober
+from muster.control.deployment.probing.orders import order_of
+from muster.core.serving.probes import ProbeOrder
+from muster.probing import prober as module
+from muster.probing.prober import Prober
 
 MISSING_METRIC = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
 
@@ -43,7 +44,7 @@ def told() -> Told:
 
 @pytest.fixture
 def prober(told: Told, monkeypatch: pytest.MonkeyPatch) -> Iterator[Prober]:
-    monkeypatch.setattr(performer, "AGAIN_S", 0.2)
+    monkeypatch.setattr(module, "AGAIN_S", 0.2)
     prober = Prober(told)
     yield prober
     prober.close()
@@ -55,7 +56,7 @@ def process_of(prober: Prober) -> "subprocess.Popen[bytes]":
 
 def test_good_answers_are_counted_one_by_one(prober: Prober, told: Told) -> None:
     with serving(answering(OK)) as server:
-        prober.perform([Watch.of(watched("rou-1", server.port, generation=7))])
+        prober.obey([order_of(watched("rou-1", server.port, generation=7))])
         told.last("rou-1", 4)
     first = told.of("rou-1")[:4]
     assert [(each.generation, each.good, each.streak) for each in first] == [
@@ -97,7 +98,7 @@ def test_servers_that_behave_badly_are_told_apart_in_time(prober: Prober, told: 
     with ExitStack() as stack:
         stack.callback(prober.close)
         servers = {name: stack.enter_context(serving(case[0])) for name, case in cases.items()}
-        prober.perform([Watch.of(watched(name, each.port)) for name, each in servers.items()])
+        prober.obey([order_of(watched(name, each.port)) for name, each in servers.items()])
         found = {name: told.last(name, 3) for name in cases}
     assert {name: (each.good, each.detail) for name, each in found.items()} == {
         name: (good, detail) for name, (_, good, detail) in cases.items()
@@ -112,7 +113,7 @@ def test_port_on_which_nothing_listens_is_told_at_once(prober: Prober, told: Tol
     port = closed_port()
     slow = quick(timeout=20)
     by_tcp = quick(timeout=20, kind="tcp")
-    prober.perform([Watch.of(watched("http", port, slow)), Watch.of(watched("tcp", port, by_tcp))])
+    prober.obey([order_of(watched("http", port, slow)), order_of(watched("tcp", port, by_tcp))])
     for route in ("http", "tcp"):
         result = told.last(route, 2)
         assert (result.good, result.detail) == (False, "connection refused")
@@ -137,7 +138,7 @@ def test_machine_that_says_nothing_to_a_connection_is_not_reached(
             "hangs": watched("hangs", hangs.port, quick()),
         }
         stack.callback(prober.close)
-        prober.perform([Watch.of(each) for each in watches.values()])
+        prober.obey([order_of(each) for each in watches.values()])
         found = {route: told.last(route, 2) for route in watches}
     assert {route: (each.good, each.detail, each.reached) for route, each in found.items()} == {
         "http": (False, "not connected within 0.4 s", False),
@@ -154,7 +155,7 @@ def test_connection_is_enough_for_a_probe_by_tcp(prober: Prober, told: Told) -> 
         heard.append(talk.connection.recv(100))
 
     with serving(listen) as server:
-        prober.perform([Watch.of(watched("rou-1", server.port, quick(kind="tcp")))])
+        prober.obey([order_of(watched("rou-1", server.port, quick(kind="tcp")))])
         result = told.last("rou-1", 3)
     assert (result.good, result.detail) == (True, "connected")
     assert set(heard) == {b""}
@@ -176,7 +177,7 @@ def test_request_is_as_the_spec_says(prober: Prober, told: Told) -> None:
         status=[201, "204-299"],
     )
     with serving(echo) as server:
-        prober.perform([Watch.of(watched("rou-1", server.port, probe))])
+        prober.obey([order_of(watched("rou-1", server.port, probe))])
         assert not told.last("rou-1").good
     assert (
         server.requests[0]
@@ -189,7 +190,7 @@ def test_request_is_as_the_spec_says(prober: Prober, told: Told) -> None:
 
 def test_change_is_told_at_once_with_a_streak_that_begins_anew(prober: Prober, told: Told) -> None:
     with serving(answering(OK)) as server:
-        prober.perform([Watch.of(watched("rou-1", server.port))])
+        prober.obey([order_of(watched("rou-1", server.port))])
         told.last("rou-1", 3)
         server.behave = answering(b"HTTP/1.1 500 No\r\n\r\n")
         until(lambda: not told.of("rou-1")[-1].good)
@@ -201,12 +202,12 @@ def test_change_is_told_at_once_with_a_streak_that_begins_anew(prober: Prober, t
 
 def test_route_that_is_unwatched_is_probed_no_more(prober: Prober, told: Told) -> None:
     with serving(answering(OK)) as gone, serving(answering(OK)) as kept:
-        effects = [Watch.of(watched("gone", gone.port)), Watch.of(watched("kept", kept.port))]
-        prober.perform(effects)
+        effects = [order_of(watched("gone", gone.port)), order_of(watched("kept", kept.port))]
+        prober.obey(effects)
         told.last("gone", 2)
-        prober.perform([Watch("gone", 0), Watch("unknown", 1)])  # too old, never known
+        prober.obey([ProbeOrder("gone", 0), ProbeOrder("unknown", 1)])  # too old, never known
         told.last("gone", len(told.of("gone")) + 2)
-        prober.perform([Watch("gone", 1)])
+        prober.obey([ProbeOrder("gone", 1)])
         heard = len(told.of("gone"))
         streak = told.last("kept").streak
         told.last("kept", streak + 2)  # the process has heard of it
@@ -218,11 +219,11 @@ def test_route_that_is_unwatched_is_probed_no_more(prober: Prober, told: Told) -
 
 def test_newer_generation_takes_the_place_of_an_older_one(prober: Prober, told: Told) -> None:
     with serving(answering(OK)) as old, serving(answering(OK)) as new:
-        prober.perform([Watch.of(watched("rou-1", old.port, generation=2))])
+        prober.obey([order_of(watched("rou-1", old.port, generation=2))])
         told.last("rou-1", 2)
-        prober.perform([Watch.of(watched("rou-1", new.port, generation=3))])
+        prober.obey([order_of(watched("rou-1", new.port, generation=3))])
         until(lambda: told.of("rou-1")[-1].generation == 3)
-        prober.perform([Watch.of(watched("rou-1", old.port, generation=2))])
+        prober.obey([order_of(watched("rou-1", old.port, generation=2))])
         told.last("rou-1", 1 + max(each.streak for each in told.of("rou-1")))
         later = [each for each in told.of("rou-1") if each.generation == 3]
         assert [each.streak for each in later[:2]] == [1, 2]
@@ -231,11 +232,11 @@ def test_newer_generation_takes_the_place_of_an_older_one(prober: Prober, told: 
 
 def test_effect_that_comes_again_changes_nothing(prober: Prober, told: Told) -> None:
     with serving(answering(OK)) as server:
-        effect = Watch.of(watched("rou-1", server.port))
-        prober.perform([effect, effect])
+        effect = order_of(watched("rou-1", server.port))
+        prober.obey([effect, effect])
         for streak in range(2, 5):
             told.last("rou-1", streak)
-            prober.perform([Watch.of(watched("rou-1", server.port))])
+            prober.obey([order_of(watched("rou-1", server.port))])
         streaks = [each.streak for each in told.of("rou-1")]
     assert streaks == sorted(set(streaks))
 
@@ -252,7 +253,7 @@ def test_metric_is_read_beside_the_probe(prober: Prober, told: Told) -> None:
             talk.send(OK)
 
     with serving(tell) as server:
-        prober.perform([Watch.of(watched("rou-1", server.port, metric="queue"))])
+        prober.obey([order_of(watched("rou-1", server.port, metric="queue"))])
         until(lambda: any(each.value is not None for each in told.of("rou-1")))
         assert told.of("rou-1")[-1].value == 5.5
         server.behave = answering(MISSING_METRIC)
@@ -285,8 +286,8 @@ def test_metric_that_cannot_be_read_is_missing_and_the_probe_counts(
     with ExitStack() as stack:
         stack.callback(prober.close)
         servers = {name: stack.enter_context(serving(case[0])) for name, case in said.items()}
-        prober.perform(
-            [Watch.of(watched(name, each.port, metric="queue")) for name, each in servers.items()]
+        prober.obey(
+            [order_of(watched(name, each.port, metric="queue")) for name, each in servers.items()]
         )
         for name, (_, why) in said.items():
             told.until_said(name, f"HTTP 200; queue: {why}")
@@ -297,7 +298,7 @@ def test_process_that_is_killed_is_replaced_and_told_all_again(
     prober: Prober, told: Told, caplog: pytest.LogCaptureFixture
 ) -> None:
     with serving(answering(OK)) as server:
-        prober.perform([Watch.of(watched("rou-1", server.port))])
+        prober.obey([order_of(watched("rou-1", server.port))])
         told.last("rou-1", 3)
         process = process_of(prober)
         process.kill()
@@ -310,9 +311,9 @@ def test_process_that_is_killed_is_replaced_and_told_all_again(
 def test_process_that_hangs_is_replaced(
     prober: Prober, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(performer, "SILENT_S", 1.5)
+    monkeypatch.setattr(module, "SILENT_S", 1.5)
     with serving(answering(OK)) as server:
-        prober.perform([Watch.of(watched("rou-1", server.port))])
+        prober.obey([order_of(watched("rou-1", server.port))])
         told.last("rou-1", 2)
         os.kill(process_of(prober).pid, signal.SIGSTOP)
         until(lambda: [each.streak for each in told.of("rou-1")].count(1) == 2)
@@ -327,7 +328,7 @@ def test_time_in_which_the_process_could_not_run_makes_nobody_unhealthy(
         talk.send(OK)
 
     with serving(answer_late) as server:
-        prober.perform([Watch.of(watched(f"rou-{n}", server.port)) for n in range(20)])
+        prober.obey([order_of(watched(f"rou-{n}", server.port)) for n in range(20)])
         told.last("rou-1", 2)
         for _ in range(2):
             os.kill(process_of(prober).pid, signal.SIGSTOP)
@@ -346,11 +347,11 @@ def test_nothing_is_left_open(told: Told) -> None:
         prober = Prober(told)
         prober.close()
         prober = Prober(told)
-        prober.perform([Watch.of(watched("rou-1", server.port))])
+        prober.obey([order_of(watched("rou-1", server.port))])
         told.last("rou-1", 2)
         process = process_of(prober)
         prober.close()
-        prober.perform([Watch.of(watched("rou-2", server.port))])
+        prober.obey([order_of(watched("rou-2", server.port))])
         assert process.returncode is not None
         until(lambda: open_files() <= files and threading.active_count() <= threads)
 
@@ -361,7 +362,7 @@ def test_process_gets_no_secrets_and_no_proxy(
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "MUSTER_TOKEN"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     with serving(answering(OK)) as server:
-        prober.perform([Watch.of(watched("rou-1", server.port))])
+        prober.obey([order_of(watched("rou-1", server.port))])
         assert told.last("rou-1").good
         environment = Path(f"/proc/{process_of(prober).pid}/environ").read_text().lower()
     assert "proxy" not in environment
@@ -371,12 +372,12 @@ def test_process_gets_no_secrets_and_no_proxy(
 def test_more_than_can_be_watched_is_refused_and_said_once(
     prober: Prober, told: Told, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(performer, "MAX_WATCHED", 2)
+    prober._most = 2
     with serving(answering(OK)) as server, caplog.at_level(logging.WARNING):
-        prober.perform([Watch.of(watched(f"rou-{n}", server.port)) for n in range(5)])
+        prober.obey([order_of(watched(f"rou-{n}", server.port)) for n in range(5)])
         told.last("rou-1")
         assert caplog.messages == ["route rou-2 is not probed: 2 are watched"]
-        prober.perform([Watch("rou-0", 1), Watch.of(watched("rou-9", server.port))])
+        prober.obey([ProbeOrder("rou-0", 1), order_of(watched("rou-9", server.port))])
         told.last("rou-9")
 
 
@@ -392,7 +393,7 @@ def test_results_that_cannot_be_reported_are_reported_later(
 
     prober = Prober(report)
     try:
-        prober.perform([Watch.of(watched("rou-1", closed_port()))])
+        prober.obey([order_of(watched("rou-1", closed_port()))])
         assert told.last("rou-1", 4).streak >= 4
     finally:
         prober.close()

@@ -1,0 +1,1 @@
+"""Probing: finding out at their addresses how replicas are, by a process of its own."""
