@@ -17,7 +17,7 @@ from tests.patience import until_awaited
 
 from muster.agent.boot import Boot
 from muster.agent.health.watch import HealthWatch
-from muster.control.agent.health_reports import AGAIN_S
+from muster.control.agent.desk import HEALTH_AGAIN_S
 from muster.core.health.remedy import Remedy
 from muster.core.resources import Device, Resources
 from muster.core.specs import ScalingGroup
@@ -204,7 +204,7 @@ def _said(seq: int) -> HealthSeen:
 def _hear(world: World, seq: int) -> float:
     """Processor time in which each agent's sighting is heard, each in a wake of its own. The first
     one of an agent begins an incident."""
-    world.clock.advance(AGAIN_S)
+    world.clock.advance(HEALTH_AGAIN_S)
     used_s = 0.0
     for agent in list(world.agents.values()):
         began_s = time.process_time()

@@ -12,11 +12,13 @@ from muster.agent.health.counters import INTERVAL_S, GpuCounters
 from muster.agent.health.sightings import SightingBox
 from muster.agent.kernels import Kernels
 from muster.agent.outbox import Outbox
+from muster.agent.route_probes import RouteProbes
 from muster.agent.supervisor import clock
 from muster.core.health.counters import GpuMeans
 from muster.core.health.remedy import Remedy
 from muster.core.ids import AgentId
 from muster.core.resources import Resources
+from muster.core.serving.probes import ProbeOrder, ProbeResult, ProbeTarget
 from muster.wire.client import ControllerStream, Disconnected
 from muster.wire.messages import (
     AgentMessage,
@@ -26,6 +28,8 @@ from muster.wire.messages import (
     HealthSeen,
     Heartbeat,
     Hello,
+    ProbeOrders,
+    ProbesSeen,
     Renew,
 )
 
@@ -85,6 +89,27 @@ class FakeKernels:
         pass
 
 
+class FakeProbes:
+    """Probes whose results the test makes."""
+
+    def __init__(self) -> None:
+        self.ordered: list[ProbeOrders] = []
+        self.waits: list[ProbesSeen] = []
+        self.wait_time_s = 0.0
+
+    def obey(self, orders: ProbeOrders) -> None:
+        self.ordered.append(orders)
+
+    def wait_s(self, now_s: float) -> float | None:
+        return self.wait_time_s if self.waits else None
+
+    def take(self, now_s: float) -> ProbesSeen:
+        return self.waits.pop()
+
+    def forget(self) -> None:
+        self.ordered.clear()
+
+
 class Talk:
     """A conversation whose Hello was said."""
 
@@ -94,6 +119,7 @@ class Talk:
         self.boot_began_s = boot_began_s
         self.sightings = SightingBox()
         self.counters = GpuCounters(lambda: self.now_s)
+        self.probes = FakeProbes()
         self.now_s = 0.0
 
     async def run(self) -> None:
@@ -104,6 +130,7 @@ class Talk:
             self.boot_began_s,
             self.sightings,
             self.counters,
+            cast(RouteProbes, self.probes),
         )
         with suppress(Disconnected):
             await conversation.run(HELLO)
@@ -234,3 +261,22 @@ async def test_controller_that_knows_no_sightings_is_told_of_none() -> None:
         await made.stream.answers.put(Renew(hello.sent_s, 60.0, 2 * SELDOM_S, hears_health=False))
         await made.heartbeat()
     assert made.sightings.kept == (sighting,)
+
+
+async def test_replicas_are_probed_as_ordered_for_as_long_as_the_stream_lasts() -> None:
+    orders = ProbeOrders((ProbeOrder("rte-1", 1, ProbeTarget("", 80, 1.0, 1.0)),))
+    seen = ProbesSeen((ProbeResult("rte-1", 1, True, 1),))
+    async with talk() as (made, hello):
+        assert hello.probes
+        await made.stream.answers.put(orders)
+        await made.renew(hello.sent_s, 60.0)
+        await made.heartbeat()
+        assert made.probes.ordered == [orders]
+        made.probes.waits.append(seen)
+        made.probes.wait_time_s = 0.05  # by then nothing else is new
+        made.kernels.news.set()
+        await asyncio.sleep(0.01)
+        assert made.stream.said.empty()
+        made.probes.wait_time_s = 0.0
+        assert await made.heard() == seen
+    assert made.probes.ordered == []

@@ -18,6 +18,7 @@ from muster.core.health.counters import GpuMeans
 from muster.core.ids import AgentId
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Device, DeviceShare, Resources
+from muster.core.serving.probes import ProbeOrder
 from muster.simulate.hollow.services import has_it_reboot, result_of
 from muster.simulate.hollow.supervisor import Behaviour, Run
 from muster.wire.messages import (
@@ -34,6 +35,7 @@ from muster.wire.messages import (
     KernelKey,
     KernelReport,
     Prepare,
+    ProbeOrders,
     Recall,
     Renew,
     ReportKind,
@@ -82,6 +84,8 @@ class FakeAgent:
     lease_grace_s: float = 0.0  # how much longer its kernels need to end with the lease
     disk_full: bool = False
     attributes: Mapping[str, str] = field(default_factory=dict)
+    probes: bool = False
+    probed: dict[str, ProbeOrder] = field(default_factory=dict)  # as it was told to
     asked_to_reboot: bool = False  # a service had the machine reboot; its test calls ``reboot``
 
     def hello(self) -> Hello:
@@ -109,6 +113,7 @@ class FakeAgent:
             sent_s=self.boot_s,
             time_s=self.time_s,
             disk_full=self.disk_full,
+            probes=self.probes,
         )
 
     @property
@@ -130,6 +135,11 @@ class FakeAgent:
             case Renew(sent_s, lease_s):
                 if sent_s >= self.renewed_s:
                     self.renewed_s, self.lease_end_s = sent_s, sent_s + lease_s
+            case ProbeOrders(orders):
+                for order in orders:
+                    self.probed.pop(order.route, None)
+                    if order.target is not None:
+                        self.probed[order.route] = order
             case HealthNoted(seq):
                 self.noted = max(self.noted, seq)
             case Acknowledge(seq):

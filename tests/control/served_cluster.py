@@ -16,12 +16,13 @@ from muster.control.deployment.traffic import Traffic
 from muster.control.engine.effects import Performer
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.requests import SessionRequests
-from muster.core.ids import SessionId
+from muster.core.ids import AgentId, SessionId
 from muster.core.serving.probes import ProbeResult
 from muster.core.specs.deployment import DeploymentSpec
 from muster.core.states.deployment import RouteStatus
 from muster.core.views.placement import WhyView
 from muster.simulate.hollow.supervisor import Run
+from muster.wire.messages import ProbesSeen
 
 SERVES = Run(1e9)
 
@@ -37,6 +38,7 @@ class Probes(Performer[Watch]):
         self.streaks: dict[str, tuple[bool, int]] = {}
         self.blind = False
         self.unreached: set[str] = set()
+        self.reaches_nobody = False
 
     def perform(self, effects: Sequence[Watch]) -> None:
         for each in effects:
@@ -48,7 +50,7 @@ class Probes(Performer[Watch]):
     def results(self, good: Callable[[str], bool]) -> list[ProbeResult]:
         found = []
         for name, each in self.watched.items():
-            reached = name not in self.unreached
+            reached = not (self.reaches_nobody or name in self.unreached)
             is_good = reached and good(name)
             was, streak = self.streaks.get(name, (is_good, 0))
             streak = streak + 1 if was is is_good else 1
@@ -58,7 +60,8 @@ class Probes(Performer[Watch]):
 
 
 class Cluster:
-    """A world with deployments, whose probes are good but for routes of ``bad`` revisions."""
+    """A world with deployments, whose probes are good but for routes of ``bad`` revisions. Agents
+    that are ordered to probe do so, but for those that are ``mute``."""
 
     def __init__(
         self, worlds: MakeWorld, agents: int = 4, behaviour: Run = SERVES, **options: Any
@@ -66,6 +69,7 @@ class Cluster:
         self.probes = Probes()
         self.bad: set[int] = set()
         self.sick: set[str] = set()
+        self.mute: set[AgentId] = set()
         self.world: World = worlds(
             {f"m{n}": cpus(4) for n in range(agents)},
             behaviour=lambda start: behaviour,
@@ -98,8 +102,25 @@ class Cluster:
                 results = self.probes.results(self._good)
                 if results:
                     self.world.inbox.put(ProbesTold(results))
+            self.have_agents_probe()
             self.world.run(1.0)
             each()
+
+    def can_probe(self) -> None:
+        """Have all agents be of a version that can probe."""
+        for agent in self.world.agents.values():
+            agent.probes = True
+            self.world.connect(agent)
+
+    def have_agents_probe(self) -> None:
+        for agent in self.world.agents.values():
+            orders = agent.probed.values()
+            told = tuple(
+                ProbeResult(each.route, each.generation, self._good(each.route), 9, detail="here")
+                for each in orders
+            )
+            if told and agent.online and agent.id not in self.mute:
+                self.world.desk.agent_said(agent.id, ProbesSeen(told))
 
     def _good(self, name: str) -> bool:
         route = self.world.plane.live.of(Route).get(name)

@@ -2,9 +2,18 @@
 
 import pytest
 
-from muster.core.specs.serving import ProbeSpec
+from muster.core.specs.serving import ProbeSide, ProbeSpec
 from muster.core.states.deployment import RouteStatus
-from muster.serving.probing import HealthCode, HealthVerdict, LastProbe, evicts, is_fresh, judge
+from muster.serving.probing import (
+    Asked,
+    HealthCode,
+    HealthVerdict,
+    LastProbe,
+    evicts,
+    is_fresh,
+    judge,
+    weigh,
+)
 
 PROBE = ProbeSpec(
     interval=5.0,
@@ -107,3 +116,25 @@ def test_probe_is_fresh_for_three_intervals() -> None:
     assert is_fresh(PROBE, good(1, STALE_S))
     assert not is_fresh(PROBE, good(1, STALE_S + 0.1))
     assert not is_fresh(PROBE, None)
+
+
+@pytest.mark.parametrize(
+    ("side", "good", "reached", "asked", "may_ask", "weight"),
+    [
+        ("controller", False, False, None, True, "counts"),
+        ("agent", True, True, Asked(1.0, True), True, "ignored"),
+        ("auto", False, True, None, True, "counts"),  # the replica's own fault
+        ("auto", False, False, None, False, "counts"),  # nobody else can tell
+        ("auto", False, False, None, True, "asks agent"),
+        ("auto", False, False, Asked(STALE_S, False), True, "ignored"),
+        ("auto", False, False, Asked(STALE_S + 0.1, False), True, "counts"),
+        ("auto", False, False, Asked(9000.0, True), True, "ignored"),
+        ("auto", False, True, Asked(9000.0, True), True, "ignored"),  # a wall that refuses
+        ("auto", True, True, Asked(9000.0, True), True, "ends asking"),
+    ],
+)
+def test_weight_of_a_probe_from_the_controllers_side(
+    side: str, good: bool, reached: bool, asked: Asked | None, may_ask: bool, weight: str
+) -> None:
+    probe = PROBE.model_copy(update={"side": ProbeSide(side)})
+    assert weigh(probe, good=good, reached=reached, asked=asked, may_ask=may_ask) == weight

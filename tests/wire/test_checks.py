@@ -15,6 +15,7 @@ from muster.core.health.remedy import Remedy
 from muster.core.health.service import MAX_RESULT_BYTES
 from muster.core.ids import AgentId, KernelId
 from muster.core.resources import MAX_DEVICES, Device, DeviceShare, Resources
+from muster.core.serving.probes import ProbeResult
 from muster.wire import agent_pb2 as pb
 from muster.wire import agent_pb2_grpc, checks, join_gate
 from muster.wire.client import ControllerChannel, Disconnected
@@ -30,6 +31,7 @@ from muster.wire.messages import (
     JoinRequest,
     KernelReport,
     MalformedMessage,
+    ProbesSeen,
     Refused,
     ReportKind,
     Reports,
@@ -121,6 +123,28 @@ def test_hello_with_too_much_is_refused_with_the_count_and_the_limit(
 ) -> None:
     with pytest.raises(MalformedMessage, match=f"it said {told}"):
         checks.check_hello(replace(GOOD, **many))
+
+
+PROBED = ProbeResult("dep-1/rte-1", 3, True, 7, 0.5, "HTTP 200", 4.0)
+PROBES = {
+    "long name": (replace(PROBED, route="r" * 300),),
+    "negative generation": (replace(PROBED, generation=-1),),
+    "no streak": (replace(PROBED, streak=0),),
+    "future": (replace(PROBED, age_s=-1.0),),
+    "no age": (replace(PROBED, age_s=float("nan")),),
+    "no number": (replace(PROBED, value=float("nan")),),
+    "endless number": (replace(PROBED, value=float("inf")),),
+    "escapes": (replace(PROBED, detail="\x1b[2J"),),
+    "many": (PROBED,) * 1001,
+}
+
+
+@pytest.mark.parametrize("wrong", PROBES)
+def test_wrong_probe_is_refused_with_a_sentence(wrong: str) -> None:
+    checks.check_probes(ProbesSeen((PROBED, replace(PROBED, value=None))))
+    with pytest.raises(MalformedMessage) as refused:
+        checks.check_probes(ProbesSeen(PROBES[wrong]))
+    assert 10 < len(str(refused.value)) < 400
 
 
 @pytest.mark.parametrize("wrong", REPORTS)

@@ -14,6 +14,7 @@ from muster.core.health.service import Service, ServiceName
 from muster.core.ids import AgentId, KernelId
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Device, DeviceShare, Resources
+from muster.core.serving.probes import ProbeOrder, ProbeResult, ProbeTarget
 from muster.wire import agent_pb2 as pb
 from muster.wire import call_codec, codec
 from muster.wire.messages import (
@@ -36,6 +37,8 @@ from muster.wire.messages import (
     LogRequest,
     MalformedMessage,
     Prepare,
+    ProbeOrders,
+    ProbesSeen,
     Recall,
     Renew,
     ReportKind,
@@ -44,6 +47,7 @@ from muster.wire.messages import (
     Start,
     Stop,
 )
+from muster.wire.pieces import encode_in_pieces
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -83,6 +87,18 @@ HELLOS = st.builds(
     time_s=SECONDS,
     disk_full=st.booleans(),
     checks=st.lists(TEXT, max_size=3).map(tuple),
+    probes=st.booleans(),
+)
+PROBE_RESULTS = st.builds(
+    ProbeResult,
+    TEXT,
+    INT64,
+    st.booleans(),
+    INT64,
+    SECONDS,
+    TEXT.filter(lambda text: "\0" not in text),
+    st.none() | SECONDS,
+    st.booleans(),
 )
 KERNEL_REPORTS = st.builds(
     KernelReport,
@@ -120,6 +136,7 @@ AGENT_MESSAGES: st.SearchStrategy[AgentMessage] = (
     | st.builds(Heartbeat, SECONDS, SECONDS, SECONDS, st.lists(GPU_MEANS, max_size=3).map(tuple))
     | st.builds(Disk, st.booleans())
     | st.builds(HealthSeen, st.lists(SIGHTINGS, max_size=4).map(tuple))
+    | st.builds(ProbesSeen, st.lists(PROBE_RESULTS, max_size=4).map(tuple))
 )
 
 SERVICES = st.builds(
@@ -163,10 +180,26 @@ def commands(draw: st.DrawFn) -> Commands:
     return Commands(tuple(draw(st.lists(starts | others, max_size=6))))
 
 
+TARGETS = st.builds(
+    ProbeTarget,
+    st.just(""),
+    INT32,
+    SECONDS,
+    SECONDS,
+    st.binary(max_size=20),
+    st.lists(st.tuples(INT32, INT32), max_size=3).map(tuple),
+    st.binary(max_size=20),
+    TEXT,
+)
+PROBE_ORDERS = st.builds(
+    ProbeOrders,
+    st.lists(st.builds(ProbeOrder, TEXT, INT64, st.none() | TARGETS), max_size=4).map(tuple),
+)
 CONTROLLER_MESSAGES: st.SearchStrategy[ControllerMessage] = (
     commands()
     | st.builds(Acknowledge, INT64)
     | st.builds(HealthNoted, INT64)
+    | PROBE_ORDERS
     | st.builds(Renew, SECONDS, SECONDS | st.just(math.inf), SECONDS, st.booleans())
 )
 
@@ -214,7 +247,7 @@ def test_template_of_many_starts_travels_once(message: Commands) -> None:
 def test_large_batch_in_pieces_keeps_every_command_in_order(
     message: Commands, limit_bytes: int
 ) -> None:
-    pieces = list(codec.encode_in_pieces(message, limit_bytes))
+    pieces = list(encode_in_pieces(message, limit_bytes))
     decoded = [codec.decode_controller_message(piece) for piece in pieces]
     joined = [
         command for piece in decoded if isinstance(piece, Commands) for command in piece.commands
@@ -273,3 +306,16 @@ def test_reason_of_a_newer_agent_is_kept_in_the_detail() -> None:
     assert isinstance(arrived, Reports)
     assert arrived.reports[0].reason is None
     assert arrived.reports[0].detail == "ATE_BY_BEAR: brown"
+
+
+@given(PROBE_ORDERS, st.integers(1, 200))
+def test_many_orders_in_pieces_keep_every_order_in_order(
+    message: ProbeOrders, limit_bytes: int
+) -> None:
+    pieces = list(encode_in_pieces(message, limit_bytes))
+    decoded = [codec.decode_controller_message(piece) for piece in pieces]
+    joined = [each for piece in decoded if isinstance(piece, ProbeOrders) for each in piece.orders]
+    assert joined == list(message.orders)
+    for piece, orders in zip(pieces, decoded, strict=True):
+        assert isinstance(orders, ProbeOrders)
+        assert piece.ByteSize() <= limit_bytes or len(orders.orders) < 2

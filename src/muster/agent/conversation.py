@@ -10,6 +10,7 @@ from typing import assert_never
 from muster.agent.health.counters import GpuCounters
 from muster.agent.health.sightings import SightingBox
 from muster.agent.kernels import Kernels
+from muster.agent.route_probes import RouteProbes
 from muster.agent.supervisor import clock
 from muster.wire.client import ControllerStream, Disconnected
 from muster.wire.duplex import run_until_one_ends
@@ -22,6 +23,7 @@ from muster.wire.messages import (
     HealthNoted,
     Heartbeat,
     Hello,
+    ProbeOrders,
     Renew,
 )
 
@@ -43,6 +45,7 @@ class Conversation:
         boot_began_s: when the machine's boot clock began, if that is not the operating system's.
         sightings: what was seen of the machine's health, to be told.
         counters: the means of its GPUs, which heartbeats tell.
+        probes: of replicas on the machine; None if nobody is to order any.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class Conversation:
         boot_began_s: float = 0.0,
         sightings: SightingBox | None = None,
         counters: GpuCounters | None = None,
+        probes: RouteProbes | None = None,
     ) -> None:
         self._stream = stream
         self._kernels = kernels
@@ -60,6 +64,8 @@ class Conversation:
         self._boot_began_s = boot_began_s
         self._sightings = SightingBox() if sightings is None else sightings
         self._counters = GpuCounters() if counters is None else counters
+        self._probes = probes
+        self._probes_timer: asyncio.TimerHandle | None = None
         self._now_s: Callable[[], float] = asyncio.get_running_loop().time
         self._heard_at_s = self._now_s()
         self._disk_was_full = False
@@ -82,6 +88,7 @@ class Conversation:
         await self._stream.send(
             replace(
                 hello,
+                probes=self._probes is not None,
                 sent_s=self._boot_s(),
                 time_s=time.time(),
                 disk_full=self._disk_was_full,
@@ -89,7 +96,13 @@ class Conversation:
         )
         self._sightings.rewind()
         self._kernels.repeat_reports()
-        await run_until_one_ends(self._listen(), self._speak(), self._keep_time())
+        try:
+            await run_until_one_ends(self._listen(), self._speak(), self._keep_time())
+        finally:
+            if self._probes_timer is not None:
+                self._probes_timer.cancel()
+            if self._probes is not None:
+                self._probes.forget()
 
     async def _listen(self) -> None:
         async for message in self._stream:
@@ -115,13 +128,18 @@ class Conversation:
                     self._pace_changed.set()
             case HealthNoted():
                 self._sightings.noted(message.seq)
+            case ProbeOrders():
+                if self._probes is not None:
+                    self._probes.obey(message)
             case unknown:
                 assert_never(unknown)
 
     async def _speak(self) -> None:
         outbox, news = self._kernels.outbox, self._kernels.news
         while True:
-            while not (outbox or self._heartbeat_due or self._is_health_due()):
+            while not (
+                outbox or self._heartbeat_due or self._is_health_due() or self._are_probes_due()
+            ):
                 news.clear()
                 await news.wait()
             message: AgentMessage
@@ -134,12 +152,25 @@ class Conversation:
                 message = Heartbeat(self._boot_s(), renewed_s, time.time(), gpus)
             elif self._is_health_due():
                 message = self._sightings.take(self._now_s())
+            elif self._probes is not None and self._are_probes_due():
+                message = self._probes.take(time.monotonic())
             else:
                 message = outbox.take(BATCH_REPORTS)
             await self._stream.send(message)
 
     def _is_health_due(self) -> bool:
         return self._hears_health and self._sightings.is_due(self._now_s())
+
+    def _are_probes_due(self) -> bool:
+        """Whether results of probes are to be told now; if later, it is news then."""
+        wait_s = None if self._probes is None else self._probes.wait_s(time.monotonic())
+        if wait_s and (self._probes_timer is None or self._probes_timer.cancelled()):
+            self._probes_timer = asyncio.get_running_loop().call_later(wait_s, self._look_again)
+        return wait_s == 0.0
+
+    def _look_again(self) -> None:
+        self._probes_timer = None
+        self._kernels.news.set()
 
     def _boot_s(self) -> float:
         return clock.now_s() - self._boot_began_s

@@ -27,6 +27,7 @@ from muster.agent.identity import Identity, load_identity, locked, save_identity
 from muster.agent.kernels import Kernels
 from muster.agent.ports import PreparedPorts
 from muster.agent.retention import expired
+from muster.agent.route_probes import RouteProbes, own_address
 from muster.agent.services import OwnServices
 from muster.agent.supervisor.launch import launch
 from muster.agent.supervisor_link import OtherVersion, SupervisorLink, SupervisorLost, Terms
@@ -57,6 +58,8 @@ TIDY_PERIOD_S = 600.0
 SUPERVISOR_TRIES = 5
 WATCH_PAUSE_S = 60.0
 """Seconds after which a watch of the machine's health that failed begins anew."""
+NAME_S = 3.0
+"""Seconds for which this machine's own address is looked up."""
 OTHER_VERSION_PAUSE_S = 5.0
 """How often an agent looks whether the supervisor of another version has ended its work."""
 
@@ -124,6 +127,7 @@ class AgentDaemon:
         self._link: SupervisorLink | None = None
         self._trouble = Trouble(config.directory)
         self._trouble.clear()
+        self._probes: RouteProbes | None = None
         self._health: HealthWatch | None = None
         if config.gpus is None:  # nobody can tell the health of GPUs that are merely declared
             news = self._kernels.news
@@ -138,6 +142,8 @@ class AgentDaemon:
         """Let go of everything but the kernels."""
         if self._link is not None:
             self._link.close()
+        if self._probes is not None:
+            self._probes.close()
         self._ports.close()
 
     async def work(self) -> None:
@@ -254,6 +260,7 @@ class AgentDaemon:
                 self._boot.began_s,
                 None if self._health is None else self._health.box,
                 None if self._health is None else self._health.counters,
+                await self._prober(hello.host),
             )
 
             async def serve_logs() -> None:
@@ -266,6 +273,21 @@ class AgentDaemon:
                 await run_until_one_ends(conversation.run(hello), serve_logs())
             finally:
                 stream.close()
+
+    async def _prober(self, host: str) -> RouteProbes:
+        """The prober of replicas at the address by which others know this machine."""
+        if self._probes is None:
+            loop, news = asyncio.get_running_loop(), self._kernels.news
+
+            def tell() -> None:
+                with suppress(RuntimeError):  # the agent has ended
+                    loop.call_soon_threadsafe(news.set)
+
+            self._probes = RouteProbes(tell)
+        with suppress(TimeoutError):  # its former address stands until the next connection
+            async with asyncio.timeout(NAME_S):
+                self._probes.host = await asyncio.to_thread(own_address, host)
+        return self._probes
 
     async def _join(self, channel: ControllerChannel) -> Identity:
         config = self._config

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from muster.control.engine.effects import ORDERS
 from muster.core.ids import AgentId
+from muster.core.serving.probes import ProbeOrder
 from muster.wire.messages import Acknowledge, Command, HealthNoted, Hello, KernelKey
 
 
@@ -14,12 +15,12 @@ class TellAgent(NamedTuple):
     Hello. Its own ``Hello`` makes the stream on which it came the agent's current one, and grants
     the lease that it asked for; commands and acknowledgements emitted before it in the same wake
     are about the kernels that the agent held before, and are dropped. A key as the message says
-    that the end of this kernel was reported: earlier commands for the kernel are dropped. None says
-    that the agent's stream ended.
+    that the end of this kernel was reported: earlier commands for the kernel are dropped. Of the
+    orders to probe a route the last one is told. None says that the agent's stream ended.
     """
 
     agent: AgentId
-    message: Command | Acknowledge | HealthNoted | Hello | KernelKey | None
+    message: Command | Acknowledge | HealthNoted | ProbeOrder | Hello | KernelKey | None
 
 
 ORDERS.add(TellAgent)

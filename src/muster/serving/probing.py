@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import floor
 
-from muster.core.specs.serving import ProbeSpec
+from muster.core.specs.serving import ProbeSide, ProbeSpec
 from muster.core.states.deployment import RouteStatus
 from muster.serving.why import Why, why
 
@@ -44,6 +44,53 @@ class LastProbe:
     good: bool
     streak: int
     age_s: float
+
+
+class Weight(StrEnum):
+    """The weight of a probe from the controller's side."""
+
+    COUNTS = "counts"
+    IGNORED = "ignored"  # what the agent finds counts
+    ASKS_AGENT = "asks agent"  # it is ignored, and the agent is to probe from now on
+    ENDS_ASKING = "ends asking"  # it counts, and the agent is to probe no more
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An agent that is asked to probe a replica on its machine.
+
+    Args:
+        for_s: since when, in seconds.
+        answered: whether it ever told of a probe.
+    """
+
+    for_s: float
+    answered: bool
+
+
+def weigh(
+    probe: ProbeSpec, *, good: bool, reached: bool, asked: Asked | None, may_ask: bool
+) -> Weight:
+    """The weight of a probe from the controller's side.
+
+    One that does not reach the replica's machine tells of the way, not of the replica. So the agent
+    is asked, and counts until a probe from this side is good again; one that never answers is not
+    waited for longer than knowledge stays fresh.
+
+    Args:
+        reached: whether the probe reached the replica's machine.
+        asked: the agent, if it is asked already.
+        may_ask: whether there is one that may be asked.
+    """
+    if probe.side is not ProbeSide.AUTO:
+        return Weight.COUNTS if probe.side is ProbeSide.CONTROLLER else Weight.IGNORED
+    if asked is None:
+        return Weight.ASKS_AGENT if may_ask and not reached else Weight.COUNTS
+    if good:
+        return Weight.ENDS_ASKING
+    if asked.answered or asked.for_s <= probe.stale_after_s():
+        return Weight.IGNORED
+    return Weight.COUNTS
 
 
 @dataclass(frozen=True, slots=True)

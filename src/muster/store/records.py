@@ -56,9 +56,9 @@ class Agent(Record):
     unless it is heard before, which is exact while it is silent; ``seen_known``, whether
     ``seen_at`` is when it last spoke, and not only a moment after which a former controller
     heard it; ``disk_full``, as it reports; ``checks``, the names of those that it has, empty if
-    it does not tell; ``clock_offset_s``, by which the controller's clock
-    is ahead of the agent's at most; and ``reported_foreign``, whether it reported a kernel that
-    is not its own.
+    it does not tell; ``probes``, whether it can be asked to probe replicas; ``clock_offset_s``, by
+    which the controller's clock is ahead of the agent's at most; and ``reported_foreign``, whether
+    it reported a kernel that is not its own.
     """
 
     id: AgentId
@@ -92,6 +92,7 @@ class Agent(Record):
     seen_known: bool = True
     disk_full: bool = False
     checks: tuple[str, ...] = ()
+    probes: bool = False
     clock_offset_s: float = 0.0
     reported_foreign: bool = False
     fixed: dict[str, str] = field(default_factory=dict)
@@ -106,6 +107,7 @@ class Agent(Record):
         self.seen_known = before.seen_known
         self.connected_at, self.absences = before.connected_at, before.absences
         self.disk_full, self.checks = before.disk_full, before.checks
+        self.probes = before.probes
         self.clock_offset_s, self.reported_foreign = before.clock_offset_s, before.reported_foreign
 
 

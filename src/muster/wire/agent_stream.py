@@ -11,8 +11,8 @@ from grpc import aio
 
 from muster.wire import agent_pb2 as pb
 from muster.wire.checks import heard
-from muster.wire.codec import encode_in_pieces
 from muster.wire.messages import AgentMessage, ControllerMessage, Hello, Renew
+from muster.wire.pieces import encode_in_pieces
 from muster.wire.transport import PIECE_BYTES
 
 log = logging.getLogger(__name__)

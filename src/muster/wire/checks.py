@@ -6,11 +6,14 @@ message that is not allowed is closed with a sentence; no other stream is affect
 
 import re
 from collections.abc import Mapping, Sequence, Sized
+from math import isfinite
 
 from muster.core.health.counters import GpuMeans
 from muster.core.health.service import MAX_CHECKS, MAX_RESULT_BYTES
 from muster.core.health.verdict import MAX_WHAT
 from muster.core.resources import EXTRA_NAME, MAX_DEVICES, Device, Resources
+from muster.core.serving.probes import MAX_DETAIL as MAX_PROBE_DETAIL
+from muster.core.serving.probes import MAX_OF_AGENT
 from muster.core.text import ATTRIBUTE, MAX_NAME, NAME, check_text
 from muster.wire import agent_pb2 as pb
 from muster.wire.codec import decode_agent_message
@@ -24,6 +27,7 @@ from muster.wire.messages import (
     JoinRequest,
     KernelReport,
     MalformedMessage,
+    ProbesSeen,
     Reports,
 )
 from muster.wire.transport import LOG_WINDOW_BYTES
@@ -63,6 +67,8 @@ def heard(message: pb.AgentMessage) -> AgentMessage:
                 check_gpu_means(said.gpus)
         case HealthSeen():
             check_sightings(said)
+        case ProbesSeen():
+            check_probes(said)
     return said
 
 
@@ -146,6 +152,21 @@ def check_sightings(seen: HealthSeen) -> None:
         _at_most(MAX_DEVICES, "devices in one sighting", each.devices)
         of_machine = all(0 <= index < MAX_DEVICES for index in each.devices)
         _require(of_machine, f"a device whose index is not below {MAX_DEVICES}")
+
+
+def check_probes(seen: ProbesSeen) -> None:
+    """
+    Raises:
+        MalformedMessage: one of its texts, numbers or counts is out of bounds.
+    """
+    _at_most(MAX_OF_AGENT, "results of probes in one message", seen.results)
+    for each in seen.results:
+        is_one = len(each.route) <= 2 * MAX_ID and each.generation >= 0 and each.streak > 0
+        _require(is_one and 0.0 <= each.age_s < _MAX_MOMENT_S, "a result of no probe")
+        is_number = each.value is None or isfinite(each.value)
+        _require(is_number, "a metric that is no number")
+        _require(each.detail.isprintable(), "what a probe found in more than one line")
+        _check_text("what a probe found", each.detail, MAX_PROBE_DETAIL)
 
 
 def check_gpu_means(gpus: Sequence[GpuMeans]) -> None:

@@ -4,7 +4,7 @@ Commands that share a template object send it once, and share one object again w
 decoded: a batch of hundreds of equal kernels costs little more than their identifiers.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar, assert_never
 
 from muster.core.health.service import MAX_RESULT_BYTES
@@ -41,6 +41,8 @@ from muster.wire.messages import (
     KernelTemplate,
     MalformedMessage,
     Prepare,
+    ProbeOrders,
+    ProbesSeen,
     Recall,
     Renew,
     ReportKind,
@@ -48,6 +50,7 @@ from muster.wire.messages import (
     Start,
     Stop,
 )
+from muster.wire.probe_codec import decode_orders, decode_results, encode_orders, encode_results
 
 V = TypeVar("V")
 
@@ -76,6 +79,8 @@ def encode_agent_message(message: AgentMessage) -> pb.AgentMessage:
             return pb.AgentMessage(disk=pb.Disk(full=message.full))
         case HealthSeen():
             return pb.AgentMessage(health_seen=encode_sightings(message))
+        case ProbesSeen():
+            return pb.AgentMessage(probes_seen=encode_results(message))
         case Hello():
             return pb.AgentMessage(hello=_encode_hello(message))
 
@@ -98,6 +103,8 @@ def decode_agent_message(message: pb.AgentMessage) -> AgentMessage:
             return Disk(message.disk.full)
         case "health_seen":
             return decode_sightings(message.health_seen)
+        case "probes_seen":
+            return decode_results(message.probes_seen)
         case "hello":
             return _decode_hello(message.hello)
         case None:
@@ -185,6 +192,7 @@ def _encode_hello(hello: Hello) -> pb.Hello:
         time_s=hello.time_s,
         disk_full=hello.disk_full,
         checks=hello.checks,
+        probes=hello.probes,
     )
 
 
@@ -217,6 +225,7 @@ def _decode_hello(hello: pb.Hello) -> Hello:
         time_s=hello.time_s,
         disk_full=hello.disk_full,
         checks=tuple(hello.checks),
+        probes=hello.probes,
     )
 
 
@@ -239,27 +248,8 @@ def encode_controller_message(message: ControllerMessage) -> pb.ControllerMessag
             return pb.ControllerMessage(renew=renew)
         case HealthNoted():
             return pb.ControllerMessage(health_noted=pb.HealthNoted(seq=message.seq))
-
-
-def encode_in_pieces(
-    message: ControllerMessage, limit_bytes: int
-) -> Iterator[pb.ControllerMessage]:
-    """Encode a message as ``encode_controller_message`` does, but a large batch of commands in
-    several messages.
-
-    Each piece but one of a single command is at most ``limit_bytes`` long; the order is kept.
-    """
-    encoded = encode_controller_message(message)
-    if (
-        not isinstance(message, Commands)
-        or len(message.commands) < 2
-        or encoded.ByteSize() <= limit_bytes
-    ):
-        yield encoded
-        return
-    middle = len(message.commands) // 2
-    yield from encode_in_pieces(Commands(message.commands[:middle]), limit_bytes)
-    yield from encode_in_pieces(Commands(message.commands[middle:]), limit_bytes)
+        case ProbeOrders():
+            return pb.ControllerMessage(probe_orders=encode_orders(message))
 
 
 def decode_controller_message(message: pb.ControllerMessage) -> ControllerMessage:
@@ -277,6 +267,8 @@ def decode_controller_message(message: pb.ControllerMessage) -> ControllerMessag
             return Renew(renew.sent_s, renew.lease_s, renew.heartbeat_s, renew.hears_health)
         case "health_noted":
             return HealthNoted(message.health_noted.seq)
+        case "probe_orders":
+            return decode_orders(message.probe_orders)
         case None:
             raise MalformedMessage("a message of a kind that this version does not know")
 

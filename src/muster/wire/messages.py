@@ -16,6 +16,7 @@ from muster.core.health.service import Service
 from muster.core.ids import AgentId, KernelId
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Device, DeviceShare, Resources
+from muster.core.serving.probes import ProbeOrder, ProbeResult
 
 PROTOCOL = 2
 """The version of agent.proto. Controller and agents are released together: another version is
@@ -173,7 +174,7 @@ class Hello:
     that ended before the reboot are told as ENDED, and their reports follow.
     ``instance`` tells the agent's directory from any other of this boot, ``supervisor`` the process
     that holds its kernels from any other of this machine. ``sent_s`` is the agent's
-    boot clock, ``time_s`` its time of day.
+    boot clock, ``time_s`` its time of day. ``probes`` says that the agent understands ProbeOrders.
     """
 
     agent: AgentId
@@ -193,6 +194,7 @@ class Hello:
     time_s: float = 0.0
     disk_full: bool = False
     checks: tuple[str, ...] = ()
+    probes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,8 +256,15 @@ class HealthSeen:
     sightings: tuple[Sighting, ...]
 
 
-AgentMessage = Hello | Reports | Heartbeat | Disk | HealthSeen
-NewsOfAgent = Hello | Reports | Disk | HealthSeen
+@dataclass(frozen=True, slots=True)
+class ProbesSeen:
+    """The last probes of routes that the agent was ordered to probe; nothing repeats them."""
+
+    results: tuple[ProbeResult, ...]
+
+
+AgentMessage = Hello | Reports | Heartbeat | Disk | HealthSeen | ProbesSeen
+NewsOfAgent = Hello | Reports | Disk | HealthSeen | ProbesSeen
 """The messages that control hears; heartbeats are answered before."""
 
 
@@ -292,7 +301,15 @@ class HealthNoted:
     seq: int
 
 
-ControllerMessage = Commands | Acknowledge | Renew | HealthNoted
+@dataclass(frozen=True, slots=True)
+class ProbeOrders:
+    """Orders to probe routes at the agent's own address, until others, for as long as the stream
+    lasts."""
+
+    orders: tuple[ProbeOrder, ...]
+
+
+ControllerMessage = Commands | Acknowledge | Renew | HealthNoted | ProbeOrders
 
 
 class AgentLink(Protocol):

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from tests.control.fake_agent import FakeAgent
 from tests.control.health.ward import Ward
 
-from muster.control.agent.health_reports import AGAIN_S, AT_ONCE, HealthPace
+from muster.control.agent.desk import HEALTH_AGAIN_S as AGAIN_S
+from muster.control.agent.desk import HEALTH_AT_ONCE as AT_ONCE
+from muster.control.agent.pace import Pace
 from muster.control.health.entity import Incident
 from muster.control.health.seen import LOOK_AGAIN_S, MOST_A_DAY, suspicions
 from muster.core.clock import VirtualClock
@@ -301,7 +303,7 @@ def test_whatever_an_agent_says_is_about_itself_alone(
 
 def test_pace_lets_some_through_at_once_and_then_one_at_a_time() -> None:
     clock = VirtualClock()
-    pace = HealthPace(clock)
+    pace = Pace(clock, AT_ONCE, AGAIN_S)
     heard = AgentId("agt-1")
     assert [pace.allows(heard) for _ in range(AT_ONCE + 3)] == [True] * AT_ONCE + [False] * 3
     clock.advance(AGAIN_S)

@@ -13,11 +13,13 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Self
 
-from muster.control.agent.health_reports import HealthPace, HealthReports
+from muster.control.agent.health_reports import HealthReports
 from muster.control.agent.hello import Greeter
 from muster.control.agent.joining import check, join
 from muster.control.agent.leases import LeaseBook
 from muster.control.agent.lifecycle import AgentLifecycle
+from muster.control.agent.pace import Pace
+from muster.control.agent.probe_reports import ProbeReports
 from muster.control.engine.effects import Performer
 from muster.control.engine.inputs import Input
 from muster.control.engine.module import Parts
@@ -29,6 +31,7 @@ from muster.control.tell_agent import TellAgent
 from muster.core.clock import Clock
 from muster.core.errors import Busy, LimitExceeded, MusterError
 from muster.core.ids import AgentId
+from muster.core.serving.probes import ProbeOrder
 from muster.core.states import AgentStatus
 from muster.store.live import Live
 from muster.store.records import Agent
@@ -49,6 +52,8 @@ from muster.wire.messages import (
     JoinRequest,
     KernelKey,
     NewsOfAgent,
+    ProbeOrders,
+    ProbesSeen,
     Refused,
     ReportKind,
     Reports,
@@ -59,6 +64,10 @@ log = logging.getLogger(__name__)
 
 REFUSED_S = 30.0
 """Seconds for which further Hellos of an agent are ignored after one that could not be applied."""
+HEALTH_AT_ONCE = 8
+"""Messages about its health that an agent is heard with at once."""
+HEALTH_AGAIN_S = 2.0
+"""Seconds after which an agent that has used them up is heard with one more."""
 NOT_UNDERSTOOD = "what it said could not be understood"
 
 
@@ -91,7 +100,10 @@ class AgentDesk:
         self._not_heard: dict[AgentId, tuple[float, str]] = {}  # until then, and why
         self._unheard: Set[AgentId] | None = None  # counted at most once a wake
         self._woke_boot_s = clock.boot_s()  # when this wake, or the last one, began
-        self._health_pace = HealthPace(clock)
+        self._paces = {
+            HealthSeen: Pace(clock, HEALTH_AT_ONCE, HEALTH_AGAIN_S),
+            ProbesSeen: Pace(clock, at_once=20, again_s=0.1),
+        }
         self._forgetful = False  # reported failures are not stored: agents have to repeat them
         self.performers = (_Talk(self),)
 
@@ -101,7 +113,8 @@ class AgentDesk:
         if agent not in self._store.live.agents:
             self.link.close(agent, "this agent was removed")
             return
-        if isinstance(message, HealthSeen) and not self._health_pace.allows(agent):
+        pace = self._paces.get(type(message))
+        if pace is not None and not pace.allows(agent):
             return
         now = self._clock.now()
         until, why = self._not_heard.get(agent, (0.0, ""))
@@ -162,11 +175,14 @@ class AgentDesk:
             case Hello() as hello:
                 work.emit(TellAgent(agent.id, hello))
                 parts[Greeter].greet(work, agent, hello)
+                parts[ProbeReports].greeted(work, agent)
                 work.must_be_whole = True  # the answer holds a term that a handler computes
             case HealthSeen() as seen:
                 parts[HealthReports].hear(work, agent, seen)
                 if seen.sightings:
                     work.emit(TellAgent(agent.id, HealthNoted(seen.sightings[-1].seq)))
+            case ProbesSeen(results):
+                parts[ProbeReports].heard(work, agent, results)
             case Reports() as batch:
                 for report in batch.reports:
                     parts[KernelReports].apply(work, agent.id, report)
@@ -192,6 +208,8 @@ class AgentDesk:
                 self.link.close(agent, why)
             case None:
                 self.connected.discard(agent)
+            case ProbesSeen():
+                log.warning("probes of agent %s are dropped: %s", agent, error)
             case _:
                 self.link.close(agent, why)
 
@@ -240,7 +258,8 @@ class AgentDesk:
         ``committed`` that failed."""
         live = self._store.live
         self._leases.forget_all_but(live.agents)
-        self._health_pace.forget_all_but(live.agents)
+        for pace in self._paces.values():
+            pace.forget_all_but(live.agents)
         for agent in live.agents.values():
             self._leases.publish(agent, live.groups[agent.group])
         alive = {agent.id for agent in live.agents.values() if agent.status is AgentStatus.ALIVE}
@@ -273,6 +292,8 @@ class AgentDesk:
             self.link.send(agent, letters.acknowledged)
         if letters.noted is not None:
             self.link.send(agent, letters.noted)
+        if letters.orders:
+            self.link.send(agent, ProbeOrders(tuple(letters.orders.values())))
 
 
 @dataclass(slots=True, eq=False)
@@ -286,7 +307,7 @@ class Said(Input):
     @property
     def amount(self) -> int:
         match self.message:
-            case Reports(reports=told) | Hello(kernels=told):
+            case Reports(reports=told) | Hello(kernels=told) | ProbesSeen(results=told):
                 return 1 + len(told)
             case _:
                 return 1
@@ -318,6 +339,7 @@ class _Letters:
     commands: dict[KernelKey, list[Command]] = field(default_factory=dict)
     acknowledged: Acknowledge | None = None
     noted: HealthNoted | None = None
+    orders: dict[str, ProbeOrder] = field(default_factory=dict)
 
     @classmethod
     def of(cls, effects: Iterable[TellAgent]) -> dict[AgentId, Self]:
@@ -336,6 +358,8 @@ class _Letters:
                     letters.acknowledged = acknowledged
                 case HealthNoted() as noted:
                     letters.noted = noted
+                case ProbeOrder(route=route) as order:
+                    letters.orders[route] = order
                 case tuple() as ended:
                     letters.commands.pop(ended, None)
                 case command:

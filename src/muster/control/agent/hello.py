@@ -66,6 +66,7 @@ class Greeter:
         agent.supervisor = hello.supervisor
         agent.disk_full = hello.disk_full
         agent.checks = hello.checks
+        agent.probes = hello.probes
         agent.version = hello.version
         agent.host = hello.host
         agent.capacity = hello.capacity

@@ -11,6 +11,7 @@ from muster.control.agent.lifecycle import (
     DetectSilence,
     GrantLeases,
 )
+from muster.control.agent.probe_reports import ProbeReports
 from muster.control.agent.requests import AgentRequests
 from muster.control.engine.declared import Declared
 from muster.control.engine.module import Context, Module
@@ -54,6 +55,7 @@ class AgentModule(Module):
                 Greeter(agents, kernel_reports, cluster, leases),
                 AgentRequests(agents, cluster, kernel_reports),
                 HealthReports(),
+                ProbeReports(),
                 leases.counters,
             ],
         )

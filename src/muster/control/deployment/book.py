@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from muster.control.deployment.entity import Deployment, DeploymentId, Route
 from muster.control.deployment.sight import Sight
-from muster.core.ids import SessionId
+from muster.core.ids import AgentId, SessionId
 from muster.serving.probing import LastProbe
 from muster.store.live import Live
 
@@ -20,23 +20,52 @@ class Seen:
 
 
 @dataclass(slots=True)
-class Heard:
-    """The last of what the prober told of one route, and of what it was told; none of it is stored.
+class AgentAsked:
+    """The agent that is asked to probe a route on its machine.
 
     Args:
-        watched: the generation under which the route is watched, None while it is not.
+        since: when it was asked.
+        told: the generation that it was told on its stream, None before.
+        ordered_at: when it was told so last.
+        answered_at: when the last probe of which it told was completed, None before the first.
+    """
+
+    agent: AgentId
+    since: float
+    told: int | None = None
+    ordered_at: float = 0.0
+    answered_at: float | None = None
+
+    def heard_at(self) -> float:
+        """When a probe was completed, or ordered, last."""
+        return max(self.ordered_at, self.answered_at or 0.0)
+
+
+@dataclass(slots=True)
+class Heard:
+    """The last of what probers told of one route, and of what they were told; none of it is stored.
+
+    Args:
+        watched: the generation under which the controller's prober watches it, None while it does
+            not.
         asked_at: since when this controller has had it watched.
-        ordered_at: when the prober was told so last; it is again where nothing is heard of it.
-        good, streak, detail: of the last completed probe.
+        ordered_at: when the controller's prober was told so last; it is again where nothing is
+            heard of it.
+        here_at: when the last probe by the controller's prober was completed, None before.
+        found_here: its detail.
+        reached: whether it reached the replica's machine.
+        good, streak, detail: of the last completed probe that counts.
         completed_at: when that was.
         value: of its metric, None where none was read.
-        reached: whether that probe reached the replica's machine.
         seen: the route as it was before the first of the probes that do not reach it.
+        asked: the agent that is asked to probe it, None while the controller's probes are enough.
     """
 
     watched: int | None = None
     asked_at: float | None = None
     ordered_at: float = 0.0
+    here_at: float | None = None
+    found_here: str = ""
     good: bool | None = None
     streak: int = 0
     detail: str = ""
@@ -44,6 +73,7 @@ class Heard:
     value: float | None = None
     reached: bool = True
     seen: Seen | None = None
+    asked: AgentAsked | None = None
 
     def last(self, now: float) -> LastProbe | None:
         """The last completed probe; None before the first."""
@@ -52,8 +82,19 @@ class Heard:
         return LastProbe(self.good, self.streak, max(now - self.completed_at, 0.0))
 
     def heard_at(self) -> float:
-        """When a probe was completed, or ordered, last."""
-        return max(self.ordered_at, self.completed_at or 0.0)
+        """When a probe by the controller's prober was completed, or ordered, last."""
+        return max(self.ordered_at, self.here_at or 0.0)
+
+    def be_ordered_anew(self) -> None:
+        """Have probers told again what they are to probe: perhaps they lost it."""
+        self.watched = None
+        if self.asked is not None:
+            self.asked.told = None
+
+    @property
+    def is_seen_by_agent(self) -> bool:
+        """Whether its agent tells how it is."""
+        return self.asked is not None and self.asked.answered_at is not None
 
     def unheard_s(self, now: float) -> float:
         """For how long this controller has had it watched."""
@@ -77,10 +118,13 @@ class Routes:
             self.named(deployment)
         for route in live.of(Route).values():
             self.made(route)
-        for each in heard.values():
-            each.watched = None  # the wake that had it watched may not have been stored
+        self._of_agent: dict[AgentId, dict[str, None]] = {}
         for gone in heard.keys() - live.of(Route).keys():
             del heard[gone]
+        for name, each in heard.items():
+            each.be_ordered_anew()  # the wake that had it watched may not have been stored
+            if each.asked is not None:
+                self._of_agent.setdefault(each.asked.agent, {})[name] = None
 
     # -- deployments ---------------------------------------------------------------------------
 
@@ -139,13 +183,41 @@ class Routes:
 
     def forget(self, route: Route) -> None:
         """Forget what was heard of a route that has ended."""
+        self.ask_no_more(route.name)
         self._heard.pop(route.name, None)
 
-    def is_out_of_sight(self, route: Route) -> bool:
+    def ask(self, route: Route, agent: AgentId, now: float) -> None:
+        """Have the agent asked to probe a route on its machine."""
+        self.heard(route).asked = AgentAsked(agent, now)
+        self._of_agent.setdefault(agent, {})[route.name] = None
+
+    def ask_no_more(self, name: str) -> AgentAsked | None:
+        """Have no agent asked any more to probe a route; the answer is the one that was."""
+        heard = self._heard.get(name)
+        if heard is None or heard.asked is None:
+            return None
+        asked, heard.asked = heard.asked, None
+        mine = self._of_agent[asked.agent]
+        del mine[name]
+        if not mine:
+            del self._of_agent[asked.agent]
+        return asked
+
+    def asked_of(self, agent: AgentId) -> Collection[str]:
+        """The names of the routes that an agent is asked to probe."""
+        return self._of_agent.get(agent, {}).keys()
+
+    def is_out_of_sight(self, route: Route, now: float) -> bool:
         """Whether nothing is known of a route because the prober is blind: its last probe did not
-        reach its machine, nor those of many others."""
+        reach its machine, nor those of many others. What its agent tells, or is about to tell, is
+        known all the same."""
         heard = self._heard.get(route.name)
-        return self.sight.is_blind and heard is not None and not heard.reached
+        if not self.sight.is_blind or heard is None or heard.reached:
+            return False
+        asked = heard.asked
+        if asked is None or asked.answered_at is not None:
+            return asked is None
+        return now > asked.since + route.deployment.spec.probe.stale_after_s()
 
     def heard_of(self, name: str) -> Heard | None:
         """The last that was heard of the route of this name; None if nothing was."""

@@ -5,6 +5,7 @@ from sqlalchemy import Connection
 from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, Route
 from muster.control.deployment.handlers import why_not
+from muster.control.deployment.probes import agent_of
 from muster.control.deployment.route_handlers import out_of_sight
 from muster.control.deployment.standing import session_of, standing
 from muster.control.session.cluster.state import ClusterState
@@ -12,6 +13,7 @@ from muster.control.session.explaining.explanation import Found, findings
 from muster.core import sentences
 from muster.core.owner import Principal
 from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.specs.serving import ProbeSide
 from muster.core.states import SessionStatus
 from muster.core.states.deployment import UP, RouteStatus
 from muster.core.views.deployments import DeploymentView, RouteView
@@ -84,7 +86,11 @@ def explain_route(
     route = live.of(Route)[name]
     waiting = _waiting(route, live)
     found = Found() if waiting is None else findings(live, cluster, waiting, now, asker)
-    found.reasons = [*route_reasons(route, routes, live, now), *found.reasons]
+    found.reasons = [
+        *route_reasons(route, routes, live, now),
+        *_seen_by_agent(route, routes),
+        *found.reasons,
+    ]
     verdict = sentences.route(route.deployment.name, route.status, now - route.status_changed_at)
     return found.answer(route.id, route.status, verdict, name=route.deployment.name)
 
@@ -100,14 +106,32 @@ def route_reasons(route: Route, routes: Routes, live: Live, now: float) -> list[
             if session.status is SessionStatus.PENDING:
                 return []  # the session's own reasons say more
             return [reason(ReasonCode.ROUTE_STARTS, status=session.status, session=session.id)]
-        case RouteStatus.DEGRADED if routes.is_out_of_sight(route):
+        case RouteStatus.DEGRADED if routes.is_out_of_sight(route, now):
             return [out_of_sight(routes)]
+        case RouteStatus.DEGRADED if _cannot_be_probed(route, live):
+            return [reason(ReasonCode.ROUTE_AGENT_CANNOT_PROBE)]
         case RouteStatus.DEGRADED if route.good is None and heard.completed_at is None:
             return [reason(ReasonCode.ROUTE_NOT_PROBED)]
         case RouteStatus.DEGRADED if heard.good is False:
             return [reason(ReasonCode.ROUTE_BAD, streak=heard.streak, found=heard.detail)]
         case _:
             return [] if route.reason is None else [route.reason]
+
+
+def _cannot_be_probed(route: Route, live: Live) -> bool:
+    """Whether only its agent is to probe a route, and it cannot."""
+    agent = agent_of(route, live)
+    if agent is None or route.deployment.spec.probe.side is not ProbeSide.AGENT:
+        return False
+    return agent.connected and not agent.probes
+
+
+def _seen_by_agent(route: Route, routes: Routes) -> list[Reason]:
+    """Why its agent probes a route instead of the controller."""
+    heard = routes.heard(route)
+    if heard.reached or not heard.is_seen_by_agent:
+        return []
+    return [reason(ReasonCode.ROUTE_SEEN_BY_AGENT, found=heard.found_here)]
 
 
 def explain_ended_deployment(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from muster.control.agent.probe_reports import ProbeReports
 from muster.control.deployment.book import Heard, Routes
 from muster.control.deployment.disruption import ReplicaGuard
 from muster.control.deployment.entity import DEPLOYMENT, ROUTE, Deployment, Route
@@ -17,7 +18,7 @@ from muster.control.deployment.handlers import (
 from muster.control.deployment.lifecycle import DeploymentLifecycle, RouteLifecycle
 from muster.control.deployment.load_reports import LoadTold
 from muster.control.deployment.loads import Loads
-from muster.control.deployment.probes import ProbesTold, WatchRoutes
+from muster.control.deployment.probes import ProbesByAgents, ProbesTold, WatchRoutes
 from muster.control.deployment.probing.performer import RouteProber
 from muster.control.deployment.publishing.performer import TrafficPublisher
 from muster.control.deployment.publishing.settings import load_settings
@@ -85,6 +86,7 @@ class DeploymentModule(EntityModule):
         changes = Changes(routes, of_routes)
         sessions = parts[SessionLifecycle]
         parts[ClusterState].guard = ReplicaGuard(routes, of_routes)
+        parts[ProbeReports].listen(ProbesByAgents(routes))
         requests = DeploymentRequests(routes, of_deployments)
         return Declared(
             lifecycles=[of_deployments, of_routes],

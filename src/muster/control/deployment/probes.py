@@ -4,16 +4,23 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from muster.control.deployment.book import Heard, Routes, Seen
+from muster.control.deployment.book import AgentAsked, Heard, Routes, Seen
 from muster.control.deployment.entity import Deployment, Route
 from muster.control.deployment.probing.effects import Watch
+from muster.control.deployment.probing.orders import order_of
 from muster.control.deployment.standing import session_of
 from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.inputs import Input
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
-from muster.core.serving.probes import ProbeResult, Watched
+from muster.control.tell_agent import TellAgent
+from muster.core.serving.probes import ProbeOrder, ProbeResult, Watched
+from muster.core.specs.serving import ProbeSide
+from muster.core.states import AgentStatus
 from muster.core.states.deployment import PROBED, ROUTE_TABLE, RouteStatus
+from muster.serving.probing import Asked, Weight, weigh
+from muster.store.live import Live
+from muster.store.records import Agent
 
 log = logging.getLogger(__name__)
 
@@ -34,41 +41,99 @@ class WatchRoutes(FollowingHandler[Route]):
             self._routes.sight.forget(record.name)
             if record.status is not RouteStatus.PROVISIONING:
                 unwatch(record.name, work, self._routes.heard_of(record.name))
+                ask_no_more(record.name, work, self._routes)
             if record.status is RouteStatus.TERMINATED:
                 self._routes.forget(record)
             return
-        heard = self._routes.heard(record)
-        generation = record.deployment.probe_version
-        is_heard = work.now < heard.heard_at() + record.deployment.spec.probe.stale_after_s()
-        if record.address is None or (heard.watched == generation and is_heard):
-            return
-        host, _, port = record.address.rpartition(":")
-        scale = record.deployment.spec.scale
-        watched = Watched(
-            route=record.name,
-            generation=generation,
-            host=host,
-            port=int(port),
-            probe=record.deployment.spec.probe,
-            metric=scale if scale is not None and scale.name is not None else None,
-        )
-        heard.watched, heard.ordered_at = generation, work.now
+        if record.address is not None:
+            self._watch(record, work)
+
+    def _watch(self, record: Route, work: Work) -> None:
+        heard, side = self._routes.heard(record), record.deployment.spec.probe.side
         if heard.asked_at is None:
             heard.asked_at = work.now
-        work.emit(Watch(record.name, generation, watched))
+        if side is ProbeSide.AGENT:
+            self._routes.sight.forget(record.name)
+            unwatch(record.name, work, heard)
+            if heard.asked is None:
+                self._ask(record, work)
+        else:
+            self._watch_from_here(record, heard, work)
+        if side is ProbeSide.CONTROLLER:
+            ask_no_more(record.name, work, self._routes)
+        if heard.asked is not None:
+            self._watch_from_agent(record, heard.asked, work)
+
+    def _ask(self, record: Route, work: Work) -> None:
+        agent = agent_of(record, work.live)
+        if agent is not None:
+            self._routes.ask(record, agent.id, work.now)
+
+    def _watch_from_here(self, record: Route, heard: Heard, work: Work) -> None:
+        generation = record.deployment.probe_version
+        is_heard = _is_heard(record, heard.heard_at(), work)
+        if heard.watched == generation and is_heard:
+            return
+        if heard.ordered_at and not is_heard and heard.asked is None:
+            self._ask(record, work)  # this side finds nothing out
+        heard.watched, heard.ordered_at = generation, work.now
+        work.emit(Watch(record.name, generation, _watched(record)))
+
+    def _watch_from_agent(self, record: Route, asked: AgentAsked, work: Work) -> None:
+        generation, agent = record.deployment.probe_version, work.live.agents.get(asked.agent)
+        if agent is None or not (agent.connected and agent.probes):
+            asked.told = None
+            return
+        if asked.told == generation and _is_heard(record, asked.heard_at(), work):
+            return
+        asked.told, asked.ordered_at = generation, work.now
+        work.emit(TellAgent(agent.id, order_of(_watched(record))))
+
+
+def _is_heard(record: Route, heard_at: float, work: Work) -> bool:
+    return work.now < heard_at + record.deployment.spec.probe.stale_after_s()
+
+
+def _watched(record: Route) -> Watched:
+    """The address of a route, and how it is probed."""
+    assert record.address is not None
+    host, _, port = record.address.rpartition(":")
+    scale = record.deployment.spec.scale
+    return Watched(
+        route=record.name,
+        generation=record.deployment.probe_version,
+        host=host,
+        port=int(port),
+        probe=record.deployment.spec.probe,
+        metric=scale if scale is not None and scale.name is not None else None,
+    )
 
 
 def unwatch(name: str, work: Work, heard: Heard | None) -> None:
-    """Have a route not be probed any more."""
+    """Have the controller's prober not probe a route any more."""
     if heard is not None and heard.watched is not None:
         work.emit(Watch(name, heard.watched, None))
         heard.watched = None
 
 
+def ask_no_more(name: str, work: Work, routes: Routes) -> None:
+    """Have the agent not probe a route any more, if it was asked to."""
+    asked = routes.ask_no_more(name)
+    if asked is not None and asked.told is not None:
+        work.emit(TellAgent(asked.agent, ProbeOrder(name, asked.told)))
+
+
+def agent_of(route: Route, live: Live) -> Agent | None:
+    """The machine of a route."""
+    session = session_of(route, live)
+    agent_id = None if session is None else session.kernels[0].agent_id
+    return None if agent_id is None else live.agents.get(agent_id)
+
+
 @dataclass(frozen=True, slots=True)
 class ProbesTold(Input):
-    """Results of probes. Those of routes that have ended, or of an older probe, change nothing;
-    the prober is told again not to watch those that are none of ours."""
+    """Results of the controller's prober. Those of routes that have ended, or of an older probe,
+    change nothing; the prober is told again not to watch those that are none of ours."""
 
     results: Sequence[ProbeResult]
 
@@ -77,32 +142,10 @@ class ProbesTold(Input):
         return max(len(self.results), 1)
 
     def take(self, work: Work, parts: Parts) -> None:
-        routes = parts[Routes]
-        found = work.live.of(Route)
-        scaled: dict[Deployment, None] = {}
+        taking = _Taking(parts[Routes], work)
         for result in self.results:
-            route = found.get(result.route)
-            if route is None or route.status not in PROBED:
-                work.emit(Watch(result.route, result.generation, None))
-                continue
-            if result.generation != route.deployment.probe_version:
-                continue
-            heard = routes.heard(route)
-            completed_at = work.now - max(result.age_s, 0.0)
-            if heard.completed_at is not None and completed_at < heard.completed_at:
-                continue
-            heard.good, heard.streak, heard.detail = result.good, result.streak, result.detail
-            heard.completed_at, heard.value = completed_at, result.value
-            _look(routes, route, heard, result.reached, work)
-            settled = RouteStatus.HEALTHY if result.good else RouteStatus.UNHEALTHY
-            if result.good is not route.good or route.status is not settled:
-                work.mark(route)
-            if result.value is not None:
-                scaled[route.deployment] = None
-        for deployment in scaled:
-            work.mark(deployment)
-        if routes.sight.is_changed():
-            _judge_anew(routes, work)
+            taking.from_here(result)
+        taking.end()
 
     def refuse(self, error: Exception) -> None:
         log.warning("%d results of probes are dropped: %s", len(self.results), error)
@@ -114,15 +157,124 @@ class ProbesTold(Input):
         return (ProbesTold(self.results[:half]), ProbesTold(self.results[half:]))
 
 
-def _look(routes: Routes, route: Route, heard: Heard, reached: bool, work: Work) -> None:
+class ProbesByAgents:
+    """Takes results of agents about routes on their own machines (``ProbeListener``)."""
+
+    def __init__(self, routes: Routes) -> None:
+        self._routes = routes
+
+    def greeted(self, work: Work, agent: Agent) -> None:
+        """Have the agent ordered anew what it is asked to probe."""
+        found = work.live.of(Route)
+        for name in self._routes.asked_of(agent.id):
+            if (route := found.get(name)) is not None:
+                self._routes.heard(route).be_ordered_anew()
+                work.mark(route)
+
+    def heard(self, work: Work, agent: Agent, results: Sequence[ProbeResult]) -> None:
+        taking = _Taking(self._routes, work)
+        for result in results:
+            taking.from_agent(agent, result)
+        taking.end()
+
+
+class _Taking:
+    """Takes results in a wake."""
+
+    def __init__(self, routes: Routes, work: Work) -> None:
+        self._routes = routes
+        self._work = work
+        self._found = work.live.of(Route)
+        self._scaled: dict[Deployment, None] = {}
+
+    def from_here(self, result: ProbeResult) -> None:
+        """Take a result of the controller's prober."""
+        work, routes = self._work, self._routes
+        route = self._found.get(result.route)
+        if route is None or route.status not in PROBED:
+            work.emit(Watch(result.route, result.generation, None))
+            return
+        heard = routes.heard(route)
+        completed_at = work.now - max(result.age_s, 0.0)
+        is_late = heard.here_at is not None and completed_at < heard.here_at
+        if is_late or result.generation != route.deployment.probe_version:
+            return
+        agent = agent_of(route, work.live)
+        _look(routes, route, heard, result, agent, work.now)
+        heard.here_at, heard.found_here = completed_at, result.detail
+        match self._weight(route, heard, result, agent):
+            case Weight.COUNTS:
+                self._count(route, heard, result, completed_at)
+            case Weight.ASKS_AGENT if agent is not None:
+                routes.ask(route, agent.id, work.now)
+                work.mark(route)
+            case Weight.ENDS_ASKING:
+                ask_no_more(route.name, work, routes)
+                self._count(route, heard, result, completed_at)
+
+    def from_agent(self, agent: Agent, result: ProbeResult) -> None:
+        """Take a result of an agent, which is told again not to probe what it is not asked to."""
+        work, route = self._work, self._found.get(result.route)
+        heard = None if route is None else self._routes.heard_of(route.name)
+        asked = None if heard is None else heard.asked
+        if route is None or heard is None or asked is None or asked.agent != agent.id:
+            work.emit(TellAgent(agent.id, ProbeOrder(result.route, result.generation)))
+            return
+        if route.status not in PROBED or result.generation != route.deployment.probe_version:
+            return
+        completed_at = work.now - max(result.age_s, 0.0)
+        asked.answered_at = max(asked.answered_at or 0.0, completed_at)
+        self._count(route, heard, result, completed_at)
+
+    def end(self) -> None:
+        """Have looked at what the results together may have changed."""
+        for deployment in self._scaled:
+            self._work.mark(deployment)
+        if self._routes.sight.is_changed():
+            _judge_anew(self._routes, self._work)
+
+    def _weight(
+        self, route: Route, heard: Heard, result: ProbeResult, agent: Agent | None
+    ) -> Weight:
+        asked = heard.asked
+        return weigh(
+            route.deployment.spec.probe,
+            good=result.good,
+            reached=result.reached,
+            asked=None if asked is None else self._asked(asked),
+            may_ask=agent is not None and _may_be_asked(agent),
+        )
+
+    def _asked(self, asked: AgentAsked) -> Asked:
+        return Asked(self._work.now - asked.since, asked.answered_at is not None)
+
+    def _count(self, route: Route, heard: Heard, result: ProbeResult, completed_at: float) -> None:
+        """Take note of a result that counts."""
+        if heard.completed_at is not None and completed_at < heard.completed_at:
+            return
+        heard.good, heard.streak, heard.detail = result.good, result.streak, result.detail
+        heard.completed_at, heard.value = completed_at, result.value
+        settled = RouteStatus.HEALTHY if result.good else RouteStatus.UNHEALTHY
+        if result.good is not route.good or route.status is not settled:
+            self._work.mark(route)
+        if result.value is not None:
+            self._scaled[route.deployment] = None
+
+
+def _may_be_asked(agent: Agent) -> bool:
+    """Whether an agent can be asked to probe; one that is away for a moment may be, too."""
+    return agent.status is AgentStatus.ALIVE and (agent.probes or not agent.connected)
+
+
+def _look(
+    routes: Routes, route: Route, heard: Heard, result: ProbeResult, agent: Agent | None, now: float
+) -> None:
     """Take note of what a probe tells of the prober's own sight."""
-    if heard.reached and not reached:
-        heard.seen = Seen(work.now, route.good, route.healthy_since)
-    heard.reached = reached
-    session = session_of(route, work.live)
-    agent_id = None if session is None else session.kernels[0].agent_id
-    if agent_id is not None:
-        routes.sight.looked(route.name, agent_id, reached=reached)
+    if heard.reached and not result.reached:
+        heard.seen = Seen(now, route.good, route.healthy_since)
+    heard.reached = result.reached
+    if agent is not None:
+        routes.sight.looked(route.name, agent.id, reached=result.reached)
 
 
 def _judge_anew(routes: Routes, work: Work) -> None:
@@ -130,7 +282,7 @@ def _judge_anew(routes: Routes, work: Work) -> None:
     again, they are judged by what it finds from then on."""
     found, sight = work.live.of(Route), routes.sight
     for name in sight.unreached():
-        if (route := found.get(name)) is None:
+        if (route := found.get(name)) is None or routes.heard(route).is_seen_by_agent:
             continue
         if sight.is_blind:
             work.mark(route)

@@ -132,7 +132,7 @@ class HealthCheckRoute(LifecycleHandler[Route]):
         result: HandlerResult[Route] = HandlerResult()
         for route in targets:
             heard = self._routes.heard(route)
-            if self._routes.is_out_of_sight(route):
+            if self._routes.is_out_of_sight(route, work.now):
                 self._keep(route, heard, work)
                 if route.status is not _R.DEGRADED:
                     result.stale[route] = out_of_sight(self._routes)
@@ -159,7 +159,7 @@ class HealthCheckRoute(LifecycleHandler[Route]):
                 case HealthVerdict.FAILED_TO_START if route.status is not _R.UNHEALTHY:
                     result.failures[route] = why
                 case HealthVerdict.STALE:
-                    heard.watched = None  # perhaps the prober lost it
+                    heard.be_ordered_anew()
                     result.stale[route] = why
         return result
 

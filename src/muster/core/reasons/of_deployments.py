@@ -44,6 +44,17 @@ OF_DEPLOYMENTS: Mapping[ReasonCode, Definition] = {
         "Look at the network of the controller's machine; traffic goes on as before, and nobody is "
         "replaced.",
     ),
+    ReasonCode.ROUTE_SEEN_BY_AGENT: Definition(
+        _O,
+        f"its agent probes it, because the controller's probes do not reach its machine{_FOUND}",
+        "Look whether balancers and proxies reach it; set probe.side to controller if only what is "
+        "reached from there is to get traffic.",
+    ),
+    ReasonCode.ROUTE_AGENT_CANNOT_PROBE: Definition(
+        _O,
+        "its agent is to probe it, and is of a version that cannot",
+        "Update the agent, or set probe.side to auto.",
+    ),
     ReasonCode.ROUTE_EVICTED: Definition(
         _W, f"it is replaced, because it was unhealthy for {{after_s:~}}{_FOUND}"
     ),

@@ -9,6 +9,8 @@ MAX_DETAIL = 200
 TOLD_AT_ONCE = 100
 """Results in a row of one kind that are told at once; later ones of that kind may be told together,
 once a second. No threshold of a ``ProbeSpec`` is larger."""
+MAX_OF_AGENT = 1_000
+"""Routes that an agent probes on its own machine, at most."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,11 +90,22 @@ class ProbeKind(StrEnum):
     TCP = "tcp"
 
 
+class ProbeSide(StrEnum):
+    """The side from which replicas are probed."""
+
+    AUTO = "auto"  # the controller's; the agent's where the controller does not reach the machine
+    CONTROLLER = "controller"
+    AGENT = "agent"
+
+
 class ProbeSpec(Spec):
     """How a replica's health is found out. Each probe is a connection of its own to the replica's
     port; a redirection is not followed, and of an answer nothing but its head is read.
 
     Args:
+        side: where probes come from: ``controller``, ``agent``, which is that of the replica's
+            machine, or ``auto``: the controller, and the agent where the controller does not reach
+            the machine.
         kind: ``http``: a request is answered as expected; ``tcp``: a connection is accepted.
         path, method, headers, body: of the request.
         status: statuses of the answer that are good, as "200-399" or a list of such; a redirection
@@ -109,6 +120,7 @@ class ProbeSpec(Spec):
         evict_after: how long a replica may be UNHEALTHY before it is replaced.
     """
 
+    side: ProbeSide = ProbeSide.AUTO
     kind: ProbeKind = ProbeKind.HTTP
     path: Annotated[str, StringConstraints(max_length=2048)] = "/"
     method: Annotated[str, StringConstraints(pattern="^(GET|HEAD|POST|OPTIONS)$")] = "GET"

@@ -37,6 +37,7 @@ from muster.wire.messages import (
     KernelKey,
     KernelReport,
     Prepare,
+    ProbeOrders,
     Recall,
     Renew,
     ReportKind,
@@ -390,6 +391,8 @@ class HollowAgent:
                     self.supervisor.obey(lambda: self.supervisor.acknowledge(seq))
             case HealthNoted(seq):
                 self.sightings.noted(seq)
+            case ProbeOrders():
+                pass  # it does not say that it probes
             case Commands(commands):
                 if self.supervisor.agent is self:
                     for command in commands:

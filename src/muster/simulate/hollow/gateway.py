@@ -20,6 +20,7 @@ from muster.wire.messages import (
     Leases,
     Occupied,
     Overtaken,
+    ProbesSeen,
     Renew,
     Reports,
 )
@@ -96,7 +97,7 @@ class HollowGateway:
                 renewal = self.leases.renew(agent, message)
                 if renewal is not None:
                     self._carry(agent, renewal)
-            case Hello() | Reports() | Disk() | HealthSeen():
+            case Hello() | Reports() | Disk() | HealthSeen() | ProbesSeen():
                 self.leases.heard(agent)
                 self.witness.heard(agent, message)
                 self.events.agent_said(agent, message)

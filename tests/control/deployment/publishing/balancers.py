@@ -143,26 +143,28 @@ class Load:
 
     @asynccontextmanager
     async def running(self, *paths: str, clients: int = 12) -> AsyncIterator["Load"]:
+        # Clients are not cancelled: a connection that is being opened then would be left behind.
+        stop = asyncio.Event()
         tasks = [
-            asyncio.create_task(self._ask(paths[number % len(paths)], number % 3 == 0))
+            asyncio.create_task(self._ask(paths[number % len(paths)], number % 3 == 0, stop))
             for number in range(clients)
         ]
         try:
             yield self
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            stop.set()
+            await asyncio.gather(*tasks)
 
-    async def _ask(self, path: str, anew: bool) -> None:
-        """Ask for a path for ever, on a connection that is kept or one for each request."""
-        while True:
+    async def _ask(self, path: str, anew: bool, stop: asyncio.Event) -> None:
+        """Ask for a path until it is to stop, on a connection that is kept or one for each
+        request."""
+        while not stop.is_set():
             writer: asyncio.StreamWriter | None = None
             try:
                 reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-                while await self._exchange(path, reader, writer) and not anew:
+                while await self._exchange(path, reader, writer) and not (anew or stop.is_set()):
                     pass
-            except (OSError, asyncio.IncompleteReadError, ValueError) as error:
+            except (OSError, asyncio.IncompleteReadError, TimeoutError, ValueError) as error:
                 self.failures.append(f"{path}: {error!r}")
                 await asyncio.sleep(0.02)
             finally:
