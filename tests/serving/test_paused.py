@@ -24,3 +24,9 @@ def test_fewer_are_wanted_meanwhile(there: str, wanted: int, left: str) -> None:
     step = run.step()
     assert step.why.code is RolloutCode.PAUSED
     assert written([e for e in run.world.all if e.live and e.route not in step.remove]) == left
+
+
+def test_new_ones_of_a_stage_are_not_taken_away_where_old_ones_are_missing() -> None:
+    canary = update(strategy="canary", surge=1, unavailable=1)
+    run = Run("2:aa", canary, 2, NEW.paused(0.0))
+    assert run.step().remove == ()

@@ -355,7 +355,8 @@ def _needless(
     old = [each for each in live if each.revision != to]
     if rollout.step < len(stages):
         needed = stages[rollout.step].needed(wanted)
-        going = [*new[: max(0, len(new) - needed)], *old[: max(0, len(old) - wanted)]]
+        spare = max(0, min(len(new) - needed, len(live) - wanted))
+        going = [*new[:spare], *old[: max(0, len(old) - wanted)]]
     else:
         surge, _ = _limits(update, wanted)
         excess = max(0, len(live) - (wanted + surge if wanted else 0))
