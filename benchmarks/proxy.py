@@ -40,6 +40,15 @@ REQUEST = (
 
 
 @dataclass(frozen=True, slots=True)
+class Answered:
+    """Requests that were answered in a window, and their latencies in seconds."""
+
+    count: int
+    p50_s: float
+    p99_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     window_s: float
     runs: int = 5
@@ -63,13 +72,13 @@ def measure(plan: Plan) -> Results:
         for _ in range(plan.runs):
             before_s = sum(process.cpu_times()[:2])
             found = _load(port, b"/web/predict", plan.window_s, 0)
-            rates.append(len(found) / plan.window_s)
-            cpu_us.append((sum(process.cpu_times()[:2]) - before_s) / len(found) * 1e6)
+            rates.append(found.count / plan.window_s)
+            cpu_us.append((sum(process.cpu_times()[:2]) - before_s) / found.count * 1e6)
             alone = _load(replica, b"/predict", plan.window_s, PACE_PER_S)
             through = _load(port, b"/web/predict", plan.window_s, PACE_PER_S)
-            direct.append(median(alone) * 1000)
-            added.append((median(through) - median(alone)) * 1000)
-            added_p99.append((_p99(through) - _p99(alone)) * 1000)
+            direct.append(alone.p50_s * 1000)
+            added.append((through.p50_s - alone.p50_s) * 1000)
+            added_p99.append((through.p99_s - alone.p99_s) * 1000)
     return Results(
         plan.runs,
         [
@@ -90,10 +99,6 @@ def measure(plan: Plan) -> Results:
             Figure("direct_ms_p50", median(direct), "without the proxy"),
         ],
     )
-
-
-def _p99(latencies: list[float]) -> float:
-    return quantiles(latencies, n=100)[98]
 
 
 @contextmanager
@@ -137,8 +142,8 @@ def _part(*words: str) -> Iterator[int]:
         process.wait(30)
 
 
-def _load(port: int, path: bytes, window_s: float, pace_per_s: int) -> list[float]:
-    """The latencies, in seconds, of requests during a window.
+def _load(port: int, path: bytes, window_s: float, pace_per_s: int) -> Answered:
+    """The requests that were answered during a window.
 
     Args:
         pace_per_s: of requests; 0 means as fast as they are answered.
@@ -150,11 +155,11 @@ def _load(port: int, path: bytes, window_s: float, pace_per_s: int) -> list[floa
         timeout=window_s + 60,
         check=True,
     )
-    latencies: list[float] = json.loads(done.stdout)
+    answered = Answered(*json.loads(done.stdout))
     wanted = pace_per_s * window_s * 0.95
-    if len(latencies) < max(wanted, 2):
-        raise MeaninglessFigures(f"{len(latencies)} requests were answered, not {wanted:.0f}")
-    return latencies
+    if answered.count < max(wanted, 2):
+        raise MeaninglessFigures(f"{answered.count} requests were answered, not {wanted:.0f}")
+    return answered
 
 
 # -- the other processes -----------------------------------------------------------------------
@@ -249,7 +254,9 @@ def _main(words: list[str]) -> None:
     _, port, path, window_s, pace_per_s = words
     load = _Load(path.encode(), int(pace_per_s))
     uvloop.run(load.run(int(port), float(window_s)))
-    sys.stdout.write(json.dumps(load.latencies))
+    found = load.latencies
+    parts = quantiles(found, n=100) if len(found) > 1 else [0.0] * 99
+    sys.stdout.write(json.dumps([len(found), parts[49], parts[98]]))
 
 
 if __name__ == "__main__":

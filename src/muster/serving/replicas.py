@@ -13,7 +13,7 @@ class Standing(StrEnum):
     """The standing of a replica with its deployment."""
 
     STARTING = "starting"  # it was never healthy
-    HEALTHY = "healthy"  # for less than ``min_healthy_time``, or once, and it is not probed now
+    HEALTHY = "healthy"  # for less than ``min_healthy_time``, or its last probe was bad
     AVAILABLE = "available"
     UNHEALTHY = "unhealthy"
     HELD = "held"  # drained or ended; its room is not free yet

@@ -80,7 +80,9 @@ class ReplicaGuard(ServicesGuard):
         return deployment.spec.bearable(deployment.replicas) - missing
 
     def _serving(self, deployment: Deployment) -> int:
-        return sum(map(_serves, self._routes.of(deployment)))
+        """How many replicas get requests."""
+        mine = self._routes.of(deployment)
+        return sum(standing(route, math.inf) is Standing.AVAILABLE for route in mine)
 
 
 def _serves(route: Route) -> bool:

@@ -131,7 +131,9 @@ def _seen_by_agent(route: Route, routes: Routes) -> list[Reason]:
     heard = routes.heard(route)
     if heard.reached or not heard.is_seen_by_agent:
         return []
-    return [reason(ReasonCode.ROUTE_SEEN_BY_AGENT, found=heard.found_here)]
+    return [
+        reason(ReasonCode.ROUTE_SEEN_BY_AGENT, found=heard.found_here or "nothing was found out")
+    ]
 
 
 def explain_ended_deployment(

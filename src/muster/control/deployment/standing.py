@@ -11,7 +11,8 @@ from muster.store.records import Session
 
 
 def standing(route: Route, now: float) -> Standing:
-    """How a route counts. One that is DEGRADED counts as it did when it was last probed."""
+    """How a route counts. One that is DEGRADED counts as it did when it was last probed. One whose
+    last probe was bad gets no requests, so that it is not AVAILABLE, though it may be HEALTHY."""
     match route.status:
         case RouteStatus.TERMINATING | RouteStatus.FAILED_TO_START | RouteStatus.TERMINATED:
             return Standing.HELD
@@ -21,6 +22,8 @@ def standing(route: Route, now: float) -> Standing:
             return Standing.UNHEALTHY
     if route.healthy_since is None:
         return Standing.STARTING
+    if route.good is False:
+        return Standing.HEALTHY
     age_s = now - route.healthy_since
     if age_s < route.deployment.spec.update.min_healthy_time:
         return Standing.HEALTHY

@@ -46,7 +46,7 @@ OF_DEPLOYMENTS: Mapping[ReasonCode, Definition] = {
     ),
     ReasonCode.ROUTE_SEEN_BY_AGENT: Definition(
         _O,
-        f"its agent probes it, because the controller's probes do not reach its machine{_FOUND}",
+        "its agent probes it, because the controller's probes do not reach its machine: {found}",
         "Look whether balancers and proxies reach it; set probe.side to controller if only what is "
         "reached from there is to get traffic.",
     ),

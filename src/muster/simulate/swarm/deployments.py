@@ -32,7 +32,7 @@ from muster.simulate.swarm.steps import Count, Kinds, Lot, Params, Seconds
 KINDS = Kinds()
 FAULTS = Kinds(faults=True)
 
-EVERY = 72
+EVERY = 6
 """One of so many seeds has deployments."""
 GROUP = "serving"
 MACHINES = ("d0", "d1", "d2", "d3")

@@ -11,10 +11,12 @@ from muster.control.deployment.handlers import (
     ReconcileDeployment,
     RolloutDeployment,
 )
+from muster.control.deployment.route_handlers import RouteEviction
 from muster.control.engine.handler import HandlerResult
 from muster.control.engine.work import Work
 from muster.core.reasons import Reason
 from muster.core.states.deployment import PROBED
+from muster.serving import rollout
 from muster.serving.replicas import Change
 from muster.serving.rollout import RolloutCode
 from muster.serving.why import Why
@@ -22,14 +24,14 @@ from muster.simulate.swarm.invariants import deployments
 from muster.store.live import Live
 
 
-@finds(deployments.TrafficGoesToTheHealthy, first=71)
+@finds(deployments.TrafficGoesToTheHealthy, first=5)
 def requests_go_to_all_that_run(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         traffic, "serves", lambda route: route.address is not None and route.status in PROBED
     )
 
 
-@finds(deployments.ReplicasAreBounded, first=71)
+@finds(deployments.ReplicasAreBounded, first=5)
 def replicas_that_run_do_not_count(patch: pytest.MonkeyPatch) -> None:
     def wished(deployment: Deployment, routes: Routes, live: Live, now: float) -> Change:
         return Change(create=1 if len(routes.of(deployment)) < 20 else 0)
@@ -37,7 +39,7 @@ def replicas_that_run_do_not_count(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(handlers, "change", wished)
 
 
-@finds(deployments.DestroyedLeaveNothing, first=71)
+@finds(deployments.DestroyedLeaveNothing, first=5)
 def deployments_end_before_their_routes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         DestroyingDeployment,
@@ -46,7 +48,23 @@ def deployments_end_before_their_routes(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-@finds(deployments.FailedStayFailed, first=71)
+@finds(deployments.EnoughServe, first=17)
+def any_number_may_be_missing_in_an_update(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(rollout, "_limits", lambda update, wanted: (1, wanted))
+
+
+@finds(deployments.EvictionsAreBounded, first=11)
+def all_that_are_unhealthy_are_evicted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RouteEviction, "_room", lambda self, deployment, now: 99)
+
+
+@finds(deployments.StartsAreBounded, first=11)
+def failed_starts_end_no_update(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(rollout, "_too_many_failed", lambda rollout, wanted: None)
+    patch.setattr(rollout, "_too_slow", lambda *given: None)
+
+
+@finds(deployments.FailedStayFailed, first=11)
 def revisions_that_are_given_up_take_the_place_of_the_former(patch: pytest.MonkeyPatch) -> None:
     failed = RolloutDeployment._failed
 
@@ -60,7 +78,7 @@ def revisions_that_are_given_up_take_the_place_of_the_former(patch: pytest.Monke
     patch.setattr(RolloutDeployment, "_failed", taken)
 
 
-@finds(deployments.DeploymentsSettle, first=71)
+@finds(deployments.DeploymentsSettle, first=5)
 def replicas_that_are_lost_are_not_replaced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         ReconcileDeployment,

@@ -5,12 +5,14 @@ from muster.control.deployment.entity import Deployment, DeploymentId, Route
 from muster.control.deployment.traffic import Traffic
 from muster.core.reasons import ReasonCode
 from muster.core.specs import SessionType
-from muster.core.states import SESSION_TABLE
+from muster.core.states import SESSION_TABLE, SessionStatus
 from muster.core.states.deployment import (
+    PROBED,
     UP,
     EndpointLifecycle,
     RouteStatus,
 )
+from muster.serving.rollout import Rollout
 from muster.simulate.swarm.judge import Invariant, Judge
 from muster.store.live import Live
 from muster.store.records import Session
@@ -19,11 +21,27 @@ from muster.store.unit import NEW, Unit
 _GIVEN_UP = frozenset(
     {ReasonCode.ROLLOUT_STARTS_FAILED, ReasonCode.ROLLOUT_TOO_SLOW, ReasonCode.ROLLOUT_ERRORS}
 )
+_FAILED = frozenset({ReasonCode.ROUTE_ENDED, ReasonCode.ROUTE_NEVER_GOOD})
 _SERVING = frozenset({RouteStatus.HEALTHY, RouteStatus.DEGRADED})
 
 
 def _of(live: Live, deployment: Deployment) -> list[Route]:
     return [each for each in live.of(Route).values() if each.deployment is deployment]
+
+
+def _served(route: Route) -> bool:
+    return route.good is True and route.healthy_since is not None
+
+
+def _runs(route: Route, live: Live) -> bool:
+    session = None if route.session_id is None else live.sessions.get(route.session_id)
+    return session is not None and session.status is SessionStatus.RUNNING
+
+
+def _failed_to_start(route: Route, stored: str) -> bool:
+    """Whether a route has gone in this commit that was never healthy."""
+    code = None if route.reason is None else route.reason.code
+    return stored in UP and route.status not in UP and route.good_at is None and code in _FAILED
 
 
 class ReplicasAreBounded(Invariant):
@@ -91,6 +109,95 @@ class TrafficGoesToTheHealthy(Invariant):
                 self.expect(not bad and route.good is True, f"{told} found bad: {last}")
 
 
+class EnoughServe(Invariant):
+    """Judged of replicas that were taken away while they served and their sessions ran: those that
+    end by themselves, or with their machines, ask nobody."""
+
+    says = "never fewer healthy routes than the update, or the disruption, allows"
+
+    def committed(self, unit: Unit) -> None:
+        taken = {
+            route.deployment: route
+            for route, stored in unit.touched[Route].items()
+            if route.status is RouteStatus.TERMINATING
+            and stored in _SERVING
+            and _served(route)
+            and _runs(route, unit.live)
+            and not route.deployment.is_going
+        }
+        for deployment, route in taken.items():
+            wanted, spec = deployment.replicas, deployment.spec
+            may_be_missing = max(
+                spec.update.unavailable.of(wanted, up=False), spec.disruptable(wanted)
+            )
+            left = sum(
+                each.status in _SERVING and _served(each) for each in _of(unit.live, deployment)
+            )
+            self.expect(
+                left >= wanted - may_be_missing,
+                f"{route.name} is taken away, and {left} of {wanted} are left that serve, where "
+                f"{may_be_missing} may be missing",
+            )
+
+
+class EvictionsAreBounded(Invariant):
+    says = "no more unhealthy replicas are replaced at a time than the disruption allows"
+
+    def committed(self, unit: Unit) -> None:
+        evicted = {
+            route.deployment
+            for route, stored in unit.touched[Route].items()
+            if stored is RouteStatus.UNHEALTHY
+            and route.status is RouteStatus.TERMINATING
+            and route.reason is not None
+            and route.reason.code is ReasonCode.ROUTE_EVICTED
+        }
+        for deployment in evicted:
+            wanted = deployment.replicas
+            there = sum(
+                each.status in PROBED and each.good_at is not None
+                for each in _of(unit.live, deployment)
+            )
+            least = wanted - deployment.spec.disruptable(wanted)
+            self.expect(there >= least, f"{deployment.id} has {there} of {wanted} left")
+
+
+class StartsAreBounded(Invariant):
+    """Judged against the most replicas that were wished meanwhile: those under way when the budget
+    is used up fail as well."""
+
+    says = "no more starts of a new revision fail than its budget allows"
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._failed: dict[DeploymentId, tuple[int, int, int]] = {}
+
+    def committed(self, unit: Unit) -> None:
+        for deployment in unit.touched[Deployment]:
+            if deployment.rollout is None:
+                self._failed.pop(deployment.id, None)
+            else:
+                self._count(deployment, deployment.rollout, 0)
+        for route, stored in unit.touched[Route].items():
+            rollout = route.deployment.rollout
+            if rollout is None or route.revision != rollout.to_revision:
+                continue
+            if _failed_to_start(route, stored):
+                self._count(route.deployment, rollout, 1)
+
+    def _count(self, deployment: Deployment, rollout: Rollout, failed: int) -> None:
+        key = rollout.to_revision
+        update = deployment.spec.update
+        most = deployment.replicas + update.surge.of(deployment.replicas, up=True)
+        known, count, highest = self._failed.get(deployment.id, (key, 0, 0))
+        if known != key:
+            count, highest = 0, 0
+        count, highest = count + failed, max(highest, most, 1)
+        self._failed[deployment.id] = key, count, highest
+        limit = min(3 * highest, 20) + highest
+        self.expect(count <= limit, f"{deployment.id}: {count} replicas of {key} failed to start")
+
+
 class FailedStayFailed(Invariant):
     says = "a revision that was given up stays so until the spec changes, and the former serves"
 
@@ -126,6 +233,9 @@ INVARIANTS = (
     ReplicasAreBounded,
     DestroyedLeaveNothing,
     TrafficGoesToTheHealthy,
+    EnoughServe,
+    EvictionsAreBounded,
+    StartsAreBounded,
     FailedStayFailed,
     DeploymentsSettle,
 )

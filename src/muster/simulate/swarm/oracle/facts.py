@@ -86,6 +86,7 @@ class Facts(Observer):
         self._pending: list[tuple[float, AgentId, AgentMessage, float]] = []
         self._rows: dict[LedgerKey, tuple[AgentId, str]] = {}  # with the boot of each
         self._heard_at: dict[AgentId, float] = {}
+        self._boots: dict[AgentId, tuple[str, float]] = {}  # by the last Hello, and heard before it
         self._true_at: dict[tuple[LedgerKey, ReportKind, float], float] = {}
 
     def journalled(self, agent: object, report: KernelReport) -> None:
@@ -114,15 +115,19 @@ class Facts(Observer):
                 continue
             if isinstance(message, Hello):
                 greeted[agent] = before
+                self._boots[agent] = message.boot_id, before
                 self._reboot(agent, message, before)
             elif isinstance(message, Reports):
                 for report in message.reports:
                     self._take(report)
         rows = {key: (row.agent_id, row.boot_id) for key, row in unit.live.ledger.items()}
         lost = {agent.id for agent in unit.touched[Agent] if agent.status in _PROVEN_GONE}
-        for key, (agent, _) in self._rows.items():
+        for key, (agent, boot_id) in self._rows.items():
             if key not in rows and not self.known[key].ends:
-                self._lose(key, agent, agent in lost, greeted.get(agent))
+                # A Hello whose wake was undone is taken by a later one than the next.
+                booted, before = self._boots.get(agent, (boot_id, 0.0))
+                before_hello = before if booted != boot_id else greeted.get(agent)
+                self._lose(key, agent, agent in lost, before_hello)
         self._rows = rows
 
     def _reboot(self, agent: AgentId, hello: Hello, before: float) -> None:
