@@ -128,6 +128,7 @@ def test_probe_is_fresh_for_three_intervals() -> None:
         ("auto", False, False, None, True, "asks agent"),
         ("auto", False, False, Asked(STALE_S, False), True, "ignored"),
         ("auto", False, False, Asked(STALE_S + 0.1, False), True, "counts"),
+        ("auto", False, True, Asked(1.0, False), True, "counts"),
         ("auto", False, False, Asked(9000.0, True), True, "ignored"),
         ("auto", False, True, Asked(9000.0, True), True, "ignored"),  # a wall that refuses
         ("auto", True, True, Asked(9000.0, True), True, "ends asking"),

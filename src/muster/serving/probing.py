@@ -74,8 +74,8 @@ def weigh(
     """The weight of a probe from the controller's side.
 
     One that does not reach the replica's machine tells of the way, not of the replica. So the agent
-    is asked, and counts until a probe from this side is good again; one that never answers is not
-    waited for longer than knowledge stays fresh.
+    is asked, and once it answers it counts until a probe from this side is good again; one that
+    does not answer is not waited for longer than knowledge stays fresh.
 
     Args:
         reached: whether the probe reached the replica's machine.
@@ -88,9 +88,9 @@ def weigh(
         return Weight.ASKS_AGENT if may_ask and not reached else Weight.COUNTS
     if good:
         return Weight.ENDS_ASKING
-    if asked.answered or asked.for_s <= probe.stale_after_s():
+    if asked.answered:
         return Weight.IGNORED
-    return Weight.COUNTS
+    return Weight.COUNTS if reached or asked.for_s > probe.stale_after_s() else Weight.IGNORED
 
 
 @dataclass(frozen=True, slots=True)

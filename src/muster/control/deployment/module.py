@@ -92,6 +92,10 @@ class DeploymentModule(EntityModule):
             lifecycles=[of_deployments, of_routes],
             handlers=[
                 TakeDownRoutes(of_routes),
+                # Decisions about deployments are made once it is known how their routes are.
+                RunningRoute(of_routes),
+                HealthCheckRoute(routes),
+                RouteEviction(routes, of_routes),
                 ScaleByLoad(routes, self._loads, requests, self._memories),
                 CheckPendingDeployment(),
                 CheckReplicaDeployment(routes),
@@ -99,9 +103,6 @@ class DeploymentModule(EntityModule):
                 ScalingDeployment(routes, changes),
                 RolloutDeployment(routes, changes, self._loads, teller),
                 ProvisioningRoute(routes, of_routes, parts[SessionRequests]),
-                RunningRoute(of_routes),
-                HealthCheckRoute(routes),
-                RouteEviction(routes, of_routes),
                 TerminatingRoute(sessions, self._loads),
                 FollowSessions(routes),
                 DestroyingDeployment(routes),

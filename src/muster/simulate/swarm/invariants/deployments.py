@@ -155,7 +155,8 @@ class EvictionsAreBounded(Invariant):
         for deployment in evicted:
             wanted = deployment.replicas
             there = sum(
-                each.status in PROBED and each.good_at is not None
+                each.status in PROBED
+                and (each.good_at is not None or each.status is RouteStatus.UNHEALTHY)
                 for each in _of(unit.live, deployment)
             )
             least = wanted - deployment.spec.disruptable(wanted)

@@ -1,7 +1,9 @@
 """Times that are granted to work, and no more than these."""
 
-from muster.core.ids import AgentId
+from muster.control.session.cluster.guard import HELD_UP_S
+from muster.core.ids import AgentId, KernelId
 from muster.core.reasons import ReasonCode
+from muster.core.specs import SessionType
 from muster.core.states import AgentBar, SessionStatus
 from muster.simulate.hollow.agent import HollowAgent
 from muster.simulate.hollow.stages import Stage
@@ -33,7 +35,8 @@ class TimeLimitsHold(Invariant):
 
 
 class DrainsEnd(Invariant):
-    """Judged when no message between the agent and control is on its way."""
+    """Judged when no message between the agent and control is on its way. Replicas that serve may
+    hold the machine up."""
 
     says = "nothing runs on a drained machine after its deadline, once quiet"
 
@@ -42,13 +45,21 @@ class DrainsEnd(Invariant):
             record = self.world.store.live.agents.get(id_)
             if record is None or record.barred is not AgentBar.DRAINING or record.leave_by is None:
                 continue
-            if self.now > record.leave_by + LATE_S:
+            late_s = self.now - record.leave_by
+            if late_s > LATE_S:
                 running = [
                     kernel.key
                     for kernel in agent.supervisor.kernels.values()
-                    if kernel.stage is Stage.RUNNING and kernel.start.template.service is None
+                    if kernel.stage is Stage.RUNNING
+                    and kernel.start.template.service is None
+                    and (late_s > HELD_UP_S + LATE_S or not self._is_replica(kernel.key[0]))
                 ]
                 self.expect(not running, f"{running} still run on {agent.name}")
+
+    def _is_replica(self, kernel: KernelId) -> bool:
+        """Whether its deployment's disruption may hold the machine up."""
+        found = self.world.store.live.kernels.get(kernel)
+        return found is not None and found.session.type is SessionType.INFERENCE
 
 
 class WaitsEnd(Invariant):
