@@ -83,6 +83,9 @@ def _draw_deploy(lot: Lot) -> Params:
         "start_timeout": rng.choice([20, 60]),
         "evict_after": rng.choice([5, 20]),
     }
+    replicas = rng.choice([0, 1, 2, 3, 3])
+    least = min(replicas, rng.choice([0, 1]))
+    scales = {"min": least, "max": 3, "target": 1, "window": 10, "cool_down_down": 10}
     crash = {RUN: json.dumps({"seconds": 20, "exit_code": 1})}
     env = {SERVES: serves, **(crash if rng.random() < 0.1 else {})}
     return {
@@ -91,7 +94,7 @@ def _draw_deploy(lot: Lot) -> Params:
             "group": GROUP,
             "command": ["x", str(rng.randrange(3))],
             "env": env,
-            "replicas": rng.choice([0, 1, 2, 3, 3]),
+            "replicas": replicas,
             "resources": {"cpu": 1},
             "grace": rng.choice([0.5, 5]),
             "drain": rng.choice([0, 5]),
@@ -99,6 +102,7 @@ def _draw_deploy(lot: Lot) -> Params:
             "priority": 50,
             "update": update,
             "probe": probe,
+            **({"scale": scales} if rng.random() < 0.2 else {}),
         }
     }
 
@@ -192,9 +196,9 @@ def _draw_probes(lot: Lot) -> Params:
         lies=rng.choice([0, 0, 0.2]),
         stuck=rng.choice([0, 0, 0.02]),
         late_s=rng.choice([0, 1, 10]),
+        ignored=rng.choice([0, 0, 0.2]),
     )
-    told = {key: value for key, value in asdict(faults).items() if key != "ignored"}
-    return {**told, "publishing_late_s": rng.choice([0, 0, 3])}
+    return {**asdict(faults), "publishing_late_s": rng.choice([0, 0, 3])}
 
 
 @FAULTS.add(10, _draw_probes, every=EVERY, apart=True)
@@ -207,11 +211,12 @@ def probes(
     stuck_s: Seconds = 30.0,
     late_s: Seconds = 0.0,
     publishing_late_s: Seconds = 0.0,
+    ignored: float = 0.0,
 ) -> None:
-    """Results of probes are lost, doubled, late or lies, or there are none for a while; balancers
-    hear of changes late, twice and in another order."""
+    """Results of probes are lost, doubled, late or lies, or there are none for a while, and orders
+    to the prober are lost; balancers hear of changes late, twice and in another order."""
     publishing = PublishFaults(doubled=doubled, late_s=publishing_late_s)
-    faults = ProbeFaults(0.0, lost, doubled, lies, stuck, stuck_s, late_s)
+    faults = ProbeFaults(ignored, lost, doubled, lies, stuck, stuck_s, late_s)
     scene.world.set_serving(faults, publishing)
 
 
@@ -243,19 +248,22 @@ def _calm(scene: Scene) -> None:
     world = scene.world
     world.serving.be_well()
     world.set_serving(NO_PROBE_FAULTS, NO_PUBLISH_FAULTS)
-    if not deployments(scene):
-        return
+    if deployments(scene):
+        _settle(scene)
+    with suppress(TimeoutError):  # the judge says which
+        world.run_until(lambda: not (_routes(scene) or _probed(scene)), _ENDS_S)
+
+
+def _settle(scene: Scene) -> None:
     scene.insist(ADMIN, "PUT", f"/v1/groups/{GROUP}", _POLICY)
     for each in deployments(scene):
         if each.rollout is not None:
             _insist(scene, lambda requests, work, id_=each.id: requests.resume(work, _OWNER, id_))
-    with suppress(TimeoutError):  # the judge says which
-        world.run_until(lambda: not _unsettled(scene), _SETTLES_S)
+    with suppress(TimeoutError):
+        scene.world.run_until(lambda: not _unsettled(scene), _SETTLES_S)
     scene.unsettled = _unsettled(scene)
     for each in deployments(scene):
         _insist(scene, lambda requests, work, id_=each.id: requests.destroy(work, _OWNER, id_))
-    with suppress(TimeoutError):
-        world.run_until(lambda: not _routes(scene), _ENDS_S)
 
 
 def _insist(scene: Scene, ask: Callable[..., object]) -> None:
@@ -266,6 +274,12 @@ def _insist(scene: Scene, ask: Callable[..., object]) -> None:
 def _routes(scene: Scene) -> list[Route]:
     controller = scene.world.controller
     return [] if controller is None else [*controller.store.live.of(Route).values()]
+
+
+def _probed(scene: Scene) -> bool:
+    """Whether anything is probed: a lost order to end is repeated with the next result."""
+    controller = scene.world.controller
+    return controller is not None and bool(controller.prober.watched)
 
 
 def _unsettled(scene: Scene) -> list[str]:

@@ -1,6 +1,7 @@
 """The deliberate bugs. Each text is in its file once, which a test checks, so that the list cannot
 rot; whoever changes such a line changes the bug with it, or drops it with a reason."""
 
+from tests.simulate.swarm.mutants.deployments import DEPLOYMENTS
 from tests.simulate.swarm.mutants.health import HEALTH
 from tests.simulate.swarm.mutants.ledger import LEDGER
 from tests.simulate.swarm.mutants.mutant import Mutant
@@ -420,5 +421,6 @@ MUTANTS = (
     *POOLS,
     *HEALTH,
     *RECOVERY,
+    *DEPLOYMENTS,
     *HISTORY,
 )

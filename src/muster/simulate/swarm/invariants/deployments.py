@@ -5,6 +5,7 @@ from muster.control.deployment.entity import Deployment, DeploymentId, Route
 from muster.control.deployment.traffic import Traffic
 from muster.core.reasons import ReasonCode
 from muster.core.specs import SessionType
+from muster.core.specs.serving import Strategy
 from muster.core.states import SESSION_TABLE, SessionStatus
 from muster.core.states.deployment import (
     PROBED,
@@ -12,7 +13,6 @@ from muster.core.states.deployment import (
     EndpointLifecycle,
     RouteStatus,
 )
-from muster.serving.rollout import Rollout
 from muster.simulate.swarm.judge import Invariant, Judge
 from muster.store.live import Live
 from muster.store.records import Session
@@ -21,6 +21,7 @@ from muster.store.unit import NEW, Unit
 _GIVEN_UP = frozenset(
     {ReasonCode.ROLLOUT_STARTS_FAILED, ReasonCode.ROLLOUT_TOO_SLOW, ReasonCode.ROLLOUT_ERRORS}
 )
+_SIDE_BY_SIDE = frozenset({Strategy.BLUE_GREEN, Strategy.CANARY})
 _FAILED = frozenset({ReasonCode.ROUTE_ENDED, ReasonCode.ROUTE_NEVER_GOOD})
 _SERVING = frozenset({RouteStatus.HEALTHY, RouteStatus.DEGRADED})
 
@@ -53,7 +54,8 @@ class ReplicasAreBounded(Invariant):
         }:
             wanted, spec = deployment.replicas, deployment.spec
             more = max(spec.update.surge.of(wanted, up=True), spec.disruptable(wanted))
-            limit = 2 * (wanted + more) if deployment.rollout is not None else wanted + more
+            is_beside = deployment.rollout is not None and spec.update.strategy in _SIDE_BY_SIDE
+            limit = (2 if is_beside else 1) * (wanted + more)
             up = sum(each.status in UP for each in _of(unit.live, deployment))
             self.expect(up <= limit, f"{deployment.id} has {up} replicas, and wishes {wanted}")
 
@@ -164,10 +166,10 @@ class EvictionsAreBounded(Invariant):
 
 
 class StartsAreBounded(Invariant):
-    """Judged against the most replicas that were wished meanwhile: those under way when the budget
-    is used up fail as well."""
+    """Judged of new revisions, and of first ones until a replica was healthy, against the most
+    replicas that were wished meanwhile: those under way when the budget is used up fail as well."""
 
-    says = "no more starts of a new revision fail than its budget allows"
+    says = "no more starts of a revision fail than its budget allows"
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
@@ -175,28 +177,33 @@ class StartsAreBounded(Invariant):
 
     def committed(self, unit: Unit) -> None:
         for deployment in unit.touched[Deployment]:
-            if deployment.rollout is None:
+            if deployment.rollout is None and not deployment.failed_starts:
                 self._failed.pop(deployment.id, None)
             else:
-                self._count(deployment, deployment.rollout, 0)
+                self._count(deployment, 0)
         for route, stored in unit.touched[Route].items():
-            rollout = route.deployment.rollout
-            if rollout is None or route.revision != rollout.to_revision:
-                continue
-            if _failed_to_start(route, stored):
-                self._count(route.deployment, rollout, 1)
+            deployment = route.deployment
+            is_judged = deployment.rollout is not None or not deployment.proven
+            if is_judged and route.revision == _tried(deployment):
+                self._count(deployment, _failed_to_start(route, stored))
 
-    def _count(self, deployment: Deployment, rollout: Rollout, failed: int) -> None:
-        key = rollout.to_revision
-        update = deployment.spec.update
-        most = deployment.replicas + update.surge.of(deployment.replicas, up=True)
-        known, count, highest = self._failed.get(deployment.id, (key, 0, 0))
-        if known != key:
+    def _count(self, deployment: Deployment, failed: int) -> None:
+        update, wanted, revision = deployment.spec.update, deployment.replicas, _tried(deployment)
+        most = max(1, wanted + update.surge.of(wanted, up=True))
+        known, count, highest = self._failed.get(deployment.id, (revision, 0, 0))
+        if known != revision:
             count, highest = 0, 0
-        count, highest = count + failed, max(highest, most, 1)
-        self._failed[deployment.id] = key, count, highest
+        count, highest = count + failed, max(highest, most)
+        self._failed[deployment.id] = revision, count, highest
         limit = min(3 * highest, 20) + highest
-        self.expect(count <= limit, f"{deployment.id}: {count} replicas of {key} failed to start")
+        told = f"{deployment.id}: {count} replicas of {revision} failed to start"
+        self.expect(count <= limit, told)
+
+
+def _tried(deployment: Deployment) -> int:
+    """The revision of which replicas are made that may all fail."""
+    rollout = deployment.rollout
+    return deployment.stable if rollout is None else rollout.to_revision
 
 
 class FailedStayFailed(Invariant):

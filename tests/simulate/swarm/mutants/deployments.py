@@ -1,0 +1,95 @@
+"""Deliberate bugs about deployments and their routes."""
+
+from tests.simulate.swarm.mutants.mutant import Mutant
+
+DEPLOYMENT = "control/deployment"
+SERVING = "serving"
+
+DEPLOYMENTS = (
+    Mutant(
+        "replicas go before others serve in their place",
+        f"{SERVING}/replicas.py",
+        "    spare = max(0, counted - (wanted - unavailable))\n",
+        "    spare = len(serving)\n",
+        "never fewer healthy routes than the update allows",
+    ),
+    Mutant(
+        "replicas that are held or to be left have no room",
+        f"{SERVING}/replicas.py",
+        "    create = min(wanted + surge - len(live) - held, wanted - len(kept))\n",
+        "    create = wanted - len(kept)\n",
+        "no replica is made beyond those that are wished, and their surge",
+    ),
+    Mutant(
+        "a bad probe withdraws nobody",
+        f"{DEPLOYMENT}/traffic.py",
+        "    return found and route.good is True and route.address is not None\n",
+        "    return found and route.address is not None\n",
+        "traffic goes only to routes that were healthy at their last probe",
+    ),
+    Mutant(
+        "a replica whose last probe was bad counts as available",
+        f"{DEPLOYMENT}/standing.py",
+        "    if route.good is False:\n        return Standing.HEALTHY\n",
+        "",
+        "never fewer healthy routes than the update allows",
+    ),
+    Mutant(
+        "failed starts of a new revision are not counted",
+        f"{DEPLOYMENT}/lifecycle.py",
+        "replace(rollout, failed_starts=rollout.failed_starts + 1)\n",
+        "rollout\n",
+        "no more starts of a revision fail than its budget allows",
+    ),
+    Mutant(
+        "a first revision is tried without end",
+        f"{DEPLOYMENT}/lifecycle.py",
+        "    return deployment.proven or deployment.failed_starts < _budget(deployment.replicas)\n",
+        "    return True\n",
+        "no more starts of a revision fail than its budget allows",
+    ),
+    Mutant(
+        "an update that was given up goes on",
+        f"{DEPLOYMENT}/handlers.py",
+        "        deployment.rollout = None\n        deployment.reason = why\n",
+        "        deployment.reason = why\n",
+        "a revision that was given up stays so until the spec changes",
+    ),
+    Mutant(
+        "all that are unhealthy are evicted at once",
+        f"{DEPLOYMENT}/route_handlers.py",
+        "        return deployment.spec.disruptable(deployment.replicas) - missing\n",
+        "        return 99\n",
+        "no more unhealthy replicas are replaced at a time than the disruption allows",
+    ),
+    Mutant(
+        "routes outlive their deployment",
+        f"{DEPLOYMENT}/route_handlers.py",
+        "        if record.deployment.is_going:\n",
+        "        if False:\n",
+        "a destroyed deployment leaves nothing",
+    ),
+    Mutant(
+        "an order to the prober that was lost is not repeated",
+        f"{DEPLOYMENT}/probes.py",
+        "        if heard.watched == generation and is_heard:\n",
+        "        if heard.watched == generation:\n",
+        "each deployment has its replicas once faults have stopped",
+    ),
+    Mutant(
+        "a machine that is to be left takes all its replicas along",
+        f"{DEPLOYMENT}/disruption.py",
+        "            if left <= 0 and work.now < until:\n",
+        "            if False:\n",
+        "never fewer healthy routes than the disruption allows",
+    ),
+    Mutant(
+        "a replica is stopped and its end not waited for",
+        f"{DEPLOYMENT}/route_handlers.py",
+        "            if session is None or session.status in SESSION_TABLE.terminal:\n"
+        "                if route.kernel_id",
+        "            if session is None or session.status is SessionStatus.TERMINATING:\n"
+        "                if True or route.kernel_id",
+        "a destroyed deployment leaves nothing",
+    ),
+)
