@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from muster.core.ids import SessionId
 from muster.core.owner import Owner
 from muster.core.resources import Resources
 from muster.core.specs.group import PreemptionSpec, VictimScope
-from muster.scheduling.budgets import Budget
+from muster.scheduling.budgets import Budget, within
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.cluster.statement import Statement
 from muster.scheduling.fitting.fit import fit_session
@@ -312,7 +313,7 @@ def world_of(seed: int) -> World:
         minimum_lease=LEASE_S,
         least_difference=draw.choice([1, 1, 31]),
     )
-    services = [Budget(name, draw.randint(0, 2)) for name in "xyz"]
+    services = [Budget(name, partial(int, draw.randint(0, 2))) for name in "xyz"]
     budgets = {id_: draw.choice(services) for id_ in by_id if draw.random() < 0.4}
     return World(
         snapshot, by_id, session("p", *kernels_of, priority=50, mode=mode), policy, budgets
@@ -365,7 +366,7 @@ def test_victims_are_allowed_needed_and_enough(world: World) -> None:
     assert {each.id for each in found.victims} <= may
     counted = filter(None, (world.budgets.get(each.id) for each in found.victims))
     for budget, taken in Counter(counted).items():
-        assert taken <= budget.left
+        assert taken <= budget.left()
     assert all(each is world.running[each.id] for each in found.victims), "whole sessions"
     assert fits(world.snapshot, SELECTOR, workload) is None
     assert fits(without(world.snapshot, found.victims), SELECTOR, workload) == found.kernels
@@ -398,3 +399,17 @@ def test_victims_are_found_exactly_where_displacing_helps(world: World) -> None:
         assert (found is not None) == (could_fit and not fits_now)
     elif could_fit and not fits_now:
         assert found is not None
+
+
+def test_budget_of_a_service_is_counted_once_for_all_its_sessions() -> None:
+    world = world_of(0)
+    asked: list[str] = []
+
+    def left() -> int:
+        asked.append("x")
+        return 1
+
+    running = [*world.running.values()]
+    assert len(running) > 2
+    kept = within(running, (), (), lambda session: Budget("x", left))
+    assert (len(kept), asked) == (1, ["x"])

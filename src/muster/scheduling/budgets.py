@@ -15,11 +15,12 @@ class Budget:
 
     Args:
         service: its id.
-        left: how many more of its sessions may be displaced now.
+        left: counts how many more of its sessions may be displaced now; a service may have very
+            many, so that this is asked once for all of them.
     """
 
     service: str
-    left: int
+    left: Callable[[], int]
 
 
 Budgets = Callable[[SessionId], Budget | None]
@@ -45,11 +46,14 @@ def within(
     """
     counted = filter(None, map(budgets, displaced))
     taken = Counter(budget.service for budget in counted)
+    left: dict[str, int] = {}
     kept: set[SessionId] = set()
     for each in sorted(sessions, key=lambda each: each.id not in preferred):
         budget = budgets(each.id)
         if budget is not None:
-            if taken[budget.service] >= budget.left:
+            if budget.service not in left:
+                left[budget.service] = budget.left()
+            if taken[budget.service] >= left[budget.service]:
                 continue
             taken[budget.service] += 1
         kept.add(each.id)

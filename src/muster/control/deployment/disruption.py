@@ -2,6 +2,7 @@
 Deployments and routes)."""
 
 import math
+from functools import partial
 
 from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, DeploymentId, Route
@@ -33,7 +34,7 @@ class ReplicaGuard(ServicesGuard):
         route = self._routes.of_session(session)
         if route is None or not _serves(route):
             return None
-        return Budget(route.deployment.id, self._left(route.deployment))
+        return Budget(route.deployment.id, partial(self._left, route.deployment))
 
     def sees_to(self, work: Work, session: Session, phase: str, why: Reason, until: float) -> bool:
         route = self._routes.of_session(session.id)
@@ -44,10 +45,11 @@ class ReplicaGuard(ServicesGuard):
         if _serves(route):
             lefts = work.once(self._no_counts)
             deployment = route.deployment
-            left = lefts.setdefault(deployment.id, self._left(deployment))
-            if left <= 0 and work.now < until:
+            if deployment.id not in lefts:
+                lefts[deployment.id] = self._left(deployment)
+            if lefts[deployment.id] <= 0 and work.now < until:
                 return True
-            lefts[deployment.id] = left - 1
+            lefts[deployment.id] -= 1
         take_away(self._lifecycle, route, work, phase, why)
         return work.now < until
 
@@ -59,7 +61,7 @@ class ReplicaGuard(ServicesGuard):
 
     def why_stays(self, session: SessionId) -> Reason | None:
         budget, route = self.budget(session), self._routes.of_session(session)
-        if budget is None or budget.left > 0 or route is None:
+        if budget is None or budget.left() > 0 or route is None:
             return None
         deployment = route.deployment
         return reason(

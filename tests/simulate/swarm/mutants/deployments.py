@@ -79,7 +79,7 @@ DEPLOYMENTS = (
     Mutant(
         "a machine that is to be left takes all its replicas along",
         f"{DEPLOYMENT}/disruption.py",
-        "            if left <= 0 and work.now < until:\n",
+        "            if lefts[deployment.id] <= 0 and work.now < until:\n",
         "            if False:\n",
         "never fewer healthy routes than the disruption allows",
     ),
