@@ -20,6 +20,7 @@ from muster.simulate.hollow.gateway import DISMISSED, UNKNOWN
 from muster.simulate.hollow.health import Health
 from muster.simulate.hollow.machine import Machine
 from muster.simulate.hollow.network import Stream, Way
+from muster.simulate.hollow.route_probes import Answers, HollowRouteProbes
 from muster.simulate.hollow.supervisor import HollowSupervisor
 from muster.simulate.hollow.timeline import Appointment, Timeline
 from muster.wire.messages import (
@@ -79,6 +80,7 @@ class HollowAgent:
         join: asks for an identity, which is set in ``identity``, soon or never.
         group: the scaling group that it joins.
         token: with which it joins; None if an operator invites it.
+        answers: to probes of replicas on its machine; without them it cannot probe.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class HollowAgent:
         *,
         group: str = "default",
         token: str | None = None,
+        answers: Answers | None = None,
     ) -> None:
         self.name = name
         self.group = group
@@ -111,6 +114,7 @@ class HollowAgent:
         self.health = Health(
             timeline, machine, rng, lambda: self.offer.devices, self.reboot, self.restart
         )
+        self.probes = None if answers is None else HollowRouteProbes(timeline, answers, self._say)
         self.prepare_failures: list[ReasonCode] = []
         self._timeline = timeline
         self._rng = rng
@@ -235,6 +239,8 @@ class HollowAgent:
             self._again(self._backoff.next_s())
             return
         self.stream = stream
+        if self.probes is not None:
+            self.probes.forget()
         stream.listen(
             Way.DOWN,
             lambda message: self._hear(stream, message),
@@ -279,6 +285,7 @@ class HollowAgent:
             sent_s=self.machine.boot_s,
             time_s=self.machine.time_s,
             disk_full=self.disk_full,
+            probes=self.probes is not None,
         )
 
     def _closed(self, stream: Stream, why: str) -> None:
@@ -392,7 +399,8 @@ class HollowAgent:
             case HealthNoted(seq):
                 self.sightings.noted(seq)
             case ProbeOrders():
-                pass  # it does not say that it probes
+                if self.probes is not None:
+                    self.probes.obey(message)
             case Commands(commands):
                 if self.supervisor.agent is self:
                     for command in commands:

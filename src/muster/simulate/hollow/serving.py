@@ -33,20 +33,22 @@ class HollowServing:
         services: what the balancer has, as of ``version``.
 
     Args:
-        environment: of the process that a route's address leads to; None if none runs.
+        replica: the agent on which the process runs that a route's address leads to, and the
+            process' environment; None if none runs.
         seed: of the faults.
     """
 
     def __init__(
         self,
         clock: VirtualClock,
-        environment: Callable[[str], Mapping[str, str] | None],
+        replica: Callable[[str], tuple[str, Mapping[str, str]] | None],
         seed: int,
     ) -> None:
         self._clock = clock
-        self._environment = environment
+        self._replica = replica
         self._seed = seed
         self._ill_until: dict[str, float] = {}
+        self._walled_until: dict[str, float] = {}
         self.probe_faults: ProbeFaults = NO_PROBE_FAULTS
         self.publish_faults: PublishFaults = NO_PUBLISH_FAULTS
         self.blind_until = 0.0
@@ -61,13 +63,15 @@ class HollowServing:
 
         def told(results: Sequence[ProbeResult]) -> None:
             for each in results:
-                if each.age_s < _LATE_S:
+                if each.age_s < _LATE_S and each.reached:
                     heard[each.route] = each
                 else:
                     heard.pop(each.route, None)
             report(ProbesTold(results))
 
-        return HollowProber(self._clock, self._answers, told, self._seed, self.probe_faults)
+        return HollowProber(
+            self._clock, self.answers, told, self._seed, self.probe_faults, reaches=self._reaches
+        )
 
     def publisher(self) -> HollowPublisher:
         """The publisher of a new controller."""
@@ -77,20 +81,30 @@ class HollowServing:
         """Have a replica answer no probe well for so long."""
         self._ill_until[route] = self._clock.now() + seconds
 
+    def be_walled(self, agent: str, seconds: float) -> None:
+        """Have no probe of the controller's reach an agent's machine for so long."""
+        self._walled_until[agent] = self._clock.now() + seconds
+
     def be_well(self) -> None:
         """Have no fault from now on; a replica that is not made to serve still does not."""
         self._ill_until.clear()
+        self._walled_until.clear()
         self.blind_until = 0.0
         self.probe_faults, self.publish_faults = NO_PROBE_FAULTS, NO_PUBLISH_FAULTS
 
-    def _answers(self, route: str, generation: int) -> bool | None:
+    def _reaches(self, route: str) -> bool:
+        found = self._replica(route)
+        return found is None or self._clock.now() >= self._walled_until.get(found[0], 0.0)
+
+    def answers(self, route: str, generation: int) -> bool | None:
+        """Whether a route is well; None if nobody finds that out."""
         now = self._clock.now()
         if now < self.blind_until:
             return None
-        environment = self._environment(route)
-        if environment is None or now < self._ill_until.get(route, 0.0):
+        found = self._replica(route)
+        if found is None or now < self._ill_until.get(route, 0.0):
             return False
-        match environment.get(SERVES):
+        match found[1].get(SERVES):
             case "never":
                 return False
             case "flaps":

@@ -100,7 +100,7 @@ class World:
         self._behaviour = behaviour
         self.farm = Farm(self.clock, self._booted, self._gone, seed, coming=self._coming)
         self.of_pools: dict[str, HollowAgent] = {}
-        self.serving = HollowServing(self.clock, self._environment_of, seed)
+        self.serving = HollowServing(self.clock, self._replica, seed)
 
     def begin(self, offers: Mapping[str, Offer], group: ScalingGroup | None = None) -> None:
         """Start a controller with one group, and machines by name."""
@@ -223,16 +223,17 @@ class World:
             self.controller.prober.faults = probes
             self.controller.publisher.faults = publishing
 
-    def _environment_of(self, route: str) -> Mapping[str, str] | None:
+    def _replica(self, route: str) -> tuple[str, Mapping[str, str]] | None:
+        """The agent on which a route's process runs, and that process' environment."""
         live = None if self.controller is None else self.controller.store.live
         found = None if live is None else live.of(Route).get(route)
         if found is None:
             return None
-        for agent in self.agents.values():
+        for name, agent in self.agents.items():
             for kernel in agent.supervisor.kernels.values():
                 start = kernel.start
                 if start.kernel == found.kernel_id and kernel.stage is Stage.RUNNING:
-                    return {**start.template.env, **start.env}
+                    return name, {**start.template.env, **start.env}
         return None
 
     def set_rebooter(self, faults: RebootFaults) -> None:
@@ -309,6 +310,7 @@ class World:
             self._join,
             group=group,
             token=token,
+            answers=self.serving.answers,
         )
         self.agents[name] = agent
         return agent

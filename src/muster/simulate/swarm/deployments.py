@@ -226,6 +226,16 @@ def blind(scene: Scene, seconds: Seconds) -> None:
     scene.world.serving.blind_until = scene.world.clock.now() + seconds
 
 
+def _draw_wall(lot: Lot) -> Params:
+    return {"machine": lot.rng.choice(MACHINES), "seconds": lot.rng.choice([5, 30, 300])}
+
+
+@FAULTS.add(6, _draw_wall, every=EVERY, apart=True)
+def wall(scene: Scene, machine: str, seconds: Seconds) -> None:
+    """The controller's probes do not reach a machine for so long; its agent is to probe there."""
+    scene.world.serving.be_walled(machine, seconds)
+
+
 def _draw_illness(lot: Lot) -> Params:
     return {"number": lot.rng.randrange(12), "seconds": lot.rng.choice([2, 10, 40])}
 

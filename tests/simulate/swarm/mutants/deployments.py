@@ -28,11 +28,19 @@ DEPLOYMENTS = (
         "traffic goes only to routes that were healthy at their last probe",
     ),
     Mutant(
-        "a replica whose last probe was bad counts as available",
-        f"{DEPLOYMENT}/standing.py",
-        "    if route.good is False:\n        return Standing.HEALTHY\n",
+        "what an agent finds does not count",
+        f"{DEPLOYMENT}/probes.py",
+        "        asked.answered_at = max(asked.answered_at or 0.0, completed_at)\n"
+        "        self._count(route, heard, result, completed_at)\n",
         "",
-        "never fewer healthy routes than the update allows",
+        "each deployment has its replicas once faults have stopped",
+    ),
+    Mutant(
+        "an agent is not told that it need not probe any more",
+        f"{DEPLOYMENT}/probes.py",
+        "        work.emit(TellAgent(asked.agent, ProbeOrder(name, asked.told)))\n",
+        "        pass\n",
+        "a destroyed deployment leaves no probe",
     ),
     Mutant(
         "failed starts of a new revision are not counted",

@@ -72,6 +72,7 @@ class HollowProber(LateCalls, Performer[Watch]):
             found out, as by a fault of the prober's own machine.
         report: takes results.
         value: of the metric of a route that has one.
+        reaches: whether the machine of a route is reached.
     """
 
     kind = Watch
@@ -84,6 +85,7 @@ class HollowProber(LateCalls, Performer[Watch]):
         seed: int = 1,
         faults: ProbeFaults = NO_PROBE_FAULTS,
         value: Callable[[str, int], float | None] = lambda route, generation: None,
+        reaches: Callable[[str], bool] = lambda route: True,
     ) -> None:
         super().__init__(clock, random.Random(seed))
         self.faults = faults
@@ -92,6 +94,7 @@ class HollowProber(LateCalls, Performer[Watch]):
         self._answers = answers
         self._report = report
         self._value = value
+        self._reaches = reaches
         self._routes: dict[str, _Route] = {}
         self._results: list[_Told] = []
         self._is_forsaken = False
@@ -150,16 +153,18 @@ class HollowProber(LateCalls, Performer[Watch]):
         good = self._answers(watched.route, watched.generation)
         if good is None or now < self.blind_until:
             return
-        if self.happens(self.faults.lies):
+        reached = self._reaches(watched.route)
+        if not reached:
+            good = False
+        elif self.happens(self.faults.lies):
             good = not good
         self.probed[watched.route] += 1
         route.streak = route.streak + 1 if good is route.good else 1
         route.good = good
         value = self._value(watched.route, watched.generation) if watched.metric and good else None
         detail = "HTTP 200" if good else "connection refused"
-        result = ProbeResult(
-            watched.route, watched.generation, good, route.streak, detail=detail, value=value
-        )
+        key = watched.route, watched.generation
+        result = ProbeResult(*key, good, route.streak, detail=detail, value=value, reached=reached)
         if not self.happens(self.faults.lost):
             for _ in range(1 + self.happens(self.faults.doubled)):
                 self.later(partial(self._results.append, _Told(result, now)), self.faults.late_s)

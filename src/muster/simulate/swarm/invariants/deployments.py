@@ -1,6 +1,7 @@
 """Invariants of deployments and routes: no replica without end, traffic for those that are
 well. What probers told is the world's."""
 
+from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, DeploymentId, Route
 from muster.control.deployment.traffic import Traffic
 from muster.core.reasons import ReasonCode
@@ -80,6 +81,12 @@ class DestroyedLeaveNothing(Invariant):
             return
         watched = [*controller.prober.watched]
         self.expect(not watched, f"{watched} are probed, and nobody wants that")
+        asked = {
+            name: agent.probes.routes
+            for name, agent in world.agents.items()
+            if agent.probes is not None and agent.stream is not None and agent.probes.routes
+        }
+        self.expect(not asked, f"agents probe {asked}, and nobody wants that")
         there = [each.name for each in world.serving.services]
         self.expect(not there, f"{there} are published, and are gone")
 
@@ -103,6 +110,9 @@ class TrafficGoesToTheHealthy(Invariant):
                 if route is None or route.status not in _SERVING:
                     self.expect(False, f"{told} {None if route is None else route.status}")
                     continue
+                heard = controller.plane.parts[Routes].heard_of(route.name)
+                if heard is not None and heard.asked is not None:
+                    continue  # what its agent tells may be on its way
                 last = self.world.serving.told.get(route.name)
                 is_current = last is not None and (
                     last.generation == route.deployment.probe_version
