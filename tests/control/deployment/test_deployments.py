@@ -8,9 +8,12 @@ from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, Route
 from muster.control.deployment.load_reports import LoadTold, take_load
 from muster.control.deployment.loads import Loads
+from muster.control.deployment.standing import standing
+from muster.control.deployment.traffic import Traffic
 from muster.core.reasons import ReasonCode
 from muster.core.serving.traffic import LoadReport, RouteLoad, ServiceLoad
 from muster.core.states.deployment import EndpointLifecycle, RouteStatus
+from muster.serving.replicas import Standing
 
 
 @pytest.fixture
@@ -202,6 +205,31 @@ def test_unhealthy_replica_is_withdrawn_at_once_and_replaced_after_its_limit(
     cluster.run(150)
     assert sick not in cluster.routes()
     assert len(cluster.routes(RouteStatus.HEALTHY)) == 3
+
+
+def test_balancers_are_told_again_once_the_state_was_read_anew(cluster: Cluster) -> None:
+    live, parts = cluster.world.plane.live, cluster.world.plane.parts
+    traffic = Traffic(tells=True)
+    for now in (1.0, 2.0):
+        traffic.follow(parts[Routes], now, live.of(Deployment))
+        assert traffic.is_to_be_told
+        traffic.order(now)  # in a wake that is not stored
+        assert not traffic.is_to_be_told
+
+
+def test_replica_whose_last_probe_was_bad_is_not_available(cluster: Cluster) -> None:
+    cluster.deploy(replicas=3, probe={"interval": 1, "timeout": 1, "unhealthy_threshold": 5})
+    cluster.run(10)
+    ill = cluster.routes()[0]
+    now = cluster.world.clock.now()
+    assert standing(ill, now) is Standing.AVAILABLE
+    cluster.sick = {ill.name}
+    cluster.run(2)
+    assert (ill.status, len(cluster.serving())) == (RouteStatus.HEALTHY, 2)
+    assert standing(ill, cluster.world.clock.now()) is Standing.HEALTHY
+    cluster.sick.clear()
+    cluster.run(2)
+    assert standing(ill, cluster.world.clock.now()) is Standing.AVAILABLE
 
 
 @pytest.mark.parametrize(("served_s", "failed"), [(100, 0), (20, 1)])

@@ -85,14 +85,14 @@ class Traffic:
     def follow(self, routes: Routes, now: float, live: Mapping[str, Deployment]) -> None:
         """Go on with a mirror that was just read."""
         self._routes = routes
-        if self._pending:  # the wake that decided it was not stored, but may have been told
-            self._pending, self._unsent = {}, True
+        # The last wake may not have been stored: balancers were told of what it decided, or not of
+        # what it was to tell.
+        self._pending, self._unsent = {}, True
         services = {
             each.id: service_of(each, routes) for each in live.values() if not each.is_going
         }
         if services != self._services or not self.version:
             self._services = services
-            self._unsent = True
             self.version = max(self.version + 1, int(now * 1000))
 
     def publish(self, deployment: Deployment, work: Work) -> None:
