@@ -3,6 +3,7 @@
 import select
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -190,6 +191,15 @@ def test_following_goes_through_the_retries_of_a_task(tmp_path: Path) -> None:
             assert b"".join(client.logs(job.id, tail_bytes=1)) == b"3"
     finally:
         cluster.stop()
+
+
+def _waits(cluster: ServedCluster, requests: int) -> bool:
+    """Whether so many requests are under way and stay: the first ones are answered at once."""
+    for _ in range(10):
+        if cluster.requests_under_way() != requests:
+            return False
+        time.sleep(0.03)
+    return True
 
 
 @pytest.mark.parametrize("spec", [SMALL, {**SMALL, "tasks": 3, "coscheduled": True}])

@@ -28,14 +28,6 @@ DEPLOYMENTS = (
         "traffic goes only to routes that were healthy at their last probe",
     ),
     Mutant(
-        "what an agent finds does not count",
-        f"{DEPLOYMENT}/probes.py",
-        "        asked.answered_at = max(asked.answered_at or 0.0, completed_at)\n"
-        "        self._count(route, heard, result, completed_at)\n",
-        "",
-        "each deployment has its replicas once faults have stopped",
-    ),
-    Mutant(
         "an agent is not told that it need not probe any more",
         f"{DEPLOYMENT}/probes.py",
         "        work.emit(TellAgent(asked.agent, ProbeOrder(name, asked.told)))\n",

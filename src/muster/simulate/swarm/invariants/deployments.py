@@ -153,6 +153,8 @@ class EnoughServe(Invariant):
 
 
 class EvictionsAreBounded(Invariant):
+    """Judged while nothing is rolled out: an update takes away what does not serve at once."""
+
     says = "no more unhealthy replicas are replaced at a time than the disruption allows"
 
     def committed(self, unit: Unit) -> None:
@@ -163,6 +165,7 @@ class EvictionsAreBounded(Invariant):
             and route.status is RouteStatus.TERMINATING
             and route.reason is not None
             and route.reason.code is ReasonCode.ROUTE_EVICTED
+            and route.deployment.rollout is None
         }
         for deployment in evicted:
             wanted = deployment.replicas
