@@ -34,6 +34,16 @@ def test_deployment_gets_its_replicas_which_serve_once_probes_are_good(cluster: 
     assert len({each.kernels[0].agent_id for each in sessions}) == 3
 
 
+def test_replicas_stay_spread_over_agents_through_updates(worlds: MakeWorld) -> None:
+    cluster = Cluster(worlds, agents=3)
+    for number in range(8):
+        cluster.deploy(replicas=3, drain=0, command=["serve", str(number)])
+        cluster.run(60)
+        sessions = cluster.world.plane.live.sessions.values()
+        assert len(sessions) == 3
+        assert len({each.kernels[0].agent_id for each in sessions}) == 3, number
+
+
 def test_scaling_up_and_down(cluster: Cluster) -> None:
     cluster.deploy(replicas=2)
     cluster.run(10)

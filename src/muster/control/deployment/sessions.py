@@ -7,7 +7,7 @@ from muster.core.specs.session import KernelSpec
 
 def session_spec(route: Route) -> SessionSpec:
     """The spec of a route's session: one kernel, with a port of its own unless the program has a
-    fixed one, on another agent than its siblings where that can be."""
+    fixed one, on another agent than others of its revision where that can be."""
     deployment = route.deployment
     revision = deployment.numbered(route.revision)
     spec = deployment.spec
@@ -29,7 +29,9 @@ def session_spec(route: Route) -> SessionSpec:
         ports=spec.ports or (1 if spec.port is None else 0),
         grace=spec.grace,
     )
-    placement = spec.placement.model_copy(update={"set": deployment.name})
+    # By revision: those of the former one, which are to go, would push two new ones together.
+    siblings = f"{deployment.id}.{route.revision}"
+    placement = spec.placement.model_copy(update={"set": siblings})
     return SessionSpec(
         name=f"{deployment.name}-{route.revision}",
         type=SessionType.INFERENCE,
