@@ -28,27 +28,6 @@ DEPLOYMENTS = (
         "traffic goes only to routes that were healthy at their last probe",
     ),
     Mutant(
-        "an agent is not told that it need not probe any more",
-        f"{DEPLOYMENT}/probes.py",
-        "        work.emit(TellAgent(asked.agent, ProbeOrder(name, asked.told)))\n",
-        "        pass\n",
-        "a destroyed deployment leaves no probe",
-    ),
-    Mutant(
-        "failed starts of a new revision are not counted",
-        f"{DEPLOYMENT}/lifecycle.py",
-        "replace(rollout, failed_starts=rollout.failed_starts + 1)\n",
-        "rollout\n",
-        "no more starts of a revision fail than its budget allows",
-    ),
-    Mutant(
-        "a first revision is tried without end",
-        f"{DEPLOYMENT}/lifecycle.py",
-        "    return deployment.proven or deployment.failed_starts < _budget(deployment.replicas)\n",
-        "    return True\n",
-        "no more starts of a revision fail than its budget allows",
-    ),
-    Mutant(
         "an update that was given up goes on",
         f"{DEPLOYMENT}/handlers.py",
         "        deployment.rollout = None\n        deployment.reason = why\n",
@@ -75,13 +54,6 @@ DEPLOYMENTS = (
         "        if heard.watched == generation and is_heard:\n",
         "        if heard.watched == generation:\n",
         "each deployment has its replicas once faults have stopped",
-    ),
-    Mutant(
-        "a machine that is to be left takes all its replicas along",
-        f"{DEPLOYMENT}/disruption.py",
-        "            if lefts[deployment.id] <= 0 and work.now < until:\n",
-        "            if False:\n",
-        "never fewer healthy routes than the disruption allows",
     ),
     Mutant(
         "a replica is stopped and its end not waited for",
