@@ -15,16 +15,8 @@ from tests.wire.test_gateway import hello
 from muster.core.health.counters import GpuMeans
 from muster.core.health.remedy import Remedy
 from muster.core.resources import MAX_DEVICES
-from muster.core.serving.probes import ProbeResult
 from muster.wire.client import ControllerStream, Disconnected
-from muster.wire.messages import (
-    AgentMessage,
-    HealthSeen,
-    Heartbeat,
-    ProbesSeen,
-    Refused,
-    Sighting,
-)
+from muster.wire.messages import AgentMessage, HealthSeen, Heartbeat, Refused, Sighting
 
 FLOOD = 3_000
 NAME = "mallorys-seer"
@@ -71,7 +63,6 @@ WRONG: dict[str, AgentMessage] = {
         for each in ("negative number", "many", "long sentence", "far device")
     },
     "counters that no gpu has": Heartbeat(1.0, gpus=(GpuMeans(0, busy=1e9),)),
-    "probe that never was": ProbesSeen((ProbeResult("dep-1/rte-1", 1, False, 0),)),
     "counters of one gpu twice": Heartbeat(1.0, gpus=(GpuMeans(0), GpuMeans(0))),
 }
 
