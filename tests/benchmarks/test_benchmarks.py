@@ -127,7 +127,8 @@ def test_an_unknown_benchmark_is_refused_with_the_names_there_are() -> None:
 def test_proxy_in_the_smallest_form_measures_every_key() -> None:
     found = figures(proxy.measure(TINY_PROXY))
 
-    for key in ("requests_per_s", "cpu_us", "added_ms_p50", "direct_ms_p50"):
+    for key in ("requests_per_s", "cpu_us", "direct_ms_p50"):
         value = found[key]
         assert isinstance(value, float)
         assert value > 0, key
+    assert isinstance(found["added_ms_p50"], float)  # the difference of two that are hardly apart

@@ -48,23 +48,23 @@ def deployments_end_before_their_routes(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-@finds(deployments.EnoughServe, first=17)
+@finds(deployments.EnoughServe, first=11)
 def any_number_may_be_missing_in_an_update(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rollout, "_limits", lambda update, wanted: (1, wanted))
 
 
-@finds(deployments.EvictionsAreBounded, first=11)
+@finds(deployments.EvictionsAreBounded, first=23)
 def all_that_are_unhealthy_are_evicted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RouteEviction, "_room", lambda self, deployment, now: 99)
 
 
-@finds(deployments.StartsAreBounded, first=11)
+@finds(deployments.StartsAreBounded, first=35)
 def failed_starts_end_no_update(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rollout, "_too_many_failed", lambda rollout, wanted: None)
     patch.setattr(rollout, "_too_slow", lambda *given: None)
 
 
-@finds(deployments.FailedStayFailed, first=11)
+@finds(deployments.FailedStayFailed, first=5)
 def revisions_that_are_given_up_take_the_place_of_the_former(patch: pytest.MonkeyPatch) -> None:
     failed = RolloutDeployment._failed
 
@@ -78,7 +78,7 @@ def revisions_that_are_given_up_take_the_place_of_the_former(patch: pytest.Monke
     patch.setattr(RolloutDeployment, "_failed", taken)
 
 
-@finds(deployments.DeploymentsSettle, first=5)
+@finds(deployments.DeploymentsSettle, first=47)
 def replicas_that_are_lost_are_not_replaced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         ReconcileDeployment,
