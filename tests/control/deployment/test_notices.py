@@ -54,3 +54,60 @@ def test_new_deployment_that_never_gets_healthy_is_told_once(worlds: MakeWorld) 
     cluster.deploy(replicas=2, notify=[HOOK])
     cluster.run(1000)
     assert told(cluster) == [("deployment chat: no replica became healthy", Tone.FAILURE)]
+
+
+LOST = ("deployment chat: no replica serves, for 30s", Tone.FAILURE)
+
+
+def test_outage_and_its_end_are_told_once_also_by_a_controller_that_was_restarted(
+    cluster: Cluster,
+) -> None:
+    never = {"evict_after": 3600, "interval": 1, "timeout": 1}
+    cluster.deploy(replicas=2, notify=[HOOK], probe=never)
+    cluster.run(10)
+    cluster.sick = {each.name for each in cluster.routes()}
+    cluster.run(10)
+    cluster.world.restart_controller()
+    cluster.run(60)
+    assert told(cluster) == [LOST], "the former controller saw when the last replica was lost"
+    assert "reason: 3 probes in a row were bad" in rows(cluster)[0][2]
+    cluster.world.restart_controller()
+    cluster.run(60)
+    cluster.sick = set()
+    cluster.run(60)
+    lost, (title, tone) = told(cluster)
+    assert lost == LOST
+    assert title.startswith("deployment chat: serves again, after 2m")
+    assert tone == Tone.SUCCESS
+
+
+def test_blip_is_no_outage_and_neither_is_a_start_nor_that_nobody_is_wished(
+    cluster: Cluster,
+) -> None:
+    cluster.deploy(replicas=1, notify=[HOOK], drain=0)
+    cluster.run(10)
+    cluster.sick = {each.name for each in cluster.routes()}
+    cluster.run(20)
+    cluster.sick = set()
+    cluster.run(20)
+    cluster.ask("scale", 0)
+    cluster.run(100)
+    cluster.bad = {1}
+    cluster.ask("scale", 1)  # its replica takes a long time to be healthy
+    cluster.run(100)
+    assert told(cluster) == []
+
+
+def test_outage_of_a_service_whose_replicas_are_lost_ends_with_the_first_of_the_next(
+    cluster: Cluster,
+) -> None:
+    cluster.deploy(replicas=2, notify=[HOOK], drain=0)
+    cluster.run(10)
+    cluster.bad = {1}
+    for route in cluster.routes():
+        assert route.session_id is not None
+        cluster.cancel_session(route.session_id)
+    cluster.run(60)
+    cluster.bad = set()
+    cluster.run(60)
+    assert [tone for _, tone in told(cluster)] == [Tone.FAILURE, Tone.SUCCESS]

@@ -64,6 +64,8 @@ deployments = Table(
     Column("rollout", Text, nullable=True),  # JSON, as Rollout
     Column("failed_starts", Integer, nullable=False),
     Column("failed_at", Float, nullable=True),
+    Column("unserved_at", Float, nullable=True),
+    Column("outage_told", Boolean, nullable=False),
     Column("tries", Integer, nullable=False),
     Column("retry_at", Float, nullable=False),
     *schema.reason_columns(),
@@ -119,8 +121,9 @@ class Deployment(Tried):
     failed. ``proven`` says that a replica of ``stable`` has been healthy. ``replicas`` is how many
     are wished, changed last at ``scaled_at``. ``probe_version`` counts changes of the probe.
     ``failed_starts`` counts replicas of ``stable`` in a row that ended before they had served, the
-    last of them at ``failed_at``. ``reason`` is why it is as it is: why a revision was given up,
-    until there is another.
+    last of them at ``failed_at``. ``unserved_at`` is when its last replica that served was lost,
+    None while one serves; ``outage_told`` says that channels were told of that. ``reason`` is why
+    it is as it is: why a revision was given up, until there is another.
     """
 
     id: DeploymentId
@@ -141,6 +144,8 @@ class Deployment(Tried):
     rollout: Rollout | None = None
     failed_starts: int = 0
     failed_at: float | None = None
+    unserved_at: float | None = None
+    outage_told: bool = False
     reason: Reason | None = None
 
     @property
@@ -246,6 +251,8 @@ def _deployment(row: Row[Any]) -> Deployment:
         rollout=None if row.rollout is None else Rollout.from_json(row.rollout),
         failed_starts=row.failed_starts,
         failed_at=row.failed_at,
+        unserved_at=row.unserved_at,
+        outage_told=bool(row.outage_told),
         tries=row.tries,
         retry_at=row.retry_at,
         reason=load_reason(row.reason, row.reason_numbers),
@@ -300,6 +307,8 @@ DEPLOYMENT = Entity(
             "rollout",
             "failed_starts",
             "failed_at",
+            "unserved_at",
+            "outage_told",
             "tries",
             "retry_at",
             *REASON,

@@ -19,6 +19,9 @@ LOOK_AGAIN_S = 1.0
 """How often a route is looked at that waits for room to be released, or for requests to end."""
 DESTROY_S = 300.0
 """How long past its drain a deployment waits for the end of its routes."""
+OUTAGE_S = 30.0
+"""How long no replica serves before channels are told: one that is replaced at once is no
+outage."""
 _ENDS = frozenset({RouteStatus.TERMINATING, RouteStatus.TERMINATED})
 """States into which a route takes the reason that it has already, if the move has none."""
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 300.0
@@ -93,6 +96,8 @@ class DeploymentLifecycle(_AtOnce, Lifecycle[Deployment]):
     def deadlines(self, record: Deployment, work: Work) -> Iterable[float]:
         yield next_start_at(record)
         due = self._routes.due.get(record.id)
+        if record.unserved_at is not None and not record.outage_told:
+            yield record.unserved_at + OUTAGE_S
         if record.rollout is not None and due is not None:
             yield due
 

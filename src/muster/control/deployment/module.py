@@ -18,6 +18,7 @@ from muster.control.deployment.handlers import (
 from muster.control.deployment.lifecycle import DeploymentLifecycle, RouteLifecycle
 from muster.control.deployment.load_reports import LoadTold
 from muster.control.deployment.loads import Loads
+from muster.control.deployment.outages import TellOutages
 from muster.control.deployment.probes import ProbesByAgents, ProbesTold, WatchRoutes
 from muster.control.deployment.probing.performer import RouteProber
 from muster.control.deployment.publishing.performer import TrafficPublisher
@@ -107,6 +108,7 @@ class DeploymentModule(EntityModule):
                 FollowSessions(routes),
                 DestroyingDeployment(routes),
                 PublishTraffic(self._traffic),
+                TellOutages(routes, teller, live.of(Deployment).values()),
                 ServiceDiscoverySync(self._traffic),
                 WatchRoutes(routes),
             ],

@@ -1,4 +1,5 @@
-"""Notices of deployments: an update is done or was given up, or no replica is tried any more."""
+"""Notices of deployments: an update is done or was given up, no replica is tried any more, or none
+serves."""
 
 from muster.control.deployment.entity import Deployment
 from muster.control.engine.work import Work
@@ -6,7 +7,7 @@ from muster.control.notice.ends import Writer
 from muster.control.notice.entity import Message, Tone
 from muster.control.notice.message import MAX_BODY
 from muster.core.reasons import Reason
-from muster.core.text import made_text, printable
+from muster.core.text import duration, made_text, printable
 
 
 class DeploymentTeller:
@@ -33,6 +34,18 @@ class DeploymentTeller:
         """Tell that no replica of a new deployment became healthy, and no more are tried."""
         title = f"deployment {deployment.name}: no replica became healthy"
         self._tell(work, deployment, _message(deployment, title, why, Tone.FAILURE))
+
+    def serves_nobody(
+        self, work: Work, deployment: Deployment, for_s: float, why: Reason | None
+    ) -> None:
+        """Tell that a deployment which served has had no replica that serves for a while."""
+        title = f"deployment {deployment.name}: no replica serves, for {duration(for_s)}"
+        self._tell(work, deployment, _message(deployment, title, why, Tone.FAILURE))
+
+    def serves_again(self, work: Work, deployment: Deployment, after_s: float) -> None:
+        """Tell that an outage is over of which channels were told."""
+        title = f"deployment {deployment.name}: serves again, after {duration(after_s)}"
+        self._tell(work, deployment, _message(deployment, title, None, Tone.SUCCESS))
 
     def _tell(self, work: Work, deployment: Deployment, message: Message) -> None:
         for channel in deployment.spec.notify:
