@@ -34,3 +34,4 @@ def test_examples_run_as_they_stand(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[:3] == ["SUCCEEDED 0", "hello from 0", "hello from 1"]
     assert "there is no job 'no-such-job'" in done.stdout
+    assert done.stdout.count("HEALTHY 127.0.0.1:") == 2

@@ -66,8 +66,9 @@ class DeploymentSpec(Process):
             time, as a number or a share; one at least, unless it is 0 itself.
         priority: higher goes first.
         placement: the agents for its replicas, which are spread over them.
-        notify: channels that are told when an update is done or was given up, and when no replica
-            of a new deployment became healthy; a list of URLs.
+        notify: channels that are told when an update is done or was given up, when no replica of a
+            new deployment became healthy, and when none has served for a while, and one does again;
+            a list of URLs.
     """
 
     kind: Literal["deployment"] = "deployment"
