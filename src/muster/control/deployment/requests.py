@@ -212,6 +212,8 @@ class DeploymentRequests:
         current = deployment.numbered(deployment.revision)
         if current is None or current.digest != digest:
             self._begin_revision(work, principal, deployment, spec, digest, of)
+        elif of is not None or spec != before.model_copy(update={"replicas": spec.replicas}):
+            self._try_again(work, deployment)
         for route in self._routes.of(deployment):
             work.mark(route)
         work.unit.rewrite(deployment)
@@ -231,6 +233,7 @@ class DeploymentRequests:
         if stable is not None and stable.digest == digest:  # back while another is rolled out
             deployment.revision = stable.number
             deployment.rollout = deployment.reason = None
+            self._try_again(work, deployment)
             return
         by, number = principal.owner.user, deployment.revisions[-1].number + 1
         revision = Revision(number, digest, spec.template(), work.now, by, of)
@@ -243,7 +246,18 @@ class DeploymentRequests:
         if deployment.status in (_E.PENDING, _E.CREATED):
             deployment.stable = number
             return
-        deployment.rollout = Rollout(number, deployment.stable, work.now)
+        self._roll_out(work, deployment)
+
+    def _try_again(self, work: Work, deployment: Deployment) -> None:
+        """Have a revision tried again of which replicas failed: under another probe, or with more
+        time, they may not."""
+        deployment.failed_starts, deployment.failed_at = 0, None
+        if deployment.rollout is None and deployment.revision != deployment.stable:
+            self._roll_out(work, deployment)
+
+    def _roll_out(self, work: Work, deployment: Deployment) -> None:
+        deployment.rollout = Rollout(deployment.revision, deployment.stable, work.now)
+        deployment.reason = None
         if deployment.status is not _E.DEPLOYING:
             expected = frozenset({_E.READY, _E.SCALING})
             to = TransitionStatus(_E.DEPLOYING)

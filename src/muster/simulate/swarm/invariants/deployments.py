@@ -6,6 +6,7 @@ from muster.control.deployment.entity import Deployment, DeploymentId, Route
 from muster.control.deployment.traffic import Traffic
 from muster.core.reasons import ReasonCode
 from muster.core.specs import SessionType
+from muster.core.specs.deployment import DeploymentSpec
 from muster.core.specs.serving import Strategy
 from muster.core.states import SESSION_TABLE, SessionStatus
 from muster.core.states.deployment import (
@@ -178,6 +179,20 @@ class EvictionsAreBounded(Invariant):
             self.expect(there >= least, f"{deployment.id} has {there} of {wanted} left")
 
 
+class _Specs:
+    """The specs of deployments at their last look. With another one a revision is tried anew,
+    unless only the number of replicas is another."""
+
+    def __init__(self) -> None:
+        self._of: dict[DeploymentId, DeploymentSpec] = {}
+
+    def are_changed(self, deployment: Deployment) -> bool:
+        """Whether the deployment's spec is another than at the last look."""
+        spec = deployment.spec.model_copy(update={"replicas": 1})
+        former, self._of[deployment.id] = self._of.get(deployment.id, spec), spec
+        return former != spec
+
+
 class StartsAreBounded(Invariant):
     """Judged of new revisions, and of first ones until a replica was healthy, against the most
     replicas that were wished meanwhile: those under way when the budget is used up fail as well."""
@@ -187,10 +202,12 @@ class StartsAreBounded(Invariant):
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self._failed: dict[DeploymentId, tuple[int, int, int]] = {}
+        self._specs = _Specs()
 
     def committed(self, unit: Unit) -> None:
         for deployment in unit.touched[Deployment]:
-            if deployment.rollout is None and not deployment.failed_starts:
+            is_other = self._specs.are_changed(deployment)
+            if is_other or (deployment.rollout is None and not deployment.failed_starts):
                 self._failed.pop(deployment.id, None)
             else:
                 self._count(deployment, 0)
@@ -225,11 +242,13 @@ class FailedStayFailed(Invariant):
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self._given_up: dict[DeploymentId, int] = {}
+        self._specs = _Specs()
 
     def committed(self, unit: Unit) -> None:
         for deployment in unit.touched[Deployment]:
             why, former = deployment.reason, self._given_up.get(deployment.id)
-            if former is not None and former != deployment.revision:
+            is_other = self._specs.are_changed(deployment)
+            if former is not None and (former != deployment.revision or is_other):
                 del self._given_up[deployment.id]
             elif former is not None and not deployment.is_going:
                 stays = deployment.rollout is None and deployment.stable != former

@@ -1,0 +1,86 @@
+"""Revisions of which no replica became healthy, and that are handed in again."""
+
+import pytest
+from tests.control.conftest import MakeWorld
+from tests.control.served_cluster import Cluster
+
+from muster.core.reasons import ReasonCode
+from muster.core.states.deployment import EndpointLifecycle
+
+PROBE = {"interval": 1, "timeout": 1, "start_timeout": 2}
+MENDED = {**PROBE, "path": "/health"}
+
+
+@pytest.fixture
+def cluster(worlds: MakeWorld) -> Cluster:
+    """A deployment whose first revision is good, and whose second was given up."""
+    cluster = Cluster(worlds)
+    cluster.deploy(probe=PROBE)
+    cluster.run(10)
+    cluster.bad = {2}
+    cluster.deploy(probe=PROBE, command=["serve", "2"])
+    cluster.run(100)
+    assert (cluster.deployment.stable, cluster.serving()) == (1, [1])
+    return cluster
+
+
+def test_first_revision_is_tried_again_once_its_probe_is_mended(worlds: MakeWorld) -> None:
+    cluster = Cluster(worlds)
+    cluster.bad = {1}
+    cluster.deploy(probe=PROBE)
+    cluster.run(100)
+    assert cluster.routes() == []
+    (why,) = cluster.why().reasons
+    assert why.code is ReasonCode.DEPLOYMENT_NEVER_HEALTHY
+    cluster.bad.clear()
+    cluster.deploy(probe=PROBE)
+    cluster.run(20)
+    assert cluster.routes() == [], "nothing was mended"
+    cluster.deploy(probe=MENDED)
+    cluster.run(20)
+    assert (cluster.deployment.revision, cluster.serving()) == (1, [1])
+
+
+def test_revision_that_was_given_up_is_rolled_out_again_once_its_probe_is_mended(
+    cluster: Cluster,
+) -> None:
+    cluster.bad.clear()
+    cluster.deploy(probe=PROBE, command=["serve", "2"], replicas=2)
+    cluster.run(20)
+    assert cluster.serving() == [1, 1], "nothing was mended"
+    cluster.deploy(probe=MENDED, command=["serve", "2"], replicas=2)
+    assert (cluster.status, cluster.deployment.reason) == (EndpointLifecycle.DEPLOYING, None)
+    cluster.run(60)
+    assert (cluster.deployment.revision, cluster.serving()) == (2, [2, 2])
+    assert cluster.deployment.stable == 2
+
+
+def test_revision_that_was_given_up_has_its_budget_again_and_no_more(cluster: Cluster) -> None:
+    cluster.deploy(probe=MENDED, command=["serve", "2"])
+    tried: set[str] = set()
+    cluster.run(200, lambda: tried.update(r.id for r in cluster.routes() if r.revision == 2))
+    assert len(tried) == 3
+    assert (cluster.status, cluster.serving()) == (EndpointLifecycle.READY, [1])
+    assert cluster.deployment.reason is not None
+    assert cluster.deployment.reason.code is ReasonCode.ROLLOUT_STARTS_FAILED
+
+
+def test_undo_to_a_revision_that_was_given_up_tries_it_again(cluster: Cluster) -> None:
+    cluster.bad.clear()
+    cluster.ask("undo", 2)
+    cluster.run(60)
+    assert (cluster.deployment.revision, cluster.deployment.stable) == (2, 2)
+    assert cluster.serving() == [2]
+
+
+def test_undo_to_a_first_revision_that_never_was_healthy_tries_it_again(worlds: MakeWorld) -> None:
+    cluster = Cluster(worlds)
+    cluster.bad = {1, 2}
+    cluster.deploy(probe=PROBE)
+    cluster.run(100)
+    cluster.deploy(probe=PROBE, command=["serve", "2"])
+    cluster.run(5)
+    cluster.bad.clear()
+    cluster.ask("undo", 1)
+    cluster.run(30)
+    assert (cluster.deployment.revision, cluster.serving()) == (1, [1])
