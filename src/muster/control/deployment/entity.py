@@ -129,7 +129,6 @@ class Deployment(Tried):
     id: DeploymentId
     name: str
     owner: Owner
-    group: str
     status: EndpointLifecycle
     created_at: float
     finished_at: float | None = None
@@ -156,6 +155,11 @@ class Deployment(Tried):
     @property
     def host(self) -> str | None:
         return self.spec.host
+
+    @property
+    def group(self) -> str:
+        """The group of its own revision; replicas of another have that of their template."""
+        return self.spec.group
 
     def numbered(self, number: int) -> Revision | None:
         """A revision by its number; None if it is not kept."""
@@ -235,7 +239,6 @@ def _deployment(row: Row[Any]) -> Deployment:
         id=DeploymentId(row.id),
         name=row.name,
         owner=owner_of(row),
-        group=row.group,
         status=EndpointLifecycle(row.status),
         status_changed_at=row.status_changed_at,
         created_at=row.created_at,
@@ -313,7 +316,7 @@ DEPLOYMENT = Entity(
             "retry_at",
             *REASON,
         ),
-        seldom=("host", "spec", "revisions"),
+        seldom=("host", "group", "spec", "revisions"),
         sources={
             "spec": ("spec", _dump_spec),
             "revisions": ("revisions", dump_revisions),

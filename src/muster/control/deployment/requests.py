@@ -173,7 +173,6 @@ class DeploymentRequests:
             id=DeploymentId(work.ids.new(IdKind.DEPLOYMENT)),
             name=spec.name,
             owner=principal.owner,
-            group=spec.group,
             status=_E.PENDING,
             status_changed_at=work.now,
             created_at=work.now,
@@ -241,7 +240,6 @@ class DeploymentRequests:
         needed |= {deployment.stable, number}
         deployment.revisions = kept((*deployment.revisions, revision), needed)
         deployment.revision = number
-        deployment.group = spec.group
         deployment.reason = None
         if deployment.status in (_E.PENDING, _E.CREATED):
             deployment.stable = number

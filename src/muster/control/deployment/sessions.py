@@ -35,7 +35,7 @@ def session_spec(route: Route) -> SessionSpec:
     return SessionSpec(
         name=f"{deployment.name}-{route.revision}",
         type=SessionType.INFERENCE,
-        group=deployment.group,
+        group=spec.group,
         kernels=[kernel],
         priority=deployment.spec.priority,
         placement=placement,
