@@ -166,6 +166,24 @@ def test_undo_while_rolling_out_goes_back_without_a_new_revision(cluster: Cluste
     assert [each.revision for each in cluster.routes()] == [1, 1]
 
 
+def test_undo_keeps_the_number_of_replicas_that_load_asked_for(cluster: Cluster) -> None:
+    scale = {"min": 1, "max": 3, "target": 2, "cool_down_down": 3000}
+    made = cluster.deploy(scale=scale, replicas=1)
+    cluster.run(10)
+    cluster.deploy(scale=scale, replicas=1, command=["serve", "2"])
+    cluster.run(60)
+    load = ServiceLoad(
+        service=made.id,
+        routes=tuple(RouteLoad(route=each.id, in_flight=6) for each in cluster.routes()),
+    )
+    report = LoadReport(proxy="p", seconds=1.0, services=(load,))
+    cluster.run(10, lambda: cluster.world.ask(lambda work, parts: take_load(work, parts, report)))
+    cluster.run(20)  # no proxy reports any more
+    assert cluster.deployment.replicas == 3
+    cluster.ask("undo", 1)
+    assert cluster.deployment.replicas == 3
+
+
 def test_destroyed_deployment_leaves_nothing(cluster: Cluster) -> None:
     cluster.deploy(replicas=2)
     cluster.run(10)

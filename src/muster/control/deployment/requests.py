@@ -201,12 +201,8 @@ class DeploymentRequests:
         self._routes.named(deployment, before.host)
         if spec.probe != before.probe or spec.scale != before.scale:
             deployment.probe_version += 1
-        follows = spec.scale is not None and "replicas" not in spec.model_fields_set
-        if follows and spec.scale is not None:
-            wished = min(max(deployment.replicas, spec.scale.min), spec.scale.max)
-        else:
-            wished = spec.replicas
-        self.set_replicas(work, deployment, wished)
+        if of is None:
+            self.set_replicas(work, deployment, _wished(deployment, spec))
         digest = spec.digest()
         current = deployment.numbered(deployment.revision)
         if current is None or current.digest != digest:
@@ -274,6 +270,14 @@ class DeploymentRequests:
             work.unit.touch(deployment)
             work.mark(deployment)
         return deployment
+
+
+def _wished(deployment: Deployment, spec: DeploymentSpec) -> int:
+    """The number of replicas that a spec wishes for a deployment; one that follows load keeps its
+    number within the bounds, unless the spec names one."""
+    if spec.scale is None or "replicas" in spec.model_fields_set:
+        return spec.replicas
+    return min(max(deployment.replicas, spec.scale.min), spec.scale.max)
 
 
 def _most(deployment: Deployment) -> int:
