@@ -99,6 +99,22 @@ def test_nobody_is_evicted_and_traffic_stands_while_the_prober_reaches_no_machin
     assert set(counts) == {4}
 
 
+def test_nobody_is_evicted_and_traffic_stands_when_the_state_is_read_anew_meanwhile(
+    cluster: Cluster,
+) -> None:
+    cluster.probes.unreached = {each.name for each in cluster.routes()}
+    cluster.run(20)
+    cluster.world.plane.read_again()
+    counts: list[int] = []
+    cluster.world.run(1)
+    cluster.run(60, lambda: counts.append(len(cluster.serving())))
+    assert [each.status for each in cluster.routes()] == [D] * 4
+    assert set(counts) == {4}
+    cluster.probes.unreached.clear()
+    cluster.run(3)
+    assert (len(cluster.routes(H)), len(cluster.serving())) == (4, 4)
+
+
 def test_routes_withdrawn_before_the_prober_was_known_to_be_blind_get_their_traffic_back(
     cluster: Cluster,
 ) -> None:

@@ -102,10 +102,11 @@ class Heard:
 
 
 class Routes:
-    """The routes that have not ended, by deployment and by session. What was heard outlives the
-    mirror, so that a mirror that is read anew does not make every route stale."""
+    """The routes that have not ended, by deployment and by session. What was heard, and the
+    prober's sight, outlive the mirror, so that a mirror that is read anew makes no route stale, and
+    none unhealthy of which the prober was blind."""
 
-    def __init__(self, live: Live, heard: dict[str, Heard]) -> None:
+    def __init__(self, live: Live, heard: dict[str, Heard], sight: Sight) -> None:
         self._of: dict[DeploymentId, dict[Route, None]] = {}
         self._of_session: dict[SessionId, Route] = {}
         self._names: dict[str, Deployment] = {}
@@ -113,7 +114,7 @@ class Routes:
         self._heard = heard
         self.due: dict[DeploymentId, float] = {}
         """When the next step of a roll-out may be due, if nothing else happens."""
-        self.sight = Sight()
+        self.sight = sight
         for deployment in live.of(Deployment).values():
             self.named(deployment)
         for route in live.of(Route).values():
@@ -121,6 +122,7 @@ class Routes:
         self._of_agent: dict[AgentId, dict[str, None]] = {}
         for gone in heard.keys() - live.of(Route).keys():
             del heard[gone]
+            sight.forget(gone)
         for name, each in heard.items():
             each.be_ordered_anew()  # the wake that had it watched may not have been stored
             if each.asked is not None:

@@ -35,6 +35,7 @@ from muster.control.deployment.route_handlers import (
     TerminatingRoute,
 )
 from muster.control.deployment.scaling import ScaleByLoad
+from muster.control.deployment.sight import Sight
 from muster.control.deployment.telling import DeploymentTeller
 from muster.control.deployment.traffic import PublishTraffic, Traffic
 from muster.control.engine.declared import Declared
@@ -62,6 +63,7 @@ class DeploymentModule(EntityModule):
     def __init__(self, surroundings: Surroundings) -> None:
         super().__init__(surroundings)
         self._heard: dict[str, Heard] = {}
+        self._sight = Sight()
         self._memories: dict[str, LoadMemory] = {}
         settings = load_settings(surroundings.settings)
         has_others = settings.haproxy is not None or settings.etcd is not None
@@ -77,7 +79,7 @@ class DeploymentModule(EntityModule):
 
     def declare(self, context: Context) -> Declared:
         parts, live = context.parts, context.store.live
-        routes = Routes(live, self._heard)
+        routes = Routes(live, self._heard, self._sight)
         self._loads.since = self._loads.since or repr(context.clock.now())
         self._loads.keep(live.of(Route).values())
         self._traffic.follow(routes, context.clock.now(), live.of(Deployment))
