@@ -24,7 +24,7 @@ from muster.control.session.lifecycle import SessionLifecycle
 from muster.control.session.requests import SessionRequests
 from muster.core.errors import Conflict, InvalidSpec, NotFound
 from muster.core.owner import Principal, Role
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import DISPLACED, Reason, ReasonCode, reason
 from muster.core.states import SESSION_TABLE, SessionStatus
 from muster.core.states.deployment import PROBED, ROUTE_TABLE, RouteStatus
 from muster.serving.probing import (
@@ -39,6 +39,13 @@ from muster.serving.replicas import Standing
 from muster.store.records import Session
 
 _R = RouteStatus
+_OF_MACHINES = DISPLACED | {
+    ReasonCode.AGENT_LOST,
+    ReasonCode.AGENT_GIVEN_UP,
+    ReasonCode.AGENT_REBOOTED,
+}
+"""Ends that say nothing of the replica. Others of which a machine may be to blame are not among
+them: a program can bring them about by itself, again and again."""
 QUOTA_WAIT_S, LONGEST_QUOTA_WAIT_S = 5.0, 30.0
 """How long a route waits before its session is handed in again that a quota refused: as long as it
 has waited so far, within these bounds."""
@@ -74,7 +81,8 @@ class ProvisioningRoute(LifecycleHandler[Route]):
                 continue
             session = session_of(route, work.live)
             if session is None or session.status not in SESSION_TABLE.live:
-                self._lifecycle.failed(work, route)
+                if not _went_with_machine(session):
+                    self._lifecycle.failed(work, route)
                 result.failures[route] = _ended(route, session)
             elif session.status is SessionStatus.RUNNING:
                 route.address = _address(route, session, work)
@@ -192,7 +200,8 @@ class RunningRoute(LifecycleHandler[Route]):
             if route.status is _R.FAILED_TO_START:
                 result.failures[route] = route.reason or _ended(route, session)
             elif session is None or session.status is not SessionStatus.RUNNING:
-                self._lifecycle.failed(work, route)
+                if not _went_with_machine(session):
+                    self._lifecycle.failed(work, route)
                 result.failures[route] = _ended(route, session)
             else:
                 result.successes.append(route)
@@ -366,7 +375,14 @@ def _ended(route: Route, session: Session | None) -> Reason:
     """Why a route's session ended, as far as is known."""
     why = None if session is None else session.reason
     how = "" if why is None else why.sentence()
-    return reason(ReasonCode.ROUTE_ENDED, how=how, session=route.session_id or "")
+    told = {"how": how, "session": route.session_id or ""}
+    return reason(ReasonCode.ROUTE_ENDED, **told, lost=_went_with_machine(session))
+
+
+def _went_with_machine(session: Session | None) -> bool:
+    """Whether a session ended because its machine did, or had to be left."""
+    whys = () if session is None else (session.reason, *(each.reason for each in session.kernels))
+    return any(why is not None and why.code in _OF_MACHINES for why in whys)
 
 
 def _address(route: Route, session: Session, work: Work) -> str | None:

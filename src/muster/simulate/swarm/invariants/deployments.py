@@ -42,9 +42,12 @@ def _runs(route: Route, live: Live) -> bool:
 
 
 def _failed_to_start(route: Route, stored: str) -> bool:
-    """Whether a route has gone in this commit that was never healthy."""
-    code = None if route.reason is None else route.reason.code
-    return stored in UP and route.status not in UP and route.good_at is None and code in _FAILED
+    """Whether a route has gone in this commit that was never healthy, but for those that went with
+    their machine."""
+    why = route.reason
+    if why is None or why.code not in _FAILED or dict(why.numbers).get("lost"):
+        return False
+    return stored in UP and route.status not in UP and route.good_at is None
 
 
 class ReplicasAreBounded(Invariant):
