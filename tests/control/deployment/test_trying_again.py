@@ -84,3 +84,20 @@ def test_undo_to_a_first_revision_that_never_was_healthy_tries_it_again(worlds: 
     cluster.ask("undo", 1)
     cluster.run(30)
     assert (cluster.deployment.revision, cluster.serving()) == (1, [1])
+
+
+def test_revision_that_came_while_no_replica_was_wished_has_a_budget(worlds: MakeWorld) -> None:
+    cluster = Cluster(worlds)
+    cluster.deploy(probe=PROBE, drain=0)
+    cluster.run(10)
+    cluster.ask("scale", 0)
+    cluster.run(10)
+    cluster.bad = {2}
+    cluster.deploy(probe=PROBE, replicas=0, command=["serve", "2"])
+    assert (cluster.status, cluster.deployment.stable) == (EndpointLifecycle.READY, 2)
+    cluster.ask("scale", 1)
+    tried: set[str] = set()
+    cluster.run(300, lambda: tried.update(each.id for each in cluster.routes()))
+    assert len(tried) == 3
+    (why,) = cluster.why().reasons
+    assert why.code is ReasonCode.DEPLOYMENT_NEVER_HEALTHY

@@ -226,7 +226,7 @@ class RolloutDeployment(LifecycleHandler[Deployment]):
     def _done(self, deployment: Deployment, work: Work) -> None:
         assert deployment.rollout is not None
         deployment.stable = deployment.rollout.to_revision
-        deployment.proven = True
+        deployment.proven = deployment.replicas > 0  # of none at all, none was healthy
         deployment.rollout = None
         deployment.failed_starts, deployment.failed_at = 0, None
         deployment.reason = None
