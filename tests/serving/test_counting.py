@@ -31,6 +31,20 @@ def test_stage_without_enough_requests_is_watched_anew_by_other_counters() -> No
     assert run.step().rollout.step > stage
 
 
+def test_time_without_a_controller_is_no_want_of_progress() -> None:
+    run = Run("1:aaaa", update(progress_deadline=60), 4)
+    run.counters = "of before"
+    assert run.step().verdict is GOES_ON
+    run.world.now += 1000
+    run.counters = "of a restarted controller"
+    assert run.step().verdict is GOES_ON
+    run.world.now += 59
+    assert run.step().verdict is GOES_ON
+    run.world.now += 1
+    step = run.step()
+    assert (step.verdict, step.why.code) == (FAILED, RolloutCode.NO_PROGRESS)
+
+
 def test_errors_of_a_replica_that_has_ended_count() -> None:
     run = Run("1:aaaa", update(strategy="canary"), 4)
     run.until(RolloutCode.WATCHING)

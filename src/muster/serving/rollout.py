@@ -47,7 +47,7 @@ class Rollout:
     Args:
         to_revision: the new revision.
         from_revision: the former one; None for the first of a deployment.
-        progress_at: since when the progress deadline runs.
+        progress_at: since when the progress deadline runs; anew with each controller.
         step: the number of its stages that are over.
         step_since: since when the stage has had all of its new replicas available; None if some
             are missing.
@@ -227,12 +227,22 @@ def _with_best(rollout: Rollout, available: int, wanted: int, now: float) -> Rol
 
 def _with_counters(rollout: Rollout, told: tuple[int, int], counters: str, now: float) -> Rollout:
     """The roll-out, whose stage is watched anew where the counters were lost: nobody knows the
-    errors of before."""
+    errors of before. Where another controller counts, the progress deadline begins anew as well:
+    without one, no replica could be found healthy."""
+    is_other = counters != rollout.counted
     lost = told[0] < rollout.requests or told[1] < rollout.failures
-    if counters == rollout.counted and not lost:
+    if not is_other and not lost:
         return rollout
     since = None if rollout.step_since is None else now
-    return replace(rollout, counted=counters, step_since=since, requests=0, failures=0)
+    progress_at = now if is_other else rollout.progress_at
+    return replace(
+        rollout,
+        counted=counters,
+        step_since=since,
+        progress_at=progress_at,
+        requests=0,
+        failures=0,
+    )
 
 
 def _too_many_failed(rollout: Rollout, wanted: int) -> Why[RolloutCode] | None:

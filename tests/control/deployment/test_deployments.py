@@ -290,6 +290,16 @@ def test_restarted_control_goes_on_with_what_runs(cluster: Cluster) -> None:
     assert cluster.world.plane.parts[Routes].called("chat") is cluster.deployment
 
 
+def test_update_goes_on_after_a_long_time_without_a_controller(cluster: Cluster) -> None:
+    cluster.deploy(replicas=2, drain=1)
+    cluster.run(10)
+    update = {"progress_deadline": 60}
+    cluster.deploy(replicas=2, drain=1, command=["serve", "2"], update=update)
+    cluster.world.restart_controller(away_s=1000)
+    cluster.run(60)
+    assert (cluster.deployment.stable, cluster.serving()) == (2, [2, 2])
+
+
 def test_traffic_stands_from_the_first_moment_of_a_restarted_control(cluster: Cluster) -> None:
     cluster.deploy(replicas=2)
     cluster.run(10)
