@@ -5,10 +5,15 @@ from typing import cast
 
 import msgspec
 import pytest
+from tests.control.conftest import MakeWorld
+from tests.control.served_cluster import Cluster
 
-from muster.control.deployment.entity import Route
+from muster.control.deployment.entity import Deployment, Route
+from muster.control.deployment.load_reports import take_load
 from muster.control.deployment.loads import FORGET_S, Loads
-from muster.core.serving.traffic import LoadReport
+from muster.control.engine.module import Parts
+from muster.control.engine.work import Work
+from muster.core.serving.traffic import LoadReport, ServiceLoad
 
 
 def test_proxies_are_told_by_their_urls_until_they_report_no_more() -> None:
@@ -19,6 +24,30 @@ def test_proxies_are_told_by_their_urls_until_they_report_no_more() -> None:
     assert loads.urls(101.0) == ("http://b:2", "https://a:1")
     assert loads.urls(100.0 + FORGET_S + 0.5) == ("https://a:1",)
     assert loads.urls(101.0 + FORGET_S + 0.5) == ()
+
+
+def test_many_proxies_have_a_deployment_looked_at_once_in_a_second_unless_requests_wait(
+    worlds: MakeWorld,
+) -> None:
+    cluster = Cluster(worlds)
+    made = cluster.deploy(scale={"min": 0, "max": 3})
+
+    def is_looked_at(proxy: str, held: int = 0) -> bool:
+        service = ServiceLoad(service=made.id, held=held)
+        report = LoadReport(proxy=proxy, seconds=1.0, services=(service,))
+
+        def take(work: Work, parts: Parts) -> bool:
+            take_load(work, parts, report)
+            return made in work.dirty[Deployment]
+
+        return bool(cluster.world.ask(take))
+
+    for _ in range(3):
+        assert [is_looked_at(f"proxy-{n}") for n in range(20)] == [True] + 19 * [False]
+        cluster.world.run(1.0)
+    assert is_looked_at("proxy-0")
+    assert is_looked_at("proxy-1", held=1)
+    assert cluster.deployment.replicas == 1
 
 
 @dataclass

@@ -16,14 +16,19 @@ log = logging.getLogger(__name__)
 
 def take_load(work: Work, parts: Parts, report: LoadReport) -> None:
     """Take a proxy's report. It has those deployments looked at whose number follows load, or of
-    which a revision is rolled out.
+    which a revision is rolled out: once a second, however many proxies there are, and at once where
+    requests wait for a replica.
 
     Raises:
         Conflict: too many proxies report.
     """
-    if not parts[Loads].told(report, work.now):
+    loads, live = parts[Loads], work.live.of(Deployment)
+    if not loads.told(report, work.now):
         raise Conflict(f"{MAX_PROXIES} proxies report already")
-    for deployment in work.live.of(Deployment).values():
+    holding = (live.get(each.service) for each in report.services if each.held > 0)
+    for deployment in live.values() if loads.are_due(work.now) else holding:
+        if deployment is None:
+            continue
         if deployment.spec.scale is not None or deployment.rollout is not None:
             work.mark(deployment)
 

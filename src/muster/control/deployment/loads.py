@@ -12,6 +12,9 @@ FORGET_S = 15.0
 MAX_PROXIES = 64
 ASKS_AGAIN_S = 60.0
 """The time after which a balancer that asks no more for services sends no more requests."""
+LOOK_EVERY_S = 0.9
+"""The time in which deployments are looked at once by their loads, however many proxies report; a
+little less than that between two reports of one."""
 WINDOW_S = 30.0
 """The shortest time of which recent requests are told, and half of the longest."""
 
@@ -78,6 +81,7 @@ class Loads:
     def __init__(self, *, has_others: bool = False) -> None:
         self._has_others = has_others
         self._asked_at = -inf  # by a balancer that reports nothing
+        self._looked_at = -inf
         self.since = ""
         """The moment since which requests are counted, as text."""
         self._proxies: dict[str, _Proxy] = {}
@@ -104,6 +108,13 @@ class Loads:
                 recent = self._recent.setdefault(each.route, _Recent(now))
                 recent.roll(now)
                 recent.latest.add(each)
+        return True
+
+    def are_due(self, now: float) -> bool:
+        """Whether deployments are to be looked at by their loads; once in LOOK_EVERY_S."""
+        if now < self._looked_at + LOOK_EVERY_S:
+            return False
+        self._looked_at = now
         return True
 
     def keep(self, routes: Iterable[Route]) -> None:
