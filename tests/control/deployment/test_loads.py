@@ -11,6 +11,7 @@ from tests.control.served_cluster import Cluster
 from muster.control.deployment.entity import Deployment, Route
 from muster.control.deployment.load_reports import take_load
 from muster.control.deployment.loads import FORGET_S, Loads
+from muster.control.deployment.module import DeploymentModule
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.core.serving.traffic import LoadReport, ServiceLoad
@@ -87,3 +88,14 @@ def test_url_that_is_none_is_refused(url: str) -> None:
     said = msgspec.json.encode({"proxy": "a:1", "seconds": 1.0, "url": url})
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(said, type=LoadReport)
+
+
+def test_deployment_that_is_gone_leaves_no_memory_of_its_load(worlds: MakeWorld) -> None:
+    cluster = Cluster(worlds)
+    cluster.deploy(scale={"max": 3}, drain=0)
+    cluster.run(5)
+    (module,) = (each for each in cluster.world.modules if isinstance(each, DeploymentModule))
+    assert len(module.memories) == 1
+    cluster.ask("destroy")
+    cluster.run(120)
+    assert not module.memories

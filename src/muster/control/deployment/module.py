@@ -64,7 +64,8 @@ class DeploymentModule(EntityModule):
         super().__init__(surroundings)
         self._heard: dict[str, Heard] = {}
         self._sight = Sight()
-        self._memories: dict[str, LoadMemory] = {}
+        self.memories: dict[str, LoadMemory] = {}
+        """The loads of deployments whose number follows them, by id."""
         settings = load_settings(surroundings.settings)
         has_others = settings.haproxy is not None or settings.etcd is not None
         self._loads = Loads(has_others=has_others)
@@ -99,7 +100,7 @@ class DeploymentModule(EntityModule):
                 RunningRoute(of_routes),
                 HealthCheckRoute(routes),
                 RouteEviction(routes, of_routes),
-                ScaleByLoad(routes, self._loads, requests, self._memories),
+                ScaleByLoad(routes, self._loads, requests, self.memories),
                 CheckPendingDeployment(),
                 CheckReplicaDeployment(routes),
                 ReconcileDeployment(routes),
@@ -122,6 +123,8 @@ class DeploymentModule(EntityModule):
         for route in work.live.of(Route).values():
             work.mark(route)
         self._loads.keep(work.live.of(Route).values())
+        for gone in self.memories.keys() - work.live.of(Deployment).keys():
+            del self.memories[gone]
 
     def committed(self, work: Work) -> None:
         self._traffic.committed(work.now)
