@@ -121,6 +121,28 @@ async def test_header_that_comes_slowly_is_not_waited_for() -> None:
             writer.close()
 
 
+@pytest.mark.parametrize(
+    ("framing", "body"),
+    [("Content-Length: 43", "{}"), ("Transfer-Encoding: chunked", "2b\r\n{}\r\n0\r\n\r\n")],
+)
+async def test_body_of_a_request_that_asks_for_another_protocol_is_no_request(
+    framing: str, body: str
+) -> None:
+    """Such as Java's clients ask for HTTP/2, with POST too."""
+    async with Backend(saying("hello")).running() as web, serving(idle_s=0.1) as served:
+        served.set(service(web.target()))
+        asks = "Host: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
+        hidden = "GET /web/hidden HTTP/1.1\r\nHost: a\r\nX: y\r\n\r\n"
+        post = f"POST /web/{{}} HTTP/1.1\r\n{asks}{framing}\r\n\r\n{body.format(hidden)}"
+        sent = post.format(1) + f"GET /web/2 HTTP/1.1\r\n{asks}\r\n" + post.format(3)
+        data = await served.raw(sent.encode())
+    assert data.count(b"hello") == 3
+    assert [each.line for each in web.requests] == [
+        f"{line} HTTP/1.1" for line in ("POST /1", "GET /2", "POST /3")
+    ]
+    assert [each.body for each in web.requests] == [hidden.encode(), b"", hidden.encode()]
+
+
 async def test_silent_connections_are_closed() -> None:
     async with serving(head_s=0.1, idle_s=0.1, linger_s=0.05) as served:
         served.set()

@@ -30,7 +30,7 @@ class Front(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_connections",
+        "_body_resumes",
         "_deaf",
         "_due_s",
         "_head_since_s",
@@ -70,7 +70,7 @@ class Front(asyncio.Protocol):
         self._stalled_since_s: float | None = None
         # By when the connection is to do something else than to answer.
         self._due_s: float | None = self.heard_s + proxy.limits.head_s
-        self._raw = self._deaf = self._reading_paused = False
+        self._raw = self._deaf = self._reading_paused = self._body_resumes = False
         self._is_idle = True
 
     @property
@@ -241,7 +241,8 @@ class Front(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         self._head_since_s = None
         self._quiet_bytes = 0
-        if not self._takes_more:
+        if self._body_resumes or not self._takes_more:
+            self._body_resumes = False
             return
         parser, limits = self._parser, self._proxy.limits
         try:
@@ -261,7 +262,7 @@ class Front(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         self._quiet_bytes = 0
-        if self._takes_more:
+        if self._takes_more and not (self._parser.should_upgrade() and self._has_body):
             self._queue[-1].body_ended()
 
     # -- the rest --------------------------------------------------------------------------------
@@ -285,11 +286,30 @@ class Front(asyncio.Protocol):
                     if data:
                         self._queue[-1].body(data)
                     return
-                # Any other protocol is not switched to: the next request follows.
+                # Any other protocol is not switched to: the next request follows, or the body.
+                if self._takes_more and self._has_body:
+                    self._resume_body()
             except httptools.HttpParserError as error:
                 if self._refusal is None:
                     self._refusal = Refused(400, f"expected HTTP/1.1: {error}"[:200])
                 return
+
+    @property
+    def _has_body(self) -> bool:
+        """Whether the last request's head promises a body."""
+        head = self._queue[-1].head
+        return head.chunked or bool(head.length)
+
+    def _resume_body(self) -> None:
+        """Have the body be read that the parser leaves out where another protocol is asked for. It
+        would take it for a request of its own."""
+        head = self._queue[-1].head
+        size = b"Content-Length: %d" % (head.length or 0)
+        if head.chunked:
+            size = b"Transfer-Encoding: chunked"
+        self._parser = httptools.HttpRequestParser(self)
+        self._body_resumes = True
+        self._parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n\r\n" % size)
 
     def _advance(self) -> None:
         if self._queue and not self._queue[0].begun:
