@@ -1,6 +1,7 @@
 """Requests that wait for the first replica of their service."""
 
 import asyncio
+import tracemalloc
 
 from tests.patience import until_awaited
 from tests.proxy.around import Backend, Reply, Request, Served, saying, service, serving
@@ -65,6 +66,22 @@ async def test_bytes_that_wait_are_bounded() -> None:
         assert [each.result().status for each in done] == [429, 429]
         served.set()
         await asyncio.gather(*asked)
+
+
+async def test_body_that_waits_takes_no_more_memory_than_its_bytes() -> None:
+    with wired() as wire:
+        wire.front.data_received(
+            b"POST /web/ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+        )
+        pieces = b"2\r\nab\r\n" * 30_000
+        tracemalloc.start()
+        wire.front.data_received(pieces)
+        taken, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert wire.proxy.hold._bytes == 60_000
+        assert taken < 120_000
+        wire.client.abort()
+        await asyncio.sleep(0)
 
 
 async def test_request_waits_only_so_long() -> None:

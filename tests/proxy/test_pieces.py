@@ -83,7 +83,7 @@ async def _requests(pieces: list[bytes]) -> tuple[list[object], bytes]:
             wire.front.data_received(piece)
             while (exchange := wire.complete) is not None:
                 assert exchange.kept is not None
-                seen.append((_told(exchange.head), b"".join(exchange.kept)))
+                seen.append((_told(exchange.head), bytes(exchange.kept)))
                 exchange.refuse(Refused(503, "as the test wants it"))
                 await asyncio.sleep(0)
         wire.client.abort()

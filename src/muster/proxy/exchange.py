@@ -70,7 +70,7 @@ class Exchange:
         self.head = head
         self.begun = self.is_sent = self.released = False
         self.connection: ReplicaConnection | None = None
-        self.kept: list[bytes] | None = []
+        self.kept: bytearray | None = bytearray()
         self.kept_bytes = 0
         self.held_since_s = 0.0
         self._proxy = proxy
@@ -114,7 +114,7 @@ class Exchange:
             self.connection.write(data)
             return
         if self.kept is not None:
-            self.kept.append(data)
+            self.kept += data
             self.kept_bytes += len(data)
             self._proxy.hold.grew(self, len(data))
         if self.connection is not None and not self.head.websocket:
@@ -294,8 +294,8 @@ class Exchange:
             self._authorization,
         )
         if self.kept and not self.head.websocket:
-            body = map(chunk, self.kept) if self.head.chunked else self.kept
-            data = b"".join((data, *body))
+            body = bytes(self.kept)
+            data += chunk(body) if self.head.chunked else body
             if self.kept_bytes > self._proxy.limits.replay_bytes:
                 self.kept = None
         if self._body_came:
@@ -345,7 +345,7 @@ class Exchange:
         self._answered = self.is_tunnel = True
         self.front.write(switched(head))
         if self.kept:
-            self.connection.write(b"".join(self.kept))
+            self.connection.write(bytes(self.kept))
         self.kept = None
 
     def tunnel_ended(self) -> None:
