@@ -143,6 +143,20 @@ async def test_body_of_a_request_that_asks_for_another_protocol_is_no_request(
     assert [each.body for each in web.requests] == [hidden.encode(), b"", hidden.encode()]
 
 
+async def test_requests_that_wait_on_one_connection_are_bounded() -> None:
+    """A thousand short ones come in one read, and take far more memory than it."""
+    async with Backend(saying("hello")).running() as web, serving(linger_s=0.05) as served:
+        served.set(service(holds=True))
+        asked = asyncio.create_task(served.raw(b"GET /web/ HTTP/1.1\r\nHost: a\r\n\r\n" * 1000))
+        await until_awaited(lambda: served.proxy.hold.count)
+        (front,) = served.proxy._fronts
+        assert len(front._queue) == 100
+        served.set(service(web.target(), holds=True))
+        data = await asked
+    assert data.count(b"hello") == len(web.requests) == 100
+    assert data.count(b"HTTP/1.1 429") == 1
+
+
 async def test_silent_connections_are_closed() -> None:
     async with serving(head_s=0.1, idle_s=0.1, linger_s=0.05) as served:
         served.set()

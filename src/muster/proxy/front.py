@@ -248,6 +248,8 @@ class Front(asyncio.Protocol):
         try:
             if too_large(self._headers, limits, len(self._target)):
                 raise Refused(431, "the request's head is too large")
+            if len(self._queue) >= limits.pipelined:  # one read finds thousands of short ones
+                raise Refused(429, "too many requests of one connection wait for their answers")
             version = parser.get_http_version()
             head = read_request(parser.get_method(), self._target, version, self._headers)
         except Refused as refused:

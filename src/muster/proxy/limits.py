@@ -9,6 +9,7 @@ class Limits:
     Args:
         connections, of_one_address: of clients, in all and from one address.
         head_bytes, headers: of a request's line and headers, and of an answer's.
+        pipelined: requests of one connection that wait for their answers.
         head_s: how long a request's line and headers may take.
         idle_s: how long a connection may wait for its next request.
         stalled_s: how long a client may send no part of its request, or take no part of its answer.
@@ -38,6 +39,7 @@ class Limits:
     of_one_address: int = 1024
     head_bytes: int = 32 * 1024
     headers: int = 100
+    pipelined: int = 100
     head_s: float = 10.0
     idle_s: float = 60.0
     stalled_s: float = 60.0
