@@ -188,10 +188,13 @@ async def test_reader_that_takes_nothing_is_cut_off() -> None:
             await until_awaited(lambda: web.requests and not served.proxy._fronts)
 
 
-async def test_one_address_has_a_bounded_number_of_connections() -> None:
+@pytest.mark.parametrize("begun", [b"", b"GET /web/ HTTP/1.1\r\nHost: a\r\n"])
+async def test_one_address_has_a_bounded_number_of_connections(begun: bytes) -> None:
     async with Backend(saying("hello")).running() as web, serving(of_one_address=20) as served:
         served.set(service(web.target()))
         idle = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(40)]
+        for _, writer in idle:
+            writer.write(begun)
         assert (await served.get("/web/")).status == 200
         ended = 0
         for reader, writer in idle:

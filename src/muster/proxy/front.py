@@ -171,9 +171,6 @@ class Front(asyncio.Protocol):
                 self._queue[-1].body(data)
                 self.flow()
             return
-        if self._is_idle:
-            self._is_idle = False
-            self._proxy.connections.busy(self)
         self._quiet_bytes += len(data)
         self._feed(data)
         if self._refusal is None and not self._takes_more:
@@ -256,6 +253,9 @@ class Front(asyncio.Protocol):
             self._refusal = refused
         else:
             self._queue.append(Exchange(self._proxy, self, head))
+            if self._is_idle:
+                self._is_idle = False
+                self._proxy.connections.busy(self)
 
     def on_body(self, data: bytes) -> None:
         self._quiet_bytes = 0
