@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket
+import ssl
 from contextlib import suppress
 from pathlib import Path
 
@@ -69,3 +70,22 @@ async def test_stranger_who_begins_no_handshake_is_cut_off(
         async with asyncio.timeout(http_server.HEAD_TIMEOUT_S / 2):
             assert await reader.read() == b""
         writer.close()
+
+
+async def test_handshakes_that_do_not_end_take_no_places_from_clients(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(http_server, "MAX_OF_ONE_ADDRESS", 20)
+    tls = certificate(tmp_path, "localhost")
+    trusting = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+    listener = socket.create_server(("127.0.0.1", 0))
+    async with serving(a_large_answer, listener, tls), httpx.AsyncClient(verify=trusting) as client:
+        host, port = listener.getsockname()
+        strangers = [await asyncio.open_connection(host, port) for _ in range(40)]
+        url = f"https://localhost:{port}/"
+        async with client.stream("GET", url) as response:
+            assert response.status_code == 200
+        ended = (reader.read() for reader, _ in strangers[:20])
+        await asyncio.wait_for(asyncio.gather(*ended, return_exceptions=True), 5)
+        for _, writer in strangers:
+            writer.close()

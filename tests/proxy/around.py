@@ -2,8 +2,9 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from muster.core.owner import Role
@@ -192,11 +193,24 @@ class Reply:
         return Reply(int(line.split(" ")[1]), headers, body)
 
 
-@asynccontextmanager
-async def serving(authorise: Authorise = authorise, **limits: float) -> AsyncIterator[Served]:
+def serving(
+    authorise: Authorise = authorise, **limits: float
+) -> AbstractAsyncContextManager[Served]:
     """A proxy with other limits than the usual ones."""
-    proxy = Proxy("test", authorise, limits=Limits(**({"look_s": 0.02, "stop_s": 0.5} | limits)))  # type: ignore[arg-type]
+    return _serving(None, authorise, limits)
+
+
+def serving_tls(tls: ssl.SSLContext, **limits: float) -> AbstractAsyncContextManager[Served]:
+    """The same, whose clients come by TLS."""
+    return _serving(tls, authorise, limits)
+
+
+@asynccontextmanager
+async def _serving(
+    tls: ssl.SSLContext | None, authorise: Authorise, limits: Mapping[str, float]
+) -> AsyncIterator[Served]:
+    proxy = Proxy("test", authorise, limits=Limits(**{"look_s": 0.02, "stop_s": 0.5, **limits}))  # type: ignore[arg-type]
     listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
-    async with proxy.serving(listener):
+    async with proxy.serving(listener, tls):
         yield Served(proxy, listener.getsockname()[1])
     await asyncio.sleep(0)

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from muster.proxy.connections import Connections, origin_of
+from muster.proxy.tls_server import TlsServer
 from muster.wire.transport import ServerTls
 
 log = logging.getLogger(__name__)
@@ -167,12 +168,13 @@ class Connection(H11Protocol):
 class _Server(uvicorn.Server):
     """A uvicorn server that leaves signals to the controller; ``ready`` is set once it serves."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, connections: _Connections) -> None:
         super().__init__(config)
         self.ready = asyncio.Event()
+        self._connections = connections
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start as uvicorn does, on sockets that listen already, with a limit on handshakes."""
+        """Start as uvicorn does, on sockets that listen already, with limits on handshakes."""
         await self.lifespan.startup()
         config, loop = self.config, asyncio.get_running_loop()
         protocol: Any = config.http_protocol_class
@@ -182,16 +184,15 @@ class _Server(uvicorn.Server):
             server_state=self.server_state,
             app_state=self.lifespan.state,
         )
-        self.servers = [
-            await loop.create_server(
-                make,
-                sock=listener,
-                ssl=config.ssl,
-                backlog=config.backlog,
-                ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S if config.ssl else None,
-            )
-            for listener in sockets or ()
-        ]
+        self.servers = []
+        for listener in sockets or ():
+            server: Any
+            if config.ssl is None:
+                server = await loop.create_server(make, sock=listener, backlog=config.backlog)
+            else:
+                context, limit_s = config.ssl, HANDSHAKE_TIMEOUT_S
+                server = TlsServer(listener, context, self._connections, make, limit_s)
+            self.servers.append(server)
         self.started = True
         self.ready.set()
 
@@ -220,7 +221,7 @@ async def serving(
         ssl_certfile=str(tls.certificate) if tls else None,
         ssl_keyfile=str(tls.key) if tls else None,
     )
-    server = _Server(config)
+    server = _Server(config, connections)
     task = asyncio.create_task(server.serve(sockets=[listener]), name="http")
     try:
         await asyncio.wait_for(server.ready.wait(), START_TIMEOUT_S)

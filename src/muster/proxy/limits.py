@@ -10,6 +10,7 @@ class Limits:
         connections, of_one_address: of clients, in all and from one address.
         head_bytes, headers: of a request's line and headers, and of an answer's.
         pipelined: requests of one connection that wait for their answers.
+        handshake_s: how long a handshake of TLS may take.
         head_s: how long a request's line and headers may take.
         idle_s: how long a connection may wait for its next request.
         stalled_s: how long a client may send no part of its request, or take no part of its answer.
@@ -40,6 +41,7 @@ class Limits:
     head_bytes: int = 32 * 1024
     headers: int = 100
     pipelined: int = 100
+    handshake_s: float = 10.0
     head_s: float = 10.0
     idle_s: float = 60.0
     stalled_s: float = 60.0

@@ -6,6 +6,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 from muster.core.serving.traffic import LoadReport, TrafficView
 from muster.proxy.access import Access, Authorise
@@ -16,12 +17,11 @@ from muster.proxy.heads import RequestHead
 from muster.proxy.hold import Hold
 from muster.proxy.limits import Limits
 from muster.proxy.services import LiveService, Services
+from muster.proxy.tls_server import TlsServer
 
 log = logging.getLogger(__name__)
 _access = logging.getLogger("muster.proxy.access")
 
-HANDSHAKE_TIMEOUT_S = 10.0
-"""How long a TLS handshake may take."""
 TELL_EVERY_S = 60.0
 """How often the log tells of connections that were too many."""
 
@@ -94,13 +94,12 @@ class Proxy:
     ) -> AsyncIterator[None]:
         """Serve clients on a socket that listens already. At the end requests under way get
         ``Limits.stop_s``."""
-        server = await self._loop.create_server(
-            lambda: Front(self),
-            sock=listener,
-            ssl=tls,
-            backlog=1024,
-            ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S if tls else None,
-        )
+        make = partial(Front, self)
+        server: asyncio.Server | TlsServer
+        if tls is None:
+            server = await self._loop.create_server(make, sock=listener, backlog=1024)
+        else:
+            server = TlsServer(listener, tls, self.connections, make, self.limits.handshake_s)
         looking = asyncio.create_task(self._look(), name="look")
         try:
             yield
