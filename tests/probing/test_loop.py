@@ -23,7 +23,7 @@ from tests.probing.told import quick, watched
 
 from muster.control.deployment.probing.orders import order_of
 from muster.core.serving.probes import ProbeOrder, Watched
-from muster.probing import loop
+from muster.probing import loop, names
 from muster.probing.loop import Loop
 from muster.probing.names import Address, LookUp, Names, look_up
 from muster.probing.prober import write_order
@@ -32,11 +32,11 @@ from muster.probing.prober import write_order
 class Running:
     """A loop on a thread."""
 
-    def __init__(self, names: Names, at_once: int = 100) -> None:
+    def __init__(self, found: Names, at_once: int = 100) -> None:
         orders, self.orders = os.pipe()
         self.results, results = os.pipe()
         self._ends = (orders, results)
-        self._thread = threading.Thread(target=Loop(orders, results, names, at_once).run)
+        self._thread = threading.Thread(target=Loop(orders, results, found, at_once).run)
         self._unread = b""
         self.lines: list[list[Any]] = []
 
@@ -109,6 +109,51 @@ def test_names_that_are_never_resolved_hold_up_nobody_and_tell_nothing() -> None
         assert all(good for good, _, _ in running.of("rou-1"))
 
 
+def test_names_that_are_never_resolved_hold_up_no_other_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(names, "MAX_THREADS", 24)
+    monkeypatch.setattr(names, "MAX_SLOW", 4)
+    monkeypatch.setattr(names, "SLOW_S", 0.01)
+    asked: list[str] = []
+    is_stuck = threading.Event()
+    with hanging() as (hang, _):
+
+        def look(host: str, flags: int) -> list[Address]:
+            asked.append(host)
+            if host.startswith("bad"):
+                if is_stuck.is_set():
+                    hang(host, flags)
+                time.sleep(0.02)
+            return look_up("127.0.0.1", flags)
+
+        found = Names(look)
+        bad = [f"bad-{n}" for n in range(20)]
+        # None is known to take long yet: each has a thread.
+        until(lambda: all(found.find(host, 1000.0) for host in bad))
+        until(lambda: not any(each.is_sought for each in found._hosts.values()))
+        is_stuck.set()
+        for host in bad:
+            assert found.find(host, 1031.0) is not None, "the former address holds"
+        until(lambda: len(asked) == 24)
+        good = [f"good-{n}" for n in range(100)]
+        until(lambda: all(found.find(host, 1032.0) for host in good))
+        assert len(asked) == 124
+        assert found._threads <= 24
+
+
+def test_names_that_hang_the_first_time_hold_up_no_other_name() -> None:
+    with hanging() as (hang, _):
+
+        def look(host: str, flags: int) -> list[Address]:
+            return look_up("127.0.0.1", flags) if host == "good" else hang(host, flags)
+
+        found = Names(look)
+        for n in range(20):
+            assert found.find(f"bad-{n}", 1000.0) is None
+        until(lambda: found.find("good", 1000.0) is not None)
+
+
 def test_host_that_does_not_exist_is_bad() -> None:
     def look(host: str, flags: int) -> list[Address]:
         raise socket.gaierror(socket.EAI_NONAME, "unknown")
@@ -131,15 +176,15 @@ def test_former_address_holds_while_a_name_cannot_be_resolved() -> None:
             raise socket.gaierror(socket.EAI_AGAIN, "nobody answers")
         return look_up("127.0.0.1", flags)
 
-    names = Names(look)
-    until(lambda: names.find("host", 1000.0) is not None)
-    known = names.find("host", 1001.0)
+    found = Names(look)
+    until(lambda: found.find("host", 1000.0) is not None)
+    known = found.find("host", 1001.0)
     is_away.set()
-    assert names.find("host", 1029.0) == known
+    assert found.find("host", 1029.0) == known
     assert asked == 1
-    assert names.find("host", 1031.0) == known
+    assert found.find("host", 1031.0) == known
     until(lambda: asked == 2)
-    assert names.find("host", 1032.0) == known
+    assert found.find("host", 1032.0) == known
 
 
 def test_next_address_is_tried_where_one_refuses() -> None:
