@@ -223,6 +223,18 @@ def test_targets_that_hang_take_no_turn_from_the_others(monkeypatch: pytest.Monk
         assert max(counts) - min(counts) <= 1
 
 
+def test_targets_that_hang_the_first_time_take_all_turns_for_a_moment_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop, "MAX_UNDER_WAY", 8)
+    monkeypatch.setattr(loop, "MAX_SLOW", 4)
+    with serving(hang) as dead, serving(answering(OK)) as server, Running(Names()) as running:
+        running.watch([watched(f"bad-{n}", dead.port, quick(timeout=60)) for n in range(24)])
+        until(lambda: len(dead.requests) >= 8)
+        running.watch([watched("good", server.port)])
+        until(lambda: len(running.of("good")) >= 10)
+
+
 def test_results_that_change_nothing_are_told_once_a_second() -> None:
     with serving(answering(OK)) as server, Running(Names(), at_once=3) as running:
         routes = [f"rou-{n}" for n in range(5)]

@@ -26,6 +26,8 @@ from muster.probing.answers import (
 from muster.probing.names import Address
 from muster.probing.targets import Target
 
+SLOW_S = 1.0
+"""Seconds after which an attempt counts as one to a slow target, whatever the last one was."""
 PARTING_S = 0.2
 """Seconds for which a connection stays open after the answer's head, for the server to end it: a
 server whose connection goes while it writes a body may tell of an error in its log each time."""
@@ -84,7 +86,8 @@ class Attempt:
         reads: whether the metric is to be read; otherwise it is a probe.
         addresses: of the host.
         until_s: when its time is over.
-        is_slow: whether the target's last one was.
+        is_slow: whether the target's last one was, or it has taken long itself.
+        slow_at_s: when it has.
 
     Attributes:
         addresses_left: addresses that have not refused yet.
@@ -97,6 +100,7 @@ class Attempt:
     addresses: tuple[Address, ...]
     until_s: float
     is_slow: bool
+    slow_at_s: float
     addresses_left: int = 0
     unsent: bytes | None = None
     received: bytes = b""
@@ -113,7 +117,7 @@ class Attempts:
 
     Attributes:
         under_way: how many have no outcome yet.
-        slow: how many of them are to targets whose last one was slow.
+        slow: how many of them are to targets whose last one was slow, or take long themselves.
         first_until_s: a time before which no attempt's time is over.
     """
 
@@ -127,11 +131,17 @@ class Attempts:
         self.first_until_s = float("inf")
 
     def begin(
-        self, target: Target, reads: bool, addresses: tuple[Address, ...], until_s: float
+        self,
+        target: Target,
+        reads: bool,
+        addresses: tuple[Address, ...],
+        now_s: float,
+        within_s: float,
     ) -> None:
         """Begin to connect to one of the host's addresses."""
         is_slow = target.is_slowly_read if reads else target.is_slow
-        attempt = Attempt(target, reads, addresses, until_s, is_slow, len(addresses))
+        until_s, slow_at_s = now_s + within_s, now_s + SLOW_S
+        attempt = Attempt(target, reads, addresses, until_s, is_slow, slow_at_s, len(addresses))
         self.under_way += 1
         self.slow += is_slow
         self.first_until_s = min(self.first_until_s, until_s)
@@ -184,10 +194,18 @@ class Attempts:
                 self._count(attempt)
             self._close(attempt)
 
+    def count_slow(self, now_s: float) -> None:
+        """Count those as slow that have taken long by now."""
+        for attempt in self._of.values():
+            if attempt.slow_at_s <= now_s and not (attempt.is_slow or attempt.is_parting):
+                attempt.is_slow = True
+                self.slow += 1
+
     def put_off(self, late_s: float) -> None:
         """Give all attempts so much more time, for that in which this process could not run."""
         for attempt in self._of.values():
             attempt.until_s += late_s
+            attempt.slow_at_s += late_s
 
     def close(self) -> None:
         for attempt in list(self._of.values()):

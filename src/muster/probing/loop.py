@@ -25,6 +25,8 @@ MAX_UNDER_WAY = 512
 MAX_SLOW = MAX_UNDER_WAY // 2
 """How many of these may be to targets that did not answer in time before: the rest is for the
 others."""
+MAX_IN_ALL = 2 * MAX_UNDER_WAY
+"""Connections at a time, with those that turn out to be slow while they are under way."""
 TOLD_S = 1.0
 """Seconds between two reports of results that change nothing."""
 NAME_S = 0.5
@@ -132,6 +134,7 @@ class Loop:
         if is_time:
             self._told_s = self._now_s
             self._attempts.end_gone()
+            self._attempts.count_slow(self._now_s)
             self._end_if_idle()
         if self._unwritten:
             self._write()
@@ -166,13 +169,16 @@ class Loop:
     def _begin_due(self) -> None:
         while self._due and self._due[0][0] <= self._now_s:
             self._queue(heapq.heappop(self._due)[2], False)
-        attempts = self._attempts
-        while self._waiting and attempts.under_way < MAX_UNDER_WAY:
+        while self._waiting and self._has_room():
             self._begin(*self._waiting.popleft())
-        while (
-            self._waiting_slow and attempts.slow < MAX_SLOW and attempts.under_way < MAX_UNDER_WAY
-        ):
+        while self._waiting_slow and self._attempts.slow < MAX_SLOW and self._has_room():
             self._begin(*self._waiting_slow.popleft())
+
+    def _has_room(self) -> bool:
+        """Whether another connection may begin."""
+        attempts = self._attempts
+        counted = attempts.under_way - attempts.slow + min(attempts.slow, MAX_SLOW)
+        return counted < MAX_UNDER_WAY and attempts.under_way < MAX_IN_ALL
 
     def _queue(self, target: Target, reads: bool) -> None:
         """Have a target wait for its turn, which it does once at most, so that each has its own."""
@@ -185,8 +191,8 @@ class Loop:
         addresses = self._names.find(target.host, self._now_s)
         if addresses:
             # The loop looks a tick late for the connection, and again for the answer.
-            until_s = self._now_s + target.timeout_s + 2 * TICK_S
-            self._attempts.begin(target, reads, addresses, until_s)
+            within_s = target.timeout_s + 2 * TICK_S
+            self._attempts.begin(target, reads, addresses, self._now_s, within_s)
         elif reads:
             target.is_read = False
         elif addresses is None:
