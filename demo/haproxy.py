@@ -1,6 +1,7 @@
 """An HAProxy of one's own, with the frame of docs/traffic.md around what Muster writes."""
 
 import os
+import random
 import shutil
 import signal
 import socket
@@ -16,10 +17,14 @@ _PAGE = Path(__file__).parents[1] / "docs" / "traffic.md"
 
 
 def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
+    """A port that nobody has, for what may be killed and started again: below those that the system
+    gives to clients, of which one that looks for it meanwhile may get that very port for its own
+    end, and above those at which a cluster begins to look for one."""
+    while True:
+        with socket.socket() as free, suppress(OSError):
+            port = random.randrange(10_000, 30_000)
+            free.bind(("127.0.0.1", port))
+            return port
 
 
 class Haproxy:

@@ -20,7 +20,7 @@ from typing import Any
 
 import psutil
 from demo import haproxy
-from demo.haproxy import Haproxy
+from demo.haproxy import Haproxy, free_port
 from demo.load import Account, Load, Question
 from rich.console import Console
 from rich.table import Table
@@ -223,7 +223,8 @@ def run() -> list[Phase]:
         (home.path / "traffic.yaml").write_text(json.dumps({"haproxy": balancer.keys}))
         try:
             balancer.start()
-            up(UpOptions(home.path, agents=AGENTS, cpus="2", proxy=False))
+            # Another cluster of this machine may take the first ports while the controller is away.
+            up(UpOptions(home.path, agents=AGENTS, cpus="2", port=free_port(), proxy=False))
             known = home.client()
             with (
                 Client(known["url"], known["token"]) as client,

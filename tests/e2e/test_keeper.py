@@ -5,6 +5,8 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -74,6 +76,33 @@ def test_controller_that_comes_back_is_where_it_was_though_a_lower_port_is_free_
     os.kill(first.pid, signal.SIGKILL)
     until(lambda: running(home).pid != first.pid)
     assert (running(home).url, running(home).agent_address) == (first.url, first.agent_address)
+
+
+def test_controller_that_comes_back_waits_for_ports_that_others_have_taken(home: Home) -> None:
+    first = up(UpOptions(home.path, agents=0))
+    agent_port, port = (int(where.rpartition(":")[2]) for where in (first.agent_address, first.url))
+    os.kill(first.pid, signal.SIGKILL)
+    with until(partial(_another_at, port)):
+        with until(partial(_another_at, agent_port)):
+            until(partial(_is_said, home, f":{agent_port}: another program uses it"))
+        until(partial(_is_said, home, f":{port}: another program uses it"))
+        assert _another_at(agent_port) is None, "it is the controller's from the beginning"
+    until(lambda: running(home).pid != first.pid)
+    assert (running(home).url, running(home).agent_address) == (first.url, first.agent_address)
+    kept = last_kept(home)
+    assert kept is not None
+    assert kept.crashes == 1
+
+
+def _another_at(port: int) -> socket.socket | None:
+    """Another program's socket at a port, if it can be had."""
+    with suppress(OSError):
+        return socket.create_server(("127.0.0.1", port))
+    return None
+
+
+def _is_said(home: Home, words: str) -> bool:
+    return words in home.log.read_text()
 
 
 def test_controller_that_is_told_to_end_is_not_started_again(home: Home) -> None:

@@ -8,7 +8,7 @@ import random
 import secrets
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,7 @@ from muster.app.driver import Driver
 from muster.app.former_agents import forget
 from muster.app.home import Home, RunningController, write_private
 from muster.app.http_server import serving
-from muster.app.listening import listen
+from muster.app.listening import listen, once_free
 from muster.app.local_agents import LocalAgents
 from muster.app.local_machines import keep_machines
 from muster.app.lost_supervisors import watch_supervisors
@@ -95,7 +95,16 @@ async def serve(config: ControllerConfig) -> None:
 async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.Event) -> None:
     home, clock = config.home, SteadyClock()
     ports = _ports(config.port, config.ports_tried)
-    listener = listen(config.host, ports, tls=config.tls is not None)
+    agent_ports = _ports(config.agent_port, config.agent_ports_tried)
+    take = partial(listen, config.host, tls=config.tls is not None)
+    agents_place = stack.enter_context(ExitStack())
+    if config.waits:
+        # Nobody else is to take the agents' port before their gateway does, once all is there.
+        take_agents = partial(take, agent_ports, option="--agent-port")
+        agents_place.enter_context(await once_free(take_agents, stop))
+        listener = await once_free(partial(take, ports), stop)
+    else:
+        listener = take(ports)
     stack.callback(listener.close)
     opening = opened(url_of(config.database, home), home, stop, waits=config.waits)
     database = await stack.enter_async_context(opening)
@@ -131,7 +140,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     )
     await run_beside("checkpoints", partial(keep_checkpointing, plane, engine))
     await _complete(plane, engine)
-    agent_ports = _ports(config.agent_port, config.agent_ports_tried)
+    agents_place.close()
     agent_port = await gateway.start(*(address(config.host, port) for port in agent_ports))
     stack.push_async_callback(gateway.stop)
     _open_door(door, config, agent_port)

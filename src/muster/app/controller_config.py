@@ -20,7 +20,8 @@ class ControllerConfig:
     of ``tls``, where the system's authorities do not.
 
     ``database`` is the URL of the database, None for the home's own. A controller that ``waits``
-    does so until the database's server can be reached; another one ends.
+    does so until the database's server can be reached, and while another program has its ports;
+    another one ends.
 
     The first free one of ``ports_tried`` ports from ``port`` on is taken, and of
     ``agent_ports_tried`` ports from ``agent_port`` on.

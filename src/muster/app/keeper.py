@@ -179,7 +179,7 @@ def _at_the_same_ports(settings: str, running: RunningController) -> str:
         "agent_port": running.agent_port,
         "ports_tried": 1,
         "agent_ports_tried": 1,
-        "waits": True,  # for the server of its database
+        "waits": True,  # for these ports, and for the server of its database
     }
     return json.dumps(json.loads(settings) | same)
 

@@ -1,13 +1,20 @@
 """Sockets on which Muster's processes listen for people."""
 
+import asyncio
 import contextlib
 import errno
+import logging
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from muster.app.addresses import address
 from muster.core.errors import MusterError
 from muster.wire.transport import require_secure
+
+log = logging.getLogger(__name__)
+
+LOOK_AGAIN_S = 0.2
+"""How often a port is looked at that another program has."""
 
 
 class AddressInUse(MusterError):
@@ -30,6 +37,26 @@ def listen(host: str, ports: Sequence[int], *, tls: bool, option: str = "--port"
         with contextlib.suppress(AddressInUse):
             return _listen_at(host, port, option)
     return _listen_at(host, ports[-1], option)
+
+
+async def once_free(take: Callable[[], socket.socket], stop: asyncio.Event) -> socket.socket:
+    """The socket that ``take`` makes, which is called until it gets its port or ``stop`` is set.
+
+    Raises:
+        AddressInUse: ``stop`` is set, and another program still has the port.
+    """
+    said = False
+    while True:
+        try:
+            return take()
+        except AddressInUse as error:
+            if stop.is_set():
+                raise
+            if not said:
+                log.warning("%s; it is waited for", error)
+                said = True
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), LOOK_AGAIN_S)
 
 
 def _listen_at(host: str, port: int, option: str) -> socket.socket:
