@@ -1,9 +1,11 @@
 """HAProxy, driven under load: what changes costs nobody a request."""
 
 import asyncio
+import socket
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from demo.haproxy import free_port
@@ -207,6 +209,48 @@ async def test_haproxy_that_is_killed_while_changes_come_is_right_once_they_have
         await served(load)
     assert load.failures == []
     assert set(load.by) == {"rte-0", "rte-1", "rte-3"}
+
+
+async def test_replicas_stay_where_they_are_while_names_of_machines_are_not_found(
+    haproxy: Haproxy, publish: Published, replicas: list[Replica], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two, three, _ = replicas
+
+    def named(replica: Replica, host: str, weight: int = 1) -> Target:
+        return Target(route=replica.name, host=host, port=replica.port, revision=1, weight=weight)
+
+    publish(service("chat", named(one, "localhost"), named(two, "localhost")))
+    await has_awaited(haproxy, one, two)
+    await until_awaited(lambda: "rte-1 " in (haproxy.place / "muster.cfg").read_text())
+    publish.performer.close()
+    found, asked = socket.getaddrinfo, set[object]()
+
+    def hanging(host: str, *more: Any, **named: Any) -> Any:
+        if host in ("localhost", "elsewhere"):
+            asked.add(host)
+            time.sleep(0.3)
+            raise socket.gaierror("the name server is away")
+        return found(host, *more, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", hanging)
+    after = Published(TrafficSettings(haproxy=haproxy.settings()))  # of a controller that begins
+    try:
+        async with Load(haproxy.port).running("/chat") as load:
+            targets = [
+                named(one, "localhost", 7),
+                named(two, "localhost"),
+                named(three, "elsewhere"),
+            ]
+            after(service("chat", *targets))
+            await until_awaited(lambda: haproxy.servers()["rte-0"].server.weight == 7)
+            assert asked == {"localhost", "elsewhere"}
+            assert has(haproxy, ["rte-0", "rte-1"])
+            await served(load)
+            after(service("chat", *targets[:2], three.target()))
+            await has_awaited(haproxy, one, two, three)
+    finally:
+        after.performer.close()
+    assert load.failures == []
 
 
 async def test_services_that_ask_for_tokens_and_words_that_are_no_names_are_not_published(

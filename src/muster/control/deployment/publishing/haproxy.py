@@ -19,6 +19,7 @@ from muster.control.deployment.publishing.haproxy_config import (
     DRAIN_S,
     Backend,
     Wished,
+    addresses_in,
     wished,
 )
 from muster.control.deployment.publishing.haproxy_load import Counters, Growth
@@ -69,7 +70,7 @@ class HaproxySink(Sink):
         self._settings = settings
         self._file = Path(settings.file)
         self._map = self._file.with_suffix(".map")
-        self._addresses = Addresses()
+        self._addresses = Addresses(self._written())
         self._drains: dict[tuple[str, str], float] = {}  # when a server goes at the latest
         self._drain_s: dict[str, float] = {}  # of backends, also once nobody wishes for them
         self._reload = Reload(settings)
@@ -207,6 +208,13 @@ class HaproxySink(Sink):
                 refused += filter(None, [api.have(f"shutdown sessions server {path}")])
             if api.ask(f"del server {path}").startswith("Server deleted"):
                 del self._drains[key]
+
+    def _written(self) -> dict[str, str]:
+        """The addresses of replicas, by their routes, as they were written last."""
+        try:
+            return addresses_in(self._file.read_text(errors="replace"))
+        except OSError:  # there is no file yet
+            return {}
 
     def _write(self, wish: Wished) -> None:
         try:

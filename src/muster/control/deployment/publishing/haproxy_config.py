@@ -6,6 +6,7 @@ HAProxy has it.
 """
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -24,6 +25,10 @@ PREFIX = "muster-"
 MAX_WEIGHT = 256
 DRAIN_S = 30.0
 """For servers of which nobody knows any more how long they may take."""
+_SERVER = re.compile(
+    r"^    server (?P<route>[A-Za-z0-9-]+) (?:(?P<four>[0-9.]+)|\[(?P<six>[0-9a-f:]+)\]):[0-9]+ ",
+    re.MULTILINE,
+)
 _FIRST_LINE = "# Written by Muster; whatever else is written here is lost.\n"
 
 
@@ -84,6 +89,7 @@ class Wished:
 def wished(services: Sequence[Service], settings: HaproxySettings, addresses: Addresses) -> Wished:
     """All that HAProxy should have for these services."""
     backends, keys = {}, {}
+    addresses.follow({target.host for service in services for target in sound(service.targets)})
     for service in published(services, everything=settings.all):
         lines = _lines(service, settings)
         digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:6]
@@ -91,15 +97,20 @@ def wished(services: Sequence[Service], settings: HaproxySettings, addresses: Ad
         targets = list(sound(service.targets))
         servers = {}
         for target, weight in zip(targets, _weights(targets), strict=True):
-            address = addresses.of(target.host)
+            address = addresses.of(target)
             if address is not None:
                 servers[target.route] = Server(address, target.port, weight)
         backends[name] = Backend(name, lines, servers, service.drain_s)
         keys[f"/{service.name}"] = name
         if service.host is not None:
             keys[service.host] = name
-    addresses.keep({target.host for service in services for target in service.targets})
     return Wished(backends, keys)
+
+
+def addresses_in(config: str) -> dict[str, str]:
+    """The addresses of the servers in a text of ``Wished.config``, by their routes; of another text
+    those that can be read."""
+    return {found["route"]: found["four"] or found["six"] for found in _SERVER.finditer(config)}
 
 
 def _lines(service: Service, settings: HaproxySettings) -> tuple[str, ...]:

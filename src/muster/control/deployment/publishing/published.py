@@ -3,18 +3,22 @@ configuration."""
 
 import re
 import socket
-import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from ipaddress import ip_address
+from threading import Thread
 
 from muster.core.serving.traffic import Service, Target
 from muster.core.text import NAME
 
 RESOLVE_S = 1.0
-"""How long the name of a replica's machine is looked up before the replica is left out."""
+"""How long the names of replicas' machines are waited for, all together."""
 UNKNOWN_S = 10.0
 """How long a name that was not found is not looked up again."""
+LOOK_UPS = 32
+"""How many names are looked up at once: each look-up may hang for long."""
 _NAME = re.compile(NAME)
 _HOST = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 _MACHINE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.:_-]{0,251}[A-Za-z0-9])?|::[0-9a-f:]{0,40}")
@@ -66,38 +70,52 @@ def header_of(service: Service) -> str | None:
 
 class Addresses:
     """The addresses of machines, by their names. A name is looked up once while replicas are on
-    its machine, beside the thread that asks, because nothing ends a look-up that hangs."""
+    its machine, beside the thread that asks, because nothing ends a look-up that hangs.
 
-    def __init__(self) -> None:
+    Args:
+        former: the addresses that replicas had before, by their routes: one whose machine's name is
+            not found, as in an outage of the name server, stays where it was.
+    """
+
+    def __init__(self, former: Mapping[str, str]) -> None:
+        self._former = former
         self._known: dict[str, str] = {}
-        self._unknown: dict[str, float] = {}
+        self._unknown: dict[str, float] = {}  # when they may be looked up again
+        self._asked: set[str] = set()  # they wait for a look-up, or have one
+        self._waiting: deque[str] = deque()
+        self._threads: list[Thread] = []
 
-    def of(self, host: str) -> str | None:
-        """The IP address of a machine; None if it is not known for now."""
-        known = self._known.get(host)
-        if known is not None:
-            return known
-        try:
-            self._known[host] = str(ip_address(host))
-        except ValueError:
-            if time.monotonic() < self._unknown.get(host, 0.0):
-                return None
-            thread = threading.Thread(target=self._look_up, args=(host,), daemon=True)
-            thread.start()
-            thread.join(RESOLVE_S)
-            if host not in self._known:
-                self._unknown[host] = time.monotonic() + UNKNOWN_S
-        return self._known.get(host)
+    def of(self, target: Target) -> str | None:
+        """The IP address of a replica's machine; None if it is not known for now."""
+        return self._known.get(target.host) or self._former.get(target.route)
 
-    def keep(self, hosts: set[str]) -> None:
-        """Forget all machines but these."""
+    def follow(self, hosts: Collection[str]) -> None:
+        """Look up those of these machines that are not known, and forget all others."""
         for known in (self._known, self._unknown):
-            for host in set(known) - hosts:
+            for host in set(known) - set(hosts):
                 del known[host]
+        now_s, is_new = time.monotonic(), False
+        for host in set(hosts) - set(self._known) - self._asked:
+            try:
+                self._known[host] = str(ip_address(host))
+            except ValueError:
+                if now_s >= self._unknown.get(host, 0.0):
+                    self._unknown[host], is_new = now_s + UNKNOWN_S, True
+                    self._asked.add(host)
+                    self._waiting.append(host)
+        self._threads = [each for each in self._threads if each.is_alive()]
+        for _ in range(min(LOOK_UPS - len(self._threads), len(self._waiting))):
+            thread = Thread(target=self._look_up, name="look-up", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+        for thread in self._threads if is_new else ():
+            thread.join(max(now_s + RESOLVE_S - time.monotonic(), 0.0))
 
-    def _look_up(self, host: str) -> None:
-        try:
-            found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError):
-            return
-        self._known[host] = str(found[0][4][0])
+    def _look_up(self) -> None:
+        with suppress(IndexError):  # no machine waits any more
+            while True:
+                host = self._waiting.popleft()
+                with suppress(OSError, UnicodeError):
+                    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+                    self._known[host] = str(found[0][4][0])
+                self._asked.discard(host)
