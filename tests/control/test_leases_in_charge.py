@@ -38,6 +38,21 @@ def test_controller_whose_machine_was_suspended_renews_no_lease_before_it_knows_
         assert world.leases.renew(agent.id, agent.heartbeat()) is not None
 
 
+def test_charge_is_known_only_for_a_while_unless_a_lock_keeps_others_from_the_database(
+    tmp_path: Path,
+) -> None:
+    with running_world(tmp_path) as (world, _, _):
+        world.clock.suspended_s += 3600.0
+        assert world.leases.is_in_charge(10.0)
+        world.in_charge_s = IN_CHARGE_S
+        world.restart_controller()
+        assert world.leases.is_in_charge(10.0)
+        world.clock.suspended_s += 10.0
+        assert not world.leases.is_in_charge(10.0)
+        world.leases.confirm_charge(world.clock.boot_s())
+        assert world.leases.is_in_charge(10.0)
+
+
 def test_agent_that_rebooted_while_nothing_could_be_stored_gets_a_lease_with_its_work(
     tmp_path: Path,
 ) -> None:

@@ -30,7 +30,14 @@ from muster.app.beside import Beside
 from muster.app.checkpoints import keep_checkpointing
 from muster.app.controller_config import ControllerConfig
 from muster.app.credentials import mend_credential
-from muster.app.database import holder, in_charge_s, opened, url_of, watch_fence
+from muster.app.database import (
+    FENCE_LOOK_S,
+    holder,
+    in_charge_s,
+    opened,
+    url_of,
+    watch_fence,
+)
 from muster.app.driver import Driver
 from muster.app.former_agents import forget
 from muster.app.home import Home, RunningController, write_private
@@ -67,6 +74,9 @@ from muster.wire.gateway_thread import GatewayThread
 log = logging.getLogger(__name__)
 
 DEFAULT_GROUP = "default"
+HEARD_LATELY_S = 5 * FENCE_LOOK_S
+"""How long after a look at the fence its answer stands for those who repeat what was wished before:
+less than a server takes to give a database to another controller."""
 
 
 async def serve(config: ControllerConfig) -> None:
@@ -121,7 +131,13 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     desk = AgentDesk(store, clock, leases, inbox)
     door = AgentsDoor()
     surroundings = Surroundings(
-        engine, _reporting(inbox), home.path, is_loopback(config.host), door, *own_ids
+        engine,
+        _reporting(inbox),
+        home.path,
+        is_loopback(config.host),
+        door,
+        *own_ids,
+        in_charge=partial(leases.is_in_charge, HEARD_LATELY_S),
     )
     modules = cluster_modules(desk, leases, surroundings)
     plane = ControlPlane(store, clock, ids, inbox, modules)

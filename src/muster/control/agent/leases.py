@@ -246,6 +246,14 @@ class LeaseBook:
         with self._lock:
             self._in_charge_boot_s = max(self._in_charge_boot_s, boot_s)
 
+    def is_in_charge(self, lately_s: float) -> bool:
+        """Whether the controller was known to be in charge within so many seconds, or a lock keeps
+        others from its database."""
+        if math.isinf(self._in_charge_s):
+            return True
+        with self._lock:
+            return self._clock.boot_s() < self._in_charge_boot_s + lately_s
+
     def forget_all_but(self, agents: Collection[AgentId]) -> None:
         """Grant leases to these agents alone, because no others exist."""
         with self._lock:

@@ -70,7 +70,8 @@ class DeploymentModule(EntityModule):
         has_others = settings.haproxy is not None or settings.etcd is not None
         self._loads = Loads(has_others=has_others)
         self._traffic = Traffic(tells=has_others)
-        self.performers = (RouteProber(self._probed), TrafficPublisher(settings, self._loaded))
+        publisher = TrafficPublisher(settings, self._loaded, surroundings.in_charge)
+        self.performers = (RouteProber(self._probed), publisher)
 
     def _probed(self, results: Sequence[ProbeResult]) -> None:
         self.surroundings.report(ProbesTold(tuple(results)))

@@ -69,6 +69,8 @@ class Surroundings:
         on_loopback: whether only processes of this machine can reach the controller.
         door: where agents reach it.
         boot_id, machine_id: of the controller's own machine; empty where it has none.
+        in_charge: whether the controller is still the one that works on its database, as far as it
+            has heard lately; from any thread. Performers that repeat what was wished before ask it.
     """
 
     engine: Engine
@@ -78,3 +80,4 @@ class Surroundings:
     door: AgentsDoor = field(default_factory=AgentsDoor)
     boot_id: str = ""
     machine_id: str = ""
+    in_charge: "Callable[[], bool]" = lambda: True

@@ -105,6 +105,29 @@ def test_lease_that_is_gone_is_made_anew_long_before_it_would_be_renewed(etcd: E
         performer.close()
 
 
+def test_keys_stay_while_a_sink_rests(etcd: Etcd) -> None:
+    sink = EtcdSink(EtcdSettings.model_validate({"endpoints": [etcd.url], "lease": 5}))
+
+    def is_told() -> bool:
+        try:
+            sink.publish([service("chat", ONE)])
+        except SinkError:  # etcd begins
+            return False
+        return True
+
+    until(is_told)
+    (lease,) = ask(etcd, "lease/leases")["leases"]
+
+    def left_s() -> int:
+        return int(ask(etcd, "lease/timetolive", ID=lease["ID"])["TTL"])
+
+    until(lambda: left_s() < 3)
+    sink.rest()
+    assert left_s() >= 4
+    assert list(keys(etcd)) == ["/muster/routes/chat/rte-1"]
+    sink.close()
+
+
 def test_an_etcd_with_a_certificate_and_passwords_takes_keys_below_the_prefix(
     tmp_path: Path,
 ) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.control.deployment.publishing.balancers import (
 )
 from tests.patience import until_awaited
 
+from muster.control.deployment.publishing import haproxy as haproxy_sink
 from muster.control.deployment.publishing.effects import PublishServices
 from muster.control.deployment.publishing.haproxy_load import Counters, Growth
 from muster.control.deployment.publishing.performer import TrafficPublisher
@@ -251,6 +253,37 @@ async def test_replicas_stay_where_they_are_while_names_of_machines_are_not_foun
     finally:
         after.performer.close()
     assert load.failures == []
+
+
+async def test_a_controller_that_was_overtaken_does_not_contradict_the_next_one(
+    haproxy: Haproxy, replicas: list[Replica], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(haproxy_sink, "PERIOD_S", 0.02)
+    one, two, _, _ = replicas
+    settings = TrafficSettings(haproxy=haproxy.settings())
+    in_charge, looks = threading.Event(), list[bool]()
+
+    def known_in_charge() -> bool:
+        looks.append(in_charge.is_set())
+        return looks[-1]
+
+    in_charge.set()
+    former = TrafficPublisher(settings, lambda _: None, known_in_charge)
+    after = TrafficPublisher(settings, lambda _: None)
+    try:
+        former.perform([PublishServices(7, (service("chat", one.target()),))])
+        await has_awaited(haproxy, one)
+        in_charge.clear()  # it is cut off from its database
+        await until_awaited(lambda: not looks[-1])
+        after.perform([PublishServices(1, (service("chat", two.target()),))])
+        await has_awaited(haproxy, two)
+        looks.clear()
+        while len(looks) < 2:
+            assert has(haproxy, ["rte-1"])
+            await asyncio.sleep(0)
+    finally:
+        former.close()
+        after.close()
 
 
 async def test_services_that_ask_for_tokens_and_words_that_are_no_names_are_not_published(

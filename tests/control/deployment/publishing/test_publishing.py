@@ -9,6 +9,7 @@ import pytest
 from tests.control.deployment.publishing.balancers import service
 from tests.patience import until
 
+from muster.control.deployment.publishing import sink as publishing_sink
 from muster.control.deployment.publishing.effects import PublishServices
 from muster.control.deployment.publishing.hollow import HollowPublisher, PublishFaults
 from muster.control.deployment.publishing.settings import FILE, load_settings
@@ -80,6 +81,7 @@ class Told(Sink):
         self.may_go_on = threading.Event()
         self.refusals = refusals
         self.heard: list[int] = []
+        self.rests = 0
         self.is_closed = False
 
     def publish(self, services: Sequence[Service]) -> Tended:
@@ -89,6 +91,9 @@ class Told(Sink):
             raise SinkError("not now")
         self.heard.append(len(services))
         return Tended(60.0)
+
+    def rest(self) -> None:
+        self.rests += 1
 
     def close(self) -> None:
         self.is_closed = True
@@ -129,6 +134,27 @@ def test_a_sink_that_refuses_is_asked_again(caplog: pytest.LogCaptureFixture) ->
     until(lambda: sink.heard == [5])
     line.close()
     assert [record.message for record in caplog.records] == ["told: not now"]
+
+
+def test_a_sink_rests_while_another_controller_may_be_in_charge(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishing_sink, "REST_S", 0.01)
+    told, in_charge = Told(), threading.Event()
+    told.may_go_on.set()
+    line = SinkLine(lambda: told, "told", in_charge.is_set)
+    first, second = sets(1, 2)
+    line.put(first)
+    until(lambda: told.rests > 2)
+    line.put(second)
+    until(lambda: told.rests > 10)
+    assert told.heard == []
+    in_charge.set()
+    until(lambda: told.heard == [2])
+    line.close()
+    assert [record.message for record in caplog.records][:1] == [
+        "told: it stays as it is: without the database, another controller may be in charge"
+    ]
 
 
 @pytest.mark.parametrize(

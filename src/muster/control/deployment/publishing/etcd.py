@@ -92,6 +92,10 @@ class EtcdSink(Sink):
             self._ask("/v3/kv/txn", {"success": requests[first : first + BATCH]}, _Done)
         return Tended(min(PERIOD_S, self._settings.lease / 3))
 
+    def rest(self) -> None:
+        if self._lease:
+            self._keep_lease()
+
     def close(self) -> None:
         if self._client is not None:
             self._client.close()

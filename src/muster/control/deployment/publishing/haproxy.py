@@ -94,6 +94,9 @@ class HaproxySink(Sink):
         self._reload.done()
         return Tended(again_s, complaint)
 
+    def rest(self) -> None:
+        pass
+
     def close(self) -> None:
         pass
 

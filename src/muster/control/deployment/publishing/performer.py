@@ -19,17 +19,23 @@ class TrafficPublisher(Performer[PublishServices]):
 
     Args:
         report: is told of the load that a balancer has counted; on its thread.
+        in_charge: whether no other controller can have taken over; asked on the same threads.
     """
 
     kind = PublishServices
 
-    def __init__(self, settings: TrafficSettings, report: Callable[[LoadReport], None]) -> None:
+    def __init__(
+        self,
+        settings: TrafficSettings,
+        report: Callable[[LoadReport], None],
+        in_charge: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._lines: list[SinkLine] = []
         if settings.haproxy is not None:
             made = partial(HaproxySink, settings.haproxy, report)
-            self._lines.append(SinkLine(made, HaproxySink.name))
+            self._lines.append(SinkLine(made, HaproxySink.name, in_charge))
         if settings.etcd is not None:
-            self._lines.append(SinkLine(partial(EtcdSink, settings.etcd), EtcdSink.name))
+            self._lines.append(SinkLine(partial(EtcdSink, settings.etcd), EtcdSink.name, in_charge))
 
     def perform(self, effects: Sequence[PublishServices]) -> None:
         if effects:

@@ -15,6 +15,10 @@ FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 3.0
 """Between two tries with a balancer that fails; a change that comes meanwhile waits as well."""
 
+REST_S = 1.0
+"""How often a sink that rests looks whether it may go on."""
+_MAY_BE_OVERTAKEN = "it stays as it is: without the database, another controller may be in charge"
+
 
 class SinkError(Exception):
     """A balancer could not be told; one line without secrets says why."""
@@ -47,16 +51,32 @@ class Sink(ABC):
         """
 
     @abstractmethod
+    def rest(self) -> None:
+        """Have what was published stay, and change nothing.
+
+        Raises:
+            SinkError: the balancer is not reached; it is tried again.
+        """
+
+    @abstractmethod
     def close(self) -> None:
         """Give up what is held open; what was published stays."""
 
 
 class SinkLine:
-    """The thread of a sink, with room for one set: the newest."""
+    """The thread of a sink, with room for one set: the newest.
 
-    def __init__(self, sink: Callable[[], Sink], name: str) -> None:
+    Args:
+        in_charge: whether no other controller can have taken over, which would tell the balancer
+            of a newer state: while it may have, the sink rests.
+    """
+
+    def __init__(
+        self, sink: Callable[[], Sink], name: str, in_charge: Callable[[], bool] = lambda: True
+    ) -> None:
         self._make = sink
         self._name = name
+        self._in_charge = in_charge
         self._changed = threading.Condition()
         self._newest: PublishServices | None = None  # guarded by _changed, as the next two
         self._is_new = False
@@ -91,7 +111,11 @@ class SinkLine:
         try:
             while (effect := self._take()) is not None:
                 try:
-                    again_s, complaint = sink.publish(effect.services)
+                    if self._in_charge():
+                        again_s, complaint = sink.publish(effect.services)
+                    else:
+                        sink.rest()
+                        again_s, complaint = REST_S, _MAY_BE_OVERTAKEN
                 except SinkError as error:
                     self._say(str(error))
                     self._wait(pause_s, for_news=False)
