@@ -81,6 +81,14 @@ def test_name_and_host_reach_one_deployment(cluster: Cluster) -> None:
     deploy_as(cluster, BOB, name="other", host="chat.example.org")
 
 
+def test_project_of_a_deployment_is_not_changed_silently(cluster: Cluster) -> None:
+    cluster.deploy(replicas=1, project="default")
+    with pytest.raises(Conflict, match="counts for project default, which cannot be changed"):
+        cluster.deploy(replicas=1, project="vision")
+    cluster.deploy(replicas=2)
+    assert cluster.deployment.owner.project == "default"
+
+
 def test_user_has_so_many_deployments_and_replicas_and_others_have_theirs(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,8 +45,8 @@ class DeploymentRequests:
         Raises:
             NotFound: no such group.
             InvalidSpec: a working directory lies outside the group's workspaces.
-            Conflict: the name or the host is another's, or is taken (``new``); or it would be more
-                than a user may have.
+            Conflict: the name or the host is another's, or is taken (``new``); the project is
+                another; or it would be more than a user may have.
         """
         check_workdirs(work.live.group(spec.group), [spec])
         known = self._routes.called(spec.name)
@@ -54,6 +54,11 @@ class DeploymentRequests:
             raise Conflict(
                 f"there is a deployment {spec.name!r} already: choose another name, because "
                 "requests reach a deployment by it"
+            )
+        if known is not None and spec.project not in (None, known.owner.project):
+            raise Conflict(
+                f"deployment {spec.name!r} counts for project {known.owner.project}, which cannot "
+                "be changed: take it down first, or choose another name"
             )
         at_host = None if spec.host is None else self._routes.at(spec.host)
         if at_host is not None and at_host is not known:
