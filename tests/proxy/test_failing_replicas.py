@@ -241,6 +241,16 @@ async def test_replica_that_answers_before_it_has_the_body_leaves_nothing_behind
         writer.transport.abort()
 
 
+async def test_replica_at_the_address_of_the_proxy_gets_no_request_twice() -> None:
+    async with serving(answer_s=1.0) as served:
+        own = Target(route="r0", host="127.0.0.1", port=served.port, revision=1)
+        served.set(service(own, host="web.example.org"))
+        reply = await served.get("/a", "Host: web.example.org", "Via: 1.0 fred")
+        loads = routes(served)
+    assert reply.status == 508
+    assert loads["r0"].requests == 1
+
+
 async def test_defect_in_one_request_lifts_no_limit_of_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -8,11 +8,13 @@ from tests.patience import until_awaited
 from tests.proxy.around import ANN, Backend, Reply, Request, saying, service, serving
 from tests.proxy.wires import wired
 
+from muster.proxy.heads import VIA
+
 
 async def test_request_reaches_the_service_that_its_path_names() -> None:
     async with Backend(saying("hello")).running() as web, serving() as served:
         served.set(service(web.target()))
-        reply = await served.get("/web/a/b?c=d", "X-Own: 1")
+        reply = await served.get("/web/a/b?c=d", "X-Own: 1", "Via: 1.0 fred")
         bare = await served.get("/web?x=1")
     assert (reply.status, reply.body) == (200, b"hello")
     assert bare.status == 200
@@ -24,6 +26,7 @@ async def test_request_reaches_the_service_that_its_path_names() -> None:
     assert got["x-forwarded-prefix"] == "/web"
     assert got["x-forwarded-for"] == "127.0.0.1"
     assert got["x-forwarded-proto"] == "http"
+    assert [value for name, value in got.headers if name == "via"] == ["1.0 fred", VIA.decode()]
     assert got["connection"] is None
 
 

@@ -21,6 +21,7 @@ _REASONS = {
     503: (b"Service Unavailable", ErrorCode.UNAVAILABLE),
     504: (b"Gateway Timeout", ErrorCode.UNAVAILABLE),
     505: (b"HTTP Version Not Supported", ErrorCode.REFUSED),
+    508: (b"Loop Detected", ErrorCode.REFUSED),
 }
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"

@@ -5,12 +5,16 @@ that contradict each other); here is what the parser leaves to its user.
 """
 
 import re
+import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from muster.proxy.answers import Refused
 
 Header = tuple[bytes, bytes]
+
+VIA = b"1.1 muster-" + secrets.token_hex(8).encode()
+"""This process in the header `Via` (RFC 9110, 7.6.3): a request that names it was here before."""
 
 _HOST = re.compile(rb"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?", re.DOTALL)
 _TARGET = re.compile(rb"/[!-\"$-~]*", re.DOTALL)
@@ -39,6 +43,7 @@ _REQUEST = _CONNECTION | {
     b"authorization",
     b"proxy",  # CGI would make the variable HTTP_PROXY of it
     b"forwarded",
+    b"via",
     b"x-forwarded-for",
     b"x-forwarded-host",
     b"x-forwarded-port",
@@ -172,6 +177,10 @@ def read_request(
             if value.strip().lower() != b"100-continue":
                 raise Refused(417, "expected no Expect but 100-continue")
             expects = modern
+        elif key == b"via":
+            if VIA in value:
+                raise Refused(508, "a replica has the proxy's own address, or hands requests to it")
+            lines.append(b"%b: %b\r\n" % (name, value))
         elif key == b"upgrade":
             upgrade = value.strip().lower()
     if chunked and length is not None:
@@ -238,7 +247,7 @@ def forwarded(
         words.append(b"Connection: Upgrade\r\nUpgrade: websocket\r\n")
     if prefix:
         words += (b"X-Forwarded-Prefix: ", prefix, b"\r\n")
-    words += (b"X-Forwarded-For: ", client, b"\r\nX-Forwarded-Proto: ", scheme)
+    words += (b"Via: ", VIA, b"\r\nX-Forwarded-For: ", client, b"\r\nX-Forwarded-Proto: ", scheme)
     words += (b"\r\nX-Forwarded-Host: ", own, b"\r\n\r\n")
     return b"".join(words)
 
