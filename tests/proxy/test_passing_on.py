@@ -313,12 +313,14 @@ async def test_client_that_leaves_takes_its_request_along() -> None:
 async def test_own_token_goes_no_further_than_the_proxy() -> None:
     async with Backend(saying("hello")).running() as web, serving() as served:
         served.set(service(web.target()), service(web.target(), name="own", public=False))
-        for name in ("web", "own"):
-            assert (await served.get(f"/{name}/", f"Authorization: Bearer {ANN}")).status == 200
+        for space in (" ", "  ", "\t"):
+            for name in ("web", "own"):
+                reply = await served.get(f"/{name}/", f"Authorization: Bearer{space}{ANN}")
+                assert reply.status == 200
         await served.get("/web/", "Authorization: Bearer sk-of-the-service")
         await served.get("/web/", f"Authorization: Bearer {'z' * 43}")
         await served.get("/web/", "Authorization: Basic YTpi")
     sent = [each["authorization"] for each in web.requests]
     assert sent == [
-        None, None, "Bearer sk-of-the-service", f"Bearer {'z' * 43}", "Basic YTpi",
+        *[None] * 6, "Bearer sk-of-the-service", f"Bearer {'z' * 43}", "Basic YTpi",
     ]  # fmt: skip

@@ -95,9 +95,10 @@ class RequestHead:
     @property
     def bearer(self) -> str | None:
         """The token in ``authorization``."""
-        if self.authorization is None or self.authorization[:7].lower() != b"bearer ":
+        words = (self.authorization or b"").split(None, 1)  # by a tab, too
+        if len(words) < 2 or words[0].lower() != b"bearer":
             return None
-        return self.authorization[7:].strip().decode("latin-1")
+        return words[1].decode("latin-1")
 
     @property
     def hostname(self) -> str:
