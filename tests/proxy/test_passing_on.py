@@ -30,10 +30,13 @@ async def test_request_reaches_the_service_that_its_path_names() -> None:
     assert got["connection"] is None
 
 
-async def test_request_reaches_the_service_that_its_host_names_with_its_path_whole() -> None:
+@pytest.mark.parametrize("host", ["web.EXAMPLE.org:8282", "web.example.org.", "web.example.org.:1"])
+async def test_request_reaches_the_service_that_its_host_names_with_its_path_whole(
+    host: str,
+) -> None:
     async with Backend(saying("hello")).running() as web, serving() as served:
         served.set(service(web.target(), host="Web.example.org"))
-        reply = await served.get("/web/a", "Host: web.EXAMPLE.org:8282")
+        reply = await served.get("/web/a", f"Host: {host}")
     assert reply.status == 200
     assert web.requests[0].line == "GET /web/a HTTP/1.1"
     assert web.requests[0]["x-forwarded-prefix"] is None

@@ -102,8 +102,9 @@ class RequestHead:
 
     @property
     def hostname(self) -> str:
-        """The host without its port, in lower case."""
-        return re.sub(rb":[0-9]*\Z", b"", self.host).decode("latin-1").lower()
+        """The host without its port and the dot that may end it, in lower case."""
+        host = re.sub(rb":[0-9]*\Z", b"", self.host).decode("latin-1")
+        return host.lower().removesuffix(".")
 
     def value_of(self, name: bytes) -> bytes | None:
         """The first value of a header; ``name`` in lower case."""
