@@ -3,7 +3,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from muster.core.errors import Problem
 from muster.core.specs.amounts import Duration, Name, OwnerName, Whole
 from muster.core.specs.notify import Channels
-from muster.core.specs.placement import ANYWHERE, PlacementSpec
+from muster.core.specs.placement import ANYWHERE, Dependency, PlacementSpec
 from muster.core.specs.serving import (
     MAX_REPLICAS,
     Access,
@@ -96,6 +96,11 @@ class DeploymentSpec(Process):
             if not low <= self.replicas <= high:
                 raise ValueError(f"replicas: expected a number from {low} to {high}, or none")
         return self
+
+    @property
+    def after(self) -> Sequence[Dependency]:
+        """The work for which it waits: none, unlike other specs that are handed in."""
+        return ()
 
     def contradictions(self) -> Iterator[Problem]:
         yield from self.placement.contradictions()
