@@ -105,8 +105,9 @@ def test_lease_that_is_gone_is_made_anew_long_before_it_would_be_renewed(etcd: E
         performer.close()
 
 
-def test_keys_stay_while_a_sink_rests(etcd: Etcd) -> None:
-    sink = EtcdSink(EtcdSettings.model_validate({"endpoints": [etcd.url], "lease": 5}))
+def sink_of(etcd: Etcd, lease_s: int) -> EtcdSink:
+    """A sink that has published ``ONE``."""
+    sink = EtcdSink(EtcdSettings.model_validate({"endpoints": [etcd.url], "lease": lease_s}))
 
     def is_told() -> bool:
         try:
@@ -116,6 +117,21 @@ def test_keys_stay_while_a_sink_rests(etcd: Etcd) -> None:
         return True
 
     until(is_told)
+    return sink
+
+
+def test_a_change_of_one_replica_reads_no_keys(etcd: Etcd, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = sink_of(etcd, 3600)
+    monkeypatch.setattr(sink, "_there", lambda: pytest.fail("all keys are read"))
+    sink.publish([service("chat", ONE, TWO)])
+    assert len(keys(etcd)) == 2
+    sink.publish([service("chat", TWO)])
+    assert list(keys(etcd)) == ["/muster/routes/chat/rte-2"]
+    sink.close()
+
+
+def test_keys_stay_while_a_sink_rests(etcd: Etcd) -> None:
+    sink = sink_of(etcd, 5)
     (lease,) = ask(etcd, "lease/leases")["leases"]
 
     def left_s() -> int:

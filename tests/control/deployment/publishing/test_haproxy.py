@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from demo.haproxy import free_port
 from tests.control.deployment.publishing.balancers import (
@@ -18,7 +19,7 @@ from tests.control.deployment.publishing.balancers import (
     needs_haproxy,
     service,
 )
-from tests.patience import until_awaited
+from tests.patience import until, until_awaited
 
 from muster.control.deployment.publishing import haproxy as haproxy_sink
 from muster.control.deployment.publishing.effects import PublishServices
@@ -255,6 +256,55 @@ async def test_replicas_stay_where_they_are_while_names_of_machines_are_not_foun
     assert load.failures == []
 
 
+def test_a_change_of_one_service_is_no_work_over_all(
+    haproxy: Haproxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(haproxy_sink, "PERIOD_S", 3600.0)
+    monkeypatch.setattr(haproxy_sink, "LOAD_PERIOD_S", 3600.0)
+    ask, asked = RuntimeApi.ask, list[str]()
+
+    def asking(self: RuntimeApi, command: str) -> str:
+        asked.append(command)
+        return ask(self, command)
+
+    target = Target(route="rte-1", host="127.0.0.1", port=1, revision=1)
+    services = [service(f"s{number}", target) for number in range(20)]
+    sink = haproxy_sink.HaproxySink(haproxy.settings(), lambda _: None)
+
+    def follows() -> bool:
+        try:
+            return not sink.publish(services).complaint and haproxy.has_its_file()
+        except SinkError:  # it is being reloaded
+            return False
+
+    until(follows)
+    sink.publish(services)
+    monkeypatch.setattr(RuntimeApi, "ask", asking)
+    sink.publish(services)
+    assert asked == ["prompt"]
+    asked.clear()
+    services[7] = service("s7", msgspec.structs.replace(target, weight=5))
+    sink.publish(services)
+    (name,) = [word for word in asked[1].split() if word.startswith("muster-s7-")]
+    assert asked == [
+        "prompt",
+        f"show servers state {name}",
+        f"set server {name}/rte-1 weight 5",
+    ]
+    asked.clear()
+    services[7] = service("s7", drain_s=0.0)
+    sink.publish(services)
+    sink.publish(services)
+    assert all(name in command for command in asked if command != "prompt")
+    assert "rte-1" in {route for (backend, route) in running(haproxy) if backend != name}
+    assert (name, "rte-1") not in running(haproxy)
+
+
+def running(haproxy: Haproxy) -> set[tuple[str, str]]:
+    with RuntimeApi(f"{haproxy.place}/admin.sock") as api:
+        return set(api.servers())
+
+
 async def test_a_controller_that_was_overtaken_does_not_contradict_the_next_one(
     haproxy: Haproxy, replicas: list[Replica], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -391,7 +441,6 @@ def test_counters_that_begin_anew_or_are_read_first_tell_nothing_that_was_not() 
     target = Target(route="r", host="a", port=1, revision=1)
     growth, services = Growth(), [service("chat", target)]
     assert growth.report({("b", "r"): Counters(1, 500, 3, 7)}, services, 10.0) is None
-    assert not growth.is_due(10.5)
     report = growth.report({("b", "r"): Counters(2, 511, 4, 7)}, services, 12.0)
     assert report is not None
     ((load,),) = [each.routes for each in report.services]

@@ -1,7 +1,8 @@
 """etcd as a sink: a key for each replica, below a prefix and under a lease.
 
 It speaks etcd's own JSON gateway, because no client library of it is alive that needs no grpcio of
-its own. As with HAProxy, what etcd has is compared with what is wished each time.
+its own. As with HAProxy, what etcd has is compared with what is wished; between two comparisons,
+what this sink has written stands for what etcd has.
 """
 
 import base64
@@ -75,11 +76,18 @@ class EtcdSink(Sink):
         self._turn = 0  # which endpoint is asked
         self._lease = 0
         self._kept_s = -inf  # when the lease was renewed last
+        self._made: dict[str, tuple[Service, dict[str, str]]] = {}  # the keys of each service
+        self._written: dict[str, tuple[str, int]] | None = None  # None if that is not known
+        self._look_at_s = 0.0
 
     def publish(self, services: Sequence[Service]) -> Tended:
         wish = self._keys(services)
         self._keep_lease()
-        there = self._there()
+        now_s, there = time.monotonic(), self._written
+        self._written = None
+        if there is None or now_s >= self._look_at_s:
+            there = self._there()
+            self._look_at_s = now_s + min(PERIOD_S, self._settings.lease / 3)
         requests: list[dict[str, Any]] = []
         for key, value in wish.items():
             if there.get(key) != (value, self._lease):
@@ -90,7 +98,8 @@ class EtcdSink(Sink):
         ]
         for first in range(0, len(requests), BATCH):
             self._ask("/v3/kv/txn", {"success": requests[first : first + BATCH]}, _Done)
-        return Tended(min(PERIOD_S, self._settings.lease / 3))
+        self._written = {key: (value, self._lease) for key, value in wish.items()}
+        return Tended(max(self._look_at_s - time.monotonic(), 0.0))
 
     def rest(self) -> None:
         if self._lease:
@@ -103,16 +112,25 @@ class EtcdSink(Sink):
 
     def _keys(self, services: Sequence[Service]) -> dict[str, str]:
         """The keys that etcd should have, and their values."""
-        keys = {}
+        made = {}
         for service in published(services, everything=self._settings.all):
-            for target in sound(service.targets):
-                value = {
-                    "address": target.address,
-                    "weight": target.weight,
-                    "revision": target.revision,
-                }
-                key = f"{self._settings.prefix}/{service.name}/{target.route}"
-                keys[key] = json.dumps(value, separators=(",", ":"))
+            former = self._made.get(service.id)
+            if former is None or former[0] is not service:
+                former = service, self._keys_of(service)
+            made[service.id] = former
+        self._made = made
+        return {key: value for _, keys in made.values() for key, value in keys.items()}
+
+    def _keys_of(self, service: Service) -> dict[str, str]:
+        keys = {}
+        for target in sound(service.targets):
+            value = {
+                "address": target.address,
+                "weight": target.weight,
+                "revision": target.revision,
+            }
+            key = f"{self._settings.prefix}/{service.name}/{target.route}"
+            keys[key] = json.dumps(value, separators=(",", ":"))
         return keys
 
     def _there(self) -> dict[str, tuple[str, int]]:
@@ -187,6 +205,7 @@ class EtcdSink(Sink):
         looked at: it may be what is gone."""
         self.close()
         self._kept_s = -inf
+        self._written = None
         self._turn += 1
 
 

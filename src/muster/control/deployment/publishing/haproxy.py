@@ -1,10 +1,10 @@
-"""HAProxy as a sink: it is compared with what is wished each time, and what differs is changed.
+"""HAProxy as a sink: it is compared with what is wished, and what differs is changed.
 
-Nothing is remembered that HAProxy could have lost: a restart, a reload by others, and changes that
-went wrong are found by the next comparison, at the latest after ``PERIOD_S``. Servers change at run
-time: they are added, get other weights, and are drained before they are deleted. All is in a file
-as well, so that HAProxy begins with it by itself. Only a backend that HAProxy does not have needs a
-reload.
+A turn compares what is wished anew; where that goes wrong, or ``PERIOD_S`` is over, the next one
+compares everything. So a change of one service is no work over all, and restarts, reloads by
+others and changes that went wrong are found. Servers change at run time: they are added, get other
+weights, and are drained before they are deleted. All is in a file as well, so that HAProxy begins
+with it by itself. Only a backend that HAProxy does not have needs a reload.
 """
 
 import logging
@@ -17,6 +17,7 @@ from pathlib import Path
 
 from muster.control.deployment.publishing.haproxy_config import (
     DRAIN_S,
+    NOTHING,
     Backend,
     Wished,
     addresses_in,
@@ -37,7 +38,14 @@ from muster.providers.script.call import CallFailed, NotCalled, call, environmen
 log = logging.getLogger(__name__)
 
 PERIOD_S = 2.0
-"""How often HAProxy is compared with what is wished where nothing changes."""
+"""How often all that HAProxy has is compared with what is wished."""
+LOAD_PERIOD_S = 1.0
+"""How often its counters are read, at most."""
+PAUSE, LONGEST_PERIOD_S = 20, 10.0
+"""What took long is done again after so many times as long, or so many seconds: the controller
+needs its processors for other work."""
+FEW = 50
+"""Backends that are compared by themselves; if more have changed, all are compared at once."""
 DRAIN_PERIOD_S = 0.25
 """How often requests under way are counted while a server is drained."""
 RELOAD_PERIOD_S = 0.05
@@ -74,18 +82,23 @@ class HaproxySink(Sink):
         self._drains: dict[tuple[str, str], float] = {}  # when a server goes at the latest
         self._drain_s: dict[str, float] = {}  # of backends, also once nobody wishes for them
         self._reload = Reload(settings)
+        self._wish = NOTHING
+        self._followed: Wished | None = None  # as of the last turn; None if that went wrong
+        self._all_at_s = 0.0  # when all is compared next
+        self._load_at_s = 0.0
 
     def publish(self, services: Sequence[Service]) -> Tended:
-        wish = wished(services, self._settings, self._addresses)
+        wish = self._wish = wished(services, self._settings, self._addresses, self._wish)
         # A service that has gone may have a server to drain for as long as it said.
         self._drain_s |= {name: each.drain_s for name, each in wish.backends.items()}
         try:
             with RuntimeApi(self._settings.socket) as api:
-                missing, complaint = self._follow(api, wish)
+                missing, complaint = self._compare(api, wish)
                 self._tell_load(api, services)
         finally:
             self._write(wish)  # also where HAProxy is down: it begins with it
-        again_s = DRAIN_PERIOD_S if self._drains else PERIOD_S
+        next_s = max(self._all_at_s - time.monotonic(), 0.0)
+        again_s = min(DRAIN_PERIOD_S, next_s) if self._drains else next_s
         if missing:
             lack = self._reload.ask_for(missing)
             if self._reload.is_fresh:
@@ -102,18 +115,53 @@ class HaproxySink(Sink):
 
     def _tell_load(self, api: RuntimeApi, services: Sequence[Service]) -> None:
         now_s = time.monotonic()
-        if not self._growth.is_due(now_s):
+        if now_s < self._load_at_s:
             return
         if (report := self._growth.report(api.counters(), services, now_s)) is not None:
             self._report(report)
+        self._load_at_s = _next_at_s(now_s, LOAD_PERIOD_S)
 
-    def _follow(self, api: RuntimeApi, wish: Wished) -> tuple[list[str], str]:
-        """Change what differs.
+    def _compare(self, api: RuntimeApi, wish: Wished) -> tuple[list[str], str]:
+        """Change what differs: see ``_follow`` for the answer."""
+        now_s, changed = time.monotonic(), self._changed(wish)
+        self._followed = None
+        if changed is None or now_s >= self._all_at_s:
+            there, running, keys = api.backends(), api.servers(), api.map(str(self._map))
+            missing, complaint = self._follow(api, wish, there, running, keys)
+            self._all_at_s = _next_at_s(now_s, PERIOD_S)
+        else:
+            part, running = wish.part(changed), {}
+            for name in changed:
+                running |= api.servers(name)
+            missing, complaint = self._follow(api, part, set(part.backends), running, part.keys)
+        if not missing and not complaint:
+            self._followed = wish
+        return missing, complaint
+
+    def _changed(self, wish: Wished) -> set[str] | None:
+        """The backends of which other servers are wished than in the last turn, or that have
+        servers to drain; None if it may be more that differs."""
+        followed = self._followed
+        if followed is None or followed.keys != wish.keys:
+            return None
+        changed = {name for name, each in wish.backends.items() if each != followed.backends[name]}
+        changed |= {name for name, _ in self._drains}
+        return changed if len(changed) <= FEW else None
+
+    def _follow(
+        self,
+        api: RuntimeApi,
+        wish: Wished,
+        there: set[str],
+        running: dict[tuple[str, str], Running],
+        keys: dict[str, str],
+    ) -> tuple[list[str], str]:
+        """Change what differs between what is wished and what HAProxy has: its backends, servers,
+        and keys of the map.
 
         Returns:
             the backends that HAProxy does not have, and what it refused.
         """
-        there, running, keys = api.backends(), api.servers(), api.map(str(self._map))
         refused: list[str] = []
         missing = [name for name in wish.backends if name not in there]
         serving = {name: each for name, each in wish.backends.items() if name in there}
@@ -130,7 +178,7 @@ class HaproxySink(Sink):
             if name not in serving or route not in serving[name].servers
         }
         self._take_away(api, gone, running, refused)
-        for name in set(self._drain_s) - set(wish.backends) - {name for name, _ in gone}:
+        for name in set(self._drain_s) - set(self._wish.backends) - {name for name, _ in gone}:
             del self._drain_s[name]
         return missing, "; ".join(refused[:3])
 
@@ -200,7 +248,10 @@ class HaproxySink(Sink):
                 refused += filter(None, [api.have(f"set server {key[0]}/{key[1]} state drain")])
         if not ripe:
             return
-        counters = api.counters()
+        names = {name for name, _ in ripe}
+        counters: dict[tuple[str, str], Counters] = {}
+        for some in names if len(names) <= FEW else ("-1",):
+            counters |= api.counters(some)
         for key in ripe:
             path = f"{key[0]}/{key[1]}"
             out_of_time = now_s >= self._drains[key]
@@ -305,6 +356,12 @@ def _ask_master(address: str) -> str:
         except OSError:  # it has become a new program, which does not know the connection
             return ""
     return answer.strip() if answer.startswith(("Permission", "Unknown")) else ""
+
+
+def _next_at_s(began_s: float, period_s: float) -> float:
+    """When work that has just ended is due again."""
+    took_s = time.monotonic() - began_s
+    return began_s + max(period_s, min(PAUSE * took_s, LONGEST_PERIOD_S))
 
 
 def _replace(path: Path, text: str) -> None:

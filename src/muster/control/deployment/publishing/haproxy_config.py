@@ -7,8 +7,9 @@ HAProxy has it.
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from muster.control.deployment.publishing.published import (
@@ -45,7 +46,7 @@ class Server(NamedTuple):
         return f"{host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Backend:
     """A service, as HAProxy has it.
 
@@ -53,12 +54,29 @@ class Backend:
         lines: all but the servers.
         servers: by the ids of their routes.
         drain_s: how long requests under way may take at a server that is taken away.
+        service: what it was made of.
+        hosts: the machines of its replicas; of some ``is_vague`` says that their addresses are not
+            known, or may be former ones.
     """
 
     name: str
     lines: tuple[str, ...]
     servers: dict[str, Server]
     drain_s: float
+    service: Service
+    hosts: frozenset[str]
+    is_vague: bool
+
+    @cached_property
+    def text(self) -> str:
+        """Its part of the file."""
+        parts = [f"\nbackend {self.name}\n"]
+        parts += [f"    {line}\n" for line in self.lines]
+        parts += [
+            f"    server {name} {server.at} weight {server.weight}\n"
+            for name, server in self.servers.items()
+        ]
+        return "".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,42 +87,74 @@ class Wished:
     backends: dict[str, Backend]
     keys: dict[str, str]
 
+    def part(self, names: Collection[str]) -> "Wished":
+        """These backends alone, as far as they are among them."""
+        backends = {name: self.backends[name] for name in names if name in self.backends}
+        return Wished(backends, {key: name for key, name in self.keys.items() if name in backends})
+
     def config(self) -> str:
         """The text of the file."""
-        parts = [_FIRST_LINE]
-        for backend in self.backends.values():
-            parts.append(f"\nbackend {backend.name}\n")
-            parts += [f"    {line}\n" for line in backend.lines]
-            parts += [
-                f"    server {name} {server.at} weight {server.weight}\n"
-                for name, server in backend.servers.items()
-            ]
-        return "".join(parts)
+        return "".join([_FIRST_LINE, *(backend.text for backend in self.backends.values())])
 
     def map(self) -> str:
         """The text of the map."""
         return "".join(f"{key} {name}\n" for key, name in self.keys.items())
 
 
-def wished(services: Sequence[Service], settings: HaproxySettings, addresses: Addresses) -> Wished:
-    """All that HAProxy should have for these services."""
+NOTHING = Wished({}, {})
+
+
+def wished(
+    services: Sequence[Service],
+    settings: HaproxySettings,
+    addresses: Addresses,
+    before: Wished = NOTHING,
+) -> Wished:
+    """All that HAProxy should have for these services.
+
+    Args:
+        before: the former answer, of which the backends stay whose services are the same: a change
+            of one is no work over all.
+    """
+    made = {each.service.id: each for each in before.backends.values() if not each.is_vague}
+    chosen = list(published(services, everything=settings.all))
+    same = {each.id: made[each.id] for each in chosen if _is_same(made.get(each.id), each)}
+    others = [each for each in chosen if each.id not in same]
+    hosts = {target.host for each in others for target in sound(each.targets)}
+    addresses.follow(hosts.union(*(each.hosts for each in same.values())))
     backends, keys = {}, {}
-    addresses.follow({target.host for service in services for target in sound(service.targets)})
-    for service in published(services, everything=settings.all):
-        lines = _lines(service, settings)
-        digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:6]
-        name = f"{PREFIX}{service.name}-{digest}"
-        targets = list(sound(service.targets))
-        servers = {}
-        for target, weight in zip(targets, _weights(targets), strict=True):
-            address = addresses.of(target)
-            if address is not None:
-                servers[target.route] = Server(address, target.port, weight)
-        backends[name] = Backend(name, lines, servers, service.drain_s)
-        keys[f"/{service.name}"] = name
+    for service in chosen:
+        backend = same.get(service.id) or _backend(service, settings, addresses)
+        backends[backend.name] = backend
+        keys[f"/{service.name}"] = backend.name
         if service.host is not None:
-            keys[service.host] = name
+            keys[service.host] = backend.name
     return Wished(backends, keys)
+
+
+def _is_same(backend: Backend | None, service: Service) -> bool:
+    return backend is not None and backend.service is service
+
+
+def _backend(service: Service, settings: HaproxySettings, addresses: Addresses) -> Backend:
+    lines = _lines(service, settings)
+    digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:6]
+    targets = list(sound(service.targets))
+    servers = {}
+    for target, weight in zip(targets, _weights(targets), strict=True):
+        address = addresses.of(target)
+        if address is not None:
+            servers[target.route] = Server(address, target.port, weight)
+    hosts = frozenset(target.host for target in targets)
+    return Backend(
+        f"{PREFIX}{service.name}-{digest}",
+        lines,
+        servers,
+        service.drain_s,
+        service,
+        hosts,
+        is_vague=not addresses.knows(hosts),
+    )
 
 
 def addresses_in(config: str) -> dict[str, str]:

@@ -13,8 +13,6 @@ from muster.core.serving.traffic import (
 )
 
 NAME = "haproxy"
-EVERY_S = 1.0
-"""How often the counters are read, at most."""
 
 
 class Counters(NamedTuple):
@@ -39,9 +37,6 @@ class Growth:
     def __init__(self) -> None:
         self._last: dict[tuple[str, str], Counters] | None = None
         self._at_s = 0.0
-
-    def is_due(self, now_s: float) -> bool:
-        return self._last is None or now_s >= self._at_s + EVERY_S
 
     def report(
         self,

@@ -89,6 +89,10 @@ class Addresses:
         """The IP address of a replica's machine; None if it is not known for now."""
         return self._known.get(target.host) or self._former.get(target.route)
 
+    def knows(self, hosts: Iterable[str]) -> bool:
+        """Whether all of these machines were found."""
+        return all(host in self._known for host in hosts)
+
     def follow(self, hosts: Collection[str]) -> None:
         """Look up those of these machines that are not known, and forget all others."""
         for known in (self._known, self._unknown):

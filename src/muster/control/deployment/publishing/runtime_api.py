@@ -100,10 +100,10 @@ class RuntimeApi:
         """The names of Muster's backends."""
         return {line for line in self.ask("show backend").splitlines() if line.startswith(PREFIX)}
 
-    def servers(self) -> dict[tuple[str, str], Running]:
-        """The servers of Muster's backends, by the names of both."""
+    def servers(self, of: str = "") -> dict[tuple[str, str], Running]:
+        """The servers of one or all of Muster's backends, by the names of both."""
         found = {}
-        lines = self.ask("show servers state").splitlines()
+        lines = self.ask(f"show servers state {of}").splitlines()
         columns = lines[1].lstrip("# ").split() if len(lines) > 1 else []
         try:
             backend, name, address, port, admin, weight = (
@@ -122,10 +122,10 @@ class RuntimeApi:
             raise SinkError("HAProxy tells of its servers in words that are not known") from None
         return found
 
-    def counters(self) -> dict[tuple[str, str], Counters]:
-        """The counters of each server of Muster's backends, by the names of both."""
+    def counters(self, of: str = "-1") -> dict[tuple[str, str], Counters]:
+        """The counters of each server of one or all of Muster's backends, by the names of both."""
         found = {}
-        lines = self.ask("show stat -1 4 -1").splitlines()
+        lines = self.ask(f"show stat {of} 4 -1").splitlines()
         columns = lines[0].lstrip("# ").split(",") if lines else []
         try:
             current, total, unanswered, unreached, faulty, mean = (
