@@ -1,5 +1,6 @@
 """Settings, the threads of sinks, and the performer's hollow twin."""
 
+import socket
 import threading
 import time
 from collections.abc import Sequence
@@ -12,11 +13,12 @@ from tests.patience import until
 from muster.control.deployment.publishing import sink as publishing_sink
 from muster.control.deployment.publishing.effects import PublishServices
 from muster.control.deployment.publishing.hollow import HollowPublisher, PublishFaults
+from muster.control.deployment.publishing.published import Addresses
 from muster.control.deployment.publishing.settings import FILE, load_settings
 from muster.control.deployment.publishing.sink import Sink, SinkError, SinkLine, Tended
 from muster.core.clock import VirtualClock
 from muster.core.errors import InvalidSpec
-from muster.core.serving.traffic import Service
+from muster.core.serving.traffic import Service, Target
 
 
 def test_without_a_file_nobody_is_told(tmp_path: Path) -> None:
@@ -155,6 +157,20 @@ def test_a_sink_rests_while_another_controller_may_be_in_charge(
     assert [record.message for record in caplog.records][:1] == [
         "told: it stays as it is: without the database, another controller may be in charge"
     ]
+
+
+def test_addresses_that_are_of_a_link_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HAProxy does not start with a file that has one."""
+    of = {"both": ["fe80::1%eth0", "fd00::1"], "link": ["fe80::1%eth0"]}
+
+    def found(host: str, *_: object, **__: object) -> list[tuple[object, ...]]:
+        return [(0, 0, 0, "", (address, 0)) for address in of[host]]
+
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+    addresses = Addresses({})
+    addresses.follow(of)
+    targets = [Target(route=host, host=host, port=1, revision=1) for host in of]
+    assert [addresses.of(each) for each in targets] == ["fd00::1", None]
 
 
 @pytest.mark.parametrize(

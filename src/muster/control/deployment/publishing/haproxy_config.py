@@ -27,7 +27,7 @@ MAX_WEIGHT = 256
 DRAIN_S = 30.0
 """For servers of which nobody knows any more how long they may take."""
 _SERVER = re.compile(
-    r"^    server (?P<route>[A-Za-z0-9-]+) (?:(?P<four>[0-9.]+)|\[(?P<six>[0-9a-f:]+)\]):[0-9]+ ",
+    r"^    server (?P<route>\S+) (?:(?P<four>[0-9.]+)|\[(?P<six>[0-9a-f:.]+)\]):[0-9]+ ",
     re.MULTILINE,
 )
 _FIRST_LINE = "# Written by Muster; whatever else is written here is lost.\n"

@@ -119,7 +119,9 @@ class Addresses:
         with suppress(IndexError):  # no machine waits any more
             while True:
                 host = self._waiting.popleft()
-                with suppress(OSError, UnicodeError):
-                    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-                    self._known[host] = str(found[0][4][0])
+                with suppress(OSError, UnicodeError, StopIteration):
+                    rows = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+                    found = [str(row[4][0]) for row in rows]
+                    # One of a link (fe80::1%eth0) would keep HAProxy from starting with its file.
+                    self._known[host] = next(each for each in found if "%" not in each)
                 self._asked.discard(host)
