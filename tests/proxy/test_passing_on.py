@@ -1,6 +1,7 @@
 """The request that a replica gets, and the answer that comes back to the client."""
 
 import asyncio
+import socket
 from contextlib import suppress
 
 import pytest
@@ -40,6 +41,18 @@ async def test_request_reaches_the_service_that_its_host_names_with_its_path_who
     assert reply.status == 200
     assert web.requests[0].line == "GET /web/a HTTP/1.1"
     assert web.requests[0]["x-forwarded-prefix"] is None
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST", socket.gethostname()])
+async def test_no_service_takes_the_requests_that_name_others_by_their_paths(host: str) -> None:
+    async with (
+        Backend(saying("hello")).running() as web,
+        Backend(saying("thief")).running() as thief,
+        serving() as served,
+    ):
+        served.set(service(thief.target(), name="thief", host=host), service(web.target()))
+        reply = await served.get("/web/", f"Host: {host}:{served.port}")
+    assert reply.body == b"hello"
 
 
 async def test_headers_of_the_connection_and_forged_ones_stay_behind() -> None:

@@ -7,6 +7,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from urllib.parse import urlsplit
 
 from muster.core.serving.traffic import LoadReport, TrafficView
 from muster.proxy.access import Access, Authorise
@@ -49,7 +50,7 @@ class Proxy:
         logs_requests: bool = False,
     ) -> None:
         self.limits = limits or Limits()
-        self.services = Services()
+        self.services = Services({urlsplit(url).hostname or "", socket.gethostname().lower()})
         self.access = Access(authorise, self.limits)
         self.connections = Connections(
             self.limits.connections, self.limits.of_one_address, self._count_too_many

@@ -13,6 +13,7 @@ from muster.core.serving.traffic import (
     ServiceLoad,
     Target,
     TrafficView,
+    is_of_machine,
     latency_class,
 )
 from muster.proxy.balance import Share, next_by_weight, of_session
@@ -204,9 +205,14 @@ class Found:
 
 class Services:
     """All services, by their names and hosts; also those that are gone and end what they have
-    begun."""
+    begun.
 
-    def __init__(self) -> None:
+    Args:
+        own: hosts of the proxy itself, by which requests name services by their paths.
+    """
+
+    def __init__(self, own: Collection[str] = ()) -> None:
+        self._own = own
         self.version: int | None = None
         self._by_id: dict[str, LiveService] = {}
         self._by_name: dict[str, LiveService] = {}
@@ -227,8 +233,9 @@ class Services:
             live.update(service, now_s)
             there.add(service.id)
             self._by_name.setdefault(service.name, live)
-            if service.host:
-                self._by_host.setdefault(service.host.lower(), live)
+            host = (service.host or "").lower()
+            if host and host not in self._own and not is_of_machine(host):
+                self._by_host.setdefault(host, live)
         for id, live in self._by_id.items():
             if id not in there:
                 live.update(None, now_s)

@@ -170,6 +170,13 @@ class LoadReport(View):
     services: tuple[ServiceLoad, ...] = ()
 
 
+def is_of_machine(host: str) -> bool:
+    """Whether a host in a URL is an address, or the machine itself. No deployment may have it: it
+    is where clients reach a proxy's deployments by their paths."""
+    last = host.rpartition(".")[2]
+    return host == "localhost" or last.isdecimal() or last.startswith("0x")
+
+
 def latency_class(seconds: float) -> int:
     """The index of the class in which a latency is counted."""
     return bisect_left(LATENCY_BOUNDS_S, seconds)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from muster.core.errors import Problem
+from muster.core.serving.traffic import is_of_machine
 from muster.core.specs.amounts import Duration, Name, OwnerName, Whole
 from muster.core.specs.notify import Channels
 from muster.core.specs.placement import ANYWHERE, Dependency, PlacementSpec
@@ -58,7 +59,8 @@ class DeploymentSpec(Process):
         update: how a new revision is rolled out.
         scale: a number of replicas that follows load.
         access: `owner`, `public`, or users and projects that may send requests.
-        host: the name of a host by which requests reach it too; no other deployment has it.
+        host: the name of a host by which requests reach it too; no other deployment has it, and it
+            is no address and not ``localhost``.
         affinity: the name of a header: requests with the same value reach the same replica, as long
             as it is up.
         drain: longest time that requests under way may take before a replica is stopped.
@@ -105,6 +107,9 @@ class DeploymentSpec(Process):
     def contradictions(self) -> Iterator[Problem]:
         yield from self.placement.contradictions()
         yield from like_an_id(self.name)
+        if self.host is not None and is_of_machine(self.host):
+            expected = "expected a name of its own: by this one all deployments are reached"
+            yield Problem("host", repr(self.host), expected)
         yield from self.overridden()
         yield from self.update.contradictions()
         for key, value in self.placement.between_kernels():
