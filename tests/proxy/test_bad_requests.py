@@ -240,3 +240,19 @@ async def test_answer_that_nobody_asked_for_is_not_the_next_client_s() -> None:
     async with Backend(respond).running() as web, serving() as served:
         served.set(service(web.target()))
         assert [(await served.get("/web/")).body for _ in range(5)] == [b"own"] * 5
+
+
+async def test_body_of_an_answer_to_head_is_not_the_next_client_s_answer() -> None:
+    async def respond(request: Request, writer: asyncio.StreamWriter) -> None:
+        poison = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison"
+        if request.line.startswith("HEAD"):
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(poison))
+            await asyncio.sleep(0.1)  # the next request is there
+            writer.write(poison)
+        else:
+            await saying("own")(request, writer)
+
+    async with Backend(respond).running() as web, serving() as served:
+        served.set(service(web.target()))
+        assert (await served.get("/web/", method="HEAD")).body == b""
+        assert (await served.get("/web/")).body == b"own"

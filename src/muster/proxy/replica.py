@@ -240,7 +240,9 @@ class ReplicaConnection(asyncio.Protocol):
             exchange.switched(head)
             return
         self._until_end = head.ends_with_connection
-        self._reusable = head.keeps and not self._until_end
+        # Many a server sends the body that HEAD leaves out, maybe once the next request is there.
+        is_certain = exchange.head.method != b"HEAD"
+        self._reusable = head.keeps and is_certain and not self._until_end
         exchange.answer(head)
         if exchange.head.method == b"HEAD":
             # The parser would wait for the body that HEAD leaves out.
