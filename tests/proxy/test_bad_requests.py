@@ -232,6 +232,18 @@ async def test_answer_that_clients_could_read_in_two_ways_is_not_passed_on(answe
     assert reply.body.count(b"the replica") == 1
 
 
+async def test_informational_answers_have_an_end() -> None:
+    async def respond(_request: Request, writer: asyncio.StreamWriter) -> None:
+        while not writer.is_closing():
+            writer.write(b"HTTP/1.1 102 Processing\r\n\r\n" * 100)
+            await asyncio.sleep(0.01)
+
+    async with Backend(respond).running() as web, serving() as served:
+        served.set(service(web.target()))
+        async with asyncio.timeout(5):
+            assert (await served.get("/web/", method="POST")).status == 502
+
+
 async def test_answer_that_nobody_asked_for_is_not_the_next_client_s() -> None:
     async def respond(request: Request, writer: asyncio.StreamWriter) -> None:
         await saying("own")(request, writer)

@@ -222,9 +222,9 @@ class ReplicaConnection(asyncio.Protocol):
         if exchange is None or parser is None or self._done:
             return
         status = parser.get_status_code()
-        self._quiet_bytes = 0
         if 100 <= status < 200 and status != 101:
-            return  # it tells nothing that a client waits for
+            return  # it tells nothing that a client waits for, and such answers have an end
+        self._quiet_bytes = 0
         try:
             if too_large(self._headers, self._limits):
                 raise Refused(502, "sent an answer whose head is too large")
@@ -256,8 +256,8 @@ class ReplicaConnection(asyncio.Protocol):
             self._exchange.answer_body(data)
 
     def on_message_complete(self) -> None:
-        self._quiet_bytes = 0
         if self._parser is not None and self._parser.get_status_code() >= 200:
+            self._quiet_bytes = 0
             self._done = True
 
     # -- the end of an answer --------------------------------------------------------------------
