@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.api.served import BOB, ServedCluster
-from tests.cli.deployed import AGENTS, WEB, deployed, passing_time, typed
+from tests.cli.deployed import AGENTS, WEB, deployed, passing_time, settled, typed
 from tests.cli.test_status_line import terminal_of
 from tests.client.authority import certificate, served
 
@@ -21,6 +21,7 @@ from muster.cli.follow import deployment as follow_module
 from muster.cli.follow.deployment import Follower, rolled_out
 from muster.control.deployment.load_reports import take_load
 from muster.core.serving.traffic import LoadReport
+from muster.simulate.hollow.supervisor import Run
 
 
 @pytest.fixture
@@ -128,6 +129,33 @@ def test_revision_that_is_given_up_ends_the_wait_with_what_to_do(cluster: Served
         assert typed(cluster, "scale", "web", "2").exit_code == 0, "that has nothing to do with it"
 
 
+def test_first_revision_of_which_no_replica_gets_healthy_ends_the_wait_and_says_why(
+    cluster: ServedCluster,
+) -> None:
+    cluster.behaviour = lambda start: Run(0.5, exit_code=1)
+    failing = WEB.replace("replicas: 2", "replicas: 1")
+    with passing_time(cluster):
+        result = typed(cluster, "deploy", "-", stdin=failing)
+        assert result.exit_code == 1, result.stderr
+        assert "no more are tried: session ses-" in result.stderr
+        assert "exited with code 1" in result.stderr
+        assert "`muster logs rte-" in result.stderr
+        assert typed(cluster, "rollout", "status", "web", "--watch").exit_code == 1
+    listed = typed(cluster, "deployments").stdout
+    assert "no more are tried" in " ".join(listed.split())
+    assert "0/1" in listed
+
+
+def test_replicas_that_are_missing_are_listed_with_how_they_are(cluster: ServedCluster) -> None:
+    with cluster.client() as client:
+        deployed(cluster, client, replicas=1)
+        client.deploy({"name": "huge", "command": ["forever"], "resources": {"cpu": "64"}})
+    listed = " ".join(typed(cluster, "deployments").stdout.split())
+    assert "1 pending" in listed
+    assert "READY" not in typed(cluster, "why", "huge").stdout
+    assert "deployment huge: 0 of 1 replica healthy" in typed(cluster, "why", "huge").stdout
+
+
 def test_line_on_a_terminal_changes_in_place(
     cluster: ServedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,10 +230,7 @@ def test_workdir_in_a_file_is_relative_to_where_the_file_is(
 def test_logs_of_a_deployment_are_those_of_its_replica(cluster: ServedCluster) -> None:
     with cluster.client() as client:
         client.deploy({"name": "web", "command": ["x"], "replicas": 0})
-        assert (
-            "no replica of web runs: `muster routes --all web`"
-            in typed(cluster, "logs", "web").stderr
-        )
+        assert "no replica of web has run yet" in typed(cluster, "logs", "web").stderr
         deployed(cluster, client)
         (route,) = client.deployments.show("web").routes
         assert route.session is not None
@@ -214,6 +239,9 @@ def test_logs_of_a_deployment_are_those_of_its_replica(cluster: ServedCluster) -
         for ref in ("web", route.id, route.session):
             shown = typed(cluster, "logs", ref)
             assert (shown.exit_code, shown.stdout) == (0, "listening\n"), shown.output
+        client.scale("web", 0)
+        settled(cluster, client, "web", lambda found: found.up == 0)
+        assert typed(cluster, "logs", "web").stdout == "listening\n", "the last one's, if none runs"
         deployed(cluster, client, replicas=3)
         newest = client.deployments.show("web").routes[0].id
     several = typed(cluster, "logs", "web")

@@ -174,16 +174,25 @@ def recovery_ended(job: str, status: RecoveryStatus, ago_s: float, restarts: int
 def deployment(name: str, status: EndpointLifecycle, healthy: int, wanted: int) -> str:
     """A deployment, with how many of its replicas are healthy."""
     said = f"deployment {name} {DEPLOYMENT_TABLE.words[status]}"
+    if status is EndpointLifecycle.READY:  # what matters then is how many are healthy
+        said = f"deployment {name}" if wanted else f"deployment {name} is to have no replicas"
     return f"{said}: {healthy:,} of {count(wanted, 'replica')} healthy" if wanted else said
 
 
-def route(of: str, status: RouteStatus, for_s: float) -> str:
-    """A route of a deployment."""
+def route(of: str, status: RouteStatus, for_s: float, *, served: bool = True) -> str:
+    """A route of a deployment.
+
+    Args:
+        served: whether it was ever healthy.
+    """
     whose = f"the route of {of}" if of else "the route"
     lasting = f"for {duration(for_s)}"
     if status in ROUTE_TABLE.terminal:
         lasting = f"{duration(for_s)} ago"
-    return f"{whose} {ROUTE_TABLE.words[status]}, {lasting}"
+    words = ROUTE_TABLE.words[status]
+    if status is RouteStatus.DEGRADED and not served:
+        words = "runs, and was not healthy yet"
+    return f"{whose} {words}, {lasting}"
 
 
 def pool(name: str, slices: int, max_slices: int, *, coming: int, leaving: int, makes: bool) -> str:

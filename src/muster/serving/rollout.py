@@ -53,7 +53,8 @@ class Rollout:
             are missing.
         best: most new replicas that were available at a time.
         paused_at: since when it is paused.
-        failed_starts: new replicas that failed to start; control counts them.
+        failed_starts: new replicas that failed to start; control counts them, and notes ``how`` the
+            last of them did.
         requests, failures: of the new revision, up to the beginning of the stage, less those of its
             replicas that have ended since.
         counted: the counters by which these were counted; others began anew.
@@ -67,6 +68,7 @@ class Rollout:
     best: int = 0
     paused_at: float | None = None
     failed_starts: int = 0
+    how: str = ""
     requests: int = 0
     failures: int = 0
     counted: str = ""

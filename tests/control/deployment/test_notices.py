@@ -70,7 +70,7 @@ def test_outage_and_its_end_are_told_once_also_by_a_controller_that_was_restarte
     cluster.world.restart_controller()
     cluster.run(60)
     assert told(cluster) == [LOST], "the former controller saw when the last replica was lost"
-    assert "reason: 3 probes in a row were bad" in rows(cluster)[0][2]
+    assert "reason: 3 bad probes in a row" in rows(cluster)[0][2]
     cluster.world.restart_controller()
     cluster.run(60)
     cluster.sick = set()

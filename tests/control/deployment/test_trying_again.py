@@ -4,8 +4,9 @@ import pytest
 from tests.control.conftest import MakeWorld
 from tests.control.served_cluster import Cluster
 
-from muster.core.reasons import ReasonCode
+from muster.core.reasons import Reason, ReasonCode
 from muster.core.states.deployment import EndpointLifecycle
+from muster.simulate.hollow.supervisor import Run
 
 PROBE = {"interval": 1, "timeout": 1, "start_timeout": 2}
 MENDED = {**PROBE, "path": "/health"}
@@ -39,6 +40,63 @@ def test_first_revision_is_tried_again_once_its_probe_is_mended(worlds: MakeWorl
     cluster.deploy(probe=MENDED)
     cluster.run(20)
     assert (cluster.deployment.revision, cluster.serving()) == (1, [1])
+
+
+def test_deployment_whose_replicas_fail_says_why_until_one_is_healthy(worlds: MakeWorld) -> None:
+    cluster = Cluster(worlds, behaviour=Run(0.5, exit_code=7))
+    cluster.bad = {1}
+    cluster.deploy(replicas=1, probe=PROBE)
+
+    def stored() -> Reason:
+        assert cluster.deployment.reason is not None
+        return cluster.deployment.reason
+
+    cluster.run(2)
+    assert stored().code is ReasonCode.DEPLOYMENT_STARTS_AGAIN
+    assert "exited with code 7" in stored().sentence()
+    assert "the next is tried in" not in stored().sentence(), "nobody would keep that true"
+    cluster.run(20)
+    assert stored().code is ReasonCode.DEPLOYMENT_NEVER_HEALTHY
+    assert stored().sentence().startswith("3 replicas did not become healthy, and no more are")
+    assert "exited with code 7" in stored().sentence()
+    assert "muster logs rte-" in stored().remedy()
+    assert [each.code for each in cluster.why().reasons] == [stored().code]
+    cluster.ask("scale", 2)
+    assert stored().code is ReasonCode.DEPLOYMENT_STARTS_AGAIN, "more may fail of two"
+    cluster.ask("scale", 1)
+    assert stored().code is ReasonCode.DEPLOYMENT_NEVER_HEALTHY
+    cluster.deploy(replicas=1, probe=MENDED)
+    assert cluster.deployment.reason is None
+
+
+def test_reason_of_failed_starts_is_gone_once_a_replica_is_healthy(worlds: MakeWorld) -> None:
+    cluster = Cluster(worlds)
+    cluster.bad = {1}
+    cluster.deploy(replicas=1, probe=PROBE)
+    cluster.run(5)
+    why = cluster.deployment.reason
+    assert why is not None
+    assert why.code is ReasonCode.DEPLOYMENT_STARTS_AGAIN
+    cluster.bad = set()
+    cluster.run(10)
+    assert cluster.deployment.reason is None
+
+
+def test_update_that_was_given_up_says_how_its_replicas_failed_and_not_how_the_last_one_starts(
+    worlds: MakeWorld,
+) -> None:
+    cluster = Cluster(worlds)
+    cluster.deploy(replicas=1, drain=0)
+    cluster.run(10)
+    cluster.bad = {2}
+    slow = {**PROBE, "start_timeout": 8}
+    update = {"progress_deadline": 12}
+    cluster.deploy(replicas=1, drain=0, command=["serve", "2"], probe=slow, update=update)
+    cluster.run(30)
+    why = cluster.deployment.reason
+    assert why is not None
+    assert why.code is ReasonCode.ROLLOUT_TOO_SLOW
+    assert "no probe was good within 8s" in why.sentence()
 
 
 def test_revision_that_was_given_up_is_rolled_out_again_once_its_probe_is_mended(

@@ -9,6 +9,7 @@ from rich.text import Text
 from muster.cli.arguments import AsJson, InGroup
 from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.completion import complete_deployment
+from muster.cli.described.deployment import said_unready
 from muster.cli.follow.deployment import follow, scaled
 from muster.cli.kinds import deployment as deployment_kind
 from muster.cli.nearest import check_filters, suggesting
@@ -23,6 +24,7 @@ from muster.cli.screen import (
     stderr,
 )
 from muster.cli.words import count, duration
+from muster.core.states.deployment import RouteStatus
 
 if TYPE_CHECKING:
     from muster.core.views.deployments import DeploymentView, RouteView
@@ -71,6 +73,7 @@ def deployments(
 
 
 def _row(found: "DeploymentView", now: float) -> list[Text | str]:
+    sentence = [] if found.reason is None else [found.reason.sentence]
     revision = str(found.stable)
     if found.revision != found.stable:
         revision += f" → {found.revision}" if found.rollout is not None else ""
@@ -82,7 +85,7 @@ def _row(found: "DeploymentView", now: float) -> list[Text | str]:
         revision,
         plain(found.group),
         plain(str(found.owner)),
-        plain(found.reason.sentence) if found.reason is not None else "",
+        plain("; ".join([*said_unready(found), *sentence])),
     ]
 
 
@@ -132,8 +135,17 @@ def _route(route: "RouteView", now: float) -> list[Text | str]:
         str(route.revision),
         plain(route.address or "-"),
         route.session or "-",
-        plain(route.reason.sentence) if route.reason is not None else "",
+        plain(_why(route)),
     ]
+
+
+def _why(route: "RouteView") -> str:
+    """Why a route is not healthy. The reason of one that is starting is only in the controller."""
+    if route.reason is not None:
+        return route.reason.sentence
+    if route.status != RouteStatus.DEGRADED:
+        return ""
+    return "not probed yet" if route.good is None else "not healthy yet: its last probe was bad"
 
 
 @click.command()

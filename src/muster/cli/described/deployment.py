@@ -45,9 +45,14 @@ def deployment_parts(found: "DeploymentDetail", now: float) -> list[RenderableTy
 
 
 def said_replicas(found: "DeploymentView") -> str:
-    """How many replicas there are."""
+    """How many replicas are healthy, and how the others are."""
     said = f"{found.healthy} of {count(found.replicas, 'replica')} healthy"
-    return f"{said}, {found.up} up" if found.up != found.healthy else said
+    return ", ".join([said, *said_unready(found)])
+
+
+def said_unready(found: "DeploymentView") -> list[str]:
+    """How the replicas are that are not healthy."""
+    return [f"{number} {how}" for how, number in found.unready.items()]
 
 
 def said_rollout(found: "DeploymentView", now: float) -> str | None:
@@ -58,7 +63,8 @@ def said_rollout(found: "DeploymentView", now: float) -> str | None:
         return f"revision {found.stable} serves, not {found.revision}" if given_up else None
     said = f"{rollout.strategy} from revision {rollout.from_revision} to {rollout.to_revision}"
     if rollout.paused_at is not None:
-        return f"{said}, paused {ago(rollout.paused_at, now)}"
+        resumed = f"`muster rollout resume {found.name}` has it go on"
+        return f"{said}, paused {ago(rollout.paused_at, now)}: {resumed}"
     weight = rollout.weights.get(str(rollout.to_revision))
     return f"{said}, {weight} % of the requests" if weight is not None else said
 

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from muster.client import Client
 
+MOST_LOOKED_AT = 100
+"""Routes among which one is looked for that has run."""
+
 
 class DeploymentKind(Kind[DeploymentView, DeploymentDetail]):
     name = "deployment"
@@ -41,11 +44,14 @@ class DeploymentKind(Kind[DeploymentView, DeploymentDetail]):
         return deployment_parts(found, time.time())
 
     def whose_output(self, client: "Client", found: DeploymentDetail) -> RecordView:
-        """The session of the only replica; of several the person chooses one."""
+        """The session of the only replica, or of the last one if none runs; of several the person
+        chooses one."""
         up = [each for each in found.routes if each.session is not None and each.status in UP]
         if not up:
-            ended = f"`muster routes --all {found.name}` lists those that ended"
-            raise Conflict(f"no replica of {found.name} runs: {ended}")
+            recent = client.routes("all", deployment=found.id, limit=MOST_LOOKED_AT)
+            up = [each for each in recent if each.session is not None][:1]
+        if not up:
+            raise Conflict(f"no replica of {found.name} has run yet: `muster why {found.name}`")
         if len(up) > 1:
             such = " or ".join(f"`muster logs {each.id}`" for each in up[:2])
             raise Conflict(

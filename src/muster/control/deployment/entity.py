@@ -110,6 +110,13 @@ Index(
 )
 Index("routes_live", routes.c.id, sqlite_where=_LIVE_ROUTES, postgresql_where=_LIVE_ROUTES)
 Index("routes_by_deployment", routes.c.deployment_id, routes.c.id)
+Index(
+    "routes_live_by_deployment",
+    routes.c.deployment_id,
+    routes.c.status,
+    sqlite_where=_LIVE_ROUTES,
+    postgresql_where=_LIVE_ROUTES,
+)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

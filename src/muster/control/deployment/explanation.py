@@ -4,7 +4,7 @@ from sqlalchemy import Connection
 
 from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, Route
-from muster.control.deployment.handlers import why_not
+from muster.control.deployment.lifecycle import tells_of_starts, why_not
 from muster.control.deployment.probes import agent_of
 from muster.control.deployment.route_handlers import out_of_sight
 from muster.control.deployment.standing import session_of, standing
@@ -56,8 +56,12 @@ def _waiting(route: Route, live: Live) -> Session | None:
 
 
 def _reasons(deployment: Deployment, routes: Routes, now: float) -> list[Reason]:
-    found = [] if deployment.reason is None else [deployment.reason]
-    rollout = deployment.rollout
+    rollout, stored = deployment.rollout, deployment.reason
+    missing = sum(route.status in UP for route in routes.of(deployment)) < deployment.replicas
+    why = why_not(deployment, now) if rollout is None and missing else None
+    found = [] if why is None else [why]
+    if stored is not None and not (why is not None and tells_of_starts(stored)):
+        found.insert(0, stored)
     if rollout is not None:
         available = sum(
             standing(route, now) is Standing.AVAILABLE
@@ -71,11 +75,9 @@ def _reasons(deployment: Deployment, routes: Routes, now: float) -> list[Reason]
                 available=available,
                 wanted=deployment.replicas,
                 paused=rollout.paused_at is not None,
+                deployment=deployment.name,
             )
         )
-    elif sum(route.status in UP for route in routes.of(deployment)) < deployment.replicas:
-        why = why_not(deployment, now)
-        found += [] if why is None else [why]
     return found
 
 
@@ -91,7 +93,10 @@ def explain_route(
         *_seen_by_agent(route, routes),
         *found.reasons,
     ]
-    verdict = sentences.route(route.deployment.name, route.status, now - route.status_changed_at)
+    for_s = now - route.status_changed_at
+    verdict = sentences.route(
+        route.deployment.name, route.status, for_s, served=route.good_at is not None
+    )
     return found.answer(route.id, route.status, verdict, name=route.deployment.name)
 
 
@@ -113,7 +118,11 @@ def route_reasons(route: Route, routes: Routes, live: Live, now: float) -> list[
         case RouteStatus.DEGRADED if route.good is None and heard.completed_at is None:
             return [reason(ReasonCode.ROUTE_NOT_PROBED)]
         case RouteStatus.DEGRADED if heard.good is False:
-            return [reason(ReasonCode.ROUTE_BAD, streak=heard.streak, found=heard.detail)]
+            told = {"streak": heard.streak, "found": heard.detail, "route": route.id}
+            if route.good_at is not None:
+                return [reason(ReasonCode.ROUTE_BAD, **told)]
+            told["limit_s"] = route.deployment.spec.probe.start_timeout
+            return [reason(ReasonCode.ROUTE_NOT_YET_GOOD, **told)]
         case _:
             return [] if route.reason is None else [route.reason]
 

@@ -7,11 +7,10 @@ from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, Route, RouteId
 from muster.control.deployment.lifecycle import (
     DESTROY_S,
+    MOST_OF_A_SENTENCE,
     RouteLifecycle,
     may_start,
-    never_healthy,
-    next_start_at,
-    starts_left,
+    why_not,
 )
 from muster.control.deployment.loads import Loads
 from muster.control.deployment.standing import change, differs, is_refused, replicas
@@ -243,7 +242,7 @@ class RolloutDeployment(LifecycleHandler[Deployment]):
         of, told = deployment.rollout, failure.numbers
         assert of is not None
         whose = {"revision": of.to_revision, "stable": deployment.stable}
-        how = self._how(deployment, of.to_revision)
+        how = of.how or self._how(deployment, of.to_revision)
         match failure.code:
             case RolloutCode.FAILED_STARTS:
                 return reason(
@@ -274,7 +273,7 @@ class RolloutDeployment(LifecycleHandler[Deployment]):
             return found
         if route.reason is None or route.reason.code is ReasonCode.ROUTE_NOT_NEEDED:
             return ""
-        return route.reason.sentence()[:300]
+        return route.reason.sentence()[:MOST_OF_A_SENTENCE]
 
 
 class DestroyingDeployment(LifecycleHandler[Deployment]):
@@ -302,15 +301,3 @@ class DestroyingDeployment(LifecycleHandler[Deployment]):
 
     def expiry_reason(self, record: Deployment, work: Work, timeout_s: float) -> Reason | None:
         return reason(ReasonCode.DEPLOYMENT_ROUTES_LEFT, left=len(self._routes.of(record)))
-
-
-def why_not(deployment: Deployment, now: float) -> Reason | None:
-    """Why no replica is made although one is missing, if that is so."""
-    if not starts_left(deployment):
-        return never_healthy(deployment)
-    wait_s = next_start_at(deployment) - now
-    if wait_s > 0:
-        return reason(
-            ReasonCode.DEPLOYMENT_STARTS_AGAIN, failed=deployment.failed_starts, in_s=wait_s
-        )
-    return None

@@ -1,7 +1,8 @@
 """The lifecycles of deployments and routes: what their moves mean for each other."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, Route
@@ -24,6 +25,11 @@ OUTAGE_S = 30.0
 outage."""
 _ENDS = frozenset({RouteStatus.TERMINATING, RouteStatus.TERMINATED})
 """States into which a route takes the reason that it has already, if the move has none."""
+MOST_OF_A_SENTENCE = 300
+"""Characters of what a replica's reason tells that are told with its deployment's."""
+_FAILED_STARTS = frozenset(
+    {ReasonCode.DEPLOYMENT_STARTS_AGAIN, ReasonCode.DEPLOYMENT_NEVER_HEALTHY}
+)
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 300.0
 
 
@@ -50,9 +56,44 @@ def starts_left(deployment: Deployment) -> bool:
     return deployment.proven or deployment.failed_starts < _budget(deployment.replicas)
 
 
-def never_healthy(deployment: Deployment) -> Reason:
-    """Why no replica of a deployment is tried any more."""
-    return reason(ReasonCode.DEPLOYMENT_NEVER_HEALTHY, failed=deployment.failed_starts)
+def why_not(deployment: Deployment, now: float) -> Reason | None:
+    """Why no replica is made although one is missing, if that is so."""
+    in_s = next_start_at(deployment) - now
+    if starts_left(deployment) and in_s <= 0:
+        return None
+    told = {"in_s": in_s} if starts_left(deployment) else {}
+    return _failing(deployment, _of_last(deployment) | told)
+
+
+def tells_of_starts(why: Reason | None) -> bool:
+    """Whether a deployment's reason is that its replicas do not become healthy."""
+    return why is not None and why.code in _FAILED_STARTS
+
+
+def judge_starts_anew(deployment: Deployment) -> None:
+    """Have the reason of a deployment whose replicas do not become healthy say whether others are
+    tried, once its budget is another one."""
+    if tells_of_starts(deployment.reason):
+        deployment.reason = _failing(deployment, _of_last(deployment))
+
+
+def _failing(deployment: Deployment, of_last: Mapping[str, Any]) -> Reason:
+    """The reason of a deployment whose replicas do not become healthy, the last of them so."""
+    code = ReasonCode.DEPLOYMENT_NEVER_HEALTHY
+    if starts_left(deployment):
+        code = ReasonCode.DEPLOYMENT_STARTS_AGAIN
+    return reason(code, **{**of_last, "failed": deployment.failed_starts})
+
+
+def _of_last(deployment: Deployment) -> dict[str, Any]:
+    """The numbers about the last replica that did not become healthy."""
+    known = deployment.reason
+    return dict(known.numbers) if known is not None and tells_of_starts(known) else {}
+
+
+def _how(why: Reason) -> str:
+    """The sentence of a replica's end, as a part of its deployment's."""
+    return why.sentence()[:MOST_OF_A_SENTENCE]
 
 
 def may_start(deployment: Deployment, now: float) -> bool:
@@ -141,8 +182,11 @@ class RouteLifecycle(_AtOnce, Lifecycle[Route]):
         if route.revision == deployment.stable and not deployment.proven:
             deployment.proven = True
             work.unit.touch(deployment)
+        if route.revision == deployment.stable and tells_of_starts(deployment.reason):
+            deployment.reason = None
+            work.unit.touch(deployment)
 
-    def failed(self, work: Work, route: Route) -> None:
+    def failed(self, work: Work, route: Route, why: Reason) -> None:
         """Count the end of a replica that nobody wished, where it had hardly served."""
         deployment = route.deployment
         if _has_served(route, work.now):
@@ -152,13 +196,18 @@ class RouteLifecycle(_AtOnce, Lifecycle[Route]):
             return
         rollout = deployment.rollout
         if rollout is not None and route.revision == rollout.to_revision:
-            deployment.rollout = replace(rollout, failed_starts=rollout.failed_starts + 1)
+            failed_starts, how = rollout.failed_starts + 1, _how(why)
+            deployment.rollout = replace(rollout, failed_starts=failed_starts, how=how)
         elif route.revision == deployment.stable:
             could_start = starts_left(deployment)
             deployment.failed_starts += 1
             deployment.failed_at = work.now
-            if could_start and not starts_left(deployment):
-                self._teller.never_healthy(work, deployment, never_healthy(deployment))
+            is_over = could_start and not starts_left(deployment)
+            if is_over or deployment.reason is None or tells_of_starts(deployment.reason):
+                of_last = {"how": _how(why)} | ({"route": route.id} if route.session_id else {})
+                deployment.reason = _failing(deployment, of_last)
+            if is_over and deployment.reason is not None:
+                self._teller.never_healthy(work, deployment, deployment.reason)
         work.unit.touch(deployment)
 
     def deadlines(self, record: Route, work: Work) -> Iterable[float]:

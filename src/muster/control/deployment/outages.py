@@ -64,7 +64,7 @@ class TellOutages(FollowingHandler[Deployment]):
             work.unit.touch(deployment)
 
     def _why(self, deployment: Deployment) -> Reason | None:
-        """What is wrong with the latest of the replicas of which something is known."""
+        """The reason of the latest of the replicas of which something is known."""
         known = [each.reason for each in self._routes.of(deployment) if _tells(each)]
         return known[-1] if known else deployment.reason
 

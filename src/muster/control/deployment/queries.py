@@ -1,6 +1,8 @@
 """Deployments and routes in SQL."""
 
 import json
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from sqlalchemy import Connection, Row, func, select
@@ -9,7 +11,14 @@ from muster.control.deployment.entity import DEPLOYMENT, ROUTE, deployments, rou
 from muster.control.deployment.revisions import load_revisions
 from muster.core.owner import Principal
 from muster.core.specs.deployment import DeploymentSpec
-from muster.core.states.deployment import ROUTE_TABLE, UP, EndpointLifecycle, RouteStatus
+from muster.core.states.deployment import (
+    ROUTE_TABLE,
+    UP,
+    EndpointLifecycle,
+    RouteStatus,
+    Unready,
+    unready,
+)
 from muster.core.views.deployments import (
     DeploymentDetail,
     DeploymentPage,
@@ -110,22 +119,36 @@ def _row(connection: Connection, principal: Principal, ref: str) -> Row[Any]:
     return connection.execute(select(deployments).where(deployments.c.id == id_)).one()
 
 
-_Counts = dict[str, dict[RouteStatus, int]]
+_Counts = dict[str, list[tuple[RouteStatus, bool, int]]]
+"""Of deployments, how many live routes there are by status, and by whether they were healthy."""
 
 
 def _counts(connection: Connection, ids: list[str]) -> _Counts:
-    """Live routes by deployment and status."""
     counts: _Counts = {}
     if not ids:
         return counts
+    served = routes.c.good_at.is_not(None)
     found = connection.execute(
-        select(routes.c.deployment_id, routes.c.status, func.count())
+        select(routes.c.deployment_id, routes.c.status, served, func.count())
         .where(routes.c.deployment_id.in_(ids), one_of(routes.c.status, ROUTE_TABLE.live))
-        .group_by(routes.c.deployment_id, routes.c.status)
+        .group_by(routes.c.deployment_id, routes.c.status, served)
     )
-    for id_, status, count in found:
-        counts.setdefault(id_, {})[RouteStatus(status)] = count
+    for id_, status, has_served, count in found:
+        counts.setdefault(id_, []).append((RouteStatus(status), bool(has_served), count))
     return counts
+
+
+def unready_counts(counts: Iterable[tuple[RouteStatus, bool, int]]) -> dict[str, int]:
+    """How many routes are not healthy, by the way in which they are not.
+
+    Args:
+        counts: numbers of routes by status, and by whether they were ever healthy.
+    """
+    found: Counter[str] = Counter()
+    for status, served, count in counts:
+        if (how := unready(status, served=served)) is not None:
+            found[how] += count
+    return {how: found[how] for how in Unready if found[how]}
 
 
 def _views(connection: Connection, rows: list[Row[Any]]) -> list[DeploymentView]:
@@ -134,7 +157,7 @@ def _views(connection: Connection, rows: list[Row[Any]]) -> list[DeploymentView]
 
 
 def _fields(row: Row[Any], counts: _Counts) -> dict[str, Any]:
-    of = counts.get(row.id, {})
+    of = counts.get(row.id, [])
     return {
         "id": row.id,
         "name": row.name,
@@ -148,8 +171,9 @@ def _fields(row: Row[Any], counts: _Counts) -> dict[str, Any]:
         "revision": row.revision,
         "stable": row.stable,
         "replicas": row.replicas,
-        "up": sum(count for status, count in of.items() if status in UP),
-        "healthy": of.get(RouteStatus.HEALTHY, 0),
+        "up": sum(count for status, _, count in of if status in UP),
+        "healthy": sum(count for status, _, count in of if status is RouteStatus.HEALTHY),
+        "unready": unready_counts(of),
         "rollout": rollout_view(
             None if row.rollout is None else Rollout.from_json(row.rollout),
             DeploymentSpec.model_validate_json(row.spec),

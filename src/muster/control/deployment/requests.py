@@ -3,7 +3,11 @@ anything."""
 
 from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, DeploymentId
-from muster.control.deployment.lifecycle import DeploymentLifecycle
+from muster.control.deployment.lifecycle import (
+    DeploymentLifecycle,
+    judge_starts_anew,
+    tells_of_starts,
+)
 from muster.control.deployment.revisions import Revision, kept
 from muster.control.engine.handler import TransitionStatus
 from muster.control.engine.work import Move, Work
@@ -102,6 +106,7 @@ class DeploymentRequests:
         if replicas != deployment.replicas:
             deployment.replicas = replicas
             deployment.scaled_at = work.now
+            judge_starts_anew(deployment)
             work.unit.touch(deployment)
             work.mark(deployment)
 
@@ -251,6 +256,8 @@ class DeploymentRequests:
         """Have a revision tried again of which replicas failed: under another probe, or with more
         time, they may not."""
         deployment.failed_starts, deployment.failed_at = 0, None
+        if tells_of_starts(deployment.reason):
+            deployment.reason = None
         if deployment.rollout is None and deployment.revision != deployment.stable:
             self._roll_out(work, deployment)
 

@@ -81,9 +81,10 @@ class ProvisioningRoute(LifecycleHandler[Route]):
                 continue
             session = session_of(route, work.live)
             if session is None or session.status not in SESSION_TABLE.live:
+                why = _ended(route, session)
                 if not _went_with_machine(session):
-                    self._lifecycle.failed(work, route)
-                result.failures[route] = _ended(route, session)
+                    self._lifecycle.failed(work, route, why)
+                result.failures[route] = why
             elif session.status is SessionStatus.RUNNING:
                 route.address = _address(route, session, work)
                 work.unit.touch(route)
@@ -98,8 +99,9 @@ class ProvisioningRoute(LifecycleHandler[Route]):
         except Conflict as refused:
             return reason(ReasonCode.ROUTE_QUOTA, how=str(refused)[:500])
         except (InvalidSpec, NotFound) as refused:
-            self._lifecycle.failed(work, route)
-            result.failures[route] = reason(ReasonCode.ROUTE_NOT_TAKEN, how=str(refused)[:500])
+            why = reason(ReasonCode.ROUTE_NOT_TAKEN, how=str(refused)[:500])
+            self._lifecycle.failed(work, route, why)
+            result.failures[route] = why
             return None
         work.begin_try(route)
         if route.reason is not None:
@@ -158,7 +160,7 @@ class HealthCheckRoute(LifecycleHandler[Route]):
                 route.good_at is not None,
                 heard.unheard_s(work.now),
             )
-            why = _found(health, heard)
+            why = _found(health, heard, route)
             match health.verdict:
                 case HealthVerdict.HEALTHY:
                     result.successes.append(route)
@@ -200,9 +202,10 @@ class RunningRoute(LifecycleHandler[Route]):
             if route.status is _R.FAILED_TO_START:
                 result.failures[route] = route.reason or _ended(route, session)
             elif session is None or session.status is not SessionStatus.RUNNING:
+                why = _ended(route, session)
                 if not _went_with_machine(session):
-                    self._lifecycle.failed(work, route)
-                result.failures[route] = _ended(route, session)
+                    self._lifecycle.failed(work, route, why)
+                result.failures[route] = why
             else:
                 result.successes.append(route)
         return result
@@ -236,10 +239,10 @@ class RouteEviction(LifecycleHandler[Route]):
             if room[deployment] <= 0:
                 continue
             room[deployment] -= 1
-            self._lifecycle.failed(work, route)
-            if not never_good:
+            if not never_good or route.reason is None:
                 found = self._routes.heard(route).detail
                 route.reason = reason(ReasonCode.ROUTE_EVICTED, after_s=unhealthy_s, found=found)
+            self._lifecycle.failed(work, route, route.reason)
             result.successes.append(route)
         return result
 
@@ -357,7 +360,7 @@ def out_of_sight(routes: Routes) -> Reason:
     )
 
 
-def _found(health: Health, heard: Heard) -> Reason:
+def _found(health: Health, heard: Heard, route: Route) -> Reason:
     """Why a route is judged so."""
     told = health.why.numbers
     match health.why.code:
@@ -366,7 +369,8 @@ def _found(health: Health, heard: Heard) -> Reason:
         case HealthCode.STALE:
             return reason(ReasonCode.ROUTE_STALE, after_s=told["limit_s"])
         case HealthCode.BAD:
-            return reason(ReasonCode.ROUTE_BAD, streak=int(told["streak"]), found=heard.detail)
+            told_of = {"found": heard.detail, "route": route.id}
+            return reason(ReasonCode.ROUTE_BAD, streak=int(told["streak"]), **told_of)
         case _:
             return reason(ReasonCode.ROUTE_NOT_PROBED)
 

@@ -7,7 +7,7 @@ from msgspec.structs import asdict
 from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, Route
 from muster.control.deployment.loads import Loads, Total
-from muster.control.deployment.queries import rollout_view
+from muster.control.deployment.queries import rollout_view, unready_counts
 from muster.control.engine.module import Parts
 from muster.core.states.deployment import UP, RouteStatus
 from muster.core.views.base import OwnerView, ReasonView
@@ -39,6 +39,7 @@ def live_deployment(deployment: Deployment, live: Live, parts: Parts) -> Deploym
         replicas=deployment.replicas,
         up=sum(route.status in UP for route in mine),
         healthy=sum(route.status is RouteStatus.HEALTHY for route in mine),
+        unready=unready_counts((route.status, route.good_at is not None, 1) for route in mine),
         rollout=rollout_view(deployment.rollout, deployment.spec, deployment.replicas),
         reason=None if deployment.reason is None else ReasonView.of(deployment.reason),
     )

@@ -31,7 +31,19 @@ OF_DEPLOYMENTS: Mapping[ReasonCode, Definition] = {
         "probe.start_timeout.",
     ),
     ReasonCode.ROUTE_NOT_PROBED: Definition(_W, "it was not probed yet"),
-    ReasonCode.ROUTE_BAD: Definition(_W, f"{{streak:probe}} in a row were bad{_FOUND}"),
+    ReasonCode.ROUTE_NOT_YET_GOOD: Definition(
+        _W,
+        f"it is not healthy yet: {{streak:bad probe}} in a row{_FOUND}; {{limit_s:~}} after its "
+        "start it counts as failed",
+        "If it should be up by now, look whether its program listens on PORT and answers the "
+        "probe: `muster logs {route}`.",
+    ),
+    ReasonCode.ROUTE_BAD: Definition(
+        _R,
+        f"{{streak:bad probe}} in a row{_FOUND}",
+        "Look whether its program listens on PORT and answers the probe{route:?: `muster logs "
+        "{route}`}.",
+    ),
     ReasonCode.ROUTE_STALE: Definition(
         _O,
         "no probe of it was completed for {after_s:~}: nothing is known of its health",
@@ -67,14 +79,15 @@ OF_DEPLOYMENTS: Mapping[ReasonCode, Definition] = {
     ),
     ReasonCode.DEPLOYMENT_STARTS_AGAIN: Definition(
         _W,
-        "{failed:replica} in a row did not become healthy{how:?: {how}}; the next is tried in "
-        "{in_s:~}",
-        "`muster why` of a route tells more.",
+        "{failed:replica} in a row did not become healthy{how:?: {how}}"
+        "{in_s:?; the next is tried in {in_s:~}}",
+        "{route:?`muster logs {route}` shows what the last of them wrote.}",
     ),
     ReasonCode.DEPLOYMENT_NEVER_HEALTHY: Definition(
         _R,
         "{failed:replica} did not become healthy, and no more are tried{how:?: {how}}",
-        "Mend the program or the probe, and hand the deployment in again.",
+        "{route:?`muster logs {route}` shows what the last of them wrote. }Mend the program or the "
+        "probe, and hand the deployment in again.",
     ),
     ReasonCode.DEPLOYMENT_REPLICAS_DIFFER: Definition(
         _W, "{up} of {wanted:replica} are there: {create} are made, {remove} taken away"
@@ -84,6 +97,7 @@ OF_DEPLOYMENTS: Mapping[ReasonCode, Definition] = {
         _W,
         "revision {revision} is rolled out: {available} of {wanted:replica} are available"
         "{paused:?, and it is paused}",
+        "{paused:?`muster rollout resume {deployment}` has it go on.}",
     ),
     ReasonCode.ROLLOUT_STARTS_FAILED: Definition(
         _R,

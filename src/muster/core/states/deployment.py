@@ -54,7 +54,7 @@ DEPLOYMENT_TABLE: StateTable[EndpointLifecycle] = StateTable(
     words={
         _E.PENDING: "was accepted",
         _E.SCALING: "changes the number of its replicas",
-        _E.READY: "has its replicas",
+        _E.READY: "needs no other number of replicas",
         _E.DEPLOYING: "rolls out a new revision",
         _E.DESTROYING: "is being taken down",
         _E.DESTROYED: "was taken down",
@@ -96,3 +96,29 @@ PROBED = frozenset({_R.HEALTHY, _R.UNHEALTHY, _R.DEGRADED})
 """Routes whose session runs, so that they are probed."""
 UP = PROBED | {_R.PROVISIONING}
 """Routes that count as replicas."""
+
+
+class Unready(StrEnum):
+    """The ways in which a replica is not healthy, in the order in which it passes through them."""
+
+    PENDING = "pending"  # its session does not run yet
+    STARTING = "starting"  # it was never healthy
+    UNPROBED = "not probed"
+    UNHEALTHY = "unhealthy"
+
+
+def unready(status: RouteStatus, *, served: bool) -> Unready | None:
+    """The way in which a route that counts as a replica is not healthy; None of any other.
+
+    Args:
+        served: whether it was ever healthy.
+    """
+    match status:
+        case RouteStatus.PROVISIONING:
+            return Unready.PENDING
+        case RouteStatus.DEGRADED:
+            return Unready.UNPROBED if served else Unready.STARTING
+        case RouteStatus.UNHEALTHY:
+            return Unready.UNHEALTHY
+        case _:
+            return None

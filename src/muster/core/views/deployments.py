@@ -38,6 +38,8 @@ class DeploymentView(RecordView):
         revision: the number of the spec's revision; ``stable`` of the one that serves.
         replicas: how many are wished.
         up: routes that count as replicas; ``healthy`` of them are HEALTHY.
+        unready: how many of the others are "pending" (their session does not run yet), "starting"
+            (never healthy), "not probed" (for too long), and "unhealthy".
         rollout: the update under way.
     """
 
@@ -54,6 +56,7 @@ class DeploymentView(RecordView):
     replicas: int
     up: int = 0
     healthy: int = 0
+    unready: dict[str, int] = msgspec.field(default_factory=dict)
     rollout: RolloutView | None = None
     reason: ReasonView | None = None
 

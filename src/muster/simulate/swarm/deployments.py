@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any, Literal
 
 from muster.control.deployment.entity import Deployment, Route
-from muster.control.deployment.handlers import why_not
+from muster.control.deployment.lifecycle import why_not
 from muster.control.deployment.load_reports import take_load
 from muster.control.deployment.probing.hollow import NO_PROBE_FAULTS, ProbeFaults
 from muster.control.deployment.publishing.hollow import NO_PUBLISH_FAULTS, PublishFaults

@@ -42,8 +42,8 @@ PERIOD_S = 2.0
 LOAD_PERIOD_S = 1.0
 """How often its counters are read, at most."""
 PAUSE, LONGEST_PERIOD_S = 20, 10.0
-"""What took long is done again after so many times as long, or so many seconds: the controller
-needs its processors for other work."""
+"""Work that took long is done again after so many times as long, or so many seconds: the
+controller needs its processors for other work."""
 FEW = 50
 """Backends that are compared by themselves; if more have changed, all are compared at once."""
 DRAIN_PERIOD_S = 0.25
