@@ -1,4 +1,4 @@
-"""The exit codes of commands that tell how far an update is."""
+"""What commands about updates say, and their exit codes."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,16 +6,19 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from tests.api.served import LARGE, ServedCluster
+from tests.cli.deployed import deployed, passing_time, settled, typed
 
 from muster.cli.cluster import Cluster
 from muster.cli.exits import ExitCode
+from muster.cli.follow import deployment as follow_module
 from muster.cli.main import app
 
 SPEC = {"name": "web", "command": ["forever"], "resources": {"cpu": "10m"}}
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[ServedCluster]:
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServedCluster]:
+    monkeypatch.setattr(follow_module, "LOOK_S", 0.01)
     cluster = ServedCluster(tmp_path, {"a1": LARGE})
     cluster.start()
     yield cluster
@@ -33,3 +36,46 @@ def test_replica_that_is_still_to_come_is_no_update_that_was_given_up(
     obj = Cluster(cluster.url, cluster.token())
     result = CliRunner().invoke(app, ["rollout", "status", "web"], obj=obj)
     assert result.exit_code == ExitCode.OK, result.output
+
+
+def test_undo_of_an_update_that_was_given_up_says_that_nothing_is_rolled_out(
+    cluster: ServedCluster,
+) -> None:
+    with cluster.client() as client:
+        deployed(cluster, client)
+        client.deploy(
+            {**SPEC, "drain": 0, "resources": {"cpu": "64"}, "update": {"progress_deadline": 20}}
+        )
+        settled(cluster, client, "web", lambda found: found.rollout is None)
+    undone = typed(cluster, "rollout", "undo", "web")
+    assert (undone.exit_code, undone.stdout) == (0, "")
+    assert undone.stderr.splitlines() == [
+        "deployment web: revision 1 serves already; the note of revision 2, which was given up, is "
+        "gone",
+        "deployment web: 1 of 1 replica healthy",
+    ]
+    again = typed(cluster, "rollout", "undo", "web", "--to", "1", "--detach")
+    said = "deployment web: revision 1 serves already: nothing is rolled out\n"
+    assert (again.exit_code, again.stdout) == (0, said)
+
+
+def test_undo_names_the_revision_to_which_it_goes_back(cluster: ServedCluster) -> None:
+    with cluster.client() as client:
+        deployed(cluster, client)
+        client.deploy({**SPEC, "drain": 0, "command": ["other"]})
+        stopped = typed(cluster, "rollout", "undo", "web", "--detach")
+        assert stopped.stdout == (
+            "deployment web goes back to revision 1; the update to revision 2 is undone\n"
+        )
+        client.deploy({**SPEC, "drain": 0, "command": ["third"]})
+        settled(cluster, client, "web", lambda found: found.stable == 3 and found.healthy == 1)
+    with passing_time(cluster):
+        undone = typed(cluster, "rollout", "undo", "web", "--to", "1")
+    lines = undone.stderr.splitlines()
+    assert lines[0] == "deployment web goes back to revision 1, as revision 4"
+    assert lines[1].endswith("; rolling from revision 3 back to 1 (as 4)")
+    same = typed(cluster, "rollout", "undo", "web", "--to", "1", "-d").stdout
+    assert same == (
+        "deployment web: revision 4 serves already, and is the same as revision 1: nothing is "
+        "rolled out\n"
+    )

@@ -15,7 +15,16 @@ from muster.cli.follow.deployment import follow, is_given_up, rolled_out
 from muster.cli.kinds import deployment as deployment_kind
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Option, annotated
-from muster.cli.screen import Column, plain, print_json, show_change, show_listing, stdout, write
+from muster.cli.screen import (
+    Column,
+    plain,
+    print_json,
+    show_change,
+    show_listing,
+    stderr,
+    stdout,
+    write,
+)
 from muster.cli.words import moment
 
 if TYPE_CHECKING:
@@ -88,12 +97,20 @@ def undo(
     timeout: Timeout = None,
     as_json: AsJson = False,
 ) -> None:
-    """Go back to a former revision, and wait until it serves."""
+    """Go back to a former revision, and wait until it serves.
+
+    Where that revision serves already, nothing is rolled out."""
+    from muster.cli.described.deployment import said_undo
+
     with cluster.client() as client, suggesting(client, ref, [deployment_kind.KIND]):
-        found = client.undo_rollout(ref, to)
+        before = client.deployments.show(ref)
+        found = client.undo_rollout(before.id, to)
+    said = said_undo(before, found, to)
     if detach:
-        show_change(found, f"deployment {found.name} goes back", as_json=as_json)
+        show_change(found, said, as_json=as_json)
         return
+    if not as_json:
+        stderr().print(Text(plain(said)), soft_wrap=True)
     view, code = follow(cluster, found, rolled_out, timeout_s=timeout, quiet=as_json)
     if as_json:
         print_json(view)

@@ -61,12 +61,37 @@ def said_rollout(found: "DeploymentView", now: float) -> str | None:
     if rollout is None:
         given_up = found.revision != found.stable
         return f"revision {found.stable} serves, not {found.revision}" if given_up else None
-    said = f"{rollout.strategy} from revision {rollout.from_revision} to {rollout.to_revision}"
+    said = f"{rollout.strategy} from revision {rollout.from_revision} "
+    if rollout.of is None:
+        said += f"to {rollout.to_revision}"
+    else:
+        said += f"back to {rollout.of} (as {rollout.to_revision})"
     if rollout.paused_at is not None:
         resumed = f"`muster rollout resume {found.name}` has it go on"
         return f"{said}, paused {ago(rollout.paused_at, now)}: {resumed}"
     weight = rollout.weights.get(str(rollout.to_revision))
     return f"{said}, {weight} % of the requests" if weight is not None else said
+
+
+def said_undo(before: "DeploymentView", after: "DeploymentView", to: int | None) -> str:
+    """What was done for somebody who asked to go back to revision ``to``."""
+    said = f"deployment {after.name}"
+    rollout = after.rollout
+    if rollout is not None and rollout.of is not None:
+        return f"{said} goes back to revision {rollout.of}, as revision {rollout.to_revision}"
+    if rollout is not None:
+        again = "is rolled out again" if before.rollout is None else "is being rolled out already"
+        return f"{said}: revision {rollout.to_revision} {again}"
+    if before.rollout is not None:
+        undone = f"the update to revision {before.rollout.to_revision} is undone"
+        return f"{said} goes back to revision {after.stable}; {undone}"
+    if after.revision not in (before.revision, before.stable):
+        return f"{said} goes back, as revision {after.revision}"
+    alike = f", and is the same as revision {to}" if to not in (None, after.stable) else ""
+    said += f": revision {after.stable} serves already{alike}"
+    if before.revision == before.stable:
+        return f"{said}: nothing is rolled out"
+    return f"{said}; the note of revision {before.revision}, which was given up, is gone"
 
 
 def _mark(number: int, found: "DeploymentDetail") -> str:

@@ -2,13 +2,13 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, func, select
 
 from muster.control.deployment.entity import DEPLOYMENT, ROUTE, deployments, routes
-from muster.control.deployment.revisions import load_revisions
+from muster.control.deployment.revisions import Revision, load_revisions
 from muster.core.owner import Principal
 from muster.core.specs.deployment import DeploymentSpec
 from muster.core.states.deployment import (
@@ -158,6 +158,7 @@ def _views(connection: Connection, rows: list[Row[Any]]) -> list[DeploymentView]
 
 def _fields(row: Row[Any], counts: _Counts) -> dict[str, Any]:
     of = counts.get(row.id, [])
+    rollout = None if row.rollout is None else Rollout.from_json(row.rollout)
     return {
         "id": row.id,
         "name": row.name,
@@ -175,16 +176,17 @@ def _fields(row: Row[Any], counts: _Counts) -> dict[str, Any]:
         "healthy": sum(count for status, _, count in of if status is RouteStatus.HEALTHY),
         "unready": unready_counts(of),
         "rollout": rollout_view(
-            None if row.rollout is None else Rollout.from_json(row.rollout),
+            rollout,
             DeploymentSpec.model_validate_json(row.spec),
             row.replicas,
+            () if rollout is None else load_revisions(row.revisions),
         ),
         "reason": reason_view(row),
     }
 
 
 def rollout_view(
-    rollout: Rollout | None, spec: DeploymentSpec, replicas: int
+    rollout: Rollout | None, spec: DeploymentSpec, replicas: int, revisions: Sequence[Revision]
 ) -> RolloutView | None:
     """The update under way, as people see it."""
     if rollout is None:
@@ -199,6 +201,7 @@ def rollout_view(
         failed_starts=rollout.failed_starts,
         progress_at=rollout.progress_at,
         paused_at=rollout.paused_at,
+        of=next((each.of for each in revisions if each.number == rollout.to_revision), None),
     )
 
 

@@ -40,7 +40,9 @@ def live_deployment(deployment: Deployment, live: Live, parts: Parts) -> Deploym
         up=sum(route.status in UP for route in mine),
         healthy=sum(route.status is RouteStatus.HEALTHY for route in mine),
         unready=unready_counts((route.status, route.good_at is not None, 1) for route in mine),
-        rollout=rollout_view(deployment.rollout, deployment.spec, deployment.replicas),
+        rollout=rollout_view(
+            deployment.rollout, deployment.spec, deployment.replicas, deployment.revisions
+        ),
         reason=None if deployment.reason is None else ReasonView.of(deployment.reason),
     )
 

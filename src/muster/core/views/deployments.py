@@ -19,6 +19,7 @@ class RolloutView(View):
         failed_starts: replicas of the new revision that did not become healthy.
         progress_at: when a further replica became available.
         paused_at: since when it is paused; None if it is not.
+        of: the revision to which it goes back, which ``to_revision`` copies; None if it is new.
     """
 
     from_revision: int | None
@@ -29,6 +30,7 @@ class RolloutView(View):
     failed_starts: int
     progress_at: float
     paused_at: float | None = None
+    of: int | None = None
 
 
 class DeploymentView(RecordView):
