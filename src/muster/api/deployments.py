@@ -142,7 +142,7 @@ class ReplicasSpec(Spec):
     "/{ref}/scale", response_model=DeploymentView, openapi_extra=json_body(ReplicasSpec)
 )
 async def scale_deployment(request: Request, call: Call, ref: str) -> Response:
-    """Wish another number of replicas; within its bounds where the number follows load."""
+    """Wish another number of replicas; refused where the number follows load."""
     call.must_change()
     wished = (await read_spec(request, ReplicasSpec)).replicas
     return await _change(

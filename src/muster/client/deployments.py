@@ -85,7 +85,7 @@ class Deployments(ResourceCalls):
 
         Raises:
             NotFound: there is no such deployment.
-            Conflict: the number follows load, within other bounds; or it is taken down.
+            Conflict: the number follows load; or it is taken down.
         """
         return self._deployment(ref, "scale", json_of({"replicas": replicas}))
 

@@ -66,6 +66,14 @@ def test_deployment_that_no_machine_can_hold_says_what_it_lacks(cluster: Cluster
     assert [each.code for each in found.reasons] == [ReasonCode.NEVER_FITS]
 
 
+def test_number_that_follows_load_is_not_set_by_people(cluster: Cluster) -> None:
+    cluster.deploy(scale={"min": 1, "max": 5})
+    cluster.run(5)
+    with pytest.raises(Conflict, match=r"follows load, from 1 to 5: hand it in with another scale"):
+        cluster.ask("scale", 2)
+    assert (cluster.deployment.replicas, cluster.deployment.spec.replicas) == (1, 1)
+
+
 def deploy_as(cluster: Cluster, who: Principal, **keys: object) -> None:
     spec = DeploymentSpec.model_validate({"name": "chat", "command": ["serve"]} | keys)
     cluster.world.ask(lambda work, parts: parts[DeploymentRequests].apply(work, who, spec))

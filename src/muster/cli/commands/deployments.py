@@ -164,7 +164,9 @@ def scale(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Give a deployment another number of replicas, and wait for them."""
+    """Give a deployment another number of replicas, and wait for them.
+
+    Refused where the number follows load (`scale` in its file)."""
     with cluster.client() as client, suggesting(client, ref, [deployment_kind.KIND]):
         found = client.scale(ref, replicas)
     if detach:

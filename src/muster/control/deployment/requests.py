@@ -83,18 +83,16 @@ class DeploymentRequests:
 
         Raises:
             NotFound: no such live deployment of the principal's.
-            Conflict: its number follows load, and lies outside its bounds; or it would be more
-                than a user may have.
+            Conflict: its number follows load, which would undo the wish within seconds; or it would
+                be more than a user may have.
         """
         deployment = self._mine(work, principal, id_)
-        scale = deployment.spec.scale
-        if scale is None:
-            _must_be_bounded(work, deployment.owner, deployment, replicas)
-        if scale is not None and not scale.min <= replicas <= scale.max:
+        if (scale := deployment.spec.scale) is not None:
             raise Conflict(
                 f"the number of {deployment.name}'s replicas follows load, from {scale.min} to "
-                f"{scale.max}"
+                f"{scale.max}: hand it in with another scale.min or scale.max, or without scale"
             )
+        _must_be_bounded(work, deployment.owner, deployment, replicas)
         said = deployment.spec.model_dump(mode="json", exclude_unset=True)
         deployment.spec = DeploymentSpec.model_validate(said | {"replicas": replicas})
         self.set_replicas(work, deployment, replicas)
