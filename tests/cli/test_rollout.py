@@ -1,5 +1,6 @@
 """What commands about updates say, and their exit codes."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -79,3 +80,36 @@ def test_undo_names_the_revision_to_which_it_goes_back(cluster: ServedCluster) -
         "deployment web: revision 4 serves already, and is the same as revision 1: nothing is "
         "rolled out\n"
     )
+
+
+def test_history_tells_what_each_revision_changed_and_what_became_of_it(
+    cluster: ServedCluster,
+) -> None:
+    with cluster.client() as client:
+        keys = {"env": {"VERSION": "v1", "API_TOKEN": "hush"}, "files": {"serve.py": "1"}}
+        deployed(cluster, client, **keys)
+        changed = {
+            **keys, "resources": {"cpu": "64", "memory": "1GiB"},
+            "env": {"VERSION": "v2", "API_TOKEN": "hush-hush", "LONG": "x" * 99}, "files": {},
+            "update": {"progress_deadline": 20},
+        }  # fmt: skip
+        client.deploy({**SPEC, "drain": 0, **changed})
+        settled(cluster, client, "web", lambda found: found.rollout is None)
+        client.deploy({**SPEC, "drain": 0, "command": ["other"]})
+        settled(cluster, client, "web", lambda found: found.stable == 3 and found.healthy == 1)
+        client.undo_rollout("web", 1)
+    result = typed(cluster, "rollout", "history", "web")
+    assert result.exit_code == 0, result.output
+    assert "hush" not in result.stdout
+    rows = [re.split(r" {2,}", line.strip()) for line in result.stdout.splitlines()[1:]]
+    assert [(row[0], row[3:]) for row in rows] == [
+        ("1", ["command: forever"]),
+        ("2", ["given up: too slow",
+               "env.VERSION v1→v2, env.API_TOKEN, +env.LONG, -files.serve.py, "
+               "resources.cpu 0.01→64, resources.memory 0B→1GiB"]),
+        ("3", ["serves",
+               "command: other, -env.VERSION, -env.API_TOKEN, -env.LONG, "
+               "resources.cpu 64→0.01, resources.memory 1GiB→0B"]),
+        ("4", ["under way, back to 1",
+               "command: forever, +env.VERSION v1, +env.API_TOKEN, +files.serve.py"]),
+    ]  # fmt: skip

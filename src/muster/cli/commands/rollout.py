@@ -1,5 +1,6 @@
 """``muster rollout``."""
 
+import itertools
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,6 +30,9 @@ from muster.cli.words import moment
 
 if TYPE_CHECKING:
     from muster.core.views.deployments import RevisionView
+
+HISTORY = 500
+"""Entries of a deployment's history that are looked through for revisions that were given up."""
 
 
 @click.group()
@@ -121,27 +125,39 @@ def undo(
 @annotated
 @on_cluster
 def history(cluster: Cluster, ref: Ref, as_json: AsJson = False) -> None:
-    """List the revisions of a deployment, oldest first."""
+    """List the revisions of a deployment, oldest first, each with what is different from the one
+    above.
+
+    Of variables and files that are likely secret or long, the names alone are told; --json tells
+    all."""
+    from muster.cli.described.revision import changes, command_of, given_up, notes
+
     with cluster.client() as client, suggesting(client, ref, [deployment_kind.KIND]):
         found = client.deployments.show(ref)
+        told = () if as_json else client.history(found.id, limit=HISTORY).items
     columns = [
         Column("REVISION", right=True),
-        Column("MADE"),
-        Column("BY"),
+        Column("MADE", drops=2),
+        Column("BY", drops=1),
         Column("NOTE"),
-        Column("COMMAND", flexible=True, wraps=True),
+        Column("CHANGED", flexible=True, wraps=True),
     ]
+    failures = given_up(found, told)
+    before = {later.number: each for each, later in itertools.pairwise(found.revisions)}
 
     def row(each: "RevisionView") -> list[Text | str]:
-        notes = ["serves"] if each.number == found.stable else []
-        notes += [f"back to {each.of}"] if each.of is not None else []
-        command = " ".join(str(part) for part in each.template.get("command", ()))
+        former = before.get(each.number)
+        changed = (
+            f"command: {command_of(each.template)}"
+            if former is None
+            else changes(former.template, each.template)
+        )
         return [
             str(each.number),
             moment(each.created_at),
             plain(each.by),
-            ", ".join(notes),
-            plain(command[:200]),
+            notes(each, found, failures),
+            plain(changed),
         ]
 
     show_listing(found.revisions, columns, row, as_json=as_json, limit=len(found.revisions) or 1)
