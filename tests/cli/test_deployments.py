@@ -62,6 +62,19 @@ def test_detached_command_waits_for_nothing(cluster: ServedCluster) -> None:
     assert (scaled.exit_code, scaled.stdout) == (0, "deployment web wants 1 replica\n")
 
 
+def test_access_of_people_whom_nobody_knows_is_warned_of(cluster: ServedCluster) -> None:
+    cluster.token(BOB)
+    known = typed(cluster, "deploy", "-d", "-", stdin=f"{WEB}access: {{users: [bob]}}")
+    assert (known.exit_code, known.stderr) == (0, "")
+    access = "access: {users: [bob, nobodyhere], projects: [default, ghost]}"
+    unknown = typed(cluster, "deploy", "-d", "-", stdin=WEB + access)
+    assert (unknown.exit_code, unknown.stderr) == (
+        0,
+        "warning: access names user nobodyhere, project ghost: unknown in domain default. Look "
+        "whether the names are right; whoever is added later gets in then.\n",
+    )
+
+
 def test_wait_that_is_over_leaves_the_deployment_alone(cluster: ServedCluster) -> None:
     result = typed(cluster, "deploy", "-", "--timeout", "0", stdin=WEB)
     assert result.exit_code == 2

@@ -1,4 +1,4 @@
-"""What commands about updates say, and their exit codes."""
+"""Words of commands about updates, and their exit codes."""
 
 import re
 from collections.abc import Iterator

@@ -59,6 +59,7 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ("name", {"name": "a b"}),
     ("name", {"name": "a" * 1000}),
     ("colour", {"colour": "red"}),
+    ("access", {"access": "everyone"}),
 ]
 
 
@@ -68,3 +69,13 @@ def test_what_is_wrong_is_named(key: str, keys: dict[str, Any]) -> None:
         spec_of({"kind": "deployment"} | LEAST | keys)
     assert any(each.field.startswith(key) for each in raised.value.problems), raised.value
     assert len(str(raised.value)) < 20_000, "what was wrong is not repeated at length"
+
+
+def test_word_for_access_that_is_none_is_answered_with_those_that_are() -> None:
+    with pytest.raises(InvalidSpec) as raised:
+        spec_of({"kind": "deployment", "access": "everyone"} | LEAST)
+    (problem,) = raised.value.problems
+    assert problem.value == "'everyone'"
+    assert (
+        problem.expected == "expected owner, public, or users and projects, such as {users: [ada]}"
+    )

@@ -29,7 +29,7 @@ from muster.control.deployment.queries import (
     read_route,
 )
 from muster.control.deployment.requests import DeploymentRequests
-from muster.control.deployment.views import live_deployment, top_of
+from muster.control.deployment.views import accepted_deployment, live_deployment, top_of
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.session.admission import Ended
@@ -77,7 +77,7 @@ DEPLOYMENTS: Resource[Deployment, DeploymentView] = Resource(
     view=DeploymentView,
     detail=DeploymentDetail,
     page=DeploymentPage,
-    view_of=live_deployment,
+    view_of=accepted_deployment,
     read=read_deployment,
     show=read_deployment_detail,
     list_of=list_deployments,
@@ -127,7 +127,7 @@ async def apply_deployment(request: Request, call: Call, name: str) -> Response:
     def apply(work: Work, parts: Parts) -> DeploymentView:
         known_group(work.live, spec.group)
         changed = parts[DeploymentRequests].apply(work, principal, spec)
-        return live_deployment(changed, work.live, parts)
+        return accepted_deployment(changed, work.live, parts)
 
     return answer(await call.change(apply))
 

@@ -42,6 +42,9 @@ def deploy(
     with cluster.client() as client:
         refuse_missing_workdirs(client, spec)
         accepted = client.deploy(spec)
+        for warning in () if as_json else accepted.warnings:
+            told = f"warning: {warning.sentence}. {warning.remedy}"
+            stderr().print(Text(plain(told)), soft_wrap=True)
         if detach:
             show_change(accepted, said(accepted), as_json=as_json)
             return

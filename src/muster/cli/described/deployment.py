@@ -74,7 +74,7 @@ def said_rollout(found: "DeploymentView", now: float) -> str | None:
 
 
 def said_undo(before: "DeploymentView", after: "DeploymentView", to: int | None) -> str:
-    """What was done for somebody who asked to go back to revision ``to``."""
+    """A sentence about what was done for somebody who asked to go back to revision ``to``."""
     said = f"deployment {after.name}"
     rollout = after.rollout
     if rollout is not None and rollout.of is not None:

@@ -59,7 +59,7 @@ def command_of(template: Mapping[str, Any]) -> str:
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """What is different between the templates of two revisions: ``env.VERSION v1→v2``; ``+`` and
+    """The difference between the templates of two revisions: ``env.VERSION v1→v2``; ``+`` and
     ``-`` are before keys that are new and gone."""
     told = [*_changes(before, after)]
     more = len(told) - MOST_CHANGES

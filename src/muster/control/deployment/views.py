@@ -1,14 +1,15 @@
 """Live deployments and their load, as people see them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, Route
 from muster.control.deployment.loads import Loads, Total
 from muster.control.deployment.queries import rollout_view, unready_counts
 from muster.control.engine.module import Parts
+from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states.deployment import UP, RouteStatus
 from muster.core.views.base import OwnerView, ReasonView
 from muster.core.views.deployments import (
@@ -18,7 +19,11 @@ from muster.core.views.deployments import (
     RouteLoadView,
     TopView,
 )
+from muster.store.accounts import Accounts
 from muster.store.live import Live
+
+MOST_UNKNOWN = 5
+"""Names that a warning tells."""
 
 
 def live_deployment(deployment: Deployment, live: Live, parts: Parts) -> DeploymentView:
@@ -45,6 +50,25 @@ def live_deployment(deployment: Deployment, live: Live, parts: Parts) -> Deploym
         ),
         reason=None if deployment.reason is None else ReasonView.of(deployment.reason),
     )
+
+
+def accepted_deployment(deployment: Deployment, live: Live, parts: Parts) -> DeploymentView:
+    """The answer to a deployment that is handed in."""
+    warnings = tuple(map(ReasonView.of, _unknown_access(deployment, live.accounts)))
+    return replace(live_deployment(deployment, live, parts), warnings=warnings)
+
+
+def _unknown_access(deployment: Deployment, accounts: Accounts) -> Iterator[Reason]:
+    """That nobody has some of the names which may send requests."""
+    domain, access = deployment.owner.domain, deployment.spec.access
+    unknown = [f"user {name}" for name in access.users if (domain, name) not in accounts.users]
+    unknown += [
+        f"project {name}" for name in access.projects if (domain, name) not in accounts.projects
+    ]
+    if unknown:
+        more = len(unknown) - MOST_UNKNOWN
+        named = ", ".join(unknown[:MOST_UNKNOWN]) + (f" and {more} more" if more > 0 else "")
+        yield reason(ReasonCode.ACCESS_UNKNOWN, who=named, domain=domain)
 
 
 def load_of(routes: Iterable[Route], loads: Loads, now: float, held: int = 0) -> LoadView:

@@ -120,4 +120,9 @@ OF_DEPLOYMENTS: Mapping[ReasonCode, Definition] = {
     ReasonCode.SCALED_BY_LOAD: Definition(
         _W, "{before} → {after} replicas ({how}): {load} {metric}, {target} a replica are aimed at"
     ),
+    ReasonCode.ACCESS_UNKNOWN: Definition(
+        _R,
+        "access names {who}: unknown in domain {domain}",
+        "Look whether the names are right; whoever is added later gets in then.",
+    ),
 }

@@ -327,6 +327,8 @@ class AccessSpec(Spec):
 def _access(value: Any) -> Any:
     if value == "public":
         return AccessSpec(public=True)
+    if isinstance(value, str) and value != "owner":
+        raise ValueError("expected owner, public, or users and projects, such as {users: [ada]}")
     return AccessSpec() if value == "owner" else value
 
 

@@ -43,6 +43,7 @@ class DeploymentView(RecordView):
         unready: how many of the others are "pending" (their session does not run yet), "starting"
             (never healthy), "not probed" (for too long), and "unhealthy".
         rollout: the update under way.
+        warnings: in the answer to one that is handed in, what of it is allowed and hardly meant.
     """
 
     name: str
@@ -61,6 +62,7 @@ class DeploymentView(RecordView):
     unready: dict[str, int] = msgspec.field(default_factory=dict)
     rollout: RolloutView | None = None
     reason: ReasonView | None = None
+    warnings: tuple[ReasonView, ...] = ()
 
 
 class RevisionView(View):
