@@ -16,12 +16,12 @@ async def test_request_reaches_the_service_that_its_path_names() -> None:
     async with Backend(saying("hello")).running() as web, serving() as served:
         served.set(service(web.target()))
         reply = await served.get("/web/a/b?c=d", "X-Own: 1", "Via: 1.0 fred")
-        bare = await served.get("/web?x=1")
+        bare = await served.get("/web?x=1", method="POST")
     assert (reply.status, reply.body) == (200, b"hello")
     assert bare.status == 200
     got, second = web.requests
     assert got.line == "GET /a/b?c=d HTTP/1.1"
-    assert second.line == "GET /?x=1 HTTP/1.1"
+    assert second.line == "POST /?x=1 HTTP/1.1"
     assert got["x-own"] == "1"
     assert got["host"] == got["x-forwarded-host"] == "proxy"
     assert got["x-forwarded-prefix"] == "/web"
@@ -41,6 +41,25 @@ async def test_request_reaches_the_service_that_its_host_names_with_its_path_who
     assert reply.status == 200
     assert web.requests[0].line == "GET /web/a HTTP/1.1"
     assert web.requests[0]["x-forwarded-prefix"] is None
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_name_without_a_slash_leads_to_the_one_with_it_and_keeps_the_query(
+    method: str,
+) -> None:
+    async with Backend(saying("hello")).running() as web, serving() as served:
+        served.set(
+            service(web.target(), host="web.example.org"),
+            service(web.target("r2"), name="own", public=False),
+        )
+        for path, whole in (("/web?x=1&y=/z", "/web/?x=1&y=/z"), ("/web", "/web/")):
+            reply = await served.get(path, method=method)
+            assert (reply.status, reply.headers["location"]) == (308, whole)
+        by_host = await served.get("/web", "Host: web.example.org", method=method)
+        assert by_host.status == 200
+        assert (await served.get("/own", method=method)).status == 401, "as of one that is unknown"
+        assert (await served.get("/none", method=method)).status == 401
+    assert [each.line for each in web.requests] == [f"{method} /web HTTP/1.1"]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST", socket.gethostname()])

@@ -6,6 +6,7 @@ from muster.core.errors import MusterError
 from muster.core.views.base import ErrorCode, ErrorView
 
 _REASONS = {
+    308: (b"Permanent Redirect", ErrorCode.REFUSED),
     400: (b"Bad Request", ErrorCode.REFUSED),
     401: (b"Unauthorized", ErrorCode.UNAUTHENTICATED),
     403: (b"Forbidden", ErrorCode.FORBIDDEN),
@@ -33,12 +34,16 @@ class Refused(MusterError):
     Args:
         status: of the answer.
         retry_s: in how many seconds the same request may pass.
+        at: path and query of the same request as it is answered, with 308.
     """
 
-    def __init__(self, status: int, sentence: str, retry_s: int | None = None) -> None:
+    def __init__(
+        self, status: int, sentence: str, retry_s: int | None = None, at: bytes | None = None
+    ) -> None:
         super().__init__(sentence)
         self.status = status
         self.retry_s = retry_s
+        self.at = at
 
     def written(self, *, closes: bool, bodiless: bool) -> bytes:
         """The whole answer.
@@ -55,6 +60,8 @@ class Refused(MusterError):
         ]
         if self.status == 401:
             lines.append(b"WWW-Authenticate: Bearer\r\n")
+        if self.at is not None:
+            lines.append(b"Location: %b\r\n" % self.at)
         if self.retry_s is not None:
             lines.append(b"Retry-After: %d\r\n" % self.retry_s)
         if closes:

@@ -216,6 +216,9 @@ class Exchange:
             self.refuse(refused)
             return
         assert self._found is not None, "what is not known is refused"
+        if self._found.whole is not None and self.head.is_read:
+            self.refuse(Refused(308, "the path needs a slash at its end", at=self._found.whole))
+            return
         if identity is not None or not self._found.live.service.public:
             self._authorization = None
         self.dispatch()

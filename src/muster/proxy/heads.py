@@ -56,6 +56,7 @@ _REQUEST = _CONNECTION | {
 _ANSWER = _CONNECTION | {b"content-length"}
 
 _REFUSED_METHODS = frozenset((b"CONNECT", b"TRACE"))
+_READS = frozenset((b"GET", b"HEAD"))
 _IDEMPOTENT = frozenset((b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"))
 
 
@@ -91,6 +92,11 @@ class RequestHead:
     def idempotent(self) -> bool:
         """Whether a replica may get the request twice."""
         return self.method in _IDEMPOTENT and not self.websocket
+
+    @property
+    def is_read(self) -> bool:
+        """Whether it reads a page, or its head, and follows where an answer sends it."""
+        return self.method in _READS and not self.websocket
 
     @property
     def bearer(self) -> str | None:

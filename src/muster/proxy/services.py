@@ -196,11 +196,14 @@ class Found:
     Args:
         path: path and query, as the replica gets them.
         prefix: what was taken off the path.
+        whole: path and query with which the service is reached, where the request's path is its
+            name without a slash at the end, below which relative links lead nowhere; else None.
     """
 
     live: LiveService
     path: bytes
     prefix: bytes
+    whole: bytes | None = None
 
 
 class Services:
@@ -245,11 +248,12 @@ class Services:
         if (live := self._by_host.get(hostname)) is not None:
             return Found(live, target, b"")
         path, mark, query = target.partition(b"?")
-        name, _, rest = path[1:].partition(b"/")
+        name, slash, rest = path[1:].partition(b"/")
         live = self._by_name.get(name.decode("latin-1"))
         if live is None:
             return None
-        return Found(live, b"/" + rest + mark + query, b"/" + name)
+        path = b"/" + rest + mark + query
+        return Found(live, path, b"/" + name, None if slash else b"/" + name + path)
 
     def forget_gone(self) -> None:
         """Drop what has ended."""
