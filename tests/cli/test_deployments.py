@@ -75,6 +75,14 @@ def test_access_of_people_whom_nobody_knows_is_warned_of(cluster: ServedCluster)
     )
 
 
+def test_number_below_none_is_no_option_that_is_not_there(cluster: ServedCluster) -> None:
+    result = typed(cluster, "scale", "web", "-15")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "muster: -1 begins no option, and no number here is below 0 (see `muster scale --help`)\n",
+    )
+
+
 def test_wait_that_is_over_leaves_the_deployment_alone(cluster: ServedCluster) -> None:
     result = typed(cluster, "deploy", "-", "--timeout", "0", stdin=WEB)
     assert result.exit_code == 2

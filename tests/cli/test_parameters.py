@@ -102,3 +102,28 @@ def test_parameter_without_a_description_is_a_mistake_of_the_program() -> None:
 
     with pytest.raises(TypeError, match="parameter first has no Option or Argument"):
         command_of(toy)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--number", "many"), "expected a whole number from 1 to 9, not 'many'"),
+        (("--number", "10"), "expected a whole number from 1 to 9, not '10'"),
+        (("--fraction", "abc"), "expected a number of at least 0, not 'abc'"),
+        (("--fraction", "nan"), "expected a number of at least 0, not 'nan'"),
+        (("--twice", "1.5"), "expected a whole number, not '1.5'"),
+    ],
+)
+def test_number_that_is_none_is_answered_with_those_that_are(
+    words: tuple[str, ...], said: str
+) -> None:
+    def toy(
+        number: Annotated[int, Option("--number", min=1, max=9)] = 3,
+        fraction: Annotated[float | None, Option("--fraction", min=0)] = None,
+        twice: Annotated[int | None, Option("--twice")] = None,
+    ) -> None:
+        raise AssertionError("not called")
+
+    result = CliRunner().invoke(command_of(toy), [*words])
+    assert result.exit_code == 2
+    assert said in result.output

@@ -24,6 +24,9 @@ def report(error: Exception) -> int:
         case click.exceptions.NoArgsIsHelpError():
             click.echo(error.format_message(), err=True)
             return ExitCode.USAGE
+        case click.NoSuchOption(option_name=name) if name[1:2].isdecimal():
+            said = f"{name} begins no option, and no number here is below 0"
+            return _usage(click.UsageError(said, error.ctx))
         case click.ClickException():
             return _usage(error)
         case InvalidSpec(problems=problems) if len(problems) > 1:

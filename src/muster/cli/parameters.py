@@ -242,12 +242,55 @@ def _type(
         return _ByValue(type_)
     if issubclass(type_, Path):
         return click.Path(path_type=Path)
-    if least is None and most is None:
-        return type_
     if type_ is int:
-        least, most = (None if each is None else int(each) for each in (least, most))
-        return click.IntRange(least, most)
-    return click.FloatRange(least, most)
+        if least is None and most is None:
+            return _Whole()
+        low, high = (None if each is None else int(each) for each in (least, most))
+        return _WholeRange(low, high)
+    if type_ is float:
+        return _Fraction() if least is None and most is None else _FractionRange(least, most)
+    return type_
+
+
+class _Number(click.ParamType[Any]):
+    """Says what is expected where a number is not one, or out of its range: click words that for
+    programmers."""
+
+    noun = "a number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            number = super().convert(value, param, ctx)
+            if number == number:  # no NaN, which is in every range
+                return number
+        except click.BadParameter:
+            pass
+        bounds = _bounds(getattr(self, "min", None), getattr(self, "max", None))
+        self.fail(f"expected {self.noun}{bounds}, not {str(value)[:80]!r}", param, ctx)
+
+
+def _bounds(least: float | None, most: float | None) -> str:
+    if least is not None and most is not None:
+        return f" from {least:,g} to {most:,g}"
+    if least is not None:
+        return f" of at least {least:,g}"
+    return f" of at most {most:,g}" if most is not None else ""
+
+
+class _Whole(_Number, click.types.IntParamType):
+    noun = "a whole number"
+
+
+class _WholeRange(_Number, click.IntRange):
+    noun = "a whole number"
+
+
+class _Fraction(_Number, click.types.FloatParamType):
+    pass
+
+
+class _FractionRange(_Number, click.FloatRange):
+    pass
 
 
 class _ByValue(click.Choice[Any]):

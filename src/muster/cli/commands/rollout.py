@@ -125,8 +125,7 @@ def undo(
 @annotated
 @on_cluster
 def history(cluster: Cluster, ref: Ref, as_json: AsJson = False) -> None:
-    """List the revisions of a deployment, oldest first, each with what is different from the one
-    above.
+    """List the revisions, oldest first, with what each changed.
 
     Of variables and files that are likely secret or long, the names alone are told; --json tells
     all."""
