@@ -2,6 +2,7 @@
 
 import http.server
 import os
+import re
 import signal
 import socket
 import sys
@@ -19,6 +20,7 @@ from tests.client.authority import certificate, served
 from muster.cli.cluster import Cluster
 from muster.cli.follow import deployment as follow_module
 from muster.cli.follow.deployment import Follower, rolled_out
+from muster.cli.words import moment
 from muster.control.deployment.load_reports import take_load
 from muster.core.serving.traffic import LoadReport
 from muster.simulate.hollow.supervisor import Run
@@ -81,6 +83,35 @@ def test_number_below_none_is_no_option_that_is_not_there(cluster: ServedCluster
         2,
         "muster: -1 begins no option, and no number here is below 0 (see `muster scale --help`)\n",
     )
+
+
+def test_show_tells_how_a_deployment_is_reached_and_a_route_s_times(cluster: ServedCluster) -> None:
+    with cluster.client() as client:
+        keys = {
+            "access": {"users": ["bob"]},
+            "scale": {"min": 1, "max": 3},
+            "host": "w.example.org",
+        }
+        made = deployed(cluster, client, **keys)
+        (route,) = client.routes(deployment="web")
+    lines = dict(
+        re.split(r" {2,}", line, maxsplit=1)
+        for line in typed(cluster, "show", "web").stdout.splitlines()
+        if not line.startswith(" ")
+    )
+    assert {key: lines[key] for key in ("command", "reached at", "host", "access")} == {
+        "command": "forever",
+        "reached at": "/web/ of a proxy: `muster open web`",
+        "host": "w.example.org",
+        "access": "owner; users bob",
+    }
+    assert lines["replicas"] == "1 of 1 replica healthy, follows load from 1 to 3"
+    assert lines["strategy"] == "rolling"
+    told = typed(cluster, "show", route.id).stdout
+    assert f"deployment  web ({made.id})\n" in told
+    assert "last probe  good\n" in told
+    assert f"made {moment(route.created_at)}, healthy for " in told
+    assert not re.search(r"[0-9]{9}\.", told), "no seconds since the epoch"
 
 
 def test_wait_that_is_over_leaves_the_deployment_alone(cluster: ServedCluster) -> None:

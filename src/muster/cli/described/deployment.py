@@ -1,12 +1,14 @@
-"""A deployment as `muster show` tells it."""
+"""A deployment, and a route, as `muster show` tells them."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from muster.cli.described.record import ago, heading, sentences
-from muster.cli.screen import fields, plain
+from muster.cli.described.revision import command_of
+from muster.cli.screen import fields, plain, status
 from muster.cli.words import count, duration, moment
 
 if TYPE_CHECKING:
@@ -31,14 +33,39 @@ def deployment_parts(found: "DeploymentDetail", now: float) -> list[RenderableTy
         fields(
             [
                 ("reason", sentences(found.reason)),
-                ("replicas", said_replicas(found)),
+                ("replicas", said_replicas(found) + _follows(found.spec)),
                 ("update", said_rollout(found, now)),
+                ("strategy", (found.spec.get("update") or {}).get("strategy", "rolling")),
+                ("command", command_of(found.spec)),
+                ("reached at", f"/{found.name}/ of a proxy: `muster open {found.name}`"),
                 ("host", found.host),
+                ("access", _access(found.spec.get("access") or {})),
                 ("group", plain(found.group)),
                 ("owner", plain(str(found.owner))),
                 ("made", moment(found.created_at)),
                 ("revisions", Text("\n".join(map(plain, revisions)))),
                 ("routes", Text("\n".join(map(plain, routes))) if routes else None),
+            ]
+        ),
+    ]
+
+
+def route_parts(route: "RouteView", name: str, now: float) -> list[RenderableType]:
+    """A route of the deployment of this name."""
+    probed = {None: "no probe is over yet", True: "good", False: "bad"}
+    lasted = f"{status(route.status).plain} for {duration(now - route.status_changed_at)}"
+    ended = f", ended {moment(route.finished_at)}" if route.finished_at is not None else ""
+    return [
+        heading(route.id, route.status),
+        fields(
+            [
+                ("reason", sentences(route.reason)),
+                ("deployment", f"{name} ({route.deployment})"),
+                ("revision", str(route.revision)),
+                ("address", route.address),
+                ("session", route.session),
+                ("last probe", probed[route.good]),
+                ("times", f"made {moment(route.created_at)}, {lasted}{ended}"),
             ]
         ),
     ]
@@ -92,6 +119,20 @@ def said_undo(before: "DeploymentView", after: "DeploymentView", to: int | None)
     if before.revision == before.stable:
         return f"{said}: nothing is rolled out"
     return f"{said}; the note of revision {before.revision}, which was given up, is gone"
+
+
+def _follows(spec: Mapping[str, Any]) -> str:
+    """That the number of replicas follows load, if it does."""
+    scale = spec.get("scale")
+    return f", follows load from {scale.get('min', 1)} to {scale['max']}" if scale else ""
+
+
+def _access(access: Mapping[str, Any]) -> str:
+    """The people who may send requests."""
+    if access.get("public"):
+        return "public"
+    named = [("users", access.get("users")), ("projects", access.get("projects"))]
+    return "; ".join(["owner", *(f"{what} {', '.join(who)}" for what, who in named if who)])
 
 
 def _mark(number: int, found: "DeploymentDetail") -> str:
