@@ -113,3 +113,31 @@ def test_history_tells_what_each_revision_changed_and_what_became_of_it(
         ("4", ["under way, back to 1",
                "command: forever, +env.VERSION v1, +env.API_TOKEN, +files.serve.py"]),
     ]  # fmt: skip
+
+
+def test_history_of_a_deployment_tells_who_did_what_and_which_routes_came(
+    cluster: ServedCluster,
+) -> None:
+    with cluster.client() as client:
+        deployed(cluster, client)
+        client.scale("web", 2)
+        settled(cluster, client, "web", lambda found: found.healthy == 2)
+        client.deploy({**SPEC, "drain": 0, "replicas": 2, "command": ["other"], "priority": 60})
+        client.deploy({**SPEC, "drain": 0, "replicas": 2, "command": ["other"], "priority": 60})
+        client.pause_rollout("web")
+        client.pause_rollout("web")
+        client.resume_rollout("web")
+        client.undo_rollout("web")
+        newest = client.routes("all", deployment="web")[0]
+    told = typed(cluster, "history", "web").stdout
+    rows = [re.split(r" {2,}", line.strip()) for line in told.splitlines()]
+    assert [row[-1] for row in rows if "ada" in row[-1]] == [
+        "ada hands it in, as revision 1",
+        "ada scales it: 1 → 2 replicas",
+        "ada hands it in, as revision 2: command, priority",
+        "ada pauses the update to revision 2",
+        "ada has the update to revision 2 go on",
+        "ada goes back to revision 1",
+    ]
+    assert "rolls out a new revision  revision 1 → 2\n" in re.sub(r" {2,}", "  ", told)
+    assert f"{newest.id}, revision {newest.revision}  " in told

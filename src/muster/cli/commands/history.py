@@ -1,7 +1,9 @@
 """``muster history``."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console
@@ -15,12 +17,15 @@ from muster.cli.nearest import suggesting
 from muster.cli.parameters import Option
 from muster.cli.screen import Column, plain, print_json, status, stderr, stdout, table, write
 from muster.cli.words import clock_time
+from muster.core.errors import MusterError
 from muster.core.results import SchedulingResult
 
 if TYPE_CHECKING:
+    from muster.client import Client
     from muster.core.views.work import HistoryView
 
-
+MOST_ROUTES = 1000
+"""Routes of a deployment, the newest, of which the revision is told."""
 _STEPS = frozenset({"SCHEDULED", "PREPARING", "PREPARED", "CREATING", "TERMINATING"})
 _STAYED = {
     SchedulingResult.SKIPPED: "waits",
@@ -44,12 +49,13 @@ def history(
     """Tell what happened to a record, such as a job or an agent."""
     with cluster.client() as client, suggesting(client, ref, kinds.every()):
         page = client.history(ref, limit=limit)
+        revisions = {} if as_json else _revisions(client, page.items)
     if as_json:
         print_json(page.items)
         return
     console = stdout()
     shown = [entry for entry in page.items if every or not _is_step(entry)]
-    write(console, history_table(console, shown, time.time()))
+    write(console, history_table(console, shown, time.time(), revisions))
     if page.left_out:
         stderr().print(Text(f"older entries are left out: --limit {limit * 10} shows more"))
 
@@ -60,7 +66,28 @@ def _is_step(entry: "HistoryView") -> bool:
     return went_well and entry.to_status in _STEPS
 
 
-def history_table(console: Console, entries: Sequence["HistoryView"], now: float) -> Table:
+def _revisions(client: "Client", entries: Sequence["HistoryView"]) -> Mapping[str, int]:
+    """The revisions of the routes in entries, by id; of those that are not found nothing."""
+    of = {entry.entity.partition("/")[0] for entry in entries if entry.kind == "route"}
+    found: dict[str, int] = {}
+    with suppress(MusterError):
+        for deployment in of:
+            told = client.routes("all", deployment=deployment, limit=MOST_ROUTES)
+            found |= {route.id: route.revision for route in told}
+    return found
+
+
+def history_table(
+    console: Console,
+    entries: Sequence["HistoryView"],
+    now: float,
+    revisions: Mapping[str, int] = MappingProxyType({}),
+) -> Table:
+    """A table of entries.
+
+    Args:
+        revisions: of routes, by id.
+    """
     columns = [
         Column("WHEN", drops=1),
         Column("WHAT"),
@@ -68,21 +95,24 @@ def history_table(console: Console, entries: Sequence["HistoryView"], now: float
         Column("TIMES", right=True, drops=2),
         Column("WHY", flexible=True, wraps=True),
     ]
-    return table(console, columns, (_row(entry, now) for entry in entries))
+    return table(console, columns, (_row(entry, now, revisions) for entry in entries))
 
 
-def _row(entry: "HistoryView", now: float) -> list[Text | str]:
+def _row(entry: "HistoryView", now: float, revisions: Mapping[str, int]) -> list[Text | str]:
     return [
         clock_time(entry.first_at, now),
-        _subject(entry),
+        _subject(entry, revisions),
         _happened(entry),
         f"{entry.times:,}" if entry.times > 1 else "",
         "; ".join(reason.sentence for reason in entry.reasons),
     ]
 
 
-def _subject(entry: "HistoryView") -> str:
+def _subject(entry: "HistoryView", revisions: Mapping[str, int]) -> str:
     """The name of the thing in an entry."""
+    if entry.kind == "route":
+        id_ = entry.entity.rpartition("/")[2]
+        return f"{id_}, revision {revisions[id_]}" if id_ in revisions else id_
     if entry.kind == "task":
         return f"task {entry.entity.rpartition('/')[2]}"
     if entry.task_index is None:

@@ -1,6 +1,8 @@
 """Requests of people about deployments: functions of one wake's work that refuse before they change
 anything."""
 
+from typing import Any
+
 from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, DeploymentId
 from muster.control.deployment.lifecycle import (
@@ -16,6 +18,7 @@ from muster.core.errors import Conflict, NotFound
 from muster.core.ids import IdKind
 from muster.core.owner import Owner, Principal
 from muster.core.reasons import ReasonCode, reason
+from muster.core.results import SchedulingResult
 from muster.core.specs.deployment import DeploymentSpec
 from muster.core.states.deployment import DEPLOYMENT_TABLE, EndpointLifecycle
 from muster.serving.rollout import Rollout
@@ -72,10 +75,16 @@ class DeploymentRequests:
             work, owner, known, spec.replicas if spec.scale is None else spec.scale.max
         )
         if known is None:
-            return self._make(work, principal, spec)
+            made = self._make(work, principal, spec)
+            _tell(work, principal, made, ReasonCode.DEPLOYMENT_HANDED_IN, revision=1)
+            return made
         if known.is_going:
             raise Conflict(f"deployment {spec.name!r} is being taken down: wait until it is gone")
+        before, replicas = known.spec, known.replicas
         self._change(work, principal, known, spec)
+        if changed := _changed(before, spec, replicas, known.replicas):
+            told = {"revision": known.revision, "changed": changed}
+            _tell(work, principal, known, ReasonCode.DEPLOYMENT_HANDED_IN, **told)
         return known
 
     def scale(self, work: Work, principal: Principal, id_: str, replicas: int) -> Deployment:
@@ -95,7 +104,11 @@ class DeploymentRequests:
         _must_be_bounded(work, deployment.owner, deployment, replicas)
         said = deployment.spec.model_dump(mode="json", exclude_unset=True)
         deployment.spec = DeploymentSpec.model_validate(said | {"replicas": replicas})
+        before = deployment.replicas
         self.set_replicas(work, deployment, replicas)
+        if replicas != before:
+            told = {"before": before, "after": replicas}
+            _tell(work, principal, deployment, ReasonCode.DEPLOYMENT_SCALED_BY, **told)
         work.unit.rewrite(deployment)
         return deployment
 
@@ -131,7 +144,13 @@ class DeploymentRequests:
             known = ", ".join(str(each.number) for each in deployment.revisions)
             raise NotFound(f"{deployment.name} has no revision {number}; kept are {known}")
         spec = deployment.spec.with_template(revision.template)
+        was, tried = deployment.revision, deployment.rollout
         self._change(work, principal, deployment, spec, of=number)
+        if (deployment.revision, deployment.rollout) != (was, tried):
+            new = deployment.revision if deployment.revision > was else None
+            given_up = was if tried is None and new is None and was != number else None
+            told = {"of": number, "revision": new, "given_up": given_up}
+            _tell(work, principal, deployment, ReasonCode.ROLLOUT_UNDONE_BY, **told)
         return deployment
 
     def pause(self, work: Work, principal: Principal, id_: str) -> Deployment:
@@ -265,7 +284,9 @@ class DeploymentRequests:
         if deployment.status is not _E.DEPLOYING:
             expected = frozenset({_E.READY, _E.SCALING})
             to = TransitionStatus(_E.DEPLOYING)
-            self._lifecycle.move(work, [deployment], expected, to, Move(PHASE))
+            numbers = {"before": deployment.stable, "revision": deployment.revision}
+            move = Move(PHASE, reason=reason(ReasonCode.ROLLOUT_BEGUN, **numbers))
+            self._lifecycle.move(work, [deployment], expected, to, move)
 
     def _set_paused(
         self, work: Work, principal: Principal, id_: str, *, paused: bool
@@ -277,9 +298,28 @@ class DeploymentRequests:
         changed = rollout.paused(work.now) if paused else rollout.resumed(work.now)
         if changed != rollout:
             deployment.rollout = changed
+            code = ReasonCode.ROLLOUT_PAUSED_BY if paused else ReasonCode.ROLLOUT_RESUMED_BY
+            _tell(work, principal, deployment, code, revision=rollout.to_revision)
             work.unit.touch(deployment)
             work.mark(deployment)
         return deployment
+
+
+def _tell(
+    work: Work, principal: Principal, deployment: Deployment, code: ReasonCode, **told: Any
+) -> None:
+    """Have the deployment's history tell what somebody did."""
+    why = reason(code, by=principal.owner.user, **told)
+    work.unit.note(deployment, PHASE, SchedulingResult.SUCCESS, why)
+
+
+def _changed(before: DeploymentSpec, after: DeploymentSpec, was: int, replicas: int) -> str:
+    """The keys that are different in another spec, and the numbers of replicas."""
+    fields = DeploymentSpec.model_fields
+    keys = [
+        key for key in fields if key != "replicas" and getattr(before, key) != getattr(after, key)
+    ]
+    return ", ".join([*keys, *([f"replicas {was} → {replicas}"] if was != replicas else [])])
 
 
 def _wished(deployment: Deployment, spec: DeploymentSpec) -> int:

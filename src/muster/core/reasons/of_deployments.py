@@ -125,4 +125,18 @@ OF_DEPLOYMENTS: Mapping[ReasonCode, Definition] = {
         "access names {who}: unknown in domain {domain}",
         "Look whether the names are right; whoever is added later gets in then.",
     ),
+    ReasonCode.DEPLOYMENT_HANDED_IN: Definition(
+        _W, "{by} hands it in, as revision {revision}{changed:?: {changed}}"
+    ),
+    ReasonCode.DEPLOYMENT_SCALED_BY: Definition(_W, "{by} scales it: {before} → {after:replica}"),
+    ReasonCode.ROLLOUT_UNDONE_BY: Definition(
+        _W,
+        "{by} goes back to revision {of}{revision:?, as revision {revision}}"
+        "{given_up:?; the note of revision {given_up} is gone}",
+    ),
+    ReasonCode.ROLLOUT_PAUSED_BY: Definition(_W, "{by} pauses the update to revision {revision}"),
+    ReasonCode.ROLLOUT_RESUMED_BY: Definition(
+        _W, "{by} has the update to revision {revision} go on"
+    ),
+    ReasonCode.ROLLOUT_BEGUN: Definition(_W, "revision {before} → {revision}"),
 }
