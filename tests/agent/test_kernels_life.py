@@ -172,6 +172,23 @@ async def test_prepared_kernel_has_ports_until_it_has_ended(directory: Path) -> 
         await ports_given_back(directory)
 
 
+async def test_fixed_port_is_one_kernels_until_its_processes_are_gone(directory: Path) -> None:
+    async with agent(directory, ports=range(21_040, 21_044)) as made:
+        made.command(Prepare(K1, 1, 1, 21_042), Prepare(K2, 1, 0, 21_042))
+        prepared = await made.report(K1, ReportKind.PREPARED)
+        assert 21_042 not in prepared.ports
+        failed = await made.report(K2, ReportKind.PREPARE_FAILED)
+        assert (failed.reason, failed.detail) == (
+            ReasonCode.PORT_IN_USE,
+            "port 21042 is in use",
+        )
+        made.acknowledging = False  # the next kernel does not wait until the end is noted
+        made.start(K1, "/bin/true")
+        await ended(made, K1)
+        made.command(Prepare(K3, 1, 0, 21_042))
+        assert (await made.report(K3, ReportKind.PREPARED)).ports == ()
+
+
 async def test_prepared_kernel_that_is_stopped_never_started(directory: Path) -> None:
     async with agent(directory) as made:
         made.command(Prepare(K1, 1, 1), Stop(K1, 1, 5.0, "changed my mind"))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.agent.ports import NoPorts, PreparedPorts
+from muster.agent.ports import NoPorts, PortInUse, PreparedPorts
 from muster.core.ids import KernelId
 
 ONE, TWO, THREE = ((KernelId(f"krn-{n}"), 1) for n in (1, 2, 3))
@@ -130,3 +130,91 @@ def test_damaged_file_is_as_good_as_none(tmp_path: Path, damaged: str) -> None:
     (tmp_path / "ports.json").write_text(damaged)
     with closing(ports_of(tmp_path, range(20_000, 20_100))) as ports:
         assert not ports.reserved()
+
+
+def test_fixed_port_is_reserved_beside_the_others(ports: PreparedPorts, two_free: range) -> None:
+    first, second = two_free
+    assert ports.reserve(ONE, 1, fixed=first) == (second,)
+    assert ports.reserve(ONE, 1, fixed=first) == (second,)
+    with socket.socket() as program:
+        program.bind(("", first))
+    with pytest.raises(NoPorts):  # of those that Muster chooses, neither is left
+        ports.reserve(TWO, 1)
+
+
+def test_fixed_port_of_another_kernel_is_in_use(
+    ports: PreparedPorts, tmp_path: Path, two_free: range
+) -> None:
+    """It is reserved before its program listens; be the kernel of this agent or of another one."""
+    ports.reserve(ONE, 1, fixed=two_free[1])
+    with closing(ports_of(tmp_path / "b", two_free)) as others:
+        for each in (ports, others):
+            with pytest.raises(PortInUse, match=f"port {two_free[1]} is in use"):
+                each.reserve(TWO, 0, fixed=two_free[1])
+            with pytest.raises(PortInUse):
+                each.reserve(TWO, 0, fixed=two_free[0])  # it was chosen for the first
+            assert TWO not in each.reserved()
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "127.0.0.1", "::", "::1"])
+def test_fixed_port_on_which_somebody_listens_is_in_use(
+    ports: PreparedPorts, two_free: range, address: str
+) -> None:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family) as other:
+        if family is socket.AF_INET6:
+            other.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        try:
+            other.bind((address, two_free[0]))
+        except OSError:
+            pytest.skip(f"this machine has no {address}")
+        other.listen()
+        with pytest.raises(PortInUse):
+            ports.reserve(ONE, 0, fixed=two_free[0])
+    ports.reserve(ONE, 0, fixed=two_free[0])
+
+
+def test_connections_that_are_ending_do_not_hold_a_fixed_port(
+    ports: PreparedPorts, two_free: range
+) -> None:
+    """Connections of a program that has just ended are in TIME_WAIT for a minute."""
+    with socket.socket() as program:
+        program.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        program.bind(("127.0.0.1", two_free[0]))
+        program.listen()
+        with socket.create_connection(("127.0.0.1", two_free[0])) as client:
+            answering, _ = program.accept()
+            answering.close()  # it closes first, and so has the state
+            assert client.recv(1) == b""
+    with socket.socket() as plain, pytest.raises(OSError, match="in use"):
+        plain.bind(("127.0.0.1", two_free[0]))
+    ports.reserve(ONE, 0, fixed=two_free[0])
+
+
+def test_fixed_port_is_given_back_before_the_others(
+    ports: PreparedPorts, tmp_path: Path, two_free: range
+) -> None:
+    chosen = ports.reserve(ONE, 1, fixed=two_free[0])
+    ports.release_fixed(ONE)
+    ports.release_fixed(ONE)
+    with closing(ports_of(tmp_path / "b", two_free)) as others:
+        others.reserve(TWO, 0, fixed=two_free[0])
+    assert ports.reserved() == {ONE: chosen}
+
+
+def test_fixed_port_survives_a_restart(tmp_path: Path, two_free: range) -> None:
+    directory = tmp_path / "a"
+    with closing(ports_of(directory, two_free)) as before:
+        before.reserve(ONE, 0, fixed=two_free[0])
+        before.reserve(TWO, 0, fixed=two_free[1])
+        before.release(TWO)
+    with (
+        closing(ports_of(directory, two_free)) as after,
+        closing(ports_of(tmp_path / "b", two_free)) as others,
+    ):
+        assert dict(after.reserved()) == {ONE: ()}
+        with pytest.raises(PortInUse):
+            others.reserve(THREE, 0, fixed=two_free[0])
+        after.release(ONE)
+        others.reserve(THREE, 0, fixed=two_free[0])
+        others.reserve(TWO, 0, fixed=two_free[1])

@@ -173,7 +173,7 @@ def commands(draw: st.DrawFn) -> Commands:
         Start, KERNELS, GENERATIONS, st.sampled_from(templates), TEXTS, SHARES, st.booleans()
     )
     others = (
-        st.builds(Prepare, KERNELS, GENERATIONS, INT32)
+        st.builds(Prepare, KERNELS, GENERATIONS, INT32, st.none() | INT32)
         | st.builds(Stop, KERNELS, GENERATIONS, SECONDS, TEXT)
         | st.builds(Recall, KERNELS, GENERATIONS)
     )

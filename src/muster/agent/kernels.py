@@ -13,7 +13,7 @@ from muster.agent.accounts import Account, Accounts, NoAccount
 from muster.agent.inventory import KernelInventory
 from muster.agent.logs import LogFiles
 from muster.agent.outbox import Outbox
-from muster.agent.ports import NoPorts, PreparedPorts
+from muster.agent.ports import NoPorts, PortInUse, PreparedPorts
 from muster.agent.services import RESETS, OwnServices
 from muster.agent.supervisor_link import AccountsOf, SupervisorLink, SupervisorState, Terms
 from muster.core.clock import Clock
@@ -233,7 +233,9 @@ class Kernels:
     def _prepare(self, command: Prepare) -> None:
         key = (command.kernel, command.generation)
         try:
-            self._ports.reserve(key, command.ports)
+            self._ports.reserve(key, command.ports, command.port)
+        except PortInUse as taken:
+            self._failed(command, ReportKind.PREPARE_FAILED, ReasonCode.PORT_IN_USE, str(taken))
         except NoPorts as lack:
             self._failed(command, ReportKind.PREPARE_FAILED, ReasonCode.NO_PORTS, str(lack))
         except OSError as error:
@@ -307,6 +309,7 @@ class Kernels:
     def _ended(self, report: KernelReport) -> KernelReport:
         key = (report.kernel, report.generation)
         self.logs.ended(key)
+        self._ports.release_fixed(key)
         if report.reason is ReasonCode.KERNEL_VANISHED and key in self._ports.reserved():
             # The supervisor never heard of the kernel, which was only prepared.
             return replace(report, reason=ReasonCode.NEVER_STARTED)

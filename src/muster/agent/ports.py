@@ -3,8 +3,12 @@
 A reservation is a lock that the agents of a machine share (`port_locks`); no process listens on a
 reserved port. So agents never reserve the same port, and a kernel can bind its port without any
 socket option.
+
+If a kernel's program listens on a fixed port, that very port is reserved. It is given back once the
+kernel's processes are gone; the other ports are kept until the controller knows of that.
 """
 
+import errno
 import json
 import random
 import socket
@@ -24,6 +28,10 @@ class NoPorts(MusterError):
     """Too few ports are free."""
 
 
+class PortInUse(MusterError):
+    """A kernel of an agent of this machine has the port, or a process listens on it."""
+
+
 class PreparedPorts:
     """Kernels that were prepared and have not ended, with their ports.
 
@@ -40,23 +48,31 @@ class PreparedPorts:
         self._allowed = allowed
         self._next = rng.randrange(len(allowed))
         self._ports: dict[KernelKey, tuple[int, ...]] = {}
+        self._fixed: dict[KernelKey, int] = {}
         self._locks = PortLocks()
         self._load()
 
     def reserved(self) -> Mapping[KernelKey, tuple[int, ...]]:
+        """The kernels and their ports, without the fixed ones."""
         return self._ports
 
-    def reserve(self, key: KernelKey, count: int) -> tuple[int, ...]:
-        """``count`` ports for a kernel; if it has ports already, the answer is these.
+    def reserve(self, key: KernelKey, count: int, fixed: int | None = None) -> tuple[int, ...]:
+        """``count`` ports for a kernel, and the ``fixed`` one, which is not in the answer; if it
+        has ports already, the answer is these.
 
         Raises:
-            NoPorts: the range has too few free ports.
+            PortInUse: the ``fixed`` port is not free; nothing is reserved.
+            NoPorts: the range has too few free ports; nothing is reserved.
             OSError: ports cannot be locked or written down; nothing is reserved.
         """
         if key in self._ports:
             return self._ports[key]
         found: list[int] = []
         try:
+            if fixed is not None:
+                if not self._take(fixed):
+                    raise PortInUse(f"port {fixed} is in use")
+                self._fixed[key] = fixed
             for _ in range(len(self._allowed)):
                 if len(found) == count:
                     break
@@ -70,9 +86,9 @@ class PreparedPorts:
                     f"{self._allowed[-1]}"
                 )
             self._ports[key] = tuple(found)
-            if found:
+            if found or fixed is not None:
                 self._save()
-        except (NoPorts, OSError):
+        except (PortInUse, NoPorts, OSError):
             self._ports[key] = tuple(found)
             self._drop(key)
             raise
@@ -84,15 +100,30 @@ class PreparedPorts:
             with suppress(OSError):  # a stale line does no harm: its kernel is stopped again
                 self._save()
 
+    def release_fixed(self, key: KernelKey) -> None:
+        """Give back a kernel's fixed port, if it has one: the kernel's processes are gone. The next
+        kernel may come before the controller's word that it knows of that."""
+        if self._drop_fixed(key):
+            with suppress(OSError):
+                self._save()
+
     def close(self) -> None:
         """Let go of the locks; the file keeps the reservations for the agent's next start."""
         self._locks.close()
 
-    def _drop(self, key: KernelKey) -> tuple[int, ...]:
+    def _drop(self, key: KernelKey) -> bool:
+        """Give back a kernel's ports; whether it had any."""
         ports = self._ports.pop(key, ())
         for port in ports:
             self._locks.drop(port)
-        return ports
+        return self._drop_fixed(key) or bool(ports)
+
+    def _drop_fixed(self, key: KernelKey) -> bool:
+        port = self._fixed.pop(key, None)
+        if port is None:
+            return False
+        self._locks.drop(port)
+        return True
 
     def _take(self, port: int) -> bool:
         """Reserve a port unless an agent has it, or a process listens on it.
@@ -102,30 +133,51 @@ class PreparedPorts:
         """
         if not self._locks.take(port):
             return False
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # dying ones do not count
-            try:
-                probe.bind(("", port))
-            except OSError:
-                self._locks.drop(port)
-                return False
-        return True
+        if _is_free(port):
+            return True
+        self._locks.drop(port)
+        return False
 
     def _load(self) -> None:
         try:
             kept = json.loads(self._path.read_text())
-            self._ports = {
-                (KernelId(kernel), int(generation)): tuple(map(int, ports))
-                for kernel, generation, ports in kept
-            }
+            for kernel, generation, ports, *fixed in kept:
+                key = KernelId(kernel), int(generation)
+                self._ports[key] = tuple(map(int, ports))
+                if fixed:
+                    self._fixed[key] = int(fixed[0])
         except (OSError, ValueError, TypeError):
-            return  # no file, or a damaged one: the controller prepares wanted kernels again
-        for port in {port for ports in self._ports.values() for port in ports}:
+            # No file, or a damaged one: the controller prepares wanted kernels again.
+            self._ports, self._fixed = {}, {}
+        known = {*self._fixed.values(), *(port for ports in self._ports.values() for port in ports)}
+        for port in known:
             with suppress(OSError):
                 self._locks.take(port)
 
     def _save(self) -> None:
-        kept = [[*key, ports] for key, ports in self._ports.items() if ports]
+        fixed = self._fixed
+        kept = [
+            [*key, ports, *([fixed[key]] if key in fixed else [])]
+            for key, ports in self._ports.items()
+            if ports or key in fixed
+        ]
         fresh = self._path.with_suffix(".new")
         fresh.write_text(json.dumps(kept))
         fresh.replace(self._path)
+
+
+def _is_free(port: int) -> bool:
+    """Whether no process listens on the port, at whichever address. A port of which this cannot be
+    found out, such as one that only root may bind, counts as free."""
+    for family, address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
+        try:
+            with socket.socket(family, socket.SOCK_STREAM) as probe:
+                # Connections that are ending do not count.
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:  # the other kind was asked about
+                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                probe.bind((address, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                return False
+    return True

@@ -304,7 +304,10 @@ def _encode_commands(commands: tuple[Command, ...]) -> pb.Commands:
                 encoded.append(pb.Command(stop=stop))
             case Prepare():
                 prepare = pb.Prepare(
-                    kernel=command.kernel, generation=command.generation, ports=command.ports
+                    kernel=command.kernel,
+                    generation=command.generation,
+                    ports=command.ports,
+                    port=command.port,
                 )
                 encoded.append(pb.Command(prepare=prepare))
             case Go():
@@ -343,7 +346,8 @@ def _decode_command(command: pb.Command, templates: list[KernelTemplate]) -> Com
             return Stop(KernelId(stop.kernel), stop.generation, stop.grace_s, stop.reason)
         case "prepare":
             prepare = command.prepare
-            return Prepare(KernelId(prepare.kernel), prepare.generation, prepare.ports)
+            port = prepare.port if prepare.HasField("port") else None
+            return Prepare(KernelId(prepare.kernel), prepare.generation, prepare.ports, port)
         case "go":
             return Go(KernelId(command.go.kernel), command.go.generation)
         case "recall":

@@ -58,11 +58,13 @@ class KernelTemplate:
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """Get ready for a kernel: reserve ``ports`` ports. Answer: PREPARED."""
+    """Get ready for a kernel: reserve ``ports`` ports, and the very one on which its program
+    listens, if there is such a ``port``. Answer: PREPARED, with those of ``ports``."""
 
     kernel: KernelId
     generation: int
     ports: int
+    port: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from muster.control.agent.lifecycle import AgentLifecycle, lose_kernels
 from muster.control.engine.work import Work
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.handlers.barrier import note_ready
-from muster.control.session.handlers.environment import ports_needed
+from muster.control.session.handlers.environment import preparation
 from muster.control.session.handlers.start import send_starts
 from muster.control.session.kernel_reports import KernelReports
 from muster.control.tell_agent import TellAgent
@@ -21,7 +21,7 @@ from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.specs.pool import RESERVED
 from muster.core.states import KERNEL_TABLE, KernelStatus
 from muster.store.records import Agent, Kernel, LedgerKey
-from muster.wire.messages import HeldStatus, Hello, Prepare, Stop
+from muster.wire.messages import HeldStatus, Hello, Stop
 
 PHASE = "AgentHello"
 _PREPARING = frozenset({KernelStatus.PREPARING, KernelStatus.PULLING})
@@ -129,9 +129,7 @@ class Greeter:
         work.mark(kernel.session)
         if kernel.status in _PREPARING:
             if held is not HeldStatus.PREPARED:
-                work.emit(
-                    TellAgent(agent.id, Prepare(kernel.id, kernel.generation, ports_needed(kernel)))
-                )
+                work.emit(TellAgent(agent.id, preparation(kernel)))
         elif kernel.status is KernelStatus.CREATING:
             # A Recall, or the Start of a kernel that is only queued there, may have been lost.
             kernel.stop_sent_at = None

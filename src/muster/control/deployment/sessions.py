@@ -28,6 +28,7 @@ def session_spec(route: Route) -> SessionSpec:
         resources=spec.resources,
         ports=spec.ports or (1 if spec.port is None else 0),
         grace=spec.grace,
+        port=spec.port,
     )
     # By revision: those of the former one, which are to go, would push two new ones together.
     siblings = f"{deployment.id}.{route.revision}"

@@ -10,6 +10,7 @@ import logging
 from muster.control.engine.work import Work
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.handlers.barrier import is_closed, may_have_run, note_ready
+from muster.control.session.handlers.environment import fixed_port
 from muster.control.session.handlers.start import send_starts
 from muster.control.session.lifecycle import LOST_CODES, SessionLifecycle
 from muster.control.tell_agent import TellAgent
@@ -237,6 +238,9 @@ class KernelReports:
                 return reason(code, exit_code=report.exit_code, **told)
             case ReasonCode.SIGNALED:
                 return reason(code, signal=report.signal, **told)
+            case ReasonCode.PORT_IN_USE:
+                kernel = work.live.kernels.get(report.kernel)
+                return reason(code, port=kernel and fixed_port(kernel), agent=name)
             case ReasonCode.LEASE_EXPIRED:
                 lease_s = f"{agent.lease_s:g}" if agent else "?"
                 return reason(code, lease_s=lease_s, agent=name)

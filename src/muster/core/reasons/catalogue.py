@@ -57,6 +57,13 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
         _STARTS + "{leaving:!when running work ends}. An operator can raise `kernels_per_agent` of "
         "the group.",
     ),
+    ReasonCode.PORT_TAKEN: Definition(
+        _W,
+        "its port {port} is taken on {several:?all }{agents:agent} of group {group}"
+        "{some:? that it may use now}",
+        "Nothing: it starts on a machine where the port becomes free. An update with `surge: 0` "
+        "stops a replica before it starts another; without `port` one is reserved for each.",
+    ),
     ReasonCode.BEHIND_STARVING: Definition(
         _W,
         "group {group} keeps its room for a session that has waited longer than {after_s} s",
@@ -249,6 +256,11 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ReasonCode.DISK_FULL: Definition(_O, "the disk of agent {agent} is full: {detail}"),
     ReasonCode.NO_PROCESSES: Definition(_O, "agent {agent} cannot start another process: {detail}"),
     ReasonCode.NO_PORTS: Definition(_O, "agent {agent} has no free port: {detail}"),
+    ReasonCode.PORT_IN_USE: Definition(
+        _W,
+        "port {port} is in use on the machine of agent {agent}",
+        "Nothing: other agents are tried, and this one again after a while.",
+    ),
     ReasonCode.CREATE_FAILED: Definition(_O, "agent {agent} could not start it: {detail}"),
     ReasonCode.CANCELLED: Definition(_W, "cancelled by {by}"),
     ReasonCode.COMPLETED: Definition(_W, "all kernels ended well"),

@@ -25,7 +25,7 @@ from muster.core.specs.serving import (
     ShareOf,
     UpdateSpec,
 )
-from muster.core.specs.session import Process, like_an_id
+from muster.core.specs.session import Port, Process, like_an_id
 from muster.core.specs.work import Priority
 
 REPLACING = (
@@ -53,8 +53,10 @@ class DeploymentSpec(Process):
         project: the owner's project for which it counts; the owner's first when left out.
         group: the scaling group whose agents it may use.
         replicas: how many of it there are; leave out with ``scale``.
-        port: the port on which the program listens by itself. Without it one is reserved on the
-            agent for each replica and told in PORT, so that several may run on one machine.
+        port: the port on which the program listens by itself: a replica is started only on a
+            machine where nobody else has it, so each needs a machine, and an update `surge: 0`
+            where all have one. Without it one is reserved on the agent for each replica and told in
+            PORT, so that several may run on one machine.
         probe: how a replica's health is found out. To change it replaces no replica.
         update: how a new revision is rolled out.
         scale: a number of replicas that follows load.
@@ -78,7 +80,7 @@ class DeploymentSpec(Process):
     project: OwnerName | None = None
     group: Name = "default"
     replicas: Annotated[Whole, Field(ge=0, le=MAX_REPLICAS)] = 1
-    port: Annotated[Whole, Field(ge=1, le=65535)] | None = None
+    port: Port | None = None
     probe: ProbeSpec = Field(default_factory=ProbeSpec)
     update: UpdateSpec = Field(default_factory=UpdateSpec)
     scale: ScaleSpec | None = None

@@ -137,14 +137,20 @@ def like_an_id(name: str | None) -> Iterator[Problem]:
         yield Problem("name", repr(name), "this would be taken for an id: choose another name")
 
 
+Port = Annotated[Whole, Field(ge=1, le=65535)]
+
+
 class KernelSpec(Process):
     """One kernel of a session, or several alike.
 
     Args:
         replicas: number of equal kernels.
+        port: the port on which the program listens by itself, for a session of one kernel: it is
+            started only on a machine where nobody else has that port.
     """
 
     replicas: Annotated[Whole, Field(ge=1, le=MAX_GANG)] = 1
+    port: Port | None = None
 
 
 def _kernels(value: Any) -> Any:
@@ -201,6 +207,10 @@ class SessionSpec(Spec):
         if len(self.kernels) > MAX_KINDS:
             expected = f"expected at most {MAX_KINDS} kinds of kernels; replicas make more of one"
             yield Problem("kernels", f"{len(self.kernels)} of them", expected)
+        alone = len(self.kernels) == 1 and self.kernels[0].replicas == 1
         for index, kernel in enumerate(self.kernels):
+            if kernel.port is not None and not alone:
+                expected = "this is for sessions of one kernel: use ports, and MUSTER_PORTS"
+                yield Problem(f"kernels.{index}.port", str(kernel.port), expected)
             for problem in kernel.overridden():
                 yield replace(problem, field=f"kernels.{index}.{problem.field}")

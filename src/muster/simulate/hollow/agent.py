@@ -1,7 +1,6 @@
 """A hollow agent: it keeps a stream to the controller, and carries orders to its supervisor and
 reports back."""
 
-import itertools
 import math
 import random
 from collections.abc import Callable, Mapping
@@ -20,6 +19,7 @@ from muster.simulate.hollow.gateway import DISMISSED, UNKNOWN
 from muster.simulate.hollow.health import Health
 from muster.simulate.hollow.machine import Machine
 from muster.simulate.hollow.network import Stream, Way
+from muster.simulate.hollow.ports import HollowPorts
 from muster.simulate.hollow.route_probes import Answers, HollowRouteProbes
 from muster.simulate.hollow.supervisor import HollowSupervisor
 from muster.simulate.hollow.timeline import Appointment, Timeline
@@ -47,7 +47,6 @@ from muster.wire.messages import (
 )
 
 BATCH = 500
-FIRST_PORT = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +120,7 @@ class HollowAgent:
         self._open = open_stream
         self._join = join
         self._outbox = Outbox()
-        self._prepared: dict[KernelKey, tuple[int, ...]] = {}
-        self._ports = itertools.count(FIRST_PORT)
+        self._ports = HollowPorts()
         self._backoff = Backoff(rng)
         self._next: Appointment | None = None
         self._beat: Appointment | None = None
@@ -187,7 +185,7 @@ class HollowAgent:
 
     def _go_down(self) -> None:
         self._die(Stream.cut)
-        self._prepared.clear()
+        self._ports.clear()
         self.machine.reboot()
         self.supervisor.reboot()
 
@@ -301,7 +299,7 @@ class HollowAgent:
 
     def _abandon(self) -> None:
         """End everything that it holds; the controller knows nothing of it any more."""
-        self._prepared.clear()
+        self._ports.clear()
         for held in self.supervisor.inventory():
             self.supervisor.stop(Stop(held.kernel, held.generation, 0.0, "this agent is no more"))
 
@@ -359,8 +357,10 @@ class HollowAgent:
 
     def heard(self, seq: int, report: KernelReport) -> None:
         key = (report.kernel, report.generation)
-        if report.reason is ReasonCode.KERNEL_VANISHED and key in self._prepared:
+        if report.reason is ReasonCode.KERNEL_VANISHED and key in self._ports.reserved:
             report = replace(report, reason=ReasonCode.NEVER_STARTED)
+        if report.kind is ReportKind.ENDED:
+            self._ports.release_fixed(key)
         self._outbox.add(seq, report)
         self._flush_soon()
 
@@ -393,7 +393,7 @@ class HollowAgent:
             case Acknowledge(seq):
                 for report in self._outbox.acknowledge(seq):
                     if report.kind is ReportKind.ENDED:
-                        self._prepared.pop((report.kernel, report.generation), None)
+                        self._ports.release((report.kernel, report.generation))
                 if seq > 0:
                     self.supervisor.obey(lambda: self.supervisor.acknowledge(seq))
             case HealthNoted(seq):
@@ -430,19 +430,21 @@ class HollowAgent:
 
     def _prepare(self, command: Prepare) -> None:
         key = (command.kernel, command.generation)
+        why: ReasonCode | None = None
         if self.prepare_failures:
             why = self.prepare_failures.pop()
-            report = KernelReport(*key, ReportKind.PREPARE_FAILED, self.machine.time_s, reason=why)
-            self._outbox.add_unnumbered(report)
+        elif not self._ports.reserve(command):
+            why = ReasonCode.PORT_IN_USE
+        if why is None:
+            report = self._prepared_report(key)
         else:
-            if key not in self._prepared:
-                self._prepared[key] = tuple(next(self._ports) for _ in range(command.ports))
-            self._outbox.add_unnumbered(self._prepared_report(key))
+            report = KernelReport(*key, ReportKind.PREPARE_FAILED, self.machine.time_s, reason=why)
+        self._outbox.add_unnumbered(report)
         self._flush_soon()
 
     def _prepared_only(self) -> list[KernelKey]:
-        return [key for key in self._prepared if key not in self.supervisor.kernels]
+        return [key for key in self._ports.reserved if key not in self.supervisor.kernels]
 
     def _prepared_report(self, key: KernelKey) -> KernelReport:
-        ports = self._prepared[key]
+        ports = self._ports.reserved[key]
         return KernelReport(*key, ReportKind.PREPARED, self.machine.time_s, ports=ports)

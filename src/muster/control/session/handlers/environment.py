@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from muster.core.ids import AgentId
 from muster.core.specs import SessionType
+from muster.core.specs.session import KernelSpec
 from muster.store.records import Agent, Kernel, Session
-from muster.wire.messages import KernelTemplate
+from muster.wire.messages import KernelTemplate, Prepare
 
 MAX_HOSTS_BYTES = 16 * 1024
 """The longest ``MUSTER_HOSTS``. Each machine of a gang gets it, and Linux starts no program with a
@@ -28,9 +29,20 @@ def ports_needed(kernel: Kernel) -> int:
     return kernel.process.ports + meeting
 
 
+def fixed_port(kernel: Kernel) -> int | None:
+    """The port on which the kernel's program listens by itself, if it has one."""
+    process = kernel.process
+    return process.port if isinstance(process, KernelSpec) else None
+
+
 def needs_preparation(kernel: Kernel) -> bool:
     """Whether the agent has to get the kernel ready before it starts it."""
-    return ports_needed(kernel) > 0
+    return ports_needed(kernel) > 0 or fixed_port(kernel) is not None
+
+
+def preparation(kernel: Kernel) -> Prepare:
+    """The command by which the agent gets the kernel ready."""
+    return Prepare(kernel.id, kernel.generation, ports_needed(kernel), fixed_port(kernel))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,7 +133,8 @@ def own_variables(kernel: Kernel, gang: Gang | None) -> dict[str, str]:
         own["MUSTER_ATTEMPT"] = str(kernel.attempt)
     if kernel.process.ports:
         own["MUSTER_PORTS"] = ",".join(map(str, kernel.ports[: kernel.process.ports]))
-        if kernel.session.type is SessionType.INFERENCE and kernel.ports:
+        its_own = fixed_port(kernel) is not None
+        if kernel.session.type is SessionType.INFERENCE and kernel.ports and not its_own:
             own["PORT"] = str(kernel.ports[0])
     return own
 

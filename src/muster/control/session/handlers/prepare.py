@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from muster.control.engine.handler import HandlerResult, TransitionStatus
 from muster.control.engine.work import Work
-from muster.control.session.handlers.environment import needs_preparation, ports_needed
+from muster.control.session.handlers.environment import needs_preparation, preparation
 from muster.control.session.lifecycle import (
     UNPREPARED,
     HeardPhase,
@@ -15,7 +15,6 @@ from muster.control.session.lifecycle import (
 from muster.control.tell_agent import TellAgent
 from muster.core.states import KernelStatus, SessionStatus
 from muster.store.records import Kernel, Session
-from muster.wire.messages import Prepare
 
 _WAITING = frozenset({KernelStatus.PREPARING, KernelStatus.PULLING})
 
@@ -54,8 +53,7 @@ class PrepareSessions(HeardPhase):
     def _send(self, kernels: Sequence[Kernel], work: Work) -> None:
         for kernel in kernels:
             if kernel.status in _WAITING and kernel.agent_id is not None:
-                command = Prepare(kernel.id, kernel.generation, ports_needed(kernel))
-                work.emit(TellAgent(kernel.agent_id, command))
+                work.emit(TellAgent(kernel.agent_id, preparation(kernel)))
 
     def timeout_s(self, record: Session, work: Work) -> float | None:
         return work.live.groups[record.group].prepare_timeout
