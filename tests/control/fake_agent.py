@@ -78,6 +78,9 @@ class FakeAgent:
     seen: set[KernelKey] = field(default_factory=set)
     ports: "itertools.count[int]" = field(default_factory=lambda: itertools.count(20000))
     prepare_failures: list[ReasonCode] = field(default_factory=list)  # of the next Prepares
+    taken: dict[int, KernelKey | None] = field(default_factory=dict)
+    """Fixed ports that are in use on its machine, and its kernels that have them; None for another
+    program. Agents of one machine share it."""
     lease_end_s: float = math.inf  # on the boot clock
     renewed_s: float = 0.0
     booted_at: float = 0.0
@@ -162,6 +165,8 @@ class FakeAgent:
             case Prepare() if self.prepare_failures:
                 reason = self.prepare_failures.pop()
                 self._report(key, ReportKind.PREPARE_FAILED, reason=reason)
+            case Prepare(port=int(port)) if self.taken.setdefault(port, key) != key:
+                self._report(key, ReportKind.PREPARE_FAILED, reason=ReasonCode.PORT_IN_USE)
             case Prepare(ports=count):
                 ports = self.prepared.setdefault(key, tuple(next(self.ports) for _ in range(count)))
                 self._report(key, ReportKind.PREPARED, ports=ports)
@@ -288,10 +293,14 @@ class FakeAgent:
         self.creating.clear()
         self.held.clear()
         self.prepared.clear()
+        self.taken.clear()
         if not keeps_journal:
             self.reports.clear()
 
     def _report(self, key: KernelKey, kind: ReportKind, **facts: object) -> None:
+        if kind is ReportKind.ENDED:
+            for port in [port for port, its in self.taken.items() if its == key]:
+                del self.taken[port]
         report = KernelReport(*key, kind, self.time_s, **facts)  # type: ignore[arg-type]
         self.reports.append(report)
 

@@ -266,3 +266,11 @@ def test_session_of_too_many_kinds_of_kernels_is_refused_and_one_accepted_before
     (problem,) = spec.contradictions()
     assert problem.field == "kernels"
     assert not list(SessionSpec.model_validate({"kernels": kinds[1:]}).contradictions())
+
+
+def test_port_of_its_own_is_for_the_kernel_of_a_session_of_one() -> None:
+    kernel = {"command": ["x"], "port": 9777}
+    parse_spec(SessionSpec, {"kernels": [kernel]})
+    for kernels in ([{**kernel, "replicas": 2}], [{"command": ["y"]}, kernel]):
+        with pytest.raises(InvalidSpec, match=r"kernels\.[01]\.port.*use ports"):
+            parse_spec(SessionSpec, {"kernels": kernels})

@@ -101,6 +101,7 @@ def workload(
     after: Sequence[Dependency] = (),
     not_before: float | None = None,
     preemptible: bool = True,
+    port: int | None = None,
     **placement: object,
 ) -> WorkloadClass:
     """The class of sessions that ask for ``kernels``; further keywords are of ``placement:``."""
@@ -116,6 +117,7 @@ def workload(
             not_before=not_before,
             after=tuple(after),
             preemptible=preemptible,
+            port=port,
         )
     )
 

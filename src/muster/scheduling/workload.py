@@ -4,12 +4,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
+from typing import TypeAlias
 
 from muster.core.ids import AgentId, SessionId
 from muster.core.owner import Owner
 from muster.core.resources import DeviceShare, Resources
 from muster.core.specs import Dependency, PlacementSpec, SessionType
 from muster.core.specs.placement import ANYWHERE
+
+SetKey: TypeAlias = tuple[Owner | None, str]
+"""An owner and the name of a set of its sessions (``PlacementSpec.set``); or None, and the kernels
+of whichever owner that listen on a fixed port."""
+
+
+def users_of(port: int) -> SetKey:
+    """The set of the kernels that listen on this port by themselves."""
+    return None, f"port {port}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +46,8 @@ class WorkloadClass:
         duration_s: the longest run once started, if known.
         not_before: the earliest start, in seconds since the epoch.
         after: its dependencies.
+        port: the port on which its only kernel listens by itself: no two that do are placed on one
+            agent.
         preemptible: whether work of higher priority may displace it, where its group allows that.
     """
 
@@ -51,6 +63,7 @@ class WorkloadClass:
     not_before: float | None = None
     after: tuple[Dependency, ...] = ()
     preemptible: bool = True
+    port: int | None = None
 
     @cached_property
     def _hash(self) -> int:
@@ -58,6 +71,16 @@ class WorkloadClass:
 
     def __hash__(self) -> int:
         return self._hash
+
+    @cached_property
+    def sets(self) -> tuple[SetKey, ...]:
+        """The sets in which its kernels are counted on their agents."""
+        keys: list[SetKey] = []
+        if self.placement.set is not None:
+            keys.append((self.owner, self.placement.set))
+        if self.port is not None:
+            keys.append(users_of(self.port))
+        return tuple(keys)
 
     @cached_property
     def requests(self) -> tuple[tuple[Resources, tuple[int, ...]], ...]:

@@ -69,6 +69,11 @@ class KernelReports:
                 elif _told_before(kernel, report):
                     if may_be_lost and kernel.status is KernelStatus.CREATING:
                         send_starts(kernel.session, [kernel], work, self._cluster)
+                elif (
+                    report.reason is ReasonCode.PORT_IN_USE
+                    and kernel.session.status in PLACED_SESSION
+                ):
+                    self._port_in_use(work, agent_id, kernel, report)
                 elif kernel.status in KERNEL_TABLE.live and kernel.session.status in PLACED_SESSION:
                     work.unit.fail(kernel, self._why(work, agent_id, report))
                     kernel.failed_at = report.at
@@ -81,6 +86,16 @@ class KernelReports:
                     self._end(work, kernel, report)
             case ReportKind.ENDED:
                 self._end(work, kernel, report)
+
+    def _port_in_use(
+        self, work: Work, agent_id: AgentId, kernel: Kernel, report: KernelReport
+    ) -> None:
+        """Have the session go elsewhere, or wait: that is no failure of its own, and time may cure
+        it. Nobody who listens on that port is placed there for a while."""
+        port = fixed_port(kernel)
+        if port is not None:
+            self._cluster.ports.told(kernel.session.group, agent_id, port, work.now)
+        self._lifecycle.reschedule(work, kernel.session, PHASE, self._why(work, agent_id, report))
 
     def _refuse(self, work: Work, agent_id: AgentId, report: KernelReport, of: AgentId) -> None:
         """Refuse a report about another agent's kernel (design: Access); history tells of it once a

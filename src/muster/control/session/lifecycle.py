@@ -262,9 +262,11 @@ class SessionLifecycle(Lifecycle[Session]):
         match record.status:
             case SessionStatus.PENDING:
                 yield record.created_at + work.live.groups[record.group].starvation_after
-                not_before = self._cluster.workload(record).not_before
-                if not_before is not None:
-                    yield not_before
+                workload = self._cluster.workload(record)
+                if workload.not_before is not None:
+                    yield workload.not_before
+                if workload.port is not None:
+                    yield self._cluster.ports.next_at(workload.port)
             case SessionStatus.CREATING if is_prefilled(record, work):
                 yield record.status_changed_at + RECALL_AFTER_S
             case SessionStatus.RUNNING if record.timeout_s is not None:

@@ -59,7 +59,7 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ),
     ReasonCode.PORT_TAKEN: Definition(
         _W,
-        "its port {port} is taken on {several:?all }{agents:agent} of group {group}"
+        "its port {port} is taken{agents:? on {several:?all }{agents:agent} of group {group}}"
         "{some:? that it may use now}",
         "Nothing: it starts on a machine where the port becomes free. An update with `surge: 0` "
         "stops a replica before it starts another; without `port` one is reserved for each.",

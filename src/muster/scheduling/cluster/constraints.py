@@ -1,7 +1,8 @@
-"""The agents that a session may use, and the agents that it prefers: rules on attributes and names.
+"""The agents that a session may use, and the agents that it prefers: rules on attributes and names,
+and fixed ports.
 
-Nothing here looks at free amounts. Results are cached for a snapshot as long as its agents' facts
-are unchanged (``Snapshot.facts_version``).
+Nothing here looks at free amounts. What the rules allow is cached for a snapshot as long as its
+agents' facts are unchanged (``Snapshot.facts_version``).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,7 +14,7 @@ from muster.core.specs.placement import ANYWHERE, NUMERIC, Constraint, Operator,
 from muster.scheduling.cluster.columns import Flags, Ints
 from muster.scheduling.cluster.order import Tier
 from muster.scheduling.cluster.snapshot import Snapshot
-from muster.scheduling.workload import WorkloadClass
+from muster.scheduling.workload import WorkloadClass, users_of
 
 _COMPARE: Mapping[Operator, Callable[[float, float], bool]] = {
     Operator.GT: lambda value, bound: value > bound,
@@ -64,7 +65,24 @@ def meets_rule(snapshot: Snapshot, placement: PlacementSpec, rule: Constraint | 
     return _named(snapshot, placement) if rule is None else meets(snapshot, rule)
 
 
+def has_free(snapshot: Snapshot, port: int) -> Flags:
+    """The slots where no kernel has a fixed port, nor anybody else as far as their agents told."""
+    mask = np.ones(snapshot.columns.slots, np.bool_)
+    mask[list(snapshot.in_set(users_of(port)))] = False
+    return mask
+
+
 def eligible(snapshot: Snapshot, workload: WorkloadClass) -> Flags | None:
+    """The slots that ``allowed`` names and where the workload's fixed port is free, if it has one;
+    None if all are."""
+    mask = allowed(snapshot, workload)
+    if workload.port is None:
+        return mask
+    free = has_free(snapshot, workload.port)
+    return free if mask is None else mask & free
+
+
+def allowed(snapshot: Snapshot, workload: WorkloadClass) -> Flags | None:
     """The slots that the hard rules of ``workload.placement`` allow, without the slots of agents
     that are unfit for the workload; None if all slots are allowed."""
     placement, unfit = workload.placement, workload.unfit_agents
@@ -131,7 +149,7 @@ def _known_tiers(snapshot: Snapshot, workload: WorkloadClass) -> tuple[Tier, ...
 
 
 def _tiers(snapshot: Snapshot, workload: WorkloadClass) -> tuple[Tier, ...]:
-    mask, ranks = eligible(snapshot, workload), soft_ranks(snapshot, workload)
+    mask, ranks = allowed(snapshot, workload), soft_ranks(snapshot, workload)
     if ranks is None:
         if mask is None:
             return _ALL

@@ -7,19 +7,15 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from types import MappingProxyType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from muster.core.errors import MusterError, NotFound
 from muster.core.ids import AgentId
-from muster.core.owner import Owner
 from muster.core.resources import Device, Resources
 from muster.scheduling.cluster.attributes import AttributeColumns
 from muster.scheduling.cluster.columns import Columns, Ints, Shares
 from muster.scheduling.cluster.order import Order, Ranking, order_of
-from muster.scheduling.workload import KernelPlacement
-
-SetKey: TypeAlias = tuple[Owner, str]
-"""An owner and the name of a set of its sessions (``PlacementSpec.set``)."""
+from muster.scheduling.workload import KernelPlacement, SetKey
 
 Answer = TypeVar("Answer")
 
@@ -385,6 +381,8 @@ class Snapshot:
         slot = self._slots.get(agent_id)
         if slot is not None:
             self.set_joined_at(slot, key, kernels)
+            if kernels < 0:
+                self.version += 1
 
     # For statements, which do and undo
 

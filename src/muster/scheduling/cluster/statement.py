@@ -6,7 +6,8 @@ from typing import Any, TypeAlias
 
 from muster.core.resources import Resources
 from muster.scheduling.cluster.columns import Bulk, Need, Shares
-from muster.scheduling.cluster.snapshot import SetKey, Snapshot
+from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.workload import SetKey
 
 _Undo: TypeAlias = tuple[Any, ...]
 """The former ``next_slot``, then a function and its arguments that undo a change."""

@@ -10,7 +10,13 @@ from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.resources import GPU_WHOLE, Resources, unit_of
 from muster.core.specs.placement import Constraint
 from muster.scheduling.cluster.columns import Flags, Floats, Ints
-from muster.scheduling.cluster.constraints import eligible, hard_rules, is_fit, meets_rule
+from muster.scheduling.cluster.constraints import (
+    eligible,
+    hard_rules,
+    has_free,
+    is_fit,
+    meets_rule,
+)
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.fitting.feasibility import devices_of_models
 from muster.scheduling.fitting.filling import best_first
@@ -99,6 +105,7 @@ class _Rule:
 
     Args:
         constraint: None where it is no rule about an attribute: then ``unmet`` says which it is.
+        port: which is to be free, where that is the rule.
         codes: the attribute's value of each agent that is looked at, as an index into ``values``;
             -1 for none.
     """
@@ -108,6 +115,7 @@ class _Rule:
     codes: Ints
     values: tuple[str, ...]
     unmet: ReasonCode = ReasonCode.NOT_DESIGNATED
+    port: int | None = None
 
     def short(self) -> Flags:
         return ~self.met
@@ -126,7 +134,7 @@ class _Rule:
     def reason(self, agent: int, members: Ints) -> Reason:
         """The reason why ``agent``, the nearest among ``members``, does not meet the rule."""
         if self.constraint is None:
-            return reason(self.unmet)
+            return reason(self.unmet, **({} if self.port is None else {"port": self.port}))
         code, others = int(self.codes[agent]), np.unique(self.codes[members]).size - 1
         return reason(
             ReasonCode.CONSTRAINT_NOT_MET,
@@ -234,6 +242,9 @@ def _rules(snapshot: Snapshot, workload: WorkloadClass, slots: Ints) -> list[_Ru
     if workload.unfit_agents:
         fit = is_fit(snapshot, workload)[slots]
         rules.append(_Rule(None, fit, none, no_values, ReasonCode.AGENT_UNFIT))
+    if workload.port is not None:
+        free = has_free(snapshot, workload.port)[slots]
+        rules.append(_Rule(None, free, none, no_values, ReasonCode.PORT_TAKEN, workload.port))
     return rules
 
 

@@ -17,7 +17,13 @@ from muster.core.specs.placement import ClusterMode, Constraint, Operator, Place
 from muster.core.states import AgentBar
 from muster.core.states.health import ILL, HealthStatus
 from muster.scheduling.cluster.columns import Columns, Flags, Ints
-from muster.scheduling.cluster.constraints import eligible, hard_rules, meets_rule
+from muster.scheduling.cluster.constraints import (
+    allowed,
+    eligible,
+    hard_rules,
+    has_free,
+    meets_rule,
+)
 from muster.scheduling.cluster.snapshot import OUT_OF_DISK, Snapshot
 from muster.scheduling.cluster.statement import Statement
 from muster.scheduling.fitting.fit import Fit, fit_session, most_placed
@@ -61,7 +67,7 @@ class Feasibility:
         unmet = self._unmet(workload, absent)
         if unmet is not None:
             return reason(unmet.code, **every, **dict(unmet.numbers), **missing)
-        meeting = self._meeting(workload)
+        meeting = self._meeting(workload, allowed(snapshot, workload))
         if kernels == 1:
             request = workload.kernels[0].describe()
             return reason(ReasonCode.NEVER_FITS, **every, request=request, **meeting, **missing)
@@ -85,7 +91,29 @@ class Feasibility:
         work, if any."""
         snapshot = self._snapshot
         every: dict[str, Any] = {"agents": len(snapshot), "group": snapshot.group}
-        return every | self._meeting(workload) | self._closed_among(eligible(snapshot, workload))
+        mask = eligible(snapshot, workload)
+        rules = [] if workload.port is None else [f"port {workload.port} free"]
+        return every | self._meeting(workload, mask, rules) | self._closed_among(mask)
+
+    def port_taken(self, workload: WorkloadClass) -> Reason | None:
+        """The reason of a session whose fixed port is taken on all agents that it may use now; None
+        for any other."""
+        snapshot, port = self._snapshot, workload.port
+        if port is None:
+            return None
+        mask, open_ = allowed(snapshot, workload), snapshot.columns.accepting
+        may = open_ if mask is None else open_ & mask
+        if not may.any() or (may & has_free(snapshot, port)).any():
+            return None
+        agents = int(np.count_nonzero(may))
+        return reason(
+            ReasonCode.PORT_TAKEN,
+            port=port,
+            agents=agents,
+            group=snapshot.group,
+            several=agents > 1,
+            some=agents < len(snapshot),
+        )
 
     def most_kernels(self, workload: WorkloadClass, statement: Statement) -> int:
         """The number of kernels that an agent may hold, if only that limit keeps the session from
@@ -105,8 +133,14 @@ class Feasibility:
 
     # Agents that meet the rules
 
-    def _meeting(self, workload: WorkloadClass) -> dict[str, Any]:
-        snapshot, mask = self._snapshot, eligible(self._snapshot, workload)
+    def _meeting(
+        self, workload: WorkloadClass, mask: Flags | None, more: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """
+        Args:
+            mask: the slots that meet the session's rules, ``more`` of which are no hard rules.
+        """
+        snapshot = self._snapshot
         meeting = len(snapshot)
         if mask is not None:
             meeting = int(np.count_nonzero(mask & snapshot.columns.present))
@@ -114,6 +148,7 @@ class Feasibility:
             return {}
         rules = [_as_written(rule, workload.placement) for rule in hard_rules(workload.placement)]
         rules += ["its needs"] if workload.unfit_agents else []
+        rules += more
         return {"meeting": meeting, "rules": _some(rules)}
 
     def _unmet(self, workload: WorkloadClass, absent: Sequence[str]) -> Reason | None:

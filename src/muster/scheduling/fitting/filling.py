@@ -15,13 +15,13 @@ from muster.core.errors import MusterError
 from muster.core.resources import GPU_WHOLE, Resources
 from muster.core.specs.placement import Grouping
 from muster.scheduling.cluster.columns import Bulk, Flags, Floats, Ints, Need, Shares
-from muster.scheduling.cluster.constraints import soft_ranks, tiers, within
+from muster.scheduling.cluster.constraints import has_free, soft_ranks, tiers, within
 from muster.scheduling.cluster.devices import choose, choose_all, repeat, share, shares_of
 from muster.scheduling.cluster.order import MAX_SLOTS, Ranking, Tier
-from muster.scheduling.cluster.snapshot import SetKey, Snapshot
+from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.cluster.statement import Statement
 from muster.scheduling.policy.plugins import AgentSelector
-from muster.scheduling.workload import KernelPlacement, WorkloadClass
+from muster.scheduling.workload import KernelPlacement, SetKey, WorkloadClass
 
 _MANY = 16  # kernels are placed together from this number on, and at least one for so many slots
 _SLOTS_FOR_ONE = 256
@@ -53,6 +53,7 @@ class Filling:
         self._tiers = tiers(snapshot, workload)
         if only is not None:
             self._tiers = within(self._tiers, only)
+        self._sets, self._port = workload.sets, workload.port
         self._set: SetKey | None = None
         if placement.set is not None:
             self._set = workload.owner, placement.set
@@ -76,7 +77,7 @@ class Filling:
         found: list[KernelPlacement] = []
         for tier in self._tiers:
             left = count - len(found)
-            if self._set is not None:
+            if self._sets:
                 found += self._one_by_one_in_set(need, tier, left)
             elif self._ranking is None:
                 found += self._by_scores(need, tier, left)
@@ -133,18 +134,19 @@ class Filling:
 
     def _one_by_one_in_set(self, need: Need, tier: Tier, count: int) -> list[KernelPlacement]:
         """Place kernels of a set one by one: the number of the set's kernels on an agent ranks
-        before the score."""
+        before the score. Those with a fixed port go where nobody has it."""
         found: list[KernelPlacement] = []
-        assert self._set is not None, "only for a set"
         while len(found) < count:
             candidates = self._candidates(need, tier, mixed=True)
             if not candidates.size:
                 break
-            held = _held_of_set(self._snapshot, self._set, candidates)
-            candidates = candidates[held == (held.min() if self._spread else held.max())]
+            if self._set is not None:
+                held = _held_of_set(self._snapshot, self._set, candidates)
+                candidates = candidates[held == (held.min() if self._spread else held.max())]
             candidates = self._plain_first(need, candidates)
             slot = int(candidates[self._scores(need, candidates).argmax()])
-            self._statement.join_set(slot, self._set)
+            for key in self._sets:
+                self._statement.join_set(slot, key)
             found += self._take(need, slot, 1)
         return found
 
@@ -155,6 +157,8 @@ class Filling:
         slots = self._columns.fitting(need.request)
         if tier.mask is not None:
             slots = slots[tier.mask[slots]]
+        if self._port is not None:
+            slots = slots[has_free(self._snapshot, self._port)[slots]]
         if self._full:
             slots = slots[~np.isin(slots, list(self._full))]
         return slots if mixed else self._plain_first(need, slots)

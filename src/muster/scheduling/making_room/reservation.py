@@ -96,8 +96,8 @@ class Reservation:
         for request, kernel in zip(workload.kernels, self.kernels, strict=True):
             slot = snapshot.slot(kernel.agent_id)
             statement.take(slot, request, kernel.shares)
-            if workload.placement.set is not None:
-                statement.join_set(slot, (workload.owner, workload.placement.set))
+            for key in workload.sets:
+                statement.join_set(slot, key)
         return self.kernels
 
 

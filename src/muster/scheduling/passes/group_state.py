@@ -443,8 +443,7 @@ class GroupState:
                 del self.displacing[preemptor]
 
     def _join_set(self, workload: WorkloadClass, kernel: KernelPlacement, kernels: int) -> None:
-        """Count ``kernels`` more kernels of the workload's set on the agent. A pass has counted the
-        kernels that it placed itself."""
-        name = workload.placement.set
-        if name is not None:
-            self.snapshot.set_joined(kernel.agent_id, (workload.owner, name), kernels)
+        """Count ``kernels`` more kernels of the workload's sets on the agent. A pass has counted
+        the kernels that it placed itself."""
+        for key in workload.sets:
+            self.snapshot.set_joined(kernel.agent_id, key, kernels)

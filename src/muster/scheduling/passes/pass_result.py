@@ -16,6 +16,7 @@ LACKS_ROOM = frozenset(
         ReasonCode.NO_ROOM,
         ReasonCode.GANG_NO_ROOM,
         ReasonCode.AGENTS_FULL,
+        ReasonCode.PORT_TAKEN,
         ReasonCode.BEHIND_RESERVATION,
         ReasonCode.BEHIND_STARVING,
         ReasonCode.BEHIND_PROMISE,

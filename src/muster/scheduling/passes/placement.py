@@ -238,7 +238,7 @@ class PlacementPass:
         self.result.refused[members] = lack.reasons
         self._lacking[members] = lack
         promised = self._keep_promises(members) and not self._fits_back(members.workload)
-        if never is not None:
+        if never is not None or lack.reasons[0].code is ReasonCode.PORT_TAKEN:
             return  # it holds up no other session
         is_head, policy = not self._blocked, self._policy.queue
         others_leave = session.id in self._context.displacing
@@ -394,6 +394,9 @@ class PlacementPass:
 
     def _no_room(self, members: QueueClass, session: SessionWorkload) -> Reason:
         workload = members.workload
+        taken = self._feasibility.port_taken(workload)
+        if taken is not None:
+            return taken
         for reservation in self._bindings.lift_one_by_one(workload):
             if self._would_fit(session).kernels is not None:
                 self._bindings.bind_for(workload)
@@ -406,13 +409,8 @@ class PlacementPass:
         reach, kernels = self._feasibility.reach(workload), len(workload.kernels)
         if kernels > 1:
             placed = self.most_placed(session)
-            return reason(
-                ReasonCode.GANG_NO_ROOM,
-                placed=placed,
-                kernels=kernels,
-                **reach,
-                **together(workload),
-            )
+            reach |= together(workload)
+            return reason(ReasonCode.GANG_NO_ROOM, placed=placed, kernels=kernels, **reach)
         return reason(ReasonCode.NO_ROOM, **reach, request=workload.kernels[0].describe())
 
     def _would_fit(self, session: SessionWorkload) -> Fit:

@@ -15,6 +15,7 @@ from muster.control.session.cluster.guard import ServicesGuard
 from muster.control.session.cluster.hooks import Hooks
 from muster.control.session.cluster.service_room import ServiceRoom
 from muster.control.session.cluster.shapes import Shapes
+from muster.control.session.cluster.taken_ports import TakenPorts
 from muster.control.session.cluster.workloads import (
     IN_PLACE,
     agent_facts,
@@ -58,6 +59,7 @@ class ClusterState:
         hooks: the hooks of the groups' session types.
         shapes: the running and the prefilled kernels of agents.
         dependencies: the progress of work for which other work waits.
+        ports: the fixed ports that agents have told to be in use.
         guard: has a say when sessions of services are to leave.
         quota_waits: the groups whose last passes left sessions waiting for others of their quotas.
     """
@@ -73,6 +75,7 @@ class ClusterState:
         self.shapes = Shapes(live)
         self.dependencies = DependencyTracker(live)
         self.hooks = Hooks(self.groups, self.plugin_failed)
+        self.ports = TakenPorts(self.groups)
         self.guard = ServicesGuard()
         self._services = ServiceRoom(live, self.groups, self.agent_changed)
         self._kernel_of: dict[LedgerKey, Kernel] = {}  # of charged allocations
@@ -161,6 +164,7 @@ class ClusterState:
         state = self.groups[agent.group]
         if agent.status is AgentStatus.REMOVED:
             state.remove_agent(agent.id)
+            self.ports.forget(agent.id)
         else:
             state.set_agent(agent_facts(agent, self._live.groups[agent.group]))
 

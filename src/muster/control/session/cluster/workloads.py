@@ -96,6 +96,7 @@ def _class_of(
         duration_s=spec.timeout,
         not_before=spec.not_before,
         after=spec.after,
+        port=spec.kernels[0].port if isinstance(spec, SessionSpec) else None,
     )
 
 

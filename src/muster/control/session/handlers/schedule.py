@@ -71,6 +71,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
         """The sessions that are new, and the sessions whose time may be over; others wait in their
         classes."""
         targets = super().gather(candidates, work)
+        self._cluster.ports.expire(work.now)
         for session in self._cluster.take_unblocked():
             work.mark(session)
         for session in targets:

@@ -1,0 +1,199 @@
+"""Deployments whose program listens on a port of its own: no two of one port are on one machine."""
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from tests.control.conftest import MakeWorld
+from tests.control.pool_scenarios import pool
+from tests.control.served_cluster import Cluster
+
+from muster.control.session.cluster.taken_ports import FIRST_PAUSE_S, LONGEST_PAUSE_S
+from muster.core.reasons import ReasonCode
+from muster.core.states import SessionStatus
+from muster.core.states.deployment import RouteStatus
+from muster.wire.messages import Prepare
+
+PORT = 9777
+
+
+class Asked(Counter[str]):
+    """How often each agent of a cluster was asked to get a kernel with a fixed port ready."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__()
+        for agent in cluster.world.agents.values():
+            agent.receive = self._counting(agent.name, agent.receive)  # type: ignore[method-assign]
+
+    def _counting(self, name: str, receive: Callable[..., None]) -> Callable[..., None]:
+        def counting(message: object) -> None:
+            for command in getattr(message, "commands", ()):
+                if isinstance(command, Prepare) and command.port is not None:
+                    self[name] += 1
+            receive(message)
+
+        return counting
+
+
+def places(cluster: Cluster) -> dict[str, int]:
+    """How many kernels that listen on the port run on each agent."""
+    found: Counter[str] = Counter()
+    for agent in cluster.world.agents.values():
+        found[agent.name] += len(agent.running)
+    return dict(+found)
+
+
+def one_machine(cluster: Cluster) -> None:
+    """Have all agents be on one machine."""
+    taken = cluster.world.agent("m0").taken
+    for agent in cluster.world.agents.values():
+        agent.taken = taken
+
+
+def sentences(cluster: Cluster) -> list[str]:
+    return [each.sentence for each in cluster.why().reasons]
+
+
+def test_replicas_of_a_fixed_port_are_on_agents_of_their_own_and_the_rest_wait(
+    worlds: MakeWorld,
+) -> None:
+    cluster = Cluster(worlds, agents=2)
+    asked = Asked(cluster)
+    cluster.deploy(replicas=3, port=PORT)
+    cluster.run(60)
+    assert places(cluster) == {"m0": 1, "m1": 1}
+    assert len(cluster.routes(RouteStatus.HEALTHY)) == 2
+    assert {each.address for each in cluster.routes(RouteStatus.HEALTHY)} == {"127.0.0.1:9777"}
+    assert asked == {"m0": 1, "m1": 1}
+    assert f"its port {PORT} is taken on all 2 agents of group default" in sentences(cluster)
+    cluster.world.add_agent("m2", cluster.world.agent("m0").capacity)
+    cluster.run(10)
+    assert len(cluster.routes(RouteStatus.HEALTHY)) == 3
+
+
+def test_another_deployment_of_the_same_port_is_elsewhere(worlds: MakeWorld) -> None:
+    cluster = Cluster(worlds, agents=3)
+    cluster.deploy(replicas=2, port=PORT)
+    cluster.deploy(name="other", replicas=2, port=PORT)
+    cluster.deploy(name="third", replicas=3, port=PORT + 1)
+    cluster.run(20)
+    assert places(cluster) == {"m0": 2, "m1": 2, "m2": 2}
+
+
+def test_agents_of_one_machine_refuse_and_replicas_wait_without_a_try_being_charged(
+    worlds: MakeWorld,
+) -> None:
+    cluster = Cluster(worlds, agents=3)
+    one_machine(cluster)
+    asked = Asked(cluster)
+    deployment = cluster.deploy(replicas=3, port=PORT, update={"progress_deadline": 3000})
+    cluster.run(3)
+    assert asked == {"m0": 1, "m1": 1, "m2": 1}, "each is asked once"
+    assert sum(places(cluster).values()) == 1
+    assert len(cluster.routes(RouteStatus.HEALTHY)) == 1
+    assert f"its port {PORT} is taken on all 3 agents of group default" in sentences(cluster)
+    cluster.run(1200)
+    assert asked.total() <= 3 + 2 * (4 + 1200 / LONGEST_PAUSE_S)
+    assert len(cluster.routes()) == 3, "none was made anew"
+    sessions = cluster.world.plane.live.sessions.values()
+    assert [each.reschedules for each in sessions] == [0, 0, 0]
+    assert deployment.reason is None
+
+
+def test_other_program_keeps_replicas_away_until_it_ends(worlds: MakeWorld) -> None:
+    cluster = Cluster(worlds, agents=2)
+    cluster.world.agent("m0").taken[PORT] = None
+    cluster.deploy(replicas=2, port=PORT)
+    cluster.run(5)
+    assert places(cluster) == {"m1": 1}
+    del cluster.world.agent("m0").taken[PORT]
+    cluster.run(FIRST_PAUSE_S + 3)
+    assert places(cluster) == {"m0": 1, "m1": 1}
+
+
+def test_refused_replica_goes_to_another_agent_at_once(worlds: MakeWorld) -> None:
+    cluster = Cluster(worlds, agents=2)
+    for name in ("m0", "m1"):
+        cluster.world.agent(name).taken[PORT] = None
+    cluster.deploy(replicas=1, port=PORT)
+    cluster.run(2)
+    del cluster.world.agent("m1").taken[PORT]
+    cluster.run(FIRST_PAUSE_S + 3)
+    assert places(cluster) == {"m1": 1}
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_update_without_surge_takes_over_the_ports(worlds: MakeWorld, shared: bool) -> None:
+    cluster = Cluster(worlds, agents=2)
+    if shared:
+        one_machine(cluster)
+    replicas = 1 if shared else 2
+    update = {"surge": 0, "min_healthy_time": 1}
+    cluster.deploy(replicas=replicas, port=PORT, drain=1, update=update)
+    cluster.run(5)
+    cluster.deploy(replicas=replicas, port=PORT, drain=1, update=update, command=["serve", "2"])
+    cluster.run(90)
+    assert cluster.deployment.stable == 2
+    assert len(cluster.routes(RouteStatus.HEALTHY)) == replicas
+    assert sum(places(cluster).values()) == replicas
+
+
+def test_update_with_surge_waits_where_all_agents_are_in_use(worlds: MakeWorld) -> None:
+    cluster = Cluster(worlds, agents=1)
+    update = {"surge": 1, "progress_deadline": 30}
+    cluster.deploy(replicas=1, port=PORT, update=update)
+    cluster.run(5)
+    cluster.deploy(replicas=1, port=PORT, update=update, command=["serve", "2"])
+    cluster.run(10)
+    assert f"its port {PORT} is taken on 1 agent of group default" in sentences(cluster)
+    cluster.run(60)
+    assert cluster.deployment.stable == 1
+    assert len(cluster.routes(RouteStatus.HEALTHY)) == 1
+
+
+def test_new_controller_finds_the_ports_taken(worlds: MakeWorld) -> None:
+    cluster = Cluster(worlds, agents=2)
+    asked = Asked(cluster)
+    cluster.deploy(replicas=2, port=PORT)
+    cluster.run(5)
+    cluster.world.restart_controller()
+    cluster.deploy(name="other", replicas=1, port=PORT)
+    cluster.run(20)
+    assert asked == {"m0": 1, "m1": 1}
+    waiting = [
+        each
+        for each in cluster.world.plane.live.sessions.values()
+        if each.status is SessionStatus.PENDING
+    ]
+    assert len(waiting) == 1
+
+
+def test_waiting_replica_holds_up_nobody(worlds: MakeWorld) -> None:
+    """Its room is kept for nobody, however long it has waited: the port may never be free."""
+    cluster = Cluster(worlds, agents=1)
+    cluster.world.agent("m0").taken[PORT] = None
+    cluster.deploy(replicas=1, port=PORT, resources={"cpu": 4}, update={"progress_deadline": 9999})
+    cluster.run(400)
+    assert ReasonCode.PORT_TAKEN in {each.code for each in cluster.why().reasons}
+    cluster.deploy(name="other", replicas=4, resources={"cpu": 1})
+    cluster.run(5)
+    assert places(cluster) == {"m0": 4}
+
+
+def test_machines_are_made_for_replicas_that_find_their_port_taken(worlds: MakeWorld) -> None:
+    cluster = Cluster(worlds, agents=1)
+    cluster.world.apply(pool())
+    cluster.deploy(replicas=3, port=PORT, update={"progress_deadline": 9999})
+    cluster.run(600)
+    assert len(cluster.world.slices()) == 2
+    assert len(cluster.routes(RouteStatus.HEALTHY)) == 3
+
+
+def test_program_is_told_its_own_port_beside_those_that_are_reserved(worlds: MakeWorld) -> None:
+    cluster = Cluster(worlds, agents=1)
+    cluster.deploy(replicas=1, port=PORT, ports=2)
+    cluster.run(5)
+    [(start, _, _)] = cluster.world.agent("m0").running.values()
+    env = {**start.template.env, **start.env}
+    assert env["PORT"] == str(PORT)
+    assert len(env["MUSTER_PORTS"].split(",")) == 2
