@@ -5,6 +5,7 @@ import math
 import resource
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -21,8 +22,12 @@ from muster.core.states import AgentStatus, TaskState
 
 ROOT = Path(__file__).parents[2]
 LONGEST_P99_S = 0.15
-"""Of the bystander's submissions: 60 to 115 ms are measured, as quick as the machine is that day;
+"""Of the bystander's submissions, on a machine of usual speed: 60 to 115 ms are measured there;
 what an attack must not do makes them seconds."""
+STEPS, USUAL_S = 1_000_000, 0.04
+"""Steps of a loop, and the processor seconds that they take on such a machine."""
+SLOWEST = 4.0
+"""The times by which a machine may be slower, so that the limit says something there, too."""
 KERNELS = 4
 LEASE_S = 20.0
 """Of kernels: what stops the controller for as long would cost the bystander its work."""
@@ -143,12 +148,23 @@ class Target:
         assert {statuses["one"], statuses["two"]} == {AgentStatus.ALIVE}
 
     def assert_served(self, since: int = 0) -> None:
-        """99 of 100 submissions of the bystander took less than LONGEST_P99_S: of all, or without
-        so many of the first."""
+        """99 of 100 submissions of the bystander took less than ``assert_p99`` allows: of all,
+        or without so many of the first."""
         took_s = sorted(probe.took_s for probe in self.probes()[since:])
         # Of fewer than a hundred one may be slow, or this would be a limit of the slowest.
         p99_s = took_s[min(math.ceil(len(took_s) * 0.99) - 1, len(took_s) - 2)]
-        assert p99_s < LONGEST_P99_S, f"p99 of {len(took_s)} submissions: {p99_s * 1e3:.0f} ms"
+        assert_p99(p99_s, len(took_s))
+
+
+def assert_p99(p99_s: float, of: int) -> None:
+    """99 of 100 submissions took as long as they may on a machine as fast as this one is now."""
+    began_s, total = time.process_time(), 0
+    for step in range(STEPS):
+        total += step
+    slower = (time.process_time() - began_s) / USUAL_S
+    limit_s = LONGEST_P99_S * min(max(slower, 1.0), SLOWEST)
+    told = f"p99 of {of} submissions: {p99_s * 1e3:.0f} ms, and the limit {limit_s * 1e3:.0f} ms"
+    assert p99_s < limit_s, told
 
 
 @contextmanager
