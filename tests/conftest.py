@@ -30,9 +30,11 @@ OTHERS_EACH = 5
 
 @pytest.fixture(scope="session", autouse=True)
 def _interrupts_are_not_ignored() -> None:
-    """A shell has the background processes of a script ignore Ctrl-C, and so these tests."""
+    """A shell has the background processes of a script ignore Ctrl-C, and nohup the end of a
+    terminal, and so these tests."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture

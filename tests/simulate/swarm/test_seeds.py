@@ -18,7 +18,7 @@ from muster.simulate.swarm.scenario import load_scenario
 SCENARIOS = Path(__file__).with_name("scenarios")
 """Runs by which defects were found, shrunk."""
 SEEDS = 200
-AT_ONCE = 10
+AT_ONCE = 5
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
