@@ -22,25 +22,27 @@ class TellOutages(FollowingHandler[Deployment]):
     name = "TellOutages"
     stage = Stage.TELL
     entity = Deployment
-    statuses = frozenset({_E.SCALING, _E.READY, _E.DEPLOYING})
+    statuses = frozenset({_E.SCALING, _E.READY, _E.DEPLOYING, _E.DESTROYING})
 
     def __init__(
         self, routes: Routes, teller: DeploymentTeller, deployments: Iterable[Deployment]
     ) -> None:
         self._routes = routes
         self._teller = teller
-        self._serving: set[DeploymentId] = set()
-        for each in deployments:
-            if self._serves(each):
-                self._serving.add(each.id)
+        self._serving: set[DeploymentId] = {each.id for each in deployments if self._serves(each)}
 
     def follow(self, record: Deployment, work: Work) -> None:
-        if self._serves(record):
+        if record.is_going:
+            self._serving.discard(record.id)  # nobody is told of an end that was wished
+        elif self._serves(record):
             self._serving.add(record.id)
             if record.outage_told and record.unserved_at is not None:
                 self._teller.serves_again(work, record, work.now - record.unserved_at)
             self._forget(record, work)
-            return
+        else:
+            self._serves_nobody(record, work)
+
+    def _serves_nobody(self, record: Deployment, work: Work) -> None:
         served = record.id in self._serving
         self._serving.discard(record.id)
         if not record.replicas:
