@@ -58,11 +58,12 @@ def starts_left(deployment: Deployment) -> bool:
 
 def why_not(deployment: Deployment, now: float) -> Reason | None:
     """Why no replica is made although one is missing, if that is so."""
-    in_s = next_start_at(deployment) - now
-    if starts_left(deployment) and in_s <= 0:
-        return None
-    told = {"in_s": in_s} if starts_left(deployment) else {}
-    return _failing(deployment, _of_last(deployment) | told)
+    told = _of_last(deployment)
+    if starts_left(deployment):
+        told["in_s"] = next_start_at(deployment) - now
+        if told["in_s"] <= 0:
+            return None
+    return _failing(deployment, told)
 
 
 def tells_of_starts(why: Reason | None) -> bool:
@@ -202,12 +203,13 @@ class RouteLifecycle(_AtOnce, Lifecycle[Route]):
             could_start = starts_left(deployment)
             deployment.failed_starts += 1
             deployment.failed_at = work.now
+            of_last = {"how": _how(why)} | ({"route": route.id} if route.session_id else {})
+            failing = _failing(deployment, of_last)
             is_over = could_start and not starts_left(deployment)
             if is_over or deployment.reason is None or tells_of_starts(deployment.reason):
-                of_last = {"how": _how(why)} | ({"route": route.id} if route.session_id else {})
-                deployment.reason = _failing(deployment, of_last)
-            if is_over and deployment.reason is not None:
-                self._teller.never_healthy(work, deployment, deployment.reason)
+                deployment.reason = failing
+            if is_over:
+                self._teller.never_healthy(work, deployment, failing)
         work.unit.touch(deployment)
 
     def deadlines(self, record: Route, work: Work) -> Iterable[float]:
