@@ -158,7 +158,14 @@ def _views(connection: Connection, rows: list[Row[Any]]) -> list[DeploymentView]
 
 def _fields(row: Row[Any], counts: _Counts) -> dict[str, Any]:
     of = counts.get(row.id, [])
-    rollout = None if row.rollout is None else Rollout.from_json(row.rollout)
+    rollout = None
+    if row.rollout is not None:
+        rollout = rollout_view(
+            Rollout.from_json(row.rollout),
+            DeploymentSpec.model_validate_json(row.spec),
+            row.replicas,
+            load_revisions(row.revisions),
+        )
     return {
         "id": row.id,
         "name": row.name,
@@ -175,22 +182,15 @@ def _fields(row: Row[Any], counts: _Counts) -> dict[str, Any]:
         "up": sum(count for status, _, count in of if status in UP),
         "healthy": sum(count for status, _, count in of if status is RouteStatus.HEALTHY),
         "unready": unready_counts(of),
-        "rollout": rollout_view(
-            rollout,
-            DeploymentSpec.model_validate_json(row.spec),
-            row.replicas,
-            () if rollout is None else load_revisions(row.revisions),
-        ),
+        "rollout": rollout,
         "reason": reason_view(row),
     }
 
 
 def rollout_view(
-    rollout: Rollout | None, spec: DeploymentSpec, replicas: int, revisions: Sequence[Revision]
-) -> RolloutView | None:
+    rollout: Rollout, spec: DeploymentSpec, replicas: int, revisions: Sequence[Revision]
+) -> RolloutView:
     """The update under way, as people see it."""
-    if rollout is None:
-        return None
     weights = weights_of(rollout, spec.update, replicas)
     return RolloutView(
         from_revision=rollout.from_revision,

@@ -28,7 +28,11 @@ MOST_UNKNOWN = 5
 
 def live_deployment(deployment: Deployment, live: Live, parts: Parts) -> DeploymentView:
     """A deployment of the mirror."""
-    mine = parts[Routes].of(deployment)
+    mine, rollout = parts[Routes].of(deployment), None
+    if deployment.rollout is not None:
+        rollout = rollout_view(
+            deployment.rollout, deployment.spec, deployment.replicas, deployment.revisions
+        )
     return DeploymentView(
         id=deployment.id,
         name=deployment.name,
@@ -45,9 +49,7 @@ def live_deployment(deployment: Deployment, live: Live, parts: Parts) -> Deploym
         up=sum(route.status in UP for route in mine),
         healthy=sum(route.status is RouteStatus.HEALTHY for route in mine),
         unready=unready_counts((route.status, route.good_at is not None, 1) for route in mine),
-        rollout=rollout_view(
-            deployment.rollout, deployment.spec, deployment.replicas, deployment.revisions
-        ),
+        rollout=rollout,
         reason=None if deployment.reason is None else ReasonView.of(deployment.reason),
     )
 
