@@ -40,6 +40,7 @@ class TakenPorts:
     def __init__(self, groups: Mapping[str, GroupState]) -> None:
         self._groups = groups
         self._told: dict[tuple[AgentId, int], _Told] = {}
+        self._next_at: dict[int, float] = {}  # by port; many sessions ask for the same
 
     def told(self, group: str, agent: AgentId, port: int, now: float) -> None:
         """Take note that an agent has refused to start a kernel for its port."""
@@ -52,6 +53,7 @@ class TakenPorts:
         while len(self._told) >= MOST_TOLD:
             self._forget(next(iter(self._told)))
         self._told[agent, port] = _Told(group, now + pause_s, pause_s)
+        self._next_at.pop(port, None)
         self._groups[group].snapshot.set_joined(agent, users_of(port), 1)
 
     def expire(self, now: float) -> None:
@@ -65,8 +67,11 @@ class TakenPorts:
     def next_at(self, port: int) -> float:
         """The moment from which an agent may be asked again for the port; infinity if none has told
         anything of it."""
-        mine = (told.until for (_, its), told in self._told.items() if its == port and told.stands)
-        return min(mine, default=math.inf)
+        if port not in self._next_at:
+            told = self._told.items()
+            moments = (each.until for (_, its), each in told if its == port and each.stands)
+            self._next_at[port] = min(moments, default=math.inf)
+        return self._next_at[port]
 
     def forget(self, agent: AgentId) -> None:
         """Forget an agent that is no more."""
@@ -81,5 +86,6 @@ class TakenPorts:
     def _lift(self, key: tuple[AgentId, int], told: _Told) -> None:
         agent, port = key
         group, told.stands = self._groups[told.group], False
+        self._next_at.pop(port, None)
         group.snapshot.set_joined(agent, users_of(port), -1)
         group.due = True
