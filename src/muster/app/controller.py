@@ -7,6 +7,7 @@ import os
 import random
 import secrets
 import signal
+import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -104,17 +105,9 @@ async def serve(config: ControllerConfig) -> None:
 
 async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.Event) -> None:
     home, clock = config.home, SteadyClock()
-    ports = _ports(config.port, config.ports_tried)
     agent_ports = _ports(config.agent_port, config.agent_ports_tried)
-    take = partial(listen, config.host, tls=config.tls is not None)
     agents_place = stack.enter_context(ExitStack())
-    if config.waits:
-        # Nobody else is to take the agents' port before their gateway does, once all is there.
-        take_agents = partial(take, agent_ports, option="--agent-port")
-        agents_place.enter_context(await once_free(take_agents, stop))
-        listener = await once_free(partial(take, ports), stop)
-    else:
-        listener = take(ports)
+    listener = await _listener(config, agents_place, stop)
     stack.callback(listener.close)
     opening = opened(url_of(config.database, home), home, stop, waits=config.waits)
     database = await stack.enter_async_context(opening)
@@ -196,6 +189,26 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
         os.getpid(), url, agents_at, __version__, now, len(agents), users, shown
     )
     home.write_running(running)
+
+
+async def _listener(
+    config: ControllerConfig, agents_place: ExitStack, stop: asyncio.Event
+) -> socket.socket:
+    """The socket at which people are to be served. A controller that waits for its ports has that
+    of agents in ``agents_place`` besides: nobody else is to take it before their gateway does, once
+    all is there.
+
+    Raises:
+        AddressInUse: another program has the port.
+    """
+    take = partial(listen, config.host, tls=config.tls is not None)
+    ports = _ports(config.port, config.ports_tried)
+    if not config.waits:
+        return take(ports)
+    agent_ports = _ports(config.agent_port, config.agent_ports_tried)
+    take_agents = partial(take, agent_ports, option="--agent-port")
+    agents_place.enter_context(await once_free(take_agents, stop))
+    return await once_free(partial(take, ports), stop)
 
 
 async def _complete(plane: ControlPlane, engine: Engine) -> None:
