@@ -85,7 +85,7 @@ ROUTE_TABLE: StateTable[RouteStatus] = StateTable(
         _R.PROVISIONING: "waits for its session to run",
         _R.HEALTHY: "is healthy",
         _R.UNHEALTHY: "is unhealthy",
-        _R.DEGRADED: "is not probed",
+        _R.DEGRADED: "runs, and is not probed",
         _R.TERMINATING: "is drained and stopped",
         _R.TERMINATED: "ended",
         _R.FAILED_TO_START: "failed to start",
