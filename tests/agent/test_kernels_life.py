@@ -189,6 +189,16 @@ async def test_fixed_port_is_one_kernels_until_its_processes_are_gone(directory:
         assert (await made.report(K3, ReportKind.PREPARED)).ports == ()
 
 
+async def test_ports_that_cannot_be_written_down_are_not_told(directory: Path) -> None:
+    async with agent(directory, ports=range(21_044, 21_050)) as made:
+        (directory / "ports.new").mkdir()
+        made.command(Prepare(K1, 1, 1), Prepare(K2, 1, 0))
+        failed = await made.report(K1, ReportKind.PREPARE_FAILED)
+        assert failed.reason is ReasonCode.DISK_FULL
+        assert failed.detail == "its ports cannot be written down: Is a directory"
+        assert (await made.report(K2, ReportKind.PREPARED)).ports == ()
+
+
 async def test_prepared_kernel_that_is_stopped_never_started(directory: Path) -> None:
     async with agent(directory) as made:
         made.command(Prepare(K1, 1, 1), Stop(K1, 1, 5.0, "changed my mind"))

@@ -81,9 +81,9 @@ def test_port_that_somebody_listens_on_is_not_reserved(
 
 def test_released_ports_can_be_reserved_again(ports: PreparedPorts) -> None:
     ports.reserve(ONE, 2)
-    ports.release(ONE)
-    ports.release(ONE)
-    ports.release(THREE)
+    ports.release([ONE])
+    ports.release([ONE])
+    ports.release([THREE])
     assert len(ports.reserve(TWO, 2)) == 2
 
 
@@ -119,10 +119,52 @@ def test_reservations_survive_a_restart(tmp_path: Path, two_free: range) -> None
     with closing(ports_of(tmp_path, two_free)) as before:
         kept = before.reserve(ONE, 1)
         before.reserve(TWO, 1)
-        before.release(TWO)
+        before.save()
+        before.release([TWO])
     with closing(ports_of(tmp_path, two_free)) as after:
         assert dict(after.reserved()) == {ONE: kept}
         assert set(after.reserve(TWO, 1)).isdisjoint(kept)
+
+
+def test_file_is_written_once_for_all_that_is_reserved_or_given_back_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its length grows with the kernels, so each of a thousand would otherwise pay for all."""
+    written: list[Path] = []
+    replace = Path.replace
+
+    def counted(path: Path, to: Path) -> Path:
+        written.append(to)
+        return replace(path, to)
+
+    monkeypatch.setattr(Path, "replace", counted)
+    with closing(ports_of(tmp_path, range(20_000, 20_100))) as ports:
+        for key in (ONE, TWO, THREE):
+            ports.reserve(key, 1)
+        assert not written
+        ports.save()
+        ports.save()
+        ports.release([ONE, TWO, THREE])
+        ports.release([ONE, TWO, THREE])
+    assert len(written) == 2
+
+
+def test_reservations_that_cannot_be_written_down_are_given_back(
+    tmp_path: Path, two_free: range
+) -> None:
+    with closing(ports_of(tmp_path, two_free)) as ports:
+        ports.reserve(ONE, 1)
+        ports.save()
+        ports.reserve(TWO, 1)
+        in_the_way = tmp_path / "ports.new"
+        in_the_way.mkdir()
+        with pytest.raises(OSError, match="directory"):
+            ports.save()
+        in_the_way.rmdir()
+        assert [*ports.reserved()] == [ONE]
+        ports.reserve(THREE, 1)
+        ports.save()
+        assert [*ports.reserved()] == [ONE, THREE]
 
 
 @pytest.mark.parametrize("damaged", ["", "{}[", '[["krn-1"]]', "7"])
@@ -195,8 +237,8 @@ def test_fixed_port_is_given_back_before_the_others(
     ports: PreparedPorts, tmp_path: Path, two_free: range
 ) -> None:
     chosen = ports.reserve(ONE, 1, fixed=two_free[0])
-    ports.release_fixed(ONE)
-    ports.release_fixed(ONE)
+    ports.release_fixed([ONE])
+    ports.release_fixed([ONE])
     with closing(ports_of(tmp_path / "b", two_free)) as others:
         others.reserve(TWO, 0, fixed=two_free[0])
     assert ports.reserved() == {ONE: chosen}
@@ -207,7 +249,8 @@ def test_fixed_port_survives_a_restart(tmp_path: Path, two_free: range) -> None:
     with closing(ports_of(directory, two_free)) as before:
         before.reserve(ONE, 0, fixed=two_free[0])
         before.reserve(TWO, 0, fixed=two_free[1])
-        before.release(TWO)
+        before.save()
+        before.release([TWO])
     with (
         closing(ports_of(directory, two_free)) as after,
         closing(ports_of(tmp_path / "b", two_free)) as others,
@@ -215,6 +258,6 @@ def test_fixed_port_survives_a_restart(tmp_path: Path, two_free: range) -> None:
         assert dict(after.reserved()) == {ONE: ()}
         with pytest.raises(PortInUse):
             others.reserve(THREE, 0, fixed=two_free[0])
-        after.release(ONE)
+        after.release([ONE])
         others.reserve(THREE, 0, fixed=two_free[0])
         others.reserve(TWO, 0, fixed=two_free[1])

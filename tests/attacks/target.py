@@ -140,12 +140,13 @@ class Target:
         failed = [probe for probe in self.probes()[since:] if probe.error]
         assert not failed, f"submissions of a bystander failed: {failed[:3]}"
         assert self._running() == self._kernels
+        self.assert_agents_alive()
 
     def assert_agents_alive(self) -> None:
         """The agents of the beginning are all there."""
         with self.client() as admin:
-            statuses = {agent.name: agent.status for agent in admin.agents()}
-        assert {statuses["one"], statuses["two"]} == {AgentStatus.ALIVE}
+            agents = [each for each in admin.agents() if each.name in ("one", "two")]
+        assert [each.status for each in agents] == [AgentStatus.ALIVE] * 2, [*map(str, agents)]
 
     def assert_served(self, since: int = 0) -> None:
         """99 of 100 submissions of the bystander took less than ``assert_p99`` allows: of all,

@@ -12,12 +12,11 @@ FLOOD_S = 4.0
 
 def test_deployments_that_fail_and_change_without_end_harm_nobody_else(target: Target) -> None:
     fails = {"kind": "deployment", "command": ["false"], "resources": {"cpu": "1m"}}
-    until_s = time.monotonic() + FLOOD_S
     with target.client("mallory") as mallory:
         names = [f"flood{number}" for number in range(3)]
         for name in names:
             mallory.deploy({**fails, "name": name, "replicas": 1000})
-        turn = 0
+        turn, until_s = 0, time.monotonic() + FLOOD_S
         while time.monotonic() < until_s:
             turn += 1
             for name in names:

@@ -49,7 +49,6 @@ async def test_flood_of_sightings_is_about_the_sender_alone_and_holds_up_nobody(
             assert time.monotonic() < began_s + 60.0
         finally:
             stream.close()
-    target.assert_agents_alive()
 
 
 async def _listen(stream: ControllerStream) -> None:
@@ -78,4 +77,3 @@ async def test_health_that_no_agent_may_tell_closes_its_stream(target: Target, w
                 await asyncio.wait_for(_listen(stream), 20.0)
         finally:
             stream.close()
-    target.assert_agents_alive()

@@ -58,7 +58,6 @@ async def test_agent_that_says_what_no_agent_may_say_is_closed_alone(target: Tar
         for wrong in HELLOS.values():
             with pytest.raises((Disconnected, Refused)):
                 await agent.greet(**wrong)
-    target.assert_agents_alive()
 
 
 async def test_agent_that_poses_as_a_machine_of_a_pool_is_not_believed(target: Target) -> None:

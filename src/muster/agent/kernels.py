@@ -152,9 +152,7 @@ class Kernels:
                 case Recall():
                     self._link.recall(command for command in run if isinstance(command, Recall))
                 case Prepare():
-                    for command in run:
-                        if isinstance(command, Prepare):
-                            self._prepare(command)
+                    self._prepare(command for command in run if isinstance(command, Prepare))
                 case unknown:
                     assert_never(unknown)
 
@@ -165,11 +163,11 @@ class Kernels:
 
     def acknowledge(self, seq: int) -> None:
         """Take note that the controller has all reports up to number ``seq``."""
-        for report in self.outbox.acknowledge(seq):
+        reports = self.outbox.acknowledge(seq)
+        for report in reports:
             if report.kind is not ReportKind.STARTED:
                 self._inventory.acknowledged(report)
-            if report.kind is ReportKind.ENDED:
-                self._ports.release((report.kernel, report.generation))
+        self._ports.release(_ended_of(reports))
         if self._link is not None and seq > 0:
             self._link.acknowledge(seq)
 
@@ -230,7 +228,23 @@ class Kernels:
                 if start.shares:
                     self._note_gpus((start.kernel, start.generation), start.shares)
 
-    def _prepare(self, command: Prepare) -> None:
+    def _prepare(self, commands: Iterable[Prepare]) -> None:
+        reserved = [command for command in commands if self._has_reserved(command)]
+        why = ""
+        try:
+            self._ports.save()
+        except OSError as error:
+            why = f"its ports cannot be written down: {error.strerror}"
+        for command in reserved:
+            key = (command.kernel, command.generation)
+            if key in self._ports.reserved():
+                self.outbox.add_unnumbered(self._prepared(key))
+            else:
+                self._failed(command, ReportKind.PREPARE_FAILED, ReasonCode.DISK_FULL, why)
+        self.news.set()
+
+    def _has_reserved(self, command: Prepare) -> bool:
+        """Whether the ports of a kernel could be reserved; the controller is told if not."""
         key = (command.kernel, command.generation)
         try:
             self._ports.reserve(key, command.ports, command.port)
@@ -242,8 +256,8 @@ class Kernels:
             why = f"its ports cannot be reserved: {error.strerror}"
             self._failed(command, ReportKind.PREPARE_FAILED, ReasonCode.DISK_FULL, why)
         else:
-            self.outbox.add_unnumbered(self._prepared(key))
-            self.news.set()
+            return True
+        return False
 
     def _failed(
         self, command: Prepare | Start, kind: ReportKind, why: ReasonCode, detail: str
@@ -258,8 +272,7 @@ class Kernels:
     async def abandon(self) -> None:
         """End all held kernels and wait until none is left; the controller is told nothing of
         it."""
-        for key in list(self._ports.reserved()):
-            self._ports.release(key)
+        self._ports.release(list(self._ports.reserved()))
         while True:
             self.news.clear()
             self.outbox.rewind()
@@ -290,6 +303,7 @@ class Kernels:
         self.resetting(bool(self._resets))
 
     def heard(self, events: "Sequence[Event]") -> None:
+        told: list[KernelReport] = []
         for event in events:
             report = self._inventory.apply(event)
             if self._resets and report.kind in _OVER:
@@ -298,7 +312,9 @@ class Kernels:
                 report = self._ended(report)
             elif report.shares:
                 self._note_gpus((report.kernel, report.generation), report.shares)
+            told.append(report)
             self.outbox.add(event["seq"], report)
+        self._ports.release_fixed(_ended_of(told))
         self.news.set()
 
     def _reset_ended(self, key: KernelKey) -> None:
@@ -309,7 +325,6 @@ class Kernels:
     def _ended(self, report: KernelReport) -> KernelReport:
         key = (report.kernel, report.generation)
         self.logs.ended(key)
-        self._ports.release_fixed(key)
         if report.reason is ReasonCode.KERNEL_VANISHED and key in self._ports.reserved():
             # The supervisor never heard of the kernel, which was only prepared.
             return replace(report, reason=ReasonCode.NEVER_STARTED)
@@ -329,3 +344,10 @@ class Kernels:
         log.error("the supervisor refused a command: %s", why)
         if self._link is not None:
             self._link.close()
+
+
+def _ended_of(reports: Iterable[KernelReport]) -> list[KernelKey]:
+    """The kernels whose end is among the reports."""
+    return [
+        (report.kernel, report.generation) for report in reports if report.kind is ReportKind.ENDED
+    ]

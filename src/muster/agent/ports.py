@@ -6,13 +6,16 @@ socket option.
 
 If a kernel's program listens on a fixed port, that very port is reserved. It is given back once the
 kernel's processes are gone; the other ports are kept until the controller knows of that.
+
+The reservations of an agent are in one file, so it is written once for all that are made or given
+back together.
 """
 
 import errno
 import json
 import random
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -50,6 +53,7 @@ class PreparedPorts:
         self._ports: dict[KernelKey, tuple[int, ...]] = {}
         self._fixed: dict[KernelKey, int] = {}
         self._locks = PortLocks()
+        self._unsaved: set[KernelKey] = set()  # reserved, and not in the file
         self._load()
 
     def reserved(self) -> Mapping[KernelKey, tuple[int, ...]]:
@@ -58,12 +62,12 @@ class PreparedPorts:
 
     def reserve(self, key: KernelKey, count: int, fixed: int | None = None) -> tuple[int, ...]:
         """``count`` ports for a kernel, and the ``fixed`` one, which is not in the answer; if it
-        has ports already, the answer is these.
+        has ports already, the answer is these. Nobody may be told of them before ``save``.
 
         Raises:
             PortInUse: the ``fixed`` port is not free; nothing is reserved.
             NoPorts: the range has too few free ports; nothing is reserved.
-            OSError: ports cannot be locked or written down; nothing is reserved.
+            OSError: ports cannot be locked; nothing is reserved.
         """
         if key in self._ports:
             return self._ports[key]
@@ -85,35 +89,52 @@ class PreparedPorts:
                     f"{len(found)} of {count} found free between {self._allowed[0]} and "
                     f"{self._allowed[-1]}"
                 )
-            self._ports[key] = tuple(found)
-            if found or fixed is not None:
-                self._save()
         except (PortInUse, NoPorts, OSError):
             self._ports[key] = tuple(found)
             self._drop(key)
             raise
+        self._ports[key] = tuple(found)
+        if found or fixed is not None:
+            self._unsaved.add(key)
         return self._ports[key]
 
-    def release(self, key: KernelKey) -> None:
-        """Give back a kernel's ports, if it has any."""
-        if self._drop(key):
-            with suppress(OSError):  # a stale line does no harm: its kernel is stopped again
-                self._save()
+    def save(self) -> None:
+        """Write down what was reserved.
 
-    def release_fixed(self, key: KernelKey) -> None:
-        """Give back a kernel's fixed port, if it has one: the kernel's processes are gone. The next
+        Raises:
+            OSError: it cannot be; all that was reserved since the last time is given back.
+        """
+        if not self._unsaved:
+            return
+        try:
+            self._write()
+        except OSError:
+            for key in self._unsaved.copy():
+                self._drop(key)
+            raise
+
+    def release(self, keys: Iterable[KernelKey]) -> None:
+        """Give back the ports of kernels that have any."""
+        self._released(map(self._drop, keys))
+
+    def release_fixed(self, keys: Iterable[KernelKey]) -> None:
+        """Give back the fixed ports of kernels that have one: their processes are gone. The next
         kernel may come before the controller's word that it knows of that."""
-        if self._drop_fixed(key):
-            with suppress(OSError):
-                self._save()
+        self._released(map(self._drop_fixed, keys))
 
     def close(self) -> None:
         """Let go of the locks; the file keeps the reservations for the agent's next start."""
         self._locks.close()
 
+    def _released(self, had_any: Iterable[bool]) -> None:
+        if any([*had_any]):
+            with suppress(OSError):  # a stale line does no harm: its kernel is stopped again
+                self._write()
+
     def _drop(self, key: KernelKey) -> bool:
         """Give back a kernel's ports; whether it had any."""
         ports = self._ports.pop(key, ())
+        self._unsaved.discard(key)
         for port in ports:
             self._locks.drop(port)
         return self._drop_fixed(key) or bool(ports)
@@ -154,7 +175,7 @@ class PreparedPorts:
             with suppress(OSError):
                 self._locks.take(port)
 
-    def _save(self) -> None:
+    def _write(self) -> None:
         fixed = self._fixed
         kept = [
             [*key, ports, *([fixed[key]] if key in fixed else [])]
@@ -164,6 +185,7 @@ class PreparedPorts:
         fresh = self._path.with_suffix(".new")
         fresh.write_text(json.dumps(kept))
         fresh.replace(self._path)
+        self._unsaved.clear()
 
 
 def _is_free(port: int) -> bool:
