@@ -1,5 +1,6 @@
 """Fixtures and settings of all tests."""
 
+import gc
 import os
 import shutil
 import signal
@@ -108,6 +109,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     turns = {path: OTHERS_EACH * turn for turn, path in enumerate(waiting)}
     turns |= {path: turn for turn, path in enumerate(others)}
     items.sort(key=lambda item: turns[item.path])
+
+
+def pytest_collection_finish() -> None:
+    """Have the garbage collector pass over what lives as long as this process, such as the modules
+    of all tests: looking through it again and again took a sixth of the time of the tests."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ from muster.simulate.swarm.scenario import load_scenario
 
 SCENARIOS = Path(__file__).with_name("scenarios")
 """Runs by which defects were found, shrunk."""
-SEEDS = 200
+SEEDS = 60
 AT_ONCE = 5
 
 

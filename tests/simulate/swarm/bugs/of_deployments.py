@@ -48,7 +48,7 @@ def deployments_end_before_their_routes(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-@finds(deployments.EnoughServe, first=11)
+@finds(deployments.EnoughServe, first=23)
 def any_number_may_be_missing_in_an_update(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rollout, "_limits", lambda update, wanted: (1, wanted))
 
@@ -64,7 +64,7 @@ def failed_starts_end_no_update(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rollout, "_too_slow", lambda *given: None)
 
 
-@finds(deployments.FailedStayFailed, first=5)
+@finds(deployments.FailedStayFailed, first=11)
 def revisions_that_are_given_up_take_the_place_of_the_former(patch: pytest.MonkeyPatch) -> None:
     failed = RolloutDeployment._failed
 

@@ -62,12 +62,12 @@ def machines_are_healed_again_and_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(HealthSteps, "_bounds", lambda *of: replace(bounds(*of), rounds=100))
 
 
-@finds(health.ShareHolds, first=4)
+@finds(health.ShareHolds, first=9)
 def all_machines_may_be_out(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ladder, "most_out", lambda machines, share: machines)
 
 
-@finds(health.NoTurnNoHeal, first=9)
+@finds(health.NoTurnNoHeal, first=24)
 def machines_are_healed_without_a_turn(patch: pytest.MonkeyPatch) -> None:
     take = HealthSteps.take
 
@@ -146,7 +146,7 @@ def failures_are_noted_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(attempts, "_is_noted", lambda *of: False)
 
 
-@finds(recoveries.FaultsChargeNobody, first=4)
+@finds(recoveries.FaultsChargeNobody, first=9)
 def faults_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rules, "FAULTS", frozenset())
 

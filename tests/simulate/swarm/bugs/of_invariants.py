@@ -124,7 +124,7 @@ def work_waits_for_no_start_time(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(StartTime, "validate", lambda *of: ())
 
 
-@finds(limits.TimeLimitsHold, first=4)
+@finds(limits.TimeLimitsHold, first=10)
 def nobody_enforces_time_limits(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(EnforceTimeout, "derive", lambda *of: None)
 
@@ -157,7 +157,7 @@ def twice_the_room_is_placed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("muster.store.unit.overcommitted", lambda connection, granted: [])
 
 
-@finds(attempts.Capacity, state.PlacementKnowsTheLedger)
+@finds(attempts.Capacity, state.PlacementKnowsTheLedger, first=4)
 def all_kernels_are_given_the_first_device(patch: pytest.MonkeyPatch) -> None:
     allocate = Unit.allocate
 
@@ -200,7 +200,7 @@ def some_acknowledgements_are_not_sent(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(AgentDesk, "deliver", badly)
 
 
-@finds(overtaken.OvertakenOnlyRenew, first=197)
+@finds(overtaken.OvertakenOnlyRenew, first=215)
 def commands_follow_no_commit_where_nothing_is_written(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(engine_work, "ORDERS", frozenset())
 
@@ -216,7 +216,7 @@ def ended_jobs_are_told_of_as_running(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Unit, "events", events)
 
 
-@finds(state.MirrorIsAsSql)
+@finds(state.MirrorIsAsSql, first=1)
 def changes_without_a_move_are_not_written(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Unit, "touch", lambda self, record: None)
 
@@ -226,7 +226,7 @@ def placement_does_not_hear_of_kernels_that_leave(patch: pytest.MonkeyPatch) -> 
     patch.setattr(GroupState, "vacate", lambda *of: None)
 
 
-@finds(state.PlacementKnowsPriorities, first=5)
+@finds(state.PlacementKnowsPriorities, first=11)
 def groups_do_not_hear_of_other_priorities(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(GroupState, "reprioritise", lambda *of: None)
 
@@ -320,7 +320,7 @@ def sessions_of_ended_jobs_go_on(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(EndWithJob, "derive", lambda *of: None)
 
 
-@finds(requests.AcceptedOnce, first=5)
+@finds(requests.AcceptedOnce, first=17)
 def repeated_submissions_are_new_ones(patch: pytest.MonkeyPatch) -> None:
     numbers = itertools.count()
     patch.setattr(submissions, "submission_key", lambda *of: f"{next(numbers)}")
@@ -331,7 +331,7 @@ def everything_is_everybodys(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Principal, "is_admin", True)
 
 
-@finds(notices.EndsAreTold, first=17)
+@finds(notices.EndsAreTold, first=23)
 def ended_work_is_looked_at_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Unit, "has_left", lambda *of: False)
 
@@ -341,7 +341,7 @@ def stops_are_repeated_without_a_pause(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(terminate, "stop_again_at", lambda kernel, sent_at: sent_at + 0.1)
 
 
-@finds(ledger.LedgerIsHeld, rest.RoomReturns, first=1)
+@finds(ledger.LedgerIsHeld, rest.RoomReturns, first=5)
 def ends_of_old_generations_are_not_heard(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(KernelReports, "_apply_old", lambda *of: None)
 

@@ -76,7 +76,7 @@ def machines_that_rebooted_are_said_to_be_lost(patch: pytest.MonkeyPatch) -> Non
     )
 
 
-@finds(sessions.TasksEndWithTheirCode, first=4)
+@finds(sessions.TasksEndWithTheirCode, first=6)
 def failed_tasks_end_with_two(patch: pytest.MonkeyPatch) -> None:
     code = exit_codes.of_task
     patch.setattr(exit_codes, "of_task", lambda task: 2 if code(task) else 0)

@@ -33,12 +33,12 @@ def pools_have_no_limits(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PoolState, "headroom", property(lambda self: 9))
 
 
-@finds(pools.DoomedForCause, first=19)
+@finds(pools.DoomedForCause, first=23)
 def slices_with_work_count_as_idle(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Fleet, "is_used", lambda self, slice_: False)
 
 
-@finds(pools.TrippedPoolsStandStill, first=23)
+@finds(pools.TrippedPoolsStandStill, first=39)
 def pools_that_stand_still_are_emptied(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(autoscaler, "_stands_still", lambda state: False)
     patch.setattr(DeleteSlices, "_is_held_back", lambda self, slice_, result: False)
