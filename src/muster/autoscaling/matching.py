@@ -17,7 +17,7 @@ from muster.scheduling.cluster.constraints import eligible, hard_rules, is_met
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.fitting.feasibility import Feasibility
 from muster.scheduling.policy.plugins import AgentSelector
-from muster.scheduling.workload import WorkloadClass
+from muster.scheduling.workload import WorkloadClass, others_on
 
 _REMEMBERED = 20_000  # classes
 
@@ -59,11 +59,15 @@ class Matcher:
     ) -> None:
         self.specs = [pool.spec for pool in pools]
         self._interruptions = [pool.interruptions for pool in pools]
+        self._ports_in_use = {pool.spec.name: pool.ports_in_use for pool in pools}
         self._selector = selector
         self.kernels = kernels
         samples = Snapshot(group).extended(
             modelled(pool.spec, f"{pool.spec.name}+1", 1, kernels) for pool in pools
         )
+        for slot, pool in enumerate(pools):
+            for port in pool.ports_in_use:
+                samples.set_joined_at(slot, others_on(port), 1)
         self._samples = samples
         self._slots = np.arange(len(pools))
         self._known: dict[WorkloadClass, Match] = {}
@@ -81,6 +85,7 @@ class Matcher:
             kernels == self.kernels
             and selector is self._selector
             and self._interruptions == [pool.interruptions for pool in pools]
+            and self._ports_in_use == {pool.spec.name: pool.ports_in_use for pool in pools}
             and self.specs == [pool.spec for pool in pools]
         )
 
@@ -116,6 +121,8 @@ class Matcher:
         """All reasons for which no machine of a pool can hold a kernel of a class; none if one
         can."""
         found = [*self._rules(workload.placement, pool)]
+        if workload.port in self._ports_in_use[pool.name]:
+            found.append(reason(ReasonCode.POOL_PORT_IN_USE, pool=pool.name, port=workload.port))
         for request, _ in workload.requests:
             found += _lacking(request, pool, self.kernels)
         return tuple(dict.fromkeys(found))

@@ -21,6 +21,7 @@ class PoolState:
         interruptions: how many of its slices were lost of late, by which equal pools are ranked.
         holds: what its slices count toward the ceilings, where some were made under another spec;
             None where all are as ``spec`` says.
+        ports_in_use: fixed ports that programs have which run on its machines from the first.
     """
 
     spec: PoolSpec
@@ -29,6 +30,7 @@ class PoolState:
     at_once: int | None = None
     interruptions: int = 0
     holds: "Holding | None" = None
+    ports_in_use: frozenset[int] = frozenset()
 
     @property
     def headroom(self) -> int:

@@ -14,12 +14,17 @@ from muster.core.specs.placement import ANYWHERE
 
 SetKey: TypeAlias = tuple[Owner | None, str]
 """An owner and the name of a set of its sessions (``PlacementSpec.set``); or None, and the kernels
-of whichever owner that listen on a fixed port."""
+of whichever owner that listen on a fixed port, or others that have it."""
 
 
 def users_of(port: int) -> SetKey:
     """The set of the kernels that listen on this port by themselves."""
     return None, f"port {port}"
+
+
+def others_on(port: int) -> SetKey:
+    """The set of the programs that have this port and are no kernels of the agent that told so."""
+    return None, f"port {port} of others"
 
 
 @dataclass(frozen=True, slots=True)

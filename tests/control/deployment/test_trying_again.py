@@ -34,12 +34,55 @@ def test_first_revision_is_tried_again_once_its_probe_is_mended(worlds: MakeWorl
     (why,) = cluster.why().reasons
     assert why.code is ReasonCode.DEPLOYMENT_NEVER_HEALTHY
     cluster.bad.clear()
-    cluster.deploy(probe=PROBE)
     cluster.run(20)
-    assert cluster.routes() == [], "nothing was mended"
+    assert cluster.routes() == [], "nobody handed it in again"
     cluster.deploy(probe=MENDED)
     cluster.run(20)
     assert (cluster.deployment.revision, cluster.serving()) == (1, [1])
+
+
+def test_first_revision_is_tried_again_once_it_is_handed_in_again(worlds: MakeWorld) -> None:
+    """Its program may be mended, which no spec tells; and not each time that it fails anew."""
+    cluster = Cluster(worlds)
+    cluster.bad = {1}
+    cluster.deploy(probe=PROBE)
+    cluster.run(100)
+    assert cluster.routes() == []
+    cluster.deploy(probe=PROBE)
+    assert cluster.deployment.failed_starts == 0
+    cluster.run(4)
+    failed_starts = cluster.deployment.failed_starts
+    assert failed_starts
+    cluster.deploy(probe=PROBE)
+    assert cluster.deployment.failed_starts == failed_starts, "others are tried still"
+    cluster.run(100)
+    cluster.bad.clear()
+    cluster.deploy(probe=PROBE)
+    cluster.run(20)
+    assert (cluster.deployment.revision, cluster.serving()) == (1, [1])
+
+
+def test_update_that_was_given_up_stays_so_when_it_is_handed_in_again(cluster: Cluster) -> None:
+    cluster.bad.clear()
+    cluster.deploy(probe=PROBE, command=["serve", "2"])
+    cluster.run(20)
+    assert (cluster.deployment.stable, cluster.serving()) == (1, [1])
+
+
+def test_reason_of_failed_starts_is_gone_once_no_more_replicas_are_wished(
+    worlds: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Cluster(worlds)
+    cluster.deploy(replicas=2, probe=PROBE)
+    cluster.run(80)
+    good = {each.name for each in cluster.routes()}
+    cluster.ask("scale", 3)
+    monkeypatch.setattr(cluster, "_good", good.__contains__)
+    cluster.run(20)
+    assert cluster.deployment.reason is not None
+    cluster.ask("scale", 2)
+    cluster.run(20)
+    assert cluster.why().reasons == ()
 
 
 def test_deployment_whose_replicas_fail_says_why_until_one_is_healthy(worlds: MakeWorld) -> None:

@@ -22,7 +22,10 @@ _GIVEN_UP = {
     ReasonCode.ROLLOUT_TOO_SLOW: "given up: too slow",
     ReasonCode.ROLLOUT_ERRORS: "given up: requests failed",
 }
-_SECRET = re.compile(r"TOKEN|SECRET|PASS|KEY|CREDENTIAL|AUTH|COOKIE|DSN|URL|URI", re.IGNORECASE)
+_SECRET = re.compile(
+    r"TOKEN|SECRET|PASS|PWD|PW$|KEY|CREDENTIAL|CERT|AUTH|COOKIE|SALT|SIGN|PRIV|HOOK|DSN|CONN|URL|URI",
+    re.IGNORECASE,
+)
 """Parts of the names of variables whose values are not told; a URL may hold a password."""
 
 

@@ -10,6 +10,7 @@ from muster.control.deployment.lifecycle import (
     MOST_OF_A_SENTENCE,
     RouteLifecycle,
     may_start,
+    tells_of_starts,
     why_not,
 )
 from muster.control.deployment.loads import Loads
@@ -148,11 +149,22 @@ class ReconcileDeployment(LifecycleHandler[Deployment]):
                     create=wished.create,
                     remove=len(wished.remove),
                 )
+            elif self._serve(deployment):
+                if tells_of_starts(deployment.reason):  # fewer are wished now
+                    deployment.reason = None
+                    work.unit.touch(deployment)
+                result.successes.append(deployment)
             elif (why := why_not(deployment, work.now)) is not None:
                 result.skipped[deployment] = (why,)
             else:
                 result.successes.append(deployment)
         return result
+
+    def _serve(self, deployment: Deployment) -> bool:
+        """Whether as many replicas are healthy as are wished."""
+        routes = self._routes.of(deployment)
+        healthy = sum(route.status is RouteStatus.HEALTHY for route in routes)
+        return healthy >= deployment.replicas
 
 
 class RolloutDeployment(LifecycleHandler[Deployment]):

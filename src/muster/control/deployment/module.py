@@ -69,7 +69,8 @@ class DeploymentModule(EntityModule):
         settings = load_settings(surroundings.settings)
         has_others = settings.haproxy is not None or settings.etcd is not None
         self._loads = Loads(has_others=has_others)
-        self._traffic = Traffic(tells=has_others)
+        self._own_hosts = settings.hosts
+        self._traffic = Traffic(tells=has_others, own_hosts=settings.hosts)
         publisher = TrafficPublisher(settings, self._loaded, surroundings.in_charge)
         self.performers = (RouteProber(self._probed), publisher)
 
@@ -92,7 +93,7 @@ class DeploymentModule(EntityModule):
         sessions = parts[SessionLifecycle]
         parts[ClusterState].guard = ReplicaGuard(routes, of_routes)
         parts[ProbeReports].listen(ProbesByAgents(routes))
-        requests = DeploymentRequests(routes, of_deployments)
+        requests = DeploymentRequests(routes, of_deployments, self._own_hosts)
         return Declared(
             lifecycles=[of_deployments, of_routes],
             handlers=[

@@ -1,6 +1,7 @@
 """Requests of people about deployments: functions of one wake's work that refuse before they change
 anything."""
 
+from collections.abc import Collection
 from typing import Any
 
 from muster.control.deployment.book import Routes
@@ -8,6 +9,7 @@ from muster.control.deployment.entity import Deployment, DeploymentId
 from muster.control.deployment.lifecycle import (
     DeploymentLifecycle,
     judge_starts_anew,
+    starts_left,
     tells_of_starts,
 )
 from muster.control.deployment.revisions import Revision, kept
@@ -35,11 +37,18 @@ _E = EndpointLifecycle
 
 
 class DeploymentRequests:
-    """Requests about live deployments; those that are over are read from SQL."""
+    """Requests about live deployments; those that are over are read from SQL.
 
-    def __init__(self, routes: Routes, lifecycle: DeploymentLifecycle) -> None:
+    Args:
+        own_hosts: names of the balancers themselves, which no deployment may have.
+    """
+
+    def __init__(
+        self, routes: Routes, lifecycle: DeploymentLifecycle, own_hosts: Collection[str] = ()
+    ) -> None:
         self._routes = routes
         self._lifecycle = lifecycle
+        self._own_hosts = own_hosts
 
     def apply(
         self, work: Work, principal: Principal, spec: DeploymentSpec, *, new: bool = False
@@ -67,6 +76,8 @@ class DeploymentRequests:
                 f"deployment {spec.name!r} counts for project {known.owner.project}, which cannot "
                 "be changed: take it down first, or choose another name"
             )
+        if spec.host in self._own_hosts:
+            raise Conflict(f"{spec.host} is a name of Muster's own balancers: choose another host")
         at_host = None if spec.host is None else self._routes.at(spec.host)
         if at_host is not None and at_host is not known:
             raise Conflict(f"requests for {spec.host} reach another deployment already")
@@ -234,7 +245,11 @@ class DeploymentRequests:
         current = deployment.numbered(deployment.revision)
         if current is None or current.digest != digest:
             self._begin_revision(work, principal, deployment, spec, digest, of)
-        elif of is not None or spec != before.model_copy(update={"replicas": spec.replicas}):
+        elif (
+            of is not None
+            or spec != before.model_copy(update={"replicas": spec.replicas})
+            or not starts_left(deployment)  # what it runs may be mended outside the spec
+        ):
             self._try_again(work, deployment)
         for route in self._routes.of(deployment):
             work.mark(route)

@@ -1,7 +1,7 @@
 """The services that are published: where requests may go (design: Deployments and routes)."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, DeploymentId, Route
@@ -23,8 +23,9 @@ def serves(route: Route) -> bool:
     return found and route.good is True and route.address is not None
 
 
-def service_of(deployment: Deployment, routes: Routes) -> Service:
-    """A deployment as proxies see it; a route that is drained has weight 0."""
+def service_of(deployment: Deployment, routes: Routes, own_hosts: Collection[str] = ()) -> Service:
+    """A deployment as proxies see it; a route that is drained has weight 0. A host that is one of
+    the proxies' own is left out: whoever had it would get all requests that come by path."""
     serving = [each for each in routes.of(deployment) if serves(each)]
     spec, rollout = deployment.spec, deployment.rollout
     wished = {} if rollout is None else weights_of(rollout, spec.update, deployment.replicas)
@@ -38,7 +39,7 @@ def service_of(deployment: Deployment, routes: Routes) -> Service:
     return Service(
         id=deployment.id,
         name=deployment.name,
-        host=spec.host,
+        host=None if spec.host in own_hosts else spec.host,
         domain=owner.domain,
         project=owner.project,
         user=owner.user,
@@ -70,10 +71,12 @@ class Traffic:
 
     Args:
         tells: whether there are balancers to be told.
+        own_hosts: see ``service_of``.
     """
 
-    def __init__(self, *, tells: bool) -> None:
+    def __init__(self, *, tells: bool, own_hosts: Collection[str] = ()) -> None:
         self._tells = tells
+        self._own_hosts = own_hosts
         self._services: dict[DeploymentId, Service] = {}
         self._pending: dict[DeploymentId, Service | None] = {}
         self._unsent = True
@@ -89,7 +92,9 @@ class Traffic:
         # what it was to tell.
         self._pending, self._unsent = {}, True
         services = {
-            each.id: service_of(each, routes) for each in live.values() if not each.is_going
+            each.id: service_of(each, routes, self._own_hosts)
+            for each in live.values()
+            if not each.is_going
         }
         if services != self._services or not self.version:
             self._services = services
@@ -104,7 +109,7 @@ class Traffic:
                 self._unsent = True
                 work.unit.tell(TRAFFIC, TRAFFIC, "CHANGED")
             return
-        service = service_of(deployment, self._routes)
+        service = service_of(deployment, self._routes, self._own_hosts)
         published = self._services.get(deployment.id)
         if service == self._pending.get(deployment.id, published):
             return

@@ -177,6 +177,7 @@ class RouteDemand(LifecycleHandler[Pool]):
             self._fleet.pool,
         )
         moments = [plan.looks_at, *(pool.standing.closed_until for pool in pools)]
+        moments += [self._cluster.ports.pool_asked_at(pool.name, work.now) for pool in pools]
         seen.looks_at = min((at for at in moments if at and at > work.now), default=None)
         if len(plan.delete) > MOST_DELETED or sum(plan.launch.values()) > MOST_MADE:
             seen.again = True
@@ -202,6 +203,7 @@ class RouteDemand(LifecycleHandler[Pool]):
                     None if at_once is None else max(0, at_once - coming),
                     sum(at > now - LOSSES_COUNT_S for at in pool.losses),
                     holding(pool, of_pool),
+                    self._cluster.ports.of_pool(pool.name, now),
                 )
             )
         return states

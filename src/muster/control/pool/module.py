@@ -79,5 +79,5 @@ class PoolModule(EntityModule):
                 routing,
                 consolidating,
             ],
-            offers=[fleet, slices, routing, PoolRequests(fleet, slices, pools)],
+            offers=[fleet, slices, routing, PoolRequests(fleet, slices, pools, cluster.ports)],
         )

@@ -11,6 +11,7 @@ from muster.control.pool.records import Pool, PoolId, Slice
 from muster.control.pool.slices import SliceLifecycle
 from muster.control.pool.specs import keep_spec
 from muster.control.pool.states import POOL_TABLE, PoolStatus
+from muster.control.session.cluster.taken_ports import TakenPorts
 from muster.core.errors import Conflict, InvalidSpec, NotFound, Problem
 from muster.core.ids import IdKind
 from muster.core.owner import Principal
@@ -29,10 +30,13 @@ _SHAPING = frozenset({"provider", "settings", "machine", "slice_size", "preempti
 class PoolRequests:
     """Requests about pools and slices."""
 
-    def __init__(self, fleet: Fleet, slices: SliceLifecycle, pools: PoolLifecycle) -> None:
+    def __init__(
+        self, fleet: Fleet, slices: SliceLifecycle, pools: PoolLifecycle, ports: TakenPorts
+    ) -> None:
         self._fleet = fleet
         self._slices = slices
         self._pools = pools
+        self._ports = ports
 
     # Pools
 
@@ -78,7 +82,7 @@ class PoolRequests:
                 keep_spec(work.unit, revision, former)
         else:
             self._share(work, pool)
-        pool.standing = pool.standing.ready()  # whatever was wrong may be mended
+        self._whatever_was_wrong_may_be_mended(pool)
         if relabelled:
             self._relabel(work, pool)
         self._changed(work, principal, pool, "changed")
@@ -164,9 +168,13 @@ class PoolRequests:
         """
         pool = self._move(work, principal, name, PoolStatus.ACTIVE, "resumed")
         pool.pardoned_at = work.now
-        pool.standing = pool.standing.ready()
+        self._whatever_was_wrong_may_be_mended(pool)
         work.unit.touch(pool)
         return pool
+
+    def _whatever_was_wrong_may_be_mended(self, pool: Pool) -> None:
+        pool.standing = pool.standing.ready()
+        self._ports.forget_pool(pool.name)
 
     def replace(self, work: Work, principal: Principal, name: str, at_a_time: int) -> Pool:
         """Have the slices of former revisions replaced, so many at a time; 0 ends that.

@@ -58,6 +58,8 @@ class KernelReports:
                 if work.unit.move(kernel, waiting, KernelStatus.PREPARED, PHASE):
                     kernel.ports = report.ports
                     work.unit.fail(kernel, None)
+                    if (port := fixed_port(kernel)) is not None:
+                        self._cluster.ports.found_free(work.live.agents[agent_id], port)
             case ReportKind.CREATED:
                 note_ready(kernel, work)
             case ReportKind.STARTED:
@@ -72,8 +74,11 @@ class KernelReports:
                 elif (
                     report.reason is ReasonCode.PORT_IN_USE
                     and kernel.session.status in PLACED_SESSION
+                    and self._may_go_elsewhere(work, agent_id, kernel)
                 ):
-                    self._port_in_use(work, agent_id, kernel, report)
+                    # No failure of its own, and time may cure it.
+                    why = self._why(work, agent_id, report)
+                    self._lifecycle.reschedule(work, kernel.session, PHASE, why)
                 elif kernel.status in KERNEL_TABLE.live and kernel.session.status in PLACED_SESSION:
                     work.unit.fail(kernel, self._why(work, agent_id, report))
                     kernel.failed_at = report.at
@@ -87,15 +92,13 @@ class KernelReports:
             case ReportKind.ENDED:
                 self._end(work, kernel, report)
 
-    def _port_in_use(
-        self, work: Work, agent_id: AgentId, kernel: Kernel, report: KernelReport
-    ) -> None:
-        """Have the session go elsewhere, or wait: that is no failure of its own, and time may cure
-        it. Nobody who listens on that port is placed there for a while."""
+    def _may_go_elsewhere(self, work: Work, agent_id: AgentId, kernel: Kernel) -> bool:
+        """Have nobody who listens on the kernel's port placed on the agent for a while. False if
+        that cannot be, so that the session would come back at once, and again."""
         port = fixed_port(kernel)
-        if port is not None:
-            self._cluster.ports.told(kernel.session.group, agent_id, port, work.now)
-        self._lifecycle.reschedule(work, kernel.session, PHASE, self._why(work, agent_id, report))
+        agent = work.live.agents[agent_id]
+        alone = len(work.live.allocations_on.get(agent_id, ())) <= 1
+        return port is not None and self._cluster.ports.told(agent, port, work.now, alone=alone)
 
     def _refuse(self, work: Work, agent_id: AgentId, report: KernelReport, of: AgentId) -> None:
         """Refuse a report about another agent's kernel (design: Access); history tells of it once a

@@ -28,6 +28,12 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
         "machines of pool {pool} have {has}, not {wanted}",
         "Ask for a model that a pool has, or for any.",
     ),
+    ReasonCode.POOL_PORT_IN_USE: Definition(
+        _R,
+        "on machines of pool {pool} a program that is no kernel has port {port}",
+        "Choose another `port`; without it one is reserved for each. A machine of the pool is made "
+        "and asked again after a while.",
+    ),
     ReasonCode.POOL_TOO_SMALL: Definition(
         _R,
         "{resource}: {requested:=} asked, a machine of pool {pool} has {capacity:=}",

@@ -14,7 +14,7 @@ from muster.core.specs.placement import ANYWHERE, NUMERIC, Constraint, Operator,
 from muster.scheduling.cluster.columns import Flags, Ints
 from muster.scheduling.cluster.order import Tier
 from muster.scheduling.cluster.snapshot import Snapshot
-from muster.scheduling.workload import WorkloadClass, users_of
+from muster.scheduling.workload import WorkloadClass, others_on, users_of
 
 _COMPARE: Mapping[Operator, Callable[[float, float], bool]] = {
     Operator.GT: lambda value, bound: value > bound,
@@ -67,8 +67,15 @@ def meets_rule(snapshot: Snapshot, placement: PlacementSpec, rule: Constraint | 
 
 def has_free(snapshot: Snapshot, port: int) -> Flags:
     """The slots where no kernel has a fixed port, nor anybody else as far as their agents told."""
-    mask = np.ones(snapshot.columns.slots, np.bool_)
+    mask = ~have_others(snapshot, port)
     mask[list(snapshot.in_set(users_of(port)))] = False
+    return mask
+
+
+def have_others(snapshot: Snapshot, port: int) -> Flags:
+    """The slots where a program that is no kernel of the agent has a fixed port, as it told."""
+    mask = np.zeros(snapshot.columns.slots, np.bool_)
+    mask[list(snapshot.in_set(others_on(port)))] = True
     return mask
 
 

@@ -22,6 +22,7 @@ from muster.scheduling.cluster.constraints import (
     eligible,
     hard_rules,
     has_free,
+    have_others,
     meets_rule,
 )
 from muster.scheduling.cluster.snapshot import OUT_OF_DISK, Snapshot
@@ -106,13 +107,15 @@ class Feasibility:
         if not may.any() or (may & has_free(snapshot, port)).any():
             return None
         agents = int(np.count_nonzero(may))
+        others = int(np.count_nonzero(may & have_others(snapshot, port)))
         return reason(
-            ReasonCode.PORT_TAKEN,
+            ReasonCode.PORT_FOREIGN if others == agents else ReasonCode.PORT_TAKEN,
             port=port,
             agents=agents,
             group=snapshot.group,
             several=agents > 1,
             some=agents < len(snapshot),
+            **({"others": others} if 0 < others < agents else {}),
         )
 
     def most_kernels(self, workload: WorkloadClass, statement: Statement) -> int:

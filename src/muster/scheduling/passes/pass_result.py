@@ -11,12 +11,15 @@ from muster.scheduling.making_room.reservation import Reservation
 from muster.scheduling.passes.queue import Kept, QueueClass
 from muster.scheduling.workload import KernelPlacement, SessionWorkload
 
+PORT_REASONS = frozenset({ReasonCode.PORT_TAKEN, ReasonCode.PORT_FOREIGN})
+"""Reasons of a waiting session whose fixed port is free nowhere."""
+
 LACKS_ROOM = frozenset(
     {
         ReasonCode.NO_ROOM,
         ReasonCode.GANG_NO_ROOM,
         ReasonCode.AGENTS_FULL,
-        ReasonCode.PORT_TAKEN,
+        *PORT_REASONS,
         ReasonCode.BEHIND_RESERVATION,
         ReasonCode.BEHIND_STARVING,
         ReasonCode.BEHIND_PROMISE,

@@ -20,7 +20,7 @@ from muster.scheduling.making_room.preemption import (
 )
 from muster.scheduling.making_room.reservation import reserve
 from muster.scheduling.passes.class_order import ClassCursor, ClassOrder, Rank, bounds, rank_of
-from muster.scheduling.passes.pass_result import PassResult, Placed, behind
+from muster.scheduling.passes.pass_result import PORT_REASONS, PassResult, Placed, behind
 from muster.scheduling.passes.queue import Kept, Lack, Queue, QueueClass
 from muster.scheduling.policy.group_policy import Policy
 from muster.scheduling.policy.plugins import PassContext
@@ -238,7 +238,7 @@ class PlacementPass:
         self.result.refused[members] = lack.reasons
         self._lacking[members] = lack
         promised = self._keep_promises(members) and not self._fits_back(members.workload)
-        if never is not None or lack.reasons[0].code is ReasonCode.PORT_TAKEN:
+        if never is not None or lack.reasons[0].code in PORT_REASONS:
             return  # it holds up no other session
         is_head, policy = not self._blocked, self._policy.queue
         others_leave = session.id in self._context.displacing

@@ -32,11 +32,13 @@ def test_settings_are_read(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text(
         f"haproxy: {{socket: '127.0.0.1:9999', file: {tmp_path}/muster.cfg, reload: [/bin/true]}}\n"
         "etcd: {endpoints: ['https://[::1]:2379'], lease: 1m}\n"
+        "hosts: [Services.Example.org]\n"
     )
     settings = load_settings(tmp_path)
     assert settings.haproxy is not None
     assert settings.etcd is not None
     assert settings.etcd.lease == 60.0
+    assert settings.hosts == {"services.example.org"}
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from muster.core.errors import InvalidSpec, Problem
 from muster.core.specs.amounts import Duration, Flag, PathText, ShortText, Spec, Text
 from muster.core.specs.documents import load_keys
 from muster.core.specs.load import parse_spec
+from muster.core.specs.serving import Host
 
 FILE = "traffic.yaml"
 _MAX_WORDS = 100
@@ -142,9 +143,15 @@ class EtcdSettings(Spec):
 
 
 class TrafficSettings(Spec):
-    """The balancers that are told of services; none by default."""
+    """The balancers that are told of services; none by default.
+
+    Args:
+        hosts: names under which they, and Muster's own proxy, are reached: no deployment gets one
+            as its host, and with it the requests for all others.
+    """
 
     kind: Literal["traffic"] = "traffic"
+    hosts: Annotated[frozenset[Host], Field(max_length=_MAX_WORDS)] = frozenset()
     haproxy: HaproxySettings | None = None
     etcd: EtcdSettings | None = None
 
