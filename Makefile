@@ -2,6 +2,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
 WORKERS ?= 3
+ALLOWED := $(if $(UNTIL),--until $(UNTIL))
 PROTOS := $(wildcard src/muster/wire/*.proto)
 
 .DEFAULT_GOAL := help
@@ -24,8 +25,8 @@ demo: setup ## Run the demonstration
 # workers than cores, because tests of real processes mostly wait.
 test: setup ## Run the tests (WORKERS=1 for one after the other)
 	@failed=0; \
-	$(BIN)/pytest -n 0 tests/attacks || failed=1; \
-	$(BIN)/pytest -n $(WORKERS) --no-loadscope-reorder --ignore=tests/attacks || failed=1; \
+	$(BIN)/pytest -n 0 $(ALLOWED) tests/attacks || failed=1; \
+	$(BIN)/pytest -n $(WORKERS) $(ALLOWED) --no-loadscope-reorder --ignore=tests/attacks || failed=1; \
 	exit $$failed
 
 soak: setup ## Run the control plane from seed after seed, until stopped; goes on where it was

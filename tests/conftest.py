@@ -1,6 +1,7 @@
 """Fixtures and settings of all tests."""
 
 import gc
+import math
 import os
 import shutil
 import signal
@@ -83,6 +84,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run all tests of the store and of control on this kind of database, and those that "
         "are for both kinds on this one alone",
     )
+    parser.addoption(
+        "--until",
+        type=float,
+        default=math.inf,
+        metavar="MOMENT",
+        help="skip tests that have not begun at this moment, in seconds since the epoch, and begin "
+        "with those that take little time",
+    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -98,17 +107,24 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("database", on, indirect=True)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put slow folders first, so that no worker is alone with one of their files in the end. Files
-    whose tests wait and those whose tests do not take turns, so that workers seldom all wait at a
-    time."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put slow folders first, so that no worker is alone with one of their files in the end; or
+    last, where they may not all be run. Files whose tests wait and those whose tests do not take
+    turns, so that workers seldom all wait at a time."""
     files = [*dict.fromkeys(item.path for item in items)]
-    files.sort(key=lambda path: BUSY not in path.parents)
+    is_limited = config.getoption("--until") < math.inf
+    files.sort(key=lambda path: (BUSY in path.parents) is is_limited)
     waiting = [path for path in files if not WAITING.isdisjoint(path.parents)]
     others = [path for path in files if WAITING.isdisjoint(path.parents)]
     turns = {path: OTHERS_EACH * turn for turn, path in enumerate(waiting)}
     turns |= {path: turn for turn, path in enumerate(others)}
     items.sort(key=lambda item: turns[item.path])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if time.time() >= item.config.getoption("--until"):
+        pytest.skip("no time was left for it: see --until")
 
 
 def pytest_collection_finish() -> None:
