@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.client.authority import certificate
 from tests.databases import DATABASES, Server, on_server, running_server
 
 # How fast a machine draws examples says nothing of what is tested.
@@ -37,6 +38,16 @@ def _interrupts_are_not_ignored() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _few_authorities(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests talk to this machine alone. Each client of HTTP that they make would read all
+    authorities of the world, which takes longer than most tests do."""
+    only = certificate(tmp_path_factory.mktemp("authorities"), "nobody")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", str(only.certificate))
+        yield
 
 
 @pytest.fixture
@@ -109,15 +120,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put slow folders first, so that no worker is alone with one of their files in the end; or
-    last, where they may not all be run. Files whose tests wait and those whose tests do not take
+    last, where not all tests may be run. Files whose tests wait and those whose tests do not take
     turns, so that workers seldom all wait at a time."""
     files = [*dict.fromkeys(item.path for item in items)]
-    is_limited = config.getoption("--until") < math.inf
-    files.sort(key=lambda path: (BUSY in path.parents) is is_limited)
+    files.sort(key=lambda path: BUSY not in path.parents)
     waiting = [path for path in files if not WAITING.isdisjoint(path.parents)]
     others = [path for path in files if WAITING.isdisjoint(path.parents)]
     turns = {path: OTHERS_EACH * turn for turn, path in enumerate(waiting)}
     turns |= {path: turn for turn, path in enumerate(others)}
+    if config.getoption("--until") < math.inf:
+        slow = {path for path in files if not {BUSY, *WAITING}.isdisjoint(path.parents)}
+        turns |= {path: OTHERS_EACH * len(files) + turns[path] for path in slow}
     items.sort(key=lambda item: turns[item.path])
 
 

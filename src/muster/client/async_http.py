@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from typing import TYPE_CHECKING
 
 import httpx
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from muster.client.connection import Connection
 
 
+_NOBODY = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""Trusts nobody. Where nothing is encrypted, reading all authorities would only take a while."""
+
+
 class AsyncHttp:
     """Requests to one cluster; for several tasks of one event loop at once."""
 
@@ -24,7 +29,7 @@ class AsyncHttp:
         self._http = httpx.AsyncClient(
             base_url=connection.url,
             headers={"Authorization": f"Bearer {connection.token}"} if connection.token else {},
-            verify=tls_context(connection.ca) if connection.url.startswith("https") else True,
+            verify=tls_context(connection.ca) if connection.url.startswith("https") else _NOBODY,
             # A proxy for the outside world must not stand before this machine's own cluster.
             trust_env=not connection.loopback,
         )
