@@ -268,8 +268,8 @@ def test_port_that_only_other_programs_have_is_told_as_such(worlds: MakeWorld) -
     cluster.deploy(replicas=2, port=PORT, update={"progress_deadline": 99_999})
     cluster.run(5)
     assert sentences(cluster)[-1] == (
-        f"its port {PORT} is taken on all 2 agents of group default, on 1 by programs that are no "
-        "kernels of theirs"
+        f"its port {PORT} is taken on all 2 agents of group default, on 1 by programs that the "
+        "agents did not start: of another agent of the machine, or of nobody's"
     )
     cluster = Cluster(worlds, agents=2)
     for agent in cluster.world.agents.values():
@@ -277,8 +277,8 @@ def test_port_that_only_other_programs_have_is_told_as_such(worlds: MakeWorld) -
     cluster.deploy(replicas=1, port=PORT)
     cluster.run(5)
     assert sentences(cluster)[-1] == (
-        f"its port {PORT} is in use on all 2 agents of group default, by programs that are no "
-        "kernels of theirs"
+        f"its port {PORT} is in use on all 2 agents of group default, by programs that the "
+        "agents did not start: of another agent of the machine, or of nobody's"
     )
 
 

@@ -90,7 +90,10 @@ def _notes(found: "DeploymentDetail", *, public: bool) -> list[str]:
     if found.host is not None:
         notes.append(f"requests with the host {found.host} reach it too, at the same port")
     if not public:
-        notes.append("it asks for a token: send `Authorization: Bearer TOKEN`, with one of yours")
+        notes.append(
+            "it asks for a token: send `Authorization: Bearer TOKEN`; `muster tokens create NAME` "
+            "makes one"
+        )
     if found.healthy == 0 and found.replicas == 0:
         notes.append("it has no replica now; where the number follows load, a request makes one")
     elif found.healthy == 0:

@@ -142,7 +142,9 @@ def _of_one(console: Console, found: "TopView", lines: int) -> list[RenderableTy
     else:
         said += "none ended in the last minute"
     if load.held:
-        said += f"; {count(load.held, 'request')} wait for a replica"
+        said += (
+            f"; {count(load.held, 'request')} {'waits' if load.held == 1 else 'wait'} for a replica"
+        )
     shown = found.routes[:lines]
     parts: list[RenderableType] = [Text(plain(said))]
     return [*parts, table(console, columns, map(row, shown))] if shown else parts

@@ -80,7 +80,8 @@ class DeploymentRequests:
             raise Conflict(f"{spec.host} is a name of Muster's own balancers: choose another host")
         at_host = None if spec.host is None else self._routes.at(spec.host)
         if at_host is not None and at_host is not known:
-            raise Conflict(f"requests for {spec.host} reach another deployment already")
+            its = f"deployment {at_host.name!r}" if principal.may_see(at_host.owner) else "another"
+            raise Conflict(f"requests for {spec.host} reach {its} already")
         owner = principal.owner if known is None else known.owner
         _must_be_bounded(
             work, owner, known, spec.replicas if spec.scale is None else spec.scale.max

@@ -60,15 +60,16 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ReasonCode.PORT_TAKEN: Definition(
         _W,
         "its port {port} is taken{agents:? on {several:?all }{agents:agent} of group {group}}"
-        "{some:? that it may use now}{others:?, on {others} by programs that are no kernels of "
-        "theirs}",
+        "{some:? that it may use now}{others:?, on {others} by programs that the agents did "
+        "not start: of another agent of the machine, or of nobody's}",
         "Nothing: it starts on a machine where the port becomes free. An update with `surge: 0` "
         "stops a replica before it starts another; without `port` one is reserved for each.",
     ),
     ReasonCode.PORT_FOREIGN: Definition(
         _R,
         "its port {port} is in use{agents:? on {several:?all }{agents:agent} of group {group}}"
-        "{some:? that it may use now}, by programs that are no kernels of theirs",
+        "{some:? that it may use now}, by programs that the agents did not start: of another agent "
+        "of the machine, or of nobody's",
         "Choose another `port`; without it one is reserved for each. Agents are asked again after "
         "a while.",
     ),

@@ -79,7 +79,7 @@ OF_DEPLOYMENTS: Mapping[ReasonCode, Definition] = {
     ),
     ReasonCode.DEPLOYMENT_STARTS_AGAIN: Definition(
         _W,
-        "{failed:replica} in a row did not become healthy{how:?: {how}}"
+        "{failed:replica} in a row did not become healthy, or not for long{how:?: {how}}"
         "{in_s:?; the next is tried in {in_s:~}}",
         "{route:?`muster logs {route}` shows what the last of them wrote.}",
     ),
@@ -103,19 +103,22 @@ OF_DEPLOYMENTS: Mapping[ReasonCode, Definition] = {
         _R,
         "revision {revision} was given up: {failed:replica} of it did not become healthy"
         "{how:?: {how}}; revision {stable} serves",
-        "Mend it and hand the deployment in again, or `muster rollout undo`.",
+        "Mend it, and change the deployment; or, where the mistake was outside it, have the "
+        "revision tried again: `muster rollout undo NAME --to {revision}`.",
     ),
     ReasonCode.ROLLOUT_TOO_SLOW: Definition(
         _R,
         "revision {revision} was given up: no further replica of it became available within "
         "{deadline_s:~}{how:?: {how}}; revision {stable} serves",
-        "Mend it and hand the deployment in again, or set a longer update.progress_deadline.",
+        "Mend it and change the deployment, such as by a longer update.progress_deadline; or, "
+        "where the mistake was outside it, have the revision tried again: `muster rollout undo "
+        "NAME --to {revision}`.",
     ),
     ReasonCode.ROLLOUT_ERRORS: Definition(
         _R,
         "revision {revision} was given up: {rate} % of its {requests:request} failed, more "
         "than {limit} %; revision {stable} serves",
-        "Mend it and hand the deployment in again.",
+        "Mend it and change the deployment.",
     ),
     ReasonCode.SCALED_BY_LOAD: Definition(
         _W, "{before} → {after} replicas ({how}): {load} {metric}, {target} a replica are aimed at"
