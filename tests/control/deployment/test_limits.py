@@ -85,6 +85,8 @@ def test_name_and_host_reach_one_deployment(cluster: Cluster) -> None:
         deploy_as(cluster, BOB)
     with pytest.raises(Conflict, match="another deployment"):
         deploy_as(cluster, BOB, name="other", host="Chat.Example.ORG")
+    with pytest.raises(Conflict, match="deployment 'chat'"):
+        deploy_as(cluster, ADA, name="other", host="chat.example.org")
     deploy_as(cluster, ADA, host="talk.example.org")
     deploy_as(cluster, BOB, name="other", host="chat.example.org")
 

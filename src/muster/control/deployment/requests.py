@@ -80,7 +80,9 @@ class DeploymentRequests:
             raise Conflict(f"{spec.host} is a name of Muster's own balancers: choose another host")
         at_host = None if spec.host is None else self._routes.at(spec.host)
         if at_host is not None and at_host is not known:
-            its = f"deployment {at_host.name!r}" if principal.may_see(at_host.owner) else "another"
+            its = "another deployment"
+            if principal.may_see(at_host.owner):
+                its = f"deployment {at_host.name!r}"
             raise Conflict(f"requests for {spec.host} reach {its} already")
         owner = principal.owner if known is None else known.owner
         _must_be_bounded(
