@@ -295,3 +295,18 @@ def test_agent_that_refuses_a_port_that_was_not_asked_for_is_charged_like_any_fa
     agent.prepare_failures.clear()
     cluster.run(30)
     assert len(cluster.routes(RouteStatus.HEALTHY)) == 1
+
+
+def test_replicas_start_once_machines_of_their_only_pool_have_the_port_again(
+    worlds: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Cluster(worlds, agents=0)
+    with monkeypatch.context() as patch:
+        all_machines_run_another_program(patch)
+        cluster.world.apply(pool(max_slices=6))
+        cluster.deploy(replicas=2, port=PORT)
+        cluster.run(600)
+        assert not cluster.routes(RouteStatus.HEALTHY)
+        assert not cluster.world.slices(), "idle machines went"
+    cluster.run(1800)
+    assert len(cluster.routes(RouteStatus.HEALTHY)) == 2

@@ -74,7 +74,7 @@ class KernelReports:
                 elif (
                     report.reason is ReasonCode.PORT_IN_USE
                     and kernel.session.status in PLACED_SESSION
-                    and self._may_go_elsewhere(work, agent_id, kernel)
+                    and self._note_taken_port(work, agent_id, kernel)
                 ):
                     # No failure of its own, and time may cure it.
                     why = self._why(work, agent_id, report)
@@ -92,9 +92,9 @@ class KernelReports:
             case ReportKind.ENDED:
                 self._end(work, kernel, report)
 
-    def _may_go_elsewhere(self, work: Work, agent_id: AgentId, kernel: Kernel) -> bool:
+    def _note_taken_port(self, work: Work, agent_id: AgentId, kernel: Kernel) -> bool:
         """Have nobody who listens on the kernel's port placed on the agent for a while. False if
-        that cannot be, so that the session would come back at once, and again."""
+        that cannot be noted, so that the session would come back at once, and again."""
         port = fixed_port(kernel)
         agent = work.live.agents[agent_id]
         alone = len(work.live.allocations_on.get(agent_id, ())) <= 1
