@@ -163,11 +163,13 @@ class Kernels:
 
     def acknowledge(self, seq: int) -> None:
         """Take note that the controller has all reports up to number ``seq``."""
-        reports = self.outbox.acknowledge(seq)
-        for report in reports:
+        ended: list[KernelKey] = []
+        for report in self.outbox.acknowledge(seq):
             if report.kind is not ReportKind.STARTED:
                 self._inventory.acknowledged(report)
-        self._ports.release(_ended_of(reports))
+            if report.kind is ReportKind.ENDED:
+                ended.append((report.kernel, report.generation))
+        self._ports.release(ended)
         if self._link is not None and seq > 0:
             self._link.acknowledge(seq)
 
@@ -303,18 +305,18 @@ class Kernels:
         self.resetting(bool(self._resets))
 
     def heard(self, events: "Sequence[Event]") -> None:
-        told: list[KernelReport] = []
+        ended: list[KernelKey] = []
         for event in events:
             report = self._inventory.apply(event)
             if self._resets and report.kind in _OVER:
                 self._reset_ended((report.kernel, report.generation))
             if report.kind is ReportKind.ENDED:
+                ended.append((report.kernel, report.generation))
                 report = self._ended(report)
             elif report.shares:
                 self._note_gpus((report.kernel, report.generation), report.shares)
-            told.append(report)
             self.outbox.add(event["seq"], report)
-        self._ports.release_fixed(_ended_of(told))
+        self._ports.release_fixed(ended)
         self.news.set()
 
     def _reset_ended(self, key: KernelKey) -> None:
@@ -344,10 +346,3 @@ class Kernels:
         log.error("the supervisor refused a command: %s", why)
         if self._link is not None:
             self._link.close()
-
-
-def _ended_of(reports: Iterable[KernelReport]) -> list[KernelKey]:
-    """The kernels whose end is among the reports."""
-    return [
-        (report.kernel, report.generation) for report in reports if report.kind is ReportKind.ENDED
-    ]
