@@ -2,8 +2,9 @@
 
 The controller's process id and port and a token come by standard input; until that is closed a
 small job is handed in each tenth of a second, over a connection of its own. A line of JSON says
-what came of it: when, how many seconds it took, and what went wrong. The time for which threads of
-the controller and this one were ready and found no processor is the machine's, and not counted.
+what came of it: when, how many seconds it would have taken on a machine of usual speed, and what
+went wrong. The time for which threads of the controller and this one were ready and found no
+processor is the machine's, and not counted.
 """
 
 import http.client
@@ -12,6 +13,8 @@ import select
 import sys
 import time
 from pathlib import Path
+
+from tests.attacks.pace import times_slower
 
 PAUSE_S = 0.1
 TIMEOUT_S = 30.0
@@ -22,11 +25,13 @@ def main() -> None:
     controller, port, token = sys.stdin.readline().split()
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     while not select.select([sys.stdin], [], [], PAUSE_S)[0]:
+        slower = times_slower()
         began_s, waited_s = time.monotonic(), _waited_s(controller)
         error = _submit(int(port), headers)
         machine_s = _waited_s(controller) - waited_s  # of threads side by side: more than passed
         took_s = max(time.monotonic() - began_s - machine_s, 0.0)
-        line = json.dumps([time.time(), took_s, error])
+        usual_s = took_s / max(slower, times_slower())
+        line = json.dumps([time.time(), usual_s, error])
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
 

@@ -5,7 +5,6 @@ import math
 import resource
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -24,13 +23,14 @@ ROOT = Path(__file__).parents[2]
 LONGEST_P99_S = 0.15
 """Of the bystander's submissions, on a machine of usual speed: 60 to 115 ms are measured there;
 what an attack must not do makes them seconds."""
-STEPS, USUAL_S = 1_000_000, 0.04
-"""Steps of a loop, and the processor seconds that they take on such a machine."""
-SLOWEST = 4.0
-"""The times by which a machine may be slower, so that the limit says something there, too."""
 KERNELS = 4
+LOG_BYTES = 4000
+"""Of each log, at its end, that a failure shows."""
 LEASE_S = 20.0
 """Of kernels: what stops the controller for as long would cost the bystander its work."""
+SILENCE_S = 10.0
+"""Of agents: what stops the gateway for as long would have them count as unreachable. Less would
+tell of the machine: one that runs at a sixth of its speed stops single processes for seconds."""
 USUAL_OPEN_FILES = 1024
 MALLORYS_ADDRESS = "127.0.0.2"
 """The address of attackers; the bystander's is 127.0.0.1."""
@@ -38,7 +38,8 @@ MALLORYS_ADDRESS = "127.0.0.2"
 
 @dataclass(frozen=True)
 class Probe:
-    """One submission of the bystander: seconds that it took, or what went wrong."""
+    """One submission of the bystander: seconds that it would have taken on a machine of usual
+    speed, and what went wrong."""
 
     at: float
     took_s: float
@@ -86,7 +87,7 @@ class Target:
 
     def set_policy(self, **policy: str) -> None:
         """Have the group of everybody's work follow this policy, and forget the one before."""
-        group = {"name": "default", "kernel_lease": LEASE_S, "agent_silence": 5.0, **policy}
+        group = {"name": "default", "kernel_lease": LEASE_S, "agent_silence": SILENCE_S, **policy}
         with self.client() as admin:
             admin.put_group(group)
 
@@ -146,7 +147,10 @@ class Target:
         """The agents of the beginning are all there."""
         with self.client() as admin:
             agents = [each for each in admin.agents() if each.name in ("one", "two")]
-        assert [each.status for each in agents] == [AgentStatus.ALIVE] * 2, [*map(str, agents)]
+        assert [each.status for each in agents] == [AgentStatus.ALIVE] * 2, [
+            *map(str, agents),
+            *self.cluster.log_tails(LOG_BYTES),
+        ]
 
     def assert_served(self, since: int = 0) -> None:
         """99 of 100 submissions of the bystander took less than ``assert_p99`` allows: of all,
@@ -157,15 +161,10 @@ class Target:
         assert_p99(p99_s, len(took_s))
 
 
-def assert_p99(p99_s: float, of: int) -> None:
-    """99 of 100 submissions took as long as they may on a machine as fast as this one is now."""
-    began_s, total = time.process_time(), 0
-    for step in range(STEPS):
-        total += step
-    slower = (time.process_time() - began_s) / USUAL_S
-    limit_s = LONGEST_P99_S * min(max(slower, 1.0), SLOWEST)
-    told = f"p99 of {of} submissions: {p99_s * 1e3:.0f} ms, and the limit {limit_s * 1e3:.0f} ms"
-    assert p99_s < limit_s, told
+def assert_p99(took_s: float, of: int) -> None:
+    """99 of 100 submissions took as long as they may, on a machine of usual speed."""
+    told = f"p99 of {of} submissions: {took_s * 1e3:.0f} ms of a machine of usual speed"
+    assert took_s < LONGEST_P99_S, told
 
 
 @contextmanager

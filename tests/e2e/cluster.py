@@ -162,6 +162,13 @@ class Cluster:
         self._configs[name] = replace(self._configs[name], boot_id=boot_id)
         self.start_agent(name)
 
+    def log_tails(self, length: int) -> list[str]:
+        """The ends of the logs of all parts, each so many bytes at most."""
+        agents = (self.home.agent_directory(name).with_suffix(".log") for name in self._configs)
+        logs = (path for path in (self.home.log, *agents) if path.exists())
+        ends = {path.name: path.read_bytes()[-length:] for path in logs}
+        return [f"{name}: ...{end.decode(errors='replace')}" for name, end in ends.items()]
+
     def lose(self, name: str) -> None:
         """Have everything of an agent's machine end at once."""
         self.kill_agent(name)
