@@ -71,6 +71,17 @@ async def test_reports_are_repeated_on_each_stream_until_acknowledged(directory:
         assert len(made.of(K1, ReportKind.ENDED)) == 2
 
 
+async def test_agent_that_is_asked_for_hellos_without_end_is_never_silent_for_long(
+    directory: Path,
+) -> None:
+    """A controller asks for one each time that it has read its state again."""
+    async with controller(heartbeat_s=0.2) as made, running(made, directory):
+        await heard_everything(made)
+        for _ in range(8):  # a wait that doubled each time would be one of 6.4 s
+            async with asyncio.timeout(2.0):
+                await said_hello_again(made)
+
+
 async def test_idle_agent_sends_heartbeats_as_often_as_it_was_told(directory: Path) -> None:
     async with controller(heartbeat_s=0.1) as made, running(made, directory):
         await made.until(lambda: made.heartbeats >= 3, timeout_s=3.0)

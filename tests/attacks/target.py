@@ -28,9 +28,8 @@ LOG_BYTES = 4000
 """Of each log, at its end, that a failure shows."""
 LEASE_S = 20.0
 """Of kernels: what stops the controller for as long would cost the bystander its work."""
-SILENCE_S = 10.0
-"""Of agents: what stops the gateway for as long would have them count as unreachable. Less would
-tell of the machine: one that runs at a sixth of its speed stops single processes for seconds."""
+SILENCE_S = 5.0
+"""Of agents: what keeps them from speaking for as long would have them count as unreachable."""
 USUAL_OPEN_FILES = 1024
 MALLORYS_ADDRESS = "127.0.0.2"
 """The address of attackers; the bystander's is 127.0.0.1."""

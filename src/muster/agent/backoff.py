@@ -1,5 +1,6 @@
 """The wait before the next try."""
 
+import math
 import random
 from dataclasses import dataclass
 
@@ -17,8 +18,10 @@ class Backoff:
     longest_s: float = LONGEST_S
     tries: int = 0
 
-    def next_s(self) -> float:
-        ceiling_s = min(self.longest_s, self.first_s * 2.0 ** min(self.tries, 30))
+    def next_s(self, at_most_s: float = math.inf) -> float:
+        """The next wait, seconds; no longer than ``at_most_s``, or the first one."""
+        longest_s = min(self.longest_s, max(at_most_s, self.first_s))
+        ceiling_s = min(longest_s, self.first_s * 2.0 ** min(self.tries, 30))
         self.tries += 1
         return ceiling_s * self.rng.uniform(0.5, 1.0)
 

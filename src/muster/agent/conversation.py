@@ -69,7 +69,7 @@ class Conversation:
         self._now_s: Callable[[], float] = asyncio.get_running_loop().time
         self._heard_at_s = self._now_s()
         self._disk_was_full = False
-        self._heartbeat_s: float | None = None  # None: no lease was granted yet
+        self.heartbeat_s: float | None = None  # None: no lease was granted yet
         self._heartbeat_due = False
         self._hears_health = False  # until the controller says that it does
         self._pace_changed = asyncio.Event()
@@ -123,8 +123,8 @@ class Conversation:
                 if message.hears_health and not self._hears_health:
                     self._hears_health = True
                     self._kernels.news.set()
-                if message.heartbeat_s != self._heartbeat_s:
-                    self._heartbeat_s = message.heartbeat_s
+                if message.heartbeat_s != self.heartbeat_s:
+                    self.heartbeat_s = message.heartbeat_s
                     self._pace_changed.set()
             case HealthNoted():
                 self._sightings.noted(message.seq)
@@ -183,12 +183,12 @@ class Conversation:
         """
         while True:
             with suppress(TimeoutError):  # a shorter lease may end before the next one is due
-                async with asyncio.timeout(self._heartbeat_s or SILENCE_LIMIT_S):
+                async with asyncio.timeout(self.heartbeat_s or SILENCE_LIMIT_S):
                     await self._pace_changed.wait()
             self._pace_changed.clear()
-            limit_s = max(SILENCE_LIMIT_S, SILENCE_LIMIT_HEARTBEATS * (self._heartbeat_s or 0.0))
+            limit_s = max(SILENCE_LIMIT_S, SILENCE_LIMIT_HEARTBEATS * (self.heartbeat_s or 0.0))
             if self._now_s() >= self._heard_at_s + limit_s:
                 raise Disconnected(f"the controller has said nothing for {limit_s:g} s")
-            if self._heartbeat_s is not None:
+            if self.heartbeat_s is not None:
                 self._heartbeat_due = True
                 self._kernels.news.set()

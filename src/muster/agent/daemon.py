@@ -6,6 +6,7 @@ Agents). One thread, one event loop.
 
 import asyncio
 import logging
+import math
 import random
 import secrets
 import socket
@@ -117,6 +118,7 @@ class AgentDaemon:
         self._boot = Boot(boot_id()) if given is None else boot_within(config.directory, given)
         self._identity = load_identity(config.directory)
         self._rejoining = False  # the controller refused a credential a moment ago
+        self._heartbeat_s = math.inf  # how often the controller wants to hear from it
         self._ports = PreparedPorts(config.directory, config.ports, rng)
         self._accounts = Accounts(config)
         logs = config.directory / "logs"
@@ -235,7 +237,9 @@ class AgentDaemon:
             if time.monotonic() > began_s + STABLE_S:
                 backoff.reset()
                 self._rejoining = False
-            await asyncio.sleep(backoff.next_s())
+            # A controller asks for a Hello each time that it has read its state again: an agent
+            # that waited for longer and longer would count as silent.
+            await asyncio.sleep(backoff.next_s(at_most_s=self._heartbeat_s / 2))
 
     async def _converse(self) -> None:
         """One connection to the controller, from its beginning to its end.
@@ -272,6 +276,7 @@ class AgentDaemon:
             try:
                 await run_until_one_ends(conversation.run(hello), serve_logs())
             finally:
+                self._heartbeat_s = conversation.heartbeat_s or self._heartbeat_s
                 stream.close()
 
     async def _prober(self, host: str) -> RouteProbes:
