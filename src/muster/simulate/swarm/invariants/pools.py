@@ -129,6 +129,7 @@ class DoomedForCause(Invariant):
         live, spec, farm = unit.live, slice_.spec, self.world.farm
         agents = [each for each in live.agents.values() if each.fixed.get(SLICE) == slice_.id]
         stood_s, numbers = unit.now - slice_.status_changed_at, dict(why.numbers)
+        named = [each for each in farm.of(slice_.id) if each.name == numbers.get("machine")]
         match why.code:
             case ReasonCode.SLICE_IDLE_TOO_LONG:
                 if any(live.allocations_on.get(each.id) for each in agents):
@@ -147,8 +148,7 @@ class DoomedForCause(Invariant):
             case ReasonCode.SLICE_NOT_JOINED:
                 return "" if stood_s >= spec.join_timeout else "too soon"
             case ReasonCode.SLICE_MACHINE_GONE:
-                there = [each for each in farm.of(slice_.id) if each.name == numbers["machine"]]
-                runs = any(each.state is MachineState.RUNNING for each in there)
+                runs = any(each.state is MachineState.RUNNING for each in named)
                 is_excused = not runs or slice_.id in farm.returned
                 return "" if is_excused else "its provider has it"
             case ReasonCode.SLICE_MACHINE_DEAD:
@@ -156,8 +156,8 @@ class DoomedForCause(Invariant):
                 is_lost = any(each.status is AgentStatus.LOST for each in dead)
                 return "" if is_lost else "it is heard"
             case ReasonCode.SLICE_TAKEN_AWAY:
-                stays = all(each.leaves_at is None for each in farm.of(slice_.id))
-                return "it stays" if stays and farm.of(slice_.id) else ""
+                # It may have left since the list that told so.
+                return "it stays" if any(each.leaves_at is None for each in named) else ""
             case ReasonCode.SLICE_OUTDATED:
                 pool = _pool_of(live, slice_)
                 is_old = pool is not None and slice_.revision < pool.revision
