@@ -67,6 +67,7 @@ POOLS = (
         "        gone = frozenset(slice_.names if settled else expected) - present\n",
         "        gone = frozenset(slice_.names) - present\n",
         "nobody is drained for nothing",
+        scenario="old_lists",
     ),
     Mutant(
         "slices of a pool that stands still are deleted",
