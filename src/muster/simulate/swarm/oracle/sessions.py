@@ -21,6 +21,11 @@ from muster.store.records import Agent, Session
 from muster.store.unit import Unit
 
 _PREEMPTED = (ReasonCode.PREEMPTED, ReasonCode.PREEMPTED_FOR_GOOD)
+_GIVEN_UP = (
+    ReasonCode.RECOVERY_USED_UP,
+    ReasonCode.RECOVERY_NOT_RETURNED,
+    ReasonCode.RECOVERY_NOT_STARTED,
+)
 
 
 class SessionsEndForCause(Invariant):
@@ -109,7 +114,7 @@ class SessionsEndForCause(Invariant):
 
 class TasksEndWithTheirCode(Invariant):
     """The exit code that is answered for a task is the one that a shell would give for its last
-    attempt; not 0 where its gang was stopped after it had ended, and never ran again."""
+    attempt; not 0 where its gang was given up after it had ended."""
 
     says = "a task that ended by itself ends with its own exit code"
 
@@ -130,13 +135,16 @@ class TasksEndWithTheirCode(Invariant):
             rows = connection.execute(by_itself.limit(MOST_ASKED)).all()
             for row in rows:
                 known = self._facts.known[row.id, row.generation]
-                ends = [] if known.is_unsure else known.ends
+                if known.is_unsure or len(known.ends) != 1:
+                    continue
                 detail = read_task(connection, _READER, row.job_id, row.idx)
+                true = known.ends[0].exit_code
+                if true == 0 and detail.reason is not None and detail.reason.code in _GIVEN_UP:
+                    true = exit_codes.FAILED
                 told = exit_codes.of_task(detail)
-                least = exit_codes.FAILED if detail.state is TaskState.FAILED else 0
                 self.expect(
-                    len(ends) != 1 or told == (ends[0].exit_code or least),
-                    f"task {row.idx} of {row.job_id} ends with {told}, and not as {ends}",
+                    told == true,
+                    f"task {row.idx} of {row.job_id} ends with {told}, and not as {known.ends}",
                 )
 
 
