@@ -69,7 +69,9 @@ class Conversation:
         self._now_s: Callable[[], float] = asyncio.get_running_loop().time
         self._heard_at_s = self._now_s()
         self._disk_was_full = False
-        self.heartbeat_s: float | None = None  # None: no lease was granted yet
+        self.heartbeat_s: float | None = None
+        """Seconds between two heartbeats, as the controller asks for; None until it granted a
+        lease."""
         self._heartbeat_due = False
         self._hears_health = False  # until the controller says that it does
         self._pace_changed = asyncio.Event()
