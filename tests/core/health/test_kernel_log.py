@@ -30,6 +30,24 @@ def test_record_of_the_kernel_is_read() -> None:
     assert parse_record(newer) == KernelRecord(1234, 5.678901, "NVRM: x")
 
 
+def test_records_of_an_h200_whose_program_wrote_to_a_bad_address_hold_one_xid() -> None:
+    """The driver 580.159.04 wrote these three lines for one fault."""
+    lines = (
+        b"4,358,182342010,c;NVRM: GPU at PCI:0000:00:06: GPU-5daf6fd8-d190-9d2c-53eb-a84ecee28cf5\n",
+        b"4,359,182342022,c;NVRM: GPU Board Serial Number: 1652826071187\n",
+        b"4,360,182342024,c;NVRM: Xid (PCI:0000:00:06): 31, pid=1084, name=python3, channel "
+        b"0x0000000a, intr 00000000. MMU Fault: ENGINE GRAPHICS GPC1 GPCCLIENT_T1_8 faulted @ "
+        b"0xbf61_5fe00000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_WRITE\n",
+    )
+    records = [parse_record(line) for line in lines]
+    events = [parse_xid(record) for record in records if record is not None]
+    assert events[:2] == [None, None]
+    event = events[2]
+    assert event is not None
+    assert (event.address, event.number) == ("0000:00:06", 31)
+    assert (event.pid, event.program, event.sequence) == (1084, "python3", 360)
+
+
 @pytest.mark.parametrize(
     "line",
     [
