@@ -33,7 +33,8 @@ def test_record_of_the_kernel_is_read() -> None:
 def test_records_of_an_h200_whose_program_wrote_to_a_bad_address_hold_one_xid() -> None:
     """The driver 580.159.04 wrote these three lines for one fault."""
     lines = (
-        b"4,358,182342010,c;NVRM: GPU at PCI:0000:00:06: GPU-5daf6fd8-d190-9d2c-53eb-a84ecee28cf5\n",
+        b"4,358,182342010,c;NVRM: GPU at PCI:0000:00:06: "
+        b"GPU-5daf6fd8-d190-9d2c-53eb-a84ecee28cf5\n",
         b"4,359,182342022,c;NVRM: GPU Board Serial Number: 1652826071187\n",
         b"4,360,182342024,c;NVRM: Xid (PCI:0000:00:06): 31, pid=1084, name=python3, channel "
         b"0x0000000a, intr 00000000. MMU Fault: ENGINE GRAPHICS GPC1 GPCCLIENT_T1_8 faulted @ "
