@@ -1,6 +1,7 @@
 """Recent usage is the integral of the resources held, each half-life counting for half."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -49,6 +50,13 @@ def test_capacity_is_that_of_all_agents_whatever_is_held_of_them() -> None:
     assert capacity.of(snapshot) == everything
     snapshot.take(agent("a"), ask(3))
     assert capacity.of(snapshot) == everything
+
+
+def test_number_of_kernels_that_agents_may_hold_is_no_share() -> None:
+    machine = box(cpu=4)
+    few = replace(machine, capacity=replace(machine.capacity, kernels=2))
+    capacity = Capacity().of(cluster(a=few))
+    assert dominant_share(replace(ask(1), kernels=2).as_dict(), capacity) == 1 / 4
 
 
 def test_capacity_follows_agents_that_come_and_leave() -> None:

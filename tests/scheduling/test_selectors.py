@@ -1,5 +1,7 @@
 """The agent that each selector prefers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -45,6 +47,55 @@ def test_dispersed_takes_the_emptiest_agent_then_the_larger() -> None:
     snapshot = cluster(a=box(cpu=4), b=box(cpu=8), c=box(cpu=4))
     snapshot.take(agent("c"), ask(2))
     assert placed(snapshot, Dispersed(), ask(1), 3) == ["b", "a", "b"]
+
+
+def counted(cpu: float, kernels: int = 10) -> Box:
+    """A machine that holds so many kernels, however little they ask for."""
+    machine = box(cpu=cpu, gib=0)
+    return replace(machine, capacity=replace(machine.capacity, kernels=kernels))
+
+
+@pytest.mark.parametrize(
+    ("held", "preferred"),
+    [
+        # Half of each is held, by more kernels on the larger one or on the smaller one.
+        ({"small": 1, "large": 4}, {"concentrated": "small", "dispersed": "large"}),
+        ({"small": 4, "large": 1}, {"concentrated": "small", "dispersed": "large"}),
+        ({"small": 2, "large": 2}, {"concentrated": "small", "dispersed": "large"}),
+    ],
+)
+@pytest.mark.parametrize("resources", [[], ["cpu"]])
+def test_among_equally_full_agents_size_decides_and_not_the_number_of_kernels(
+    held: dict[str, int], preferred: dict[str, str], resources: list[str]
+) -> None:
+    one = replace(ask(0.5), kernels=1)
+    for first in ("small", "large"):
+        machines = {"small": counted(4), "large": counted(8)}
+        last = ({*machines} - {first}).pop()
+        snapshot = cluster(**{first: machines[first], last: machines[last]})
+        for name, number in held.items():
+            each = replace(ask(machines[name].capacity.cpu_milli / 2000 / number), kernels=1)
+            for _ in range(number):
+                snapshot.take(agent(name), each)
+        selectors = {"concentrated": Concentrated(resources), "dispersed": Dispersed(resources)}
+        assert {
+            name: placed(snapshot.copy(), selector, one)[0] for name, selector in selectors.items()
+        } == preferred
+
+
+def test_number_of_kernels_that_an_agent_may_hold_makes_it_no_larger_and_no_fuller() -> None:
+    snapshot = cluster(few=counted(4, kernels=10), many=counted(4, kernels=1000))
+    for name in ("few", "many"):
+        snapshot.take(agent(name), replace(ask(1), kernels=1))
+    columns = snapshot.columns
+    assert columns.utilisation.tolist() == [0.25, 0.25]
+    assert columns.size[0] == columns.size[1]
+    need = columns.need(replace(ask(1), kernels=1))
+    assert need is not None
+    slots = np.arange(2)
+    assert columns.step(slots, need).tolist() == [250_000, 250_000]
+    assert columns.steps_after(slots, need, np.array([2, 2])).tolist() == [750_000, 750_000]
+    assert [columns.measure(slot)[0] for slot in (0, 1)] == [250_000, 250_000]
 
 
 def test_dispersed_puts_a_fraction_on_the_freest_device() -> None:

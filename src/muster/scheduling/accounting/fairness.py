@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from muster.core.owner import Owner
+from muster.core.resources import KERNELS
 from muster.scheduling.accounting.usage import Scope, scopes
 from muster.scheduling.cluster.snapshot import NotHeld, Snapshot
 
@@ -28,8 +29,8 @@ def dominant_share(amounts: Mapping[str, float], capacity: Mapping[str, float]) 
 
 
 class Capacity:
-    """The capacity of all agents of a snapshot together, silent ones too, by name of the
-    resource."""
+    """The capacity of all agents of a snapshot together, silent ones too, by name of the resource;
+    the number of kernels is none."""
 
     def __init__(self) -> None:
         self._seen: tuple[Snapshot, int] | None = None
@@ -42,6 +43,7 @@ class Capacity:
             columns = snapshot.columns
             totals = columns.capacity.sum(axis=0, dtype=float).tolist()
             self._totals = dict(zip(columns.dimensions, totals, strict=True))
+            self._totals.pop(KERNELS, None)
             self._totals["gpu"] = float(columns.device_capacity.sum())
             self._seen = snapshot, snapshot.version
         return self._totals

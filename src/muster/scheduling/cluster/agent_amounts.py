@@ -18,7 +18,9 @@ class Machine:
     """The capacity of agents of one kind; its lists may be shorter than the columns have rows.
 
     Args:
-        capacity, inverse: by dimension; 0 where the agent has none.
+        capacity: by dimension; 0 where the agent has none.
+        inverse: of the capacity; 0 also for the number of kernels, which is no resource and no part
+            of an agent's utilisation.
         models: codes of the devices' models.
         device_milli: all devices together.
         kinds: the number of kinds of resources that it has.
@@ -31,9 +33,17 @@ class Machine:
     kinds: int
 
     @staticmethod
-    def of(capacity: list[int], models: list[int], devices: int) -> "Machine":
+    def of(
+        capacity: list[int], models: list[int], devices: int, kernels: int | None = None
+    ) -> "Machine":
+        """
+        Args:
+            kernels: the dimension that is the number of kernels; None if there is none.
+        """
         inverse = [1.0 / amount if amount else 0.0 for amount in capacity]
-        kinds = len(capacity) - capacity.count(0) + (devices > 0)
+        if kernels is not None:
+            inverse[kernels] = 0.0
+        kinds = len(inverse) - inverse.count(0.0) + (devices > 0)
         return Machine(capacity, inverse, models, devices * GPU_WHOLE, kinds)
 
 

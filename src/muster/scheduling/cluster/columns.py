@@ -193,7 +193,8 @@ class Columns(ColumnStore):
 
     @property
     def utilisation(self) -> Floats:
-        """The held part, averaged over the kinds of resources that the agent has.
+        """The held part, averaged over the kinds of resources that the agent has; the number of
+        kernels is no resource.
 
         It is in steps of a millionth: agents that differ by less are equally full.
         """
@@ -203,9 +204,10 @@ class Columns(ColumnStore):
     @property
     def size(self) -> Floats:
         """Total capacity from 0 to 1: the mean over all kinds of resources, relative to the largest
-        of the group; in steps of a millionth."""
+        of the group; in steps of a millionth. The number of kernels is no resource."""
         if self._size_version != self.capacity_version:
-            capacity = np.vstack((self.capacity.T, self.device_count))
+            of_resources = self._of_resources(slice(self._count))
+            capacity = np.vstack((of_resources, self.device_count))
             largest = capacity.max(axis=1, keepdims=True, initial=1)
             self._size = np.floor((capacity / largest).mean(axis=0) * STEPS + 0.5) / STEPS
             self._size_version = self.capacity_version
@@ -353,10 +355,11 @@ class Columns(ColumnStore):
     def step(self, slots: Ints, need: Need) -> Floats:
         """An estimate of the utilisation that one kernel adds in each of ``slots``, in
         millionths."""
-        capacity = self._capacity[:, slots]
+        capacity = self._of_resources(slots)
         held, kinds = np.zeros(slots.size), (capacity > 0).sum(axis=0)
         for dimension, amount in need.requested:
-            held += amount / np.maximum(capacity[dimension], 1)
+            has = capacity[dimension]
+            held += np.divide(amount, has, out=np.zeros(slots.size), where=has > 0)
         devices = self._device_count[slots]
         held += np.where(devices > 0, need.devices * need.milli / np.maximum(devices, 1) / 1e3, 0.0)
         steps: Floats = held / np.maximum(kinds + (devices > 0), 1) * STEPS
