@@ -50,6 +50,27 @@ def test_controller_is_well_only_by_its_own_word(
     assert "changes are refused" not in check.detail, "the controller itself says so where it is so"
 
 
+@pytest.mark.parametrize(
+    ("leap_s", "said"),
+    [
+        (0.4, []),
+        (7200.0, ["the time of day is 2h00m ahead of the cluster's time"]),
+        (-60.0, ["the time of day is 1m00s behind the cluster's time"]),
+    ],
+)
+def test_time_of_day_that_is_not_the_clusters_is_told(
+    leap_s: float, said: list[str], tmp_path: Path
+) -> None:
+    answer = b'{"status": "ok", "version": "1", "id": "x", "now": 0, "clock_leap_s": %.1f}' % leap_s
+    home = Home(tmp_path)
+    with home.locked(), served(answer) as port:
+        url = f"http://127.0.0.1:{port}"
+        home.write_running(RunningController(os.getpid(), url, "127.0.0.1:7601", "1.0", 0.0))
+        found = [check for check in checks(home.path) if check.name == "clock"]
+    assert [check.detail.partition(",")[0] for check in found] == said
+    assert all(check.ok is False for check in found)
+
+
 def test_controller_that_is_there_and_does_not_answer_is_not_to_be_started(tmp_path: Path) -> None:
     home = Home(tmp_path)
     with home.locked():

@@ -70,6 +70,7 @@ def create_app(
     trouble_beside: Callable[[], str | None] = lambda: None,
     home: Path | None = None,
     on_loopback: bool = False,
+    leap_s: Callable[[], float] = lambda: 0.0,
 ) -> FastAPI:
     """The HTTP API of a controller, to be served on the plane's event loop.
 
@@ -81,6 +82,7 @@ def create_app(
         trouble_beside: tells which parts beside the plane rest because they failed, and why.
         home: the controller's folder, where providers keep files; None where they are not asked.
         on_loopback: whether agents on other machines cannot join.
+        leap_s: tells by how much the time of day is ahead of ``clock``.
 
     ``stop`` is called before the server is stopped.
     """
@@ -112,6 +114,7 @@ def create_app(
         ),
         agent_address=agent_address,
         trouble_beside=trouble_beside,
+        leap_s=leap_s,
         provider_checks=ProviderChecks(home, on_loopback=on_loopback),
     )
     app.state.large_bodies = LargeBodies()

@@ -52,6 +52,7 @@ async def get_cluster(call: Call) -> Response:
         id=await call.read(read_cluster_id),
         version=__version__,
         now=call.api.clock.now(),
+        clock_leap_s=round(call.api.leap_s(), 3),
         agents=dict(Counter(agent.status for agent in live.agents.values())),
         jobs=len(live.jobs),
         sessions=len(live.sessions),

@@ -36,7 +36,8 @@ _WHILE_NOTHING_IS_STORED = "what runs goes on, and changes are refused until thi
 @dataclass(frozen=True, slots=True)
 class Api:
     """The parts behind the API, injected; ``agent_address`` is where agents on other
-    machines find the controller, and ``trouble_beside`` tells which parts beside the plane rest."""
+    machines find the controller, ``trouble_beside`` tells which parts beside the plane rest, and
+    ``leap_s`` by how much the time of day is ahead of ``clock``."""
 
     plane: ControlPlane
     reader: Reader
@@ -48,6 +49,7 @@ class Api:
     output_readers: Allowance
     agent_address: str
     trouble_beside: Callable[[], str | None]
+    leap_s: Callable[[], float]
     provider_checks: ProviderChecks
 
     @property

@@ -61,11 +61,12 @@ from muster.control.identity.tokens import create_open_join_token, verify
 from muster.control.inbox import Inbox
 from muster.control.modules import cluster_entities, cluster_modules
 from muster.control.plane import ControlPlane
-from muster.core.clock import SteadyClock
+from muster.core.clock import LEAP_S, SteadyClock, said_leap
 from muster.core.errors import Busy
 from muster.core.ids import IdFactory
 from muster.core.owner import OWNER_NAME, Owner
 from muster.core.specs import ScalingGroup
+from muster.core.text import duration
 from muster.store.database import shown_url
 from muster.store.queries.cluster import read_cluster_id
 from muster.store.store import Store
@@ -115,7 +116,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     store = Store(engine, cluster_entities(), holder(home, engine))
     stack.callback(store.close)
     stack.callback(store.leave)  # once the gateway, which renews leases, has stopped
-    clock.not_before(store.last_commit_at)
+    _resume(clock, store)
     ids = IdFactory(clock, random.Random(secrets.randbits(64)))
     driver = Driver(clock)
     own_ids = boot_id(), machine_id()
@@ -163,6 +164,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
         trouble_beside=lambda: beside.trouble or (proxy.trouble if proxy else None),
         home=home.path,
         on_loopback=not door.elsewhere,
+        leap_s=clock.leap_s,
     )
     scheme = "https" if config.tls else "http"
     reachable = reachable_host(config.host, config.tls)
@@ -189,6 +191,18 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
         os.getpid(), url, agents_at, __version__, now, len(agents), users, shown
     )
     home.write_running(running)
+
+
+def _resume(clock: SteadyClock, store: Store) -> None:
+    """Have the clock go on from where the controller before this one left it, and say so where the
+    time of day says otherwise."""
+    last_commit_at = store.last_commit_at
+    clock.go_on_from(store.resume_clock(boot_id(), clock.boot_s(), clock.now()))
+    if abs(clock.leap_s()) >= LEAP_S:
+        log.warning("%s", said_leap(clock.leap_s()))
+    elif last_commit_at:
+        since_s = clock.now() - last_commit_at
+        log.info("goes on %s after its last commit", duration(max(0.0, since_s)))
 
 
 async def _listener(

@@ -23,6 +23,7 @@ from muster.app.local_agents import former_directories, holder
 from muster.app.proxy_config import LOG_FILE, proxy_directory, running_proxy
 from muster.client import Client
 from muster.client.errors import Silent
+from muster.core.clock import LEAP_S, said_leap
 from muster.core.errors import MusterError
 from muster.core.resources import Device
 from muster.core.text import count
@@ -58,6 +59,7 @@ def checks(home: Path | None = None) -> Iterator[Check]:
     yield _gpus(devices)
     yield _health_checks(devices)
     yield _controller(place)
+    yield from _clock(place)
     yield _proxy(place)
     yield from _agents(place)
 
@@ -192,6 +194,24 @@ def _controller(home: Home) -> Check:
     return Check("controller", None, "does not run here", "start one with `muster up`")
 
 
+def _clock(home: Home) -> Iterator[Check]:
+    """The time of day, where it is not that of the controller, which may be asked."""
+    running = home.running()
+    if running is None or not home.is_running():
+        return
+    with suppress(MusterError), _client(home, running) as client:
+        leap_s = client.cluster().clock_leap_s
+        if abs(leap_s) >= LEAP_S:
+            remedy = "set the clock of this machine; if it is right, the next boot makes them agree"
+            yield Check("clock", False, said_leap(leap_s), remedy)
+
+
+def _client(home: Home, running: RunningController) -> Client:
+    kept = home.client()
+    url, token = kept.get("url", running.url), kept.get("token", "none")
+    return Client(url, token, ca=kept.get("ca"), timeout_s=HEALTH_TIMEOUT_S)
+
+
 def _proxy(home: Home) -> Check:
     directory = proxy_directory(home)
     if (proxy := running_proxy(directory)) is not None:
@@ -205,10 +225,8 @@ def _proxy(home: Home) -> Check:
 
 def _trouble(home: Home, running: RunningController) -> str:
     """The fault that a controller tells of itself; empty if there is none."""
-    kept = home.client()
-    url, token = kept.get("url", running.url), kept.get("token", "none")
     try:
-        with Client(url, token, ca=kept.get("ca"), timeout_s=HEALTH_TIMEOUT_S) as client:
+        with _client(home, running) as client:
             health = client.health()
             if health.status == "ok":
                 return ""

@@ -2,11 +2,19 @@
 
 Timeouts must not fire because somebody set the machine's clock, and history must show the time of
 day. Both are served by one axis: seconds since the epoch, anchored to the wall clock when the
-process starts and advanced by the monotonic clock from there (design: Time).
+process starts and advanced by the monotonic clock from there (design: Time). The controller's axis
+goes on over its restarts: ``resumed_at``.
 """
 
 import time
+from dataclasses import dataclass
 from typing import Protocol
+
+from muster.core.text import duration
+
+LEAP_S = 10.0
+"""The least difference between two clocks that counts as a leap of the time of day: adjustments of
+a clock that is kept right are smaller."""
 
 
 class Clock(Protocol):
@@ -26,13 +34,16 @@ class SteadyClock:
     def __init__(self) -> None:
         self._offset_s = time.time() - time.monotonic()
 
-    def not_before(self, moment_s: float) -> None:
-        """Go on from ``moment_s``, a time that an earlier process wrote down, where the wall clock
-        was set back since."""
-        self._offset_s = max(self._offset_s, moment_s - time.monotonic())
+    def go_on_from(self, moment_s: float) -> None:
+        """Have it be ``moment_s`` now."""
+        self._offset_s = moment_s - time.monotonic()
 
     def now(self) -> float:
         return self._offset_s + time.monotonic()
+
+    def leap_s(self) -> float:
+        """By how much the time of day is ahead of this clock; negative if it is behind."""
+        return time.time() - self.now()
 
     def boot_s(self) -> float:
         return time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -64,3 +75,47 @@ class VirtualClock:
     def advance_to(self, moment_s: float) -> None:
         """Move time to ``moment_s``, or leave it where it is if that moment has passed."""
         self._now_s = max(self._now_s, moment_s)
+
+
+def said_leap(leap_s: float) -> str:
+    """A sentence about a time of day that is ahead of a controller's time by so much, or behind."""
+    side = "ahead of" if leap_s > 0 else "behind"
+    return (
+        f"the time of day is {duration(abs(leap_s))} {side} the cluster's time, which goes on as "
+        f"it was: nothing ends because a clock was set"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ClockAnchor:
+    """A moment of a controller's time, and of the boot clock of its machine.
+
+    Args:
+        boot_id: the boot of the machine; empty if it is not known.
+        boot_s: the moment by the boot clock, which nobody can set.
+        at_s: the same moment by the controller's time.
+    """
+
+    boot_id: str
+    boot_s: float
+    at_s: float
+
+
+def resumed_at(
+    anchor: ClockAnchor | None,
+    last_commit_s: float,
+    time_of_day_s: float,
+    boot_id: str,
+    boot_s: float,
+) -> float:
+    """The moment from which a controller's time goes on when it starts: no earlier than the last
+    commit. In the boot of the ``anchor``, which an earlier controller wrote down, the boot clock
+    proves how much time has passed, and the time of day is not believed where it differs: nothing
+    ends because a clock was set. In another boot nothing proves that the time of day is wrong.
+    """
+    if anchor is None or not boot_id or anchor.boot_id != boot_id:
+        return max(time_of_day_s, last_commit_s)
+    proven_s = max(anchor.at_s + (boot_s - anchor.boot_s), last_commit_s)
+    if abs(time_of_day_s - proven_s) < LEAP_S:
+        return max(time_of_day_s, last_commit_s)
+    return proven_s

@@ -13,6 +13,7 @@ from sqlalchemy.exc import (
     SQLAlchemyError,
 )
 
+from muster.core.clock import ClockAnchor, resumed_at
 from muster.core.errors import MustEnd
 from muster.core.owner import Owner
 from muster.core.resources import Resources
@@ -27,6 +28,7 @@ from muster.store.entity import Entities, Record
 from muster.store.fence import NOBODY, Fence, Holder
 from muster.store.live import Live
 from muster.store.load import load_live
+from muster.store.queries.cluster import read_clock_anchor, write_clock_anchor
 from muster.store.queries.jobs import free_number
 from muster.store.queries.workload_history import read_ended_requests, read_ended_usage
 from muster.store.unit import LedgerWatch, StaleWrite, Unit
@@ -103,6 +105,21 @@ class Store:
             self.live = load_live(connection, self.entities)
             row = connection.execute(_NEWEST_OUTBOX).first()
             self._outbox_seq, self.last_commit_at = (row.seq, row.at) if row else (0, 0.0)
+
+    def resume_clock(self, boot_id: str, boot_s: float, time_of_day_s: float) -> float:
+        """The moment from which a controller's time goes on that starts now, in this boot of its
+        machine (``core.clock.resumed_at``); the next start can prove how much later it is.
+
+        Raises:
+            DatabaseAway, SQLAlchemyError: the database cannot be written.
+            MustEnd: another store writes, or the state is older than this store's.
+        """
+        with self._commits.reached(), self._commits.transaction() as connection:
+            self._fence.require(connection)
+            anchor = read_clock_anchor(connection)
+            at_s = resumed_at(anchor, self.last_commit_at, time_of_day_s, boot_id, boot_s)
+            write_clock_anchor(connection, ClockAnchor(boot_id, boot_s, at_s))
+        return at_s
 
     def ended_usage(self, group: str, since: float) -> list[UsageSpan]:
         """The committed sessions of a group that ran and have ended since the moment ``since``."""

@@ -153,11 +153,14 @@ class HealthView(View):
 class ClusterView(View):
     """The cluster as a whole; ``agents`` are by status, ``unauthenticated`` the requests without a
     good token since the controller started; the other counts are of live records. ``trouble`` is
-    why the controller is "degraded", if it is; only admins are told."""
+    why the controller is "degraded", if it is; only admins are told. ``now`` is the cluster's time,
+    of which the time of day on the controller's machine is ``clock_leap_s`` ahead: a clock that is
+    set does not change the cluster's time."""
 
     id: str
     version: str
     now: float
+    clock_leap_s: float = 0.0
     agents: dict[AgentStatus, int] = field(default_factory=dict)
     jobs: int = 0
     sessions: int = 0

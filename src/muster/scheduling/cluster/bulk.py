@@ -57,6 +57,16 @@ def by_device(shares: Shares) -> Iterable[tuple[int, int]]:
     return milli.items()
 
 
+def of_resources(capacity: Ints, dimensions: Mapping[str, int]) -> Ints:
+    """A copy of capacities by dimension with 0 for the number of kernels, which is no resource and
+    so no part of utilisation and size."""
+    amounts = capacity.copy()
+    kernels = dimensions.get(KERNELS)
+    if kernels is not None:
+        amounts[kernels] = 0
+    return amounts
+
+
 def amounts_by_dimension(
     request: Resources, dimensions: Mapping[str, int]
 ) -> list[tuple[int, int]] | None:

@@ -22,6 +22,7 @@ from muster.scheduling.cluster.bulk import (
     Shares,
     amounts_by_dimension,
     doubled,
+    of_resources,
     with_rows,
 )
 from muster.scheduling.cluster.packing import MAX_DIMENSIONS, Packing
@@ -343,8 +344,7 @@ class ColumnStore:
         if machine is None:
             if len(self._kinds) > 2 * self._count + _FEW:  # most are in use no longer
                 self._kinds.clear()
-            kernels = self._dimensions.get(KERNELS)
-            machine = Machine.of(amounts, models, len(devices), kernels)
+            machine = Machine.of(amounts, models, len(devices), self._dimensions.get(KERNELS))
             self._kinds[key] = machine
             self._packing.make_room(amounts)
         return machine
@@ -414,7 +414,7 @@ class ColumnStore:
     def _steps_of(self, slots: Ints, free: Ints, device_free: Ints) -> Ints:
         """The utilisation of ``slots`` in millionths, if ``free`` of each dimension and
         ``device_free`` of all devices together were free."""
-        capacity = self._of_resources(slots)
+        capacity = of_resources(self._capacity[:, slots], self._dimensions)
         held, kinds = np.zeros(slots.size), (capacity > 0).sum(axis=0)
         for has, left in zip(capacity, free, strict=True):
             inverse = np.divide(1.0, has, out=np.zeros(slots.size), where=has > 0)
@@ -424,15 +424,6 @@ class ColumnStore:
         kinds += has > 0
         steps = np.floor(held / np.maximum(kinds, 1) * STEPS + 0.5).astype(np.int64)
         return np.where(kinds > 0, steps, 0)
-
-    def _of_resources(self, slots: Ints | slice) -> Ints:
-        """The capacity of ``slots`` by dimension, with 0 for the number of kernels, which is no
-        part of utilisation and size."""
-        capacity = self._capacity[:, slots].copy()
-        kernels = self._dimensions.get(KERNELS)
-        if kernels is not None:
-            capacity[kernels] = 0
-        return capacity
 
     def _twin(self) -> Self:
         """A shallow copy without the ``AgentAmounts`` of single agents."""

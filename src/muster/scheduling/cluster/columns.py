@@ -14,7 +14,16 @@ import numpy as np
 
 from muster.core.resources import GPU_WHOLE, KERNELS, Device, Resources, is_model
 from muster.scheduling.cluster.agent_amounts import STEPS, AgentAmounts
-from muster.scheduling.cluster.bulk import Array, Bulk, Flags, Floats, Ints, Shares, by_device
+from muster.scheduling.cluster.bulk import (
+    Array,
+    Bulk,
+    Flags,
+    Floats,
+    Ints,
+    Shares,
+    by_device,
+    of_resources,
+)
 from muster.scheduling.cluster.column_store import ColumnStore
 from muster.scheduling.cluster.packing import MAX_DIMENSIONS, NOWHERE, Words
 
@@ -206,8 +215,8 @@ class Columns(ColumnStore):
         """Total capacity from 0 to 1: the mean over all kinds of resources, relative to the largest
         of the group; in steps of a millionth. The number of kernels is no resource."""
         if self._size_version != self.capacity_version:
-            of_resources = self._of_resources(slice(self._count))
-            capacity = np.vstack((of_resources, self.device_count))
+            capacity = of_resources(self._capacity[:, : self._count], self._dimensions)
+            capacity = np.vstack((capacity, self.device_count))
             largest = capacity.max(axis=1, keepdims=True, initial=1)
             self._size = np.floor((capacity / largest).mean(axis=0) * STEPS + 0.5) / STEPS
             self._size_version = self.capacity_version
@@ -355,7 +364,7 @@ class Columns(ColumnStore):
     def step(self, slots: Ints, need: Need) -> Floats:
         """An estimate of the utilisation that one kernel adds in each of ``slots``, in
         millionths."""
-        capacity = self._of_resources(slots)
+        capacity = of_resources(self._capacity[:, slots], self._dimensions)
         held, kinds = np.zeros(slots.size), (capacity > 0).sum(axis=0)
         for dimension, amount in need.requested:
             has = capacity[dimension]

@@ -29,6 +29,7 @@ from muster.core.clock import VirtualClock
 from muster.core.errors import MustEnd
 from muster.core.ids import AgentId, IdFactory
 from muster.core.owner import Owner
+from muster.simulate.hollow.controller_clock import ControllerClock
 from muster.simulate.hollow.door import FrontDoor
 from muster.simulate.hollow.gateway import HollowGateway
 from muster.simulate.hollow.serving import HollowServing
@@ -278,6 +279,7 @@ class Controller:
         witness: hears of what is committed, heard and sent.
         wakes: counts those of this controller too.
         farm: the machines of pools.
+        time_of_day_ahead_s: by how much its machine's time of day is ahead of the world's.
         reboot: has the machine of an agent boot anew from outside; False if there is none.
         serving: has the replicas of deployments, and the balancer.
     """
@@ -295,10 +297,11 @@ class Controller:
         witness: Witness,
         wakes: Wakes,
         farm: Farm,
+        time_of_day_ahead_s: float,
         reboot: Callable[[AgentId], bool],
         serving: HollowServing,
     ) -> None:
-        clock: VirtualClock = timeline.clock
+        world: VirtualClock = timeline.clock
         self._timeline = timeline
         self._died = died
         self.is_up = True
@@ -307,17 +310,18 @@ class Controller:
         self._wake_at: Appointment | None = None
         self._due_at = math.inf  # what the next wake is for, which may be past by then
         self._wakes = wakes
-        self.store = _FatefulStore(engine, fate, witness, clock, self._wait, wakes)
+        self.store = _FatefulStore(engine, fate, witness, world, self._wait, wakes)
+        clock = self._clock = ControllerClock(world, self.store, boot_id, time_of_day_ahead_s)
         self.leases = LeaseBook(
             clock, boot_id, in_charge_s=IN_CHARGE_S, former_in_charge_s=IN_CHARGE_S
         )
-        self.inbox = _InboxOfRecord(self._hint, clock)
+        self.inbox = _InboxOfRecord(self._hint, world)
         self.desk = AgentDesk(self.store, clock, self.leases, self.inbox)
         surroundings = Surroundings(engine, self.inbox.put, path)
         modules = cluster_modules(self.desk, self.leases, surroundings)
-        self.channels = HollowSender(clock, self.inbox.put, 1, NO_FAULTS)
+        self.channels = HollowSender(world, self.inbox.put, 1, NO_FAULTS)
         self.providers = HollowProviders(farm, engine, self.inbox.put)
-        self.rebooter = HollowRebooter(clock, reboot, self.inbox.put)
+        self.rebooter = HollowRebooter(world, reboot, self.inbox.put)
         self.prober = serving.prober(self.inbox.put)
         self.publisher = serving.publisher()
         stand_ins: list[SomePerformer] = [
@@ -435,6 +439,7 @@ class Controller:
         self._has_woken = True
         if not self.is_up:
             return
+        due = None if due is None else due - self._clock.ahead_s
         self.channels.tick()
         self._attend_to_machines()
         now = self._timeline.clock.now()

@@ -96,6 +96,7 @@ class World:
         self._reboot_faults = NO_REBOOT_FAULTS
         self._machines = 0
         self._superseded: list[Controller] = []
+        self.time_of_day_ahead_s = 0.0  # of the controller's machine, looked at when it starts
         self._astray_until: dict[str, float] = {}  # by the names of agents
         self._behaviour = behaviour
         self.farm = Farm(self.clock, self._booted, self._gone, seed, coming=self._coming)
@@ -163,6 +164,7 @@ class World:
             witness=self.witness,
             wakes=self.wakes,
             farm=self.farm,
+            time_of_day_ahead_s=self.time_of_day_ahead_s,
             reboot=self._reboot_hard,
             serving=self.serving,
         )

@@ -6,6 +6,7 @@ from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.simulate.hollow.controller import Coming, Misfortune, Outage
 from muster.simulate.swarm.invariants.answers import ReportsAreAcknowledged, RequestsAreAnswered
+from muster.simulate.swarm.invariants.clocks import LeapsCountForNothing
 from muster.simulate.swarm.invariants.defects import ControllerRests, NoHandlerFailed
 from muster.simulate.swarm.invariants.overtaken import OvertakenOnlyRenew
 from muster.simulate.swarm.invariants.stored import StoredRowsAgree
@@ -37,6 +38,18 @@ def misfortune(scene: Scene, kind: Misfortune, away_s: Seconds, sends: Count = 1
 @FAULTS.add(2, _draw_away)
 def kill_controller(scene: Scene, away_s: Seconds) -> None:
     """kill -9 of the controller."""
+    scene.world.kill_controller(away_s)
+
+
+def _draw_time_of_day(lot: Lot) -> Params:
+    return {"ahead_s": lot.rng.choice([7200, 300, -3600, 0]), **_draw_away(lot)}
+
+
+@FAULTS.add(1, _draw_time_of_day, apart=True)
+def set_controllers_clock(scene: Scene, ahead_s: float, away_s: Seconds) -> None:
+    """The time of day of the controller's machine is set, maybe by hours, and the controller is
+    killed: it looks at the time of day when it starts again."""
+    scene.world.time_of_day_ahead_s = ahead_s
     scene.world.kill_controller(away_s)
 
 
@@ -121,6 +134,7 @@ CONTROLLER = Part(
         RequestsAreAnswered,
         ReportsAreAcknowledged,
         OvertakenOnlyRenew,
+        LeapsCountForNothing,
     ),
     _calm,
 )

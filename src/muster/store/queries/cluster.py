@@ -1,11 +1,35 @@
 """The cluster itself."""
 
-from sqlalchemy import Connection, select
+import json
 
+from sqlalchemy import Connection, delete, insert, select
+
+from muster.core.clock import ClockAnchor
 from muster.store import schema
+
+_c = schema.cluster.c
+_ANCHOR = "clock"
 
 
 def read_cluster_id(connection: Connection) -> str:
     """The name that the cluster got when it was made; empty if it got none."""
-    c = schema.cluster.c
-    return connection.execute(select(c.value).where(c.key == "id")).scalar() or ""
+    return _read(connection, "id")
+
+
+def read_clock_anchor(connection: Connection) -> ClockAnchor | None:
+    """The anchor of the controller's time that was written last; None if there is none."""
+    try:
+        return ClockAnchor(**json.loads(_read(connection, _ANCHOR)))
+    except (ValueError, TypeError):
+        return None
+
+
+def write_clock_anchor(connection: Connection, anchor: ClockAnchor) -> None:
+    """Write the anchor of the controller's time down, in place of the former one."""
+    fields = {"boot_id": anchor.boot_id, "boot_s": anchor.boot_s, "at_s": anchor.at_s}
+    connection.execute(delete(schema.cluster).where(_c.key == _ANCHOR))
+    connection.execute(insert(schema.cluster).values(key=_ANCHOR, value=json.dumps(fields)))
+
+
+def _read(connection: Connection, key: str) -> str:
+    return connection.execute(select(_c.value).where(_c.key == key)).scalar() or ""

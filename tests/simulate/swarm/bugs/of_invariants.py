@@ -43,6 +43,7 @@ from muster.simulate.swarm.invariants import (
     answers,
     attempts,
     barriers,
+    clocks,
     commands,
     defects,
     dependencies,
@@ -355,3 +356,13 @@ def plugins_that_fail_are_not_named(patch: pytest.MonkeyPatch) -> None:
 @finds(rest.WorkEnds, first=1)
 def nothing_is_retried_or_ended_after_a_loss(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LeaseBook, "revoke", lambda self, agent: False)
+
+
+@finds(clocks.LeapsCountForNothing)
+def time_of_day_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def resumed_at(
+        anchor: object, last_commit_s: float, time_of_day_s: float, *boot: object
+    ) -> float:
+        return max(time_of_day_s, last_commit_s)
+
+    monkeypatch.setattr("muster.store.store.resumed_at", resumed_at)

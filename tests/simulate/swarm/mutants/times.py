@@ -31,6 +31,13 @@ TIMES = (
         scenario="outlives_its_session",
     ),
     Mutant(
+        "a clock that was set while no controller ran is believed",
+        "core/clock.py",
+        "    return proven_s\n",
+        "    return max(time_of_day_s, last_commit_s)\n",
+        "the controller's time passes as time does, whatever the time of day says",
+    ),
+    Mutant(
         "kernels are stopped without their grace",
         f"{HANDLERS}/terminate.py",
         "        grace_s = kernel.process.grace if sent_at is None else 0.0\n",
