@@ -185,7 +185,7 @@ class Tally:
         if kernel.ended_well:
             self.ended_well += 1
 
-    def among(self, statuses: Collection[KernelStatus]) -> int:
+    def among(self, statuses: Collection[str]) -> int:
         """How many kernels have one of these statuses."""
         return sum(count for status, count in self._by_status.items() if status in statuses)
 
@@ -238,7 +238,7 @@ class LoneTally:
     def moved(self, kernel: "Kernel", before: KernelStatus) -> None:
         pass
 
-    def among(self, statuses: Collection[KernelStatus]) -> int:
+    def among(self, statuses: Collection[str]) -> int:
         return int(self._kernel.status in statuses)
 
     def note_failure(self, kernel: "Kernel") -> None:

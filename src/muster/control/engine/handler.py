@@ -123,6 +123,9 @@ class LifecycleHandler(Handler[T]):
     """Acts on its targets; the engine judges the failures."""
 
     transitions: ClassVar[StatusTransitions]
+    target_kernel_statuses: ClassVar[frozenset[StrEnum] | None] = None
+    """Targets are those records alone of whose followers (a session's kernels) one has one of these
+    statuses; None leaves followers out of account."""
     between_tries: ClassVar[bool] = False
     """Whether the handler is also run on a record before the time of its next try has come."""
 
@@ -146,14 +149,37 @@ class LifecycleHandler(Handler[T]):
         """Called for each success once it has its new status."""
 
 
+class KernelMatchType(StrEnum):
+    """How many of a record's followers (a session's kernels) have to have one of some statuses."""
+
+    ALL = "all"
+    ANY = "any"
+    NOT_ANY = "not_any"
+
+    def holds(self, among: int, total: int) -> bool:
+        """Whether it holds where ``among`` of ``total`` followers have one of the statuses."""
+        match self:
+            case KernelMatchType.ALL:
+                return among == total
+            case KernelMatchType.ANY:
+                return among > 0
+            case KernelMatchType.NOT_ANY:
+                return among == 0
+
+
 class PromotionHandler(Handler[R]):
-    """Promotes a record by the statuses of its followers."""
+    """Promotes a record by the statuses of its followers (a session's kernels), by the declared
+    condition: ``match_type`` of them have one of ``check_kernel_statuses``. A record without
+    followers meets none, except to its end. Where no statuses are declared, ``promotes`` decides
+    alone."""
 
     success: ClassVar[TransitionStatus]
+    check_kernel_statuses: ClassVar[frozenset[StrEnum] | None] = None
+    match_type: ClassVar[KernelMatchType] = KernelMatchType.NOT_ANY
 
-    @abstractmethod
     def promotes(self, record: R) -> bool:
-        """Whether the record's followers meet the condition."""
+        """Whether the record meets what the handler asks for besides the declared condition."""
+        return True
 
     def reason(self, record: R) -> Reason | None:
         """The reason of the promotion, if it needs one."""

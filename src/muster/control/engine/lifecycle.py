@@ -57,6 +57,11 @@ class Lifecycle(Generic[R]):
         them."""
         return ()
 
+    def followers_among(self, record: R, statuses: Collection[str]) -> tuple[int, int]:
+        """How many followers have one of these statuses, and how many there are."""
+        followers = [each.status for each in self.followers(record)]
+        return sum(status in statuses for status in followers), len(followers)
+
     def lead(self, work: Work, record: R, to: TransitionStatus, move: Move) -> None:
         """Give the live followers of the record the status that is declared for them."""
         unit, entities, phase = work.unit, work.live.entities, move.phase

@@ -98,10 +98,14 @@ class _Step(ABC, Generic[R]):
     def _gather(self, candidates: Sequence[R], work: Work) -> Sequence[R] | None:
         """The handler's targets; None if it is not due."""
         try:
-            targets = self._handler.gather(candidates, work)
+            targets = self._targeted(self._handler.gather(candidates, work))
             return targets if self._handler.is_due(targets) else None
         except Exception as error:
             raise self._undo(None, error, work) from error
+
+    def _targeted(self, records: Sequence[R]) -> Sequence[R]:
+        """The records that are targets by the statuses of their followers, too."""
+        return records
 
     def _gather_warily(self, candidates: Sequence[R], work: Work) -> Sequence[R] | None:
         """``_gather`` without the records on which the handler failed of late. If it failed on one
@@ -189,9 +193,20 @@ class _Promotion(_Each[R]):
         self._promotion = handler
 
     def _run_on(self, record: R, work: Work) -> None:
-        if self._promotion.promotes(record):
+        if self._is_met(record, work) and self._promotion.promotes(record):
             why = Move(self._handler.name, reason=self._promotion.reason(record))
             self._move(record, self._promotion.success, why, work)
+
+    def _is_met(self, record: R, work: Work) -> bool:
+        """Whether the record's followers meet the condition that the handler declares."""
+        statuses, rules = self._promotion.check_kernel_statuses, self._lifecycle
+        if statuses is None or rules is None:
+            return True
+        among, total = rules.followers_among(record, statuses)
+        if not total:
+            terminal = work.live.entities[type(record)].states.terminal
+            return self._promotion.success.status in terminal
+        return self._promotion.match_type.holds(among, total)
 
 
 class _Derivation(_Each[R]):
@@ -230,6 +245,12 @@ class _Judged(_Step[T]):
         self._judged = handler
         self._rules = lifecycle
         self._to = handler.transitions.declared()
+
+    def _targeted(self, records: Sequence[T]) -> Sequence[T]:
+        statuses, among = self._judged.target_kernel_statuses, self._rules.followers_among
+        if statuses is None:
+            return records
+        return [each for each in records if among(each, statuses)[0]]
 
     def _run(self, targets: Sequence[T], work: Work) -> None:
         if self._defects.is_alone(self._handler.name, work.now):

@@ -6,9 +6,8 @@ charged until its agent confirms the stop (design: Generation).
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from enum import StrEnum
-from typing import ClassVar
 
 from muster.control.engine.handler import (
     NO_CHANGE,
@@ -175,6 +174,9 @@ class SessionLifecycle(Lifecycle[Session]):
 
     def followers(self, record: Session) -> Sequence[Kernel]:
         return record.kernels
+
+    def followers_among(self, record: Session, statuses: Collection[str]) -> tuple[int, int]:
+        return record.tally.among(statuses), len(record.kernels)
 
     def follower_moved(self, work: Work, follower: Record, before: StrEnum) -> None:
         assert isinstance(follower, Kernel)
@@ -356,12 +358,10 @@ def heard_since(session: Session, began: float, work: Work) -> float | None:
 
 
 class HeardPhase(LifecycleHandler[Session]):
-    """A handler of a phase that is ended by reports of agents about the kernels that have an
-    ``awaited`` status. Its timeout counts only the time in which all these agents can be heard, and
-    is judged neither while one of them is ``unheard``, nor once all reports have come: the handler
-    that ends the phase follows in the same pass."""
-
-    awaited: ClassVar[frozenset[KernelStatus]]
+    """A handler of a phase that is ended by reports of agents about the kernels that have one of
+    its ``target_kernel_statuses``: once all reports have come the session is no target any more.
+    Its timeout counts only the time in which all these agents can be heard, and is not judged while
+    one of them is ``unheard``."""
 
     def __init__(self, unheard: Unheard) -> None:
         self._unheard = unheard
@@ -370,8 +370,6 @@ class HeardPhase(LifecycleHandler[Session]):
         timeout_s, began = self.timeout_s(record, work), self.began(record)
         if timeout_s is None or work.now < began + timeout_s:
             return began  # at the earliest; agents need not be looked at yet
-        if record.kernels and not record.tally.among(self.awaited):
-            return work.now
         unheard = self._unheard()
         if unheard and any(kernel.agent_id in unheard for kernel in record.kernels):
             return work.now + LOOK_AGAIN_S - timeout_s

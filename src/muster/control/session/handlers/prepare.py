@@ -24,7 +24,7 @@ class PrepareSessions(HeardPhase):
 
     name = "PrepareSessions"
     between_tries = True
-    awaited = UNPREPARED
+    target_kernel_statuses = UNPREPARED
     entity = Session
     statuses = frozenset({SessionStatus.SCHEDULED, SessionStatus.PREPARING})
     transitions = tried_in_place(

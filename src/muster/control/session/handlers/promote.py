@@ -2,9 +2,13 @@
 (design: Promotion)."""
 
 from collections.abc import Sequence
-from typing import ClassVar
 
-from muster.control.engine.handler import DerivationHandler, PromotionHandler, TransitionStatus
+from muster.control.engine.handler import (
+    DerivationHandler,
+    KernelMatchType,
+    PromotionHandler,
+    TransitionStatus,
+)
 from muster.control.engine.work import Work
 from muster.control.session.lifecycle import STOP, UNPREPARED, UNSTARTED
 from muster.core.reasons import Reason, ReasonCode, reason
@@ -14,24 +18,15 @@ from muster.core.states import (
     KERNEL_TABLE,
     SESSION_TABLE,
     JobState,
-    KernelStatus,
     SessionStatus,
 )
 from muster.store.records import Job, Session
 
 
 class SessionPromotionHandler(PromotionHandler[Session]):
-    """Promotes a session once none of its kernels has one of the ``unmet`` statuses."""
+    """Promotes a session by the statuses of its kernels (design: Promotion)."""
 
     entity = Session
-    unmet: ClassVar[frozenset[KernelStatus]]
-
-    def promotes(self, record: Session) -> bool:
-        """Whether the kernels meet the condition; a session without kernels never does, except to
-        its end (design: Promotion)."""
-        if not record.kernels:
-            return self.success.status in SESSION_TABLE.terminal
-        return not record.tally.among(self.unmet)
 
 
 class PromoteToPrepared(SessionPromotionHandler):
@@ -39,7 +34,8 @@ class PromoteToPrepared(SessionPromotionHandler):
 
     name = "PromoteToPrepared"
     statuses = frozenset({SessionStatus.SCHEDULED, SessionStatus.PREPARING})
-    unmet = UNPREPARED
+    check_kernel_statuses = UNPREPARED
+    match_type = KernelMatchType.NOT_ANY
     success = TransitionStatus(SessionStatus.PREPARED)
 
 
@@ -48,11 +44,12 @@ class PromoteToRunning(SessionPromotionHandler):
 
     name = "PromoteToRunning"
     statuses = frozenset({SessionStatus.CREATING})
-    unmet = UNSTARTED
+    check_kernel_statuses = UNSTARTED
+    match_type = KernelMatchType.NOT_ANY
     success = TransitionStatus(SessionStatus.RUNNING)
 
 
-class DetectTermination(PromotionHandler[Session]):
+class DetectTermination(SessionPromotionHandler):
     """RUNNING → TERMINATING once a kernel has ended.
 
     In a batch session a kernel that ended with 0 does not count until all have ended; any other end
@@ -61,14 +58,15 @@ class DetectTermination(PromotionHandler[Session]):
     """
 
     name = "DetectTermination"
-    entity = Session
     statuses = frozenset({SessionStatus.RUNNING})
+    check_kernel_statuses = KERNEL_TABLE.terminal
+    match_type = KernelMatchType.ANY
     success = STOP
 
     def promotes(self, record: Session) -> bool:
-        ended = record.tally.among(KERNEL_TABLE.terminal)
         if record.type is not SessionType.BATCH:
-            return ended > 0
+            return True
+        ended = record.tally.among(KERNEL_TABLE.terminal)
         return ended == len(record.kernels) or ended > record.tally.ended_well
 
     def reason(self, record: Session) -> Reason | None:
@@ -84,7 +82,8 @@ class PromoteToTerminated(SessionPromotionHandler):
 
     name = "PromoteToTerminated"
     statuses = frozenset({SessionStatus.TERMINATING})
-    unmet = KERNEL_TABLE.live
+    check_kernel_statuses = KERNEL_TABLE.live
+    match_type = KernelMatchType.NOT_ANY
     success = TransitionStatus(SessionStatus.TERMINATED)
 
     def reason(self, record: Session) -> Reason | None:

@@ -57,6 +57,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
     between_tries = True
     entity = Session
     statuses = frozenset({SessionStatus.PENDING})
+    target_kernel_statuses = frozenset({KernelStatus.PENDING})
     transitions = StatusTransitions(
         success=TransitionStatus(SessionStatus.SCHEDULED, TransitionStatus(KernelStatus.SCHEDULED)),
         expired=CANCEL,

@@ -43,7 +43,7 @@ class StartSessions(HeardPhase):
 
     name = "StartSessions"
     between_tries = True
-    awaited = UNSTARTED
+    target_kernel_statuses = UNSTARTED
     entity = Session
     statuses = frozenset({SessionStatus.PREPARED, SessionStatus.CREATING})
     transitions = tried_in_place(

@@ -25,7 +25,7 @@ class TerminateSessions(HeardPhase):
 
     name = "TerminateSessions"
     between_tries = True
-    awaited = KERNEL_TABLE.live
+    target_kernel_statuses = KERNEL_TABLE.live
     entity = Session
     statuses = frozenset({SessionStatus.TERMINATING})
     transitions = StatusTransitions(
@@ -37,8 +37,8 @@ class TerminateSessions(HeardPhase):
     def execute(self, targets: Sequence[Session], work: Work) -> HandlerResult[Session]:
         result: HandlerResult[Session] = HandlerResult()
         for session in targets:
-            if work.now < session.stop_at or not session.tally.among(KERNEL_TABLE.live):
-                continue  # PromoteToTerminated ends it once no kernel is live
+            if work.now < session.stop_at:
+                continue
             live = [kernel for kernel in session.kernels if kernel.status in KERNEL_TABLE.live]
             session.stop_at = min(self._stop(kernel, work) for kernel in live)
         return result
