@@ -329,8 +329,8 @@ class FakeCluster(FakeAccounts):
             id=found.id, status=found.status, priority=priority, changed=True, message=said
         )
 
-    def cancel(self, ref: str) -> CancelView:
-        self.asked.append(("cancel", ref))
+    def cancel(self, ref: str, *, force: bool = False) -> CancelView:
+        self.asked.append(("cancel with force" if force else "cancel", ref))
         self.cancelled.set()
         found = self.work(ref)
         status = found.status if isinstance(found, SessionDetail) else found.state

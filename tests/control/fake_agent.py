@@ -75,6 +75,7 @@ class FakeAgent:
     gpus: tuple[GpuMeans, ...] = ()  # the next heartbeat tells them
     noted: int = 0  # the last of its sightings that control has dealt with
     starts: list[KernelKey] = field(default_factory=list)
+    stops: list[float] = field(default_factory=list)  # the graces of the Stops that came
     seen: set[KernelKey] = field(default_factory=set)
     ports: "itertools.count[int]" = field(default_factory=lambda: itertools.count(20000))
     prepare_failures: list[ReasonCode] = field(default_factory=list)  # of the next Prepares
@@ -181,7 +182,8 @@ class FakeAgent:
             case Go():
                 if key in self.held:
                     self.held.pop(key)()
-            case Stop():
+            case Stop(grace_s=grace_s):
+                self.stops.append(grace_s)
                 self._stop(key)
             case Recall():
                 if self.queued.pop(key, None) is not None:

@@ -69,6 +69,10 @@ def _cancel(work: Work, parts: Parts, principal: Principal, id_: str) -> Job:
     return parts[JobRequests].cancel(work, principal, JobId(id_))
 
 
+def _kill(work: Work, parts: Parts, principal: Principal, id_: str) -> Job:
+    return parts[JobRequests].cancel(work, principal, JobId(id_), force=True)
+
+
 def _reprioritise(work: Work, parts: Parts, principal: Principal, id_: str, priority: int) -> int:
     return parts[JobRequests].reprioritise(work, principal, JobId(id_), priority)
 
@@ -96,6 +100,7 @@ JOBS: Resource[Job, JobView] = Resource(
     named=lambda job: f"job {job.name} ({job.id})",
     submission=Submission(JobSpec, _submit, _plan),
     cancel=_cancel,
+    kill=_kill,
     graces_s=_graces_s,
     reprioritise=_reprioritise,
     explain=_explain,

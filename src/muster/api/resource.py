@@ -7,7 +7,7 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Annotated, Any, Generic, Protocol, TypeVar, cast
 
-from fastapi import APIRouter, Depends, Header, Request
+from fastapi import APIRouter, Depends, Header, Query, Request
 from msgspec.structs import replace
 from sqlalchemy import Connection
 from starlette.responses import Response
@@ -48,6 +48,7 @@ R = TypeVar("R", bound=Handed)
 V = TypeVar("V", bound=RecordView)
 S = TypeVar("S", bound=WorkSpec)
 
+Force = Annotated[bool, Query(description="kill its processes at once: no grace")]
 Plan = Callable[[Live, Parts, Principal, S, float, Ended], PlanView]
 Cancel = Callable[[Work, Parts, Principal, str], R]
 Reprioritise = Callable[[Work, Parts, Principal, str, int], int]
@@ -106,6 +107,7 @@ class Resource(Generic[R, V]):
         reprioritise: the request for another priority, whose answer is the former one.
         cancel: its request; ``graces_s`` are the seconds that running processes of a record have to
             end.
+        kill: the request to cancel with force: to kill these processes at once.
         explain, explain_ended: the answer of ``why`` about a record of the mirror, and the query of
             the answer about one that has ended.
     """
@@ -125,6 +127,7 @@ class Resource(Generic[R, V]):
     named: Callable[[V], str] = attrgetter("id")
     submission: Submission[R, Any] | None = None
     cancel: Cancel[R] | None = None
+    kill: Cancel[R] | None = None
     graces_s: Callable[[R], Collection[float]] = lambda record: ()
     reprioritise: Reprioritise | None = None
     explain: Explain | None = None
@@ -169,7 +172,8 @@ class Resource(Generic[R, V]):
                 self._cancelling(self.cancel),
                 methods=["POST"],
                 name=f"cancel_{name}",
-                description=f"Cancel a {name}; one that has ended already stays as it is.",
+                description=f"Cancel a {name}; one that has ended already stays as it is. With "
+                "`force` processes are killed at once, where the kind knows that.",
                 response_model=CancelView,
             )
         if self.reprioritise is not None:
@@ -289,15 +293,18 @@ class Resource(Generic[R, V]):
         return endpoint
 
     def _cancelling(self, cancel: Cancel[R]) -> Callable[..., Any]:
-        async def endpoint(call: Call, ref: str) -> Response:
+        async def endpoint(call: Call, ref: str, force: Force = False) -> Response:
             call.must_change()
             principal = call.principal
             found = await call.read(self.read, principal, ref)
+            request = self.kill if force else cancel
+            if request is None:
+                raise Conflict(f"{self.named(found)} is not cancelled with force: leave that out")
 
             def action(work: Work, parts: Parts) -> tuple[R, Collection[float]]:
                 live = work.live.of(self.entity.record).get(self.name_of(found))
-                graces_s = () if live is None else self.graces_s(live)
-                return cancel(work, parts, principal, found.id), graces_s
+                graces_s = () if live is None or force else self.graces_s(live)
+                return request(work, parts, principal, found.id), graces_s
 
             try:
                 cancelled, graces_s = await call.change(action)
@@ -305,7 +312,8 @@ class Resource(Generic[R, V]):
                 found = await call.read(self.read, principal, found.id)
                 said = f"{self.named(found)} had ended already: it is {found.status.lower()}"
                 return answer(_cancel_view(found, False, said))
-            said = f"{self.named(found)} is cancelled{_grace_left(graces_s)}"
+            end = "; its processes are killed at once" if force else _grace_left(graces_s)
+            said = f"{self.named(found)} is cancelled{end}"
             return answer(_cancel_view(cancelled, True, said))
 
         return endpoint

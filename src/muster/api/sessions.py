@@ -48,6 +48,10 @@ def _cancel(work: Work, parts: Parts, principal: Principal, id_: str) -> Session
     return parts[SessionRequests].cancel(work, principal, SessionId(id_))
 
 
+def _kill(work: Work, parts: Parts, principal: Principal, id_: str) -> Session:
+    return parts[SessionRequests].cancel(work, principal, SessionId(id_), force=True)
+
+
 def _reprioritise(work: Work, parts: Parts, principal: Principal, id_: str, priority: int) -> int:
     return parts[SessionRequests].reprioritise(work, principal, SessionId(id_), priority)
 
@@ -76,6 +80,7 @@ SESSIONS: Resource[Session, SessionView] = Resource(
     named=lambda session: f"session {session.id}",
     submission=Submission(SessionSpec, _submit, _plan),
     cancel=_cancel,
+    kill=_kill,
     graces_s=_graces_s,
     reprioritise=_reprioritise,
     explain=_explain,

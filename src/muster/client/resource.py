@@ -180,8 +180,11 @@ class ResourceCalls(Calls):
         found = yield from self._get(of.detail, of.of(ref))
         return found if of.complete is None else (yield from of.complete(self, found))
 
-    def _cancel(self, of: Resource[Any, Any, Any], ref: str) -> Exchange[CancelView]:
-        return self._read(CancelView, self._send("POST", of.of(ref, "cancel")))
+    def _cancel(
+        self, of: Resource[Any, Any, Any], ref: str, *, force: bool
+    ) -> Exchange[CancelView]:
+        params = {"force": True} if force else None
+        return self._read(CancelView, self._send("POST", of.of(ref, "cancel"), params=params))
 
     def _why(self, of: Resource[Any, Any, Any], ref: str) -> Exchange[WhyView]:
         from muster.core.views.placement import WhyView
@@ -200,11 +203,15 @@ class ResourceCalls(Calls):
         return self._of_any(ref, self._resources(), lambda resource: self._show(resource, ref))
 
     @exchange
-    def cancel(self, ref: str) -> Exchange[CancelView]:
+    def cancel(self, ref: str, *, force: bool = False) -> Exchange[CancelView]:
         """Cancel work, or a record of another kind that can be cancelled; one that has ended
-        already is left as it is."""
+        already is left as it is.
+
+        Args:
+            force: kill processes at once, without a grace; for jobs and sessions.
+        """
         among = (each for each in self._resources() if each.is_cancelled)
-        return self._of_any(ref, among, lambda resource: self._cancel(resource, ref))
+        return self._of_any(ref, among, lambda resource: self._cancel(resource, ref, force=force))
 
     @exchange
     def why(self, ref: str) -> Exchange[WhyView]:
@@ -263,9 +270,10 @@ class Records(Generic[C, P, V, D]):
         return self._client._hand_in(self._resource, body)
 
     @exchange
-    def cancel(self, ref: str) -> Exchange[CancelView]:
-        """Cancel one of them; one that has ended already is left as it is."""
-        return self._client._cancel(self._resource, ref)
+    def cancel(self, ref: str, *, force: bool = False) -> Exchange[CancelView]:
+        """Cancel one of them; one that has ended already is left as it is. With ``force`` the
+        processes of a job or session are killed at once."""
+        return self._client._cancel(self._resource, ref, force=force)
 
     @exchange
     def why(self, ref: str) -> Exchange[WhyView]:

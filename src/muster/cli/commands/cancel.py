@@ -24,6 +24,9 @@ def cancel(
         list[str],
         Argument(metavar="REF...", help="Jobs and sessions.", autocompletion=complete_cancelled),
     ],
+    force: Annotated[
+        bool, Option("--force", help="Kill at once, without a grace; also what is ending already.")
+    ] = False,
     yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -42,7 +45,7 @@ def cancel(
         for ref in refs:
             try:
                 with suggesting(client, ref):
-                    done.append(client.cancel(ref))
+                    done.append(client.cancel(ref, force=force))
                 if not as_json:
                     click.echo(plain(done[-1].message))
             except MusterError as error:  # the others are cancelled all the same

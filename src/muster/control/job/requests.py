@@ -21,15 +21,15 @@ from muster.control.session.admission import (
 from muster.control.session.cluster.priorities import set_priority, tell_priority
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.cluster.workloads import job_class
-from muster.control.session.lifecycle import SessionLifecycle
+from muster.control.session.lifecycle import SessionLifecycle, cancelled
 from muster.core.errors import Conflict, NotFound
 from muster.core.ids import JobId
 from muster.core.owner import Owner, Principal
-from muster.core.reasons import ReasonCode, reason
 from muster.core.specs import JobSpec
-from muster.core.states import JobState, TaskState
+from muster.core.states import JOB_TABLE, JobState, TaskState
 from muster.core.task_ranges import TaskRanges
-from muster.store.records import Job, Task
+from muster.store.live import Live
+from muster.store.records import Job, Session, Task
 
 PHASE = "Request"
 _RETRIED = re.compile(r"-retry-[0-9]+$")
@@ -133,16 +133,28 @@ class JobRequests:
         )
         return self.submit(work, principal, named, ended, retry_of=of.id)
 
-    def cancel(self, work: Work, principal: Principal, id_: JobId) -> Job:
+    def cancel(self, work: Work, principal: Principal, id_: JobId, *, force: bool = False) -> Job:
         """Cancel a job: its tasks are KILLED, their processes stopped.
 
+        Args:
+            force: kill its processes at once, also those that are ending already, as they may be
+                for a while after the job has ended.
+
         Raises:
-            NotFound: no such live job of the principal's.
+            NotFound: no such live job of the principal's; with ``force``, none with processes
+                either.
         """
         job = work.live.jobs.get(id_)
+        left = _sessions_of(id_, work.live) if force else []
+        if job is None and left:
+            job = left[0].job
         if job is None or not principal.may_change(job.owner):
             raise NotFound(f"there is no live job {id_}")
-        job.reason = reason(ReasonCode.CANCELLED, by=principal.owner.user)
+        job.reason = cancelled(principal.owner.user, force=force)
+        self._sessions.kill(work, left, PHASE, job.reason)
+        if job.status in JOB_TABLE.terminal:
+            work.look_later(left)  # those that have not heard of the job's end yet
+            return job
         work.unit.touch(job)
         if not job.tasks and job.next_task < job.tasks_total:
             # No task of the job is live: one task that is KILLED ends the job.
@@ -184,3 +196,8 @@ class JobRequests:
         task = Task(job=job, index=index, status=TaskState.PENDING, status_changed_at=work.now)
         work.unit.add(task)
         job.next_task += 1
+
+
+def _sessions_of(id_: JobId, live: Live) -> list[Session]:
+    """The sessions of a job that have not ended, though the job may have."""
+    return [each for each in live.sessions.values() if each.job is not None and each.job.id == id_]

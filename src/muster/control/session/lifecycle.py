@@ -255,6 +255,19 @@ class SessionLifecycle(Lifecycle[Session]):
         """End sessions, whatever their status."""
         self.move(work, sessions, _ENDING, STOP, Move(phase, reason=why))
 
+    def kill(self, work: Work, sessions: Iterable[Session], phase: str, why: Reason) -> None:
+        """Have the kernels of sessions that end already be killed at once, for ``why``
+        (``is_forced``). Their room is theirs until they are proven gone, as ever."""
+        for session in sessions:
+            if session.status is SessionStatus.TERMINATING and not is_forced(session.reason):
+                session.reason = why
+                session.stop_at = 0.0
+                for kernel in session.kernels:
+                    kernel.stop_sent_at = None
+                work.unit.touch(session)
+                work.unit.note(session, phase, SchedulingResult.SUCCESS, why)
+                work.mark(session)
+
     # -- time and tries ------------------------------------------------------------------------
 
     def deadlines(self, record: Session, work: Work) -> Iterable[float]:
@@ -331,9 +344,21 @@ def failure_to_judge(session: Session) -> Reason | None:
     return first.failure if first is not None and session.retry_at == 0.0 else None
 
 
+def cancelled(by: str, *, force: bool) -> Reason:
+    """The reason of work that somebody cancels; with ``force`` its processes get no grace."""
+    numbers = {"by": by, "forced": True} if force else {"by": by}
+    return reason(ReasonCode.CANCELLED, **numbers)
+
+
+def is_forced(why: Reason | None) -> bool:
+    """Whether work that ends for this reason is killed at once."""
+    return why is not None and why.code is ReasonCode.CANCELLED and "forced" in dict(why.numbers)
+
+
 def stop_again_at(kernel: Kernel, sent_at: float) -> float:
     """The time at which a kernel that was told to stop, and is not reported gone, is told again."""
-    return sent_at + kernel.process.grace + STOP_AGAIN_AFTER_S
+    grace_s = 0.0 if is_forced(kernel.session.reason) else kernel.process.grace
+    return sent_at + grace_s + STOP_AGAIN_AFTER_S
 
 
 def heard_since(session: Session, began: float, work: Work) -> float | None:

@@ -12,11 +12,10 @@ from muster.control.session.admission import (
 )
 from muster.control.session.cluster.priorities import set_priority, tell_priority
 from muster.control.session.cluster.state import ClusterState
-from muster.control.session.lifecycle import SessionLifecycle
+from muster.control.session.lifecycle import SessionLifecycle, cancelled
 from muster.core.errors import Conflict, NotFound
 from muster.core.ids import SessionId
 from muster.core.owner import Principal
-from muster.core.reasons import ReasonCode, reason
 from muster.core.specs import SessionSpec
 from muster.core.states import KernelStatus, SessionStatus
 from muster.store.load import spec_processes
@@ -87,16 +86,23 @@ class SessionRequests:
         self._cluster.session_changed(session)
         return session
 
-    def cancel(self, work: Work, principal: Principal, id_: SessionId) -> Session:
+    def cancel(
+        self, work: Work, principal: Principal, id_: SessionId, *, force: bool = False
+    ) -> Session:
         """Cancel a session without a job; a job's sessions end with the job.
+
+        Args:
+            force: kill its processes at once, also where they are ending already.
 
         Raises:
             NotFound: no such live session of the principal's.
             Conflict: the session belongs to a job.
         """
         session = self._alone(work, principal, id_, "cancel that")
-        why = reason(ReasonCode.CANCELLED, by=principal.owner.user)
+        why = cancelled(principal.owner.user, force=force)
         self._sessions.terminate(work, [session], PHASE, why)
+        if force:
+            self._sessions.kill(work, [session], PHASE, why)
         return session
 
     def reprioritise(self, work: Work, principal: Principal, id_: SessionId, priority: int) -> int:

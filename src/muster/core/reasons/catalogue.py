@@ -271,7 +271,7 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
         "Nothing: other agents are tried, and this one again after a while.",
     ),
     ReasonCode.CREATE_FAILED: Definition(_O, "agent {agent} could not start it: {detail}"),
-    ReasonCode.CANCELLED: Definition(_W, "cancelled by {by}"),
+    ReasonCode.CANCELLED: Definition(_W, "cancelled by {by}{forced:?, with force}"),
     ReasonCode.COMPLETED: Definition(_W, "all kernels ended well"),
     ReasonCode.KERNEL_ENDED: Definition(_R, "kernel {index} ended: {how}"),
     ReasonCode.PREEMPTED: Definition(

@@ -9,7 +9,7 @@ from muster.control.engine.handler import (
     TransitionStatus,
 )
 from muster.control.engine.work import Work
-from muster.control.session.lifecycle import HeardPhase, stop_again_at
+from muster.control.session.lifecycle import HeardPhase, is_forced, stop_again_at
 from muster.control.tell_agent import TellAgent
 from muster.core.states import KERNEL_TABLE, KernelStatus, SessionStatus
 from muster.store.records import Kernel, Session
@@ -17,7 +17,8 @@ from muster.wire.messages import Stop
 
 
 class TerminateSessions(HeardPhase):
-    """Sends each live kernel a Stop and, well past its grace, further ones that grant no time.
+    """Sends each live kernel a Stop and, well past its grace, further ones that grant no time; a
+    kernel of work that was cancelled with force gets no grace at all.
 
     PromoteToTerminated ends a session without live kernels. Expiry ends a session whose agent does
     not answer, but frees no room: that waits for the agent (design: The ledger).
@@ -53,7 +54,7 @@ class TerminateSessions(HeardPhase):
         kernel.stop_sent_at = work.now
         why = kernel.session.reason
         told = why.sentence() if why else "it is no longer wanted"
-        grace_s = kernel.process.grace if sent_at is None else 0.0
+        grace_s = kernel.process.grace if sent_at is None and not is_forced(why) else 0.0
         work.emit(TellAgent(kernel.agent_id, Stop(kernel.id, kernel.generation, grace_s, told)))
         return stop_again_at(kernel, work.now)
 

@@ -1,0 +1,143 @@
+"""Work that is cancelled with force: its processes are killed at once, and their room is theirs
+until they are proven gone."""
+
+import pytest
+from tests.control.conftest import MakeWorld
+from tests.control.world import ADA, World
+
+from muster.control.job.requests import JobRequests
+from muster.control.session.lifecycle import STOP_AGAIN_AFTER_S
+from muster.control.session.requests import SessionRequests
+from muster.core.errors import NotFound
+from muster.core.reasons import ReasonCode
+from muster.core.specs import JobSpec, SessionSpec
+from muster.core.states import JobState, SessionStatus
+from muster.simulate.hollow.supervisor import Run
+from muster.store.records import Job, Session
+
+GRACE_S = 300.0
+STUBBORN = Run(1e9, stubborn=True)
+
+
+def job(world: World) -> Job:
+    return world.submit(JobSpec(command=["x"], grace=GRACE_S))
+
+
+def cancel(world: World, of: Job, *, force: bool = False) -> Job:
+    found: Job = world.ask(
+        lambda work, parts: parts[JobRequests].cancel(work, ADA, of.id, force=force)
+    )
+    return found
+
+
+def stops(world: World) -> list[float]:
+    """The graces of the Stops that came to the agent."""
+    return world.agent("a").stops
+
+
+def state(of: Job) -> JobState:
+    return of.status
+
+
+def why(session: Session) -> str:
+    assert session.reason is not None
+    return session.reason.sentence()
+
+
+def test_cancelled_work_has_its_grace_and_with_force_none(group_world: MakeWorld) -> None:
+    world = group_world({"a": 2}, lambda start: STUBBORN)
+    first, second = job(world), job(world)
+    cancel(world, first)
+    world.run(1)
+    assert stops(world) == [GRACE_S]
+    cancel(world, second, force=True)
+    world.run(1)
+    assert stops(world) == [GRACE_S, 0.0]
+    assert second.reason is not None
+    assert second.reason.sentence() == "cancelled by ada, with force"
+
+
+def test_job_that_was_cancelled_before_is_killed_though_it_has_ended(
+    group_world: MakeWorld,
+) -> None:
+    world = group_world({"a": 1}, lambda start: STUBBORN)
+    slow = job(world)
+    session = world.only_session()
+    cancel(world, slow)
+    world.run(1)
+    assert slow.status is JobState.KILLED
+    assert session.status is SessionStatus.TERMINATING
+    assert cancel(world, slow, force=True).status is JobState.KILLED
+    world.run(1)
+    assert stops(world) == [GRACE_S, 0.0]
+    assert why(session) == "cancelled by ada, with force"
+    cancel(world, slow, force=True)
+    world.run(1)
+    assert stops(world) == [GRACE_S, 0.0], "it is told once"
+
+
+def test_killed_work_is_told_again_soon(group_world: MakeWorld) -> None:
+    world = group_world({"a": 1}, lambda start: STUBBORN)
+    cancel(world, job(world), force=True)
+    world.run(STOP_AGAIN_AFTER_S + 1)
+    assert stops(world) == [0.0, 0.0]
+
+
+def test_room_of_killed_work_is_free_once_its_agent_says_so(group_world: MakeWorld) -> None:
+    world = group_world({"a": 1}, lambda start: STUBBORN, terminate_timeout=10)
+    cancel(world, job(world), force=True)
+    following = job(world)
+    world.run(GRACE_S + 60)
+    assert world.plane.live.ledger, "its process may be alive"
+    assert state(following) == JobState.PENDING
+    world.agent("a").reboot()
+    world.connect(world.agent("a"))
+    world.run(5)
+    assert state(following) == JobState.RUNNING
+
+
+def test_killed_work_on_an_agent_that_is_away_is_killed_when_it_is_back(
+    group_world: MakeWorld,
+) -> None:
+    world = group_world({"a": 1}, lambda start: Run(1e9))
+    away = job(world)
+    world.run(1)
+    world.disconnect(world.agent("a"))
+    cancel(world, away, force=True)
+    world.run(5)
+    assert world.plane.live.ledger
+    world.connect(world.agent("a"))
+    world.run(1)
+    assert stops(world) == [0.0]
+    assert not world.plane.live.ledger
+
+
+def test_session_that_ends_already_is_killed_too(group_world: MakeWorld) -> None:
+    world = group_world({"a": 1}, lambda start: STUBBORN)
+    kernel = {"command": ["x"], "grace": GRACE_S}
+    session = world.submit_session(SessionSpec.model_validate({"kernels": [kernel]}))
+    world.ask(lambda work, parts: parts[SessionRequests].cancel(work, ADA, session.id))
+    world.run(1)
+    world.ask(lambda work, parts: parts[SessionRequests].cancel(work, ADA, session.id, force=True))
+    world.run(1)
+    assert stops(world) == [GRACE_S, 0.0]
+    assert session.reason is not None
+    assert session.reason.code is ReasonCode.CANCELLED
+
+
+def test_force_survives_a_restart_of_the_controller(group_world: MakeWorld) -> None:
+    world = group_world({"a": 1}, lambda start: STUBBORN)
+    cancel(world, job(world), force=True)
+    world.restart_controller()
+    world.connect_again()
+    world.connect(world.agent("a"))
+    world.run(1)
+    assert set(stops(world)) == {0.0}
+
+
+def test_nothing_is_killed_of_a_job_that_is_gone(group_world: MakeWorld) -> None:
+    world = group_world({"a": 1}, lambda start: Run(1))
+    done = job(world)
+    world.run(5)
+    with pytest.raises(NotFound):
+        cancel(world, done, force=True)
