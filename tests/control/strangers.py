@@ -7,15 +7,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from muster.core.ids import SessionId
+from muster.core.ids import AgentId, SessionId
 from muster.core.owner import Owner
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.resources import Resources
 from muster.scheduling.cluster.columns import Floats, Ints, Shares
 from muster.scheduling.cluster.snapshot import Snapshot
-from muster.scheduling.policy.plugins import PassContext
+from muster.scheduling.policy.plugins import AllocationContext, AllocationResult, PassContext
 from muster.scheduling.policy.selectors import Concentrated
-from muster.scheduling.workload import SessionWorkload, WorkloadClass
+from muster.scheduling.workload import KernelPlacement, SessionWorkload, WorkloadClass
 
 ENTRY_POINTS = """
 [muster.validators]
@@ -34,6 +34,13 @@ babbling_selector = {module}:BabblingSelector
 greedy_selector = {module}:GreedySelector
 dull_selector = {module}:DullSelector
 curious_selector = {module}:CuriousSelector
+[muster.allocators]
+raising_allocator = {module}:RaisingAllocator
+looping_allocator = {module}:LoopingAllocator
+babbling_allocator = {module}:BabblingAllocator
+moving_allocator = {module}:MovingAllocator
+wordless_allocator = {module}:WordlessAllocator
+last_device = {module}:LastDevice
 [muster.hooks]
 raising_hook = {module}:RaisingHook
 looping_hook = {module}:LoopingHook
@@ -54,6 +61,56 @@ def install(packages: Path) -> Path:
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
     (metadata / "entry_points.txt").write_text(ENTRY_POINTS.format(module=__name__))
     return metadata
+
+
+class RaisingAllocator:
+    def allocate(self, *arguments: Any) -> AllocationResult:
+        raise BlockingIOError("licences")
+
+
+class LoopingAllocator:
+    def allocate(self, *arguments: Any) -> AllocationResult:
+        return loop()  # type: ignore[no-any-return]
+
+
+class BabblingAllocator:
+    def allocate(self, *arguments: Any) -> Any:
+        return "why not"
+
+
+class WordlessAllocator:
+    def allocate(self, *arguments: Any) -> AllocationResult:
+        return AllocationResult(None)
+
+
+class MovingAllocator:
+    """Allocates on agents that were not chosen."""
+
+    def allocate(
+        self, session: SessionWorkload, kernels: Sequence[KernelPlacement], context: Any
+    ) -> AllocationResult:
+        moved = tuple(replace(kernel, agent_id=AgentId("agt-other")) for kernel in kernels)
+        return AllocationResult(moved)
+
+
+class LastDevice:
+    """Allocates the last device of an agent to whoever asks for one, and to one user alone."""
+
+    def __init__(self, user: str = "ada") -> None:
+        self._user = user
+
+    def allocate(
+        self,
+        session: SessionWorkload,
+        kernels: Sequence[KernelPlacement],
+        context: AllocationContext,
+    ) -> AllocationResult:
+        if session.workload.owner.user != self._user:
+            return AllocationResult(None, (reason(ReasonCode.NO_AGENTS, group="default"),))
+        last = max(context.snapshot.columns.device_count.tolist()) - 1
+        (kernel,) = kernels
+        shares = tuple(replace(share, index=last) for share in kernel.shares)
+        return AllocationResult((replace(kernel, shares=shares),))
 
 
 def loop() -> Any:

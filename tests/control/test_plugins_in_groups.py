@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from tests.control.conftest import MakeWorld
 from tests.control.strangers import CuriousSelector
-from tests.control.world import World
+from tests.control.world import BOB, World
 
 from muster.control.group.requests import GroupRequests
 from muster.core.errors import InvalidSpec, MusterError
+from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, ScalingGroup
 from muster.core.states import JOB_TABLE, JobState
@@ -28,6 +29,11 @@ BROKEN: list[tuple[dict[str, Any], str, str]] = [
     ({"selector": "looping_selector"}, "selector", "ran for more than"),
     ({"selector": "babbling_selector"}, "selector", "must answer a finite number"),
     ({"selector": "dull_selector"}, "selector", "raised MemoryError"),
+    ({"allocator": "raising_allocator"}, "allocator", "raised BlockingIOError"),
+    ({"allocator": "looping_allocator"}, "allocator", "ran for more than"),
+    ({"allocator": "babbling_allocator"}, "allocator", "must answer an AllocationResult"),
+    ({"allocator": "wordless_allocator"}, "allocator", "must give a reason"),
+    ({"allocator": "moving_allocator"}, "allocator", "as many devices on the same agents"),
     ({"hooks": {"batch": "raising_hook"}}, "hook", "raised LookupError"),
     ({"hooks": {"batch": "looping_hook"}}, "hook", "ran for more than"),
     ({"hooks": {"batch": "stealing_hook"}}, "hook", "must answer a workload with the same"),
@@ -74,6 +80,36 @@ def test_selector_that_takes_every_device_is_refused(group_world: MakeWorld) -> 
     taken = [share.index for start, *_ in agent.running.values() for share in start.shares]
     assert sorted(taken) == [0, 1]
     assert [(kind, name) for kind, name, _ in refused(world)] == [("selector", "greedy_selector")]
+
+
+def test_allocator_chooses_devices_and_has_the_last_word(group_world: MakeWorld) -> None:
+    options = {"last_device": {"user": "bob"}}
+    world = group_world({}, lambda start: Run(50), allocator="last_device", options=options)
+    agent = world.add_agent("a", Resources(cpu_milli=8000, memory_bytes=2**40), gpus=4)
+    spec = JobSpec.model_validate({"command": ["x"], "resources": {"gpu": 1}})
+    of_ada, of_bob = world.submit(spec), world.submit(spec, BOB)
+    assert (of_ada.status, of_bob.status) == (JobState.PENDING, JobState.RUNNING)
+    ((start, *_),) = agent.running.values()
+    assert [share.index for share in start.shares] == [3]
+    (row,) = world.plane.live.ledger.values()
+    assert [share.index for share in row.shares] == [3], "the ledger has what the kernel has"
+    assert refused(world) == []
+    (waiting,) = world.cluster.groups["default"].queue.classes
+    assert [why.code for why in waiting.reasons] == [ReasonCode.NO_AGENTS]
+
+
+def test_allocator_that_allocates_what_is_held_is_refused(group_world: MakeWorld) -> None:
+    options = {"last_device": {"user": "ada"}}
+    world = group_world({}, lambda start: Run(50), allocator="last_device", options=options)
+    agent = world.add_agent("a", Resources(cpu_milli=8000, memory_bytes=2**40), gpus=2)
+    spec = JobSpec.model_validate({"command": ["x"], "resources": {"gpu": 1}})
+    for _ in range(2):
+        world.submit(spec)
+    taken = [share.index for start, *_ in agent.running.values() for share in start.shares]
+    assert taken == [1, 0]
+    ((kind, name, why),) = refused(world)
+    assert (kind, name) == ("allocator", "last_device")
+    assert why == "allocates devices [1] of an agent, of which [0] can be had"
 
 
 def test_selector_that_learns_hears_of_all_that_came_again_after_a_start(

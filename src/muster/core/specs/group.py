@@ -86,6 +86,8 @@ class ScalingGroup(Spec):
             ``muster.validators`` plug-ins.
         sequencer: orders the queue; the name of a ``muster.sequencers`` plug-in.
         selector: chooses agents; the name of a ``muster.selectors`` plug-in.
+        allocator: allocates what the selector chose, or refuses; the name of a
+            ``muster.allocators`` plug-in.
         hooks: treatment of sessions by their type; names of ``muster.hooks`` plug-ins.
         options: settings of plug-ins, by the plug-in's name.
         queue: which sessions may overtake one that finds no room.
@@ -124,6 +126,7 @@ class ScalingGroup(Spec):
     validators: Annotated[tuple[Name, ...], Field(max_length=32)] = DEFAULT_VALIDATORS
     sequencer: Name = "fifo"
     selector: Name = "concentrated"
+    allocator: Name = "repository"
     hooks: dict[SessionType, Name] = Field(default_factory=dict)
     options: Annotated[dict[Name, dict[str, Any]], Field(max_length=32)] = Field(
         default_factory=dict

@@ -11,6 +11,7 @@ from muster.scheduling.workload import SetKey
 
 _Undo: TypeAlias = tuple[Any, ...]
 """The former ``next_slot``, then a function and its arguments that undo a change."""
+_NOTHING = Resources()
 
 
 class Statement:
@@ -41,6 +42,12 @@ class Statement:
         snapshot.take_at(slot, request, shares, copies)
         self._done.append((snapshot.next_slot, snapshot.untake_at, slot, request, shares, copies))
         snapshot.next_slot = slot + 1
+
+    def give_back(self, slot: int, shares: Shares) -> None:
+        """Give back devices that are held, for now."""
+        snapshot = self.snapshot
+        snapshot.untake_at(slot, _NOTHING, shares)
+        self._done.append((snapshot.next_slot, snapshot.take_at, slot, _NOTHING, shares))
 
     def put(self, slot: int, need: Need, shares: Shares = (), copies: int = 1) -> None:
         """``take``, for amounts that are known to fit."""

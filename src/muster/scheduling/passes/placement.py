@@ -9,7 +9,7 @@ from muster.core.specs.group import QueuePolicy
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.cluster.statement import Statement
 from muster.scheduling.fitting.feasibility import Feasibility, together
-from muster.scheduling.fitting.fit import Fit, fill, fit_session, most_placed
+from muster.scheduling.fitting.fit import Fit, fit_session, most_placed
 from muster.scheduling.making_room.bindings import Bindings
 from muster.scheduling.making_room.departures import fits
 from muster.scheduling.making_room.preemption import (
@@ -19,8 +19,9 @@ from muster.scheduling.making_room.preemption import (
     let_start,
 )
 from muster.scheduling.making_room.reservation import reserve
+from muster.scheduling.passes.allocating import Allocating
 from muster.scheduling.passes.class_order import ClassCursor, ClassOrder, Rank, bounds, rank_of
-from muster.scheduling.passes.pass_result import PORT_REASONS, PassResult, Placed, behind
+from muster.scheduling.passes.pass_result import PORT_REASONS, PassResult, behind
 from muster.scheduling.passes.queue import Kept, Lack, Queue, QueueClass
 from muster.scheduling.policy.group_policy import Policy
 from muster.scheduling.policy.plugins import PassContext
@@ -77,6 +78,7 @@ class PlacementPass:
         self._policy = policy
         self._feasibility = Feasibility(self._snapshot, policy.selector)
         self._context = context = replace(context, usage=context.usage.fork())
+        self._allocating = Allocating(statement, policy, self._fit, context.now)
         self._counting = policy.counting
         idle = {id(each) for each in self._counting if each.is_idle(context)}
         self._validators = [each for each in policy.validators if id(each) not in idle]
@@ -125,9 +127,10 @@ class PlacementPass:
             if never is not None:
                 reasons.append(never)
             else:
-                kernels = self._would_fit(session).kernels
+                found = self._allocating.would_start(session)
+                kernels = found.kernels
                 if kernels is None:
-                    reasons.append(self._no_room(members, session))
+                    reasons += found.reasons or (self._no_room(members, session),)
                 if self._stopped is not None:
                     reasons.append(self._stopped)
         finally:
@@ -177,7 +180,10 @@ class PlacementPass:
         most = 1 if sequencer.dynamic else self._allowed(workload, len(members))
         run = cursor.run(limit, most, sequencer, self._context)
         self._bindings.bind_for(workload)
-        started = self._start(members, run)
+        started, refusal = self._start(members, run)
+        if refusal:
+            self.result.refused[members] = refusal
+            return False
         if started < len(run):
             self._lacks_room(members, run[started])
             return False
@@ -198,25 +204,19 @@ class PlacementPass:
             count = min(count, validator.allows(workload, self._context, count))
         return max(count, 1)
 
-    def _start(self, members: QueueClass, run: list[SessionWorkload]) -> int:
-        """Place as many of ``run`` as fit, from the first on; the answer is their number."""
-        workload, selector = members.workload, self._policy.selector
-        placed: list[Placed] = []
-        if len(workload.kernels) == 1:
-            found = fill(self._statement, selector, workload, len(run))
-            placed = list(map(Placed, run, zip(found)))
-        else:
-            for session in run:
-                kernels = self._fit(session).kernels
-                if kernels is None:
-                    break
-                placed.append(Placed(session, kernels))
+    def _start(
+        self, members: QueueClass, run: list[SessionWorkload]
+    ) -> tuple[int, tuple[Reason, ...]]:
+        """Place as many of ``run`` as fit, from the first on; the answer is their number, and the
+        reasons for which the allocator refuses the next one."""
+        workload = members.workload
+        placed, refusal = self._allocating.start(run)
         if placed:
             if self._bindings:
                 self._bindings.lend(workload, [kernels for _, kernels in placed])
             self._context.usage.note_placed(workload, len(placed))
             self.result.placed += placed
-        return len(placed)
+        return len(placed), refusal
 
     def _running(self) -> dict[SessionId, RunningSession]:
         """All sessions that hold a place, including those that this pass has placed."""

@@ -10,7 +10,9 @@ from muster.core.errors import InvalidSpec, MusterError, Problem
 from muster.core.specs import ScalingGroup, SessionType
 from muster.core.specs.group import PreemptionSpec, QueuePolicy
 from muster.scheduling.policy import selectors, sequencers, validators
+from muster.scheduling.policy.allocators import RepositoryAllocator
 from muster.scheduling.policy.guard import (
+    GuardedAllocator,
     GuardedHook,
     GuardedSequencer,
     GuardedValidator,
@@ -21,6 +23,7 @@ from muster.scheduling.policy.hooks import BatchHook, InferenceHook, Interactive
 from muster.scheduling.policy.plugins import (
     AgentSelector,
     CountingValidator,
+    SessionAllocator,
     SessionHook,
     SessionSequencer,
     SessionValidator,
@@ -47,6 +50,9 @@ SELECTORS: Mapping[str, Callable[..., AgentSelector]] = {
     "round_robin": selectors.RoundRobin,
     "fragmentation": selectors.Fragmentation,
 }
+ALLOCATORS: Mapping[str, Callable[..., SessionAllocator]] = {
+    "repository": RepositoryAllocator,
+}
 HOOKS: Mapping[str, Callable[..., SessionHook]] = {
     "interactive": InteractiveHook,
     "batch": BatchHook,
@@ -70,6 +76,8 @@ class Policy:
 
     sequencer: SessionSequencer = field(default_factory=sequencers.Fifo)
     selector: AgentSelector = field(default_factory=selectors.Concentrated)
+    allocator: SessionAllocator = field(default_factory=RepositoryAllocator)
+    allocator_name: str = "repository"
     validators: tuple[SessionValidator, ...] = ()
     hooks: Mapping[SessionType, SessionHook] = field(default_factory=dict)
     queue: QueuePolicy = QueuePolicy.BACKFILL
@@ -100,11 +108,13 @@ class Policy:
         """
         out = {(fault.kind, fault.name) for fault in refused}
         failed = {fault.name for fault in refused}
-        sequencer, selector = group.sequencer, group.selector
+        sequencer, selector, allocator = group.sequencer, group.selector, group.allocator
         if ("sequencer", sequencer) in out:
             sequencer = "fifo"
         if ("selector", selector) in out:
             selector = "concentrated"
+        if ("allocator", allocator) in out:
+            allocator = "repository"
         names = [name for name in group.validators if ("validator", name) not in out]
         hooks = {kind: name for kind, name in group.hooks.items() if ("hook", name) not in out}
         options = {name: of for name, of in group.options.items() if name not in failed}
@@ -113,6 +123,8 @@ class Policy:
         return Policy(
             sequencer=parts.part("sequencers", sequencer, SEQUENCERS, GuardedSequencer),
             selector=parts.part("selectors", selector, SELECTORS, guarded_selector),
+            allocator=parts.part("allocators", allocator, ALLOCATORS, GuardedAllocator),
+            allocator_name=allocator,
             validators=(
                 *access,
                 *(parts.part("validators", name, VALIDATORS, GuardedValidator) for name in names),
@@ -136,6 +148,7 @@ def missing_parts(spec: ScalingGroup) -> tuple[PluginFault, ...]:
         *[("validator", name, VALIDATORS) for name in spec.validators],
         ("sequencer", spec.sequencer, SEQUENCERS),
         ("selector", spec.selector, SELECTORS),
+        ("allocator", spec.allocator, ALLOCATORS),
         *[("hook", name, HOOKS) for name in spec.hooks.values()],
     ]
     faults = []
@@ -154,7 +167,7 @@ def check_options(spec: ScalingGroup) -> None:
             them.
     """
     hooks = [spec.hooks.get(kind, kind.value) for kind in SessionType]
-    used = dict.fromkeys((*spec.validators, spec.sequencer, spec.selector, *hooks))
+    used = dict.fromkeys((*spec.validators, spec.sequencer, spec.selector, spec.allocator, *hooks))
     problems = []
     for name, options in spec.options.items():
         if name not in used:

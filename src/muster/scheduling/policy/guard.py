@@ -22,17 +22,20 @@ from muster.scheduling.cluster.columns import Floats, Ints, Shares
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.policy.plugins import (
     AgentSelector,
+    AllocationContext,
+    AllocationResult,
     DeclaresDynamic,
     DeclaresPacks,
     LearningSelector,
     PassContext,
     SelectorPlugin,
     SequencerPlugin,
+    SessionAllocator,
     SessionHook,
     SessionSequencer,
     SessionValidator,
 )
-from muster.scheduling.workload import SessionWorkload, WorkloadClass
+from muster.scheduling.workload import KernelPlacement, SessionWorkload, WorkloadClass
 
 MAX_LINES = 1_000_000
 """Lines of Python that one call of a plug-in may run: a second or so."""
@@ -273,6 +276,50 @@ def guarded_selector(name: str, inner: SelectorPlugin) -> GuardedSelector:
     if isinstance(inner, LearningSelector):
         return GuardedLearner(name, inner, inner)
     return GuardedSelector(name, inner)
+
+
+class GuardedAllocator:
+    """A SessionAllocator on a leash."""
+
+    def __init__(self, name: str, inner: SessionAllocator) -> None:
+        self._leash = _Leash("allocator", name)
+        self.inner = inner
+
+    def allocate(
+        self,
+        session: SessionWorkload,
+        kernels: Sequence[KernelPlacement],
+        context: AllocationContext,
+    ) -> AllocationResult:
+        result = self._leash.call(self.inner.allocate, session, kernels, context)
+        if not isinstance(result, AllocationResult):
+            raise self._leash.fault(f"must answer an AllocationResult, not {_shortened(result)}")
+        reasons = tuple(result.reasons)
+        if not all(isinstance(each, Reason) for each in reasons):
+            raise self._leash.fault(f"must answer reasons, not {_shortened(reasons)}")
+        if result.kernels is None:
+            if not reasons:
+                raise self._leash.fault("must give a reason where it allocates nothing")
+            return AllocationResult(None, reasons)
+        chosen = tuple(result.kernels)
+        if len(chosen) != len(kernels) or not all(map(_is_alike, kernels, chosen)):
+            raise self._leash.fault(
+                f"must allocate as many devices on the same agents; it answered "
+                f"{_shortened(chosen)}"
+            )
+        return AllocationResult(chosen)
+
+
+def _is_alike(found: KernelPlacement, chosen: object) -> bool:
+    """Whether a chosen place is on the same agent as the one that was found, with as many different
+    devices of the same shares."""
+    if not isinstance(chosen, KernelPlacement) or chosen.agent_id != found.agent_id:
+        return False
+    if not all(isinstance(each, DeviceShare) for each in chosen.shares):
+        return False
+    milli = [each.milli for each in chosen.shares]
+    indexes = {each.index for each in chosen.shares}
+    return milli == [each.milli for each in found.shares] and len(indexes) == len(milli)
 
 
 class GuardedHook:

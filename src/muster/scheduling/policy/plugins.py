@@ -1,9 +1,9 @@
 """Interfaces of the parts of a group's policy, and how parts are found by name.
 
-Validators → sequencer → selector, and hooks by type of session (source: Sokovan); the fourth part,
-the allocator, is the caller, which commits the result of a pass. All are pure: no IO, clock or
-randomness of their own. A part that takes settings is made with them as keyword arguments:
-``options`` of the group, by the part's name.
+Validators → sequencer → selector → allocator, and hooks by type of session (source: Sokovan). All
+are pure: no IO, clock or randomness of their own; the caller commits what was allocated. A part
+that takes settings is made with them as keyword arguments: ``options`` of the group, by the part's
+name.
 """
 
 import inspect
@@ -26,6 +26,7 @@ from muster.scheduling.cluster.order import Ranking
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.workload import (
     DependencyState,
+    KernelPlacement,
     RunningSession,
     SessionWorkload,
     WorkloadClass,
@@ -167,6 +168,48 @@ class LearningSelector(Protocol):
         """Called when a session with so many kernels of this request has entered the queue."""
 
 
+@dataclass(frozen=True, slots=True)
+class AllocationContext:
+    """The pass in which an allocator is asked.
+
+    Args:
+        snapshot: the agents, with the room of the session taken already.
+        now: seconds since the epoch.
+    """
+
+    snapshot: Snapshot
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationResult:
+    """The places that an allocator gives a session, or its refusal.
+
+    Args:
+        kernels: the place of each kernel; None if the session is not to start now.
+        reasons: the reasons of a refusal.
+    """
+
+    kernels: tuple[KernelPlacement, ...] | None
+    reasons: tuple[Reason, ...] = ()
+
+
+class SessionAllocator(Protocol):
+    """The allocation of a session's resources on the agents that the selector chose: the last word
+    before the session starts (source: Sokovan)."""
+
+    def allocate(
+        self,
+        session: SessionWorkload,
+        kernels: Sequence[KernelPlacement],
+        context: AllocationContext,
+    ) -> AllocationResult:
+        """Allocate ``kernels``, or other free devices of the same agents, or nothing, with the
+        reasons for which the session waits on; sessions equal to it wait with it until the next
+        pass. Called once for each session that finds room, and when people ask what would be. The
+        ledger is written, and the room checked once more, when the pass is committed."""
+
+
 class SessionHook(Protocol):
     """The special treatment of a type of session (source: Sokovan)."""
 
@@ -194,7 +237,7 @@ def find(
     builtin: Mapping[str, Callable[..., Plugin]],
     options: Mapping[str, Any] | None = None,
 ) -> Plugin:
-    """A new plug-in of ``kind`` (validators, sequencers, selectors, hooks) by its name.
+    """A new plug-in of ``kind`` (validators, sequencers, selectors, allocators, hooks) by its name.
 
     Plug-ins that are not built in are entry points of the group ``muster.<kind>``: a class, or any
     callable that makes a plug-in from ``options``. They cannot replace a built-in one of the same
