@@ -276,9 +276,9 @@ def test_group_tells_its_health_policy_and_how_many_are_ill() -> None:
     )
     told = "\n".join(shown(group_parts(group)))
     assert "dcgm, nvml at level 3, clock only observed, 2 rounds of healing at most" in told
-    assert "10% of the machines out at a time, leave 2m00s, check_timeout 15m" in told
+    assert "10% of the machines healed at a time, leave 2m00s, check_timeout 15m" in told
     assert "failing jobs raise no suspicion, isolated machines of pools stay" in told
-    assert "3 out of work, 4 may be at a time (2 checking, 1 isolated)" in told
+    assert "3 out of work, 4 may be healed at a time (2 checking, 1 isolated)" in told
 
 
 def test_group_whose_machines_nobody_heals_says_so() -> None:

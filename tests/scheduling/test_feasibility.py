@@ -62,7 +62,7 @@ def racks(**sizes: int) -> Snapshot:
         (
             [*ILL.values(), "cordoned"],
             "none of 7 agents in group pool takes new work: 1 being checked, 1 being rebooted, 1 "
-            "being reset, 1 being verified, 1 cordoned, 1 isolated, 1 to be checked",
+            "being reset, 1 being verified, 1 cordoned, 1 isolated, 1 under suspicion",
             "Look at `muster agents`. `muster uncordon AGENT` has an agent take work again. "
             "`muster agents return AGENT` has an isolated agent take work again. Those that are "
             "checked or healed come back by themselves.",

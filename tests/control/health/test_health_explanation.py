@@ -57,9 +57,10 @@ def test_suspect_tells_for_how_long_its_work_may_stay(ward: MakeWard) -> None:
 
 
 def test_machine_that_waits_for_its_turn_tells_how_many_may_be_out(ward: MakeWard) -> None:
-    two = ward(("a", "b"), max_unhealthy=0.5)
+    two = ward(("a", "b"), max_unhealthy=0.5, work=Run(1e6))
     two.plan("a", ServiceName.CHECK, HANGS)
-    two.suspect("a")
+    decide(two, Decision.CHECK, "a")
+    two.world.submit(JobSpec(command=["train"]))
     two.suspect("b")
     told = why(two, "b")
     (turn, suspicion) = told.reasons
@@ -67,7 +68,7 @@ def test_machine_that_waits_for_its_turn_tells_how_many_may_be_out(ward: MakeWar
     assert "1 of at most 1 machine of group default" in turn.sentence
     assert suspicion.sentence == "Xid 79 on GPU 0"
     takes = why_agent(two, "b")
-    assert takes.verdict == "agent b takes work; it runs 0 kernels"
+    assert takes.verdict == "agent b takes work; it runs 1 kernel"
     assert takes.details[0].startswith("agent b is under suspicion")
 
 
@@ -163,13 +164,17 @@ def test_reset_that_failed_is_told_in_the_words_of_the_tool(ward: MakeWard) -> N
     assert told == ["the reset failed: nvidia-smi says no", "Xid 79 on GPU 0"]
 
 
-def test_faulty_machine_tells_when_it_is_isolated_for_want_of_a_turn(ward: MakeWard) -> None:
+def test_faulty_machine_that_waits_for_its_turn_tells_that_it_takes_no_work(
+    ward: MakeWard,
+) -> None:
     two = ward(("a", "b"))
-    decide(two, Decision.ISOLATE, "a")
-    two.suspect("b", confirmed=True)
+    two.plan("a", ServiceName.CHECK, HANGS)
+    decide(two, Decision.CHECK, "a")
+    two.suspect("b", remedy=Remedy.REBOOT, confirmed=True)
     told = why(two, "b")
-    (detail,) = told.details
-    assert detail.startswith("isolated machines hold all turns: unless one comes free")
-    assert told.reasons[0].sentence.endswith(
-        "for their health, 1 of them until an operator decides"
+    assert told.details == ()
+    assert told.reasons[0].sentence == (
+        "it is known to be faulty, takes no work, and waits for its turn to be healed: 1 of at "
+        "most 1 machine of group default are being emptied, checked or healed"
     )
+    assert why_agent(two, "b").verdict.startswith("agent b takes nothing new")

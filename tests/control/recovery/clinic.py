@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.control.conftest import MakeWorld, under
-from tests.control.world import World
+from tests.control.world import ADA, World
 
 from muster.control.health.entity import Incident
 from muster.control.recovery.entity import Recovery
 from muster.core.health.service import Service, ServiceName, dump
 from muster.core.health.verdict import Finding, Severity, verdict_of
+from muster.core.owner import Principal
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, JobState
@@ -123,7 +124,7 @@ class Clinic:
         self.run_until(lambda: job.status in JOB_TABLE.terminal)
         return job.status
 
-    def job(self, **keys: Any) -> Job:
+    def job(self, principal: Principal = ADA, **keys: Any) -> Job:
         """A job that is handed in, of tasks that take a GPU each; one task and ``recovery: true``
         unless given."""
         spec: dict[str, Any] = {
@@ -132,7 +133,7 @@ class Clinic:
             "recovery": True,
             **keys,
         }
-        return self.world.submit(JobSpec.model_validate(spec))
+        return self.world.submit(JobSpec.model_validate(spec), principal)
 
     def gang(self, tasks: int = 2, **keys: Any) -> Job:
         return self.job(tasks=tasks, coscheduled=True, **keys)

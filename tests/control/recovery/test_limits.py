@@ -14,6 +14,7 @@ from tests.control.recovery.clinic import (
     fails,
 )
 from tests.control.recovery_scenarios import isolated
+from tests.control.world import BOB
 from tests.databases import ON_BOTH
 
 from muster.control.recovery import attempts
@@ -166,7 +167,7 @@ def test_tasks_that_merely_fail_have_a_machine_checked_three_times_an_hour(
     assert len(here.served) == 4
 
 
-def test_tasks_that_fail_by_themselves_have_few_machines_checked_at_a_time(
+def test_tasks_that_fail_by_themselves_take_few_machines_from_others_at_a_time(
     worlds: MakeWorld,
 ) -> None:
     here = clinic(
@@ -175,13 +176,54 @@ def test_tasks_that_fail_by_themselves_have_few_machines_checked_at_a_time(
         course=fails(*((index, 1) for index in range(4))),
         health={"max_unhealthy": 0.5},
     )
-    job = here.job(tasks=4, max_retries_failure=1)
+    course, here.course = here.course, lambda index, attempt: Run(50.0)
+    here.job(tasks=4, name="others", recovery=None, resources={"gpu": 0.6})
+    here.course = course
+    job = here.job(tasks=4, max_retries_failure=1, resources={"gpu": 0.4})
     here.until(here.recovery(job), R.PENDING_HEALTHCHECK)
-    here.run(CHECK_S - 1.0)
-    assert len(here.served) == 3  # one that goes first, and two whose turn it is
-    here.run(CHECK_S)
-    assert len(here.served) == 4
+    here.run(5.0)
+    agents = here.world.plane.live.agents.values()
+    assert sum(bool(each.ill) for each in agents) == 3  # one goes first, two have a turn
+    assert not here.served
+    here.run(40.0 + CHECK_S)
+    assert sorted(name for name, _ in here.served) == [*"abcd"]  # nothing runs there any more
     assert here.ended(job) is JobState.SUCCEEDED
+
+
+def test_machines_of_tasks_that_fail_together_are_checked_at_once_where_nothing_else_waits(
+    worlds: MakeWorld,
+) -> None:
+    here = clinic(
+        worlds,
+        "abcdef",
+        course=fails(*((index, 1) for index in range(5))),
+        health={"max_unhealthy": 0.2},
+    )
+    isolated(here.world, "f")
+    job = here.job(tasks=5, max_retries_failure=1)
+    recovery = here.recovery(job)
+    here.until(recovery, R.PENDING_HEALTHCHECK)
+    here.until(recovery, R.IN_PROGRESS)
+    round_ = recovery.kept[0]
+    assert {agent.result for agent in round_.agents} == {AgentResult.HEALTHY}
+    assert here.world.clock.now() - round_.began_at <= CHECK_S + 2.0
+
+
+def test_first_check_of_a_users_task_waits_for_no_turn_of_another_users(
+    worlds: MakeWorld,
+) -> None:
+    course = fails((0, 1), (1, 1))
+    here = clinic(worlds, "abc", health={"max_unhealthy": 0.3})
+    here.job(tasks=3, name="others", recovery=None, resources={"gpu": 0.6})
+    here.course = course
+    adas = here.job(tasks=2, max_retries_failure=1, resources={"gpu": 0.4})
+    bobs = here.job(principal=BOB, max_retries_failure=1, resources={"gpu": 0.4})
+    here.until(here.recovery(adas), R.PENDING_HEALTHCHECK)
+    here.until(here.recovery(bobs), R.PENDING_HEALTHCHECK)
+    round_ = here.recovery(bobs).open
+    assert round_ is not None
+    (agent,) = round_.agents
+    assert here.world.plane.live.agents[agent.id].ill
 
 
 def test_gang_has_all_its_machines_checked_at_once(worlds: MakeWorld) -> None:

@@ -91,7 +91,7 @@ def health(spec: dict[str, Any] | None) -> str:
     if observed := ", ".join(spec.get("observe", ())):
         said.append(f"{observed} only observed")
     said.append(f"{count(spec.get('rounds', 0), 'round')} of healing at most")
-    said.append(f"{spec.get('max_unhealthy', 0.0):.0%} of the machines out at a time")
+    said.append(f"{spec.get('max_unhealthy', 0.0):.0%} of the machines healed at a time")
     limits = ("leave", "check_timeout", "reset_timeout", "reboot_timeout")
     said += [f"{name} {duration(spec.get(name, 0.0))}" for name in limits]
     if not spec.get("passive", True):
@@ -107,7 +107,7 @@ def ill(group: "GroupView") -> str | None:
     if not group.incidents:
         return None
     each = (f"{number:,} {status.lower()}" for status, number in sorted(group.incidents.items()))
-    out = f"{group.out:,} out of work, {group.may_be_out:,} may be at a time"
+    out = f"{group.out:,} out of work, {group.may_be_out:,} may be healed at a time"
     return f"{out} ({', '.join(each)})"
 
 

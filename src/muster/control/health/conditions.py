@@ -21,9 +21,24 @@ def is_heal_due(incident: Incident) -> bool:
     return incident.confirmed and not ladder.is_met(incident.progress)
 
 
-def waits_for_heal(incident: Incident) -> bool:
-    """Whether a machine that is known to be faulty waits for its turn."""
-    return incident.status is _H.SUSPECT and not incident.is_out and incident.confirmed
+def is_known_faulty(incident: Incident) -> bool:
+    """Whether a check or the hardware itself found a fault, or the machine counts as faulty because
+    check after check found out nothing."""
+    return incident.confirmed or is_heal_due(incident)
+
+
+def waits_for_turn(incident: Incident) -> bool:
+    """Whether a machine under suspicion waits for its turn to be emptied, checked or healed."""
+    is_exempt = incident.has_turn or incident.needs_no_turn
+    return incident.status is _H.SUSPECT and not is_exempt
+
+
+def is_out_of_work(incident: Incident) -> bool:
+    """Whether the machine takes no work. One that waits for its turn takes some unless it is known
+    to be faulty: a mere suspicion may be wrong."""
+    if incident.status not in HEALTH_TABLE.live:
+        return False
+    return is_known_faulty(incident) or not waits_for_turn(incident)
 
 
 def is_mere(incident: Incident) -> bool:
@@ -35,8 +50,7 @@ def is_mere(incident: Incident) -> bool:
 
 def ill_of(incident: Incident) -> str:
     """Why the machine takes no work; empty if it may."""
-    is_out = incident.status in HEALTH_TABLE.live and incident.is_out
-    return ILL[incident.status] if is_out else ""
+    return ILL[incident.status] if is_out_of_work(incident) else ""
 
 
 def united(one: Sequence[int], other: Sequence[int]) -> tuple[int, ...]:

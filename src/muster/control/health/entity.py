@@ -106,9 +106,9 @@ class Incident(Tried):
     suspicion, all of the machine if empty; ``confirmed`` is whether a check or the hardware itself
     found a fault.
 
-    ``is_out`` is whether the machine takes no work. ``has_turn`` is whether it is among those that
-    its group lets be out of work; without one it is out only while ``needs_no_turn``: a job has its
-    next check wanted, of devices that the job itself held.
+    ``is_out`` is whether the machine takes no work (``conditions.is_out_of_work``). ``has_turn`` is
+    whether it is among those that its group lets be emptied, checked and healed; an isolated one is
+    not. ``needs_no_turn`` is whether its next check needs none, because it displaces nobody.
 
     ``progress`` are the steps taken, ``heal`` is the last heal, or the one that is due or under
     way. ``boot_id`` is the machine's boot when that heal began. Work has to have left by

@@ -6,12 +6,12 @@ from sqlalchemy import Connection
 
 from muster.control.agent.explanation import Health
 from muster.control.engine.module import Parts
-from muster.control.health.conditions import is_heal_due, waits_for_heal
+from muster.control.health.conditions import is_heal_due, is_known_faulty, waits_for_turn
 from muster.control.health.entity import Incident
 from muster.control.health.incidents import Incidents
 from muster.control.health.ladder import Heal, most_out
 from muster.control.health.lifecycle import IncidentLifecycle
-from muster.control.health.turns import waits_for_turn
+from muster.control.health.turns import why_no_turn
 from muster.core.health import sentences
 from muster.core.owner import Principal
 from muster.core.reasons import Reason, ReasonCode, reason
@@ -85,10 +85,10 @@ def _verdict(incident: Incident, now: float) -> str:
 
 def _reasons(parts: Parts, incident: Incident) -> Iterator[Reason]:
     """The reasons for its wait and for its status, and the suspicion with which it began."""
-    if not incident.is_out:
+    if waits_for_turn(incident):
         lifecycle = parts[IncidentLifecycle]
         spec, machines = lifecycle.spec_of(incident), lifecycle.machines_of(incident.group)
-        yield waits_for_turn(incident, parts[Incidents], may_be_out(spec, machines))
+        yield why_no_turn(incident, parts[Incidents], may_be_out(spec, machines))
     last = incident.reason
     if last is not None and last != incident.why and last.code not in _TOLD_ANEW:
         yield last
@@ -101,13 +101,12 @@ def _details(live: Live, parts: Parts, incident: Incident, now: float) -> Iterat
     if incident.status is HealthStatus.ISOLATED:
         yield sentences.isolated()
         yield from _work_left(live, incident, now)
-    elif waits_for_heal(incident) and (over_at := lifecycle.over_at(incident)) is not None:
-        yield sentences.isolated_without_turn(over_at - now)
-    elif not incident.is_out and incident.progress.unknowns:
-        yield sentences.check_needs_turn()
-    elif incident.acted_at is None and incident.is_out:
+    elif waits_for_turn(incident):
+        if incident.progress.unknowns and not is_known_faulty(incident):
+            yield sentences.check_needs_turn()
+    elif incident.acted_at is None:
         yield from _waits(live, incident, now)
-    elif incident.acted_at is not None:
+    else:
         over_at = lifecycle.over_at(incident)
         left_s = 0.0 if over_at is None else over_at - now
         yield _under_way(incident, now - incident.acted_at, left_s)

@@ -1,7 +1,7 @@
 """The handlers of incidents: each looks after the incidents of one status, and after the limit of
 what they wait for (design: Machine health)."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from muster.control.engine.handler import (
     FollowingHandler,
@@ -12,14 +12,14 @@ from muster.control.engine.handler import (
 )
 from muster.control.engine.retries import RetryPolicy
 from muster.control.engine.work import Work
-from muster.control.health.conditions import is_heal_due, is_mere
+from muster.control.health.conditions import is_heal_due, is_mere, waits_for_turn
 from muster.control.health.entity import Incident
 from muster.control.health.incidents import Incidents
 from muster.control.health.ladder import Heal, words
 from muster.control.health.lifecycle import IncidentLifecycle
 from muster.control.health.rebooting.effects import ANSWER_S, RebootMachine
 from muster.control.health.room import Room
-from muster.control.health.turns import waits_for_turn
+from muster.control.health.turns import why_no_turn
 from muster.core.health.service import Service, ServiceName
 from muster.core.health.verdict import unknown
 from muster.core.reasons import Reason, ReasonCode, reason
@@ -88,6 +88,20 @@ class _OfMachines(LifecycleHandler[Incident]):
             self._room.clear(work, incident, agent, service.devices, self.name)
         return why
 
+    def _empty(
+        self, incident: Incident, agent: Agent, devices: Collection[int], work: Work
+    ) -> Reason | None:
+        """Have the work leave that holds these devices, or any room on the machine if there are
+        none; why the machine is not free of it yet. A machine that is away holds up nobody: no work
+        there can be stopped."""
+        rows = [*work.live.allocations_on.get(agent.id, {}).values()]
+        if devices:
+            rows = [row for row in rows if any(each.index in devices for each in row.shares)]
+        if agent.status is not AgentStatus.ALIVE or not rows:
+            return None
+        self._room.clear(work, incident, agent, devices, self.name)
+        return reason(ReasonCode.HEALTH_WAITS_EMPTY, agent=agent.name, kernels=len(rows))
+
     def _why_over(self, incident: Incident, agent: Agent, work: Work) -> Reason:
         """Why a machine on which no service could begin is waited for no longer."""
         if agent.status is not AgentStatus.ALIVE:
@@ -108,32 +122,51 @@ class CheckMachines(_OfMachines):
     def _look_at(
         self, incident: Incident, agent: Agent, result: HandlerResult[Incident], work: Work
     ) -> None:
-        if not incident.is_out:
-            if self._is_over(incident, work) and incident.confirmed:
-                self._lifecycle.isolate_without_turn(work, incident, self.name)
-            elif self._is_over(incident, work):
-                self._lifecycle.lapse(work, incident, self.name)
-            else:
-                most = self._lifecycle.most_out(incident)
-                result.skipped[incident] = (waits_for_turn(incident, self._incidents, most),)
+        if waits_for_turn(incident) and self._is_over(incident, work):
+            self._lifecycle.lapse(work, incident, self.name)
+        elif waits_for_turn(incident):
+            most = self._lifecycle.most_out(incident)
+            result.skipped[incident] = (why_no_turn(incident, self._incidents, most),)
         elif incident.has_turn and is_heal_due(incident):
+            self._heal(incident, agent, result, work)
+        elif incident.has_turn and self._is_over(incident, work):
+            self._end_wait(incident, agent, work)
+        elif work.may_try(incident):
+            self._check(incident, agent, result, work)
+
+    def _heal(
+        self, incident: Incident, agent: Agent, result: HandlerResult[Incident], work: Work
+    ) -> None:
+        """Begin the heal that is due. A machine that is left to an operator has its turn until its
+        work has left, and is isolated then, so that no alarm empties all machines at once."""
+        step, used = self._lifecycle.next_heal(incident), None
+        if step.status is _H.ISOLATED and not self._is_over(incident, work):
+            used = self._empty(incident, agent, incident.devices, work)
+        if used is not None:
+            result.skipped[incident] = (used,)
+        else:
             why = incident.reason or incident.why
-            step = self._lifecycle.next_heal(incident)
             self._lifecycle.take(work, incident, step, self.name, why)
-        elif incident.needs_no_turn and work.now >= (incident.leave_by or 0.0):
-            self._lifecycle.end_exemption(work, incident, self.name)
-        elif self._is_over(incident, work) and self._lifecycle.is_no_reason(work, incident):
+
+    def _end_wait(self, incident: Incident, agent: Agent, work: Work) -> None:
+        """Go on with a machine on which no check could begin in time."""
+        if self._lifecycle.is_no_reason(work, incident):
             self._lifecycle.let_be(work, incident, self.name)
-        elif self._is_over(incident, work):
+        else:
             why = self._why_over(incident, agent, work)
             self._lifecycle.beyond_services(work, incident, self.name, why)
-        elif work.may_try(incident):
-            timeout_s = self._lifecycle.spec_of(incident).check_timeout
-            refused = self._begin(incident, agent, ServiceName.CHECK, timeout_s, work)
-            if refused is None:
-                result.successes.append(incident)
-            else:
-                result.skipped[incident] = (refused,)
+
+    def _check(
+        self, incident: Incident, agent: Agent, result: HandlerResult[Incident], work: Work
+    ) -> None:
+        timeout_s = self._lifecycle.spec_of(incident).check_timeout
+        refused = self._begin(incident, agent, ServiceName.CHECK, timeout_s, work)
+        if refused is None:
+            result.successes.append(incident)
+        elif incident.needs_no_turn and work.now >= (incident.leave_by or 0.0):
+            self._lifecycle.end_exemption(work, incident, self.name)
+        else:
+            result.skipped[incident] = (refused,)
 
 
 class WatchChecks(_OfMachines):
@@ -247,26 +280,19 @@ class RebootMachines(_OfMachines):
     def _reboot_from_outside(
         self, incident: Incident, agent: Agent, result: HandlerResult[Incident], work: Work
     ) -> None:
-        is_over = self._is_over(incident, work)
+        is_over, used = self._is_over(incident, work), None
+        if incident.acted_at is None and not is_over:
+            used = self._empty(incident, agent, (), work)
         if incident.acted_at is not None and is_over:
             self._give_up(incident, agent, work)
-        elif incident.acted_at is None and not is_over and self._is_used(incident, agent, work):
-            kernels = len(work.live.allocations_on.get(agent.id, ()))
-            why = reason(ReasonCode.HEALTH_WAITS_EMPTY, agent=agent.name, kernels=kernels)
-            result.skipped[incident] = (why,)
+        elif used is not None:
+            result.skipped[incident] = (used,)
         elif work.may_try(incident):
             self._lifecycle.act(work, incident)
             told = (incident.reason or incident.why).sentence()
             work.emit(RebootMachine(incident.id, incident.generation, agent.id, told))
             if not work.charge_try(incident, _ASKS):
                 self._wait(incident, work)
-
-    def _is_used(self, incident: Incident, agent: Agent, work: Work) -> bool:
-        """Whether work that can still leave by itself, or be stopped, is on the machine."""
-        if agent.status is not AgentStatus.ALIVE or not work.live.allocations_on.get(agent.id):
-            return False
-        self._room.clear(work, incident, agent, (), self.name)
-        return True
 
     def _wait(self, incident: Incident, work: Work) -> None:
         """Ask for no other reboot while the machine may be booting."""

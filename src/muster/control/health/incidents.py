@@ -4,6 +4,7 @@ derived when the mirror is read, and kept up by the lifecycle of incidents."""
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from muster.control.health.conditions import waits_for_turn
 from muster.control.health.entity import Incident, IncidentId
 from muster.core.ids import AgentId, SessionId
 from muster.core.resources import DeviceShare
@@ -18,32 +19,22 @@ ended while there was none."""
 
 @dataclass(slots=True)
 class OfGroup:
-    """The incidents of a group: those that wait for a turn, those that have one, those among them
-    whose machines are isolated, and those of which the last check found out nothing.
+    """The incidents of a group: those that wait for a turn, those that have one, and those of which
+    the last check found out nothing. An isolated machine has no turn: nothing is tried on it.
 
-    ``isolated_at`` is when a machine of the group was isolated last. ``unproven`` are machines of
-    which nothing could be found out, each with the time until when they are checked for nothing but
-    a fault; a restart forgets them.
+    ``unproven`` are machines of which nothing could be found out, each with the time until when
+    they are checked for nothing but a fault; a restart forgets them.
     """
 
     waiting: dict[IncidentId, Incident] = field(default_factory=dict)
     out: dict[IncidentId, Incident] = field(default_factory=dict)
-    isolated: dict[IncidentId, Incident] = field(default_factory=dict)
     unknown: dict[IncidentId, Incident] = field(default_factory=dict)
-    isolated_at: float = 0.0
     unproven: dict[AgentId, float] = field(default_factory=dict)
 
     def unknown_at(self, now: float) -> int:
         """How many machines there are of which nothing can be found out."""
         unproven = {agent for agent, until in self.unproven.items() if until > now}
         return len(unproven.union(each.agent_id for each in self.unknown.values()))
-
-    @property
-    def blocked_since(self) -> float | None:
-        """Since when no turn comes free unless an operator decides, because isolated machines hold
-        them all; None while another machine has one."""
-        is_blocked = bool(self.out) and len(self.isolated) == len(self.out)
-        return self.isolated_at if is_blocked else None
 
 
 class Incidents:
@@ -112,19 +103,16 @@ class Incidents:
             del self._by_agent[incident.agent_id]
         self._note_session(incident, incident.session if is_live else None)
         of_group = self._groups.setdefault(incident.group, OfGroup())
-        waits = incident.status is HealthStatus.SUSPECT and not incident.has_turn
+        is_isolated = incident.status is HealthStatus.ISOLATED
         for members, belongs in (
-            (of_group.waiting, is_live and waits and not incident.needs_no_turn),
-            (of_group.out, is_live and incident.has_turn),
-            (of_group.isolated, incident.status is HealthStatus.ISOLATED),
+            (of_group.waiting, waits_for_turn(incident)),
+            (of_group.out, is_live and incident.has_turn and not is_isolated),
             (of_group.unknown, is_live and incident.progress.unknowns > 0),
         ):
             if belongs:
                 members[incident.id] = incident
             else:
                 members.pop(incident.id, None)
-        if incident.status is HealthStatus.ISOLATED:
-            of_group.isolated_at = max(of_group.isolated_at, incident.status_changed_at)
         if of_group.waiting:
             self.groups_to_look_at[incident.group] = None
 

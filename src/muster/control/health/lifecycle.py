@@ -11,6 +11,7 @@ from muster.control.health.ladder import Heal, Progress, Step
 from muster.control.health.steps import HealthSteps
 from muster.core.errors import Conflict
 from muster.core.health.remedy import Remedy, strongest
+from muster.core.health.service import Service, ServiceName
 from muster.core.ids import IdKind, JobId
 from muster.core.reasons import Reason
 from muster.core.results import SchedulingResult
@@ -123,14 +124,27 @@ class IncidentLifecycle(HealthSteps):
         waits = incident.status is _H.SUSPECT and not incident.has_turn
         if waits and not is_heal_due(incident) and not incident.needs_no_turn:
             work.begin_try(incident)
-            incident.needs_no_turn = incident.is_out = True
-            incident.leave_by = work.now + self.spec_of(incident).leave
+            self._check_without_turn(work, incident)
+
+    def check_if_idle(self, work: Work, incident: Incident) -> None:
+        """Have a machine that waits for its turn checked without one where nothing holds what is to
+        be checked: that check displaces nobody. A heal needs a turn."""
+        agent = self._live.agents.get(incident.agent_id)
+        if agent is None or is_heal_due(incident) or not work.may_try(incident):
+            return
+        check = Service(ServiceName.CHECK, devices=incident.devices)
+        if self._services.refusal(work, agent, check) is None:
+            self._check_without_turn(work, incident)
+            self.changed(work, incident)
+
+    def _check_without_turn(self, work: Work, incident: Incident) -> None:
+        incident.needs_no_turn = True
+        incident.leave_by = work.now + self.spec_of(incident).leave
 
     def give_turn(self, work: Work, incident: Incident) -> None:
         """Have a machine be out of work from now on; the work on it may end by itself for a
         while."""
-        incident.has_turn = incident.is_out = True
-        incident.needs_no_turn = False
+        incident.has_turn, incident.needs_no_turn = True, False
         incident.leave_by = work.now + self.spec_of(incident).leave
         self.changed(work, incident)
 
@@ -140,7 +154,7 @@ class IncidentLifecycle(HealthSteps):
         if self.is_no_reason(work, incident):
             self.let_be(work, incident, phase)
             return
-        incident.needs_no_turn = incident.is_out = False
+        incident.needs_no_turn = False
         incident.leave_by = None
         self.changed(work, incident)
 
@@ -214,8 +228,7 @@ class IncidentLifecycle(HealthSteps):
             raise Conflict(f"agent {agent.name} is being rebooted already")
         incident = self._decided_on(work, agent, phase, why)
         incident.progress = Progress(remedy=Remedy.REBOOT)
-        incident.has_turn = incident.is_out = True
-        incident.needs_no_turn = False
+        incident.has_turn, incident.needs_no_turn = True, False
         means = self.means_of(agent)
         away = agent.status is not AgentStatus.ALIVE and Heal.HARD_REBOOT in means
         heal = Heal.HARD_REBOOT if away else Heal.REBOOT

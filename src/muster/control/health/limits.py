@@ -4,6 +4,7 @@ settings of its group (design: Everything is bounded)."""
 from collections.abc import Iterable
 
 from muster.control.engine.retries import NO_LIMIT, RetryPolicy
+from muster.control.health.conditions import is_known_faulty, waits_for_turn
 from muster.control.health.entity import Incident
 from muster.core.specs.health import HealthSpec
 from muster.core.states.health import HealthStatus
@@ -14,8 +15,6 @@ MARGIN_S = 60.0
 """How long a service may take beyond its own limit: it has to be started and reported."""
 LAPSE_S = 86_400.0
 """How long a suspicion that nothing confirmed waits for its turn, before it lapses."""
-NO_TURN_S = 86_400.0
-"""How long a machine that is known to be faulty waits while isolated ones hold all turns."""
 UNPROVEN_S = 7_200.0
 """How long a machine that could neither be checked nor healed takes work before it is checked again
 for anything else than a fault."""
@@ -32,13 +31,15 @@ CHECK_AGAIN = RetryPolicy(NO_LIMIT, backoff_s=30.0, longest_backoff_s=3_600.0)
 
 def limit_of(incident: Incident, spec: HealthSpec) -> tuple[float, float] | None:
     """Since when the incident waits for what it waits for now, and how many seconds it may; None
-    where there is no limit of its own: a machine that is known to be faulty waits for its turn as
-    long as its group has some that come free, and an isolated one for an operator."""
+    where there is no limit of its own: a machine that is known to be faulty waits for its turn,
+    which comes because each step of those that have one has a limit, and an isolated one waits for
+    an operator."""
     match incident.status:
-        case HealthStatus.SUSPECT if incident.is_out:
-            return _emptied(incident)
+        case HealthStatus.SUSPECT if waits_for_turn(incident):
+            is_known = is_known_faulty(incident)
+            return None if is_known else (incident.status_changed_at, LAPSE_S)
         case HealthStatus.SUSPECT:
-            return None if incident.confirmed else (incident.status_changed_at, LAPSE_S)
+            return _emptied(incident)
         case HealthStatus.CHECKING | HealthStatus.VERIFYING:
             return _acted(incident, spec.check_timeout + MARGIN_S)
         case HealthStatus.RESETTING:
@@ -66,5 +67,5 @@ def leave_looks(incident: Incident, now: float) -> Iterable[float]:
     if incident.leave_by is None:
         return
     yield incident.leave_by
-    if incident.is_out and incident.leave_by <= now < incident.leave_by + EMPTY_S:
+    if incident.leave_by <= now < incident.leave_by + EMPTY_S:
         yield now + LEAVE_LOOK_S

@@ -8,7 +8,13 @@ from muster.control.engine.handler import TransitionStatus
 from muster.control.engine.lifecycle import Lifecycle
 from muster.control.engine.work import Move, Work
 from muster.control.health import ladder
-from muster.control.health.conditions import ill_of, waits_for_heal, with_faults
+from muster.control.health.conditions import (
+    ill_of,
+    is_known_faulty,
+    is_out_of_work,
+    waits_for_turn,
+    with_faults,
+)
 from muster.control.health.entity import MAX_CHECKS, CheckRecord, Incident
 from muster.control.health.incidents import Incidents
 from muster.control.health.ladder import Bounds, Heal, Step, words
@@ -17,7 +23,6 @@ from muster.control.health.limits import (
     EMPTY_S,
     LOOK_S,
     MOST_UNKNOWN,
-    NO_TURN_S,
     UNPROVEN_S,
     leave_looks,
     limit_of,
@@ -182,16 +187,16 @@ class HealthSteps(Lifecycle[Incident]):
             self.changed(work, incident)
 
     def take(self, work: Work, incident: Incident, step: Step, phase: str, why: Reason) -> None:
-        """Take a step. One that keeps the machine out of work, which a check without a turn led to,
-        waits for the machine's turn."""
+        """Take a step. One of healing, to which a check without a turn led, needs a turn: it is
+        taken at once if one is free, and waits for the machine's turn otherwise."""
         match step.status:
             case _H.HEALTHY:
                 self.move_to(work, incident, _H.HEALTHY, phase, why)
             case _H.SUSPECT:
                 self._check_again(work, incident, phase, why)
-            case _ if not incident.has_turn:
+            case _ if not self._has_turn(incident):
                 incident.heal = step.heal
-                incident.needs_no_turn = incident.is_out = False
+                incident.needs_no_turn = False
                 incident.leave_by = None
                 self.move_to(work, incident, _H.SUSPECT, phase, why)
             case _H.ISOLATED:
@@ -199,9 +204,18 @@ class HealthSteps(Lifecycle[Incident]):
             case _:
                 self.begin_heal(work, incident, step, phase, why)
 
+    def _has_turn(self, incident: Incident) -> bool:
+        """Whether the machine has a turn; a free one for which no other faulty machine waits is
+        taken for it."""
+        of_group = self._incidents.in_group(incident.group)
+        is_free = len(of_group.out) < self.most_out(incident)
+        if not incident.has_turn and is_free:
+            incident.has_turn = not any(map(is_known_faulty, of_group.waiting.values()))
+        incident.needs_no_turn = incident.needs_no_turn and not incident.has_turn
+        return incident.has_turn
+
     def _check_again(self, work: Work, incident: Incident, phase: str, why: Reason) -> None:
         incident.needs_no_turn = False
-        incident.is_out = incident.has_turn
         if incident.status is _H.CHECKING:
             self.move_to(work, incident, _H.SUSPECT, phase, why)
         else:
@@ -211,7 +225,7 @@ class HealthSteps(Lifecycle[Incident]):
         work.try_later(incident, work.now + wait_s)
         incident.session = incident.acted_at = None
         leave_s = self.spec_of(incident).leave
-        incident.leave_by = work.now + wait_s + leave_s if incident.is_out else None
+        incident.leave_by = work.now + wait_s + leave_s if incident.has_turn else None
         self.changed(work, incident)
 
     def begin_heal(
@@ -265,20 +279,6 @@ class HealthSteps(Lifecycle[Incident]):
         self.move_to(
             work, incident, _H.HEALTHY, phase, reason(ReasonCode.HEALTH_LAPSED, waited_s=waited_s)
         )
-
-    def isolate_without_turn(self, work: Work, incident: Incident, phase: str) -> None:
-        """Take a machine that is known to be faulty out of work though it has no turn: isolated
-        ones hold all turns, and no operator has decided about them for long."""
-        waited_s = round(work.now - incident.status_changed_at)
-        isolated = len(self._incidents.in_group(incident.group).isolated)
-        why = reason(
-            ReasonCode.HEALTH_NO_TURN,
-            agent=incident.agent,
-            group=incident.group,
-            isolated=isolated,
-            waited_s=waited_s,
-        )
-        self.move_to(work, incident, _H.ISOLATED, phase, why, SchedulingResult.GIVE_UP)
 
     def let_be(self, work: Work, incident: Incident, phase: str) -> None:
         """End an incident in which nothing but failed tasks spoke against a machine on which
@@ -383,11 +383,10 @@ class HealthSteps(Lifecycle[Incident]):
         record.reason = move.reason
         if record.status in HEALTH_TABLE.terminal:
             record.finished_at = work.now
-            record.has_turn = record.is_out = record.needs_no_turn = False
+            record.has_turn = record.needs_no_turn = False
             record.session = record.leave_by = record.acted_at = None
         elif record.status is _H.ISOLATED:
-            record.has_turn = record.is_out = True
-            record.needs_no_turn = False
+            record.has_turn = record.needs_no_turn = False
             record.session = record.acted_at = None
             record.leave_by = work.now + self.spec_of(record).leave
         elif record.status is not _H.CHECKING:  # whose service began before the move
@@ -397,11 +396,13 @@ class HealthSteps(Lifecycle[Incident]):
     def _enter(self, work: Work, incident: Incident) -> None:
         """Begin the wait of a status anew."""
         incident.session = incident.acted_at = incident.rebooted = None
-        incident.leave_by = work.now + self.spec_of(incident).leave if incident.is_out else None
+        leave_s = self.spec_of(incident).leave
+        incident.leave_by = None if waits_for_turn(incident) else work.now + leave_s
 
     def changed(self, work: Work, incident: Incident) -> None:
         """Keep what follows from an incident in line with it: whether its machine takes work, and
         who has the next turn."""
+        incident.is_out = is_out_of_work(incident)
         work.unit.touch(incident)
         work.mark(incident)
         self._incidents.note(incident)
@@ -419,24 +420,16 @@ class HealthSteps(Lifecycle[Incident]):
 
     def over_at(self, incident: Incident) -> float | None:
         """When the incident has waited for long enough for what it waits for; None if it may wait
-        for ever. While its machine is silent that is when the machine has been so for too long.
-
-        A machine that is known to be faulty waits while turns come free. Where isolated ones hold
-        them all, one is isolated for each time that nobody has looked for so long, so that a wrong
-        check does not take all machines of a group away at once.
-        """
+        for ever. While its machine is silent that is when the machine has been so for too long."""
         spec = self.spec_of(incident)
-        if waits_for_heal(incident):
-            blocked = self._incidents.in_group(incident.group).blocked_since
-            since = None if blocked is None else max(blocked, incident.status_changed_at)
-            return None if since is None else self._incidents.ends_at(since, NO_TURN_S)
         limit = limit_of(incident, spec)
         if limit is None:
             return None
         at = self._incidents.ends_at(*limit)
         agent = self._live.agents.get(incident.agent_id)
         is_silent = agent is not None and agent.status is not AgentStatus.ALIVE
-        if agent is not None and is_silent and incident.acted_at is None and incident.is_out:
+        is_awaited = incident.acted_at is None and not waits_for_turn(incident)
+        if agent is not None and is_silent and is_awaited:
             return max(at, self._incidents.ends_at(agent.status_changed_at, spec.reboot_timeout))
         return at
 
@@ -445,5 +438,5 @@ class HealthSteps(Lifecycle[Incident]):
         over_at = self.over_at(record)
         if over_at is not None:
             yield over_at
-        if not record.is_out or record.status is _H.ISOLATED:
+        if waits_for_turn(record) or record.status is _H.ISOLATED:
             yield work.now + LOOK_S

@@ -1,11 +1,12 @@
-"""Turns: no more than a share of a group's machines is out of work for their health at a time, so
-that a wrong check cannot take the cluster away."""
+"""Turns: no more than a share of a group's machines is emptied, checked and healed at a time, so
+that a wrong check cannot displace the work of a whole cluster."""
 
 from collections.abc import Sequence
 
 from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.work import Work
 from muster.control.health import ladder
+from muster.control.health.conditions import is_known_faulty
 from muster.control.health.entity import Incident, IncidentId
 from muster.control.health.incidents import Incidents
 from muster.control.health.ladder import Wish
@@ -15,9 +16,9 @@ from muster.core.states.health import HEALTH_TABLE
 
 
 class GiveTurns(FollowingHandler[Incident]):
-    """Gives the free turns of a group to machines that wait for one, before anything is placed on
-    them. It looks at each group by one of its waiting incidents, and only if an incident of the
-    group changed."""
+    """Has idle machines that wait for their turn checked without one, and gives the free turns of a
+    group to others, before anything is placed on them. It looks at each group by one of its waiting
+    incidents, and only if an incident of the group changed."""
 
     name = "GiveTurns"
     stage = Stage.OBSERVE
@@ -39,28 +40,29 @@ class GiveTurns(FollowingHandler[Incident]):
 
     def follow(self, record: Incident, work: Work) -> None:
         of_group = self._incidents.in_group(record.group)
+        for incident in [*of_group.waiting.values()]:
+            self._lifecycle.check_if_idle(work, incident)
         machines = self._lifecycle.machines_of(record.group)
         share = self._lifecycle.spec_of(record).max_unhealthy
         out = len(of_group.out)
         if out >= ladder.most_out(machines, share):
             return
         waiting = {each.id: each for each in of_group.waiting.values()}
-        wishes = [Wish(each.id, each.confirmed, each.began_at) for each in waiting.values()]
+        wishes = [Wish(each.id, is_known_faulty(each), each.began_at) for each in waiting.values()]
         for key in ladder.turns(wishes, out, machines, share):
             self._lifecycle.give_turn(work, of_group.waiting[IncidentId(key)])
 
 
-def waits_for_turn(incident: Incident, incidents: Incidents, most: int) -> Reason:
-    """Why a machine under suspicion takes work still.
+def why_no_turn(incident: Incident, incidents: Incidents, most: int) -> Reason:
+    """Why a machine under suspicion waits for its turn.
 
     Args:
-        most: machines of its group that may be out at a time.
+        most: machines of its group that may have a turn at a time.
     """
-    of_group = incidents.in_group(incident.group)
     return reason(
         ReasonCode.HEALTH_WAITS_TURN,
         group=incident.group,
-        out=len(of_group.out),
+        out=len(incidents.in_group(incident.group).out),
         most=most,
-        isolated=len(of_group.isolated),
+        faulty=is_known_faulty(incident),
     )

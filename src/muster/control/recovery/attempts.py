@@ -28,7 +28,7 @@ from muster.core.specs import RecoverySpec
 from muster.core.states import KERNEL_TABLE, SessionStatus
 from muster.core.states.health import HealthStatus
 from muster.core.states.recovery import RecoveryStatus
-from muster.store.records import Agent, Kernel, Session
+from muster.store.records import Agent, Job, Kernel, Session
 
 _OWN_ENDS = frozenset({ReasonCode.EXITED, ReasonCode.SIGNALED})
 """Ends of a kernel that a broken machine may have caused. Of others Muster knows the cause: a limit
@@ -252,7 +252,7 @@ class NoteFailures(FollowingHandler[Session]):
         if not self._asked.may_ask(session.owner, agent.id, work.now):
             return self._incidents.of(agent.id)
         job = session.job
-        at_once = job is not None and (job.spec.coscheduled or self._goes_first(agent.group))
+        at_once = job is not None and (job.spec.coscheduled or self._goes_first(agent, job, work))
         incident = self._lifecycle.suspect(
             work, agent, self.name, why, devices=indexes, job=job.id if job and at_once else None
         )
@@ -261,11 +261,18 @@ class NoteFailures(FollowingHandler[Session]):
             self._asked.note(session.owner, agent.id, asked, work.now)
         return incident
 
-    def _goes_first(self, group: str) -> bool:
-        """Whether no machine of a group is being checked without a turn. A gang has all of its own
-        checked at once; of tasks that fail each by itself one goes first, and those of others wait
-        for turns, so that no more are out of work than the group lets be."""
-        return not any(each.needs_no_turn for each in self._incidents if each.group == group)
+    def _goes_first(self, agent: Agent, job: Job, work: Work) -> bool:
+        """Whether no other machine of the agent's group is being checked for a job of the same user
+        without a turn. A gang has all of its own checked at once; of a user's tasks that fail each
+        by itself one goes first, and the others wait for turns or until nothing runs there, so that
+        a program that merely fails takes few machines out of work."""
+        for each in self._incidents:
+            other = None if each.job is None else work.live.jobs.get(each.job)
+            if each.group != agent.group or other is None or not each.needs_no_turn:
+                continue
+            if (other.owner.domain, other.owner.user) == (job.owner.domain, job.owner.user):
+                return False
+        return True
 
 
 def _unchecked(found: RoundAgent, agent: Agent) -> RoundAgent:

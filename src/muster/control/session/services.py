@@ -39,14 +39,10 @@ class Services:
             The session, which is SCHEDULED; or why it cannot begin now: the agent is away, or what
             it would have to itself is in use. Nothing was changed then.
         """
-        if agent.status is not AgentStatus.ALIVE or not agent.connected:
-            status = "not connected" if agent.status is AgentStatus.ALIVE else agent.status.lower()
-            return reason(ReasonCode.AGENT_NOT_ALIVE, status=status)
-        has = [device.index for device in agent.devices]
-        wanted = has if service.is_whole else [index for index in has if index in service.devices]
-        users = self._users(work, agent, service, wanted)
-        if users:
-            return reason(ReasonCode.HEALTH_WAITS_EMPTY, agent=agent.name, kernels=users)
+        refused = self.refusal(work, agent, service)
+        if refused is not None:
+            return refused
+        wanted = _wanted(agent, service)
         session, kernel = self._made(work, agent, service, len(wanted))
         work.unit.add(session)
         work.unit.add(kernel)
@@ -56,6 +52,16 @@ class Services:
         work.unit.allocate(kernel, agent, kernel.shares, charged=True)
         self._sessions.move(work, [session], _WAITING, _PLACED, Move(phase))
         return session
+
+    def refusal(self, work: Work, agent: Agent, service: Service) -> Reason | None:
+        """Why a service cannot begin now; None if it can."""
+        if agent.status is not AgentStatus.ALIVE or not agent.connected:
+            status = "not connected" if agent.status is AgentStatus.ALIVE else agent.status.lower()
+            return reason(ReasonCode.AGENT_NOT_ALIVE, status=status)
+        users = self._users(work, agent, service, _wanted(agent, service))
+        if users:
+            return reason(ReasonCode.HEALTH_WAITS_EMPTY, agent=agent.name, kernels=users)
+        return None
 
     def stop(self, work: Work, session: Session, phase: str, why: Reason) -> None:
         """Stop a service, whatever it has come to; nothing happens to one that ends or has
@@ -100,3 +106,9 @@ class Services:
         )
         session.kernels = [kernel]
         return session, kernel
+
+
+def _wanted(agent: Agent, service: Service) -> list[int]:
+    """The indexes of the devices that a service has to itself."""
+    has = [device.index for device in agent.devices]
+    return has if service.is_whole else [index for index in has if index in service.devices]

@@ -75,15 +75,9 @@ def isolated() -> str:
     return "nothing is tried any more: it waits for an operator's decision"
 
 
-def isolated_without_turn(in_s: float) -> str:
-    """A faulty machine that waits for its turn while isolated ones hold them all."""
-    left = f"in {duration(in_s)}" if in_s > 0 else "any moment"
-    return f"isolated machines hold all turns: unless one comes free, it is isolated too {left}"
-
-
 def check_needs_turn() -> str:
     """A machine whose check needed no turn and found out nothing."""
-    return "a check found out nothing, and the next one needs a turn"
+    return "a check found out nothing, and the next one needs a turn unless nothing runs there"
 
 
 def rounds(tried: int, most: int) -> str:

@@ -23,10 +23,11 @@ OF_HEALTH: Mapping[ReasonCode, Definition] = {
     # What it waits for
     ReasonCode.HEALTH_WAITS_TURN: Definition(
         _W,
-        "it takes work until it is its turn: {out} of at most {most:machine} of group {group} are "
-        "out of work for their health{isolated:?, {isolated} of them until an operator decides}",
-        "Its turn comes when another machine is back. An operator can decide about those that are "
-        "isolated (`muster incidents`), or raise `health.max_unhealthy` of the group.",
+        "{faulty:?it is known to be faulty, takes no work, and waits for its turn to be healed}"
+        "{faulty:!it takes work until it is its turn}: {out} of at most {most:machine} of group "
+        "{group} are being emptied, checked or healed",
+        "Its turn comes when another machine is back. An operator can raise "
+        "`health.max_unhealthy` of the group.",
     ),
     ReasonCode.HEALTH_WAITS_EMPTY: Definition(
         _W, "it would have to itself what {kernels:kernel} of agent {agent} still hold"
@@ -60,7 +61,7 @@ OF_HEALTH: Mapping[ReasonCode, Definition] = {
         "nothing is left to try after {rounds:round} of healing: {told}",
         _BACK,
     ),
-    ReasonCode.HEALTH_NO_TURN: Definition(
+    ReasonCode.HEALTH_NO_TURN: Definition(  # of incidents that earlier versions stored
         _O,
         "it is known to be faulty, and no turn to be healed came for {waited_s:~}, because "
         "{isolated:isolated machine} of group {group} held all turns",

@@ -24,8 +24,8 @@ class HealthSpec(Spec):
         reset_timeout: the longest that the reset of its devices may take.
         reboot_timeout: the longest that a reboot may take until another boot has joined; so long a
             silent machine is waited for, too.
-        max_unhealthy: the part of the group's machines that may be out of work for their health at
-            a time; one at least.
+        max_unhealthy: the part of the group's machines that may be emptied, checked and healed at a
+            time; one at least. Isolated machines, and checks of idle ones, are not among them.
         passive: whether errors that a driver reports, and jobs that fail one after the other on a
             machine, put it under suspicion.
         replace_isolated: whether a pool's machine that cannot be healed is replaced, with its

@@ -9,7 +9,8 @@ from muster.core.states.table import StateTable
 
 class HealthStatus(StrEnum):
     """A machine without an incident is healthy. While it has one it takes no work, whatever its
-    connection; the incident goes on whatever becomes of the job that found it."""
+    connection, unless a mere suspicion waits for its turn; the incident goes on whatever becomes of
+    the job that found it."""
 
     SUSPECT = "SUSPECT"  # something speaks against it; its work leaves, or ends by itself
     CHECKING = "CHECKING"
@@ -31,7 +32,7 @@ HEALTH_TABLE: StateTable[HealthStatus] = StateTable(
         (_H.SUSPECT, _H.CHECKING): "its devices are free",
         (_H.SUSPECT, _H.RESETTING): "what was seen calls for a reset",
         (_H.SUSPECT, _H.REBOOTING): "what was seen calls for a reboot",
-        (_H.SUSPECT, _H.ISOLATED): "for an operator, one says so, or no turn came for it",
+        (_H.SUSPECT, _H.ISOLATED): "for an operator, or one says so",
         (_H.SUSPECT, _H.HEALTHY): "an operator returns it, or nothing came of it",
         (_H.CHECKING, _H.HEALTHY): "found healthy, or nothing can be found out or done",
         (_H.CHECKING, _H.SUSPECT): "the check found out nothing, or a heal waits for its turn",
@@ -77,7 +78,7 @@ HEALTH_TABLE: StateTable[HealthStatus] = StateTable(
 )
 
 ILL: Mapping[HealthStatus, str] = {
-    _H.SUSPECT: "to be checked",
+    _H.SUSPECT: "under suspicion",
     _H.CHECKING: "being checked",
     _H.RESETTING: "being reset",
     _H.REBOOTING: "being rebooted",

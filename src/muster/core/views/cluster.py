@@ -74,8 +74,9 @@ class GroupView(View):
         machines, gpus, price: of all slices of its pools, those being deleted included: what counts
             toward ``max_machines``, ``max_gpus`` and ``max_price``; the price is that of an hour.
         incidents: of its machines, by status.
-        out: how many machines take no work for the sake of an incident, of ``may_be_out`` that
-            may at a time (``health.max_unhealthy``).
+        out: how many machines take no work for the sake of an incident.
+        may_be_out: how many may be emptied, checked and healed at a time
+            (``health.max_unhealthy``).
         refused: the plug-ins of the policy that do not serve, and why, and the health checks of it
             that connected agents lack.
     """

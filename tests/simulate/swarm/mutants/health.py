@@ -16,7 +16,7 @@ HEALTH = (
     Mutant(
         "a heal needs no turn",
         f"{INCIDENTS}/steps.py",
-        "            case _ if not incident.has_turn:\n",
+        "            case _ if not self._has_turn(incident):\n",
         "            case _ if False:\n",
         "a wrong check takes no healthy majority away",
     ),
@@ -59,9 +59,16 @@ HEALTH = (
     Mutant(
         "machines that are out of work get some",
         f"{INCIDENTS}/conditions.py",
-        '    return ILL[incident.status] if is_out else ""\n',
+        '    return ILL[incident.status] if is_out_of_work(incident) else ""\n',
         '    return ""\n',
         "no work is placed on a machine that is out of work for its health",
+    ),
+    Mutant(
+        "a faulty machine takes work until it is its turn",
+        f"{INCIDENTS}/conditions.py",
+        "    return is_known_faulty(incident) or not waits_for_turn(incident)\n",
+        "    return not waits_for_turn(incident)\n",
+        "a machine that is known to be faulty is out of work",
     ),
     Mutant(
         "a restart forgets which machines are out of work",

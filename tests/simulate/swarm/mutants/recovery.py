@@ -69,13 +69,6 @@ RECOVERY = (
         "a job has one live recovery",
     ),
     Mutant(
-        "a machine without a turn is left under suspicion",
-        "control/health/steps.py",
-        "        incident.needs_no_turn = False\n        incident.is_out = incident.has_turn\n",
-        "        incident.is_out = incident.has_turn\n",
-        "a machine under suspicion waits for its turn, or is out of work",
-    ),
-    Mutant(
         "failures are charged though a machine was at fault",
         f"{RECOVERY_OF_JOBS}/rules.py",
         "    if faulty:\n",

@@ -127,12 +127,17 @@ def _overlap(one: Kernel, other: Kernel) -> bool:
 
 
 class OutForCause(Invariant):
-    says = "a suspected machine is out of work exactly while it has a turn, or needs none"
+    """One of which nothing could be found out counts as faulty once its heal is due."""
+
+    says = (
+        "a suspected machine is out of work exactly while it has a turn, needs none, or is faulty"
+    )
 
     def committed(self, unit: Unit) -> None:
         for each in unit.touched[Incident]:
             if each.status is HealthStatus.SUSPECT:
-                is_out = each.has_turn or each.needs_no_turn
+                is_faulty = each.confirmed or each.heal is not None
+                is_out = each.has_turn or each.needs_no_turn or is_faulty
                 self.expect(each.is_out is is_out, f"{each.agent} is out: {each.is_out}")
 
 
@@ -183,10 +188,9 @@ class RoundsAreBounded(_OfIncidents):
 
 
 class ShareHolds(_OfIncidents):
-    """Judged when a machine gets its turn, unless an operator has decided about it, or has not
-    about isolated ones for so long that it is isolated too."""
+    """Judged when a machine gets its turn, unless an operator has decided about it."""
 
-    says = "no more of a group's machines are out of work for their health than it allows"
+    says = "no more of a group's machines are emptied, checked and healed at a time than it allows"
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
@@ -199,7 +203,7 @@ class ShareHolds(_OfIncidents):
         out = {each.id: each for each in _live(live) if each.has_turn}
         for id_ in out.keys() - self._had_turn:
             incident = out[id_]
-            if self.is_decided(incident) or _had_no_turn(incident):
+            if self.is_decided(incident):
                 continue
             most = _most_out(live, incident.group)
             many = sum(each.group == incident.group for each in out.values())
@@ -214,12 +218,16 @@ class NoTurnNoHeal(_OfIncidents):
     """A job's own machines may all be checked at once; they are healed one share at a time. So a
     wrong check never takes a healthy majority away."""
 
-    says = "no machine is healed, verified or isolated without its group's turn"
+    says = "no machine is healed or verified without its group's turn, which no isolated one has"
 
     def committed(self, unit: Unit) -> None:
         for incident, _, now in self._course.passed:
             if now in _BEYOND_CHECKS and incident.status is now:
-                self.expect(incident.has_turn, f"{incident.agent} is {now} without a turn")
+                has_one = now is not HealthStatus.ISOLATED
+                self.expect(
+                    incident.has_turn is has_one,
+                    f"{incident.agent} is {now}, and has a turn: {incident.has_turn}",
+                )
 
 
 class HealthyOnceVerified(_OfIncidents):
@@ -398,10 +406,6 @@ class OperatorsOutrank(_OfIncidents):
 
 def _live(live: Live) -> Iterator[Incident]:
     return (each for each in live.of(Incident).values() if each.status in HEALTH_TABLE.live)
-
-
-def _had_no_turn(incident: Incident) -> bool:
-    return incident.reason is not None and incident.reason.code is ReasonCode.HEALTH_NO_TURN
 
 
 def _most_out(live: Live, name: str) -> int | None:
