@@ -1,8 +1,9 @@
 """The end of verdicts that were kept open (see ``held``): the task's own budget decides, or the
-machines were given up and the task has failed. Pure functions, and ``close``, which applies the
+machines were lost or given up. Pure functions, and ``close``, which applies the
 verdicts."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from muster.control.engine.work import Move, Work
 from muster.control.job.derive import state_of
@@ -36,6 +37,24 @@ def by_budget(job: Job, charged: Collection[int]) -> Verdicts:
     return verdicts
 
 
+def by_loss(job: Job, charged: Collection[int]) -> Verdicts:
+    """The verdicts where a machine was lost before it could be checked: each charged task has lost
+    its machine. With budget left it is tried again, and with it its whole gang."""
+    tasks = _held(job, charged)
+    limit = job.spec.max_retries_preemption
+    spent = {task: task.preemption_count + 1 > limit for task in tasks if task.index in charged}
+    ends = any(spent.values()) if job.spec.coscheduled else False
+    verdicts = []
+    for task in tasks:
+        if task not in spent:
+            verdicts.append((task, _sibling(task, ends)))
+            continue
+        state = TaskState.WORKER_FAILED if spent[task] or ends else TaskState.PENDING
+        lost = _verdict(task, state, task.failure_count, task.reason)
+        verdicts.append((task, replace(lost, preemption_count=task.preemption_count + 1)))
+    return verdicts
+
+
 def given_up(job: Job, charged: Collection[int], why: Reason) -> Verdicts:
     """The verdicts where the machines are given up: each charged task has failed for ``why``; of a
     gang in which none is charged, the first."""
@@ -61,7 +80,9 @@ def state_after(job: Job, verdicts: Verdicts) -> JobState:
 def close(work: Work, verdicts: Verdicts, phase: str) -> None:
     """Apply the verdicts. Those that are tried again wait for their next attempt already."""
     for task, verdict in verdicts:
+        is_charged = verdict.preemption_count > task.preemption_count
         task.failure_count = verdict.failure_count
+        task.preemption_count = verdict.preemption_count
         task.reason = verdict.reason
         work.unit.touch(task)
         work.mark(task)
@@ -69,7 +90,7 @@ def close(work: Work, verdicts: Verdicts, phase: str) -> None:
             continue
         task.job.waiting.pop(task.index, None)
         task.finished_at = work.now
-        if verdict.attempt_state is not TaskState.WORKER_FAILED:
+        if is_charged or verdict.attempt_state is not TaskState.WORKER_FAILED:
             note_first_loss(task, verdict)
         if verdict.state is TaskState.SUCCEEDED:  # the table has it succeed after ASSIGNED only
             work.move(task, {TaskState.PENDING}, TaskState.ASSIGNED, Move(phase))

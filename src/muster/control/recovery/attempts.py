@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.work import Work
+from muster.control.health.conditions import is_known_faulty, waits_for_turn
 from muster.control.health.entity import Incident
 from muster.control.health.incidents import Incidents
 from muster.control.health.lifecycle import IncidentLifecycle
@@ -14,7 +15,6 @@ from muster.control.recovery.asked import Asked
 from muster.control.recovery.book import Recoveries
 from muster.control.recovery.entity import Recovery
 from muster.control.recovery.rounds import (
-    FAULTS,
     MAX_TASKS,
     AgentResult,
     Round,
@@ -25,7 +25,7 @@ from muster.core.health.verdict import CheckResult
 from muster.core.ids import AgentId
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.specs import RecoverySpec
-from muster.core.states import KERNEL_TABLE, SessionStatus
+from muster.core.states import KERNEL_TABLE, AgentStatus, SessionStatus
 from muster.core.states.health import HealthStatus
 from muster.core.states.recovery import RecoveryStatus
 from muster.store.records import Agent, Job, Kernel, Session
@@ -37,6 +37,9 @@ _NOT_STOPPED = frozenset({ReasonCode.KERNEL_ENDED, *_OWN_ENDS})
 """Reasons of sessions that end because a kernel did."""
 _LEFT = frozenset({ReasonCode.HEALTH_HEALS})
 """Reasons of sessions that leave a machine for the sake of its health."""
+_LOST = frozenset({AgentStatus.LOST, AgentStatus.REMOVED})
+_RETURNED = frozenset({ReasonCode.HEALTH_RETURNED_BY})
+"""Reasons of machines that take work again because an operator says so."""
 MAX_LEAVES = 100
 """Rounds of one recovery in which no task failed. What has to leave after them is judged as without
 recovery: it costs a try of ``max_retries_preemption``, so that machines that fall ill again and
@@ -89,34 +92,53 @@ def devices_of(session: Session) -> dict[AgentId, tuple[int, ...]]:
     return {agent: tuple(sorted(indexes)) for agent, indexes in found.items()}
 
 
-def as_seen(agent: RoundAgent, incident: Incident) -> RoundAgent:
-    """A machine of a round, as its incident tells."""
-    heals = incident.progress.rounds
-    match incident.status:
-        case HealthStatus.HEALTHY if heals or agent.result in FAULTS:
-            result = AgentResult.HEALED
-        case HealthStatus.HEALTHY if _was_found_healthy(incident):
-            result = AgentResult.HEALTHY
-        case HealthStatus.HEALTHY:
-            result = AgentResult.UNCHECKED  # its turn never came, or an operator returned it
-        case HealthStatus.ISOLATED:
-            result = AgentResult.ISOLATED
-        case HealthStatus.GONE:
-            result = AgentResult.GONE
-        case HealthStatus.RESETTING | HealthStatus.REBOOTING | HealthStatus.VERIFYING:
-            result = AgentResult.FAULTY
-        case _:
-            known = incident.confirmed or agent.result in FAULTS  # it may wait for its turn
-            result = AgentResult.FAULTY if known else AgentResult.AWAITED
+def as_seen(seen: RoundAgent, incident: Incident, agent: Agent | None) -> RoundAgent:
+    """A machine of a round, as its incident tells.
+
+    Args:
+        agent: the machine; None if there is none any more.
+    """
     return RoundAgent(
-        id=agent.id,
-        name=agent.name,
-        devices=agent.devices,
+        id=seen.id,
+        name=seen.name,
+        devices=seen.devices,
         incident=incident.id,
-        result=result,
-        heals=heals,
-        said=_said(incident) or agent.said,
+        result=_result_of(seen, incident, agent),
+        heals=incident.progress.rounds,
+        said=_said(incident) or seen.said,
     )
+
+
+def _result_of(seen: RoundAgent, incident: Incident, agent: Agent | None) -> AgentResult:
+    """The state of a machine. It was found faulty if a check or the hardware said so; one that was
+    lost before that is a lost machine."""
+    is_known = is_known_faulty(incident) or seen.is_fault
+    is_away = agent is None or agent.status is not AgentStatus.ALIVE
+    match incident.status:
+        case HealthStatus.HEALTHY:
+            return _result_of_healthy(incident, is_known)
+        case HealthStatus.GONE:
+            return AgentResult.GONE if is_known else AgentResult.LOST
+        case _ if is_away and not is_known:
+            is_lost = agent is None or agent.status in _LOST
+            return AgentResult.LOST if is_lost else AgentResult.AWAITED
+        case HealthStatus.ISOLATED:
+            return AgentResult.ISOLATED
+        case HealthStatus.RESETTING | HealthStatus.REBOOTING | HealthStatus.VERIFYING:
+            return AgentResult.FAULTY
+        case _ if is_known and waits_for_turn(incident):
+            return AgentResult.WAITING
+        case _:
+            return AgentResult.FAULTY if is_known else AgentResult.AWAITED
+
+
+def _result_of_healthy(incident: Incident, is_known: bool) -> AgentResult:
+    """The state of a machine that takes work again."""
+    is_returned = incident.reason is not None and incident.reason.code in _RETURNED
+    if not _was_found_healthy(incident) and not (is_known and is_returned):
+        return AgentResult.UNCHECKED
+    was_faulty = is_known or incident.progress.rounds
+    return AgentResult.HEALED if was_faulty else AgentResult.HEALTHY
 
 
 def _was_found_healthy(incident: Incident) -> bool:
@@ -220,7 +242,7 @@ class NoteFailures(FollowingHandler[Session]):
         for id_, indexes in devices.items():
             agent, incident = work.live.agents.get(id_), self._incidents.of(id_)
             if agent is not None and incident is not None:
-                yield as_seen(RoundAgent(id_, agent.name, indexes), incident)
+                yield as_seen(RoundAgent(id_, agent.name, indexes), incident, agent)
 
     def _suspected(
         self,
@@ -233,11 +255,14 @@ class NoteFailures(FollowingHandler[Session]):
         for id_, indexes in devices.items():
             agent = work.live.agents.get(id_)
             if agent is None:
-                yield RoundAgent(id_, id_, indexes, result=AgentResult.GONE)
+                yield RoundAgent(id_, id_, indexes, result=AgentResult.LOST)
                 continue
             found = RoundAgent(id_, agent.name, indexes)
             incident = self._suspect(agent, indexes, why, session, work)
-            yield as_seen(found, incident) if incident is not None else _unchecked(found, agent)
+            if incident is None:
+                yield _unchecked(found, agent)
+            else:
+                yield as_seen(found, incident, agent)
 
     def _suspect(
         self,
@@ -338,19 +363,21 @@ class FollowIncidents(FollowingHandler[Incident]):
     def follow(self, record: Incident, work: Work) -> None:
         for recovery in self._recoveries.watching(record.agent_id):
             before = recovery.open, recovery.next
-            recovery.open = _told(recovery.open, self._news)
-            recovery.next = _told(recovery.next, self._news)
+            recovery.open = _told(recovery.open, self._news, work)
+            recovery.next = _told(recovery.next, self._news, work)
             if (recovery.open, recovery.next) != before:
                 work.unit.touch(recovery)
                 work.mark(recovery)
 
 
-def _told(round_: Round | None, news: Mapping[str, Incident]) -> Round | None:
+def _told(round_: Round | None, news: Mapping[str, Incident], work: Work) -> Round | None:
     """The round with its machines as the incidents tell that it waits for."""
     if round_ is None:
         return None
     agents = (
-        as_seen(each, news[each.incident]) if each.incident in news else each
+        as_seen(each, news[each.incident], work.live.agents.get(each.id))
+        if each.incident in news
+        else each
         for each in round_.agents
     )
     return replace(round_, agents=tuple(agents))

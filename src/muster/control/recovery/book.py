@@ -95,13 +95,13 @@ class Recoveries:
         return recovery.status in _HOLDING and _has(recovery.open, task)
 
     def returns_to(self, task: Task) -> tuple[str, ...] | None:
-        """The machines of the task's last attempt, if it is restarted after a fault."""
+        """The healthy machines of the task's last attempt, if it is restarted after a fault."""
         recovery = self.of(task.job)
         if recovery is None or recovery.status is not RecoveryStatus.RESTARTING:
             return None
         if recovery.open is None or not _has(recovery.open, task):
             return None
-        return tuple(agent.name for agent in recovery.open.agents)
+        return recovery.open.returned_to
 
 
 def _has(round_: Round | None, task: Task) -> bool:

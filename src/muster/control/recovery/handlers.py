@@ -10,7 +10,7 @@ from muster.control.engine.handler import (
     TransitionStatus,
 )
 from muster.control.engine.work import Move, Work
-from muster.control.job.closing import Verdicts, by_budget, close, given_up, state_after
+from muster.control.job.closing import Verdicts, by_budget, by_loss, close, given_up, state_after
 from muster.control.job.derive import live_attempts, state_of
 from muster.control.recovery.book import Recoveries
 from muster.control.recovery.entity import Recovery, RecoveryId
@@ -280,6 +280,8 @@ def _verdicts(job: Job, round_: Round, why: Reason | None) -> Verdicts:
         return ()
     if why.code in _JUDGED:
         return by_budget(job, round_.charged)
+    if why.code is ReasonCode.RECOVERY_MACHINE_GONE:
+        return by_loss(job, round_.charged)
     if why.code not in _GIVEN_UP:
         return ()
     if why.code is not ReasonCode.RECOVERY_NOT_STARTED:

@@ -46,7 +46,7 @@ class RecoveryModule(EntityModule):
     def begin(self, live: Live, before: Live | None) -> None:
         """Have sessions that restart a job prefer its former agents again."""
         names = {
-            each.job.id: tuple(agent.name for agent in each.open.agents)
+            each.job.id: each.open.returned_to
             for each in live.of(Recovery).values()
             if each.status is RecoveryStatus.RESTARTING and each.open is not None
         }

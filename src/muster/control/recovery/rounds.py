@@ -24,14 +24,25 @@ class AgentResult(StrEnum):
     AWAITED = "awaited"  # it is, or will be, checked
     HEALTHY = "healthy"
     FAULTY = "faulty"  # it is being healed
+    WAITING = "waiting"  # it is faulty, and its turn to be healed has not come
     HEALED = "healed"  # it was faulty, and is healthy again
     ISOLATED = "isolated"  # it waits for an operator
-    GONE = "gone"
-    UNCHECKED = "unchecked"  # nobody checks it
+    GONE = "gone"  # it was found faulty, and removed
+    LOST = "lost"  # it was removed, or is silent for too long, before anything was found
+    UNCHECKED = "unchecked"  # nobody checks it, or nothing can be found out about it
 
 
-FAULTS = frozenset({AgentResult.FAULTY, AgentResult.HEALED, AgentResult.ISOLATED, AgentResult.GONE})
+FAULTS = frozenset(
+    {
+        AgentResult.FAULTY,
+        AgentResult.WAITING,
+        AgentResult.HEALED,
+        AgentResult.ISOLATED,
+        AgentResult.GONE,
+    }
+)
 """Results of machines that were at fault."""
+_WELL = frozenset({AgentResult.HEALTHY, AgentResult.HEALED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +131,12 @@ class Round:
     def charged(self) -> frozenset[int]:
         """The indexes of the tasks that are charged."""
         return frozenset(task.index for task in self.tasks if task.charged)
+
+    @property
+    def returned_to(self) -> tuple[str, ...]:
+        """The names of the machines that a restart prefers: a check found each of them healthy,
+        after it was healed if it was faulty."""
+        return tuple(agent.name for agent in self.agents if agent.result in _WELL)
 
     def has(self, index: int, attempt: int) -> bool:
         """Whether the attempt of a task is one of the round's."""

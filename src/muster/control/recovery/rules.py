@@ -47,7 +47,11 @@ def after_check(
     awaited = [agent for agent in round_.agents if agent.result is AgentResult.AWAITED]
     if awaited and waited_s < spec.check_timeout:
         return None
-    unchecked = [agent for agent in round_.agents if agent.result is AgentResult.UNCHECKED]
+    lost = [agent for agent in round_.agents if agent.result is AgentResult.LOST]
+    if lost and round_.charged:
+        numbers = {"index": first_index(round_), "how": how}
+        return Decision(Turn.JUDGE, _of_agents(ReasonCode.RECOVERY_MACHINE_GONE, lost, **numbers))
+    unchecked = [agent for agent in round_.agents if agent.result in _UNKNOWN]
     pending = len(awaited) + len(unchecked)
     agents, index = len(round_.agents), first_index(round_)
     if is_last:
@@ -82,8 +86,11 @@ def after_heal(
             Turn.GIVE_UP, _of_agents(ReasonCode.RECOVERY_USED_UP, faults, restarts=restarts)
         )
     out = waited_for(round_)
-    if not out:
+    if not out and faults:
         return Decision(Turn.RESTART, _of_agents(ReasonCode.RECOVERY_HEALED, faults))
+    if not out:  # nothing can be found out about one that counted as faulty: it takes work as it is
+        why = _of_agents(ReasonCode.RECOVERY_REPLACED, round_.agents, after_s=waited_s)
+        return Decision(Turn.RESTART, why)
     over = waited_s >= spec.return_timeout
     if spec.replace:
         if over or not any(agent.result in _RETURNING for agent in out):
@@ -130,12 +137,14 @@ def after_restart(
 
 
 _RETURNING = frozenset({AgentResult.AWAITED, AgentResult.FAULTY})
-_BACK = frozenset({AgentResult.HEALTHY, AgentResult.HEALED, AgentResult.UNCHECKED})
+_UNKNOWN = frozenset({AgentResult.UNCHECKED, AgentResult.LOST})
+_NOT_AWAITED = frozenset({AgentResult.HEALTHY, AgentResult.HEALED, *_UNKNOWN})
 
 
 def waited_for(round_: Round) -> Sequence[RoundAgent]:
-    """The machines that are not, or not known to be, healthy again."""
-    return [agent for agent in round_.agents if agent.result not in _BACK]
+    """The machines that are not, or not known to be, healthy again. Those that nobody checks, or
+    that were lost, are not waited for: nothing was found on them."""
+    return [agent for agent in round_.agents if agent.result not in _NOT_AWAITED]
 
 
 def first_index(round_: Round) -> int:

@@ -56,9 +56,16 @@ OF_RECOVERY: Mapping[ReasonCode, Definition] = {
         "Look at its output: no machine is known to be at fault. `max_retries_failure` "
         "grants further tries.",
     ),
+    ReasonCode.RECOVERY_MACHINE_GONE: Definition(
+        _W,
+        f"{_MACHINES} was lost before it could be checked, and no fault was found: task {{index}} "
+        "({how}) counts as lost with it",
+    ),
     ReasonCode.RECOVERY_HEALED: Definition(_W, f"{_MACHINES} is healthy again"),
     ReasonCode.RECOVERY_REPLACED: Definition(
-        _W, f"{_MACHINES} is not healthy again after {{after_s:~}}: any other that fits is taken"
+        _W,
+        f"{_MACHINES} is not healthy again{{after_s:? after {{after_s:~}}}}: any other that fits "
+        "is taken",
     ),
     ReasonCode.RECOVERY_RUNS_AGAIN: Definition(_W, "its tasks run again, after {after_s:~}"),
     ReasonCode.RECOVERY_USED_UP: Definition(
