@@ -139,12 +139,21 @@ def test_gang_without_budget_ends_the_culprit_failed_and_its_siblings_worker_fai
     ]
 
 
+def test_preemption_budget_of_siblings_reads_as_exhausted_once_their_gang_failed_for_good() -> None:
+    budgets = [Budget(0, 0, 0, 100), Budget(0, 3, 0, 100), Budget(0, 0, 0, 100)]
+    failed, sibling, succeeded = judge_gang([ended(2), stopped(), ended(0)], budgets)
+    assert (failed.state, failed.preemption_count) == (TaskState.FAILED, 0)
+    assert (sibling.state, sibling.preemption_count) == (TaskState.WORKER_FAILED, 101)
+    assert (succeeded.state, succeeded.preemption_count) == (TaskState.SUCCEEDED, 0)
+    assert (failed.is_sibling, sibling.is_sibling) == (False, True)
+
+
 def test_gang_begins_again_with_all_of_its_tasks_or_none() -> None:
     budgets = [Budget(0, 1, 0, 1), Budget(0, 0, 0, 1)]  # the first has lost a machine before
     verdicts = judge_gang([lost(), lost()], budgets)
     assert [(v.state, v.preemption_count) for v in verdicts] == [
         (TaskState.WORKER_FAILED, 2),
-        (TaskState.WORKER_FAILED, 1),
+        (TaskState.WORKER_FAILED, 2),  # its gang ended for good, and its budget with it
     ]
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from muster.control.engine.work import Move, Work
 from muster.control.job.derive import state_of
-from muster.control.job.judge import TaskVerdict
+from muster.control.job.judge import TaskVerdict, exhausted
 from muster.control.job.settle import note_first_loss
 from muster.core.reasons import Reason, ReasonCode
 from muster.core.results import SchedulingResult
@@ -80,7 +80,6 @@ def state_after(job: Job, verdicts: Verdicts) -> JobState:
 def close(work: Work, verdicts: Verdicts, phase: str) -> None:
     """Apply the verdicts. Those that are tried again wait for their next attempt already."""
     for task, verdict in verdicts:
-        is_charged = verdict.preemption_count > task.preemption_count
         task.failure_count = verdict.failure_count
         task.preemption_count = verdict.preemption_count
         task.reason = verdict.reason
@@ -90,7 +89,7 @@ def close(work: Work, verdicts: Verdicts, phase: str) -> None:
             continue
         task.job.waiting.pop(task.index, None)
         task.finished_at = work.now
-        if is_charged or verdict.attempt_state is not TaskState.WORKER_FAILED:
+        if not verdict.is_sibling:
             note_first_loss(task, verdict)
         if verdict.state is TaskState.SUCCEEDED:  # the table has it succeed after ASSIGNED only
             work.move(task, {TaskState.PENDING}, TaskState.ASSIGNED, Move(phase))
@@ -116,8 +115,11 @@ def _sibling(task: Task, ends: bool) -> TaskVerdict:
     ended_well = (
         task.exit_code == 0 and task.reason is not None and task.reason.code is ReasonCode.EXITED
     )
-    state = TaskState.SUCCEEDED if ended_well else TaskState.WORKER_FAILED
-    return _verdict(task, state, task.failure_count, task.reason)
+    if ended_well:
+        return _verdict(task, TaskState.SUCCEEDED, task.failure_count, task.reason)
+    lost = _verdict(task, TaskState.WORKER_FAILED, task.failure_count, task.reason)
+    spent = exhausted(task.preemption_count, task.job.spec.max_retries_preemption)
+    return replace(lost, preemption_count=spent, is_sibling=True)
 
 
 def _verdict(task: Task, state: TaskState, failures: int, why: Reason | None) -> TaskVerdict:

@@ -76,7 +76,8 @@ class TaskVerdict:
     """The consequence of an attempt's end for its task: the task's next state and counters.
 
     ``state`` is PENDING where the task is tried again; ``attempt_state`` is the state in which the
-    attempt ended.
+    attempt ended. ``is_sibling`` says that the task ended for good only because another task of its
+    gang did.
     """
 
     state: TaskState
@@ -84,6 +85,7 @@ class TaskVerdict:
     preemption_count: int
     attempt_state: TaskState
     reason: Reason | None
+    is_sibling: bool = False
 
 
 def attempt_state(attempt: Attempt) -> TaskState:
@@ -154,18 +156,19 @@ def judge_gang(attempts: Sequence[Attempt], budgets: Sequence[Budget]) -> list[T
     alone = [judge(a, b) for a, b in zip(attempts, budgets, strict=True)]
     stopped = {TaskState.KILLED, TaskState.UNSCHEDULABLE}
     if all(state is TaskState.SUCCEEDED for state in states) or stopped & set(states):
-        return _whole(alone)
+        return _whole(alone, budgets)
     culprits = _culprits(attempts, states)
     finished = any(alone[index].state is not TaskState.PENDING for index in culprits)
     return _whole(
         [
             _gang_verdict(alone[index], index in culprits, finished, budgets[index])
             for index in range(len(attempts))
-        ]
+        ],
+        budgets,
     )
 
 
-def _whole(verdicts: list[TaskVerdict]) -> list[TaskVerdict]:
+def _whole(verdicts: list[TaskVerdict], budgets: Sequence[Budget]) -> list[TaskVerdict]:
     """The verdicts on a gang: it is tried again whole or not at all (design: Gang barrier).
 
     Once a task of the gang has ended for good, no other task is tried again, even with budget left:
@@ -174,15 +177,25 @@ def _whole(verdicts: list[TaskVerdict]) -> list[TaskVerdict]:
     if all(verdict.state is TaskState.PENDING for verdict in verdicts):
         return verdicts
     return [
-        replace(verdict, state=_end_of(verdict)) if verdict.state is TaskState.PENDING else verdict
-        for verdict in verdicts
+        _ended_with_gang(verdict, budget) if verdict.state is TaskState.PENDING else verdict
+        for verdict, budget in zip(verdicts, budgets, strict=True)
     ]
 
 
-def _end_of(verdict: TaskVerdict) -> TaskState:
-    """The terminal state of a task that is not tried again."""
+def _ended_with_gang(verdict: TaskVerdict, budget: Budget) -> TaskVerdict:
+    """The verdict on a task that is not tried again, though it has budget left."""
     began = verdict.attempt_state is not TaskState.PENDING
-    return verdict.attempt_state if began else TaskState.WORKER_FAILED
+    state = verdict.attempt_state if began else TaskState.WORKER_FAILED
+    if state is not TaskState.WORKER_FAILED:
+        return replace(verdict, state=state)
+    spent = exhausted(verdict.preemption_count, budget.max_retries_preemption)
+    return replace(verdict, state=state, preemption_count=spent, is_sibling=not began)
+
+
+def exhausted(preemptions: int, limit: int) -> int:
+    """The preemption count of a task that is WORKER_FAILED for good. Where it ended with its gang,
+    its budget reads as exhausted all the same: it is not tried again (source: Iris)."""
+    return max(preemptions, limit + 1)
 
 
 def _culprits(attempts: Sequence[Attempt], states: Sequence[TaskState]) -> set[int]:
@@ -223,13 +236,16 @@ def _was_stopped(attempt: Attempt) -> bool:
 def _gang_verdict(alone: TaskVerdict, culprit: bool, finished: bool, budget: Budget) -> TaskVerdict:
     if culprit or (finished and alone.attempt_state is TaskState.SUCCEEDED):
         return alone
-    state = TaskState.WORKER_FAILED if finished else TaskState.PENDING
+    preemptions = budget.preemption_count
+    if finished:
+        preemptions = exhausted(preemptions, budget.max_retries_preemption)
     return TaskVerdict(
-        state,
+        TaskState.WORKER_FAILED if finished else TaskState.PENDING,
         budget.failure_count,
-        budget.preemption_count,
+        preemptions,
         TaskState.WORKER_FAILED,
         alone.reason,
+        is_sibling=finished,
     )
 
 

@@ -119,10 +119,6 @@ class SettleTasks(FollowingHandler[Session]):
         return [put_off(each, task) for task, each in pairs]
 
     def _apply(self, kernel: Kernel, task: Task, verdict: TaskVerdict, work: Work) -> None:
-        sibling = (
-            verdict.state is TaskState.WORKER_FAILED
-            and verdict.preemption_count == task.preemption_count
-        )
         task.failure_count = verdict.failure_count
         task.preemption_count = verdict.preemption_count
         task.exit_code = kernel.exit_code
@@ -135,7 +131,7 @@ class SettleTasks(FollowingHandler[Session]):
             work.move(task, {task.status}, TaskState.ASSIGNED, Move(self.name))
         if not retry:
             task.finished_at = kernel.ended_at or work.now
-            if not sibling:
+            if not verdict.is_sibling:
                 note_first_loss(task, verdict)
         result = SchedulingResult.SUCCESS
         if verdict.attempt_state is not TaskState.SUCCEEDED:

@@ -1,7 +1,7 @@
 """Budgets, states, exit codes and reasons of tasks and jobs, compared with the oracle's."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from muster.control.recovery.entity import Recovery
@@ -49,6 +49,13 @@ class _Expected:
         )
         again = state is TaskState.PENDING or (state in _COUNTED and (within or not is_charged))
         self.ended = None if again else state
+        self._most_preemptions = spec.max_retries_preemption
+
+    def end(self, state: TaskState) -> None:
+        """Have the task end with its gang: what is lost with it has no preemption left."""
+        self.ended = state
+        if state is TaskState.WORKER_FAILED:
+            self.preemptions = max(self.preemptions, self._most_preemptions + 1)
 
 
 class TasksAreJudged(Invariant):
@@ -134,17 +141,17 @@ class TasksAreJudged(Invariant):
         if may_be is None:
             self._compare(tasks, attempts, set(range(len(tasks))))
         else:
-            was = {i for i, task in enumerate(tasks) if self._was_charged(task)}
+            counts = [(task.failure_count, task.preemption_count) for task in tasks]
+            was = [
+                blamed
+                for blamed in may_be
+                if counts == _counts(self._expected(tasks, attempts, blamed, is_gang=True))
+            ]
             self.expect(
-                was in may_be,
-                f"{session.id}: {was} are charged, and not one of {may_be}: {attempts}",
+                bool(was),
+                f"{session.id}: not one of {may_be} is charged, by {counts}: {attempts}",
             )
-            self._compare(tasks, attempts, was, is_gang=True)
-
-    def _was_charged(self, task: Task) -> bool:
-        account = self._account(task)
-        now = task.failure_count, task.preemption_count
-        return now != (account.failures, account.preemptions)
+            self._compare(tasks, attempts, (was or may_be)[0], is_gang=True)
 
     def _believe(self, tasks: Sequence[Task]) -> None:
         for task in tasks:
@@ -156,16 +163,11 @@ class TasksAreJudged(Invariant):
         self,
         tasks: Sequence[Task],
         attempts: Sequence[Attempt],
-        blamed: set[int],
+        blamed: Set[int],
         *,
         is_gang: bool = False,
     ) -> None:
-        expected = [
-            _Expected(task, attempt, self._account(task), is_charged=i in blamed)
-            for i, (task, attempt) in enumerate(zip(tasks, attempts, strict=True))
-        ]
-        if len(tasks) > 1:
-            _as_one(expected, attempts, blamed if is_gang else None)
+        expected = self._expected(tasks, attempts, blamed, is_gang=is_gang)
         for task, attempt, wanted in zip(tasks, attempts, expected, strict=True):
             counts = task.failure_count, task.preemption_count
             self.expect(
@@ -177,6 +179,22 @@ class TasksAreJudged(Invariant):
             account = self._account(task)
             account.failures, account.preemptions = wanted.failures, wanted.preemptions
             account.ended = wanted.ended
+
+    def _expected(
+        self,
+        tasks: Sequence[Task],
+        attempts: Sequence[Attempt],
+        blamed: Set[int],
+        *,
+        is_gang: bool,
+    ) -> "list[_Expected]":
+        expected = [
+            _Expected(task, attempt, self._account(task), is_charged=i in blamed)
+            for i, (task, attempt) in enumerate(zip(tasks, attempts, strict=True))
+        ]
+        if len(tasks) > 1:
+            _as_one(expected, attempts, blamed if is_gang else None)
+        return expected
 
     def _compare_state(self, task: Task, attempt: Attempt, ended: TaskState | None) -> None:
         is_ended = task.status in TASK_TABLE.terminal
@@ -205,7 +223,7 @@ def _with_its_job(task: Task) -> bool:
 
 
 def _as_one(
-    expected: Sequence[_Expected], attempts: Sequence[Attempt], blamed: set[int] | None
+    expected: Sequence[_Expected], attempts: Sequence[Attempt], blamed: Set[int] | None
 ) -> None:
     """A gang goes on or ends as one. Where members were blamed, the others were stopped for them;
     else each ends as its own attempt did."""
@@ -220,9 +238,13 @@ def _as_one(
         elif blamed is None or i in blamed:
             if each.ended is None:
                 pending = attempt.state is TaskState.PENDING
-                each.ended = TaskState.WORKER_FAILED if pending else attempt.state
+                each.end(TaskState.WORKER_FAILED if pending else attempt.state)
         else:
-            each.ended = TaskState.SUCCEEDED if succeeded else TaskState.WORKER_FAILED
+            each.end(TaskState.SUCCEEDED if succeeded else TaskState.WORKER_FAILED)
+
+
+def _counts(expected: Sequence[_Expected]) -> list[tuple[int, int]]:
+    return [(each.failures, each.preemptions) for each in expected]
 
 
 def _reasons(attempt: Attempt, ended: TaskState) -> set[ReasonCode | None]:
