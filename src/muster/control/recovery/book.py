@@ -70,20 +70,38 @@ class Recoveries:
         if recovery is None:
             return False
         attempts = [(kernel.task_index or 0, kernel.attempt) for kernel in session.kernels]
-        of_open, of_next = _of(recovery.open, attempts), _of(recovery.next, attempts)
-        round_ = recovery.open if of_open else recovery.next if of_next else None
+        rounds = (recovery.open, recovery.next)
+        round_ = next((each for each in rounds if _of(each, attempts)), None)
         if round_ is None:
             return False
         if not charged and not round_.had_to_leave(attempts):
-            return False  # it turned out that a machine was lost, or that somebody stopped it
+            self._withdraw(recovery, round_, attempts, work)
+            return False
         noted = round_.charging(attempts, frozenset(charged))
-        if of_open:
-            recovery.open = noted
-        else:
-            recovery.next = noted
+        recovery.replace_round(round_, noted)
         work.unit.touch(recovery)
         work.mark(recovery)
         return True
+
+    def _withdraw(
+        self,
+        recovery: Recovery,
+        round_: Round,
+        attempts: Sequence[tuple[int, int]],
+        work: Work,
+    ) -> None:
+        """Have the round hold these attempts no longer, whose verdict charges no task a failure: it
+        turned out that a machine was lost, or that somebody stopped them. A round that is about no
+        others is over without a restart (see ``AwaitChecks``), or does not begin."""
+        rest = round_.without(attempts)
+        if rest.tasks:
+            recovery.replace_round(round_, rest)
+        elif round_ is recovery.next:
+            recovery.next = None
+            recovery.rounds -= 1
+        self.changed(recovery)
+        work.unit.touch(recovery)
+        work.mark(recovery)
 
     def holds(self, task: Task) -> bool:
         """Whether the task's next attempt waits for a check, or for a machine."""

@@ -119,6 +119,13 @@ class Recovery(Record):
         newest = self.next or self.open or (self.kept[-1] if self.kept else None)
         return 0 if newest is None else newest.leaves
 
+    def replace_round(self, before: Round, after: Round) -> None:
+        """Have another value in the place of a round that is not over."""
+        if self.open is before:
+            self.open = after
+        else:
+            self.next = after
+
     def close_round(self, now: float, outcome: Reason | None) -> None:
         """Have the round under way be over."""
         if self.open is None:

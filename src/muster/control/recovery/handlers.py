@@ -23,11 +23,12 @@ from muster.control.recovery.rules import (
     after_heal,
     after_restart,
     first_index,
+    lost_machine,
 )
 from muster.control.recovery.telling import Teller
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.explaining.explanation import LACKS_MACHINES
-from muster.control.session.lifecycle import SessionLifecycle
+from muster.control.session.lifecycle import LOST_CODES, SessionLifecycle
 from muster.core.ids import IdKind
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import JOB_TABLE, JobState, SessionStatus, TaskState
@@ -151,6 +152,8 @@ class AwaitChecks(_Decides):
     def decide(self, recovery: Recovery, round_: Round, work: Work) -> Decision | None:
         if not _is_judged(recovery.job, round_):
             return None  # the attempt is still being stopped
+        if not round_.charged and not any(task.had_to_leave for task in round_.tasks):
+            return lost_machine(round_, _lost(recovery.job))
         waited_s = work.now - recovery.status_changed_at
         verdicts = by_budget(recovery.job, round_.charged)
         is_last = any(verdict.state is TaskState.FAILED for _, verdict in verdicts)
@@ -312,6 +315,12 @@ def _how(job: Job, round_: Round) -> str:
     """How the first of the round's tasks ended."""
     task = job.tasks.get(first_index(round_))
     return task.reason.sentence() if task is not None and task.reason is not None else ""
+
+
+def _lost(job: Job) -> str:
+    """How a task of the job lost its machine."""
+    reasons = (task.reason for task in job.tasks.values() if task.reason is not None)
+    return next((why.sentence() for why in reasons if why.code in LOST_CODES), "")
 
 
 def _session_of(job: Job, index: int, work: Work) -> Session | None:

@@ -177,6 +177,11 @@ class Round:
             gpu_milli=self.gpu_milli + other.gpu_milli,
         )
 
+    def without(self, attempts: Collection[tuple[int, int]]) -> "Round":
+        """The round without some of its attempts, as (index, attempt)."""
+        tasks = (each for each in self.tasks if (each.index, each.attempt) not in attempts)
+        return replace(self, tasks=tuple(tasks))
+
     def charging(self, attempts: Sequence[tuple[int, int]], charged: frozenset[int]) -> "Round":
         """The round once the verdict on some of its attempts, as (index, attempt), is known."""
         ended = dict(attempts)

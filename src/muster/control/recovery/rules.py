@@ -71,6 +71,17 @@ def after_check(
     return Decision(Turn.JUDGE, why)
 
 
+def lost_machine(round_: Round, how: str) -> Decision:
+    """The decision on a failed attempt whose verdict charges no task a failure: its end is settled,
+    whatever checks find.
+
+    Args:
+        how: how a task lost its machine, if one did.
+    """
+    why = reason(ReasonCode.RECOVERY_MACHINE_LOST, index=first_index(round_), how=how)
+    return Decision(Turn.JUDGE, why)
+
+
 def after_heal(
     round_: Round, waited_s: float, restarts: int, spec: RecoverySpec
 ) -> Decision | None:

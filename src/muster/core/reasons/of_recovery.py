@@ -49,6 +49,11 @@ OF_RECOVERY: Mapping[ReasonCode, Definition] = {
         "{pending} of {agents:agent} could not be checked{timeout_s:? within {timeout_s:~}}, and "
         "no other is faulty: the retries of task {index} decide",
     ),
+    ReasonCode.RECOVERY_MACHINE_LOST: Definition(
+        _W,
+        "task {index} is not to blame{how:?: a machine was lost ({how})}: the job goes on without "
+        "a check, and its restarts are not charged",
+    ),
     ReasonCode.RECOVERY_NO_FAULT: Definition(
         _R,
         "task {index} failed ({how}) with no retry left, and no fault was found on "

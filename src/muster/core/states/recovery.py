@@ -28,7 +28,10 @@ RECOVERY_TABLE: StateTable[RecoveryStatus] = StateTable(
         (_R.IN_PROGRESS, _R.USER_STOPPED): "stopped by a person",
         (_R.IN_PROGRESS, _R.FAILED): "the job failed by what no check covers",
         (_R.PENDING_HEALTHCHECK, _R.PENDING_RESTART): "a machine is faulty",
-        (_R.PENDING_HEALTHCHECK, _R.IN_PROGRESS): "all healthy; the tasks' own budgets allow a try",
+        (
+            _R.PENDING_HEALTHCHECK,
+            _R.IN_PROGRESS,
+        ): "no fault, or a machine lost; a budget allows a try",
         (_R.PENDING_HEALTHCHECK, _R.FAILED): "all healthy, and no budget is left",
         (_R.PENDING_HEALTHCHECK, _R.USER_STOPPED): "stopped by a person",
         (_R.PENDING_RESTART, _R.RESTARTING): "its machines are healthy again, or replaced",
