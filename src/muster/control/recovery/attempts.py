@@ -218,7 +218,12 @@ class NoteFailures(FollowingHandler[Session]):
             number=recovery.rounds + 1,
             why=why,
             tasks=(
-                RoundTask(first.task_index or 0, first.attempt, had_to_leave=trigger.had_to_leave),
+                RoundTask(
+                    first.task_index or 0,
+                    first.attempt,
+                    had_to_leave=trigger.had_to_leave,
+                    agent=None if recovery.is_whole else first.agent_id,
+                ),
             ),
             agents=agents,
             gpu_milli=sum(kernel.resources.gpu_milli for kernel in session.kernels),

@@ -6,6 +6,7 @@ from muster.control.engine.work import Work
 from muster.control.recovery.entity import Recovery
 from muster.control.recovery.rounds import Round
 from muster.core.ids import AgentId, JobId
+from muster.core.reasons import ReasonCode
 from muster.core.states.recovery import RecoveryStatus
 from muster.store.live import Live
 from muster.store.records import Job, Session, Task
@@ -98,7 +99,7 @@ class Recoveries:
             recovery.replace_round(round_, rest)
         elif round_ is recovery.next:
             recovery.next = None
-            recovery.rounds -= 1
+            recovery.rounds -= recovery.rounds == round_.number
         self.changed(recovery)
         work.unit.touch(recovery)
         work.mark(recovery)
@@ -115,18 +116,29 @@ class Recoveries:
     def returns_to(self, task: Task) -> tuple[str, ...] | None:
         """The healthy machines of the task's last attempt, if it is restarted after a fault."""
         recovery = self.of(task.job)
-        if recovery is None or recovery.status is not RecoveryStatus.RESTARTING:
+        if recovery is None:
+            return None
+        healed = next((each for each in recovery.kept if _healed_for(each, task)), None)
+        if healed is not None:
+            return healed.returned_to
+        if recovery.status is not RecoveryStatus.RESTARTING:
             return None
         if recovery.open is None or not _has(recovery.open, task):
             return None
         return recovery.open.returned_to
 
 
+def _healed_for(round_: Round, task: Task) -> bool:
+    """Whether the round ended once the machine of the task's last attempt was healthy again."""
+    healed = round_.outcome is not None and round_.outcome.code is ReasonCode.RECOVERY_HEALED
+    return healed and round_.has(task.index, task.attempt)
+
+
 def _has(round_: Round | None, task: Task) -> bool:
     """Whether the task is one of the round's; a gang is in it whole."""
     if round_ is None:
         return False
-    return task.job.spec.coscheduled or round_.has(task.index, task.attempt)
+    return task.job.spec.recovers_whole or round_.has(task.index, task.attempt)
 
 
 def _of(round_: Round | None, attempts: Sequence[tuple[int, int]]) -> bool:

@@ -111,13 +111,18 @@ class Recovery(Record):
         return name_of(self.id, self.job.id)
 
     @property
+    def is_whole(self) -> bool:
+        """Whether all tasks of the job wait while one of them does."""
+        return self.job.spec.recovers_whole
+
+    @property
     def owner(self) -> Owner:
         return self.job.owner
 
     @property
     def leaves(self) -> int:
-        newest = self.next or self.open or (self.kept[-1] if self.kept else None)
-        return 0 if newest is None else newest.leaves
+        rounds = filter(None, (self.next, self.open, *self.kept))
+        return max((each.leaves for each in rounds), default=0)
 
     def replace_round(self, before: Round, after: Round) -> None:
         """Have another value in the place of a round that is not over."""
@@ -132,8 +137,13 @@ class Recovery(Record):
             return
         over = self.open.closed(now, outcome)
         self.open = None
+        self.keep(over)
+
+    def keep(self, over: Round) -> None:
+        """Keep a round that is over."""
         self.kept = (*self.kept, over)[-MAX_KEPT:]
-        self.lost_gpu_s += over.gpu_hours(now) * 3600
+        if over.ended_at is not None:
+            self.lost_gpu_s += over.gpu_hours(over.ended_at) * 3600
 
 
 _LIVE = Lookup(

@@ -1,7 +1,7 @@
 """The handlers by which a recovery is made, notes failures, decides, and ends with its job (source:
 ECS GPU Recovery)."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from muster.control.engine.handler import (
     DerivationHandler,
@@ -10,8 +10,8 @@ from muster.control.engine.handler import (
     TransitionStatus,
 )
 from muster.control.engine.work import Move, Work
-from muster.control.job.closing import Verdicts, by_budget, by_loss, close, given_up, state_after
-from muster.control.job.derive import live_attempts, state_of
+from muster.control.job.closing import state_after
+from muster.control.job.derive import state_of
 from muster.control.recovery.book import Recoveries
 from muster.control.recovery.entity import Recovery, RecoveryId
 from muster.control.recovery.lifecycle import RecoveryLifecycle, count_run, spec_of
@@ -19,13 +19,18 @@ from muster.control.recovery.rounds import Round
 from muster.control.recovery.rules import (
     Decision,
     Turn,
-    after_check,
     after_heal,
     after_restart,
-    first_index,
     lost_machine,
 )
 from muster.control.recovery.telling import Teller
+from muster.control.recovery.verdicts import (
+    carry_out,
+    decide_after_check,
+    is_judged,
+    not_begun,
+    verdicts_on,
+)
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.explaining.explanation import LACKS_MACHINES
 from muster.control.session.lifecycle import LOST_CODES, SessionLifecycle
@@ -115,17 +120,10 @@ class _Decides(DerivationHandler[Recovery]):
 
     def derived(self, record: Recovery, work: Work) -> None:
         over = record.kept[-1] if record.open is None and record.kept else None
-        verdicts = () if over is None else _verdicts(record.job, over, record.reason)
+        verdicts = () if over is None else verdicts_on(record.job, over, record.reason)
         if not verdicts:
             return
-        stopped = {task.session_id for task, each in verdicts if each.state is TaskState.FAILED}
-        if record.job.spec.coscheduled and any(stopped):
-            sessions = live_attempts(record.job, work.live)
-        else:
-            ids = filter(None, stopped)
-            sessions = [work.live.sessions[id_] for id_ in ids if id_ in work.live.sessions]
-        close(work, verdicts, self.name)
-        self._sessions.terminate(work, sessions, self.name, record.reason)
+        carry_out(verdicts, record.job, work, self._sessions, self.name, record.reason)
 
 
 class BeginRounds(DerivationHandler[Recovery]):
@@ -150,15 +148,11 @@ class AwaitChecks(_Decides):
     statuses = frozenset({RecoveryStatus.PENDING_HEALTHCHECK})
 
     def decide(self, recovery: Recovery, round_: Round, work: Work) -> Decision | None:
-        if not _is_judged(recovery.job, round_):
+        if not is_judged(recovery.job, round_):
             return None  # the attempt is still being stopped
         if not round_.charged and not any(task.had_to_leave for task in round_.tasks):
             return lost_machine(round_, _lost(recovery.job))
-        waited_s = work.now - recovery.status_changed_at
-        verdicts = by_budget(recovery.job, round_.charged)
-        is_last = any(verdict.state is TaskState.FAILED for _, verdict in verdicts)
-        how = _how(recovery.job, round_)
-        return after_check(round_, waited_s, how, spec_of(recovery), is_last=is_last)
+        return decide_after_check(recovery, round_, work.now - recovery.status_changed_at)
 
 
 class AwaitMachines(_Decides):
@@ -169,7 +163,13 @@ class AwaitMachines(_Decides):
 
     def decide(self, recovery: Recovery, round_: Round, work: Work) -> Decision | None:
         waited_s = work.now - recovery.status_changed_at
-        return after_heal(round_, waited_s, recovery.restarts, spec_of(recovery))
+        spec = spec_of(recovery)
+        if any(agent.is_fault for agent in round_.agents):
+            return after_heal(round_, waited_s, recovery.restarts, spec)
+        # The machines at fault have left the round with their tasks.
+        is_over = waited_s >= spec.return_timeout
+        waited_s = spec.check_timeout if is_over else work.now - round_.began_at
+        return decide_after_check(recovery, round_, waited_s)
 
 
 class AwaitRestarts(_Decides):
@@ -183,7 +183,7 @@ class AwaitRestarts(_Decides):
         self._cluster = cluster
 
     def decide(self, recovery: Recovery, round_: Round, work: Work) -> Decision | None:
-        unbegun = _unbegun(recovery.job, round_)
+        unbegun = not_begun(recovery.job, round_)
         waiting = [
             session
             for index in unbegun
@@ -255,66 +255,9 @@ def _status_after(recovery: Recovery, round_: Round, decision: Decision) -> Reco
         case Turn.RUN:
             return RecoveryStatus.IN_PROGRESS
         case Turn.JUDGE | Turn.GIVE_UP:
-            state = state_after(recovery.job, _verdicts(recovery.job, round_, decision.why))
+            state = state_after(recovery.job, verdicts_on(recovery.job, round_, decision.why))
             ends = state in JOB_TABLE.terminal and state is not JobState.SUCCEEDED
             return RecoveryStatus.FAILED if ends else RecoveryStatus.IN_PROGRESS
-
-
-_JUDGED = frozenset(
-    {
-        ReasonCode.RECOVERY_HEALTHY,
-        ReasonCode.RECOVERY_UNCHECKED,
-        ReasonCode.RECOVERY_NO_FAULT,
-    }
-)
-_GIVEN_UP = frozenset(
-    {
-        ReasonCode.RECOVERY_USED_UP,
-        ReasonCode.RECOVERY_NOT_RETURNED,
-        ReasonCode.RECOVERY_NOT_STARTED,
-    }
-)
-
-
-def _verdicts(job: Job, round_: Round, why: Reason | None) -> Verdicts:
-    """The verdicts on the attempts of a round that ends for this reason; none if they begin
-    again."""
-    if why is None:
-        return ()
-    if why.code in _JUDGED:
-        return by_budget(job, round_.charged)
-    if why.code is ReasonCode.RECOVERY_MACHINE_GONE:
-        return by_loss(job, round_.charged)
-    if why.code not in _GIVEN_UP:
-        return ()
-    if why.code is not ReasonCode.RECOVERY_NOT_STARTED:
-        return given_up(job, round_.charged, why)
-    return given_up(job, _unbegun(job, round_), why)
-
-
-def _unbegun(job: Job, round_: Round) -> Collection[int]:
-    """The indexes of the round's tasks of which no later attempt has begun."""
-    return [
-        each.index
-        for each in round_.tasks
-        if (task := job.tasks.get(each.index)) is not None
-        and (task.attempt <= each.attempt or task.started_at is None)
-    ]
-
-
-def _is_judged(job: Job, round_: Round) -> bool:
-    """Whether the attempts of the round have ended and were judged: none has a session."""
-    return all(
-        task.session_id is None or task.attempt > each.attempt
-        for each in round_.tasks
-        if (task := job.tasks.get(each.index)) is not None
-    )
-
-
-def _how(job: Job, round_: Round) -> str:
-    """How the first of the round's tasks ended."""
-    task = job.tasks.get(first_index(round_))
-    return task.reason.sentence() if task is not None and task.reason is not None else ""
 
 
 def _lost(job: Job) -> str:

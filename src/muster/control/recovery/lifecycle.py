@@ -64,6 +64,10 @@ class RecoveryLifecycle(Lifecycle[Recovery]):
         self.move(work, [recovery], live, TransitionStatus(status), move)
 
     def deadlines(self, record: Recovery, work: Work) -> Iterable[float]:
+        for each in (record.open, record.next):  # whose tasks wait for their own machines
+            if each is not None and not record.is_whole:
+                checked_by = each.began_at + spec_of(record).check_timeout
+                yield checked_by if work.now < checked_by else work.now + LOOK_AGAIN_S
         limit_s = time_limit_s(record)
         if limit_s is None:
             return
@@ -74,7 +78,8 @@ class RecoveryLifecycle(Lifecycle[Recovery]):
 def _is_restart(recovery: Recovery, move: Move) -> bool:
     """Whether the move is the end of a restart that counts: a task had failed."""
     runs = move.reason is not None and move.reason.code is ReasonCode.RECOVERY_RUNS_AGAIN
-    return runs and recovery.open is not None and not recovery.open.is_leave
+    round_ = recovery.open
+    return runs and round_ is not None and not round_.is_leave and not round_.is_counted
 
 
 def time_limit_s(recovery: Recovery) -> float | None:

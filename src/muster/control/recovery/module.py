@@ -24,6 +24,7 @@ from muster.control.recovery.handlers import (
     MakeRecoveries,
 )
 from muster.control.recovery.lifecycle import RecoveryLifecycle
+from muster.control.recovery.parts import SettleParts
 from muster.control.recovery.requests import RecoveryRequests
 from muster.control.recovery.telling import Teller
 from muster.control.session.cluster.state import ClusterState
@@ -68,6 +69,7 @@ class RecoveryModule(EntityModule):
                 FollowIncidents(recoveries, self._asked),
                 FollowJobs(recoveries),
                 BeginRounds(),
+                SettleParts(recoveries, sessions),
                 AwaitChecks(sessions),
                 AwaitMachines(sessions),
                 AwaitRestarts(sessions, parts[ClusterState]),

@@ -80,12 +80,15 @@ class RoundTask:
     Args:
         charged: whether it is charged with that if no machine was at fault.
         had_to_leave: whether it did not fail, but its machine is to be checked or healed.
+        agent: the machine on which it ran, where the task waits for that one alone; None where it
+            waits for all machines of the round.
     """
 
     index: int
     attempt: int
     charged: bool = False
     had_to_leave: bool = False
+    agent: AgentId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,7 @@ class Round:
         ended_at: when the round was over; None while it is open.
         outcome: how it ended, None while it is open.
         leaves_before: earlier rounds of the recovery in which no task failed (``is_leave``).
+        is_counted: whether a restart of a part of it was counted already.
     """
 
     number: int
@@ -116,6 +120,7 @@ class Round:
     ended_at: float | None = None
     outcome: Reason | None = None
     leaves_before: int = 0
+    is_counted: bool = False
 
     @property
     def is_leave(self) -> bool:
@@ -182,11 +187,41 @@ class Round:
         tasks = (each for each in self.tasks if (each.index, each.attempt) not in attempts)
         return replace(self, tasks=tuple(tasks))
 
+    def parts(self) -> Sequence["Round"]:
+        """The round in parts of one machine each, where its tasks wait for theirs alone; else the
+        round itself."""
+        machines = list(dict.fromkeys(each.agent for each in self.tasks))
+        if None in machines or len(machines) < 2:
+            return [self]
+        return [self._on([machine]) for machine in machines]
+
+    def split(self, part: "Round", number: int) -> tuple["Round", "Round"]:
+        """One of its parts as a round of its own, with this number, and the others."""
+        others = [each.agent for each in self.tasks if each not in part.tasks]
+        rest = replace(self._on(others), leaves_before=part.leaves)
+        return replace(part, number=number), rest
+
+    def _on(self, machines: Collection[AgentId | None]) -> "Round":
+        """The part of the round on some of its machines."""
+        tasks = tuple(each for each in self.tasks if each.agent in machines)
+        return replace(
+            self,
+            tasks=tasks,
+            agents=tuple(each for each in self.agents if each.id in machines),
+            gpu_milli=self.gpu_milli * len(tasks) // len(self.tasks),
+        )
+
     def charging(self, attempts: Sequence[tuple[int, int]], charged: frozenset[int]) -> "Round":
         """The round once the verdict on some of its attempts, as (index, attempt), is known."""
         ended = dict(attempts)
         others = tuple(task for task in self.tasks if ended.get(task.index) != task.attempt)
-        tasks = (RoundTask(index, ended[index], True) for index in sorted(charged))
+        known = {each.index: each for each in self.tasks if each not in others}
+        tasks = (
+            replace(
+                known.get(index, RoundTask(index, ended[index])), charged=True, had_to_leave=False
+            )
+            for index in sorted(charged)
+        )
         uncharged = (
             task
             for task in self.tasks
@@ -216,7 +251,8 @@ def _dumped(round_: Round) -> dict[str, Any]:
         "number": round_.number,
         "why": _dump_reason(round_.why),
         "tasks": [
-            [each.index, each.attempt, each.charged, each.had_to_leave] for each in round_.tasks
+            [each.index, each.attempt, each.charged, each.had_to_leave, each.agent]
+            for each in round_.tasks
         ],
         "agents": [
             [each.id, each.name, each.devices, each.incident, each.result, each.heals, each.said]
@@ -226,6 +262,7 @@ def _dumped(round_: Round) -> dict[str, Any]:
         "times": [round_.began_at, round_.checked_at, round_.healed_at, round_.ended_at],
         "outcome": None if round_.outcome is None else _dump_reason(round_.outcome),
         "leaves_before": round_.leaves_before,
+        "is_counted": round_.is_counted,
     }
 
 
@@ -246,6 +283,7 @@ def _loaded(data: dict[str, Any]) -> Round:
         ended_at=ended_at,
         outcome=None if data["outcome"] is None else _load_reason(data["outcome"]),
         leaves_before=data.get("leaves_before", 0),
+        is_counted=data.get("is_counted", False),
     )
 
 

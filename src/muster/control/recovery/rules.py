@@ -82,6 +82,25 @@ def lost_machine(round_: Round, how: str) -> Decision:
     return Decision(Turn.JUDGE, why)
 
 
+def on_part(
+    part: Round, waited_s: float, restarts: int, how: str, spec: RecoverySpec, *, is_last: bool
+) -> Decision | None:
+    """The decision on the tasks of one machine, whatever becomes of the round's other machines;
+    None while they wait for their own.
+
+    For a machine at fault it waits without a limit of its own: the round has one.
+
+    Args:
+        waited_s: how long the check has been awaited.
+        restarts: see ``after_heal``.
+        how: see ``after_check``, as ``is_last``.
+    """
+    found = after_check(part, waited_s, how, spec, is_last=is_last)
+    if found is None or found.turn is not Turn.HEAL:
+        return found
+    return after_heal(part, 0.0, restarts, spec)
+
+
 def after_heal(
     round_: Round, waited_s: float, restarts: int, spec: RecoverySpec
 ) -> Decision | None:
@@ -92,7 +111,7 @@ def after_heal(
         restarts: how often it was restarted already because a fault had failed a task.
     """
     faults = [agent for agent in round_.agents if agent.result in FAULTS]
-    if restarts >= spec.max_restarts and not round_.is_leave:
+    if restarts >= spec.max_restarts and not round_.is_leave and not round_.is_counted:
         return Decision(
             Turn.GIVE_UP, _of_agents(ReasonCode.RECOVERY_USED_UP, faults, restarts=restarts)
         )

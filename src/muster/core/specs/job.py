@@ -16,7 +16,7 @@ from muster.core.errors import Problem
 from muster.core.specs.amounts import Flag, Moment, Name, OwnerName, PositiveDuration, Whole
 from muster.core.specs.notify import Channels
 from muster.core.specs.placement import ANYWHERE, Dependencies, PlacementSpec
-from muster.core.specs.recovery import Recovery
+from muster.core.specs.recovery import Recovery, RecoveryScope
 from muster.core.specs.session import MAX_GANG, Process, like_an_id
 from muster.core.specs.work import Priority
 from muster.core.task_ranges import TaskRanges
@@ -109,6 +109,12 @@ class JobSpec(Process):
         """How many of the tasks are run."""
         return self.tasks if self.only is None else len(self.only)
 
+    @property
+    def recovers_whole(self) -> bool:
+        """Whether all tasks wait while machines of one are checked or healed."""
+        by_scope = self.recovery is not None and self.recovery.scope is RecoveryScope.JOB
+        return self.coscheduled or by_scope
+
     def task_at(self, position: int) -> int:
         """The index of the task that is the ``position``-th to be run, from 0."""
         return position if self.only is None else self.only[position]
@@ -122,5 +128,8 @@ class JobSpec(Process):
                 yield Problem(f"placement.{key}", value, "this is for gangs: set coscheduled: true")
         if self.coscheduled and self.keep_going:
             yield Problem("keep_going", "true", "a gang ends as one: leave it out")
+        scope = None if self.recovery is None else self.recovery.scope
+        if self.coscheduled and scope is RecoveryScope.TASK:
+            yield Problem("recovery.scope", "task", "a gang ends as one: leave it out")
         if self.coscheduled and self.only is not None:
             yield Problem("only", repr(str(self.only)), "a gang runs whole: leave it out")

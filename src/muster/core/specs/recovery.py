@@ -1,6 +1,7 @@
 """The recovery of a job from broken machines, as people write it (design: Recovery)."""
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, field_validator
@@ -20,6 +21,13 @@ ExitCode = Annotated[Whole, Field(ge=1, le=_MAX_CODE)]
 ExitCodes = Annotated[tuple[ExitCode, ...], BeforeValidator(_listed), Field(max_length=_MAX_CODE)]
 
 
+class RecoveryScope(StrEnum):
+    """The tasks that wait while a machine is checked or healed."""
+
+    JOB = "job"
+    TASK = "task"
+
+
 class RecoverySpec(Spec):
     """Recovery from machines that break: when a task fails, the machines of its attempt are
     checked and healed, and the job goes on.
@@ -29,6 +37,8 @@ class RecoverySpec(Spec):
     Args:
         exit_codes: the exit codes that lead to a check; a signal counts as 128 and its number. Any
             but 0 where none is named.
+        scope: `job`: with the first failure all other tasks are stopped, and begin again with it;
+            `task`: the others go on. `job` for a gang, else `task`, when left out.
         max_restarts: restarts after a faulty machine failed a task; with the next one the job has
             FAILED.
         replace: whether other machines are taken for one that does not return.
@@ -41,6 +51,7 @@ class RecoverySpec(Spec):
     """
 
     exit_codes: ExitCodes = ()
+    scope: RecoveryScope | None = None
     max_restarts: Annotated[Whole, Field(ge=0, le=MAX_RESTARTS)] = 3
     replace: Flag = True
     check_timeout: PositiveDuration = 1800.0
