@@ -55,6 +55,8 @@ class ExpandJobs(FollowingHandler[Job]):
     def _bring_up_tasks(self, job: Job, work: Work) -> None:
         if not job.waiting and job.next_task >= job.tasks_total:
             return
+        if self._held.holds_job(job):
+            return
         queued = self._cluster.candidates.get(job.id, 0)
         prefilled = sum(
             room for _, room in self._cluster.shapes.prefill_room(job, job.resources, work.now)

@@ -29,6 +29,9 @@ class Keeper(Protocol):
     def holds(self, task: Task) -> bool:
         """Whether the task begins no attempt for now."""
 
+    def holds_job(self, job: Job) -> bool:
+        """Whether no task of the job begins an attempt for now, not even its first."""
+
     def returns_to(self, task: Task) -> tuple[str, ...] | None:
         """The names of the agents that the next attempt of the task is to prefer, because it is
         restarted after a fault of a machine; None if it is not."""
@@ -50,14 +53,19 @@ class HeldAttempts:
         keeper = self._keeper_of(task.job)
         return keeper is not None and keeper.holds(task)
 
+    def holds_job(self, job: Job) -> bool:
+        """See ``Keeper``."""
+        keeper = self._keeper_of(job)
+        return keeper is not None and keeper.holds_job(job)
+
     def holds_all(self, job: Job) -> bool:
-        """Whether no waiting task of the job may begin an attempt for now. A gang is held whole, of
-        other jobs a few tasks are."""
+        """Whether no waiting task of the job may begin an attempt for now: the job is held whole,
+        or all of them are."""
         waiting = job.waiting.values()
         if job.spec.recovery is None or not waiting:
             return not waiting
-        if job.spec.coscheduled:
-            return self.holds(next(iter(waiting)))
+        if job.spec.recovers_whole:
+            return self.holds_job(job)
         return all(map(self.holds, waiting))
 
     def returns_to(self, task: Task) -> tuple[str, ...] | None:

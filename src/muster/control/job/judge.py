@@ -22,8 +22,8 @@ _STOPPED_BY_US = frozenset(
         ReasonCode.PREEMPTED_FOR_GOOD,
     }
 )
-
-
+_TAKEN_AWAY = DISPLACED | {ReasonCode.RECOVERY_STOPS_ALL}
+"""Reasons of sessions that end through no fault of theirs, to begin again."""
 _NO_PLACE = NEVER | {ReasonCode.SCHEDULING_TIMEOUT, ReasonCode.NO_AGENT_ABLE}
 _OWN_ENDS = frozenset(
     {
@@ -106,7 +106,7 @@ def attempt_state(attempt: Attempt) -> TaskState:
         if session_code is ReasonCode.TIMEOUT and _ended_by_itself(attempt):
             return TaskState.FAILED  # it had ended before its time was over; the report came later
         return TaskState.KILLED
-    if attempt.status in _MACHINE or session_code in DISPLACED:
+    if attempt.status in _MACHINE or session_code in _TAKEN_AWAY:
         return TaskState.WORKER_FAILED if attempt.started else TaskState.PENDING
     if attempt.status is KernelStatus.CANCELLED:
         return TaskState.PENDING
@@ -128,7 +128,7 @@ def judge(attempt: Attempt, budget: Budget) -> TaskVerdict:
     session_code = attempt.session_reason.code if attempt.session_reason else None
     if ended in (TaskState.KILLED, TaskState.UNSCHEDULABLE) or session_code in (
         ReasonCode.RESCHEDULE_LIMIT,
-        *DISPLACED,
+        *_TAKEN_AWAY,
     ):
         why = attempt.session_reason
     failures, preemptions = budget.failure_count, budget.preemption_count
@@ -137,6 +137,8 @@ def judge(attempt: Attempt, budget: Budget) -> TaskVerdict:
         failures += 1
         if failures <= budget.max_retries_failure:
             state = TaskState.PENDING
+    elif session_code is ReasonCode.RECOVERY_STOPS_ALL and ended is TaskState.WORKER_FAILED:
+        state = TaskState.PENDING  # another task of the job failed: this one is charged nothing
     elif ended is TaskState.WORKER_FAILED:
         preemptions += 1
         if preemptions <= budget.max_retries_preemption:

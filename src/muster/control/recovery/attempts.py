@@ -5,12 +5,18 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from muster.control.engine.handler import FollowingHandler, Stage
+from muster.control.engine.handler import (
+    DerivationHandler,
+    FollowingHandler,
+    Stage,
+    TransitionStatus,
+)
 from muster.control.engine.work import Work
 from muster.control.health.conditions import is_known_faulty, waits_for_turn
 from muster.control.health.entity import Incident
 from muster.control.health.incidents import Incidents
 from muster.control.health.lifecycle import IncidentLifecycle
+from muster.control.job.derive import live_attempts
 from muster.control.recovery.asked import Asked
 from muster.control.recovery.book import Recoveries
 from muster.control.recovery.entity import Recovery
@@ -21,11 +27,13 @@ from muster.control.recovery.rounds import (
     RoundAgent,
     RoundTask,
 )
+from muster.control.recovery.rules import first_index
+from muster.control.session.lifecycle import STOP
 from muster.core.health.verdict import CheckResult
 from muster.core.ids import AgentId
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.specs import RecoverySpec
-from muster.core.states import KERNEL_TABLE, AgentStatus, SessionStatus
+from muster.core.states import KERNEL_TABLE, SESSION_TABLE, AgentStatus, SessionStatus
 from muster.core.states.health import HealthStatus
 from muster.core.states.recovery import RecoveryStatus
 from muster.store.records import Agent, Job, Kernel, Session
@@ -240,6 +248,9 @@ class NoteFailures(FollowingHandler[Session]):
         self._recoveries.changed(recovery)
         work.unit.touch(recovery)
         work.mark(recovery)
+        if stops_others(recovery.job):
+            for attempt in live_attempts(recovery.job, work.live):
+                work.mark(attempt)
 
     def _ill(self, devices: dict[AgentId, tuple[int, ...]], work: Work) -> Iterator[RoundAgent]:
         """The machines that have an incident already, for which the work had to leave; the others
@@ -335,6 +346,46 @@ def _is_full(recovery: Recovery) -> bool:
     """Whether so many tasks failed at once that further ones are judged without a check."""
     rounds = [each for each in (recovery.open, recovery.next) if each is not None]
     return any(len(each.tasks) >= MAX_TASKS for each in rounds)
+
+
+def stops_others(job: Job) -> bool:
+    """Whether a failed attempt has attempts of other tasks stopped; those of a gang end anyway."""
+    return job.spec.recovers_whole and not job.spec.coscheduled
+
+
+class StopOthers(DerivationHandler[Session]):
+    """Stops the attempts of a job that recovers whole while the machines of one are checked or
+    healed (source: ECS GPU Recovery), a bounded number a wake. They are charged nothing."""
+
+    name = "StopOthers"
+    stage = Stage.ADVANCE
+    entity = Session
+    statuses = SESSION_TABLE.live - {SessionStatus.TERMINATING}
+    narrows = True
+
+    def __init__(self, recoveries: Recoveries) -> None:
+        self._recoveries = recoveries
+
+    def gather(self, candidates: Sequence[Session], work: Work) -> Sequence[Session]:
+        if not self._recoveries:
+            return ()
+        mine = [each for each in candidates if each.job is not None and stops_others(each.job)]
+        return super().gather(mine, work) if mine else mine
+
+    def derive(self, record: Session, work: Work) -> tuple[TransitionStatus, Reason | None] | None:
+        job = record.job
+        if job is None or not self._recoveries.holds_job(job):
+            return None
+        if record.tally.among(KERNEL_TABLE.terminal):
+            return None  # it has ended by itself
+        recovery = self._recoveries.of(job)
+        round_ = None if recovery is None else recovery.open or recovery.next
+        if round_ is None:
+            return None
+        if work.is_full:
+            work.look_later([record])
+            return None
+        return STOP, reason(ReasonCode.RECOVERY_STOPS_ALL, index=first_index(round_))
 
 
 class FollowIncidents(FollowingHandler[Incident]):

@@ -106,12 +106,21 @@ class Recoveries:
 
     def holds(self, task: Task) -> bool:
         """Whether the task's next attempt waits for a check, or for a machine."""
+        if task.job.spec.recovers_whole:
+            return self.holds_job(task.job)
         recovery = self.of(task.job)
         if recovery is None:
             return False
         if _has(recovery.next, task):
             return True
         return recovery.status in _HOLDING and _has(recovery.open, task)
+
+    def holds_job(self, job: Job) -> bool:
+        """Whether all tasks of a job that recovers whole wait with one whose attempt failed."""
+        recovery = self.of(job)
+        if recovery is None or not recovery.is_whole:
+            return False
+        return recovery.next is not None or recovery.status in _HOLDING
 
     def returns_to(self, task: Task) -> tuple[str, ...] | None:
         """The healthy machines of the task's last attempt, if it is restarted after a fault."""
@@ -138,7 +147,7 @@ def _has(round_: Round | None, task: Task) -> bool:
     """Whether the task is one of the round's; a gang is in it whole."""
     if round_ is None:
         return False
-    return task.job.spec.recovers_whole or round_.has(task.index, task.attempt)
+    return task.job.spec.coscheduled or round_.has(task.index, task.attempt)
 
 
 def _of(round_: Round | None, attempts: Sequence[tuple[int, int]]) -> bool:

@@ -10,7 +10,7 @@ from muster.control.job.held import HeldAttempts
 from muster.control.job.requests import JobRequests
 from muster.control.notice.ends import Writer
 from muster.control.recovery.asked import Asked
-from muster.control.recovery.attempts import FollowIncidents, NoteFailures
+from muster.control.recovery.attempts import FollowIncidents, NoteFailures, StopOthers
 from muster.control.recovery.audit import AUDITS
 from muster.control.recovery.book import Recoveries
 from muster.control.recovery.entity import RECOVERY, Recovery
@@ -66,6 +66,7 @@ class RecoveryModule(EntityModule):
             handlers=[
                 MakeRecoveries(recoveries),
                 NoteFailures(recoveries, parts[Incidents], parts[IncidentLifecycle], self._asked),
+                StopOthers(recoveries),
                 FollowIncidents(recoveries, self._asked),
                 FollowJobs(recoveries),
                 BeginRounds(),

@@ -38,6 +38,11 @@ OF_RECOVERY: Mapping[ReasonCode, Definition] = {
     ReasonCode.RECOVERY_MACHINE_LEFT: Definition(
         _W, "task {index} had to leave its machine ({how}): has {agents:agent} checked"
     ),
+    ReasonCode.RECOVERY_STOPS_ALL: Definition(
+        _W,
+        "stopped, because task {index} failed and all tasks of the job wait with it "
+        "(recovery.scope); it begins again with them, and is charged nothing",
+    ),
     ReasonCode.RECOVERY_FAULTY: Definition(
         _W, f"{_MACHINES} was found faulty, and is being healed{_FOUND}"
     ),

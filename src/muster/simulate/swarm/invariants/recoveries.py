@@ -91,7 +91,9 @@ class LeavesCostNoRestart(Invariant):
 
 
 class NothingBeginsMeanwhile(Invariant):
-    """Judged on the machines: of a gang nothing, of other jobs no task whose attempt failed."""
+    """Judged on the machines: of a gang nothing, of other jobs no task whose attempt failed. With
+    `scope: job` other tasks are judged by control's own tests: their attempts have other numbers.
+    """
 
     says = "no task begins again while the machines of its attempt are checked or healed"
 
