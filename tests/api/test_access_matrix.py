@@ -42,6 +42,7 @@ ADMINS_ONLY = {
 NOT_FOR_VIEWERS = {
     ("post", "/v1/jobs"),
     ("post", "/v1/jobs/{ref}/cancel"),
+    ("post", "/v1/jobs/{ref}/tasks/{index}/cancel"),
     ("post", "/v1/jobs/{ref}/reprioritise"),
     ("post", "/v1/jobs/{ref}/retry"),
     ("post", "/v1/sessions"),

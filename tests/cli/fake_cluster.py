@@ -329,6 +329,11 @@ class FakeCluster(FakeAccounts):
             id=found.id, status=found.status, priority=priority, changed=True, message=said
         )
 
+    def cancel_task(self, ref: str, index: int) -> CancelView:
+        self.asked.append(("cancel_task", (ref, index)))
+        said = f"task {index} of {self.work(ref).name} is stopped"
+        return CancelView(id=f"{ref}/{index}", status="KILLED", changed=True, message=said)
+
     def cancel(self, ref: str, *, force: bool = False) -> CancelView:
         self.asked.append(("cancel with force" if force else "cancel", ref))
         self.cancelled.set()

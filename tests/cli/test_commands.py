@@ -72,7 +72,7 @@ def test_defect_is_a_sentence_and_a_traceback_only_when_asked_for(
         ("run",),
         ("run", "--tasks", "many", "true"),
         ("show", "a/b"),
-        ("cancel", "a/3"),
+        ("cancel", "a/b"),
         ("reprioritise", "a/3", "80"),
         ("reprioritise", "a"),
         ("reprioritise", "a", "high"),
@@ -166,6 +166,13 @@ def test_cancel_goes_on_after_one_that_cannot_be() -> None:
     assert result.exit_code == 1
     assert result.stdout == "a is cancelled\nb is cancelled\n"
     assert "there is no job 'nope'" in result.stderr
+
+
+def test_cancel_of_one_task_stops_that_alone() -> None:
+    cluster = FakeCluster(jobs_=[job("a"), job("b", number=1)])
+    result = cluster.run("cancel", "a/3", "b")
+    assert result.stdout == "task 3 of a is stopped\nb is cancelled\n"
+    assert cluster.asked == [("cancel_task", ("a", 3)), ("cancel", "b")]
 
 
 def test_reprioritise_passes_the_priority_and_tells_what_was_changed() -> None:

@@ -29,6 +29,7 @@ from muster.control.recovery.book import Recoveries
 from muster.control.recovery.explanation import with_recovery
 from muster.control.session.admission import Ended
 from muster.control.session.cluster.state import ClusterState
+from muster.core.errors import NotFound
 from muster.core.ids import JobId
 from muster.core.owner import Principal
 from muster.core.specs import MAX_TASKS, JobSpec
@@ -36,6 +37,7 @@ from muster.core.specs.amounts import Spec
 from muster.core.states import TaskState
 from muster.core.views.placement import PlanView, WhyView
 from muster.core.views.work import (
+    CancelView,
     FailurePage,
     JobDetail,
     JobPage,
@@ -166,6 +168,29 @@ async def get_failures(call: Call, ref: str) -> Response:
 async def get_task(call: Call, ref: str, index: int) -> Response:
     """One task, with its attempts."""
     return json_answer(await call.json(read_task, call.principal, ref, index))
+
+
+@JOBS.router.post("/{ref}/tasks/{index}/cancel", response_model=CancelView)
+async def cancel_task(call: Call, ref: str, index: int) -> Response:
+    """Stop one task of a job, whose other tasks go on; one that has ended already stays as it is. A
+    job of which all tasks are stopped so is cancelled."""
+    call.must_change()
+    principal = call.principal
+    job = await call.read(read_job, principal, ref)
+    said = f"task {index} of job {job.name} ({job.id})"
+
+    def stop(work: Work, parts: Parts) -> Job:
+        return parts[JobRequests].stop_task(work, principal, JobId(job.id), index)
+
+    id_ = f"{job.id}/{index}"
+    try:
+        await call.change(stop)
+    except NotFound:
+        task = await call.read(read_task, principal, job.id, index)
+        ended = f"{said} had ended already: it is {task.state.lower()}"
+        return answer(CancelView(id=id_, status=task.state, changed=False, message=ended))
+    stopped = f"{said} is stopped"
+    return answer(CancelView(id=id_, status=TaskState.KILLED, changed=True, message=stopped))
 
 
 @JOBS.router.get("/{ref}/tasks/{index}/why", response_model=WhyView)

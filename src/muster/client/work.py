@@ -17,6 +17,7 @@ from muster.client.patience import PATIENCE_S, WAITING_S
 from muster.client.resource import Listing, Resource, ResourceCalls, newest
 from muster.core.ids import IdKind
 from muster.core.views.work import (
+    CancelView,
     FailurePage,
     JobDetail,
     JobPage,
@@ -225,6 +226,17 @@ class Work(ResourceCalls):
     def task(self, ref: str, index: int) -> Exchange[TaskDetail]:
         """One task, with its attempts."""
         return self._get(TaskDetail, JOBS.of(ref, f"tasks/{index}"))
+
+    @exchange
+    def cancel_task(self, ref: str, index: int) -> Exchange[CancelView]:
+        """Stop one task of a job, whose other tasks go on; one that has ended already is left as it
+        is. A job of which all tasks are stopped so is cancelled.
+
+        Raises:
+            NotFound, Ambiguous: as ``job``; NotFound also when there is no such task.
+            Conflict: the job is a gang, which is cancelled whole.
+        """
+        return self._read(CancelView, self._send("POST", JOBS.of(ref, f"tasks/{index}/cancel")))
 
     @exchange
     def why_task(self, ref: str, index: int) -> Exchange[WhyView]:

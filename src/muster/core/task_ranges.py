@@ -1,6 +1,6 @@
 """Some of a job's tasks, as ranges of their indexes."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -69,6 +69,12 @@ class TaskRanges:
             raise IndexError(position)
         at = bisect_right(self._before, position) - 1
         return self.ranges[at][0] + position - self._before[at]
+
+    def below(self, index: int) -> int:
+        """How many of the indexes are below this one."""
+        at = bisect_left(self.ranges, index, key=lambda each: each[1])
+        within = max(index - self.ranges[at][0], 0) if at < len(self.ranges) else 0
+        return self._before[at] + within
 
     def after(self, position: int) -> Iterable[tuple[int, int]]:
         """The ranges of the indexes from a position on."""

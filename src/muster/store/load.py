@@ -32,6 +32,7 @@ from muster.core.states import (
     SessionStatus,
     TaskState,
 )
+from muster.core.task_ranges import TaskRanges
 from muster.store import schema
 from muster.store.accounts import read_accounts
 from muster.store.entity import Entities
@@ -298,6 +299,7 @@ def load_job(row: Row[Any]) -> Job:
         finished_at=row.finished_at,
         reason=load_reason(row.reason, row.reason_numbers),
         retry_of=row.retry_of and JobId(row.retry_of),
+        stopped=TaskRanges.parse(row.stopped) if row.stopped else None,
     )
 
 

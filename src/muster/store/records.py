@@ -26,6 +26,7 @@ from muster.core.states import (
     SessionStatus,
     TaskState,
 )
+from muster.core.task_ranges import TaskRanges
 from muster.store.entity import Record, Tried
 
 LedgerKey = tuple[KernelId, int]
@@ -116,7 +117,8 @@ class Job(Record):
     """Batch work. ``tasks_total`` is how many tasks it runs; ``counts`` holds the number of task
     rows by state. The tasks from the ``next_task``-th on have no rows yet and are PENDING.
     ``tasks`` are the live tasks by index, ``waiting`` the tasks among them that need a session and
-    have none. ``retry_of`` is the job of which this one runs tasks again."""
+    have none. ``stopped`` are the tasks that people stopped one by one. ``retry_of`` is the job of
+    which this one runs tasks again."""
 
     id: JobId
     name: str
@@ -133,8 +135,18 @@ class Job(Record):
     finished_at: float | None = None
     reason: Reason | None = None
     retry_of: JobId | None = None
+    stopped: TaskRanges | None = None
     tasks: "dict[int, Task]" = field(default_factory=dict)
     waiting: "dict[int, Task]" = field(default_factory=dict)
+
+    @property
+    def stopped_rows(self) -> int:
+        """How many of the tasks that have rows people stopped one by one."""
+        if self.stopped is None:
+            return 0
+        if self.next_task >= self.tasks_total:
+            return len(self.stopped)
+        return self.stopped.below(self.spec.task_at(self.next_task))
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

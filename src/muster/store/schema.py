@@ -173,6 +173,7 @@ jobs = Table(
     Column("task_count", BigInteger, nullable=False),  # the tasks' indexes are below it
     Column("only", Text, nullable=True),  # which tasks are run, as TaskRanges; null is all
     Column("next_task", BigInteger, nullable=False),  # how many tasks have rows
+    Column("stopped", Text, nullable=True),  # tasks that people stopped, as TaskRanges
     Column("retry_of", String, nullable=True),  # the job whose tasks it runs again
     Column("counts", Text, nullable=False),  # JSON: rows of tasks by state
     Column("submitted_at", Float, nullable=False),

@@ -1,7 +1,6 @@
 """A job with `recovery: {scope: job}`: with one failure all tasks stop, and begin again
 together."""
 
-import pytest
 from sqlalchemy import select
 from tests.control.conftest import MakeWorld
 from tests.control.recovery.clinic import FAULTY, clinic, fails

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from muster.cli.arguments import AsJson, parse_ref
+from muster.cli.arguments import AsJson, Subject, parse_ref
 from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.completion import complete_cancelled
 from muster.cli.exits import ExitCode
@@ -14,6 +14,7 @@ from muster.cli.parameters import Argument, Option
 from muster.cli.screen import plain, print_json
 
 if TYPE_CHECKING:
+    from muster.client import Client
     from muster.core.views.work import CancelView
 
 
@@ -22,7 +23,11 @@ def cancel(
     cluster: Cluster,
     refs: Annotated[
         list[str],
-        Argument(metavar="REF...", help="Jobs and sessions.", autocompletion=complete_cancelled),
+        Argument(
+            metavar="REF...",
+            help="Jobs, single tasks of them (JOB/3), sessions.",
+            autocompletion=complete_cancelled,
+        ),
     ],
     force: Annotated[
         bool, Option("--force", help="Kill at once, without a grace; also what is ending already.")
@@ -34,18 +39,18 @@ def cancel(
     from muster.cli import failures
     from muster.core.errors import MusterError
 
-    for ref in refs:
-        if parse_ref(ref).index is not None:
-            raise click.BadParameter(f"{ref!r} is one task: a job is cancelled whole")
+    subjects = [parse_ref(ref) for ref in refs]
     if len(refs) > 1 and not yes and sys.stdin.isatty():
-        click.confirm(f"Cancel {len(refs)} jobs?", abort=True, err=True)
+        single = any(each.index is not None for each in subjects)
+        what = "jobs and tasks" if single else "jobs"
+        click.confirm(f"Cancel {len(refs)} {what}?", abort=True, err=True)
     worst: int = ExitCode.OK
     done: list[CancelView] = []
     with cluster.client() as client:
-        for ref in refs:
+        for each in subjects:
             try:
-                with suggesting(client, ref):
-                    done.append(client.cancel(ref, force=force))
+                with suggesting(client, each.ref):
+                    done.append(_cancelled(client, each, force=force))
                 if not as_json:
                     click.echo(plain(done[-1].message))
             except MusterError as error:  # the others are cancelled all the same
@@ -53,3 +58,17 @@ def cancel(
     if as_json:
         print_json(done)
     raise click.exceptions.Exit(worst)
+
+
+def _cancelled(client: "Client", subject: Subject, *, force: bool) -> "CancelView":
+    """
+    Raises:
+        MusterError: the controller refuses it, or a single task is to be killed with force.
+    """
+    if subject.index is None:
+        return client.cancel(subject.ref, force=force)
+    if force:
+        raise MusterError(
+            f"a single task is not cancelled with force: leave that out, or cancel {subject.ref}"
+        )
+    return client.cancel_task(subject.ref, subject.index)

@@ -13,7 +13,7 @@ from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import JOB_TABLE, TASK_TABLE, JobState, SessionStatus, TaskState
 from muster.scheduling.policy.validators import NEVER
 from muster.store.live import Live
-from muster.store.records import Job, Session
+from muster.store.records import Job, Session, Task
 
 LARGE = 1_000
 """Live tasks above which a job ends in a wake of its own: each of them ends with it."""
@@ -62,6 +62,7 @@ def state_of(job: Job, counts: Mapping[TaskState, int] | None = None) -> JobStat
         job.counts if counts is None else counts,
         job.spec.max_task_failures,
         keep_going=job.spec.keep_going and not _ends_whole(job),
+        stopped=0 if _ends_whole(job) else job.stopped_rows,
     )
 
 
@@ -82,6 +83,16 @@ def kill_tasks(job: Job, work: Work, sessions: SessionLifecycle, *, phase: str) 
     sessions.terminate(work, [each for each in attempts if each.status not in _SENT], phase, why)
     sent = [each for each in attempts if each.status in _SENT]
     work.look_later(sorted(sent, key=lambda session: session.status is SessionStatus.RUNNING))
+
+
+def stop_task(task: Task, work: Work, sessions: SessionLifecycle, phase: str, why: Reason) -> None:
+    """End one live task KILLED, for a person; the other tasks of its job go on."""
+    attempts = [work.live.sessions[id_] for id_ in (task.session_id,) if id_ in work.live.sessions]
+    task.reason = why
+    task.finished_at = work.now
+    task.job.waiting.pop(task.index, None)
+    work.unit.move(task, TASK_TABLE.live, TaskState.KILLED, phase, reason=why)
+    sessions.terminate(work, attempts, phase, why)
 
 
 def live_attempts(job: Job, live: Live) -> list[Session]:

@@ -10,7 +10,7 @@ from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.work import Move, Work
 from muster.control.job.held import HeldAttempts
 from muster.control.session.cluster.state import ClusterState
-from muster.core.reasons import DISPLACED, Reason, ReasonCode
+from muster.core.reasons import DISPLACED, Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult
 from muster.core.specs import SessionType
 from muster.core.states import JOB_TABLE, KernelStatus, SessionStatus, TaskState
@@ -75,7 +75,15 @@ class ExpandJobs(FollowingHandler[Job]):
                 room -= 1
         last = min(job.next_task + room, job.tasks_total)
         while job.next_task < last:
-            self._start_attempt(job, [self._next_task(job, work)], work)
+            task = self._next_task(job, work)
+            if job.stopped is not None and task.index in job.stopped:
+                task.reason = reason(ReasonCode.TASK_STOPPED, index=task.index)
+                task.finished_at = work.now
+                stopped = Move(self.name, SchedulingResult.GIVE_UP, task.reason)
+                work.move(task, {task.status}, TaskState.KILLED, stopped)
+                work.mark(job)
+                continue
+            self._start_attempt(job, [task], work)
 
     def _bring_up_gang(self, job: Job, work: Work) -> None:
         while job.next_task < job.tasks_total:

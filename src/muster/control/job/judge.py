@@ -16,6 +16,7 @@ _MACHINE = frozenset({KernelStatus.ERROR})
 _STOPPED_BY_US = frozenset(
     {
         ReasonCode.CANCELLED,
+        ReasonCode.TASK_STOPPED,
         ReasonCode.TIMEOUT,
         ReasonCode.JOB_ENDED,
         ReasonCode.JOB_FAILED,
@@ -258,6 +259,7 @@ def derive_job(
     max_task_failures: int,
     *,
     keep_going: bool = False,
+    stopped: int = 0,
 ) -> JobState:
     """A job's state from its tasks' (design: Job derivation).
 
@@ -267,6 +269,7 @@ def derive_job(
     Args:
         counts: task rows by state; tasks without rows are PENDING.
         keep_going: whether the job ends only once all of its tasks have.
+        stopped: how many of the KILLED tasks people stopped one by one: the others go on.
     """
     if current not in (JobState.PENDING, JobState.RUNNING):
         return current
@@ -280,7 +283,7 @@ def derive_job(
         return JobState.FAILED
     if count(TaskState.UNSCHEDULABLE, 0):
         return JobState.UNSCHEDULABLE
-    if count(TaskState.KILLED, 0):
+    if count(TaskState.KILLED, 0) > stopped:
         return JobState.KILLED
     if ended == total:
         return JobState.FAILED if count(TaskState.WORKER_FAILED, 0) else JobState.SUCCEEDED

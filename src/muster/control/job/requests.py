@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from muster.control.engine.work import Work
-from muster.control.job.derive import kill_tasks, live_attempts
+from muster.control.job.derive import kill_tasks, live_attempts, stop_task
 from muster.control.naming import MAX_STEM, program_name
 from muster.control.session.admission import (
     NONE_ENDED,
@@ -25,13 +25,25 @@ from muster.control.session.lifecycle import SessionLifecycle, cancelled
 from muster.core.errors import Conflict, NotFound
 from muster.core.ids import JobId
 from muster.core.owner import Owner, Principal
+from muster.core.reasons import ReasonCode, reason
+from muster.core.results import SchedulingResult
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, JobState, TaskState
-from muster.core.task_ranges import TaskRanges
+from muster.core.task_ranges import MAX_RANGES, TaskRanges
 from muster.store.live import Live
 from muster.store.records import Job, Session, Task
 
 PHASE = "Request"
+
+
+def _is_to_come(job: Job, index: int) -> bool:
+    """Whether a task of the job has no row yet, and nobody stopped it."""
+    if job.next_task >= job.tasks_total or (job.stopped is not None and index in job.stopped):
+        return False
+    runs = index < job.spec.tasks if job.spec.only is None else index in job.spec.only
+    return runs and index >= job.spec.task_at(job.next_task)
+
+
 _RETRIED = re.compile(r"-retry-[0-9]+$")
 
 
@@ -162,6 +174,39 @@ class JobRequests:
         kill_tasks(job, work, self._sessions, phase=PHASE)
         work.mark(job)
         work.must_be_whole = True  # whoever cancels a job is told of its end
+        return job
+
+    def stop_task(self, work: Work, principal: Principal, id_: JobId, index: int) -> Job:
+        """Stop one task of a job, which is KILLED; the others go on. A job of which all tasks were
+        stopped so is cancelled.
+
+        Raises:
+            NotFound: no such live job of the principal's, or no such task that has not ended.
+            Conflict: the job is a gang, which runs whole; or too many ranges of it are stopped.
+        """
+        job = work.live.jobs.get(id_)
+        if job is None or not principal.may_change(job.owner):
+            raise NotFound(f"there is no live job {id_}")
+        if job.spec.coscheduled:
+            raise Conflict(
+                f"the tasks of job {job.name} run together: `muster cancel {job.name}` stops all"
+            )
+        task = job.tasks.get(index)
+        if not (task is not None or _is_to_come(job, index)):
+            raise NotFound(f"job {job.name} has no task {index} that has not ended")
+        before = () if job.stopped is None else job.stopped.ranges
+        stopped = TaskRanges.of((*before, (index, index)))
+        if len(stopped.ranges) > MAX_RANGES:
+            raise Conflict(f"job {job.name} has {MAX_RANGES} ranges of stopped tasks, the most")
+        if len(stopped) == job.tasks_total:
+            return self.cancel(work, principal, id_)
+        job.stopped = stopped
+        work.unit.touch(job)
+        why = reason(ReasonCode.TASK_STOPPED, index=index, by=principal.owner.user)
+        work.unit.note(job, PHASE, SchedulingResult.SUCCESS, why)
+        if task is not None:
+            stop_task(task, work, self._sessions, PHASE, why)
+        work.mark(job)
         return job
 
     def reprioritise(self, work: Work, principal: Principal, id_: JobId, priority: int) -> int:

@@ -155,6 +155,8 @@ def note_first_loss(task: Task, verdict: TaskVerdict) -> None:
     job = task.job
     if job.reason is not None or verdict.state is TaskState.SUCCEEDED:
         return
+    if verdict.reason is not None and verdict.reason.code is ReasonCode.TASK_STOPPED:
+        return
     how = verdict.reason.sentence() if verdict.reason else verdict.state.lower()
     match verdict.state:
         case TaskState.FAILED if job.tasks_total > 1:

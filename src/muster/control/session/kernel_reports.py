@@ -198,7 +198,7 @@ class KernelReports:
         if stopping and why.code in (ReasonCode.STOPPED, ReasonCode.KERNEL_VANISHED):
             lost = False
         if stopping and why.code is ReasonCode.STOPPED and stop_reason is not None:
-            says_more = stop_reason.code is ReasonCode.CANCELLED or stop_reason.code in DISPLACED
+            says_more = stop_reason.code in _SAYS_MORE
             why = stop_reason if says_more else why
         to = KernelStatus.ERROR if lost else KernelStatus.TERMINATED
         # The clocks' difference may have been measured anew since the start.
@@ -264,6 +264,10 @@ class KernelReports:
                 return reason(code, lease_s=lease_s, agent=name)
             case _:
                 return reason(code, agent=name, detail=report.detail)
+
+
+_SAYS_MORE = DISPLACED | {ReasonCode.CANCELLED, ReasonCode.TASK_STOPPED}
+"""Reasons of sessions that say more of a kernel's end than that it was stopped."""
 
 
 def _release(work: Work, key: KernelKey, heir: KernelKey | None) -> None:

@@ -272,6 +272,7 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ),
     ReasonCode.CREATE_FAILED: Definition(_O, "agent {agent} could not start it: {detail}"),
     ReasonCode.CANCELLED: Definition(_W, "cancelled by {by}{forced:?, with force}"),
+    ReasonCode.TASK_STOPPED: Definition(_W, "task {index} was stopped{by:? by {by}}"),
     ReasonCode.COMPLETED: Definition(_W, "all kernels ended well"),
     ReasonCode.KERNEL_ENDED: Definition(_R, "kernel {index} ended: {how}"),
     ReasonCode.PREEMPTED: Definition(

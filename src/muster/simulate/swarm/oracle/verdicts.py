@@ -11,7 +11,7 @@ from muster.simulate.swarm.oracle.facts import End, How
 _R = ReasonCode
 DISPLACED = frozenset({_R.PREEMPTED, _R.DRAINED, _R.HEALTH_HEALS})
 ENDED_BY_US = frozenset(
-    {_R.CANCELLED, _R.TIMEOUT, _R.JOB_ENDED, _R.JOB_FAILED, _R.PREEMPTED_FOR_GOOD}
+    {_R.CANCELLED, _R.TASK_STOPPED, _R.TIMEOUT, _R.JOB_ENDED, _R.JOB_FAILED, _R.PREEMPTED_FOR_GOOD}
 )
 NEVER = frozenset({_R.ABOVE_QUOTA, _R.ABOVE_LARGEST, _R.DEPENDENCY_FAILED, _R.DEPENDENCY_MISSING})
 """Reasons that time does not cure: they end a job that has not begun, whatever else it wants."""
