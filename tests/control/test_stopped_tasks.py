@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import select
 from tests.control.conftest import MakeWorld
-from tests.control.recovery.clinic import clinic
+from tests.control.recovery.clinic import clinic, fails
 from tests.control.world import ADA, BOB, World
 from tests.databases import ON_BOTH
 
@@ -113,6 +113,21 @@ def test_job_with_some_stopped_tasks_is_complete_once_the_others_succeeded(
     stop(here.world, job, 0)
     assert here.ended(job) is JobState.SUCCEEDED
     assert recovery.status is RecoveryStatus.COMPLETE
+
+
+def test_task_that_is_stopped_while_its_machine_is_checked_leaves_its_job_to_the_others(
+    worlds: MakeWorld,
+) -> None:
+    here = clinic(worlds, "ab", course=fails((0, 1)))
+    job = here.job(tasks=2, max_retries_failure=1)
+    recovery = here.recovery(job)
+    here.until(recovery, RecoveryStatus.PENDING_HEALTHCHECK)
+    here.run(1.0)
+    stop(here.world, job, 0)
+    here.until(recovery, RecoveryStatus.IN_PROGRESS)
+    assert here.ended(job) is JobState.SUCCEEDED
+    assert (0, 2) not in here.ran_on
+    assert states(here.world, job)[0] == STOPPED
 
 
 def test_timeout_of_another_task_ends_the_job_as_ever(group_world: MakeWorld) -> None:

@@ -38,3 +38,9 @@ def test_other_text_is_refused(text: str) -> None:
 def test_too_many_ranges_are_refused() -> None:
     with pytest.raises(ValueError, match="at most"):
         TaskRanges.parse(",".join(str(2 * number) for number in range(MAX_RANGES + 1)))
+
+
+@given(st.sets(st.integers(0, 60), min_size=1), st.integers(0, 70))
+def test_indexes_below_one_are_counted(indexes: set[int], index: int) -> None:
+    ranges = TaskRanges.of((each, each) for each in indexes)
+    assert ranges.below(index) == sum(each < index for each in indexes)
