@@ -31,6 +31,8 @@ from muster.control import plane
 from muster.control.agent.requests import AgentRequests
 from muster.control.engine import coordinator
 from muster.control.engine.handler import TransitionStatus
+from muster.control.engine.module import Parts
+from muster.control.engine.work import Work
 from muster.control.health.lifecycle import IncidentLifecycle
 from muster.control.job.requests import JobRequests
 from muster.control.job.settle import SettleTasks
@@ -325,11 +327,25 @@ def too_many_notices_wait(make: MakeWorld) -> World:
     return world
 
 
+def tasks_that_wait_and_are_to_come_are_stopped(make: MakeWorld) -> World:
+    world = make({"a": 1}, lambda start: Run(2.0))
+    found = world.submit(JobSpec(command=["x"], tasks=30))
+    for index in (max(found.tasks), 29):
+
+        def stop(work: Work, parts: Parts, index: int = index) -> Job:
+            return parts[JobRequests].stop_task(work, ADA, found.id, index)
+
+        world.ask(stop)
+    world.run(90.0)
+    return world
+
+
 MOVING: Sequence[Scenario] = [
     task_that_is_placed_started_and_ended_between_two_looks_at_it,
     task_that_runs_once_it_is_looked_at,
     task_whose_attempt_nobody_settled,
     running_job_is_cancelled,
+    tasks_that_wait_and_are_to_come_are_stopped,
     drained_agent_returns_and_is_removed,
     too_many_notices_wait,
     pool_that_is_paused_and_deleted,
