@@ -40,6 +40,8 @@ def cancel(
     from muster.core.errors import MusterError
 
     subjects = [parse_ref(ref) for ref in refs]
+    if force and any(each.index is not None for each in subjects):
+        raise click.UsageError("a single task is not cancelled with force: leave out one of them")
     if len(refs) > 1 and not yes and sys.stdin.isatty():
         single = any(each.index is not None for each in subjects)
         what = "jobs and tasks" if single else "jobs"
@@ -61,14 +63,6 @@ def cancel(
 
 
 def _cancelled(client: "Client", subject: Subject, *, force: bool) -> "CancelView":
-    """
-    Raises:
-        MusterError: the controller refuses it, or a single task is to be killed with force.
-    """
     if subject.index is None:
         return client.cancel(subject.ref, force=force)
-    if force:
-        raise MusterError(
-            f"a single task is not cancelled with force: leave that out, or cancel {subject.ref}"
-        )
     return client.cancel_task(subject.ref, subject.index)
