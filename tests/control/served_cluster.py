@@ -99,12 +99,16 @@ class Cluster:
     def run(self, seconds: float, each: Callable[[], None] = lambda: None) -> None:
         for _ in range(int(seconds)):
             if not self.probes.blind:
-                results = self.probes.results(self._good)
-                if results:
-                    self.world.inbox.put(ProbesTold(results))
+                self.report_probes()
             self.have_agents_probe()
             self.world.run(1.0)
             each()
+
+    def report_probes(self) -> None:
+        """Have each replica probed, and the results wait for the next wake."""
+        results = self.probes.results(self._good)
+        if results:
+            self.world.inbox.put(ProbesTold(results))
 
     def can_probe(self) -> None:
         """Have all agents be of a version that can probe."""

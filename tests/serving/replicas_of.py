@@ -7,6 +7,7 @@ from muster.serving.replicas import Replica, Standing
 
 LETTERS = {
     "s": Standing.STARTING,
+    "w": Standing.WITHDRAWN,
     "h": Standing.HEALTHY,
     "a": Standing.AVAILABLE,
     "u": Standing.UNHEALTHY,
@@ -44,7 +45,7 @@ def written(each: Iterable[Replica]) -> str:
             letter.upper() if one.misplaced and one.live else letter
         )
     return " ".join(
-        f"{revision}:{''.join(sorted(found, key=lambda at: 'ahsux'.index(at.lower())))}"
+        f"{revision}:{''.join(sorted(found, key=lambda at: 'ahwsux'.index(at.lower())))}"
         for revision, found in sorted(by_revision.items())
     )
 
@@ -99,6 +100,8 @@ class World:
                 self.failed += 1
                 return replace(each, standing=Standing.HELD)
             return replace(each, standing=Standing.HEALTHY, since=self.now)
+        if each.standing is Standing.WITHDRAWN:
+            return replace(each, standing=Standing.HEALTHY, since=self.now)
         if each.standing is Standing.HEALTHY:
             return replace(each, standing=Standing.AVAILABLE)
         return each
@@ -112,6 +115,11 @@ class World:
     @property
     def available(self) -> int:
         return sum(each.available for each in self.all)
+
+    @property
+    def serving(self) -> int:
+        """The replicas that get requests."""
+        return sum(each.serves for each in self.all)
 
     @property
     def room(self) -> int:

@@ -65,6 +65,25 @@ def test_replicas_of_other_revisions_go_as_far_as_enough_are_left(
     assert level(3, replicas(there), 2, disruptable=1) == Change(create, tuple(remove))
 
 
+@pytest.mark.parametrize(
+    ("there", "remove"),
+    [
+        ("1:aaaw 2:a", ["1d"]),  # it serves nobody now, and one more is there
+        ("1:aaaw", []),  # it may be good again
+        ("1:aaww 2:a", ["1d"]),
+        ("1:ahww 2:aa", ["1d", "1c"]),
+        ("1:awww 2:aa", ["1d", "1c"]),
+        ("1:wwww", []),
+        ("1:aaww 2:w", []),
+    ],
+)
+def test_replica_whose_last_probe_was_bad_goes_first_and_counts_for_none_that_serves(
+    there: str, remove: list[str]
+) -> None:
+    change = exchange(4, replicas(there), 2, surge=1, unavailable=0)
+    assert change.remove == tuple(remove)
+
+
 _letters = st.text(alphabet=[*LETTERS, *map(str.upper, LETTERS)], max_size=6)
 _there = st.builds(lambda one, two: replicas(f"1:{one} 2:{two}"), _letters, _letters)
 
@@ -90,9 +109,10 @@ def test_exchange_keeps_its_bounds_whatever_is_there(
 ) -> None:
     change = exchange(wanted, there, 2, surge=surge, unavailable=unavailable)
     world = World(there)
-    before, room = world.available, world.room
+    before, serving, room = world.available, world.serving, world.room
     world.obey({2: change.create} if change.create else {}, change.remove)
     assert world.available >= min(before, wanted - unavailable)
+    assert world.serving >= min(serving, wanted - unavailable)
     assert world.room <= max(room, wanted + surge)
     gone = [each for each in there if each.route in change.remove]
     own = [each for each in gone if each.revision == 2 and not each.misplaced]

@@ -13,10 +13,17 @@ class Standing(StrEnum):
     """The standing of a replica with its deployment."""
 
     STARTING = "starting"  # it was never healthy
-    HEALTHY = "healthy"  # for less than ``min_healthy_time``, or its last probe was bad
+    WITHDRAWN = "withdrawn"  # healthy; its last probe was bad, so that it gets no requests
+    HEALTHY = "healthy"  # it gets requests, for less than ``min_healthy_time``
     AVAILABLE = "available"
     UNHEALTHY = "unhealthy"
     HELD = "held"  # drained or ended; its room is not free yet
+
+
+SERVING = frozenset({Standing.HEALTHY, Standing.AVAILABLE})
+"""The standings of replicas that get requests."""
+UP = SERVING | {Standing.WITHDRAWN}
+"""The standings of replicas that are healthy, whether or not their last probe was bad."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +32,8 @@ class Replica:
 
     Args:
         route: the id of its route.
-        since: since when it is STARTING, healthy (AVAILABLE or not) or UNHEALTHY, in seconds since
-            the epoch.
+        since: since when it is STARTING, UNHEALTHY, or healthy without a bad probe, in seconds
+            since the epoch.
         misplaced: whether its machine is to be left.
     """
 
@@ -46,7 +53,13 @@ class Replica:
 
     @property
     def serves(self) -> bool:
-        return self.standing in (Standing.HEALTHY, Standing.AVAILABLE)
+        """Whether it gets requests."""
+        return self.standing in SERVING
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it is healthy, though its last probe may have been bad."""
+        return self.standing in UP
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +89,11 @@ def exchange(
     """The next change by which ``wanted`` well-placed replicas of a revision take the place of all
     others (source: Kubernetes).
 
-    Replicas to be left that do not serve go at once; those that serve go while ``wanted`` less
-    ``unavailable`` are left that count: available ones of the revision, and those to be left. What
-    is HELD, or is taken away here, still has its room, and counts against the surge.
+    Replicas to be left that are not healthy go at once. The others go while ``wanted`` less
+    ``unavailable`` are left that count: available ones of the revision, and those to be left. The
+    WITHDRAWN ones go first, and in place of one that serves none of them counts, so that no fewer
+    replicas serve. What is HELD, or is taken away here, still has its room, and counts against the
+    surge.
     """
     live: list[Replica] = []
     staying: list[Replica] = []
@@ -94,16 +109,25 @@ def exchange(
     staying, leaving = worst_first(staying, revision), worst_first(leaving, revision)
     excess = max(0, len(staying) - wanted)
     kept = staying[excess:]
-    idle = [each for each in leaving if not each.serves]
+    idle = [each for each in leaving if not each.is_up]
+    withdrawn = [each for each in leaving if each.is_up and not each.serves]
     serving = [each for each in leaving if each.serves]
     counted = sum(each.available for each in kept) + len(serving)
-    spare = max(0, counted - (wanted - unavailable))
+    spare_serving = max(0, counted - (wanted - unavailable))
+    spare = max(0, counted + len(withdrawn) - (wanted - unavailable))
+    going = [*staying[:excess], *idle, *withdrawn[:spare]]
+    going += serving[: min(spare_serving, max(0, spare - len(withdrawn)))]
     create = min(wanted + surge - len(live) - held, wanted - len(kept))
-    going = [*staying[:excess], *idle, *serving[:spare]]
     return Change(max(0, create), tuple(each.route for each in going))
 
 
-_WORTH = (Standing.UNHEALTHY, Standing.STARTING, Standing.HEALTHY, Standing.AVAILABLE)
+_WORTH = (
+    Standing.UNHEALTHY,
+    Standing.STARTING,
+    Standing.WITHDRAWN,
+    Standing.HEALTHY,
+    Standing.AVAILABLE,
+)
 
 
 def worst_first(replicas: Sequence[Replica], revision: int) -> list[Replica]:

@@ -317,7 +317,7 @@ def _changes(
     replicas: Sequence[Replica],
 ) -> tuple[Mapping[int, int], tuple[str, ...]]:
     """The replicas to be made and taken away. In a stage all old ones stay, or are made again,
-    beside the new ones; of these, one that serves does not go while old ones are missing."""
+    beside the new ones; of these, one that is healthy does not go while old ones are missing."""
     to, former = rollout.to_revision, rollout.from_revision
     if rollout.step >= len(stages) or former is None:
         change = _exchange(update, wanted, replicas, to)
@@ -327,7 +327,7 @@ def _changes(
     of_old = _exchange(update, wanted, old, former)
     of_new = _exchange(update, needed, new, to)
     complete = wanted <= sum(each.available for each in old if each.route not in of_old.remove)
-    needless = {each.route for each in new if complete or not each.serves}
+    needless = {each.route for each in new if complete or not each.is_up}
     remove = (*of_old.remove, *(route for route in of_new.remove if route in needless))
     return {**_of(former, of_old), **_of(to, of_new)}, remove
 
@@ -401,10 +401,10 @@ def _given_up(
 ) -> Step:
     """The last step of a roll-out that has failed: the way back. New replicas that serve stay as
     long as old ones are missing, but not if the new revision answers with errors. Where there is no
-    former revision, those that serve are kept for good."""
+    former revision, those that are healthy are kept for good."""
     to, former = rollout.to_revision, rollout.from_revision
     if former is None:
-        useless = [each for each in replicas if each.live and not each.serves]
+        useless = [each for each in replicas if each.live and not each.is_up]
         return Step(rollout, Verdict.FAILED, failure, remove=tuple(e.route for e in useless))
     if failure.code is RolloutCode.ERRORS:
         replicas = [

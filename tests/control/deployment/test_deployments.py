@@ -254,9 +254,12 @@ def test_replica_whose_last_probe_was_bad_is_not_available(cluster: Cluster) -> 
     cluster.sick = {ill.name}
     cluster.run(2)
     assert (ill.status, len(cluster.serving())) == (RouteStatus.HEALTHY, 2)
-    assert standing(ill, cluster.world.clock.now()) is Standing.HEALTHY
+    assert standing(ill, cluster.world.clock.now()) is Standing.WITHDRAWN
     cluster.sick.clear()
     cluster.run(2)
+    assert len(cluster.serving()) == 3
+    assert standing(ill, cluster.world.clock.now()) is Standing.HEALTHY
+    cluster.run(10)
     assert standing(ill, cluster.world.clock.now()) is Standing.AVAILABLE
 
 

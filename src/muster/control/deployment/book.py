@@ -56,6 +56,7 @@ class Heard:
         reached: whether it reached the replica's machine.
         good, streak, detail: of the last completed probe that counts.
         completed_at: when that was.
+        bad_at: when the last bad one of these was completed, None before the first.
         value: of its metric, None where none was read.
         seen: the route as it was before the first of the probes that do not reach it.
         asked: the agent that is asked to probe it, None while the controller's probes are enough.
@@ -70,6 +71,7 @@ class Heard:
     streak: int = 0
     detail: str = ""
     completed_at: float | None = None
+    bad_at: float | None = None
     value: float | None = None
     reached: bool = True
     seen: Seen | None = None

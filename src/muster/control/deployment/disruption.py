@@ -7,7 +7,7 @@ from functools import partial
 from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, DeploymentId, Route
 from muster.control.deployment.lifecycle import RouteLifecycle
-from muster.control.deployment.standing import standing
+from muster.control.deployment.standing import in_traffic, standing
 from muster.control.deployment.taking import take_away
 from muster.control.engine.work import Work
 from muster.control.session.cluster.guard import ServicesGuard
@@ -16,10 +16,8 @@ from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import SessionStatus
 from muster.core.states.deployment import RouteStatus
 from muster.scheduling.budgets import Budget
-from muster.serving.replicas import Standing
+from muster.serving.replicas import UP
 from muster.store.records import Session
-
-_SERVES = frozenset({Standing.HEALTHY, Standing.AVAILABLE})
 
 
 class ReplicaGuard(ServicesGuard):
@@ -83,9 +81,8 @@ class ReplicaGuard(ServicesGuard):
 
     def _serving(self, deployment: Deployment) -> int:
         """How many replicas get requests."""
-        mine = self._routes.of(deployment)
-        return sum(standing(route, math.inf) is Standing.AVAILABLE for route in mine)
+        return len(in_traffic(self._routes.of(deployment), math.inf))
 
 
 def _serves(route: Route) -> bool:
-    return standing(route, math.inf) in _SERVES  # however short it has been healthy
+    return standing(route, math.inf) in UP  # however short, and if its last probe was bad

@@ -178,7 +178,8 @@ class Route(Tried):
     """A replica of a deployment: an inference session and its address.
 
     ``good`` is whether its last completed probe was, None before the first; ``good_at`` is when it
-    was first HEALTHY, and ``healthy_since`` the beginning of the time in which it has been HEALTHY.
+    was first HEALTHY, and ``healthy_since`` the beginning of the time in which it has been HEALTHY
+    without a bad probe; None while it is not HEALTHY.
     ``kernel_id`` is that of its session, by which it is known whether room is held for it still.
     """
 

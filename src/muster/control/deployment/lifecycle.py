@@ -103,10 +103,12 @@ def may_start(deployment: Deployment, now: float) -> bool:
 
 
 def _has_served(route: Route, now: float) -> bool:
-    """Whether a route was healthy for long enough, up to now or until it was found otherwise."""
-    if route.healthy_since is not None:
-        return now - route.healthy_since >= STEADY_S
-    return route.good_at is not None and route.status_changed_at - route.good_at >= STEADY_S
+    """Whether a route was healthy for long enough, up to now or until it was found otherwise; bad
+    probes that did not make it UNHEALTHY do not matter."""
+    if route.good_at is None:
+        return False
+    until = route.status_changed_at if route.healthy_since is None else now
+    return until - route.good_at >= STEADY_S
 
 
 class _AtOnce:

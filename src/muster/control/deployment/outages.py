@@ -1,12 +1,13 @@
 """TellOutages: channels hear of a deployment that serves nobody any more, and of its return."""
 
+import math
 from collections.abc import Iterable
 
 from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, DeploymentId, Route
 from muster.control.deployment.lifecycle import OUTAGE_S
 from muster.control.deployment.telling import DeploymentTeller
-from muster.control.deployment.traffic import serves
+from muster.control.deployment.standing import in_traffic
 from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.work import Work
 from muster.core.reasons import Reason, ReasonCode
@@ -58,7 +59,7 @@ class TellOutages(FollowingHandler[Deployment]):
             self._teller.serves_nobody(work, record, OUTAGE_S, self._why(record))
 
     def _serves(self, deployment: Deployment) -> bool:
-        return any(serves(route) for route in self._routes.of(deployment))
+        return bool(in_traffic(self._routes.of(deployment), math.inf))
 
     def _forget(self, deployment: Deployment, work: Work) -> None:
         if deployment.unserved_at is not None:

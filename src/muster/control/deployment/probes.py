@@ -254,6 +254,8 @@ class _Taking:
             return
         heard.good, heard.streak, heard.detail = result.good, result.streak, result.detail
         heard.completed_at, heard.value = completed_at, result.value
+        if not result.good and not self._routes.is_out_of_sight(route, self._work.now):
+            heard.bad_at = completed_at
         settled = RouteStatus.HEALTHY if result.good else RouteStatus.UNHEALTHY
         if result.good is not route.good or route.status is not settled:
             self._work.mark(route)

@@ -35,7 +35,7 @@ from muster.serving.probing import (
     is_fresh,
     judge,
 )
-from muster.serving.replicas import Standing
+from muster.serving.replicas import UP, Standing
 from muster.store.records import Session
 
 _R = RouteStatus
@@ -147,9 +147,7 @@ class HealthCheckRoute(LifecycleHandler[Route]):
                 if route.status is not _R.DEGRADED:
                     result.stale[route] = out_of_sight(self._routes)
                 continue
-            if heard.good is not None and heard.good is not route.good:
-                route.good = heard.good
-                work.unit.touch(route)
+            _take_note(route, heard, work)
             session = session_of(route, work.live)
             started_at = None if session is None else session.started_at
             health = judge(
@@ -179,9 +177,25 @@ class HealthCheckRoute(LifecycleHandler[Route]):
         seen, lately_s = heard.seen, route.deployment.spec.probe.stale_after_s()
         if seen is None or work.now - seen.at > lately_s:
             return
+        heard.bad_at = None  # what was bad was the way to it
         if (route.good, route.healthy_since) != (seen.good, seen.healthy_since):
             route.good, route.healthy_since = seen.good, seen.healthy_since
             work.unit.touch(route)
+
+
+def _take_note(route: Route, heard: Heard, work: Work) -> None:
+    """Take note of a route's last probe. After a bad one the time in which it has been healthy
+    begins anew, with the next good one."""
+    if heard.good is None:
+        return
+    if heard.good and route.healthy_since is not None:
+        was_bad = heard.bad_at is not None and heard.bad_at > route.healthy_since
+        if was_bad or route.good is False:
+            route.healthy_since = work.now
+            work.unit.touch(route)
+    if heard.good is not route.good:
+        route.good = heard.good
+        work.unit.touch(route)
 
 
 class RunningRoute(LifecycleHandler[Route]):
@@ -248,13 +262,19 @@ class RouteEviction(LifecycleHandler[Route]):
 
     def _room(self, deployment: Deployment, now: float) -> int:
         """How many more may be evicted: those that were are replaced once there are as many again
-        that are available, or unhealthy themselves."""
-        there = sum(
-            standing(route, now) in (Standing.AVAILABLE, Standing.UNHEALTHY)
-            for route in self._routes.of(deployment)
-        )
+        that are unhealthy themselves, or have been healthy once for ``min_healthy_time``."""
+        there = sum(_has_come(route, now) for route in self._routes.of(deployment))
         missing = max(0, deployment.replicas - there)
         return deployment.spec.disruptable(deployment.replicas) - missing
+
+
+def _has_come(route: Route, now: float) -> bool:
+    """Whether a route is no replacement any more for which others wait."""
+    if standing(route, now) is Standing.UNHEALTHY:
+        return True
+    if standing(route, now) not in UP or route.good_at is None:
+        return False
+    return now - route.good_at >= route.deployment.spec.update.min_healthy_time
 
 
 class TerminatingRoute(LifecycleHandler[Route]):

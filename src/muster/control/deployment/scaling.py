@@ -12,10 +12,9 @@ from muster.core.results import SchedulingResult
 from muster.core.specs.serving import ScaleMetric, ScaleSpec
 from muster.core.states.deployment import UP, EndpointLifecycle
 from muster.serving.load import LoadMemory, follow
-from muster.serving.replicas import Standing
+from muster.serving import replicas
 
 _E = EndpointLifecycle
-_UP = frozenset({Standing.HEALTHY, Standing.AVAILABLE})
 
 
 class ScaleByLoad(FollowingHandler[Deployment]):
@@ -48,7 +47,7 @@ class ScaleByLoad(FollowingHandler[Deployment]):
         if memory is None:
             memory = LoadMemory(busy_at=now, changed_at=record.scaled_at)
         up = [each for each in self._routes.of(record) if each.status in UP]
-        serving = sum(standing(each, now) in _UP for each in up)
+        serving = sum(standing(each, now) in replicas.UP for each in up)
         load = self._load(record, scale, now)
         decision = follow(
             memory,
@@ -85,7 +84,7 @@ class ScaleByLoad(FollowingHandler[Deployment]):
             return float(sum(self._loads.in_flight(route) for route in routes))
         total = 0.0
         fresh_s = deployment.spec.probe.stale_after_s()
-        serving = [route for route in routes if standing(route, now) in _UP]
+        serving = [route for route in routes if standing(route, now) in replicas.UP]
         if deployment.replicas and not serving:
             return None  # that none can tell is no sign of rest
         for route in serving:

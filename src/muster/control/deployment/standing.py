@@ -1,18 +1,21 @@
 """Routes and deployments as the pure decisions see them (``muster.serving``)."""
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, Route
 from muster.control.deployment.lifecycle import may_start
 from muster.core.states import AgentBar, AgentStatus
 from muster.core.states.deployment import RouteStatus
-from muster.serving.replicas import Change, Replica, Standing, level
+from muster.serving.replicas import SERVING, Change, Replica, Standing, level
 from muster.store.live import Live
 from muster.store.records import Session
 
 
 def standing(route: Route, now: float) -> Standing:
-    """How a route counts. One that is DEGRADED counts as it did when it was last probed. One whose
-    last probe was bad gets no requests, so that it is not AVAILABLE, though it may be HEALTHY."""
+    """How a route counts by itself. One that is DEGRADED counts as it did when it was last
+    probed."""
     match route.status:
         case RouteStatus.TERMINATING | RouteStatus.FAILED_TO_START | RouteStatus.TERMINATED:
             return Standing.HELD
@@ -23,11 +26,20 @@ def standing(route: Route, now: float) -> Standing:
     if route.healthy_since is None:
         return Standing.STARTING
     if route.good is False:
-        return Standing.HEALTHY
+        return Standing.WITHDRAWN
     age_s = now - route.healthy_since
     if age_s < route.deployment.spec.update.min_healthy_time:
         return Standing.HEALTHY
     return Standing.AVAILABLE
+
+
+def in_traffic(routes: Iterable[Route], now: float) -> list[Route]:
+    """The routes of a deployment that get requests: those that are healthy and whose last completed
+    probe was good. Where that is none, because the probes of all were bad at once, the published
+    set stands: the WITHDRAWN ones, until one is good again or they are UNHEALTHY."""
+    found = [(each, standing(each, now)) for each in routes if each.address is not None]
+    serving = [each for each, its in found if its in SERVING]
+    return serving or [each for each, its in found if its is Standing.WITHDRAWN]
 
 
 def _since(route: Route) -> float:
@@ -52,7 +64,8 @@ def is_misplaced(route: Route, live: Live) -> bool:
 
 def replicas(deployment: Deployment, routes: Routes, live: Live, now: float) -> list[Replica]:
     """The routes of a deployment, oldest first."""
-    return [
+    mine = routes.of(deployment)
+    found = [
         Replica(
             route=route.name,
             revision=route.revision,
@@ -60,7 +73,14 @@ def replicas(deployment: Deployment, routes: Routes, live: Live, now: float) -> 
             since=_since(route),
             misplaced=is_misplaced(route, live),
         )
-        for route in routes.of(deployment)
+        for route in mine
+    ]
+    if any(each.serves for each in found):
+        return found
+    serving = {each.name for each in in_traffic(mine, now)}
+    return [
+        replace(each, standing=Standing.HEALTHY) if each.route in serving else each
+        for each in found
     ]
 
 

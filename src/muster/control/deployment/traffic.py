@@ -1,11 +1,13 @@
 """The services that are published: where requests may go (design: Deployments and routes)."""
 
+import math
 from collections import Counter
 from collections.abc import Collection, Mapping
 
 from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, DeploymentId, Route
 from muster.control.deployment.publishing.effects import PublishServices
+from muster.control.deployment.standing import in_traffic
 from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.work import Work
 from muster.core.serving.traffic import Service, Target, TrafficView
@@ -13,20 +15,10 @@ from muster.core.states.deployment import DEPLOYMENT_TABLE, RouteStatus
 from muster.serving.rollout import weights_of
 from muster.serving.weights import of_replicas
 
-_GETS_TRAFFIC = frozenset({RouteStatus.HEALTHY, RouteStatus.DEGRADED})
-
-
-def serves(route: Route) -> bool:
-    """Whether requests may go to a route: it was found healthy, and its last completed probe was
-    good. One that is not probed for too long keeps its traffic."""
-    found = route.status in _GETS_TRAFFIC and route.healthy_since is not None
-    return found and route.good is True and route.address is not None
-
-
 def service_of(deployment: Deployment, routes: Routes, own_hosts: Collection[str] = ()) -> Service:
     """A deployment as proxies see it; a route that is drained has weight 0. A host that is one of
     the proxies' own is left out: whoever had it would get all requests that come by path."""
-    serving = [each for each in routes.of(deployment) if serves(each)]
+    serving = in_traffic(routes.of(deployment), math.inf)
     spec, rollout = deployment.spec, deployment.rollout
     wished = {} if rollout is None else weights_of(rollout, spec.update, deployment.replicas)
     weight = of_replicas(wished, Counter(each.revision for each in serving))
