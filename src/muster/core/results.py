@@ -5,6 +5,7 @@ from enum import StrEnum
 
 class SchedulingResult(StrEnum):
     SUCCESS = "SUCCESS"
+    FAILURE = "FAILURE"  # failed, which has its consequence at once: there are no tries
     NEED_RETRY = "NEED_RETRY"  # failed; will be tried again
     EXPIRED = "EXPIRED"  # given up because it took too long
     GIVE_UP = "GIVE_UP"  # given up because it failed too often

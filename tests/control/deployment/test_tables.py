@@ -58,7 +58,8 @@ def test_handler_is_declared_as_its_row_says(group_world: MakeWorld, name: str) 
     assert isinstance(handler, LifecycleHandler)
     there = handler.transitions
     assert there.need_retry is None
-    failures = [each for each in (there.give_up, there.expired) if each is not None]
+    assert there.expired is None
+    failures = [each for each in (there.failure, there.give_up) if each is not None]
     assert len(failures) <= 1
     stale = NEVER if there.stale is None else str(there.stale.status)
     declared = [
@@ -135,28 +136,28 @@ CARRIED_OUT: dict[tuple[str, str, str, str], Callable[[MakeWorld], World]] = {
     ("CheckPendingDeployment", PENDING, "SUCCESS", SCALING): COMES,
     ("ScalingDeployment", SCALING, "SUCCESS", READY): COMES,
     ("CheckReplicaDeployment", READY, "SUCCESS", SCALING): COMES,
-    ("ReconcileDeployment", READY, "GIVE_UP", SCALING): COMES,
+    ("ReconcileDeployment", READY, "FAILURE", SCALING): COMES,
     ("RolloutDeployment", DEPLOYING, "SUCCESS", READY): COMES,
     ("RolloutDeployment", DEPLOYING, "GIVE_UP", READY): GIVEN_UP,
     ("DestroyingDeployment", DESTROYING, "SUCCESS", DESTROYED): COMES,
-    ("DestroyingDeployment", DESTROYING, "EXPIRED", DESTROYED): deployment_whose_routes_do_not_end,
+    ("DestroyingDeployment", DESTROYING, "FAILURE", DESTROYED): deployment_whose_routes_do_not_end,
     ("ProvisioningRoute", PROVISIONING, "SUCCESS", DEGRADED): COMES,
-    ("ProvisioningRoute", PROVISIONING, "GIVE_UP", FAILED_TO_START): replica_that_cannot_be_created,
+    ("ProvisioningRoute", PROVISIONING, "FAILURE", FAILED_TO_START): replica_that_cannot_be_created,
     ("HealthCheckRoute", DEGRADED, "SUCCESS", HEALTHY): COMES,
     ("HealthCheckRoute", UNHEALTHY, "SUCCESS", HEALTHY): route_that_recovers,
-    ("HealthCheckRoute", HEALTHY, "GIVE_UP", UNHEALTHY): GIVEN_UP,
-    ("HealthCheckRoute", DEGRADED, "GIVE_UP", UNHEALTHY): route_that_is_bad_when_it_is_probed_again,
+    ("HealthCheckRoute", HEALTHY, "FAILURE", UNHEALTHY): GIVEN_UP,
+    ("HealthCheckRoute", DEGRADED, "FAILURE", UNHEALTHY): route_that_is_bad_when_it_is_probed_again,
     ("HealthCheckRoute", HEALTHY, "STALE", DEGRADED): GIVEN_UP,
     ("HealthCheckRoute", UNHEALTHY, "STALE", DEGRADED): unhealthy_route_that_is_probed_no_more,
-    ("RunningRoute", HEALTHY, "GIVE_UP", TERMINATING): COMES,
-    ("RunningRoute", UNHEALTHY, "GIVE_UP", TERMINATING): unhealthy_route_whose_session_ends,
+    ("RunningRoute", HEALTHY, "FAILURE", TERMINATING): COMES,
+    ("RunningRoute", UNHEALTHY, "FAILURE", TERMINATING): unhealthy_route_whose_session_ends,
     (
         "RunningRoute",
         DEGRADED,
-        "GIVE_UP",
+        "FAILURE",
         TERMINATING,
     ): route_whose_session_ends_before_its_first_probe,
-    ("RunningRoute", FAILED_TO_START, "GIVE_UP", TERMINATING): replica_that_cannot_be_created,
+    ("RunningRoute", FAILED_TO_START, "FAILURE", TERMINATING): replica_that_cannot_be_created,
     ("RouteEviction", UNHEALTHY, "SUCCESS", TERMINATING): GIVEN_UP,
     ("TerminatingRoute", TERMINATING, "SUCCESS", TERMINATED): COMES,
 }
@@ -169,6 +170,11 @@ def test_row_stands_in_history(
     group_world: MakeWorld, row: tuple[str, str, str, str], scenario: Callable[[MakeWorld], World]
 ) -> None:
     assert row in _told(scenario(group_world))
+
+
+def test_history_tells_of_no_tries_but_those_of_roll_outs(group_world: MakeWorld) -> None:
+    told = _told(COMES(group_world))
+    assert {result for _, _, result, _ in told} <= {"SUCCESS", "FAILURE", "STALE", "SKIPPED"}
 
 
 def test_each_change_of_the_tables_is_carried_out_somewhere() -> None:

@@ -1,5 +1,6 @@
 """The tries of a record, as the engine counts them, on a toy entity (design: Tries)."""
 
+import pytest
 from tests.control.engine.conftest import MakeWorld
 from tests.control.engine.toy import (
     FAILURE,
@@ -11,6 +12,7 @@ from tests.control.engine.toy import (
 )
 from tests.databases import ON_BOTH
 
+from muster.control.engine.handler import StatusTransitions, TransitionStatus
 from muster.control.engine.retries import NO_LIMIT, RetryPolicy
 from muster.core.reasons import Reason, ReasonCode, reason
 
@@ -44,6 +46,24 @@ def test_failure_that_no_other_try_cures_is_given_up_at_once(make_world: MakeWor
     world = make_world(OpenDoors(always(reason(ReasonCode.WORKDIR_MISSING, agent="a", detail=""))))
     door = world.door("d")
     assert history(world, door) == [("SHUT", "STUCK", "GIVE_UP", 1)]
+
+
+def test_failure_that_is_declared_has_its_consequence_at_once_and_charges_no_try(
+    make_world: MakeWorld,
+) -> None:
+    class OpenOnce(OpenDoors):
+        transitions = StatusTransitions(failure=TransitionStatus(DoorStatus.STUCK))
+
+    world = make_world(OpenOnce(always(FAILURE)))
+    door = world.door("d")
+    assert history(world, door) == [("SHUT", "STUCK", "FAILURE", 1)]
+    assert door.tries == 0
+
+
+def test_failure_is_declared_beside_no_tries() -> None:
+    stuck = TransitionStatus(DoorStatus.STUCK)
+    with pytest.raises(ValueError, match="beside"):
+        StatusTransitions(failure=stuck, give_up=stuck)
 
 
 def test_first_failures_may_be_tried_again_at_once(make_world: MakeWorld) -> None:

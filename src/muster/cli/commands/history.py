@@ -29,6 +29,7 @@ MOST_ROUTES = 1000
 _STEPS = frozenset({"SCHEDULED", "PREPARING", "PREPARED", "CREATING", "TERMINATING"})
 _STAYED = {
     SchedulingResult.SKIPPED: "waits",
+    SchedulingResult.FAILURE: "did not succeed",
     SchedulingResult.NEED_RETRY: "did not succeed, is tried again",
     SchedulingResult.EXPIRED: "took too long",
     SchedulingResult.GIVE_UP: "is given up",

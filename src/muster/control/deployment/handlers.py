@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, Route, RouteId
 from muster.control.deployment.lifecycle import (
-    DESTROY_S,
     MOST_OF_A_SENTENCE,
     RouteLifecycle,
+    destroyed_at,
     may_start,
     tells_of_starts,
     why_not,
@@ -131,7 +131,7 @@ class ReconcileDeployment(LifecycleHandler[Deployment]):
     name = "ReconcileDeployment"
     entity = Deployment
     statuses = frozenset({_E.READY})
-    transitions = StatusTransitions(success=NO_CHANGE, give_up=TransitionStatus(_E.SCALING))
+    transitions = StatusTransitions(success=NO_CHANGE, failure=TransitionStatus(_E.SCALING))
 
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
@@ -298,18 +298,19 @@ class DestroyingDeployment(LifecycleHandler[Deployment]):
     statuses = frozenset({_E.DESTROYING})
     transitions = StatusTransitions(
         success=TransitionStatus(_E.DESTROYED),
-        expired=TransitionStatus(_E.DESTROYED),
+        failure=TransitionStatus(_E.DESTROYED),
     )
 
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
 
     def execute(self, targets: Sequence[Deployment], work: Work) -> HandlerResult[Deployment]:
-        done = [each for each in targets if not self._routes.of(each)]
-        return HandlerResult(successes=done)
-
-    def timeout_s(self, record: Deployment, work: Work) -> float | None:
-        return record.spec.drain + record.spec.grace + DESTROY_S
-
-    def expiry_reason(self, record: Deployment, work: Work, timeout_s: float) -> Reason | None:
-        return reason(ReasonCode.DEPLOYMENT_ROUTES_LEFT, left=len(self._routes.of(record)))
+        result: HandlerResult[Deployment] = HandlerResult()
+        for deployment in targets:
+            left = len(self._routes.of(deployment))
+            if not left:
+                result.successes.append(deployment)
+            elif work.now >= destroyed_at(deployment):
+                why = reason(ReasonCode.DEPLOYMENT_ROUTES_LEFT, left=left)
+                result.failures[deployment] = why
+        return result

@@ -50,6 +50,12 @@ def _budget(replicas: int) -> int:
     return min(FAILED_STARTS_EACH * max(replicas, 1), MOST_FAILED_STARTS)
 
 
+def destroyed_at(deployment: Deployment) -> float:
+    """The moment at which a deployment that is taken down is over, though routes are left."""
+    spec = deployment.spec
+    return deployment.status_changed_at + spec.drain + spec.grace + DESTROY_S
+
+
 def starts_left(deployment: Deployment) -> bool:
     """Whether another replica may be tried: a revision of which none was ever healthy has a
     budget of failed starts."""
@@ -111,21 +117,17 @@ def _has_served(route: Route, now: float) -> bool:
     return until - route.good_at >= STEADY_S
 
 
-class _AtOnce:
-    """A failure has its consequence at once: there are no tries (source: Sokovan)."""
-
-    def final(self, reason: Reason) -> bool:
-        return True
-
-    def gave_up(self, phase: str, tries: int, reason: Reason) -> Reason:
-        return reason
-
-
-class DeploymentLifecycle(_AtOnce, Lifecycle[Deployment]):
+class DeploymentLifecycle(Lifecycle[Deployment]):
     entity = Deployment
 
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
+
+    def final(self, reason: Reason) -> bool:
+        return True  # a roll-out that is given up is not tried again by itself
+
+    def gave_up(self, phase: str, tries: int, reason: Reason) -> Reason:
+        return reason
 
     def moved(self, work: Work, record: Deployment, move: Move) -> None:
         match record.status:
@@ -140,13 +142,15 @@ class DeploymentLifecycle(_AtOnce, Lifecycle[Deployment]):
     def deadlines(self, record: Deployment, work: Work) -> Iterable[float]:
         yield next_start_at(record)
         due = self._routes.due.get(record.id)
+        if record.status is EndpointLifecycle.DESTROYING:
+            yield destroyed_at(record)
         if record.unserved_at is not None and not record.outage_told:
             yield record.unserved_at + OUTAGE_S
         if record.rollout is not None and due is not None:
             yield due
 
 
-class RouteLifecycle(_AtOnce, Lifecycle[Route]):
+class RouteLifecycle(Lifecycle[Route]):
     entity = Route
 
     def __init__(self, routes: Routes, teller: DeploymentTeller, loads: Loads) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, DeploymentId, Route
 from muster.control.deployment.lifecycle import OUTAGE_S
-from muster.control.deployment.telling import DeploymentTeller
 from muster.control.deployment.standing import in_traffic
+from muster.control.deployment.telling import DeploymentTeller
 from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.work import Work
 from muster.core.reasons import Reason, ReasonCode

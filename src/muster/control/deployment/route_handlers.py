@@ -58,7 +58,7 @@ class ProvisioningRoute(LifecycleHandler[Route]):
     entity = Route
     statuses = frozenset({_R.PROVISIONING})
     transitions = StatusTransitions(
-        success=TransitionStatus(_R.DEGRADED), give_up=TransitionStatus(_R.FAILED_TO_START)
+        success=TransitionStatus(_R.DEGRADED), failure=TransitionStatus(_R.FAILED_TO_START)
     )
 
     def __init__(
@@ -131,7 +131,7 @@ class HealthCheckRoute(LifecycleHandler[Route]):
     statuses = PROBED
     transitions = StatusTransitions(
         success=TransitionStatus(_R.HEALTHY),
-        give_up=TransitionStatus(_R.UNHEALTHY),
+        failure=TransitionStatus(_R.UNHEALTHY),
         stale=TransitionStatus(_R.DEGRADED),
     )
 
@@ -204,7 +204,7 @@ class RunningRoute(LifecycleHandler[Route]):
     name = "RunningRoute"
     entity = Route
     statuses = PROBED | {_R.FAILED_TO_START}
-    transitions = StatusTransitions(success=NO_CHANGE, give_up=TO_TERMINATING)
+    transitions = StatusTransitions(success=NO_CHANGE, failure=TO_TERMINATING)
 
     def __init__(self, lifecycle: RouteLifecycle) -> None:
         self._lifecycle = lifecycle

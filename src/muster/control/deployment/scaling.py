@@ -11,8 +11,8 @@ from muster.core.reasons import ReasonCode, reason
 from muster.core.results import SchedulingResult
 from muster.core.specs.serving import ScaleMetric, ScaleSpec
 from muster.core.states.deployment import UP, EndpointLifecycle
-from muster.serving.load import LoadMemory, follow
 from muster.serving import replicas
+from muster.serving.load import LoadMemory, follow
 
 _E = EndpointLifecycle
 

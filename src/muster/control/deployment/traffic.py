@@ -15,6 +15,7 @@ from muster.core.states.deployment import DEPLOYMENT_TABLE, RouteStatus
 from muster.serving.rollout import weights_of
 from muster.serving.weights import of_replicas
 
+
 def service_of(deployment: Deployment, routes: Routes, own_hosts: Collection[str] = ()) -> Service:
     """A deployment as proxies see it; a route that is drained has weight 0. A host that is one of
     the proxies' own is left out: whoever had it would get all requests that come by path."""

@@ -48,18 +48,26 @@ NO_CHANGE = TransitionStatus()
 @dataclass(frozen=True, slots=True)
 class StatusTransitions:
     """The next statuses for each verdict; None says that the handler's targets never get the
-    verdict."""
+    verdict. Where ``failure`` is declared there are no tries: each failure has its consequence at
+    once, and neither ``need_retry`` nor ``give_up`` may be declared."""
 
     success: TransitionStatus | None = None
+    failure: TransitionStatus | None = None
     need_retry: TransitionStatus | None = None
     expired: TransitionStatus | None = None
     give_up: TransitionStatus | None = None
     stale: TransitionStatus | None = None
 
+    def __post_init__(self) -> None:
+        has_tries = self.need_retry is not None or self.give_up is not None
+        if self.failure is not None and has_tries:
+            raise ValueError("failure: declared beside need_retry or give_up")
+
     def declared(self) -> Mapping[SchedulingResult, TransitionStatus]:
         """The transition for each verdict that the handler's targets may get."""
         every = {
             SchedulingResult.SUCCESS: self.success,
+            SchedulingResult.FAILURE: self.failure,
             SchedulingResult.NEED_RETRY: self.need_retry,
             SchedulingResult.EXPIRED: self.expired,
             SchedulingResult.GIVE_UP: self.give_up,

@@ -1,8 +1,9 @@
 """The run of one handler: its result is judged and applied.
 
 The verdicts on a lifecycle handler's targets are found in this order (design: The engine judges):
-SUCCESS; STALE; for failures GIVE_UP past the limit of tries, else NEED_RETRY; EXPIRED for targets
-that neither succeeded nor failed and have had their status for too long; SKIPPED for all others.
+SUCCESS; STALE; for failures FAILURE where it is declared, else GIVE_UP past the limit of tries,
+else NEED_RETRY; EXPIRED for targets that neither succeeded nor failed and have had their status for
+too long; SKIPPED for all others.
 """
 
 from abc import ABC, abstractmethod
@@ -301,6 +302,9 @@ class _Judged(_Step[T]):
             self._judge_rest(record, result.skipped.get(record, ()), work)
 
     def _judge_failure(self, record: T, why: Reason, work: Work) -> None:
+        if SchedulingResult.FAILURE in self._to:
+            self._apply(record, SchedulingResult.FAILURE, why, work)
+            return
         granted = work.charge_try(record, self._rules.retry_policy(record, work))
         if granted and not self._rules.final(why):
             self._apply(record, SchedulingResult.NEED_RETRY, why, work)
