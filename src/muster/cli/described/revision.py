@@ -20,6 +20,7 @@ MOST_VALUE = 24
 _GIVEN_UP = {
     ReasonCode.ROLLOUT_STARTS_FAILED: "given up: not healthy",
     ReasonCode.ROLLOUT_TOO_SLOW: "given up: too slow",
+    ReasonCode.ROLLOUT_NO_ROOM: "given up: no room",
     ReasonCode.ROLLOUT_ERRORS: "given up: requests failed",
 }
 _SECRET = re.compile(

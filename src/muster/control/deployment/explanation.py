@@ -7,7 +7,7 @@ from muster.control.deployment.entity import Deployment, Route
 from muster.control.deployment.lifecycle import tells_of_starts, why_not
 from muster.control.deployment.probes import agent_of
 from muster.control.deployment.route_handlers import out_of_sight
-from muster.control.deployment.standing import session_of, standing
+from muster.control.deployment.standing import session_of, standing, waits_for_room
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.explaining.explanation import Found, findings
 from muster.core import sentences
@@ -49,10 +49,7 @@ def explain_deployment(
 
 def _waiting(route: Route, live: Live) -> Session | None:
     """The session of a route, if it waits for room."""
-    session = None
-    if route.status is RouteStatus.PROVISIONING:
-        session = session_of(route, live)
-    return session if session is not None and session.status is SessionStatus.PENDING else None
+    return session_of(route, live) if waits_for_room(route, live) else None
 
 
 def _reasons(deployment: Deployment, routes: Routes, now: float) -> list[Reason]:

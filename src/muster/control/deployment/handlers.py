@@ -14,7 +14,15 @@ from muster.control.deployment.lifecycle import (
     why_not,
 )
 from muster.control.deployment.loads import Loads
-from muster.control.deployment.standing import change, differs, is_refused, replicas
+from muster.control.deployment.standing import (
+    change,
+    differs,
+    is_refused,
+    replicas,
+    session_of,
+    standing,
+    waits_for_room,
+)
 from muster.control.deployment.taking import take_away
 from muster.control.deployment.telling import DeploymentTeller
 from muster.control.engine.handler import (
@@ -26,9 +34,13 @@ from muster.control.engine.handler import (
     TransitionStatus,
 )
 from muster.control.engine.work import Work
+from muster.control.session.cluster.state import ClusterState
+from muster.control.session.explaining.explanation import findings
 from muster.core.ids import IdKind
+from muster.core.owner import Principal, Role
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states.deployment import PROBED, UP, EndpointLifecycle, RouteStatus
+from muster.serving.replicas import Standing
 from muster.serving.rollout import RolloutCode, Verdict, advance
 from muster.serving.why import Why
 
@@ -180,9 +192,15 @@ class RolloutDeployment(LifecycleHandler[Deployment]):
     )
 
     def __init__(
-        self, routes: Routes, changes: Changes, loads: Loads, teller: DeploymentTeller
+        self,
+        routes: Routes,
+        changes: Changes,
+        loads: Loads,
+        teller: DeploymentTeller,
+        cluster: ClusterState,
     ) -> None:
         self._routes = routes
+        self._cluster = cluster
         self._changes = changes
         self._loads = loads
         self._teller = teller
@@ -244,13 +262,13 @@ class RolloutDeployment(LifecycleHandler[Deployment]):
         work.unit.touch(deployment)
 
     def _failed(self, deployment: Deployment, failure: Why[RolloutCode], work: Work) -> Reason:
-        why = self._why(deployment, failure)
+        why = self._why(deployment, failure, work)
         deployment.rollout = None
         deployment.reason = why
         work.unit.touch(deployment)
         return why
 
-    def _why(self, deployment: Deployment, failure: Why[RolloutCode]) -> Reason:
+    def _why(self, deployment: Deployment, failure: Why[RolloutCode], work: Work) -> Reason:
         of, told = deployment.rollout, failure.numbers
         assert of is not None
         whose = {"revision": of.to_revision, "stable": deployment.stable}
@@ -271,7 +289,30 @@ class RolloutDeployment(LifecycleHandler[Deployment]):
                 )
             case _:
                 deadline_s = deployment.spec.update.progress_deadline
+                lacking = self._lacking(deployment, of.to_revision, work)
+                if lacking is not None:
+                    return reason(
+                        ReasonCode.ROLLOUT_NO_ROOM, **whose, deadline_s=deadline_s, how=lacking
+                    )
                 return reason(ReasonCode.ROLLOUT_TOO_SLOW, **whose, deadline_s=deadline_s, how=how)
+
+    def _lacking(self, deployment: Deployment, revision: int, work: Work) -> str | None:
+        """The words for which room the replicas of a revision wait; None if one has room, and is
+        not available for another reason."""
+        mine = [each for each in self._routes.of(deployment) if each.revision == revision]
+        found = [(each, standing(each, work.now)) for each in mine]
+        missing = [each for each, its in found if its not in (Standing.AVAILABLE, Standing.HELD)]
+        if not missing or not all(waits_for_room(each, work.live) for each in missing):
+            return None
+        first = missing[0]
+        if first.reason is not None:
+            return first.reason.sentence()[:MOST_OF_A_SENTENCE]
+        session = session_of(first, work.live)
+        if session is None:
+            return ""
+        asker = Principal(deployment.owner, Role.USER)
+        reasons = findings(work.live, self._cluster, session, work.now, asker).reasons
+        return "; ".join(each.sentence() for each in reasons)[:MOST_OF_A_SENTENCE]
 
     def _how(self, deployment: Deployment, revision: int) -> str:
         """The words of the latest of the revision's replicas that has some to say."""

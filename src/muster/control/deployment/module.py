@@ -107,7 +107,7 @@ class DeploymentModule(EntityModule):
                 CheckReplicaDeployment(routes),
                 ReconcileDeployment(routes),
                 ScalingDeployment(routes, changes),
-                RolloutDeployment(routes, changes, self._loads, teller),
+                RolloutDeployment(routes, changes, self._loads, teller, parts[ClusterState]),
                 ProvisioningRoute(routes, of_routes, parts[SessionRequests]),
                 TerminatingRoute(sessions, self._loads),
                 FollowSessions(routes),

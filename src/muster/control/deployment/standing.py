@@ -6,7 +6,7 @@ from dataclasses import replace
 from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, Route
 from muster.control.deployment.lifecycle import may_start
-from muster.core.states import AgentBar, AgentStatus
+from muster.core.states import AgentBar, AgentStatus, SessionStatus
 from muster.core.states.deployment import RouteStatus
 from muster.serving.replicas import SERVING, Change, Replica, Standing, level
 from muster.store.live import Live
@@ -49,6 +49,14 @@ def _since(route: Route) -> float:
 def session_of(route: Route, live: Live) -> Session | None:
     """The session of a route, unless it has ended and left the mirror."""
     return None if route.session_id is None else live.sessions.get(route.session_id)
+
+
+def waits_for_room(route: Route, live: Live) -> bool:
+    """Whether a route's session has no place yet, or a quota keeps it from being taken."""
+    if route.status is not RouteStatus.PROVISIONING:
+        return False
+    session = session_of(route, live)
+    return session is None or session.status is SessionStatus.PENDING
 
 
 def is_misplaced(route: Route, live: Live) -> bool:

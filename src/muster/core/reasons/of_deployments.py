@@ -24,6 +24,11 @@ OF_DEPLOYMENTS: Mapping[ReasonCode, Definition] = {
         "session {session} ended{how:?: {how}}",
         "`muster logs {session}` shows what it wrote.",
     ),
+    ReasonCode.ROUTE_NO_ROOM: Definition(
+        _W,
+        "it found no room in time, which counts as no failure: its session waited for {waited_s:~}",
+        "Another one waits in its place: `muster why {deployment}`.",
+    ),
     ReasonCode.ROUTE_NEVER_GOOD: Definition(
         _R,
         f"no probe was good within {{after_s:~}} of its start{_FOUND}",
@@ -113,6 +118,13 @@ OF_DEPLOYMENTS: Mapping[ReasonCode, Definition] = {
         "Mend it and change the deployment, such as by a longer update.progress_deadline; or, "
         "where the mistake was outside it, have the revision tried again: `muster rollout undo "
         "NAME --to {revision}`.",
+    ),
+    ReasonCode.ROLLOUT_NO_ROOM: Definition(
+        _W,
+        "revision {revision} was given up: there was no room for a further replica of it within "
+        "{deadline_s:~}{how:?: {how}}; revision {stable} serves",
+        "Make room, or have it take the place of the former replicas: update.surge 0; then have "
+        "the revision tried again: `muster rollout undo NAME --to {revision}`.",
     ),
     ReasonCode.ROLLOUT_ERRORS: Definition(
         _R,

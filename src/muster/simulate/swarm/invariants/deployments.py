@@ -21,7 +21,12 @@ from muster.store.records import Session
 from muster.store.unit import NEW, Unit
 
 _GIVEN_UP = frozenset(
-    {ReasonCode.ROLLOUT_STARTS_FAILED, ReasonCode.ROLLOUT_TOO_SLOW, ReasonCode.ROLLOUT_ERRORS}
+    {
+        ReasonCode.ROLLOUT_STARTS_FAILED,
+        ReasonCode.ROLLOUT_TOO_SLOW,
+        ReasonCode.ROLLOUT_NO_ROOM,
+        ReasonCode.ROLLOUT_ERRORS,
+    }
 )
 _SIDE_BY_SIDE = frozenset({Strategy.BLUE_GREEN, Strategy.CANARY})
 _FAILED = frozenset({ReasonCode.ROUTE_ENDED, ReasonCode.ROUTE_NEVER_GOOD})
