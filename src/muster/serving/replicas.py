@@ -70,16 +70,26 @@ class Change:
     remove: tuple[str, ...] = ()
 
 
-def level(wanted: int, replicas: Iterable[Replica], revision: int, disruptable: int) -> Change:
+def level(
+    wanted: int,
+    replicas: Iterable[Replica],
+    revision: int,
+    disruptable: int,
+    spared: int = 0,
+) -> Change:
     """The next change toward ``wanted`` replicas of a revision, and none of others.
 
     A replica that serves on a machine that is to be left goes once one more is available, at most
     ``disruptable`` of them at a time. Replicas of other revisions go as far as no more than
     ``disruptable`` are missing then, so that they make room even where there is none for one more.
+
+    Args:
+        spared: how many replicas may be missing so that machines are left for which no replacement
+            finds room.
     """
     live = [each for each in replicas if each.live]
     lingers = any(each.revision != revision for each in live)
-    missing = disruptable if lingers else 0
+    missing = disruptable if lingers else spared
     return exchange(wanted, live, revision, surge=disruptable, unavailable=missing)
 
 

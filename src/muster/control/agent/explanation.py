@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from muster.control.session.cluster.guard import ServicesGuard
+from muster.control.session.cluster.guard import HELD_UP_S, ServicesGuard
 from muster.control.session.explaining.machines import departure_of, silence_of
 from muster.core import sentences
 from muster.core.ids import AgentId
 from muster.core.owner import Principal
 from muster.core.reasons import Reason, ReasonCode, reason
-from muster.core.states import AgentStatus
+from muster.core.states import AgentBar, AgentStatus
 from muster.core.views.base import ReasonView
 from muster.core.views.cluster import AgentView
 from muster.core.views.placement import WhyView
@@ -72,11 +72,13 @@ def _is_of_service(live: Live, row: Allocation) -> bool:
 
 
 def _held_up_by(agent: Agent, live: Live, guard: ServicesGuard, now: float) -> list[Reason]:
-    """Why work does not leave an agent yet that has to: services can spare none of it."""
-    if agent.leave_by is None or now < agent.leave_by:
+    """Why work has not left an agent that has to: the services that have it stay."""
+    leaves = agent.barred is AgentBar.DRAINING or agent.ill or agent.withheld
+    if not leaves or (agent.leave_by is not None and now < agent.leave_by):
         return []
+    left_s = None if agent.leave_by is None else max(agent.leave_by + HELD_UP_S - now, 0.0)
     kernels = map(live.kernels.get, {id_ for id_, _ in live.allocations_on.get(agent.id, ())})
-    found = (guard.why_stays(kernel.session.id) for kernel in kernels if kernel is not None)
+    found = (guard.why_stays(kernel.session.id, left_s) for kernel in kernels if kernel is not None)
     return [*dict.fromkeys(filter(None, found))][:_MOST_TOLD]
 
 

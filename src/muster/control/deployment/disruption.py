@@ -57,13 +57,18 @@ class ReplicaGuard(ServicesGuard):
         if route is not None and begun and route.status is not RouteStatus.TERMINATING:
             take_away(self._lifecycle, route, work, phase, why)
 
-    def why_stays(self, session: SessionId) -> Reason | None:
+    def why_stays(self, session: SessionId, left_s: float | None) -> Reason | None:
         budget, route = self.budget(session), self._routes.of_session(session)
-        if budget is None or budget.left() > 0 or route is None:
+        if budget is None or route is None:
             return None
         deployment = route.deployment
+        if budget.left() > 0:
+            if left_s is not None:
+                return None
+            return reason(ReasonCode.REPLACEMENT_FIRST, deployment=deployment.name)
         return reason(
             ReasonCode.DISRUPTION_EXHAUSTED,
+            in_s=left_s,
             deployment=deployment.name,
             serving=self._serving(deployment),
             wanted=deployment.replicas,

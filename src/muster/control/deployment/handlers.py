@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, Route, RouteId
+from muster.control.deployment.levelling import change, differs, is_refused
 from muster.control.deployment.lifecycle import (
     MOST_OF_A_SENTENCE,
     RouteLifecycle,
@@ -15,9 +16,6 @@ from muster.control.deployment.lifecycle import (
 )
 from muster.control.deployment.loads import Loads
 from muster.control.deployment.standing import (
-    change,
-    differs,
-    is_refused,
     replicas,
     session_of,
     standing,
@@ -102,14 +100,15 @@ class ScalingDeployment(LifecycleHandler[Deployment]):
     statuses = frozenset({_E.SCALING})
     transitions = StatusTransitions(success=TransitionStatus(_E.READY))
 
-    def __init__(self, routes: Routes, changes: Changes) -> None:
+    def __init__(self, routes: Routes, changes: Changes, cluster: ClusterState) -> None:
         self._routes = routes
+        self._cluster = cluster
         self._changes = changes
 
     def execute(self, targets: Sequence[Deployment], work: Work) -> HandlerResult[Deployment]:
         result: HandlerResult[Deployment] = HandlerResult()
         for deployment in targets:
-            wished = change(deployment, self._routes, work.live, work.now)
+            wished = change(deployment, self._routes, work.live, self._cluster, work.now)
             self._changes.remove(wished.remove, work, self.name, None)
             if self._changes.make(deployment, deployment.stable, wished.create, work):
                 result.successes.append(deployment)
@@ -124,15 +123,16 @@ class CheckReplicaDeployment(LifecycleHandler[Deployment]):
     statuses = frozenset({_E.READY})
     transitions = StatusTransitions(success=TransitionStatus(_E.SCALING))
 
-    def __init__(self, routes: Routes) -> None:
+    def __init__(self, routes: Routes, cluster: ClusterState) -> None:
         self._routes = routes
+        self._cluster = cluster
 
     def execute(self, targets: Sequence[Deployment], work: Work) -> HandlerResult[Deployment]:
         result: HandlerResult[Deployment] = HandlerResult()
         for deployment in targets:
             if deployment.scaled_at <= deployment.status_changed_at:
                 continue
-            if differs(change(deployment, self._routes, work.live, work.now)):
+            if differs(change(deployment, self._routes, work.live, self._cluster, work.now)):
                 result.successes.append(deployment)
         return result
 
@@ -145,13 +145,14 @@ class ReconcileDeployment(LifecycleHandler[Deployment]):
     statuses = frozenset({_E.READY})
     transitions = StatusTransitions(success=NO_CHANGE, failure=TransitionStatus(_E.SCALING))
 
-    def __init__(self, routes: Routes) -> None:
+    def __init__(self, routes: Routes, cluster: ClusterState) -> None:
         self._routes = routes
+        self._cluster = cluster
 
     def execute(self, targets: Sequence[Deployment], work: Work) -> HandlerResult[Deployment]:
         result: HandlerResult[Deployment] = HandlerResult()
         for deployment in targets:
-            wished = change(deployment, self._routes, work.live, work.now)
+            wished = change(deployment, self._routes, work.live, self._cluster, work.now)
             if differs(wished):
                 up = sum(route.status in UP for route in self._routes.of(deployment))
                 result.failures[deployment] = reason(

@@ -7,6 +7,7 @@ from typing import Any
 from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, Route
 from muster.control.deployment.loads import Loads
+from muster.control.deployment.standing import looks_again_at
 from muster.control.deployment.telling import DeploymentTeller
 from muster.control.engine.lifecycle import Lifecycle
 from muster.control.engine.work import Move, Work
@@ -148,6 +149,8 @@ class DeploymentLifecycle(Lifecycle[Deployment]):
             yield record.unserved_at + OUTAGE_S
         if record.rollout is not None and due is not None:
             yield due
+        elif record.status is EndpointLifecycle.READY:
+            yield from looks_again_at(record, self._routes, work.live, work.now)
 
 
 class RouteLifecycle(Lifecycle[Route]):

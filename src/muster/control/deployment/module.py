@@ -91,7 +91,8 @@ class DeploymentModule(EntityModule):
         of_routes = RouteLifecycle(routes, teller, self._loads)
         changes = Changes(routes, of_routes)
         sessions = parts[SessionLifecycle]
-        parts[ClusterState].guard = ReplicaGuard(routes, of_routes)
+        cluster = parts[ClusterState]
+        cluster.guard = ReplicaGuard(routes, of_routes)
         parts[ProbeReports].listen(ProbesByAgents(routes))
         requests = DeploymentRequests(routes, of_deployments, self._own_hosts)
         return Declared(
@@ -104,10 +105,10 @@ class DeploymentModule(EntityModule):
                 RouteEviction(routes, of_routes),
                 ScaleByLoad(routes, self._loads, requests, self.memories),
                 CheckPendingDeployment(),
-                CheckReplicaDeployment(routes),
-                ReconcileDeployment(routes),
-                ScalingDeployment(routes, changes),
-                RolloutDeployment(routes, changes, self._loads, teller, parts[ClusterState]),
+                CheckReplicaDeployment(routes, cluster),
+                ReconcileDeployment(routes, cluster),
+                ScalingDeployment(routes, changes, cluster),
+                RolloutDeployment(routes, changes, self._loads, teller, cluster),
                 ProvisioningRoute(routes, of_routes, parts[SessionRequests]),
                 TerminatingRoute(sessions, self._loads),
                 FollowSessions(routes),

@@ -1,16 +1,21 @@
 """Routes and deployments as the pure decisions see them (``muster.serving``)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, Route
-from muster.control.deployment.lifecycle import may_start
 from muster.core.states import AgentBar, AgentStatus, SessionStatus
 from muster.core.states.deployment import RouteStatus
-from muster.serving.replicas import SERVING, Change, Replica, Standing, level
+from muster.serving.replicas import SERVING, Replica, Standing
 from muster.store.live import Live
 from muster.store.records import Session
+
+REPLACEMENT_WAIT_S = 60.0
+"""How long a replacement waits for room before a replica that is to leave its machine goes without
+one, as far as the disruption allows."""
+LOOK_FOR_ROOM_S = 5.0
+"""How often it is looked whether replacements have room."""
 
 
 def standing(route: Route, now: float) -> Standing:
@@ -92,28 +97,12 @@ def replicas(deployment: Deployment, routes: Routes, live: Live, now: float) -> 
     ]
 
 
-def change(deployment: Deployment, routes: Routes, live: Live, now: float) -> Change:
-    """The change that is due now for a deployment of which nothing is rolled out."""
-    wanted = deployment.replicas
-    wished = level(
-        wanted,
-        replicas(deployment, routes, live, now),
-        deployment.stable,
-        deployment.spec.disruptable(wanted),
-    )
-    if may_start(deployment, now) and not is_refused(deployment, routes):
-        return wished
-    return Change(0, wished.remove)
-
-
-def is_refused(deployment: Deployment, routes: Routes) -> bool:
-    """Whether a quota refuses sessions of the deployment, so that no further routes are made."""
-    return any(
-        route.status is RouteStatus.PROVISIONING and route.reason is not None
-        for route in routes.of(deployment)
-    )
-
-
-def differs(wished: Change) -> bool:
-    """Whether there is anything to do."""
-    return bool(wished.create or wished.remove)
+def looks_again_at(
+    deployment: Deployment, routes: Routes, live: Live, now: float
+) -> Iterator[float]:
+    """The moment at which to look whether replacements find no room, where replicas are to leave
+    their machines."""
+    mine = routes.of(deployment)
+    waiting = [each.created_at for each in mine if waits_for_room(each, live)]
+    if waiting and any(is_misplaced(each, live) for each in mine):
+        yield max(min(waiting) + REPLACEMENT_WAIT_S, now + LOOK_FOR_ROOM_S)

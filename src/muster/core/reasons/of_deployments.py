@@ -76,11 +76,17 @@ OF_DEPLOYMENTS: Mapping[ReasonCode, Definition] = {
         _W, f"it is replaced, because it was unhealthy for {{after_s:~}}{_FOUND}"
     ),
     ReasonCode.ROUTE_NOT_NEEDED: Definition(_W, "it is not needed any more"),
+    ReasonCode.REPLACEMENT_FIRST: Definition(
+        _W,
+        "a replica of deployment {deployment} leaves once another is available elsewhere, or after "
+        "a minute without room for one",
+    ),
     ReasonCode.DISRUPTION_EXHAUSTED: Definition(
         _W,
         "deployment {deployment} can spare no replica: {serving} of {wanted} serve, and its "
-        "disruption is {disruption}",
-        "It goes on once another replica is healthy: `muster why {deployment}`.",
+        "disruption is {disruption}{in_s:?; in {in_s:~} it may keep none any more}",
+        "It goes on once another replica is healthy: `muster why {deployment}`. Without a deadline "
+        "of the drain it waits for that as long as it takes.",
     ),
     ReasonCode.DEPLOYMENT_STARTS_AGAIN: Definition(
         _W,

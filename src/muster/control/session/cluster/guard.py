@@ -30,6 +30,10 @@ class ServicesGuard:
     def withdraw(self, work: Work, session: Session, phase: str, why: Reason) -> None:
         """Take note that the caller stops the session at once."""
 
-    def why_stays(self, session: SessionId) -> Reason | None:
-        """Why a session may not leave yet, if its service's budget keeps it."""
+    def why_stays(self, session: SessionId, left_s: float | None) -> Reason | None:
+        """Why a session has not left a machine that is to be left, if its service has it stay.
+
+        Args:
+            left_s: how much longer the service may have it stay; None without a limit.
+        """
         return None

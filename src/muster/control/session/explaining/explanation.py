@@ -206,6 +206,18 @@ def with_outlook(
     return [*of_pools, *(why for why in found if why.code not in cured)]
 
 
+def waits_for_slice(cluster: ClusterState, session: Session, now: float) -> bool:
+    """Whether a pool makes machines for a waiting session."""
+    group = cluster.groups[session.group]
+    if group.outlook is None:
+        return False
+    members = group.queue.find(session.id)
+    if members is None:
+        return False
+    told = group.outlook.of(session.id, members.workload, now)
+    return any(why.code is ReasonCode.WAITS_FOR_SLICE for why in told)
+
+
 def with_policy(live: Live, group: GroupState, look: Callable[[Policy], T]) -> T:
     """The result of ``look`` under the group's policy, without plug-ins that fail, as the next pass
     will do without them."""
