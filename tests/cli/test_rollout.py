@@ -104,7 +104,7 @@ def test_history_tells_what_each_revision_changed_and_what_became_of_it(
     rows = [re.split(r" {2,}", line.strip()) for line in result.stdout.splitlines()[1:]]
     assert [(row[0], row[3:]) for row in rows] == [
         ("1", ["command: forever"]),
-        ("2", ["given up: too slow",
+        ("2", ["given up: no room",
                "env.VERSION v1→v2, env.API_TOKEN, +env.LONG, -files.serve.py, "
                "resources.cpu 0.01→64, resources.memory 0B→1GiB"]),
         ("3", ["serves",

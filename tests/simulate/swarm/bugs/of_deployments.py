@@ -1,11 +1,13 @@
 """Bugs that the invariants of deployments find."""
 
+from collections.abc import Iterable
+
 import pytest
 from tests.simulate.swarm.bugs.registry import finds
 
 from muster.control.deployment import handlers, traffic
 from muster.control.deployment.book import Routes
-from muster.control.deployment.entity import Deployment
+from muster.control.deployment.entity import Deployment, Route
 from muster.control.deployment.handlers import (
     DestroyingDeployment,
     ReconcileDeployment,
@@ -14,6 +16,7 @@ from muster.control.deployment.handlers import (
 from muster.control.deployment.route_handlers import RouteEviction
 from muster.control.engine.handler import HandlerResult
 from muster.control.engine.work import Work
+from muster.control.session.cluster.state import ClusterState
 from muster.core.reasons import Reason
 from muster.core.states.deployment import PROBED
 from muster.serving import rollout
@@ -26,14 +29,17 @@ from muster.store.live import Live
 
 @finds(deployments.TrafficGoesToTheHealthy, first=5)
 def requests_go_to_all_that_run(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(
-        traffic, "serves", lambda route: route.address is not None and route.status in PROBED
-    )
+    def all_that_run(routes: Iterable[Route], now: float) -> list[Route]:
+        return [each for each in routes if each.address is not None and each.status in PROBED]
+
+    patch.setattr(traffic, "in_traffic", all_that_run)
 
 
 @finds(deployments.ReplicasAreBounded, first=5)
 def replicas_that_run_do_not_count(patch: pytest.MonkeyPatch) -> None:
-    def wished(deployment: Deployment, routes: Routes, live: Live, now: float) -> Change:
+    def wished(
+        deployment: Deployment, routes: Routes, live: Live, cluster: ClusterState, now: float
+    ) -> Change:
         return Change(create=1 if len(routes.of(deployment)) < 20 else 0)
 
     patch.setattr(handlers, "change", wished)

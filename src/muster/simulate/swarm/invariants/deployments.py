@@ -103,14 +103,21 @@ class DestroyedLeaveNothing(Invariant):
 class TrafficGoesToTheHealthy(Invariant):
     """Judged by what the probers told, whenever a controller has taken all of that."""
 
-    says = "traffic goes only to routes that were healthy at their last probe"
+    says = (
+        "traffic goes to routes that were healthy at their last probe, or the published set stands"
+    )
 
     def woke(self) -> None:
         controller = self.world.controller
         if controller is None or not controller.is_idle or self.world.is_broken:
             return
         routes = controller.store.live.of(Route)
+        live = controller.store.live
         for service in controller.plane.parts[Traffic].view().services:
+            deployment = live.of(Deployment).get(service.id)
+            stands = deployment is not None and not any(
+                each.status in _SERVING and _served(each) for each in _of(live, deployment)
+            )
             for target in service.targets:
                 route = routes.get(f"{service.id}/{target.route}")
                 if not target.weight:
@@ -118,6 +125,10 @@ class TrafficGoesToTheHealthy(Invariant):
                 told = f"{service.id}/{target.route} gets traffic, and is"
                 if route is None or route.status not in _SERVING:
                     self.expect(False, f"{told} {None if route is None else route.status}")
+                    continue
+                if stands:  # the last probes of all were bad at once
+                    well = route.status is RouteStatus.HEALTHY and route.healthy_since is not None
+                    self.expect(well, f"{told} {route.status}")
                     continue
                 heard = controller.plane.parts[Routes].heard_of(route.name)
                 if heard is not None and heard.asked is not None:
