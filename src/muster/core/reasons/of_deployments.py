@@ -129,9 +129,9 @@ OF_DEPLOYMENTS: Mapping[ReasonCode, Definition] = {
         _W,
         "revision {revision} was given up: there was no room for a further replica of it within "
         "{deadline_s:~}{how:?: {how}}; revision {stable} serves",
-        "Make room, have it take the place of the former replicas by update.surge 0, or wait longer "
-        "by update.progress_deadline; the revision is tried again by `muster rollout undo NAME --to "
-        "{revision}`.",
+        "Make room, have it take the place of the former replicas by update.surge 0, or wait "
+        "longer by update.progress_deadline; the revision is tried again by `muster rollout undo "
+        "NAME --to {revision}`.",
     ),
     ReasonCode.ROLLOUT_ERRORS: Definition(
         _R,
