@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from math import inf
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import httpx
 import msgspec
@@ -62,6 +62,13 @@ class _Done(msgspec.Struct):
     """An answer of which nothing is of interest."""
 
 
+class _Value(NamedTuple):
+    """The value of a replica's key, and whether the replica takes requests."""
+
+    text: str
+    takes_requests: bool
+
+
 A = TypeVar("A", bound=msgspec.Struct)
 
 
@@ -76,7 +83,7 @@ class EtcdSink(Sink):
         self._turn = 0  # which endpoint is asked
         self._lease = 0
         self._kept_s = -inf  # when the lease was renewed last
-        self._made: dict[str, tuple[Service, dict[str, str]]] = {}  # the keys of each service
+        self._made: dict[str, tuple[Service, dict[str, _Value]]] = {}  # the keys of each service
         self._written: dict[str, tuple[str, int]] | None = None  # None if that is not known
         self._look_at_s = 0.0
 
@@ -88,18 +95,30 @@ class EtcdSink(Sink):
         if there is None or now_s >= self._look_at_s:
             there = self._there()
             self._look_at_s = now_s + min(PERIOD_S, self._settings.lease / 3)
-        requests: list[dict[str, Any]] = []
-        for key, value in wish.items():
-            if there.get(key) != (value, self._lease):
-                put = {"key": _encoded(key), "value": _encoded(value), "lease": str(self._lease)}
-                requests.append({"requestPut": put})
-        requests += [
-            {"requestDeleteRange": {"key": _encoded(key)}} for key in there if key not in wish
-        ]
+        requests = self._changes(wish, there)
         for first in range(0, len(requests), BATCH):
             self._ask("/v3/kv/txn", {"success": requests[first : first + BATCH]}, _Done)
-        self._written = {key: (value, self._lease) for key, value in wish.items()}
+        self._written = {key: (value.text, self._lease) for key, value in wish.items()}
         return Tended(max(self._look_at_s - time.monotonic(), 0.0))
+
+    def _changes(
+        self, wish: Mapping[str, _Value], there: Mapping[str, tuple[str, int]]
+    ) -> list[dict[str, Any]]:
+        """The keys to put and to delete. Each may be the last that etcd takes, so replicas that
+        get requests come first; those that get none any more follow, and then those that go."""
+        different = [
+            (key, value)
+            for key, value in wish.items()
+            if there.get(key) != (value.text, self._lease)
+        ]
+        different.sort(key=lambda each: not each[1].takes_requests)
+        puts = [
+            {"key": _encoded(key), "value": _encoded(value.text), "lease": str(self._lease)}
+            for key, value in different
+        ]
+        gone = [{"key": _encoded(key)} for key in there if key not in wish]
+        changes = [{"requestPut": each} for each in puts]
+        return changes + [{"requestDeleteRange": each} for each in gone]
 
     def rest(self) -> None:
         if self._lease:
@@ -110,7 +129,7 @@ class EtcdSink(Sink):
             self._client.close()
             self._client = None
 
-    def _keys(self, services: Sequence[Service]) -> dict[str, str]:
+    def _keys(self, services: Sequence[Service]) -> dict[str, _Value]:
         """The keys that etcd should have, and their values."""
         made = {}
         for service in published(services, everything=self._settings.all):
@@ -121,7 +140,7 @@ class EtcdSink(Sink):
         self._made = made
         return {key: value for _, keys in made.values() for key, value in keys.items()}
 
-    def _keys_of(self, service: Service) -> dict[str, str]:
+    def _keys_of(self, service: Service) -> dict[str, _Value]:
         keys = {}
         for target in sound(service.targets):
             value = {
@@ -130,7 +149,8 @@ class EtcdSink(Sink):
                 "revision": target.revision,
             }
             key = f"{self._settings.prefix}/{service.name}/{target.route}"
-            keys[key] = json.dumps(value, separators=(",", ":"))
+            text = json.dumps(value, separators=(",", ":"))
+            keys[key] = _Value(text, target.weight > 0)
         return keys
 
     def _there(self) -> dict[str, tuple[str, int]]:

@@ -4,7 +4,8 @@ A turn compares what is wished anew; where that goes wrong, or ``PERIOD_S`` is o
 compares everything. So a change of one service is no work over all, and restarts, reloads by
 others and changes that went wrong are found. Servers change at run time: they are added, get other
 weights, and are drained before they are deleted. All is in a file as well, so that HAProxy begins
-with it by itself. Only a backend that HAProxy does not have needs a reload.
+with it by itself. Only a backend that HAProxy does not have needs a reload. After each command a
+service that had a server for its requests, and is to have one, has one (``haproxy_turn``).
 """
 
 import logging
@@ -18,12 +19,17 @@ from pathlib import Path
 from muster.control.deployment.publishing.haproxy_config import (
     DRAIN_S,
     NOTHING,
-    Backend,
     Wished,
     addresses_in,
     wished,
 )
 from muster.control.deployment.publishing.haproxy_load import Counters, Growth
+from muster.control.deployment.publishing.haproxy_turn import (
+    DRAINED,
+    MAINTENANCE,
+    ServerKey,
+    ServerTurn,
+)
 from muster.control.deployment.publishing.published import Addresses
 from muster.control.deployment.publishing.runtime_api import (
     Running,
@@ -59,8 +65,6 @@ FIRST_RELOAD_PAUSE_S = 2.0
 LONGEST_RELOAD_PAUSE_S = 60.0
 """Between two reloads: new deployments share one, and one that changes nothing is rare."""
 _REFUSAL_S = 0.5
-_DRAINED = 0x08
-_MAINTENANCE = 0x01
 
 
 class HaproxySink(Sink):
@@ -68,18 +72,25 @@ class HaproxySink(Sink):
 
     Args:
         report: is told of the load that HAProxy has counted.
+        open_api: makes the connection to the runtime API, given its address.
     """
 
     name = "haproxy"
 
-    def __init__(self, settings: HaproxySettings, report: Callable[[LoadReport], None]) -> None:
+    def __init__(
+        self,
+        settings: HaproxySettings,
+        report: Callable[[LoadReport], None],
+        open_api: Callable[[str], RuntimeApi] = RuntimeApi,
+    ) -> None:
         self._report = report
         self._growth = Growth()
         self._settings = settings
+        self._open_api = open_api
         self._file = Path(settings.file)
         self._map = self._file.with_suffix(".map")
         self._addresses = Addresses(self._written())
-        self._drains: dict[tuple[str, str], float] = {}  # when a server goes at the latest
+        self._drains: dict[ServerKey, float] = {}  # when a server goes at the latest
         self._drain_s: dict[str, float] = {}  # of backends, also once nobody wishes for them
         self._reload = Reload(settings)
         self._wish = NOTHING
@@ -92,7 +103,7 @@ class HaproxySink(Sink):
         # A service that has gone may have a server to drain for as long as it said.
         self._drain_s |= {name: each.drain_s for name, each in wish.backends.items()}
         try:
-            with RuntimeApi(self._settings.socket) as api:
+            with self._open_api(self._settings.socket) as api:
                 missing, complaint = self._compare(api, wish)
                 self._tell_load(api, services)
         finally:
@@ -153,7 +164,7 @@ class HaproxySink(Sink):
         api: RuntimeApi,
         wish: Wished,
         there: set[str],
-        running: dict[tuple[str, str], Running],
+        running: dict[ServerKey, Running],
         keys: dict[str, str],
     ) -> tuple[list[str], str]:
         """Change what differs between what is wished and what HAProxy has: its backends, servers,
@@ -162,53 +173,33 @@ class HaproxySink(Sink):
         Returns:
             the backends that HAProxy does not have, and what it refused.
         """
-        refused: list[str] = []
         missing = [name for name in wish.backends if name not in there]
         serving = {name: each for name, each in wish.backends.items() if name in there}
         for key, name in wish.keys.items():
-            if name in missing and (former := keys.get(key)) in there:
+            former = keys.get(key)
+            if name in missing and former in there and former not in wish.backends:
                 # It serves with its other lines until there is one with the right ones.
                 serving[former] = replace(wish.backends[name], name=former)
+        turn = ServerTurn(api, running)
         for backend in serving.values():
-            self._give(api, backend, running, refused)
-        self._turn_map(api, wish, keys, there, refused)
+            for route in backend.servers:
+                self._drains.pop((backend.name, route), None)
+            turn.raise_servers(backend)
+        keys = self._turn_map(api, wish, keys, there, turn.refused)
+        for backend in serving.values():
+            turn.lower_servers(backend)
         gone = {
             (name, route)
             for name, route in running
             if name not in serving or route not in serving[name].servers
         }
-        self._take_away(api, gone, running, refused)
+        needed = {name for name, each in serving.items() if each.takes_requests}
+        # A service whose requests could not be turned to its other backend has this one.
+        needed |= {keys[key] for key in wish.keys if key in keys and keys[key] not in serving}
+        self._take_away(api, gone, needed, turn)
         for name in set(self._drain_s) - set(self._wish.backends) - {name for name, _ in gone}:
             del self._drain_s[name]
-        return missing, "; ".join(refused[:3])
-
-    def _give(
-        self,
-        api: RuntimeApi,
-        backend: Backend,
-        running: dict[tuple[str, str], Running],
-        refused: list[str],
-    ) -> None:
-        """Have a backend have its servers, as they should be."""
-        for name, server in backend.servers.items():
-            key = backend.name, name
-            self._drains.pop(key, None)
-            path = f"{backend.name}/{name}"
-            now = running.get(key)
-            commands = []
-            if now is None:
-                if told := api.have(f"add server {path} {server.at} weight {server.weight}"):
-                    refused.append(told)
-                    continue
-                commands.append(f"set server {path} state ready")
-            else:
-                if (now.server.address, now.server.port) != (server.address, server.port):
-                    commands.append(f"set server {path} addr {server.address} port {server.port}")
-                if now.server.weight != server.weight:
-                    commands.append(f"set server {path} weight {server.weight}")
-                if now.admin:
-                    commands.append(f"set server {path} state ready")
-            refused += [told for command in commands if (told := api.have(command))]
+        return missing, "; ".join(turn.refused[:3])
 
     def _turn_map(
         self,
@@ -217,39 +208,53 @@ class HaproxySink(Sink):
         now: dict[str, str],
         there: set[str],
         refused: list[str],
-    ) -> None:
-        """Have requests go to the backends that HAProxy has."""
+    ) -> dict[str, str]:
+        """Have requests go to the backends that HAProxy has; the answer is its keys after that."""
         path = self._map
-        commands = []
+        after = dict(now)
         for key, name in wish.keys.items():
-            if now.get(key) != name and name in there:
-                commands.append(f"{'set' if key in now else 'add'} map {path} {key} {name}")
-        commands += [f"del map {path} {key}" for key in now if key not in wish.keys]
-        refused += [told for command in commands if (told := api.have(command))]
+            if now.get(key) == name or name not in there:
+                continue
+            verb = "set" if key in now else "add"
+            if told := api.have(f"{verb} map {path} {key} {name}"):
+                refused.append(told)
+            else:
+                after[key] = name
+        for key in now:
+            if key not in wish.keys:
+                refused += filter(None, [api.have(f"del map {path} {key}")])
+        return after
 
     def _take_away(
         self,
         api: RuntimeApi,
-        gone: set[tuple[str, str]],
-        running: dict[tuple[str, str], Running],
-        refused: list[str],
+        gone: set[ServerKey],
+        needed: set[str],
+        turn: ServerTurn,
     ) -> None:
-        """Drain servers that nobody wishes for, and delete those that are idle or out of time."""
+        """Drain servers that nobody wishes for, and delete those that are idle or out of time.
+
+        Args:
+            needed: the backends of which one server at least is to take requests.
+        """
         now_s = time.monotonic()
         for key in set(self._drains) - gone:
             del self._drains[key]
         ripe = []
         for key in gone:
+            is_drained = bool(turn.running[key].admin & (DRAINED | MAINTENANCE))
+            if not is_drained and key[0] in needed and turn.is_last(key):
+                continue
             if key not in self._drains:
                 self._drains[key] = now_s + self._drain_s.get(key[0], DRAIN_S)
-            if running[key].admin & (_DRAINED | _MAINTENANCE):
+            if is_drained:
                 ripe.append(key)
             else:
-                refused += filter(None, [api.have(f"set server {key[0]}/{key[1]} state drain")])
+                turn.drain(key)
         if not ripe:
             return
         names = {name for name, _ in ripe}
-        counters: dict[tuple[str, str], Counters] = {}
+        counters: dict[ServerKey, Counters] = {}
         for some in names if len(names) <= FEW else ("-1",):
             counters |= api.counters(some)
         for key in ripe:
@@ -257,9 +262,9 @@ class HaproxySink(Sink):
             out_of_time = now_s >= self._drains[key]
             if counters.get(key, Counters()).current and not out_of_time:
                 continue
-            refused += filter(None, [api.have(f"set server {path} state maint")])
+            turn.refused += filter(None, [api.have(f"set server {path} state maint")])
             if out_of_time:
-                refused += filter(None, [api.have(f"shutdown sessions server {path}")])
+                turn.refused += filter(None, [api.have(f"shutdown sessions server {path}")])
             if api.ask(f"del server {path}").startswith("Server deleted"):
                 del self._drains[key]
 

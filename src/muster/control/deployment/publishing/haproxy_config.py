@@ -68,6 +68,11 @@ class Backend:
     is_vague: bool
 
     @cached_property
+    def takes_requests(self) -> bool:
+        """Whether one of its servers is to take requests."""
+        return any(server.weight for server in self.servers.values())
+
+    @cached_property
     def text(self) -> str:
         """Its part of the file."""
         parts = [f"\nbackend {self.name}\n"]

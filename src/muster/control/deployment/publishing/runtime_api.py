@@ -29,6 +29,10 @@ class Running(NamedTuple):
     server: Server
     admin: int
 
+    @property
+    def takes_requests(self) -> bool:
+        return self.admin == 0 and self.server.weight > 0
+
 
 class RuntimeApi:
     """A connection to the runtime API, for one turn.
