@@ -171,6 +171,45 @@ async def test_what_a_withdrawn_replica_does_not_end_in_time_is_cut() -> None:
             await asked
 
 
+async def test_request_of_a_frozen_replica_goes_to_another_once_that_one_is_out_of_time() -> None:
+    async def frozen(_request: Request, _writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(60)
+
+    async with (
+        Backend(frozen).running() as ill,
+        Backend(saying("hello")).running() as web,
+        serving() as served,
+    ):
+        served.set(service(ill.target("r0"), drain_s=0.2))
+        get, put, post = (
+            asyncio.create_task(served.get("/web/", method=method, body=body))
+            for method, body in (("GET", b""), ("PUT", b"x"), ("POST", b"x"))
+        )
+        await until_awaited(lambda: len(ill.requests) == 3)
+        served.set(service(ill.target("r0", weight=0), web.target(), drain_s=0.2))
+        assert [(each.status, each.body) for each in (await get, await put)] == [
+            (200, b"hello"),
+            (200, b"hello"),
+        ]
+        assert (await post).status == 503, "it may have been done"
+        assert [each.body for each in web.requests if each.line.startswith("PUT")] == [b"x"]
+        loads = routes(served)
+    assert (loads["r0"].requests, loads["r0"].failures) == (3, 3)
+    assert (loads["r1"].requests, loads["r1"].failures) == (2, 0)
+
+
+async def test_request_of_a_frozen_replica_that_was_the_only_one_is_told_so() -> None:
+    async def frozen(_request: Request, _writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(60)
+
+    async with Backend(frozen).running() as ill, serving() as served:
+        served.set(service(ill.target("r0"), drain_s=0.2))
+        get = asyncio.create_task(served.get("/web/"))
+        await until_awaited(lambda: ill.requests)
+        served.set(service(drain_s=0.2))
+        assert (await get).status == 503
+
+
 async def test_old_connections_of_all_replicas_are_no_tries() -> None:
     """After the machine has slept, replicas have closed what the proxy kept. The request stays with
     the replica that was chosen."""

@@ -167,9 +167,19 @@ class Exchange:
             self._give_up(Refused(504, why), failed=True)
 
     def cut(self) -> None:
-        """End the request whose replica is withdrawn and has had its time."""
+        """End the request whose replica is withdrawn and has had its time. One of whose answer
+        nothing went to the client, and that may be done twice, goes to another replica: its own may
+        be frozen."""
         why = "the replica was withdrawn before it had answered"
-        self._give_up(Refused(503, why), failed=True)
+        connection = self.connection
+        if not self._may_be_sent_again(reached=connection is not None):
+            self._give_up(Refused(503, why), failed=True)
+            return
+        self.connection = None
+        self.is_sent = False
+        if connection is not None:
+            connection.leave()
+        self._try_another(why)
 
     def refuse(self, refused: Refused) -> None:
         """Answer in the replica's place, or cut the answer that has begun."""
@@ -369,13 +379,22 @@ class Exchange:
         self.is_sent = False
         replica = self._replica
         assert replica is not None
-        if self._answered or self.kept is None or (reached and not self.head.idempotent):
+        if not self._may_be_sent_again(reached=reached):
             self._give_up(Refused(502, f"the replica {why}"), failed=True)
         elif stale:  # a new connection to the same replica is no other try
             replica.forget_idle()
             self._proxy.spawn(self._connect(replica))
         else:
             self._try_another(f"the replica {why}")
+
+    def _may_be_sent_again(self, *, reached: bool) -> bool:
+        """Whether another replica may get the request.
+
+        Args:
+            reached: whether its replica may have got a part of it.
+        """
+        is_at_hand = not self._answered and self.kept is not None
+        return is_at_hand and (self.head.idempotent or not reached)
 
     def _try_another(self, why: str) -> None:
         replica, self._replica = self._replica, None
