@@ -12,12 +12,14 @@ import pytest
 from tests.e2e.cluster import client_of, free_ports
 from tests.patience import until
 
+from muster.agent.supervisor import lock_file
 from muster.app import local
 from muster.app.doctor import checks
 from muster.app.home import Home
 from muster.app.keeper import keeper_of
 from muster.app.local import UpOptions, down, up
 from muster.app.proxy_config import RunningProxy, proxy_directory, running_proxy
+from muster.app.proxy_keeper import KEEPER_LOCK_FILE
 from muster.core.errors import Conflict, MusterError
 
 MUSTER = Path(sys.executable).with_name("muster")
@@ -94,7 +96,7 @@ def test_services_are_reached_while_controller_and_proxy_are_killed(
     assert not (proxy_directory(home) / "proxy.json").exists()
 
 
-def test_proxy_whose_controller_and_keeper_were_killed_is_stopped_by_down(
+def test_proxy_that_dies_while_the_controller_is_away_runs_again_until_down(
     home: Home, proxy_port: int
 ) -> None:
     up(UpOptions(home.path, agents=0, proxy=True))
@@ -106,7 +108,41 @@ def test_proxy_whose_controller_and_keeper_were_killed_is_stopped_by_down(
     os.kill(controller.pid, signal.SIGKILL)
     until(lambda: not home.is_running())
     assert proxy_of(home).pid == process
+
+    os.kill(process, signal.SIGKILL)
+    until(lambda: proxy_of(home).pid != process)
+    assert proxy_of(home).port == proxy_port
     down(home.path)
+    assert running_proxy(proxy_directory(home)) is None
+    assert not lock_file.is_held(proxy_directory(home) / KEEPER_LOCK_FILE)
+
+
+def test_proxy_whose_keeper_is_killed_goes_on_and_gets_another_keeper(
+    home: Home, proxy_port: int
+) -> None:
+    up(UpOptions(home.path, agents=0, proxy=True))
+    proxy, lock = proxy_of(home), proxy_directory(home) / KEEPER_LOCK_FILE
+    keeper = until(lambda: lock_file.holder_of(lock))
+    os.kill(keeper, signal.SIGKILL)
+    until(lambda: lock_file.holder_of(lock) not in (None, keeper))
+    assert proxy_of(home) == proxy
+    os.kill(proxy.pid, signal.SIGKILL)
+    until(lambda: proxy_of(home).pid != proxy.pid)
+    down(home.path)
+    assert running_proxy(proxy_directory(home)) is None
+
+
+def test_proxy_that_is_no_longer_wished_ends_with_its_keeper(home: Home, proxy_port: int) -> None:
+    up(UpOptions(home.path, agents=0, proxy=True))
+    proxy_of(home)
+    keeper, controller = keeper_of(home), home.running()
+    assert keeper is not None
+    assert controller is not None
+    os.kill(keeper, signal.SIGKILL)
+    os.kill(controller.pid, signal.SIGKILL)
+    until(lambda: not home.is_running())
+    up(UpOptions(home.path, agents=0, proxy=False))
+    until(lambda: not lock_file.is_held(proxy_directory(home) / KEEPER_LOCK_FILE))
     assert running_proxy(proxy_directory(home)) is None
 
 

@@ -50,7 +50,8 @@ from muster.app.lost_supervisors import watch_supervisors
 from muster.app.own_accounts import own_accounts, write_accounts
 from muster.app.plugin_watchdog import watch_plugins
 from muster.app.process import allow_files, garbage_collection_off, settle_memory
-from muster.app.proxy_config import kept_proxy
+from muster.app.proxy_config import proxy_directory
+from muster.app.proxy_keeper import KeptProxy, stop_unwished
 from muster.control.accounts import first_admin
 from muster.control.agent.desk import AgentDesk
 from muster.control.agent.leases import LeaseBook
@@ -154,7 +155,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     agent_port = await gateway.start(*(address(config.host, port) for port in agent_ports))
     stack.push_async_callback(gateway.stop)
     _open_door(door, config, agent_port)
-    proxy = kept_proxy(config.proxy) if config.proxy is not None else None
+    proxy = KeptProxy(config.proxy) if config.proxy is not None else None
     app = create_app(
         plane=plane,
         engine=engine,
@@ -181,6 +182,8 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     await run_beside("local agents", local_agents.run)
     if proxy is not None:
         await run_beside(proxy.name, proxy.keep)
+    else:
+        await run_beside("former proxy", partial(stop_unwished, proxy_directory(home)))
     await run_beside("local machines", partial(keep_machines, home.providers))
     stack.callback(stop_requests, app)  # called first: no new requests while other parts stop
     now = clock.now()

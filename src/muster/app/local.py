@@ -28,7 +28,7 @@ from muster.app.detached import (
 )
 from muster.app.home import Home, LocalAgents, LocalProxy, Settings, default_home
 from muster.app.keeper import keeper_of, last_kept
-from muster.app.kept_process import STOP_TIMEOUT_S, stop
+from muster.app.kept_process import STOP_TIMEOUT_S
 from muster.app.local_agent_settings import (
     agent_configs,
     warnings,
@@ -36,8 +36,8 @@ from muster.app.local_agent_settings import (
 from muster.app.local_agents import former_directories, stop_agent
 from muster.app.local_parts import LocalParts, wait_for_parts
 from muster.app.proxy_config import DEFAULT_PORT as PROXY_PORT
-from muster.app.proxy_config import LOCK_FILE as PROXY_LOCK
 from muster.app.proxy_config import ProxyConfig, proxy_beside, proxy_directory
+from muster.app.proxy_keeper import stop_proxy
 from muster.core.errors import Conflict, MusterError
 from muster.core.ids import AgentId
 from muster.providers.local.machine import NotEnded, machines_of_pools
@@ -380,7 +380,7 @@ async def _stop_parts(home: Home, *, keep_machines: bool = False) -> None:
     machines = [] if keep_machines else machines_of_pools(home.providers)
     try:
         await asyncio.gather(
-            stop(proxy_directory(home) / PROXY_LOCK),
+            stop_proxy(proxy_directory(home)),
             *(stop_agent(directory) for directory in home.agent_directories()),
             *(asyncio.to_thread(machine.stop, STOP_TIMEOUT_S) for machine in machines),
         )

@@ -12,7 +12,6 @@ import msgspec
 
 from muster.agent.supervisor import lock_file
 from muster.app.home import Home
-from muster.app.kept_process import KeptProcess
 from muster.wire.transport import ServerTls
 
 DEFAULT_PORT = 8282
@@ -74,21 +73,6 @@ def proxy_beside(
         tls = ServerTls(certificate.absolute(), key.absolute())
     return ProxyConfig(
         proxy_directory(home), home.client_file, host, port, tls, ports_tried=ports_tried
-    )
-
-
-def kept_proxy(config: ProxyConfig) -> KeptProcess:
-    """The proxy as a process that a controller keeps alive."""
-
-    async def settings() -> str:
-        return dump_proxy(config)
-
-    return KeptProcess(
-        PROXY_NAME,
-        "muster.app.proxy_process",
-        config.directory / LOCK_FILE,
-        config.directory / LOG_FILE,
-        settings,
     )
 
 
