@@ -3,6 +3,7 @@ and is to have one has one after each command."""
 
 import base64
 import json
+import socket
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -150,6 +151,47 @@ def test_a_service_is_turned_to_another_backend_with_a_server_after_each_command
         assert model.keys["/chat"] != former
         assert set(haproxy.taking()) == {"rte-2", "rte-3"}
         assert model.backends[former] == {}
+
+
+@pytest.mark.parametrize("ends_after", range(4))
+def test_no_key_leads_to_a_backend_that_is_not_in_the_file_after_each_file(
+    tmp_path: Path, ends_after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace, files = haproxy_sink._replace, list[Path]()
+
+    def replacing(path: Path, text: str) -> None:
+        if len(files) == ends_after:
+            raise OSError(28, "No space left on device")
+        replace(path, text)
+        files.append(path)
+        config = (tmp_path / "muster.cfg").read_text()
+        for row in (tmp_path / "muster.map").read_text().splitlines():
+            assert f"\nbackend {row.split()[1]}\n" in config
+
+    haproxy = Driven(tmp_path, BLUE)
+    before = (tmp_path / "muster.map").read_text()
+    monkeypatch.setattr(haproxy_sink, "_replace", replacing)
+    haproxy.publish(chat(GREEN, affinity="X-User"))
+    assert len(files) == min(ends_after, 3)
+    monkeypatch.setattr(haproxy_sink, "_replace", replace)
+    haproxy.publish(chat(GREEN, affinity="X-User"))
+    assert (tmp_path / "muster.map").read_text() != before
+    assert (tmp_path / "muster.cfg").read_text().count("backend ") == 1
+
+
+def test_replicas_whose_machines_are_not_found_leave_the_requests_to_those_that_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise OSError
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    haproxy = Driven(tmp_path, {0: 1})
+    moved = Target(route="rte-1", host="new-machine", port=1, revision=2)
+    former = chat({0: 0}).targets
+    haproxy.publish(service("chat", *former, moved))
+    assert haproxy.taking() == {"rte-0": 1}
+    assert "rte-0 127.0.0.1:8000 weight 1" in (tmp_path / "muster.cfg").read_text()
 
 
 def test_a_new_service_does_not_get_the_backend_of_one_that_gave_it_a_host() -> None:

@@ -277,9 +277,17 @@ class HaproxySink(Sink):
 
     def _write(self, wish: Wished) -> None:
         try:
-            for path, text in ((self._map, wish.map()), (self._file, wish.config())):
-                if not path.exists() or path.read_text(errors="replace") != text:
-                    _replace(path, text)
+            written, keys, config = _text(self._file), wish.map(), wish.config()
+            if _text(self._map) != keys:
+                # HAProxy may begin, or the disk be full, between two files: no key of either map
+                # leads to a backend that is not there.
+                with_former = wish.config_with_former(written or "")
+                if written != with_former:
+                    _replace(self._file, with_former)
+                    written = with_former
+                _replace(self._map, keys)
+            if written != config:
+                _replace(self._file, config)
         except OSError as error:
             raise SinkError(f"{self._file} cannot be written: {error.strerror}") from None
 
@@ -367,6 +375,18 @@ def _next_at_s(began_s: float, period_s: float) -> float:
     """When work that has just ended is due again."""
     took_s = time.monotonic() - began_s
     return began_s + max(period_s, min(PAUSE * took_s, LONGEST_PERIOD_S))
+
+
+def _text(path: Path) -> str | None:
+    """The text of a file; None if there is none.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    try:
+        return path.read_text(errors="replace")
+    except FileNotFoundError:
+        return None
 
 
 def _replace(path: Path, text: str) -> None:

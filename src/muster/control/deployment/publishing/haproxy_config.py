@@ -30,6 +30,7 @@ _SERVER = re.compile(
     r"^    server (?P<route>\S+) (?:(?P<four>[0-9.]+)|\[(?P<six>[0-9a-f:.]+)\]):[0-9]+ ",
     re.MULTILINE,
 )
+_SECTION = re.compile(r"^backend (?P<name>\S+)\n(?:[ \t].*\n)*", re.MULTILINE)
 _FIRST_LINE = "# Written by Muster; whatever else is written here is lost.\n"
 
 
@@ -101,6 +102,13 @@ class Wished:
         """The text of the file."""
         return "".join([_FIRST_LINE, *(backend.text for backend in self.backends.values())])
 
+    def config_with_former(self, written: str) -> str:
+        """The text of the file, and of a file that was written before the backends that are not
+        wished any more."""
+        sections = (found for found in _SECTION.finditer(written))
+        former = [found[0] for found in sections if found["name"] not in self.backends]
+        return self.config() + "".join(f"\n{text.rstrip()}\n" for text in former)
+
     def map(self) -> str:
         """The text of the map."""
         return "".join(f"{key} {name}\n" for key, name in self.keys.items())
@@ -145,11 +153,16 @@ def _backend(service: Service, settings: HaproxySettings, addresses: Addresses) 
     lines = _lines(service, settings)
     digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:6]
     targets = list(sound(service.targets))
-    servers = {}
-    for target, weight in zip(targets, _weights(targets), strict=True):
-        address = addresses.of(target)
-        if address is not None:
-            servers[target.route] = Server(address, target.port, weight)
+    found = [(target, addresses.of(target)) for target in targets]
+    there = [(target, address) for target, address in found if address is not None]
+    weights = _weights([target for target, _ in there])
+    if not any(weights) and any(target.weight > 0 for target in targets):
+        # Those that are to take requests are not found yet: until then the others take them.
+        weights = [1] * len(there)
+    servers = {
+        target.route: Server(address, target.port, weight)
+        for (target, address), weight in zip(there, weights, strict=True)
+    }
     hosts = frozenset(target.host for target in targets)
     return Backend(
         f"{PREFIX}{service.name}-{digest}",
