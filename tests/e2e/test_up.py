@@ -19,7 +19,7 @@ import httpx
 import psutil
 import pytest
 from click.testing import CliRunner
-from tests.e2e.cluster import assert_no_survivors, client_of, free_ports
+from tests.e2e.cluster import assert_no_survivors, client_of, free_ports, processes_naming
 from tests.patience import until, until_awaited
 
 from muster.agent.config import AgentConfig
@@ -30,6 +30,7 @@ from muster.app import local
 from muster.app.beside import Beside
 from muster.app.detached import has_ended
 from muster.app.home import Home, LocalAgents
+from muster.app.keeper import keeper_of
 from muster.app.local import UpOptions, down, up
 from muster.app.local_agent_settings import agent_configs, warnings
 from muster.app.local_agents import LocalAgents as AgentProcesses
@@ -52,6 +53,23 @@ def modes(directory: Path) -> dict[Path, int]:
 def muster(home: Home, *words: str) -> subprocess.CompletedProcess[str]:
     command = [str(MUSTER), *words, "--home", str(home.path)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def shorten_silence(home: Home) -> None:
+    """Have agents count as silent soon."""
+    known = home.client()
+    headers = {"Authorization": f"Bearer {known['token']}"}
+    url = f"{known['url']}/v1/groups/default"
+    assert httpx.put(url, headers=headers, content=json.dumps(GROUP)).status_code == 200
+
+
+def kernels(home: Home) -> list[int]:
+    """The processes of kernels of the home's agents."""
+    return [
+        pid
+        for pid, _, environment in processes_naming(home.path)
+        if any(entry.startswith(b"MUSTER_KERNEL_ID=") for entry in environment)
+    ]
 
 
 def names(home: Home) -> list[str]:
@@ -339,8 +357,11 @@ def test_up_without_agents_says_how_to_add_one(home: Home) -> None:
     assert add in said.stdout
 
 
-def test_everything_in_the_home_is_for_its_owner_only(home: Home) -> None:
-    before = os.umask(0o022)
+@pytest.mark.parametrize(("umask", "of_kernels"), [(0o022, "0022"), (0o000, "0022")])
+def test_everything_in_the_home_is_for_its_owner_only(
+    home: Home, umask: int, of_kernels: str
+) -> None:
+    before = os.umask(umask)
     try:
         home.path.chmod(0o755)
         (home.path / "controller.log").write_text("from an earlier version, open to all\n")
@@ -348,7 +369,8 @@ def test_everything_in_the_home_is_for_its_owner_only(home: Home) -> None:
         with client_of(home) as cluster:
             job = cluster.submit(command="umask")
             assert cluster.wait(job.id, 30.0).ended
-            assert b"".join(cluster.logs(job.id)) == b"0022\n", "kernels keep the user's"
+            said = b"".join(cluster.logs(job.id)).decode()
+            assert said == f"{of_kernels}\n", "kernels keep the user's, made safe"
         found = modes(home.path)
     finally:
         os.umask(before)
@@ -364,10 +386,7 @@ def test_everything_in_the_home_is_for_its_owner_only(home: Home) -> None:
 
 def test_agent_that_is_not_started_any_more_is_forgotten_with_what_it_ran(home: Home) -> None:
     up(UpOptions(home.path, agents=2, cpus="1"))
-    known = home.client()
-    headers = {"Authorization": f"Bearer {known['token']}"}
-    url = f"{known['url']}/v1/groups/default"
-    assert httpx.put(url, headers=headers, content=json.dumps(GROUP)).status_code == 200
+    shorten_silence(home)
     with client_of(home) as cluster:
         until(lambda: sum(agent.capacity.cpu_milli for agent in cluster.agents()) == 2000)
         job = cluster.submit(command=["sleep", "1000"], tasks=2, resources={"cpu": 1}).id
@@ -385,3 +404,38 @@ def test_agent_that_is_not_started_any_more_is_forgotten_with_what_it_ran(home: 
 
     up(UpOptions(home.path, agents=2))
     until(lambda: names(home) == ["agent-1", "agent-2"])
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_work_that_ended_without_a_controller_runs_no_second_time_after_down_and_up(
+    home: Home, together: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the journal has the ends, and it is read once the agent is back, which is long after its
+    silence counts."""
+    monkeypatch.setattr(local, "JOINED_WITHIN_S", 0.1)
+    first = up(UpOptions(home.path, agents=1, cpus="2"))
+    shorten_silence(home)
+    go, runs = home.path / "go", home.path / "runs"
+    command = f"echo $MUSTER_ATTEMPT >>{runs}; until [ -e {go} ]; do sleep 0.05; done"
+    with client_of(home) as cluster:
+        job = cluster.submit(command=command, tasks=2, coscheduled=together).id
+        until(lambda: cluster.job(job).counts == {"RUNNING": 2})
+        until(lambda: runs.exists() and len(runs.read_text().split()) == 2)
+    kept = keeper_of(home)
+    assert kept is not None
+    for pid in (kept, first.pid):
+        os.kill(pid, signal.SIGKILL)
+    go.touch()
+    until(lambda: not kernels(home))
+    down(home.path)
+
+    lock = lock_file.take(home.agent_directory("agent-1") / LOCK_FILE)  # so that it starts late
+    try:
+        up(UpOptions(home.path))
+        until(lambda: "silent and its supervisor gone" in home.log.read_text())
+    finally:
+        os.close(lock)
+    with client_of(home) as cluster:
+        assert cluster.wait(job, 60.0).state == "SUCCEEDED"
+        attempts = [len(cluster.task(job, task).attempts) for task in range(2)]
+    assert (attempts, runs.read_text().split()) == ([1, 1], ["1", "1"])

@@ -127,6 +127,18 @@ def test_controllers_secrets_do_not_reach_the_agent(
     assert "another-secret" not in environment
 
 
+@pytest.mark.parametrize("umask", [0o000, 0o077])
+def test_machine_comes_up_whatever_the_umask_of_its_controller(site: LocalSite, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        (machine,) = site.provider().create(site.order())
+    finally:
+        os.umask(before)
+    assert agent_pid(site, machine)
+    parts = [path for path in site.directory.rglob("*") if not path.is_symlink()]
+    assert [str(path) for path in parts if path.exists() and path.stat().st_mode & 0o022] == []
+
+
 def test_agent_is_in_a_session_of_its_own(site: LocalSite) -> None:
     (machine,) = site.provider().create(site.order(machines=1))
     pid = agent_pid(site, machine)
@@ -242,7 +254,7 @@ def step(function):
             os.kill(os.getpid(), signal.SIGKILL)
         return function(*given, **named)
     return counted
-machine.write_private = processes.write_private = step(machine.write_private)
+machine.write_whole = processes.write_whole = step(machine.write_whole)
 machine.subprocess.run = step(machine.subprocess.run)
 machine.os.close = step(machine.os.close)
 site = LocalSite(Path({str(site.directory)!r}))
@@ -295,7 +307,7 @@ def test_slice_that_cannot_be_made_whole_is_not_made(
     with pytest.raises(ProviderError, match="no process can be started") as refused:
         provider.create(site.order(machines=2))
 
-    assert refused.value.outcome is CreateOutcome.STOCK_OUT
+    assert refused.value.outcome is CreateOutcome.THROTTLED
     assert provider.list().machines == ()
     assert_no_survivors(site.directory)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from muster.agent.supervisor import clock
 from muster.core.errors import MusterError
+from muster.files import write_whole
 
 MACHINE_ID = Path("/etc/machine-id")
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -50,7 +51,7 @@ def boot_id(source: Path = BOOT_ID, memory_directory: Path = MEMORY_DIRECTORY) -
     path = memory_directory / f"muster-boot-id-{os.getuid()}"
     try:
         fresh = path.with_name(f"{path.name}.{os.getpid()}")
-        fresh.write_text(str(uuid.uuid4()))
+        write_whole(fresh, str(uuid.uuid4()), is_synced=False)
         try:
             os.link(fresh, path)  # appears whole, and the first process to link wins
         except FileExistsError:
@@ -84,11 +85,8 @@ def boot_within(directory: Path, given: str) -> Boot:
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             pass  # the first boot, or a damaged file: its boot counts as over
         boot = Boot(id_, clock.now_s())
-        fresh = path.with_suffix(".new")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        with os.fdopen(os.open(fresh, flags, 0o600), "w") as file:
-            json.dump({"id": boot.id, "began_s": boot.began_s}, file)
-        fresh.replace(path)
+        text = json.dumps({"id": boot.id, "began_s": boot.began_s})
+        write_whole(path, text, is_synced=False)
     except OSError as error:
         raise UnknownBoot(f"cannot keep the boot in {path}: {error.strerror}") from None
     return boot

@@ -3,14 +3,15 @@
 import json
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from muster.agent.supervisor import lock_file
 from muster.core.errors import Conflict, MusterError
 from muster.core.ids import AgentId
+from muster.files import make_directory, write_whole
 
 CREDENTIAL_FILE = "credential.json"
 LOCK_FILE = "agent.lock"
@@ -42,7 +43,7 @@ def locked(directory: Path) -> Iterator[None]:
             something into it.
     """
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(directory)
         _check_private(directory)
         directory.chmod(0o700)  # it may have existed
         lock = lock_file.take(directory / LOCK_FILE)
@@ -103,6 +104,17 @@ def load_identity(directory: Path) -> Identity | None:
         ) from None
 
 
+def identities_in(directories: Iterable[Path]) -> dict[AgentId, Path]:
+    """The agents of these directories; one that never joined, or cannot be read, is left out."""
+    found: dict[AgentId, Path] = {}
+    for directory in directories:
+        with suppress(UnusableDirectory):
+            identity = load_identity(directory)
+            if identity is not None and identity.agent:
+                found[identity.agent] = directory
+    return found
+
+
 def save_identity(directory: Path, identity: Identity) -> None:
     """Write an identity, readable by its owner only, whole or not at all.
 
@@ -110,14 +122,8 @@ def save_identity(directory: Path, identity: Identity) -> None:
         UnusableDirectory: the identity cannot be written.
     """
     path = directory / CREDENTIAL_FILE
-    fresh = path.with_suffix(".new")
     text = json.dumps({"agent": identity.agent, "credential": identity.credential})
     try:
-        fresh.unlink(missing_ok=True)  # left by a crash, perhaps with other permissions
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
+        write_whole(path, text)
     except OSError as error:
         raise UnusableDirectory(f"cannot write {path}: {error.strerror}") from None

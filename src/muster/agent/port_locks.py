@@ -14,6 +14,8 @@ import struct
 import tempfile
 from pathlib import Path
 
+from muster.files import make_directory
+
 _FLOCK = struct.Struct("hhqqi")  # type, from where, start, length, process: 0 for these locks
 _SHARED_BY_ROOT = Path("/run/muster")
 
@@ -67,7 +69,7 @@ def _open() -> int:
         OSError: the file cannot be opened, or other users could open it too.
     """
     directory = _directory()
-    directory.mkdir(mode=0o700, exist_ok=True)
+    make_directory(directory)
     status = directory.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
         raise PermissionError(errno.EPERM, f"{directory} must be a directory of this user alone")

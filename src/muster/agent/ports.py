@@ -22,6 +22,7 @@ from pathlib import Path
 from muster.agent.port_locks import PortLocks
 from muster.core.errors import MusterError
 from muster.core.ids import KernelId
+from muster.files import write_whole
 from muster.wire.messages import KernelKey
 
 PORTS_FILE = "ports.json"
@@ -182,9 +183,7 @@ class PreparedPorts:
             for key, ports in self._ports.items()
             if ports or key in fixed
         ]
-        fresh = self._path.with_suffix(".new")
-        fresh.write_text(json.dumps(kept))
-        fresh.replace(self._path)
+        write_whole(self._path, json.dumps(kept), is_synced=False)
         self._unsaved.clear()
 
 

@@ -4,6 +4,8 @@ import logging
 from contextlib import suppress
 from pathlib import Path
 
+from muster.files import write_whole
+
 TROUBLE_FILE = "trouble"
 
 log = logging.getLogger(__name__)
@@ -22,7 +24,7 @@ class Trouble:
             self._told = sentence
             log.error("%s", sentence)
             with suppress(OSError):  # the log has it
-                self._path.write_text(sentence)
+                write_whole(self._path, sentence, is_synced=False)
 
     def clear(self) -> None:
         self._told = ""

@@ -24,6 +24,7 @@ from typing import Any, BinaryIO
 from muster.agent.supervisor import lock_file
 from muster.app.account_options import AS_BEFORE, AccountOptions
 from muster.core.errors import Conflict, MusterError
+from muster.files import make_directory, write_whole
 
 
 class UnusableHome(MusterError):
@@ -114,9 +115,9 @@ class Home:
             UnusableHome: it cannot be made or written.
         """
         try:
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_directory(self.path)
             self.path.chmod(0o700)
-            (self.path / "agents").mkdir(mode=0o700, exist_ok=True)
+            make_directory(self.path / "agents")
             for path in self.path.iterdir():
                 if path.is_file() and path.stat().st_mode & 0o077:
                     path.chmod(0o600)
@@ -231,14 +232,9 @@ def write_private(path: Path, text: str) -> None:
     Raises:
         UnusableHome: it cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
-        temporary.replace(path)
+        write_whole(path, text, is_synced=False)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise UnusableHome(f"cannot write {path}: {error.strerror}") from None
 
 

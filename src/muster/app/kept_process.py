@@ -15,6 +15,7 @@ from pathlib import Path
 from muster.agent.supervisor import lock_file
 from muster.app.home import open_log
 from muster.app.keeper import ended_with
+from muster.files import make_directory
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +81,7 @@ class KeptProcess:
     async def run_once(self) -> str:
         """Run it to its end; the answer says how it ended."""
         settings = await self.settings()
-        self.lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(self.lock.parent)
         with open_log(self.log) as output:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,

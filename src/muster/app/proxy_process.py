@@ -33,6 +33,7 @@ from muster.app.proxy_config import (
 )
 from muster.core.errors import Conflict, MusterError
 from muster.core.serving.traffic import TrafficView
+from muster.files import make_directory
 from muster.proxy.controller import Controller, follow, report
 from muster.proxy.proxy import Proxy
 from muster.wire.transport import ServerTls
@@ -48,7 +49,7 @@ async def serve(config: ProxyConfig) -> None:
     """
     allow_files()
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it tells each request
-    config.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_directory(config.directory)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):

@@ -13,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from muster.core.errors import MusterError, Superseded
+from muster.files import make_directory, write_whole
 
 SYSTEMD_RUNS = Path("/run/systemd/system")
 SYSTEMCTL_TIMEOUT_S = 90.0
@@ -96,9 +97,8 @@ def install(service: Service, words: Sequence[str], home: Path, directory: Path)
     """
     text = unit_text(service, words, home, directory)
     try:
-        service.file.parent.mkdir(parents=True, exist_ok=True)
-        service.file.write_text(text)
-        service.file.chmod(0o644)
+        make_directory(service.file.parent, 0o755)
+        write_whole(service.file, text, 0o644)
     except OSError as error:
         raise MusterError(
             f"cannot write {service.file}: {error.strerror}; --user makes a unit of your own"

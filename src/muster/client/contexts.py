@@ -15,6 +15,7 @@ from pathlib import Path
 
 from muster.client.errors import NoConnection
 from muster.core.errors import InvalidSpec, NotFound, Problem
+from muster.files import make_directory, write_whole
 
 LOCAL = "local"
 """The name that stands for no context, but for the cluster of this machine."""
@@ -135,15 +136,8 @@ def _as_json(contexts: Contexts) -> dict[str, dict[str, str | None]]:
 
 def _write(path: Path, data: bytes) -> None:
     """Write a file for its owner only, whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as f:
-            f.write(data)
-            f.flush()
-            os.fsync(f.fileno())
-        temporary.replace(path)
+        make_directory(path.parent)
+        write_whole(path, data)
     except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
         raise NoConnection(f"cannot write {path}: {error.strerror}") from None

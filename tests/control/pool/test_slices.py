@@ -9,10 +9,14 @@ from tests.control.pool.pooled import make, only
 from tests.control.pool_scenarios import job, pool
 from tests.control.world import World
 
+from muster.control.pool.autoscaler import RouteDemand
 from muster.control.pool.effects import MAX_CALLS, LogRead
+from muster.control.pool.explanation import explain_slice
+from muster.control.pool.fleet import Fleet
 from muster.control.pool.hollow import FarmFaults
 from muster.control.pool.records import Slice
 from muster.control.pool.slices import WORDS_S
+from muster.control.pool.views import live_slice
 from muster.core.states import JobState
 from muster.core.states.slice import SliceStatus
 from muster.providers.provider import Listing
@@ -115,6 +119,14 @@ def test_last_words_that_do_not_come_are_those_of_the_last_list(
     monkeypatch.setattr(world.farm, "list", with_details)
     world.apply(pool(min_slices=1, boot_timeout=60))
     world.run(50)
+    slice_ = only(world)
+    words = f"its machine {slice_.names[0]} has not joined: no such image"
+    fleet, routing = world.plane.parts[Fleet], world.plane.parts[RouteDemand]
+    shown = live_slice(slice_, fleet, fleet.pool("cpu"), world.clock.now()).reason
+    assert shown is not None
+    assert shown.sentence == words, "it is told before the time limit"
+    why = explain_slice(slice_, fleet.pool("cpu"), fleet, routing, world.clock.now())
+    assert words in [each.sentence for each in why.reasons]
     world.farm.faults = FarmFaults(lost=1.0)
     began = world.clock.now()
     assert failed(world).endswith(": no such image")

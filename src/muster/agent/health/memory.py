@@ -5,7 +5,6 @@ known to. The file is written whole or not at all; a damaged one counts as none.
 """
 
 import logging
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import msgspec
 from muster.core.health.kernel_log import XidEvent
 from muster.core.health.xid import MAX_REMEMBERED
 from muster.core.resources import MAX_DEVICES
+from muster.files import write_whole
 from muster.wire.messages import Sighting
 
 log = logging.getLogger(__name__)
@@ -116,11 +116,4 @@ def write_memory(directory: Path, data: bytes) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    path = directory / FILE
-    fresh = path.with_suffix(".new")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-    with os.fdopen(os.open(fresh, flags, 0o600), "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
+    write_whole(directory / FILE, data)

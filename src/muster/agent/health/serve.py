@@ -31,6 +31,7 @@ from muster.core.health.verdict import (
     unknown,
     verdict_of,
 )
+from muster.files import write_whole
 
 Keep = Callable[[Verdict], None]
 """Keeps a verdict where the supervisor finds it."""
@@ -110,9 +111,7 @@ def keep_at(path: Path) -> Keep:
     """A function that keeps verdicts in a file, each whole."""
 
     def keep(verdict: Verdict) -> None:
-        fresh = path.with_suffix(".new")
-        fresh.write_text(dump(verdict))
-        fresh.replace(path)
+        write_whole(path, dump(verdict), is_synced=False)
 
     return keep
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from muster.agent.supervisor.protocol import SOCKET_NAME
+from muster.files import make_directory
 
 LOG_NAME = "supervisor.log"
 
@@ -32,7 +33,7 @@ def launch(directory: Path, *, timeout_s: float = 10.0) -> None:
         TimeoutError: it does not accept connections in time; the message holds the end of its log.
         OSError: it cannot be started at all.
     """
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_directory(directory)
     deadline_s = time.monotonic() + timeout_s
     retry_s = 0.0
     while True:

@@ -122,6 +122,7 @@ class Process:
         children = Children()
         for name in ("kernels", "logs"):
             os.makedirs(f"{directory}/{name}", mode=0o700, exist_ok=True)
+            os.chmod(f"{directory}/{name}", 0o700)
         self._loop = Loop()
         self._outputs = Outputs(self._loop, f"{directory}/logs")
         self._scratch = ScratchDirectories()

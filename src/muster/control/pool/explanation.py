@@ -13,7 +13,7 @@ from muster.control.pool.shapes import misfit
 from muster.control.pool.silence import silence
 from muster.control.pool.slices import time_limit_s
 from muster.control.pool.states import PoolStatus
-from muster.control.pool.views import differs, stays
+from muster.control.pool.views import differs, refusal, stays
 from muster.core import sentences
 from muster.core.owner import Principal
 from muster.core.reasons import Reason, ReasonCode, reason
@@ -150,6 +150,8 @@ def _of_slice(slice_: Slice, pool: Pool | None, fleet: Fleet, now: float) -> Ite
         yield from (why for why in told if why is not None)
     if slice_.reason is not None:
         yield slice_.reason
+    if (refused := refusal(slice_)) is not None:
+        yield refused
     if slice_.handed_at is None:
         yield from wait_for_next_try(slice_, now)
     if slice_.status is SliceStatus.INITIALIZING:

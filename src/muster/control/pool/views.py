@@ -117,6 +117,17 @@ def slice_view(
     )
 
 
+def refusal(slice_: Slice) -> Reason | None:
+    """The words of the first machine that does not start, of a slice that is coming; None where no
+    machine has said any in the last list."""
+    is_coming = slice_.status in (SliceStatus.BOOTING, SliceStatus.INITIALIZING)
+    if slice_.doomed is not None or not is_coming or not slice_.details:
+        return None
+    machine = min(slice_.details)
+    told = slice_.details[machine]
+    return reason(ReasonCode.SLICE_MACHINE_REFUSES, slice=slice_.id, machine=machine, told=told)
+
+
 def live_slice(
     slice_: Slice, fleet: Fleet, pool: Pool | None, now: float, *, counts: bool = False
 ) -> SliceView:
@@ -135,7 +146,7 @@ def live_slice(
         machine_price=slice_.spec.price,
         machines=[machine_view(each, agents.get(each.name)) for each in machines],
         doomed=slice_.doomed,
-        reason=slice_.reason,
+        reason=slice_.reason or refusal(slice_),
     )
     return replace(
         view,

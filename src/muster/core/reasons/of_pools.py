@@ -96,7 +96,9 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
         "Have the provider raise the quota.",
     ),
     ReasonCode.POOL_THROTTLED: Definition(
-        _W, "pool {pool} asks again in {in_s:~}: its provider takes requests more slowly"
+        _W,
+        "pool {pool} asks again in {in_s:~}: its provider takes requests more slowly"
+        "{told:?: {told}}",
     ),
     ReasonCode.POOL_CREDENTIALS: Definition(
         _O,
@@ -184,6 +186,11 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
         "{joined} of its {machines:machine} are there after {timeout_s:~} more"
         "{told:?; {machine}: {told}}",
         "Look at the other machines' own logs.",
+    ),
+    ReasonCode.SLICE_MACHINE_REFUSES: Definition(
+        _O,
+        "its machine {machine} has not joined: {told}",
+        "Mend the cause of these words, which are of the machine or its provider.",
     ),
     ReasonCode.SLICE_MISMATCH: Definition(
         _O,

@@ -26,6 +26,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from muster.core.text import printable
+from muster.files import make_directory, write_whole
 from muster.providers.provider import MachineState
 
 ACCOUNTS_OPTION = "--accounts-file"
@@ -110,10 +111,10 @@ class LocalMachine:
         """
         if self._is_locked() or self._was_up():
             return
-        self.directory.mkdir(mode=0o700, exist_ok=True)
-        write_private(self.token_file, token)
+        make_directory(self.directory)
+        write_whole(self.token_file, token)
         if authority is not None:
-            write_private(self.authority_file, authority)
+            write_whole(self.authority_file, authority)
         self._start(options, ports)
 
     def revive(self) -> bool:
@@ -184,7 +185,7 @@ class LocalMachine:
             # What it says of itself from now on, it says of this boot.
             (self.agent_directory / "agent.lock").unlink(missing_ok=True)
             record = {"options": [*options], "ports": ports, "boot": boot}
-            write_private(self.directory / _RECORD, json.dumps(record))
+            write_whole(self.directory / _RECORD, json.dumps(record))
             words = [*_muster(), "agent", *options, "--boot-id", boot]
             self._put_log_aside()
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
@@ -320,22 +321,6 @@ class LocalMachine:
 def machines_of_pools(directory: Path) -> list[LocalMachine]:
     """The machines of all pools whose directories are in this one."""
     return [LocalMachine(record.parent) for record in directory.glob(f"*/*/*/{_RECORD}")]
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read, whole or not at all.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    fresh = path.with_name(f".{path.name}.new")
-    fresh.unlink(missing_ok=True)  # left by a crash, perhaps with other permissions
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
 
 
 def _muster() -> list[str]:

@@ -20,11 +20,11 @@ from muster.autoscaling.standing import CreateOutcome
 from muster.core.errors import InvalidSpec, Problem
 from muster.core.resources import format_amount, format_bytes
 from muster.core.specs.pool import MachineShape, PoolSpec
+from muster.files import make_directory, write_whole
 from muster.providers.local.machine import (
     ACCOUNTS_OPTION,
     LocalMachine,
     NotEnded,
-    write_private,
 )
 from muster.providers.local.restarts import Restarts
 from muster.providers.provider import (
@@ -115,7 +115,7 @@ class LocalProcesses(Provider):
                 raise ProviderError(CreateOutcome.BAD_REQUEST, told)
         directory = self._directory / order.slice
         try:
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_directory(directory)
             with self._locked(order.slice):
                 self._make_or_remove(directory, order, deadline_s)
         except FileNotFoundError as error:  # another call has just deleted the slice
@@ -393,7 +393,7 @@ def _write(directory: Path, slice_: _Slice) -> None:
         "names": slice_.names,
         "leaving": slice_.leaving,
     }
-    write_private(directory / _SLICE_FILE, json.dumps(kept))
+    write_whole(directory / _SLICE_FILE, json.dumps(kept))
 
 
 def _side_by_side(act: Callable[[str], bool], names: Sequence[str]) -> Sequence[bool]:
@@ -405,5 +405,6 @@ def _side_by_side(act: Callable[[str], bool], names: Sequence[str]) -> Sequence[
 
 def _refused(error: OSError) -> ProviderError:
     short = error.errno in _SHORT_OF or isinstance(error, TimeoutError)
-    outcome = CreateOutcome.STOCK_OUT if short else CreateOutcome.BAD_REQUEST
+    # There may be room again in a moment, unlike where machines are out of stock.
+    outcome = CreateOutcome.THROTTLED if short else CreateOutcome.BAD_REQUEST
     return ProviderError(outcome, str(error))

@@ -15,6 +15,7 @@ from muster.core.specs.amounts import Duration, Environment, Spec, Text
 from muster.core.specs.load import parse_spec
 from muster.core.specs.pool import MachineShape, PoolSpec
 from muster.core.text import made_text
+from muster.files import make_directory
 from muster.providers.provider import (
     Listing,
     Machine,
@@ -150,7 +151,7 @@ class Script(Provider):
         }
         outcome = CreateOutcome.UNKNOWN
         try:
-            scope.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_directory(scope.directory)
             answer = call(
                 command,
                 json.dumps(tags | {**request}).encode(),

@@ -6,7 +6,6 @@ slice's note is missing, all hosts are asked.
 """
 
 import json
-import os
 import re
 import threading
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from muster.autoscaling.standing import CreateOutcome
 from muster.core.text import NAME
+from muster.files import make_directory, write_whole
 from muster.providers.provider import ProviderError
 from muster.providers.ssh.host_list import Host, parse_host
 
@@ -116,14 +116,9 @@ class Notes:
 
     def _write(self, slice_: str, hosts: frozenset[Host]) -> None:
         path = self._path(slice_)
-        fresh = path.with_suffix(".new")
         try:
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with fresh.open("w") as file:
-                file.write(json.dumps(sorted(map(str, hosts))))
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(path)
+            make_directory(self._directory)
+            write_whole(path, json.dumps(sorted(map(str, hosts))))
         except OSError as error:
             raise _unknown(f"cannot write {path}: {error.strerror}") from None
 

@@ -9,7 +9,6 @@ service that had a server for its requests, and is to have one, has one (``hapro
 """
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -39,6 +38,7 @@ from muster.control.deployment.publishing.runtime_api import (
 from muster.control.deployment.publishing.settings import HaproxySettings
 from muster.control.deployment.publishing.sink import Sink, SinkError, Tended
 from muster.core.serving.traffic import LoadReport, Service
+from muster.files import write_whole
 from muster.providers.script.call import CallFailed, NotCalled, call, environment
 
 log = logging.getLogger(__name__)
@@ -391,11 +391,4 @@ def _text(path: Path) -> str | None:
 
 def _replace(path: Path, text: str) -> None:
     """Write a file whole or not at all; whoever runs HAProxy may read it."""
-    fresh = path.with_name(f".{path.name}.new")
-    fresh.unlink(missing_ok=True)
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
+    write_whole(path, text, 0o644)

@@ -1,0 +1,58 @@
+"""Files and directories of Muster's own: each gets its mode whatever the umask is, and a file is
+written whole or not at all."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+_FRESH = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+PARENT_MODE = 0o755
+
+
+def make_directory(path: Path, mode: int = 0o700) -> None:
+    """Make a directory of this mode, unless it is there already. Parents that are missing are made
+    so that others may pass through them and write nothing.
+
+    Raises:
+        OSError: it cannot be made, or is no directory.
+    """
+    try:
+        path.mkdir(mode=mode)
+    except FileExistsError:
+        if not path.is_dir():
+            raise
+    except FileNotFoundError:
+        if path.parent == path:
+            raise
+        make_directory(path.parent, PARENT_MODE)
+        make_directory(path, mode)
+    else:
+        path.chmod(mode)
+
+
+def write_whole(
+    path: Path, content: str | bytes, mode: int = 0o600, *, is_synced: bool = True
+) -> None:
+    """Write a file of this mode, in place of a former one.
+
+    Args:
+        is_synced: whether its content is on the disk before it takes the former one's place.
+
+    Raises:
+        OSError: it cannot be written; the former one is as it was.
+    """
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
+    data = content.encode() if isinstance(content, str) else content
+    try:
+        fresh.unlink(missing_ok=True)  # left by a crash
+        with os.fdopen(os.open(fresh, _FRESH, mode), "wb") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(data)
+            file.flush()
+            if is_synced:
+                os.fsync(file.fileno())
+        fresh.replace(path)
+    except OSError:
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
+        raise
