@@ -10,10 +10,12 @@ from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.exc import OperationalError
 from tests.databases import ON_BOTH, Server, empty_url_at, running_server
 
+from muster.agent.trouble import read_trouble
 from muster.app.database import holder, only_controller, opened
 from muster.app.database_option import named_database, warnings_of
 from muster.app.home import Home, Settings
 from muster.app.maintenance.place import held
+from muster.control.modules import cluster_entities
 from muster.core.errors import Conflict
 from muster.store.database import (
     HEAD,
@@ -24,9 +26,12 @@ from muster.store.database import (
 )
 from muster.store.database.address import parsed
 from muster.store.database.migrating import migrate, migrations_after
+from muster.store.store import Store
 
 OLDER = migrations_after(None)[-2][0]
 URL = "postgresql://ada@db/x"
+LOCKS = {"sqlite": "BEGIN EXCLUSIVE", "postgresql": "LOCK TABLE sessions, fence"}
+"""Statements that keep others from reading or writing."""
 
 
 @pytest.fixture
@@ -110,6 +115,44 @@ async def test_controller_that_is_started_again_waits_for_its_server_to_take_cha
     assert not waiting.done()
     server.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only")
     assert await waiting == HEAD
+
+
+async def state_read(url: str, home: Home) -> None:
+    """Start on the database as a controller does, up to its state."""
+    async with opened(url, home, asyncio.Event(), waits=True) as database:
+        store = await database.patience.done(
+            lambda: Store(database.engine, cluster_entities(), holder(home, database.engine))
+        )
+        store.close()
+
+
+@ON_BOTH
+async def test_controller_that_is_started_again_waits_for_locks_of_others_on_its_database(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("muster.store.database.sqlite.BUSY_TIMEOUT_S", 0.05)
+    url = empty_url_at(tmp_path / "elsewhere")
+    open_engine(url).dispose()
+    other = create_engine(parsed(url))
+    with home.locked(), other.connect() as locking:
+        locking.execute(text(LOCKS[other.dialect.name]))
+        waiting = asyncio.create_task(state_read(url, home))
+        while not read_trouble(home.path):
+            assert not waiting.done()
+            await asyncio.sleep(0.01)
+        assert read_trouble(home.path).startswith("waits for its database: the database ")
+        locking.rollback()
+        locking.execute(text("SELECT 1"))  # a lock of this one hinders nobody
+        await waiting
+    assert read_trouble(home.path) == ""
+    other.dispose()
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_trouble_that_time_does_not_cure_is_not_waited_out(home: Home, waits: bool) -> None:
+    home.database.write_bytes(b"no database at all, but a text that is long enough" * 100)
+    with pytest.raises(DatabaseUnusable, match="file is not a database"):
+        await looked_into(sqlite_url(home.database), home, asyncio.Event(), waits=waits)
 
 
 async def test_controller_that_is_told_to_stop_waits_no_longer(home: Home) -> None:

@@ -3,9 +3,10 @@
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from muster.app.doctor import checks
 from muster.app.home import Home, RunningController
 from muster.app.keeper import keeper_of, last_kept
 from muster.app.local import UpOptions, down, up
-from muster.core.errors import Conflict
+from muster.core.errors import Conflict, Hindered
 
 MUSTER = Path(sys.executable).with_name("muster")
 
@@ -94,6 +95,31 @@ def test_controller_that_comes_back_waits_for_ports_that_others_have_taken(home:
     assert kept.crashes == 1
 
 
+def test_controller_that_comes_back_waits_for_a_lock_of_somebody_else_on_its_database(
+    home: Home,
+) -> None:
+    first = up(UpOptions(home.path, agents=0))
+    with closing(sqlite3.connect(home.database, isolation_level=None)) as other:
+        until(partial(_is_locked, other))
+        os.kill(first.pid, signal.SIGKILL)
+        until(lambda: "database is locked" in controller_check(home))
+        other.execute("ROLLBACK")
+    until(lambda: running(home).pid != first.pid)
+    kept = last_kept(home)
+    assert kept is not None
+    assert kept.crashes == 1
+    assert "database is locked" not in controller_check(home)
+
+
+def _is_locked(connection: sqlite3.Connection) -> bool:
+    """Whether the connection has the lock of its database, for which it does not wait long."""
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError:
+        return False
+    return True
+
+
 def _another_at(port: int) -> socket.socket | None:
     """Another program's socket at a port, if it can be had."""
     with suppress(OSError):
@@ -128,34 +154,51 @@ def test_controller_whose_keeper_was_killed_runs_on_until_down(home: Home) -> No
     assert has_ended(controller)
 
 
-def test_controller_that_crashes_again_and_again_is_given_up(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A stand-in that is ready, and dies; the keeper itself is the real one."""
+@pytest.fixture
+def stand_ins(home: Home, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The exit codes of stand-ins for controllers, which are ready and end; once the list is empty,
+    they end with 7. The keeper itself is the real one."""
     script = (
         "import json, os, sys; home = json.load(sys.stdin)['home']; "
         "state = dict(pid=os.getpid(), url='http://127.0.0.1:1', agent_address='127.0.0.1:2', "
         "version='', started_at=0); "
         "open(home + '/controller.json', 'w').write(json.dumps(state)); "
-        "import time; time.sleep(0.3); os._exit(7)"
+        "import time; time.sleep(0.3); os._exit(int(sys.argv[1]))"
     )
-    starts: list[list[str]] = []
+    codes: list[int] = []
     popen = subprocess.Popen
 
     def start(words: list[str], **options: object) -> "subprocess.Popen[bytes]":
-        starts.append(words)
-        return popen([sys.executable, "-c", script], **options)  # type: ignore[call-overload,no-any-return]
+        code = str(codes.pop(0) if codes else 7)
+        return popen([sys.executable, "-c", script, code], **options)  # type: ignore[call-overload,no-any-return]
 
     home.create()
     monkeypatch.setattr("muster.app.keeper.subprocess.Popen", start)
     monkeypatch.setattr(keeper, "MAX_CRASHES", 2)
     monkeypatch.setattr("muster.app.keeper.signal.signal", lambda *_: None)
+    return codes
+
+
+def test_controller_that_crashes_again_and_again_is_given_up(
+    home: Home, stand_ins: list[int]
+) -> None:
+    stand_ins += [7, 7, 7, 0]
     assert keeper.keep(f'{{"home": "{home.path}"}}') == 1
-    assert len(starts) == 3
+    assert stand_ins == [0]
     kept = last_kept(home)
     assert kept is not None
     assert (kept.crashes, kept.last_end, kept.gave_up) == (3, "exit code 7", True)
     assert "given up" in controller_check(home)
+
+
+def test_controller_that_something_outside_hinders_is_started_again_until_it_does_not(
+    home: Home, stand_ins: list[int]
+) -> None:
+    stand_ins += [7, *[Hindered.exit_code] * 4, 0]
+    assert keeper.keep(f'{{"home": "{home.path}"}}') == 0
+    kept = last_kept(home)
+    assert kept is not None
+    assert (kept.crashes, kept.last_end) == (1, "a trouble that may pass")
 
 
 def test_slower_of_two_ups_says_that_the_other_was_faster(home: Home) -> None:

@@ -14,8 +14,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from sqlalchemy import Engine
-
 from muster.agent.boot import boot_id, machine_id
 from muster.agent.config import AgentConfig
 from muster.api.app import create_app
@@ -33,6 +31,7 @@ from muster.app.controller_config import ControllerConfig
 from muster.app.credentials import mend_credential
 from muster.app.database import (
     FENCE_LOOK_S,
+    Opened,
     holder,
     in_charge_s,
     opened,
@@ -114,7 +113,9 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     opening = opened(url_of(config.database, home), home, stop, waits=config.waits)
     database = await stack.enter_async_context(opening)
     engine = database.engine
-    store = Store(engine, cluster_entities(), holder(home, engine))
+    store = await database.patience.done(
+        lambda: Store(engine, cluster_entities(), holder(home, engine))
+    )
     stack.callback(store.close)
     stack.callback(store.leave)  # once the gateway, which renews leases, has stopped
     _resume(clock, store)
@@ -150,7 +151,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
         partial(watch_fence, plane, store, leases, clock, driver.hint, database.hold_on),
     )
     await run_beside("checkpoints", partial(keep_checkpointing, plane, engine))
-    await _complete(plane, engine)
+    await _complete(plane, database)
     agents_place.close()
     agent_port = await gateway.start(*(address(config.host, port) for port in agent_ports))
     stack.push_async_callback(gateway.stop)
@@ -228,10 +229,14 @@ async def _listener(
     return await once_free(partial(take, ports), stop)
 
 
-async def _complete(plane: ControlPlane, engine: Engine) -> None:
+async def _complete(plane: ControlPlane, database: Opened) -> None:
     """Give a fresh cluster its id and its first group."""
-    with engine.connect().execution_options(readonly=True) as connection:
-        named = bool(read_cluster_id(connection))
+
+    def is_named() -> bool:
+        with database.engine.connect().execution_options(readonly=True) as connection:
+            return bool(read_cluster_id(connection))
+
+    named = await database.patience.done(is_named)
     if not named:
         name = secrets.token_hex(8)
         await plane.request(lambda work, parts: parts[GroupRequests].name_cluster(work, name))

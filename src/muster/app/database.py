@@ -7,15 +7,18 @@ import os
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from muster.agent.boot import boot_id
 from muster.agent.supervisor import lock_file
+from muster.agent.trouble import Trouble
 from muster.app.home import Home
 from muster.control.agent.leases import IN_CHARGE_S, LeaseBook
 from muster.control.plane import ControlPlane
@@ -42,6 +45,8 @@ FENCE_LOOK_S = 2.0
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 10.0
 
+T = TypeVar("T")
+
 
 def url_of(named: str | None, home: Home) -> str:
     return sqlite_url(home.database) if named is None else named
@@ -60,12 +65,59 @@ def holder(home: Home, engine: Engine) -> Holder:
 
 
 @dataclass(frozen=True, slots=True)
+class DatabasePatience:
+    """The wait for a database whose trouble time may cure: its server is away or has no room, its
+    disk is full, somebody else holds a lock. There is no limit: state is lost by no wait, and
+    ``trouble`` shows an operator the reason of it.
+
+    Args:
+        waits: whether there is a wait at all; a first start fails at once, before a person.
+        stop: ends the wait.
+    """
+
+    url: str
+    waits: bool
+    stop: asyncio.Event
+    trouble: Trouble
+
+    async def done(self, step: Callable[[], T]) -> T:
+        """The answer of a step, which is tried on a thread until the database lets it be done.
+
+        Raises:
+            DatabaseUnusable: time does not cure the trouble; or it may, and nobody is to wait.
+        """
+        pause_s = FIRST_PAUSE_S
+        while True:
+            try:
+                answer = await asyncio.to_thread(self._tried, step)
+            except DatabaseUnreachable as error:
+                if not self.waits or self.stop.is_set():
+                    raise
+                self.trouble.tell(f"waits for its database: {error}")
+                log.warning("%s; trying again in %.1f s", error, pause_s)
+            else:
+                self.trouble.clear()
+                return answer
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.stop.wait(), pause_s)
+            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+
+    def _tried(self, step: Callable[[], T]) -> T:
+        try:
+            return step()
+        except SQLAlchemyError as error:
+            raise unusable(self.url, error) from error
+
+
+@dataclass(frozen=True, slots=True)
 class Opened:
     """A database on which this process alone works. ``hold_on`` goes on to hold it, where the
-    connection that does so broke; it may be called on any thread, and wait for the server."""
+    connection that does so broke; it may be called on any thread, and wait for the server.
+    ``patience`` is for what is read and written before the controller is ready."""
 
     engine: Engine
     hold_on: Callable[[], object]
+    patience: DatabasePatience
 
 
 @asynccontextmanager
@@ -77,7 +129,7 @@ async def opened(
 
     Args:
         home: it is held already.
-        waits: whether a server that is away is waited for.
+        waits: whether trouble that time may cure is waited out.
 
     Raises:
         Conflict: another controller runs on it, or a command of `muster db`.
@@ -87,29 +139,18 @@ async def opened(
         # SQLite gives its other files the permissions of this one, and tells errors itself.
         with suppress(OSError):
             Path(url.removeprefix("sqlite:///")).touch(mode=0o600, exist_ok=False)
-    engine = await _reached(url, stop, waits=waits)
+    patience = DatabasePatience(url, waits, stop, Trouble(home.path))
+    engine = await patience.done(partial(reach, url))
     try:
-        with only_controller(engine, home) as hold_on:
-            await asyncio.to_thread(bring_up_to_date, engine)
-            yield Opened(engine, hold_on)
+        with ExitStack() as holding:
+            alone = partial(only_controller, engine, home)
+            hold_on = await patience.done(lambda: holding.enter_context(alone()))
+            await patience.done(partial(bring_up_to_date, engine))
+            yield Opened(engine, hold_on, patience)
     except SQLAlchemyError as error:
         raise unusable(url, error) from error
     finally:
         engine.dispose()
-
-
-async def _reached(url: str, stop: asyncio.Event, *, waits: bool) -> Engine:
-    pause_s = FIRST_PAUSE_S
-    while True:
-        try:
-            return await asyncio.to_thread(reach, url)
-        except DatabaseUnreachable as error:
-            if not waits or stop.is_set():
-                raise
-            log.warning("%s; trying again in %.1f s", error, pause_s)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), pause_s)
-        pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
 
 
 @contextmanager

@@ -185,7 +185,9 @@ def _controller(home: Home) -> Check:
             return Check("controller", False, f"{said}; {trouble}", f"see {home.log}")
         return Check("controller", not crashed, said, f"see {home.log} for why it crashed")
     if keeper is not None:
+        trouble = read_trouble(home.path)
         said = f"is being started again by process {keeper}{crashed}"
+        said += f"; {trouble}" if trouble else ""
         return Check("controller", False, said, f"see {home.log}")
     if running is not None:
         died = f"died (process {running.pid}, {running.url}){crashed}"
@@ -232,7 +234,8 @@ def _trouble(home: Home, running: RunningController) -> str:
                 return ""
             return f"{health.status}: {_detail(client) or health.reason}"
     except Silent:  # its process is there
-        return "does not answer: it starts, or waits for its database, or hangs"
+        trouble = read_trouble(home.path)
+        return trouble or "does not answer: it starts, or waits for its database, or hangs"
     except MusterError as error:
         return str(error)
 

@@ -23,11 +23,11 @@ from typing import Any, BinaryIO
 
 from muster.agent.supervisor import lock_file
 from muster.app.account_options import AS_BEFORE, AccountOptions
-from muster.core.errors import Conflict, MusterError
+from muster.core.errors import Conflict, Hindered
 from muster.files import make_directory, write_whole
 
 
-class UnusableHome(MusterError):
+class UnusableHome(Hindered):
     """The data directory cannot be used; the text says why and what to do."""
 
 

@@ -2,8 +2,9 @@
 
 A controller that ends by itself (code 0, as after SIGTERM), or because another one has taken its
 database over, is not started again. One that crashes
-again and again is given up after ``MAX_CRASHES``, so that a defect or a full disk does not spin for
-ever. The keeper imports nothing large, and a controller whose keeper is killed runs on.
+again and again is given up after ``MAX_CRASHES``, so that a defect does not spin for ever; one that
+something outside hinders, as a full disk does, is started again until it is not. The keeper imports
+nothing large, and a controller whose keeper is killed runs on.
 """
 
 import json
@@ -22,7 +23,7 @@ from pathlib import Path
 from muster.agent.supervisor import lock_file
 from muster.app.home import Home, RunningController, write_private
 from muster.app.own_log import log_to_stderr
-from muster.core.errors import Conflict, MusterError, Superseded
+from muster.core.errors import Conflict, Hindered, MusterError, Superseded
 
 log = logging.getLogger("muster.keeper")
 
@@ -113,12 +114,12 @@ class _Keeper:
                 return 1
             if time.monotonic() - began_s >= STEADY_S:
                 crashes, pause_s = 0, FIRST_PAUSE_S
-            crashes += 1
-            end = ended_with(code)
+            is_hindered = code == Hindered.exit_code
+            crashes += not is_hindered
+            end = "a trouble that may pass" if is_hindered else ended_with(code)
+            crashed = self._kept.crashes + (not is_hindered)
             gives_up = crashes > MAX_CRASHES
-            self._note(
-                KeeperRecord(os.getpid(), self._kept.crashes + 1, end, time.time(), gives_up)
-            )
+            self._note(KeeperRecord(os.getpid(), crashed, end, time.time(), gives_up))
             if gives_up:
                 log.error("the controller ended with %s, %s times in a row: given up", end, crashes)
                 return 1

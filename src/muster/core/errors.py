@@ -40,6 +40,13 @@ class Superseded(MustEnd):
     exit_code: ClassVar[int] = 3
 
 
+class Hindered(MustEnd):
+    """Something outside keeps this process from its work, which time may cure: a full disk, a
+    server that is away. However often it is started again in vain, that is no defect."""
+
+    exit_code: ClassVar[int] = 75  # EX_TEMPFAIL of sysexits.h
+
+
 class Busy(MusterError):
     """A bounded queue is full; the same request may pass later."""
 

@@ -85,13 +85,17 @@ class Store:
         self.entities = entities
         self._fence = Fence(holder)
         self._commits = CommitConnection(engine)
-        with self._commits.transaction() as connection:
-            self._fence.take(connection)
         self.live = Live(entities)
         self._history_seq = 0
         self._outbox_seq = 0
         self.last_commit_at = 0.0
-        self.reload()
+        try:
+            with self._commits.transaction() as connection:
+                self._fence.take(connection)
+            self.reload()
+        except BaseException:
+            self._commits.close()  # its lock is in nobody's way where the same is tried again
+            raise
 
     def reload(self) -> None:
         """Throw the mirror away and read it again.

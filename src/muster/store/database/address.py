@@ -6,7 +6,7 @@ from sqlalchemy import URL
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-from muster.core.errors import MusterError
+from muster.core.errors import Hindered, MusterError
 
 _SCHEMES = ("postgresql://", "postgres://")
 
@@ -15,8 +15,9 @@ class DatabaseUnusable(MusterError):
     """The database cannot be used; the text says why and what to do."""
 
 
-class DatabaseUnreachable(DatabaseUnusable):
-    """The server does not answer, or lets nobody in; a later try may find it otherwise."""
+class DatabaseUnreachable(DatabaseUnusable, Hindered):
+    """The server does not answer or lets nobody in, somebody else holds a lock, or a disk is full;
+    a later try may find it otherwise."""
 
 
 def sqlite_url(path: Path) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import URL, Connection, Engine
-from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError, TimeoutError
 
 from muster.store.database.address import (
     DatabaseUnreachable,
@@ -17,9 +17,9 @@ from muster.store.database.migrating import migration_of
 from muster.store.database.outage import cause_of
 from muster.store.database.patience import wait_without_limit
 from muster.store.database.postgresql import WAYS_ON as OF_SERVERS
-from muster.store.database.postgresql import postgresql_engine
+from muster.store.database.postgresql import postgresql_engine, takes_no_changes
+from muster.store.database.sqlite import MAY_PASS, reading_engine
 from muster.store.database.sqlite import WAYS_ON as OF_FILES
-from muster.store.database.sqlite import reading_engine
 
 
 class EmptyDatabase(DatabaseUnusable):
@@ -67,7 +67,17 @@ def unusable(url: str | URL, error: Exception) -> DatabaseUnusable:
     is_server = sqlite_file(url) is None
     ways_on = OF_SERVERS if is_server else OF_FILES
     way_on = next((way for sign, way in ways_on if sign in cause), "")
-    is_away = is_server and isinstance(error, OperationalError)
-    return (DatabaseUnreachable if is_away else DatabaseUnusable)(
+    return (DatabaseUnreachable if _may_pass(error, is_server) else DatabaseUnusable)(
         f"the database {shown_url(url)} cannot be used: {cause}{': ' if way_on else ''}{way_on}"
     )
+
+
+def _may_pass(error: Exception, is_server: bool) -> bool:
+    """Whether a later try may find the database otherwise, though nobody changes what is in it."""
+    if isinstance(error, TimeoutError):  # all connections of a pool are in use
+        return True
+    if is_server:
+        read_only = isinstance(error, SQLAlchemyError) and takes_no_changes(error)
+        return read_only or isinstance(error, OperationalError)
+    cause = cause_of(error)
+    return isinstance(error, OperationalError) and any(sign in cause for sign in MAY_PASS)

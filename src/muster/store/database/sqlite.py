@@ -141,3 +141,12 @@ WAYS_ON = (
     ("disk I/O error", "look at its disk"),
 )
 """Signs of errors in their words, and the way on after each."""
+
+MAY_PASS = (
+    "unable to open database file",
+    "readonly database",
+    "locked",
+    "disk is full",
+    "disk I/O error",
+)
+"""Signs of errors that a later try may not meet."""
