@@ -2,18 +2,23 @@
 
 import json
 import sqlite3
+import threading
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from sqlalchemy import text
 from tests.databases import Server
 
 from muster.app.doctor import checks
 from muster.app.home import Home, RunningController, Settings
+from muster.app.maintenance import checking
 from muster.cli.main import app
-from muster.store.database import sqlite_url
+from muster.store.audit.finding import Audit, Finding, Stored
+from muster.store.database import DatabaseUnusable, sqlite_url
 
 
 def db(home: Home, *words: str) -> Result:
@@ -52,6 +57,40 @@ def test_check_tells_each_row_that_differs_and_counts_the_others(home: Home) -> 
     differing = {each["title"]: each for each in json.loads(result.stdout) if each["found"]}
     assert differing["each history is of something that is there"]["found"] == 30
     assert len(differing["each history is of something that is there"]["first"]) == 20
+
+
+def test_check_that_takes_long_says_how_long_it_has_been_at_work(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    is_said = threading.Event()
+
+    def progress(title: str, took_s: float) -> None:
+        said.append(title)
+        is_said.set()
+
+    def waits(stored: Stored) -> Iterator[Finding]:
+        assert is_said.wait(30.0)
+        return iter(())
+
+    monkeypatch.setattr(checking, "REPORT_S", 0.01)
+    monkeypatch.setattr(checking, "_of_file", lambda connection: [Audit("it takes long", waits)])
+    monkeypatch.setattr(checking, "cluster_audits", list)
+    (audited,) = checking.check(sqlite_url(home.database), progress)
+    assert (audited.title, audited.found) == ("it takes long", 0)
+    assert set(said) == {"it takes long"}
+
+
+def test_check_that_never_ends_is_broken_off(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i FROM n) SELECT count(*) FROM n"
+
+    def never_ends(stored: Stored) -> Iterator[Finding]:
+        stored.connection.execute(text(endless)).all()
+        return iter(())
+
+    monkeypatch.setattr(checking, "_of_file", lambda connection: [Audit("it ends", never_ends)])
+    with pytest.raises(DatabaseUnusable, match="interrupted"):
+        list(checking.check(sqlite_url(home.database), limit_s=0.2))
 
 
 def test_check_that_cannot_be_made_ends_with_2(home: Home, tmp_path: Path) -> None:

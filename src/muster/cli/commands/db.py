@@ -43,14 +43,15 @@ def check(
 ) -> None:
     """Compare everything that is stored with what it follows from.
 
-    Nothing is changed, and a controller that runs goes on. The exit code is 0 if all is as it has
+    Nothing is changed, and a controller that runs goes on. A part that takes long is reported on
+    standard error every 5 s; after an hour it is given up. The exit code is 0 if all is as it has
     to be, 1 if something differs, and 2 if that could not be found out.
     """
     from muster.app.maintenance.checking import check as checked
 
     audited = []
     try:
-        for each in checked(_url(ctx, database, home)):
+        for each in checked(_url(ctx, database, home), _report_progress):
             audited.append(each)
             if not as_json:  # at once, because some take long
                 for line in _told(each):
@@ -69,6 +70,10 @@ def check(
         raise click.exceptions.Exit(ExitCode.NOT_CHECKED)
     if any(each.found for each in audited):
         raise click.exceptions.Exit(ExitCode.FAILED)
+
+
+def _report_progress(title: str, took_s: float) -> None:
+    click.echo(f"checking for {took_s:.0f} s whether {title}", err=True)
 
 
 @db.command()
