@@ -208,6 +208,25 @@ def beside_the_controller(path: Path) -> Iterator[tuple[World, FakeAgent]]:
         yield world, agent
 
 
+def test_agent_that_is_being_started_is_waited_for_though_its_kernels_are_proven_gone(
+    tmp_path: Path,
+) -> None:
+    """Its supervisor's journal may tell how they ended."""
+    with running_world(tmp_path) as (world, agent, _):
+        world.leases.expect([agent.id], 60.0)
+        world.leases.end(agent.id)
+        assert 60.0 <= silent_until_lost(world, agent) < 62.0
+
+
+def test_agent_that_was_expected_and_heard_is_waited_for_no_longer_than_others(
+    tmp_path: Path,
+) -> None:
+    with running_world(tmp_path) as (world, agent, _):
+        world.leases.expect([agent.id], 1000.0)
+        world.run(10.0)
+        assert silent_until_lost(world, agent) < 2 * LEASE_S
+
+
 def test_agent_beside_the_controller_is_lost_once_their_machine_has_rebooted(
     tmp_path: Path,
 ) -> None:

@@ -45,7 +45,7 @@ from muster.app.http_server import serving
 from muster.app.listening import listen, once_free
 from muster.app.local_agents import LocalAgents
 from muster.app.local_machines import keep_machines
-from muster.app.lost_supervisors import watch_supervisors
+from muster.app.lost_supervisors import START_S, agents_started_here, watch_supervisors
 from muster.app.own_accounts import own_accounts, write_accounts
 from muster.app.plugin_watchdog import watch_plugins
 from muster.app.process import allow_files, garbage_collection_off, settle_memory
@@ -123,6 +123,8 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     driver = Driver(clock)
     own_ids = boot_id(), machine_id()
     leases = LeaseBook(clock, *own_ids, in_charge_s(engine), store.former_renews_s)
+    started_here = partial(agents_started_here, home, config.agents)
+    leases.expect(started_here(), START_S)
     inbox = Inbox(driver.hint)
     desk = AgentDesk(store, clock, leases, inbox)
     door = AgentsDoor()
@@ -178,7 +180,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     own_address = address(config.host, agent_port)
     agents = [_local(agent, own_address, join_token, user, home) for agent in config.agents]
     await run_beside("former agents", partial(forget, plane, leases, home, config.former_agents))
-    await run_beside("supervisors", partial(watch_supervisors, plane, leases))
+    await run_beside("supervisors", partial(watch_supervisors, plane, leases, started_here))
     local_agents = LocalAgents(agents, partial(mend_credential, plane), beside)
     await run_beside("local agents", local_agents.run)
     if proxy is not None:

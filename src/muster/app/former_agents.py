@@ -4,9 +4,8 @@ import asyncio
 import logging
 from collections.abc import Collection
 from functools import partial
-from pathlib import Path
 
-from muster.agent.identity import UnusableDirectory, load_identity
+from muster.agent.identity import identities_in
 from muster.agent.supervisor.shutdown import shut_down
 from muster.app.home import Home
 from muster.app.local_agents import holder
@@ -67,20 +66,9 @@ def _end_kernels(home: Home, id_: AgentId) -> None:
         MusterError: an agent runs there, or the directory is gone.
         OSError: the supervisor does not start, or does not end.
     """
-    directory = _directory(home, id_)
+    directory = identities_in(home.agent_directories()).get(id_)
     if directory is None:
         raise MusterError("its directory is gone, and with it what could tell whether it runs work")
     if holder(directory) is not None:
         raise MusterError("somebody has started it")
     shut_down(directory, grace_s=STOP_GRACE_S, timeout_s=STOP_TIMEOUT_S)
-
-
-def _directory(home: Home, id_: AgentId) -> Path | None:
-    for directory in home.agent_directories():
-        try:
-            identity = load_identity(directory)
-        except UnusableDirectory:
-            continue
-        if identity is not None and identity.agent == id_:
-            return directory
-    return None

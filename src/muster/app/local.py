@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 
 from muster.agent.accounts import require_users_directory
-from muster.agent.identity import UnusableDirectory, load_identity
+from muster.agent.identity import identities_in
 from muster.agent.supervisor.shutdown import shut_down
 from muster.app.account_options import AS_BEFORE, AccountOptions
 from muster.app.controller_config import ControllerConfig
@@ -39,7 +39,6 @@ from muster.app.proxy_config import DEFAULT_PORT as PROXY_PORT
 from muster.app.proxy_config import ProxyConfig, proxy_beside, proxy_directory
 from muster.app.proxy_keeper import stop_proxy
 from muster.core.errors import Conflict, MusterError
-from muster.core.ids import AgentId
 from muster.providers.local.machine import NotEnded, machines_of_pools
 
 DEFAULT_PORT = 7600
@@ -139,7 +138,7 @@ def up(options: UpOptions, ready: Callable[[UpReport], None] = lambda report: No
         agent_port=last.agent_port or agent_port_after(port),
         agent_ports_tried=PORTS_TRIED,
         agents=configs,
-        former_agents=_identities(former_directories(home, len(configs))),
+        former_agents=(*identities_in(former_directories(home, len(configs))),),
         proxy=_proxy_config(home, proxy) if proxy.is_started else None,
         database=database,
     )
@@ -188,16 +187,6 @@ def _being_started(home: Home, keeper: int) -> str:
         f"the cluster on {home.path} is being started again after a crash (by process "
         f"{keeper}): see {home.log}, or end it with `muster down`"
     )
-
-
-def _identities(directories: Iterable[Path]) -> tuple[AgentId, ...]:
-    """The ids of the agents of these directories; an agent that never joined has none."""
-    found = []
-    for directory in directories:
-        with suppress(UnusableDirectory):
-            if (identity := load_identity(directory)) is not None:
-                found.append(identity.agent)
-    return tuple(found)
 
 
 def _already_running(home: Home, options: UpOptions) -> str:

@@ -22,8 +22,8 @@ async def keep_machines(directory: Path) -> None:
     """
     restarts = Restarts()
     while True:
-        await asyncio.sleep(LOOK_S)
         try:
             await asyncio.to_thread(revive_machines, directory, restarts, time.monotonic())
         except OSError as error:
             log.warning("agents of local machines are not started again: %s", error)
+        await asyncio.sleep(LOOK_S)

@@ -116,6 +116,7 @@ class LeaseBook:
         self._lock = Lock()
         self._leases: dict[AgentId, _Lease] = {}
         self._news: dict[AgentId, _Lease] = {}  # heard since ``take_news``
+        self._expected_until: dict[AgentId, float] = {}  # of agents that are being started
 
     # The gateway's side
 
@@ -197,6 +198,7 @@ class LeaseBook:
 
     def _note(self, agent: AgentId, lease: _Lease, now: float, time_s: float | None) -> None:
         lease.heard_at = lease.spoke_at = now
+        self._expected_until.pop(agent, None)
         if time_s is not None:
             lease.offsets_s.append(now - time_s)
         self._news[agent] = lease
@@ -221,6 +223,7 @@ class LeaseBook:
         with self._lock:
             if agent.status is AgentStatus.REMOVED:
                 self._leases.pop(agent.id, None)
+                self._expected_until.pop(agent.id, None)
                 return
             lease = self._leases.get(agent.id)
             incarnation = (agent.boot_id, agent.instance)
@@ -310,14 +313,25 @@ class LeaseBook:
             if (lease := self._leases.get(agent)) is not None:
                 _end(lease)
 
+    def expect(self, agents: Collection[AgentId], within_s: float) -> None:
+        """Have these agents count as lost no earlier than in ``within_s``, unless they are heard
+        before: they are being started, and their supervisors' journals may have ends of kernels
+        that nobody has heard of yet."""
+        with self._lock:
+            until = self._clock.now() + within_s
+            self._expected_until.update(dict.fromkeys(agents, until))
+
     def revoke(self, agent: AgentId) -> bool:
         """If all leases of the agent have ended, and its kernels with them, grant it no more
-        leases; the answer says whether that is so."""
+        leases; the answer says whether that is so. It is not so yet while the agent is expected."""
         with self._lock:
             lease = self._leases.get(agent)
             if lease is None:
                 return True
-            if self._clock.now() < _until(lease) + LEASE_MARGIN_S:
+            now = self._clock.now()
+            if now < _until(lease) + LEASE_MARGIN_S:
+                return False
+            if now < self._expected_until.get(agent, -math.inf):
                 return False
             lease.term_s = 0.0
             return True
