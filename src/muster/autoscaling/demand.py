@@ -1,17 +1,20 @@
 """Demand: the sessions that a pass could not place for want of room, in the order of the queue
 (design: Autoscaling)."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
 from muster.core.ids import SessionId
-from muster.core.reasons import NEEDS_AGENT, ReasonCode
+from muster.core.reasons import NEEDS_AGENT, Reason, ReasonCode, reason
 from muster.scheduling.passes.class_order import ClassOrder
 from muster.scheduling.passes.group_state import GroupState
 from muster.scheduling.passes.pass_result import WAITS_FOR_ROOM
 from muster.scheduling.passes.queue import QueueClass
-from muster.scheduling.workload import WorkloadClass
+from muster.scheduling.passes.start_rules import StartRules
+from muster.scheduling.workload import SessionWorkload, WorkloadClass
 
 WANTS_ROOM = (
     WAITS_FOR_ROOM
@@ -39,16 +42,40 @@ class DemandEntry(NamedTuple):
     workload: WorkloadClass
 
 
+@dataclass(frozen=True, slots=True)
+class WithheldDemand:
+    """Sessions of one class that are no demand, because a rule forbids them to start once those
+    before them in the queue have: most often a quota.
+
+    Args:
+        first: the first of them in the queue.
+        sessions: how many they are.
+        reasons: all that hold.
+    """
+
+    first: SessionId
+    workload: WorkloadClass
+    sessions: int
+    reasons: tuple[Reason, ...]
+
+
 class Demand:
     """The demand of one group after a pass.
 
     Sessions are offered in runs of one class, so that a class that cannot be served costs no more
-    than one look, however many sessions it has.
+    than one look, however many sessions it has. Those that find room are charged against quotas in
+    the order of the queue, as placement will charge them.
+
+    Attributes:
+        withheld: the sessions that were left out so far because a rule forbids them to start.
+        charged: by class, how many sessions count against quotas so far.
 
     Args:
         group: after a pass at the moment ``now``.
         more: sessions that would be handed in besides.
         to_come: by class, how many sessions will follow those that wait: later tasks of their jobs.
+        elsewhere: by class, how many sessions of other groups are to find room, and count against
+            the same quotas.
     """
 
     def __init__(
@@ -57,10 +84,12 @@ class Demand:
         now: float,
         more: QueueClass | None = None,
         to_come: Mapping[WorkloadClass, int] = MappingProxyType({}),
+        elsewhere: Mapping[WorkloadClass, int] = MappingProxyType({}),
     ) -> None:
         self._to_come = to_come
         self._group = group
-        self._now = now
+        self._rules = StartRules(group.policy, group.context(now))
+        self._rules.charge(elsewhere)
         self._classes = [
             members
             for members in group.queue.classes
@@ -69,6 +98,8 @@ class Demand:
         if more is not None:
             self._classes.append(more)
         self._dropped: set[QueueClass] = set()
+        self.withheld: list[WithheldDemand] = []
+        self.charged: dict[WorkloadClass, int] = {}
 
     @property
     def classes(self) -> Mapping[WorkloadClass, int]:
@@ -80,34 +111,82 @@ class Demand:
         return len(members) + min(self._to_come.get(members.workload, 0), MOST_TO_COME)
 
     def runs(self) -> Iterator[tuple[QueueClass, Sequence[DemandEntry]]]:
-        """Sessions of one class that follow each other in the queue; those of a class that was
-        dropped are left out."""
-        sequencer = self._group.policy.sequencer
-        context = self._group.context(self._now)
+        """Sessions of one class that follow each other in the queue. Those of a class that was
+        dropped are left out, and so are those that a rule forbids to start."""
+        sequencer, context = self._group.policy.sequencer, self._rules.context
         order = ClassOrder(self._classes, sequencer, context)
+        offered = Counter[QueueClass]()
         while (cursor := order.pop()) is not None:
-            run = cursor.run(order.next_rank, _RUN, sequencer, context)
-            members = cursor.members
-            entries = [
-                DemandEntry(each.id, members.workload)
-                for each in run
-                if each.id not in self._group.displacing  # others leave for it already
-            ]
+            members, limit = cursor.members, order.next_rank
+            assert cursor.session is not None, "a class that has no more is not put back"
+            if self._withhold(members, cursor.session.id, offered[members]):
+                order.put_back(cursor, again=False)
+                continue
+            most = 1
+            if not sequencer.dynamic:
+                most = self._rules.allow(members.workload, min(len(members), _RUN))
+            run = cursor.run(limit, most, sequencer, context)
+            offered[members] += len(run)
+            entries = self._entries(members, run)
             if entries:
                 yield members, entries
-            again = cursor.session is not None and members not in self._dropped
-            order.put_back(cursor, again=again)
-            if cursor.session is None:
+            has_more = cursor.session is not None
+            order.put_back(cursor, again=has_more and members not in self._dropped)
+            if not has_more:
                 yield from self._followers(members)
+
+    def charge(self, members: QueueClass, sessions: int) -> None:
+        """Count so many sessions of a class as those that are to start."""
+        if sessions:
+            workload = members.workload
+            self._rules.charge({workload: sessions})
+            self.charged[workload] = self.charged.get(workload, 0) + sessions
+
+    def _entries(
+        self, members: QueueClass, run: Sequence[SessionWorkload]
+    ) -> Sequence[DemandEntry]:
+        """The entries of sessions; those for which others leave already have their room, and their
+        place in the quota."""
+        displacing = self._group.displacing
+        entries = [
+            DemandEntry(each.id, members.workload) for each in run if each.id not in displacing
+        ]
+        self.charge(members, len(run) - len(entries))
+        return entries
 
     def _followers(self, members: QueueClass) -> Iterator[tuple[QueueClass, Sequence[DemandEntry]]]:
         """Runs of the sessions of a class that are to come."""
-        left = self.sessions(members) - len(members)
+        all_, workload = self.sessions(members), members.workload
+        left = all_ - len(members)
         while left > 0 and members not in self._dropped:
-            run = min(left, _RUN)
-            yield members, [DemandEntry(TO_COME, members.workload)] * run
+            if self._withhold(members, TO_COME, all_ - left):
+                return
+            run = self._rules.allow(workload, min(left, _RUN))
+            yield members, [DemandEntry(TO_COME, workload)] * run
             left -= run
+
+    def _withhold(self, members: QueueClass, first: SessionId, offered: int) -> bool:
+        """Leave out the further sessions of a class if a rule forbids them to start.
+
+        Args:
+            first: of them.
+            offered: how many of the class came before.
+        """
+        workload = members.workload
+        reasons = self._rules.forbid(workload)
+        if reasons:
+            left = self.sessions(members) - offered
+            told = tuple(map(_with_ahead, reasons))
+            self.withheld.append(WithheldDemand(first, workload, left, told))
+        return bool(reasons)
 
     def drop(self, members: QueueClass) -> None:
         """Offer no more sessions of a class, none of which can be served."""
         self._dropped.add(members)
+
+
+def _with_ahead(why: Reason) -> Reason:
+    """A reason, with the note that it counts sessions that have not started yet."""
+    if why.code is not ReasonCode.QUOTA_IN_USE:
+        return why
+    return reason(why.code, **dict(why.numbers), ahead=True)

@@ -5,12 +5,12 @@ of the first pool that can serve it and may still make some. A gang is one entry
 whole or not at all. Entries are tried on modelled machines with the functions of placement.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import lt, sub
 from typing import NamedTuple
 
-from muster.autoscaling.demand import TO_COME, Demand, DemandEntry
+from muster.autoscaling.demand import TO_COME, Demand, DemandEntry, WithheldDemand
 from muster.autoscaling.first_fit import FirstFit, GangRoom, Mark, Taken
 from muster.autoscaling.gang_slices import (
     MAX_VALUES,
@@ -47,11 +47,15 @@ class RoutedDemand(NamedTuple):
 @dataclass(slots=True)
 class RoutingDecision:
     """The destination of all demand, and the slices to make for it, by pool (source: Iris);
-    ``launches`` is Iris's ``group_to_launch``."""
+    ``launches`` is Iris's ``group_to_launch``. ``withheld`` are the sessions that are no demand
+    because a rule forbids them to start once those ahead have; by class, as many as ``charged``
+    count against quotas."""
 
     routed: list[RoutedDemand] = field(default_factory=list)
     unmet: list[UnmetDemand] = field(default_factory=list)
+    withheld: list[WithheldDemand] = field(default_factory=list)
     launches: dict[str, int] = field(default_factory=dict)
+    charged: Mapping[WorkloadClass, int] = field(default_factory=dict)
 
 
 def route_demand(
@@ -85,12 +89,14 @@ def route_demand(
     routing = _Routing(machines, matcher, selector, demand)
     for members, entries in demand.runs():
         served = routing.route(members, entries)
+        demand.charge(members, served)
         if served < len(entries):
             demand.drop(members)
             routing.refuse(members, entries[served].session)
     for pool, opened in zip(pools, machines.opened, strict=True):
         if opened:
             routing.decision.launches[pool.spec.name] = opened
+    routing.decision.withheld, routing.decision.charged = demand.withheld, demand.charged
     return routing.decision
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 from tests.control.conftest import MakeWorld
+from tests.control.pool_scenarios import pool
 from tests.control.served_cluster import Cluster
 from tests.control.test_quotas import put
 from tests.control.world import ADA, BOB
@@ -114,3 +115,12 @@ def test_user_has_so_many_deployments_and_replicas_and_others_have_theirs(
     deploy_as(cluster, BOB, name="three", replicas=10)
     monkeypatch.setattr(requests, "MAX_REPLICAS_OF_USER", 3)
     deploy_as(cluster, ADA, name="one", replicas=4)  # fewer is always allowed
+
+
+def test_replicas_above_the_quota_open_no_slice(worlds: MakeWorld) -> None:
+    cluster = Cluster(worlds, agents=0)
+    cluster.world.apply(pool(max_slices=20))
+    put(cluster.world, Level.USER, OWNER, limits={"cpu": 8})
+    cluster.deploy(replicas=8, resources={"cpu": 4})
+    cluster.run(10)
+    assert len(cluster.world.slices()) == 2

@@ -1,6 +1,7 @@
 """Demand that opens slices: how many, for whom, and what people are told."""
 
 from pathlib import Path
+from typing import Any
 
 from tests.control.pool.pooled import codes, make, only, sentences
 from tests.control.pool_scenarios import job, pool
@@ -138,4 +139,50 @@ def test_work_that_waits_for_its_quota_opens_no_slice(tmp_path: Path) -> None:
     world.submit(job("second"))
     world.run(10)
     assert len(world.slices()) == 1
+    world.close()
+
+
+def _quota(world: World, **keys: Any) -> None:
+    spec = QuotaSpec.model_validate({"level": "user", "name": "default/default/ada", **keys})
+    world.ask(lambda work, parts: parts[GroupRequests].put_quota(work, spec))
+
+
+def test_ten_jobs_under_a_quota_for_one_open_one_slice_and_name_the_quota(tmp_path: Path) -> None:
+    world = make(tmp_path, max_slices=20)
+    _quota(world, sessions=1)
+    world.behaviour = lambda start: Run(30.0)
+    first, *others = [world.submit(job(f"job{number}")) for number in range(10)]
+    world.run(5)
+    assert len(world.slices()) == 1
+    assert codes(world, first) == {ReasonCode.WAITS_FOR_SLICE}
+    for each in others:
+        assert codes(world, each) == {ReasonCode.QUOTA_IN_USE}
+    world.run_until(lambda: all(each.status is JobState.SUCCEEDED for each in [first, *others]))
+    assert world.farm.made.total() == 1, "they ran one after the other on the same slice"
+    world.close()
+
+
+def test_tasks_to_come_are_demand_as_far_as_the_quota_goes(tmp_path: Path) -> None:
+    world = make(tmp_path, max_slices=100)
+    _quota(world, limits={"cpu": 8})
+    world.submit(job("sweep", tasks=400))
+    world.run(10)
+    assert len(world.slices()) == 2
+    world.close()
+
+
+def test_a_quota_binds_the_demand_of_all_groups_together(tmp_path: Path) -> None:
+    world = make(tmp_path, max_slices=20)
+    other = ScalingGroup(name="other")
+    world.ask(lambda work, parts: parts[GroupRequests].put_group(work, other))
+    world.apply(pool("far", group="other"))
+    _quota(world, sessions=1)
+    world.run(1)
+    here = world.submit(job("here"))
+    there = world.submit(job("there", group="other"))
+    world.run(2)
+    assert [each.pool for each in world.slices()] == ["cpu"]
+    assert codes(world, there) == {ReasonCode.QUOTA_IN_USE}
+    world.run_until(lambda: there.status is JobState.SUCCEEDED)
+    assert here.status is JobState.SUCCEEDED
     world.close()

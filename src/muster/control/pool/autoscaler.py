@@ -61,6 +61,7 @@ class _Seen:
         promised_since: since when room is promised to each session.
         matcher: of its pools; the next routing uses it again if it is good for them still.
         told_unmet: whether it left demand unmet, as it was logged.
+        charged: by class, how many sessions that are to find room count against quotas.
     """
 
     passes: int = -1
@@ -71,6 +72,7 @@ class _Seen:
     promised_since: dict[SessionId, float] = field(default_factory=dict)
     matcher: Matcher | None = None
     told_unmet: bool = False
+    charged: Mapping[WorkloadClass, int] = field(default_factory=dict)
 
 
 class RouteDemand(LifecycleHandler[Pool]):
@@ -157,6 +159,7 @@ class RouteDemand(LifecycleHandler[Pool]):
         counted = [each for each in slices if each.doomed is None and each.pool in by_name]
         route = self._router(group, states, counted, seen)
         decision = route(work.now, None)
+        self._note_charged(name, decision.charged, work)
         plan = self._plan(name, states, counted, decision, work)
         for id_, why in list(plan.delete.items())[:MOST_DELETED]:
             slice_ = self._live.of(Slice)[id_]
@@ -225,7 +228,8 @@ class RouteDemand(LifecycleHandler[Pool]):
         coming = [self._fleet.coming(each) for each in slices if each.is_coming]
 
         def route(now: float, more: QueueClass | None) -> RoutingDecision:
-            demand = Demand(group, now, more, followers(self._live, self._cluster, name))
+            to_come = followers(self._live, self._cluster, name)
+            demand = Demand(group, now, more, to_come, self._charged_elsewhere(name))
             if not demand.classes:
                 return RoutingDecision()
             try:
@@ -244,6 +248,28 @@ class RouteDemand(LifecycleHandler[Pool]):
                 return RoutingDecision()
 
         return route
+
+    def _charged_elsewhere(self, name: str) -> Mapping[WorkloadClass, int]:
+        """By class, how many sessions of other groups are to find room: quotas are those of
+        owners, whatever the group."""
+        charged: dict[WorkloadClass, int] = {}
+        for other, seen in self._seen.items():
+            if other != name and self._cluster.accounting.quotas.levels:
+                charged |= seen.charged
+        return charged
+
+    def _note_charged(self, name: str, charged: Mapping[WorkloadClass, int], work: Work) -> None:
+        """Note how many sessions of a group count against quotas. Groups with sessions that their
+        quotas keep from being demand are looked at again if that has changed."""
+        before, self._seen[name].charged = self._seen[name].charged, charged
+        if charged == before:
+            return
+        for other, pools in self._fleet.groups().items():
+            outlook = self._cluster.groups[other].outlook
+            if other != name and isinstance(outlook, GroupOutlook) and outlook.decision.withheld:
+                self._slices.changed_groups.add(other)
+                self._seen[other].again = True
+                work.mark(pools[0])
 
     def _ceilings(self, name: str) -> Ceilings:
         spec = self._live.groups[name]

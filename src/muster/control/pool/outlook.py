@@ -75,8 +75,12 @@ class GroupOutlook:
         self._live = live
         self._waits_for = waits_for
         self._usual = usual
+        self._has_room = {routed.entry.session for routed in decision.routed if decision.withheld}
         self._unmet: Mapping[WorkloadClass, UnmetDemand] = {
             each.workload: each for each in decision.unmet
+        }
+        self._withheld: Mapping[WorkloadClass, tuple[Reason, ...]] = {
+            each.workload: each.reasons for each in decision.withheld
         }
 
     def of(self, session: SessionId, workload: WorkloadClass, now: float) -> tuple[Reason, ...]:
@@ -96,6 +100,13 @@ class GroupOutlook:
         if (never := self.out_of_reach(workload)) is not None:
             return (never,)
         return tuple(why for reasons in unmet.why.some(_MOST_POOLS).values() for why in reasons)
+
+    def withheld(self, session: SessionId, workload: WorkloadClass) -> tuple[Reason, ...]:
+        """The rules that forbid a waiting session to start once those ahead of it have, so that no
+        machine is made for it; empty where there are none."""
+        if session in self._has_room or session in self._group.displacing:
+            return ()
+        return self._withheld.get(workload, ())
 
     def slices_for(self, session: SessionId) -> tuple[str, ...]:
         """The slices on which a session's room is to come: ids, or ``pool+number`` of one that was

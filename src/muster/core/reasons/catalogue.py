@@ -164,7 +164,8 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ReasonCode.QUOTA_IN_USE: Definition(
         _L,
         "{resource}: used {used:=} + requested {requested:=} > limit {limit:=}, over by {over:=} "
-        "(quota of {level} {owner})",
+        "(quota of {level} {owner}{ahead:?, of which the work ahead that waits for machines uses a "
+        "part})",
         "Nothing: it starts when enough other work of that {level} ends. An operator can raise the "
         "quota.",
     ),

@@ -28,6 +28,10 @@ class Outlook(Protocol):
         or why no pool makes machines for it; empty where its wait has nothing to do with
         machines."""
 
+    def withheld(self, session: SessionId, workload: WorkloadClass) -> tuple[Reason, ...]:
+        """The rules that forbid a waiting session to start once those ahead of it have, so that no
+        machine is made for it; empty where there are none."""
+
     def refusals(self, workload: WorkloadClass) -> tuple[Reason, ...]:
         """The reasons for which the pools could never make the machines for such a session; empty
         if they could."""

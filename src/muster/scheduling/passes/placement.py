@@ -1,7 +1,6 @@
 """The placement pass: validators → sequencer → selector over the queue of one scaling group."""
 
 from collections.abc import Container
-from dataclasses import replace
 
 from muster.core.ids import SessionId
 from muster.core.reasons import Reason, ReasonCode, reason
@@ -23,6 +22,7 @@ from muster.scheduling.passes.allocating import Allocating
 from muster.scheduling.passes.class_order import ClassCursor, ClassOrder, Rank, bounds, rank_of
 from muster.scheduling.passes.pass_result import PORT_REASONS, PassResult, behind
 from muster.scheduling.passes.queue import Kept, Lack, Queue, QueueClass
+from muster.scheduling.passes.start_rules import StartRules
 from muster.scheduling.policy.group_policy import Policy
 from muster.scheduling.policy.plugins import PassContext
 from muster.scheduling.workload import (
@@ -77,11 +77,9 @@ class PlacementPass:
         self._snapshot = statement.snapshot
         self._policy = policy
         self._feasibility = Feasibility(self._snapshot, policy.selector)
-        self._context = context = replace(context, usage=context.usage.fork())
+        self._rules = StartRules(policy, context)
+        self._context = context = self._rules.context
         self._allocating = Allocating(statement, policy, self._fit, context.now)
-        self._counting = policy.counting
-        idle = {id(each) for each in self._counting if each.is_idle(context)}
-        self._validators = [each for each in policy.validators if id(each) not in idle]
         self._stopped: Reason | None = None  # the reason for which no further session starts
         self._bindings = Bindings(self._snapshot, context.runs_from)
         self._blocked: list[SessionWorkload] = []  # the first of each class that lacks room
@@ -120,7 +118,7 @@ class PlacementPass:
         places. Nothing is placed."""
         members = QueueClass(session.workload)
         members.add(session)
-        reasons = [*self._forbidden(members)]
+        reasons = [*self._rules.forbid(members.workload)]
         never, kernels = self.never(members), None
         try:
             self._bindings.bind_for(session.workload)
@@ -166,7 +164,7 @@ class PlacementPass:
         sessions to try."""
         members, workload = cursor.members, cursor.members.workload
         assert cursor.session is not None
-        reasons = self._forbidden(members)
+        reasons = self._rules.forbid(workload)
         if reasons:
             self.result.refused[members] = reasons
             return False
@@ -177,7 +175,7 @@ class PlacementPass:
             self._lacks_room(members, cursor.session)
             return False
         sequencer = self._policy.sequencer
-        most = 1 if sequencer.dynamic else self._allowed(workload, len(members))
+        most = 1 if sequencer.dynamic else self._rules.allow(workload, len(members))
         run = cursor.run(limit, most, sequencer, self._context)
         self._bindings.bind_for(workload)
         started, refusal = self._start(members, run)
@@ -188,21 +186,6 @@ class PlacementPass:
             self._lacks_room(members, run[started])
             return False
         return cursor.session is not None
-
-    def _forbidden(self, members: QueueClass) -> tuple[Reason, ...]:
-        reasons: tuple[Reason, ...] = ()
-        for validator in self._validators:
-            reasons += tuple(validator.validate(members.workload, self._context))
-        return reasons
-
-    def _allowed(self, workload: WorkloadClass, count: int) -> int:
-        """How many sessions of the class the validators allow in a row: at least one, which they
-        have just allowed."""
-        if count == 1 or len(self._counting) < len(self._policy.validators):
-            return 1
-        for validator in self._counting:
-            count = min(count, validator.allows(workload, self._context, count))
-        return max(count, 1)
 
     def _start(
         self, members: QueueClass, run: list[SessionWorkload]

@@ -4,7 +4,7 @@ The code that also makes the decisions finds the answer in the live state, so it
 date.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -28,6 +28,7 @@ from muster.core.views.placement import AheadView, HoldingView, PlacementView, W
 from muster.core.views.work import SessionView
 from muster.scheduling.explaining.explain import explain
 from muster.scheduling.passes.group_state import GroupState
+from muster.scheduling.passes.pass_result import LACKS_ROOM
 from muster.scheduling.policy.group_policy import Policy
 from muster.scheduling.policy.guard import PluginFault
 from muster.scheduling.workload import SessionWorkload, WorkloadClass
@@ -193,17 +194,28 @@ def with_outlook(
 ) -> list[Reason]:
     """The reasons for which a session waits, with the machines that come for it, or why none do.
     Where some come it needs no others, whatever the agents that are there lack. Where a pool makes
-    none now, but could, its reasons lead, and nobody is told to ask for what agents have."""
-    found = list(reasons)
-    of_pools = () if group.outlook is None else group.outlook.of(session, workload, now)
-    if not of_pools or group.outlook is None:
+    none now, but could, its reasons lead, and nobody is told to ask for what agents have. Where a
+    quota keeps machines from being made for it, the quota is what it waits for."""
+    found, outlook = list(reasons), group.outlook
+    if outlook is None:
+        return found
+    withheld = outlook.withheld(session, workload)
+    if withheld:
+        return list(dict.fromkeys([*withheld, *_without(found, LACKS_MACHINES | LACKS_ROOM)]))
+    of_pools = outlook.of(session, workload, now)
+    if not of_pools:
         return found
     cured = NEEDS_AGENT
     if any(why.code is ReasonCode.WAITS_FOR_SLICE for why in of_pools):
         cured = LACKS_MACHINES
-    elif any(why.code not in OUT_OF_REACH for why in group.outlook.refusals(workload)):
+    elif any(why.code not in OUT_OF_REACH for why in outlook.refusals(workload)):
         return [*_beside_pools(found), *of_pools]
-    return [*of_pools, *(why for why in found if why.code not in cured)]
+    return [*of_pools, *_without(found, cured)]
+
+
+def _without(reasons: Iterable[Reason], cured: Container[ReasonCode]) -> Iterable[Reason]:
+    """The reasons that are not cured."""
+    return (why for why in reasons if why.code not in cured)
 
 
 def waits_for_slice(cluster: ClusterState, session: Session, now: float) -> bool:
