@@ -88,6 +88,7 @@ class Demand:
     ) -> None:
         self._to_come = to_come
         self._group = group
+        self._made_of = now, more, elsewhere
         self._rules = StartRules(group.policy, group.context(now))
         self._rules.charge(elsewhere)
         self._classes = [
@@ -100,6 +101,11 @@ class Demand:
         self._dropped: set[QueueClass] = set()
         self.withheld: list[WithheldDemand] = []
         self.charged: dict[WorkloadClass, int] = {}
+
+    def anew(self) -> "Demand":
+        """The same demand, of which nothing was offered yet."""
+        now, more, elsewhere = self._made_of
+        return Demand(self._group, now, more, self._to_come, elsewhere)
 
     @property
     def classes(self) -> Mapping[WorkloadClass, int]:

@@ -24,6 +24,7 @@ from muster.autoscaling.gang_slices import (
 )
 from muster.autoscaling.matching import Match, Matcher
 from muster.autoscaling.modelled import Destination, Machines
+from muster.autoscaling.offering import offers
 from muster.autoscaling.pool_state import Budget, Ceilings, ComingSlice, PoolState
 from muster.autoscaling.tight_fit import TightFit
 from muster.autoscaling.unmet import Outcome, Unmet, UnmetDemand
@@ -84,20 +85,48 @@ def route_demand(
         MusterError: the selector answers nonsense.
     """
     matcher = matcher or Matcher(snapshot.group, pools, kernels, selector)
-    budget = Budget(snapshot.group, ceilings or Ceilings(), pools)
-    machines = Machines(snapshot, pools, coming, kernels, budget)
+    best: RoutingDecision | None = None
+    for offered in offers(coming, demand, matcher):
+        budget = Budget(snapshot.group, ceilings or Ceilings(), pools)
+        machines = Machines(snapshot, pools, offered, kernels, budget)
+        decision = _route(demand.anew(), machines, matcher, selector)
+        if best is None or _cost(decision, pools) < _cost(best, pools):
+            best = decision
+        if not _may_be_better(best):
+            break
+    assert best is not None, "there is one order at least"
+    return best
+
+
+def _route(
+    demand: Demand, machines: Machines, matcher: Matcher, selector: AgentSelector
+) -> RoutingDecision:
+    """Route all demand, to slices in flight in the order that ``machines`` has."""
     routing = _Routing(machines, matcher, selector, demand)
+    decision = routing.decision
     for members, entries in demand.runs():
         served = routing.route(members, entries)
         demand.charge(members, served)
         if served < len(entries):
             demand.drop(members)
             routing.refuse(members, entries[served].session)
-    for pool, opened in zip(pools, machines.opened, strict=True):
+    for pool, opened in zip(machines.pools, machines.opened, strict=True):
         if opened:
-            routing.decision.launches[pool.spec.name] = opened
-    routing.decision.withheld, routing.decision.charged = demand.withheld, demand.charged
-    return routing.decision
+            decision.launches[pool.spec.name] = opened
+    decision.withheld, decision.charged = demand.withheld, demand.charged
+    return decision
+
+
+def _cost(decision: RoutingDecision, pools: Sequence[PoolState]) -> tuple[int, int]:
+    """The cost of a decision: the less it serves, and then the more machines it makes."""
+    size = {pool.spec.name: pool.spec.slice_size for pool in pools}
+    machines = sum(size[pool] * slices for pool, slices in decision.launches.items())
+    return -len(decision.routed), machines
+
+
+def _may_be_better(decision: RoutingDecision) -> bool:
+    """Whether another order of slices in flight may serve more, or need fewer machines."""
+    return bool(decision.launches) or any(each.why.could_be_met for each in decision.unmet)
 
 
 class _Routing:

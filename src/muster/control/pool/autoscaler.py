@@ -5,14 +5,14 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from muster.autoscaling.demand import TO_COME, Demand
+from muster.autoscaling.demand import Demand
 from muster.autoscaling.matching import Matcher
-from muster.autoscaling.modelled import Destination
 from muster.autoscaling.pool_state import Budget, Ceilings, PoolState
-from muster.autoscaling.routing import RoutedDemand, RoutingDecision, route_demand
+from muster.autoscaling.routing import RoutingDecision, route_demand
 from muster.autoscaling.slice_plan import SlicePlan, SliceState, plan_slices
 from muster.control.engine.handler import HandlerResult, LifecycleHandler, StatusTransitions
 from muster.control.engine.work import Work
+from muster.control.pool.coming_room import first_of_pools, for_demand, kept_room, waits_for
 from muster.control.pool.fleet import Fleet, holding
 from muster.control.pool.followers import followers
 from muster.control.pool.outlook import GroupOutlook
@@ -26,7 +26,7 @@ from muster.core.specs.pool import SLICE
 from muster.scheduling.passes.group_state import GroupState
 from muster.scheduling.passes.queue import QueueClass
 from muster.scheduling.policy.guard import PluginFault
-from muster.scheduling.workload import KernelPlacement, WorkloadClass
+from muster.scheduling.workload import WorkloadClass
 from muster.store.live import Live
 
 log = logging.getLogger(__name__)
@@ -38,8 +38,6 @@ ROUTE_S_A_SLICE = 1e-4
 some 7 us, so this is at most a tenth of the controller's time."""
 LOSSES_COUNT_S = 86_400.0
 """How long the loss of a slice counts against its pool where equal pools are ranked."""
-PROMISE_S = 1_800.0
-"""How long room is kept for a gang whose other machines are coming."""
 MOST_MADE = 200
 """Slices of a group that one wake wishes for; further ones follow."""
 MOST_TOLD = 20
@@ -69,7 +67,7 @@ class _Seen:
     pace_s: float = ROUTE_S
     looks_at: float | None = None
     again: bool = False
-    promised_since: dict[SessionId, float] = field(default_factory=dict)
+    promised_since: Mapping[SessionId, float] = field(default_factory=dict)
     matcher: Matcher | None = None
     told_unmet: bool = False
     charged: Mapping[WorkloadClass, int] = field(default_factory=dict)
@@ -166,13 +164,17 @@ class RouteDemand(LifecycleHandler[Pool]):
             if not _stands_still(by_name[slice_.pool]):
                 self._slices.doom(work, slice_, self.name, why)
         made = self._make(plan, decision, work)
-        self._promise(group, seen, decision, made, work.now)
         assert seen.matcher is not None, "the router has made one"
+        pool_of: dict[str, str] = {each.id: each.pool for each in slices}
+        kept = kept_room(decision, seen.matcher, made, pool_of, seen.promised_since, work.now)
+        seen.promised_since = kept.since
+        if group.queue.promises.keep(kept.promised, kept.alone):
+            group.due = True
         group.outlook = GroupOutlook(
             self._live,
             group,
             decision,
-            _waits_for(decision, made),
+            waits_for(decision, made),
             route,
             seen.matcher,
             self._ceilings(name),
@@ -333,16 +335,16 @@ class RouteDemand(LifecycleHandler[Pool]):
     ) -> Mapping[str, list[Slice]]:
         """Wish for the slices of the plan; the answer has those of each pool, in the order in which
         the decision numbers them."""
-        firsts = _first_of_pools(decision)
+        firsts = first_of_pools(decision)
         made: dict[str, list[Slice]] = {}
         left = MOST_MADE
         for name, count in plan.launch.items():
             pool = self._fleet.pool(name)
             assert pool is not None, "the plan is about pools that exist"
-            for_demand = decision.launches.get(name, 0)
+            demanded = decision.launches.get(name, 0)
             for number in range(min(count, left)):
-                if number < for_demand:
-                    why = _for_demand(firsts.get(name))
+                if number < demanded:
+                    why = for_demand(firsts.get(name))
                 elif pool.spec.min_slices:
                     why = reason(
                         ReasonCode.SLICE_FOR_MIN, pool=name, min_slices=pool.spec.min_slices
@@ -356,30 +358,6 @@ class RouteDemand(LifecycleHandler[Pool]):
                 made.setdefault(name, []).append(self._slices.make(work, pool, why))
             left -= min(count, left)
         return made
-
-    # Promises
-
-    def _promise(
-        self,
-        group: GroupState,
-        seen: _Seen,
-        decision: RoutingDecision,
-        made: Mapping[str, list[Slice]],
-        now: float,
-    ) -> None:
-        """Keep the room of gangs whose other machines are coming, each for PROMISE_S at most."""
-        since: dict[SessionId, float] = {}
-        promised: dict[SessionId, tuple[WorkloadClass, tuple[KernelPlacement, ...]]] = {}
-        for routed in decision.routed:
-            entry = routed.entry
-            if routed.destination is Destination.FREE or len(routed.kernels) == 1:
-                continue
-            since[entry.session] = seen.promised_since.get(entry.session, now)
-            if now < since[entry.session] + PROMISE_S:
-                promised[entry.session] = (entry.workload, _named(routed, made))
-        seen.promised_since = since
-        if group.queue.promises.keep(promised):
-            group.due = True
 
     # For people
 
@@ -421,55 +399,3 @@ def why_closed(pool: Pool, now: float) -> Reason | None:
 
 def _stands_still(pool: Pool) -> bool:
     return pool.status is PoolStatus.TRIPPED
-
-
-def _first_of_pools(decision: RoutingDecision) -> Mapping[str, WorkloadClass]:
-    """By pool, the class of the first sessions for which a new slice is made."""
-    firsts: dict[str, WorkloadClass] = {}
-    for routed in decision.routed:
-        if routed.destination is Destination.LAUNCH:
-            for kernel in routed.kernels:
-                pool, plus, _ = kernel.agent_id.rpartition("/")[0].rpartition("+")
-                if plus:
-                    firsts.setdefault(pool, routed.entry.workload)
-    return firsts
-
-
-def _for_demand(first: WorkloadClass | None) -> Reason:
-    """The reason for which a slice is made. Everybody may read it, so it tells what the first work
-    asks for that needs the slice, never whose work that is."""
-    if first is None:
-        return reason(ReasonCode.SLICE_FOR_DEMAND, asks="room")
-    kernels = len(first.kernels)
-    gang = {"kernels": kernels} if kernels > 1 else {}
-    return reason(ReasonCode.SLICE_FOR_DEMAND, asks=first.kernels[0].describe(), **gang)
-
-
-def _named(routed: RoutedDemand, made: Mapping[str, list[Slice]]) -> tuple[KernelPlacement, ...]:
-    """The places of an entry, with the ids of slices that were just wished for."""
-    return tuple(
-        KernelPlacement(_made_id(kernel.agent_id, made), kernel.shares) for kernel in routed.kernels
-    )
-
-
-def _made_id(id_: AgentId, made: Mapping[str, list[Slice]]) -> AgentId:
-    slice_, slash, index = id_.rpartition("/")
-    pool, plus, number = slice_.rpartition("+")
-    if not slash or not plus:
-        return id_
-    of_pool = made.get(pool, [])
-    at = int(number) - 1
-    return AgentId(f"{of_pool[at].id}/{index}") if at < len(of_pool) else id_
-
-
-def _waits_for(
-    decision: RoutingDecision, made: Mapping[str, list[Slice]]
-) -> Mapping[SessionId, tuple[str, ...]]:
-    """By session, the slices on which its room is to come."""
-    found: dict[SessionId, tuple[str, ...]] = {}
-    for routed in decision.routed:
-        if routed.destination is not Destination.FREE and routed.entry.session != TO_COME:
-            names = (_made_id(kernel.agent_id, made) for kernel in routed.kernels)
-            on = (name.rpartition("/")[0] for name in names)
-            found[routed.entry.session] = tuple(dict.fromkeys(filter(None, on)))
-    return found

@@ -128,8 +128,8 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
     ),
     ReasonCode.BEHIND_PROMISE: Definition(
         _W,
-        "group {group} keeps its room for a gang whose other machines are coming",
-        "Nothing: it starts after that one, or on machines of its own.",
+        "group {group} keeps the room for work to which it was promised: its machines are coming",
+        "Nothing: it starts after that work, or on machines of its own.",
     ),
     ReasonCode.POOL_FAILED_BEFORE: Definition(
         _O,

@@ -2,7 +2,8 @@
 
 A gang that was routed to several slices gets its machines one slice after the other. What is there
 of its room is kept for it meanwhile, so that no session behind it in the queue takes it; sessions
-before it may.
+before it may. Room that only some sessions can use, while those before them have room coming
+elsewhere, is kept from these too, for the one pass in which they get that room.
 """
 
 from collections.abc import Collection, Mapping
@@ -23,6 +24,7 @@ class Promises:
 
     def __init__(self) -> None:
         self._kernels: dict[SessionId, tuple[WorkloadClass, tuple[KernelPlacement, ...]]] = {}
+        self._first: dict[SessionId, None] = {}
 
     def __len__(self) -> int:
         return len(self._kernels)
@@ -32,11 +34,20 @@ class Promises:
         """The sessions to which room is promised."""
         return self._kernels.keys()
 
-    def keep(self, kernels: Promised) -> bool:
-        """Promise this room, and no other; whether that is a change."""
-        if kernels == self._kernels:
+    @property
+    def first(self) -> Collection[SessionId]:
+        """The sessions whose promised room is kept from those before them, too."""
+        return self._first.keys()
+
+    def keep(self, kernels: Promised, first: Collection[SessionId] = ()) -> bool:
+        """Promise this room, and no other; whether that is a change.
+
+        Args:
+            first: sessions of one kernel whose room is kept from those before them, too.
+        """
+        if kernels == self._kernels and self._first.keys() == set(first):
             return False
-        self._kernels = dict(kernels)
+        self._kernels, self._first = dict(kernels), dict.fromkeys(first)
         return True
 
     def came(self, agents: Mapping[AgentId, AgentId]) -> None:
@@ -63,4 +74,5 @@ class Promises:
         if not here:
             return None
         present = replace(workload, kernels=tuple(request for request, _ in here))
-        return promised_room(id_, present, tuple(kernel for _, kernel in here), snapshot)
+        room = promised_room(id_, present, tuple(kernel for _, kernel in here), snapshot)
+        return replace(room, of_class=id_ in self._first)

@@ -65,6 +65,7 @@ class Reservation:
         waits_for: the sessions whose ends it counts on.
         promised: whether it is what is there of the room of a session whose other machines are
             coming; ``workload`` and ``kernels`` are those of its kernels that would stand there.
+        of_class: whether it is kept for all sessions of its class alike, which it does not bind.
     """
 
     session: SessionId
@@ -74,10 +75,14 @@ class Reservation:
     expected_at: float | None
     waits_for: tuple[SessionId, ...]
     promised: bool = False
+    of_class: bool = False
 
     def admits(self, workload: WorkloadClass, runs_from: float) -> bool:
         """Whether a session of the class that runs from ``runs_from`` on will have left by
-        ``expected_at``, so that the reservation does not bind it."""
+        ``expected_at``, or is one for which the room is kept, so that the reservation does not bind
+        it."""
+        if self.of_class and workload == self.workload:
+            return True
         if self.expected_at is None or workload.duration_s is None:
             return False
         return runs_from + workload.duration_s <= self.expected_at

@@ -1,5 +1,6 @@
 """The placement pass: validators → sequencer → selector over the queue of one scaling group."""
 
+from collections import Counter
 from collections.abc import Container
 
 from muster.core.ids import SessionId
@@ -34,6 +35,8 @@ from muster.scheduling.workload import (
 
 MAX_PREEMPTORS = 8
 """Sessions for which a pass looks for victims; each costs a search, and another pass follows."""
+MAX_FIRST = 200
+"""Sessions whose promised room a pass keeps from those before them; each costs a reservation."""
 
 
 def place(queue: Queue, snapshot: Snapshot, policy: Policy, context: PassContext) -> PassResult:
@@ -145,6 +148,7 @@ class PlacementPass:
 
     def _run(self, before: SessionWorkload | None) -> None:
         sequencer, context = self._policy.sequencer, self._context
+        self._keep_first()
         order = ClassOrder(self._queue.classes, sequencer, context)
         end: Rank | None = None
         while (cursor := order.pop()) is not None:
@@ -237,11 +241,31 @@ class PlacementPass:
 
     # Kept rooms
 
+    def _keep_first(self) -> None:
+        """Keep the room that is promised to sessions of one kernel, as far as it is there, from
+        those before them, too. Which session of a class gets which room is all the same."""
+        promises = self._queue.promises
+        if not promises.first:
+            return
+        waiting = Counter[WorkloadClass]()
+        for members in self._queue.classes:
+            waiting[members.workload] += len(members)
+        for id_ in promises.first:
+            room = promises.reservation(id_, self._snapshot)
+            if room is None or not waiting[room.workload]:
+                continue
+            if all(each.is_free(self._snapshot) for each in room.reserved):
+                waiting[room.workload] -= 1
+                self._bindings.add(room)
+                if len(self._bindings) == MAX_FIRST:
+                    return
+
     def _keep_promises(self, members: QueueClass) -> bool:
         """Keep the room that is promised to sessions of the class, as far as it is there; whether
         there is such a promise."""
         promises = self._queue.promises
-        promised = promises.sessions
+        first = promises.first
+        promised = {each: None for each in promises.sessions if each not in first}
         if len(promised) < len(members):
             found = [each for each in promised if each in members]
         else:
