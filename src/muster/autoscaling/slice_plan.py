@@ -23,6 +23,8 @@ class SliceState:
         promised: how many waiting sessions are to find their room on it.
         held_by: the operator who holds it.
         isolated: the name of a machine of it that waits for an operator; empty if none does.
+        awaited: the id of a job that waits for a machine of it; empty if none does.
+        awaited_until: how long that job waits at most, in seconds since the epoch.
     """
 
     id: str
@@ -32,6 +34,8 @@ class SliceState:
     promised: int = 0
     held_by: str | None = None
     isolated: str = ""
+    awaited: str = ""
+    awaited_until: float = 0.0
 
     @property
     def is_kept(self) -> bool:
@@ -108,6 +112,10 @@ def _delete(
         idle_s = now - each.idle_since
         if each.held_by is not None:
             why = reason(ReasonCode.SLICE_HELD, by=each.held_by, slice=each.id)
+        elif each.awaited:
+            plan.looks_at = min(each.awaited_until, plan.looks_at or each.awaited_until)
+            in_s = round(each.awaited_until - now)
+            why = reason(ReasonCode.SLICE_AWAITED, job=each.awaited, in_s=in_s)
         elif each.isolated:
             why = reason(ReasonCode.SLICE_ISOLATED, agent=each.isolated, slice=each.id)
         elif left <= spec.min_slices:

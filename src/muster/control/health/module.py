@@ -72,7 +72,7 @@ class HealthModule(EntityModule):
         seen = SeenHealth(self._seen, incidents, lifecycle)
         parts[HealthReports].listen(seen.hear)
         self._stragglers.listen(parts[GpuCounterBook])
-        room = Room(sessions, parts[Fleet], parts[SliceLifecycle])
+        room = Room(sessions, parts[Fleet], parts[SliceLifecycle], parts[ClusterState])
         return Declared(
             lifecycles=[lifecycle],
             handlers=[

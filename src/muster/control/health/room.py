@@ -11,6 +11,7 @@ from muster.control.pool.fleet import Fleet
 from muster.control.pool.records import Slice
 from muster.control.pool.slices import SliceLifecycle
 from muster.control.pool.states import PoolStatus
+from muster.control.session.cluster.state import ClusterState
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.core.reasons import ReasonCode, reason
 from muster.core.specs.pool import SLICE
@@ -23,8 +24,15 @@ REPLACED_WITHIN_S = 3_600.0
 class Room:
     """Empties machines, and has those replaced that stay empty."""
 
-    def __init__(self, sessions: SessionLifecycle, fleet: Fleet, slices: SliceLifecycle) -> None:
+    def __init__(
+        self,
+        sessions: SessionLifecycle,
+        fleet: Fleet,
+        slices: SliceLifecycle,
+        cluster: ClusterState,
+    ) -> None:
         self._sessions = sessions
+        self._cluster = cluster
         self._fleet = fleet
         self._slices = slices
 
@@ -48,12 +56,14 @@ class Room:
 
     def replace(self, work: Work, agent: Agent, phase: str) -> None:
         """Have the slice of a machine replaced, unless it is of none, an operator keeps the slice,
-        or its pool stands still."""
+        its pool stands still, or work waits for the machine itself."""
         slice_ = work.live.of(Slice).get(agent.fixed.get(SLICE, ""))
         if slice_ is None or slice_.doomed is not None or slice_.held_by is not None:
             return
         pool = self._fleet.pool(slice_.pool)
         if pool is None or pool.status is PoolStatus.TRIPPED:
+            return
+        if self._cluster.machine_holds.on(agent.id, work.now) is not None:
             return
         note_loss(work, pool)
         why = reason(ReasonCode.HEALTH_REPLACED, machine=agent.name)

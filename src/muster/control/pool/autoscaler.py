@@ -3,7 +3,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from muster.autoscaling.demand import Demand
 from muster.autoscaling.matching import Matcher
@@ -327,8 +327,17 @@ class RouteDemand(LifecycleHandler[Pool]):
         elif slice_.idle_since is None:
             slice_.idle_since = work.now
             work.unit.touch(slice_)
-        held, isolated, since = slice_.held_by, self._fleet.isolated(slice_), slice_.idle_since
-        return SliceState(slice_.id, slice_.pool, since, busy, promised, held, isolated)
+        hold = self._fleet.awaited(slice_, self._cluster.machine_holds, work.now)
+        state = SliceState(
+            slice_.id,
+            slice_.pool,
+            slice_.idle_since,
+            busy=busy,
+            promised=promised,
+            held_by=slice_.held_by,
+            isolated=self._fleet.isolated(slice_),
+        )
+        return state if hold is None else replace(state, awaited=hold.job, awaited_until=hold.until)
 
     def _make(
         self, plan: SlicePlan, decision: RoutingDecision, work: Work

@@ -14,6 +14,7 @@ from muster.control.engine.work import Work
 from muster.control.pool.effects import ANSWER_S
 from muster.control.pool.records import OwnMachine, Pool, Slice, SliceId
 from muster.control.pool.specs import Revision
+from muster.control.session.cluster.machine_holds import MachineHold, MachineHolds
 from muster.core.ids import AgentId, TokenId
 from muster.core.specs.pool import POOL, RESERVED, SLICE
 from muster.core.states import AGENT_TABLE, AgentStatus
@@ -139,6 +140,12 @@ class Fleet:
                 if on.get(agent.id) or (agent.ill and agent.ill != ILL[HealthStatus.ISOLATED]):
                     return True
         return False
+
+    def awaited(self, slice_: Slice, holds: MachineHolds, now: float) -> MachineHold | None:
+        """The hold of the job that waits longest for a machine of it; None if none does."""
+        agents = self._agents.get(slice_.id, {}).values()
+        found = filter(None, (holds.on(each.id, now) for each in agents))
+        return max(found, key=lambda each: each.until, default=None)
 
     def isolated(self, slice_: Slice) -> str:
         """The name of a machine of it that waits for an operator; empty if none does."""

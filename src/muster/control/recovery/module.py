@@ -23,6 +23,7 @@ from muster.control.recovery.handlers import (
     FollowJobs,
     MakeRecoveries,
 )
+from muster.control.recovery.holds import RecoveryHolds
 from muster.control.recovery.lifecycle import RecoveryLifecycle
 from muster.control.recovery.parts import SettleParts
 from muster.control.recovery.requests import RecoveryRequests
@@ -60,6 +61,7 @@ class RecoveryModule(EntityModule):
         sessions = parts[SessionLifecycle]
         recoveries = Recoveries(live)
         parts[HeldAttempts].keeper = recoveries
+        parts[ClusterState].machine_holds = RecoveryHolds(recoveries)
         lifecycle = RecoveryLifecycle(recoveries)
         return Declared(
             lifecycles=[lifecycle],

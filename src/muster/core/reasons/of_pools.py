@@ -236,6 +236,11 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
     ReasonCode.SLICE_HELD: Definition(
         _W, "{by} holds it", "`muster slices release {slice}` lets it go."
     ),
+    ReasonCode.SLICE_AWAITED: Definition(
+        _W,
+        "{job} recovers, and waits for a machine of it, for {in_s:~} more at most",
+        "Nothing: it may go once that job runs again, or waits no longer.",
+    ),
     ReasonCode.SLICE_ISOLATED: Definition(
         _O,
         "machine {agent} of it is isolated",
