@@ -70,7 +70,7 @@ def test_slice_of_an_isolated_machine_is_kept_for_a_job_that_takes_no_other(
     here.run_until(lambda: agent.ill == ILL[HealthStatus.ISOLATED])
     isolated = slice_of(here, faulty)
     here.run(100)
-    assert isolated.doomed is None
+    assert not here.world.farm.deleted
     assert stays(isolated) is ReasonCode.SLICE_AWAITED
     assert here.ended(job) is JobState.FAILED
     assert here.world.clock.now() - since >= 600

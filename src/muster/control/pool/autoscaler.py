@@ -60,6 +60,7 @@ class _Seen:
         matcher: of its pools; the next routing uses it again if it is good for them still.
         told_unmet: whether it left demand unmet, as it was logged.
         charged: by class, how many sessions that are to find room count against quotas.
+        served: until when the slices of each session are sure to come; 0 if they are not.
     """
 
     passes: int = -1
@@ -71,6 +72,7 @@ class _Seen:
     matcher: Matcher | None = None
     told_unmet: bool = False
     charged: Mapping[WorkloadClass, int] = field(default_factory=dict)
+    served: Mapping[SessionId, float] = field(default_factory=dict)
 
 
 class RouteDemand(LifecycleHandler[Pool]):
@@ -181,7 +183,10 @@ class RouteDemand(LifecycleHandler[Pool]):
             self.usual,
             self._fleet.pool,
         )
-        moments = [plan.looks_at, *(pool.standing.closed_until for pool in pools)]
+        served = self._served(group, decision, work.now)
+        if served != seen.served:
+            seen.served, group.due = served, True
+        moments = [plan.looks_at, *served.values(), *(pool.standing.closed_until for pool in pools)]
         moments += [self._cluster.ports.pool_asked_at(pool.name, work.now) for pool in pools]
         seen.looks_at = min((at for at in moments if at and at > work.now), default=None)
         if len(plan.delete) > MOST_DELETED or sum(plan.launch.values()) > MOST_MADE:
@@ -192,6 +197,18 @@ class RouteDemand(LifecycleHandler[Pool]):
                 work.mark(pool)
         if seen.again or seen.looks_at is not None:
             work.mark(pools[0])  # so that its alarm is set
+
+    def _served(
+        self, group: GroupState, decision: RoutingDecision, now: float
+    ) -> Mapping[SessionId, float]:
+        """The sessions that displace nobody because their slices are sure to come, each with the
+        moment until which that holds; none where work is displaced before slices are made."""
+        preemption, outlook = group.policy.preemption, group.outlook
+        if preemption is None or preemption.before_scaling or not isinstance(outlook, GroupOutlook):
+            return {}
+        sessions = dict.fromkeys(each.entry.session for each in decision.routed)
+        sessions |= dict.fromkeys(each.first for each in decision.unmet)
+        return {each: outlook.sure_until(outlook.slices_for(each)) for each in sessions}
 
     def _states(self, pools: Sequence[Pool], now: float) -> Sequence[PoolState]:
         """The pools as they are now."""

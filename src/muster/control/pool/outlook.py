@@ -1,6 +1,7 @@
 """The machines that may come for the waiting sessions of a group: the last decision, as people and
 placement ask about it."""
 
+import math
 import statistics
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -11,6 +12,7 @@ from muster.autoscaling.reach import why_out_of_reach
 from muster.autoscaling.routing import RoutingDecision
 from muster.autoscaling.unmet import UnmetDemand
 from muster.control.pool.records import Pool, Slice
+from muster.control.pool.states import PoolStatus
 from muster.core.ids import SessionId
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.specs.pool import POOL, RESERVED
@@ -22,6 +24,8 @@ from muster.scheduling.workload import WorkloadClass
 from muster.store.live import Live
 
 _KEPT_TIMES = 20
+LATE = 1.25
+"""A slice is late once it has taken so many times as long as the slowest of the last ones."""
 _MOST_POOLS = 20
 """Pools whose reasons are told about a session, those first that have the machines."""
 
@@ -41,6 +45,10 @@ class Usual:
         """The median, in seconds; None until one was READY."""
         took = self._took.get(pool)
         return statistics.median(took) if took else None
+
+    def longest(self, pool: str) -> float | None:
+        """The longest of these times, in seconds; None until one was READY."""
+        return max(self._took.get(pool, ()), default=None)
 
 
 class GroupOutlook:
@@ -75,7 +83,7 @@ class GroupOutlook:
         self._live = live
         self._waits_for = waits_for
         self._usual = usual
-        self._has_room = {routed.entry.session for routed in decision.routed if decision.withheld}
+        self._has_room = {routed.entry.session for routed in decision.routed}
         self._unmet: Mapping[WorkloadClass, UnmetDemand] = {
             each.workload: each for each in decision.unmet
         }
@@ -100,6 +108,43 @@ class GroupOutlook:
         if (never := self.out_of_reach(workload)) is not None:
             return (never,)
         return tuple(why for reasons in unmet.why.some(_MOST_POOLS).values() for why in reasons)
+
+    def is_served(self, session: SessionId, workload: WorkloadClass, now: float) -> bool:
+        """Whether a waiting session gets machines that are sure to come within their usual time, or
+        the next routing finds that out."""
+        on = self._waits_for.get(session)
+        if on is not None:
+            return now < self.sure_until(on)
+        if session in self._has_room or workload in self._unmet or workload in self._withheld:
+            return False
+        pools = (self.matcher.specs[number].name for number in self.matcher.match(workload).pools)
+        return any(self._is_reliable(pool, now) for pool in pools)
+
+    def sure_until(self, slices: Sequence[str]) -> float:
+        """The moment until which these slices are sure to come: no call about them has failed, and
+        none has taken much longer than the slowest of the last slices of its pool. 0 if they are
+        not."""
+        until = math.inf
+        for id_ in slices:
+            slice_ = self._live.of(Slice).get(id_)
+            if slice_ is None or not slice_.is_coming or slice_.tries:
+                return 0.0
+            longest_s = self._usual.longest(slice_.pool)
+            if longest_s is None or not self._is_reliable(slice_.pool, slice_.created_at):
+                return 0.0
+            until = min(until, slice_.created_at + LATE * longest_s)
+        return until
+
+    def _is_reliable(self, name: str, now: float) -> bool:
+        """Whether a pool makes slices, has made one of late, and none failed since."""
+        pool = self._pool(name)
+        return (
+            pool is not None
+            and pool.status is PoolStatus.ACTIVE
+            and not pool.standing.failures
+            and pool.standing.closed_until <= now
+            and self._usual.longest(name) is not None
+        )
 
     def withheld(self, session: SessionId, workload: WorkloadClass) -> tuple[Reason, ...]:
         """The rules that forbid a waiting session to start once those ahead of it have, so that no

@@ -69,12 +69,15 @@ class PreemptionSpec(Spec):
         mode: whether displaced work ends or goes back to the queue.
         minimum_lease: time that a session runs before it may be displaced.
         least_difference: by how much the priority must be higher at least.
+        before_scaling: whether work is displaced although a slice which is sure to come within the
+            usual time of its pool will serve the session.
     """
 
     scope: VictimScope = VictimScope.GROUP
     mode: PreemptionMode = PreemptionMode.RESCHEDULE
     minimum_lease: Duration = 60.0
     least_difference: Annotated[Whole, Field(ge=1, le=100)] = 1
+    before_scaling: Flag = False
 
 
 class ScalingGroup(Spec):

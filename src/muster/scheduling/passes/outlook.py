@@ -28,6 +28,10 @@ class Outlook(Protocol):
         or why no pool makes machines for it; empty where its wait has nothing to do with
         machines."""
 
+    def is_served(self, session: SessionId, workload: WorkloadClass, now: float) -> bool:
+        """Whether a waiting session gets machines that are sure to come within their usual time, or
+        it is about to be found out."""
+
     def withheld(self, session: SessionId, workload: WorkloadClass) -> tuple[Reason, ...]:
         """The rules that forbid a waiting session to start once those ahead of it have, so that no
         machine is made for it; empty where there are none."""

@@ -346,6 +346,8 @@ class PlacementPass:
         policy = self._policy.preemption
         if policy is None:
             return None
+        if not policy.before_scaling and self._context.is_served(session.id, session.workload):
+            return None  # it has machines to come, and nobody need leave
         displaced = self.result.displaced
         running, snapshot = dict(self._context.running), self._snapshot
         spared = {session.id, *(each.session for each in displaced)}

@@ -38,6 +38,11 @@ def nothing_is_known(owner: Owner, dependency: Dependency) -> DependencyState:
     return DependencyState.MISSING
 
 
+def no_machines_come(session: SessionId, workload: WorkloadClass) -> bool:
+    """The ``is_served`` of a context without pools."""
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class PassContext:
     """The pass in which a plug-in is asked.
@@ -54,6 +59,8 @@ class PassContext:
         start_s: the time that it may take from a placement until the session runs; time limits
             count from then on.
         budgets: tells how many sessions of a service may be displaced.
+        is_served: tells whether a waiting session of a class gets machines that are sure to come in
+            time.
     """
 
     snapshot: Snapshot
@@ -66,6 +73,7 @@ class PassContext:
     displacing: Mapping[SessionId, Collection[SessionId]] = field(default_factory=dict)
     start_s: float = 0.0
     budgets: Budgets = unbounded
+    is_served: Callable[[SessionId, WorkloadClass], bool] = no_machines_come
 
     @property
     def runs_from(self) -> float:
