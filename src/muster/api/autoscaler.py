@@ -8,7 +8,8 @@ from starlette.responses import Response
 from muster.api.answers import answer
 from muster.api.context import Call, Caller
 from muster.api.pools import pool_seen
-from muster.control.pool.decisions import routed_views, unmet_views
+from muster.control.pool.decisions import routed_views, unmet_views, withheld_views
+from muster.control.pool.entries import entry_views, pending_views
 from muster.control.pool.outlook import GroupOutlook
 from muster.control.pool.queries import EndedUse, read_ended_use
 from muster.control.pool.records import Pool, Slice
@@ -69,10 +70,17 @@ def _group(call: Caller, name: str, ended: EndedUse) -> AutoscalerView:
     pool_of: dict[str, str] = {each.id: each.pool for each in slices}
     routed, other_routed = routed_views(outlook, pool_of, call.principal)
     unmet, other_unmet = unmet_views(outlook, call.principal)
+    withheld, other_withheld = withheld_views(outlook, call.principal)
+    entries, other_entries = entry_views(outlook, live, pool_of, call.principal)
     return replace(
         view,
         routed=routed,
         other_routed=other_routed,
+        withheld=withheld,
+        other_withheld=other_withheld,
+        entries=entries,
+        other_entries=other_entries,
+        pending=pending_views(outlook.decision, pool_of),
         unmet=unmet,
         other_unmet=other_unmet,
         launches=dict(outlook.decision.launches),

@@ -5,6 +5,7 @@ Demand is tried on them with the functions of placement, so that what is routed 
 once they are there, and what is not would not be.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,7 +13,7 @@ from itertools import groupby
 
 from muster.autoscaling.pool_state import Budget, ComingSlice, PoolState
 from muster.core.ids import AgentId
-from muster.core.resources import Resources
+from muster.core.resources import KERNELS, Resources
 from muster.core.specs.pool import PoolSpec
 from muster.scheduling.cluster.agent_amounts import AgentAmounts
 from muster.scheduling.cluster.columns import Columns, Need, Shares
@@ -22,6 +23,7 @@ from muster.scheduling.workload import KernelPlacement
 MAX_MODELLED = 20_000
 """Machines of new slices that are modelled at a time; demand for more waits for the next
 routing."""
+GPU = "gpu"  # all devices together
 MODELLED = "to come"
 """The status of a modelled agent, for people."""
 GONE = -1
@@ -60,6 +62,29 @@ def _alike(spec: PoolSpec, slice_: str, machines: int, capacity: Resources) -> l
         )
         for index in range(machines)
     ]
+
+
+def _amounts_of(free: Counter[str]) -> Resources:
+    """Amounts by their names as Resources for people."""
+    named = dict(free)
+    kernels = named.pop(KERNELS, 0)
+    cpu, memory, disk, gpu = (named.pop(name, 0) for name in ("cpu", "memory", "disk", GPU))
+    return Resources.with_extra(cpu, memory, disk, gpu, named, kernels=kernels)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingGroup:
+    """The slices of a pool that are coming or have to be made (source: Iris), once demand was
+    routed to them.
+
+    Args:
+        remaining: the amounts of their machines that no entry is to have.
+    """
+
+    pool: str
+    slices: int
+    machines: int
+    remaining: Resources
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +164,28 @@ class Machines:
                 self._amounts += [None] * len(slots)
                 self._line_up(number, slots, [machine.id for machine in machines])
         self._first_new = len(self._amounts)
+
+    def pending(self) -> list[PendingGroup]:
+        """The modelled slices of each pool that has some, in the order of the pools."""
+        slices, machines = Counter[int](), Counter[int]()
+        free: dict[int, Counter[str]] = {}
+        dimensions = self.columns.dimensions
+        for first in self.slice_at:
+            if self.line[first] != GONE:
+                slices[self.pool_of[first]] += 1
+        for slot, pool in zip(self.line, self.pool_of, strict=True):
+            if slot == GONE:
+                continue
+            machines[pool] += 1
+            agent, its = self.agent(slot), free.setdefault(pool, Counter())
+            its.update(dict(zip(dimensions, agent.amounts, strict=False)))
+            its[GPU] += sum(agent.amounts[agent.dimensions :])
+        return [
+            PendingGroup(
+                self.pools[pool].spec.name, slices[pool], machines[pool], _amounts_of(free[pool])
+            )
+            for pool in sorted(slices)
+        ]
 
     @property
     def columns(self) -> Columns:

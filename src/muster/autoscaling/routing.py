@@ -5,7 +5,7 @@ of the first pool that can serve it and may still make some. A gang is one entry
 whole or not at all. Entries are tried on modelled machines with the functions of placement.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import lt, sub
 from typing import NamedTuple
@@ -23,7 +23,7 @@ from muster.autoscaling.gang_slices import (
     of_values,
 )
 from muster.autoscaling.matching import Match, Matcher
-from muster.autoscaling.modelled import Destination, Machines
+from muster.autoscaling.modelled import Destination, Machines, PendingGroup
 from muster.autoscaling.offering import offers
 from muster.autoscaling.pool_state import Budget, Ceilings, ComingSlice, PoolState
 from muster.autoscaling.tight_fit import TightFit
@@ -50,13 +50,15 @@ class RoutingDecision:
     """The destination of all demand, and the slices to make for it, by pool (source: Iris);
     ``launches`` is Iris's ``group_to_launch``. ``withheld`` are the sessions that are no demand
     because a rule forbids them to start once those ahead have; by class, as many as ``charged``
-    count against quotas."""
+    count against quotas. ``pending`` tells what the slices that are coming, or are to be made, have
+    left; it is found out when somebody asks."""
 
     routed: list[RoutedDemand] = field(default_factory=list)
     unmet: list[UnmetDemand] = field(default_factory=list)
     withheld: list[WithheldDemand] = field(default_factory=list)
     launches: dict[str, int] = field(default_factory=dict)
     charged: Mapping[WorkloadClass, int] = field(default_factory=dict)
+    pending: Callable[[], Sequence[PendingGroup]] = list
 
 
 def route_demand(
@@ -114,6 +116,7 @@ def _route(
         if opened:
             decision.launches[pool.spec.name] = opened
     decision.withheld, decision.charged = demand.withheld, demand.charged
+    decision.pending = machines.pending
     return decision
 
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console, RenderableType
 from rich.text import Text
@@ -12,6 +12,7 @@ from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.commands.pools import COLUMNS, pool_row
 from muster.cli.commands.slices import slices_table
 from muster.cli.described.pool import price, said_of
+from muster.cli.parameters import Option
 from muster.cli.screen import plain, print_json, stderr, stdout, table, write
 from muster.cli.words import count, moment
 
@@ -39,6 +40,10 @@ _WHERE = {
 def autoscaler(
     cluster: Cluster,
     group: InGroup = None,
+    verbose: Annotated[
+        bool,
+        Option("--verbose", "-v", help="Each session, and what slices in flight have left."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show pools, slices, and where waiting work is to run."""
@@ -56,6 +61,8 @@ def autoscaler(
         for index, each in enumerate(found):
             gap = [Text("")] if index else []
             write(console, *gap, *group_parts(console, each, slices[each.group], now))
+            if verbose:
+                write(console, *_entries(each))
     else:
         stderr().print(Text("no pools; `muster pools apply FILE` makes one"))
 
@@ -73,7 +80,7 @@ def group_parts(
         yield slices_table(console, slices, now)
         if (more := sum(group.slices.values()) - len(slices)) > 0:
             yield Text(f"and {count(more, 'slice')} more: `muster slices list`")
-    if group.routed or group.unmet:
+    if group.routed or group.unmet or group.withheld:
         yield Text("")
     for routed in group.routed:
         yield Text(plain(_routed(routed)))
@@ -81,10 +88,28 @@ def group_parts(
         yield Text(f"and {count(group.other_routed, 'shape')} more that find room")
     for unmet in group.unmet:
         yield from _unmet(unmet)
+    for withheld in group.withheld:
+        said = "; ".join(each.sentence for each in withheld.reasons)
+        yield Text(plain(f"{_shape(withheld.shape)}: no demand: {said}"))
     if group.other_unmet:
         yield Text(f"and {count(group.other_unmet, 'shape')} more that find none")
     yield Text("")
     yield Text(_cost(group))
+
+
+def _entries(group: "AutoscalerView") -> "Iterator[RenderableType]":
+    """What slices in flight have left, and where each entry is to run."""
+    for each in group.pending:
+        said = f"pool {each.pool}: {count(each.slices, 'slice')} in flight for "
+        said += f"{count(each.entries, 'session')}, {each.remaining} left"
+        yield Text(plain(said))
+    for entry in group.entries:
+        tasks = f" ({', '.join(entry.tasks)})" if entry.tasks else ""
+        on = ", ".join(entry.slices) or _WHERE.get(entry.destination, entry.destination)
+        of_pool = f" of pool {entry.pool}" if entry.pool else ""
+        yield Text(plain(f"{entry.session}{tasks}: {on}{of_pool}: {entry.why}"))
+    if group.other_entries:
+        yield Text(f"and {count(group.other_entries, 'session')} more")
 
 
 def _total(group: "AutoscalerView") -> str:

@@ -13,6 +13,7 @@ from muster.autoscaling.slice_plan import SlicePlan, SliceState, plan_slices
 from muster.control.engine.handler import HandlerResult, LifecycleHandler, StatusTransitions
 from muster.control.engine.work import Work
 from muster.control.pool.coming_room import first_of_pools, for_demand, kept_room, waits_for
+from muster.control.pool.entries import DecisionLog
 from muster.control.pool.fleet import Fleet, holding
 from muster.control.pool.followers import followers
 from muster.control.pool.outlook import GroupOutlook
@@ -60,6 +61,7 @@ class _Seen:
         matcher: of its pools; the next routing uses it again if it is good for them still.
         told_unmet: whether it left demand unmet, as it was logged.
         charged: by class, how many sessions that are to find room count against quotas.
+        logged: the lines about it that were logged.
         served: until when the slices of each session are sure to come; 0 if they are not.
     """
 
@@ -73,6 +75,7 @@ class _Seen:
     told_unmet: bool = False
     charged: Mapping[WorkloadClass, int] = field(default_factory=dict)
     served: Mapping[SessionId, float] = field(default_factory=dict)
+    logged: DecisionLog = field(default_factory=DecisionLog)
 
 
 class RouteDemand(LifecycleHandler[Pool]):
@@ -192,6 +195,7 @@ class RouteDemand(LifecycleHandler[Pool]):
         if len(plan.delete) > MOST_DELETED or sum(plan.launch.values()) > MOST_MADE:
             seen.again = True
         self._tell(name, seen, decision, plan)
+        seen.logged.note(name, group.outlook, pool_of | _pools_of_made(made))
         for pool in pools:
             if pool.replacing:
                 work.mark(pool)
@@ -408,6 +412,11 @@ def _some(words: Sequence[str]) -> str:
     """The first words of a log line's list, and how many more there are."""
     more = [f"and {len(words) - MOST_TOLD} more"] if len(words) > MOST_TOLD else []
     return ",".join([*words[:MOST_TOLD], *more]) or "-"
+
+
+def _pools_of_made(made: Mapping[str, list[Slice]]) -> dict[str, str]:
+    """The pool of each slice that was just wished for."""
+    return {each.id: pool for pool, slices in made.items() for each in slices}
 
 
 def why_closed(pool: Pool, now: float) -> Reason | None:

@@ -11,7 +11,7 @@ from muster.control.pool.outlook import GroupOutlook
 from muster.core.ids import SessionId
 from muster.core.owner import Principal
 from muster.core.views.base import ReasonView
-from muster.core.views.pools import RefusalView, RoutedView, ShapeView, UnmetView
+from muster.core.views.pools import RefusalView, RoutedView, ShapeView, UnmetView, WithheldView
 from muster.scheduling.cluster.constraints import hard_rules
 from muster.scheduling.workload import WorkloadClass
 
@@ -113,6 +113,20 @@ def unmet_views(outlook: GroupOutlook, asker: Principal) -> tuple[tuple[UnmetVie
         found.setdefault(shapes.number(unmet.workload), []).append(unmet)
     told = [*found.values()][:MAX_SHAPES]
     return tuple(_unmet(each, outlook, asker) for each in told), len(found) - len(told)
+
+
+def withheld_views(outlook: GroupOutlook, asker: Principal) -> tuple[tuple[WithheldView, ...], int]:
+    """The sessions that are no demand because of a rule, and how many classes are left out. A
+    quota's numbers are those of its owner, so only what the asker may see is told."""
+    seen = [each for each in outlook.decision.withheld if asker.may_see(each.workload.owner)]
+    told = tuple(
+        WithheldView(
+            shape=_shape(each.workload, each.sessions, each.first, asker),
+            reasons=tuple(map(ReasonView.of, each.reasons)),
+        )
+        for each in seen[:MAX_SHAPES]
+    )
+    return told, len(outlook.decision.withheld) - len(told)
 
 
 def _unmet(alike: list[UnmetDemand], outlook: GroupOutlook, asker: Principal) -> UnmetView:

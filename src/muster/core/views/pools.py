@@ -183,6 +183,38 @@ class UnmetView(View):
     other_pools: int = 0
 
 
+class EntryView(View):
+    """A waiting session that is to find room: its ``tasks``, where a job has it, as ids; the slices
+    of ``pool`` on which its room is, ids or ``pool+number`` of one that is still to be asked for;
+    and ``why`` it goes there."""
+
+    session: str
+    tasks: tuple[str, ...] = ()
+    destination: str
+    pool: str | None = None
+    slices: tuple[str, ...] = ()
+    why: str = ""
+
+
+class WithheldView(View):
+    """Waiting sessions of one shape that are no demand, because a rule such as a quota forbids them
+    to start once those ahead of them have."""
+
+    shape: ShapeView
+    reasons: tuple[ReasonView, ...]
+
+
+class PendingView(View):
+    """The slices of a pool that are coming or were asked for, how many entries are routed to them,
+    and the amounts that these leave."""
+
+    pool: str
+    slices: int
+    machines: int
+    entries: int
+    remaining: str
+
+
 class UsageView(View):
     """Slices with the hours of their machines, and what these cost in the currency of the pools'
     prices."""
@@ -202,6 +234,10 @@ class AutoscalerView(View):
         max_machines, max_gpus, max_price: the group's limits; None is no limit.
         routed, unmet: waiting sessions by shape; ``other_routed`` and ``other_unmet`` are shapes
             that are not told.
+        withheld: waiting sessions that are no demand; ``other_withheld`` shapes are not told.
+        entries: the first waiting sessions that the caller may see and that are to find room;
+            ``other_entries`` are not told.
+        pending: the slices in flight by pool, with what the demand leaves of them.
         launches: how many slices of each pool the decision asked for.
         live, ended: the use so far: of slices that exist, and of those that ended after
             ``ended_since``, in seconds since the epoch (None if none has).
@@ -222,6 +258,11 @@ class AutoscalerView(View):
     other_routed: int = 0
     unmet: tuple[UnmetView, ...] = ()
     other_unmet: int = 0
+    withheld: tuple[WithheldView, ...] = ()
+    other_withheld: int = 0
+    entries: tuple[EntryView, ...] = ()
+    other_entries: int = 0
+    pending: tuple[PendingView, ...] = ()
     launches: dict[str, int] = field(default_factory=dict)
     live: UsageView = field(default_factory=UsageView)
     ended: UsageView = field(default_factory=UsageView)
