@@ -318,6 +318,12 @@ def test_autoscaler_tells_pools_slices_decisions_and_cost(typed: Typed) -> None:
     assert lines[-1] == "used so far: 0.20 machine-hours (0.40) by slices that are there"
     (group,) = json.loads(typed.said("autoscaler", "--group", "default", "--json"))
     assert group["live"]["slices"] == 2
+    (pending,) = group["pending"]
+    assert (pending["slices"], pending["entries"]) == (2, 2)
+    whole = typed.said("autoscaler", "-v")
+    assert re.search(r"pool cpu: 2 slices in flight for 2 sessions, .* left", whole)
+    on = r"ses-\w+ \(job-\w+/0\): slc-\w+ of pool cpu: the slice is coming and has room for it"
+    assert re.search(on, whole)
     assert typed.run("autoscaler", "--group", "other").exit_code == 1
 
 
