@@ -91,6 +91,7 @@ class Demand:
         self._made_of = now, more, elsewhere
         self._rules = StartRules(group.policy, group.context(now))
         self._rules.charge(elsewhere)
+        self._counts = self._rules.depend_on_usage or group.policy.sequencer.dynamic
         self._classes = [
             members
             for members in group.queue.classes
@@ -129,7 +130,9 @@ class Demand:
                 order.put_back(cursor, again=False)
                 continue
             most = 1
-            if not sequencer.dynamic:
+            if not self._counts:
+                most = _RUN
+            elif not sequencer.dynamic:
                 most = self._rules.allow(members.workload, min(len(members), _RUN))
             run = cursor.run(limit, most, sequencer, context)
             offered[members] += len(run)
@@ -143,7 +146,7 @@ class Demand:
 
     def charge(self, members: QueueClass, sessions: int) -> None:
         """Count so many sessions of a class as those that are to start."""
-        if sessions:
+        if sessions and self._counts:
             workload = members.workload
             self._rules.charge({workload: sessions})
             self.charged[workload] = self.charged.get(workload, 0) + sessions
@@ -178,6 +181,8 @@ class Demand:
             first: of them.
             offered: how many of the class came before.
         """
+        if not self._rules.depend_on_usage:
+            return False  # the last pass has asked
         workload = members.workload
         reasons = self._rules.forbid(workload)
         if reasons:

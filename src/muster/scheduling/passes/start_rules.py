@@ -15,12 +15,14 @@ class StartRules:
 
     Attributes:
         context: of the pass; its usage counts what was charged here, too.
+        depend_on_usage: whether a rule may forbid later what it does not forbid now.
     """
 
     def __init__(self, policy: Policy, context: PassContext) -> None:
         self.context = replace(context, usage=context.usage.fork())
         self._counting = policy.counting
         self._all_count = len(policy.counting) == len(policy.validators)
+        self.depend_on_usage = bool(context.quotas.levels) or not self._all_count
         idle = {id(each) for each in self._counting if each.is_idle(context)}
         self._validators = [each for each in policy.validators if id(each) not in idle]
 
