@@ -1,7 +1,14 @@
 """Every invariant finds what it is there for: with a bug put into the product, or the world."""
 
 import pytest
-from tests.simulate.swarm.bugs import of_deployments, of_health, of_invariants, of_oracle, of_pools
+from tests.simulate.swarm.bugs import (
+    of_deployments,
+    of_health,
+    of_invariants,
+    of_oracle,
+    of_pairs,
+    of_pools,
+)
 from tests.simulate.swarm.bugs.registry import BUGS, Break
 
 from muster.simulate.swarm.judge import Invariant
@@ -25,7 +32,6 @@ def test_bug_is_found_by_the_invariant_that_is_there_for_it(
 
 def test_no_invariant_is_without_a_bug_that_it_finds() -> None:
     modules = {each.__module__ for _, each, _ in BUGS}
-    assert modules == {
-        each.__name__ for each in (of_deployments, of_health, of_invariants, of_oracle, of_pools)
-    }
+    declaring = (of_deployments, of_health, of_invariants, of_oracle, of_pairs, of_pools)
+    assert modules == {each.__name__ for each in declaring}
     assert {*INVARIANTS} == {invariant for invariant, *_ in BUGS}

@@ -19,6 +19,7 @@ from muster.core.serving.traffic import Service
 SERVES = "SERVES"
 """The variable in a replica's environment that says how it answers: always unless told."""
 _FLAP_S = 9.0
+_FAST_S = 1.0
 _LATE_S = 0.01
 
 
@@ -109,6 +110,8 @@ class HollowServing:
                 return False
             case "flaps":
                 return int(now / _FLAP_S) % 3 > 0
+            case "flaps fast":
+                return int(now / _FAST_S) % 2 > 0
             case _:
                 return True
 

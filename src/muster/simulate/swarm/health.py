@@ -72,7 +72,7 @@ def incidents(scene: Scene) -> Sequence[Incident]:
 # People
 
 
-def _draw_lab(lot: Lot) -> Params:
+def draw_lab(lot: Lot) -> Params:
     rng = lot.rng
     health = {
         "unknowns": rng.choice([1, 2, 3]),
@@ -93,7 +93,7 @@ def _draw_lab(lot: Lot) -> Params:
     return {"policy": {"name": GROUP, **policy, "health": health}}
 
 
-@KINDS.add(25, _draw_lab, every=EVERY, apart=True)
+@KINDS.add(25, draw_lab, every=EVERY, apart=True)
 def lab(scene: Scene, policy: dict[str, Any]) -> None:
     """An operator has the machines of a group checked and healed, or in another way than before;
     the machines join once the group is there."""

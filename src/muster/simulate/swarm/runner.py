@@ -25,6 +25,7 @@ from muster.simulate.swarm.judge import Invariant, Judge, Violation
 from muster.simulate.swarm.machines import MACHINES
 from muster.simulate.swarm.notices import NOTICES
 from muster.simulate.swarm.operators import OPERATORS, draw_group
+from muster.simulate.swarm.pairs import PAIRS
 from muster.simulate.swarm.plugins import PLUGINS
 from muster.simulate.swarm.pools import POOLS
 from muster.simulate.swarm.scene import Scene
@@ -33,7 +34,18 @@ from muster.simulate.swarm.story import Tell, in_silence
 from muster.simulate.swarm.wayward import on_a_short_leash
 from muster.simulate.swarm.work import WORK
 
-PARTS = (CONTROLLER, MACHINES, NOTICES, WORK, PLUGINS, OPERATORS, DEPLOYMENTS, HEALTH, POOLS)
+PARTS = (
+    CONTROLLER,
+    MACHINES,
+    NOTICES,
+    WORK,
+    PLUGINS,
+    OPERATORS,
+    PAIRS,
+    DEPLOYMENTS,
+    HEALTH,
+    POOLS,
+)
 """The parts of every run, in the order in which they are calmed; an entity's own joins here."""
 KINDS = Kinds(*(part.kinds for part in PARTS))
 INVARIANTS = tuple(each for part in PARTS for each in part.invariants)

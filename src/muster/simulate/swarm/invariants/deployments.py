@@ -30,18 +30,20 @@ _GIVEN_UP = frozenset(
 )
 _SIDE_BY_SIDE = frozenset({Strategy.BLUE_GREEN, Strategy.CANARY})
 _FAILED = frozenset({ReasonCode.ROUTE_ENDED, ReasonCode.ROUTE_NEVER_GOOD})
-_SERVING = frozenset({RouteStatus.HEALTHY, RouteStatus.DEGRADED})
+SERVING = frozenset({RouteStatus.HEALTHY, RouteStatus.DEGRADED})
 
 
 def _of(live: Live, deployment: Deployment) -> list[Route]:
     return [each for each in live.of(Route).values() if each.deployment is deployment]
 
 
-def _served(route: Route) -> bool:
+def serves(route: Route) -> bool:
+    """Whether a route was found healthy, and its last probe was good."""
     return route.good is True and route.healthy_since is not None
 
 
-def _runs(route: Route, live: Live) -> bool:
+def runs(route: Route, live: Live) -> bool:
+    """Whether the session of a route is RUNNING."""
     session = None if route.session_id is None else live.sessions.get(route.session_id)
     return session is not None and session.status is SessionStatus.RUNNING
 
@@ -123,7 +125,7 @@ class TrafficGoesToTheHealthy(Invariant):
                 if not target.weight:
                     continue
                 told = f"{service.id}/{target.route} gets traffic, and is"
-                if route is None or route.status not in _SERVING:
+                if route is None or route.status not in SERVING:
                     self.expect(False, f"{told} {None if route is None else route.status}")
                     continue
                 if stands:  # the last probes of all were bad at once
@@ -152,9 +154,9 @@ class EnoughServe(Invariant):
             route.deployment: route
             for route, stored in unit.touched[Route].items()
             if route.status is RouteStatus.TERMINATING
-            and stored in _SERVING
-            and _served(route)
-            and _runs(route, unit.live)
+            and stored in SERVING
+            and serves(route)
+            and runs(route, unit.live)
             and not route.deployment.is_going
         }
         for deployment, route in taken.items():
@@ -163,7 +165,7 @@ class EnoughServe(Invariant):
                 spec.update.unavailable.of(wanted, up=False), spec.disruptable(wanted)
             )
             left = sum(
-                each.status in _SERVING and _served(each) for each in _of(unit.live, deployment)
+                each.status in SERVING and serves(each) for each in _of(unit.live, deployment)
             )
             self.expect(
                 left >= wanted - may_be_missing,

@@ -205,7 +205,7 @@ class ShareHolds(_OfIncidents):
             incident = out[id_]
             if self.is_decided(incident):
                 continue
-            most = _most_out(live, incident.group)
+            most = most_out(live, incident.group)
             many = sum(each.group == incident.group for each in out.values())
             self.expect(
                 most is None or many <= most,
@@ -408,7 +408,7 @@ def _live(live: Live) -> Iterator[Incident]:
     return (each for each in live.of(Incident).values() if each.status in HEALTH_TABLE.live)
 
 
-def _most_out(live: Live, name: str) -> int | None:
+def most_out(live: Live, name: str) -> int | None:
     """How many machines of a group may be out of work; None where nobody says so any more."""
     group = live.groups.get(name)
     if group is None or group.health is None:

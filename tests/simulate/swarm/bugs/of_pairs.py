@@ -1,0 +1,48 @@
+"""Bugs where two systems meet, which the invariants of pairs find."""
+
+import pytest
+from tests.simulate.swarm.bugs.registry import finds
+
+from muster.autoscaling.demand import Demand
+from muster.autoscaling.routing import RoutingDecision, route_demand
+from muster.control.deployment import standing
+from muster.control.deployment.entity import Route
+from muster.control.engine.work import Work
+from muster.control.health.entity import Incident
+from muster.control.health.turns import GiveTurns
+from muster.control.pool import autoscaler
+from muster.core.states.deployment import RouteStatus
+from muster.serving.replicas import Standing
+from muster.simulate.swarm.invariants import need, turns, updates
+
+
+@finds(turns.NobodyWaitsForTheIsolated, first=6)
+def no_turn_comes_free_beside_an_isolated_machine(patch: pytest.MonkeyPatch) -> None:
+    follow = GiveTurns.follow
+
+    def unless_isolated(self: GiveTurns, record: Incident, work: Work) -> None:
+        if not self._incidents.in_group(record.group).isolated:
+            follow(self, record, work)
+
+    patch.setattr(GiveTurns, "follow", unless_isolated)
+
+
+@finds(need.MachinesAreNeeded, first=7)
+def machines_that_are_coming_serve_nobody(patch: pytest.MonkeyPatch) -> None:
+    def as_if_none_came(demand: Demand, *given: object, **named: object) -> RoutingDecision:
+        snapshot, selector, pools, _coming = given
+        return route_demand(demand, snapshot, selector, pools, (), **named)  # type: ignore[arg-type]
+
+    patch.setattr(autoscaler, "route_demand", as_if_none_came)
+
+
+@finds(updates.UpdatesKeepServing, first=5)
+def replicas_are_available_as_soon_as_they_answer(patch: pytest.MonkeyPatch) -> None:
+    stands = standing.standing
+
+    def at_once(route: Route, now: float) -> Standing:
+        found = stands(route, now)
+        answers = route.status is RouteStatus.HEALTHY and found is Standing.HEALTHY
+        return Standing.AVAILABLE if answers else found
+
+    patch.setattr(standing, "standing", at_once)
