@@ -41,7 +41,10 @@ class UpdatesKeepServing(Invariant):
 
     def _judge(self, deployment: Deployment, routes: list[Route], live: Live) -> None:
         wanted, spec = deployment.replicas, deployment.spec
+        surge = spec.update.surge.of(wanted, up=True)
         allowed = spec.update.unavailable.of(wanted, up=False)
+        if not (surge or allowed):
+            allowed = 1  # else nothing could ever be replaced
         left = sum(
             self._counts(each, live)
             for each in live.of(Route).values()
