@@ -61,7 +61,7 @@ def _draw_fault_beside_isolated(lot: Lot) -> Params:
     }
 
 
-@FAULTS.add(14, _draw_fault_beside_isolated, every=HEALTH_EVERY, apart=True)
+@FAULTS.add(8, _draw_fault_beside_isolated, every=HEALTH_EVERY, apart=True)
 def fault_beside_isolated(
     scene: Scene,
     policy: dict[str, Any],
@@ -120,7 +120,7 @@ def _draw_demand_beyond_quota(lot: Lot) -> Params:
     }
 
 
-@KINDS.add(10, _draw_demand_beyond_quota, every=POOLS_EVERY, apart=True)
+@KINDS.add(6, _draw_demand_beyond_quota, every=POOLS_EVERY, apart=True)
 def demand_beyond_quota(
     scene: Scene,
     number: int,
@@ -150,7 +150,7 @@ def _draw_demand_for_some_pools(lot: Lot) -> Params:
     }
 
 
-@KINDS.add(8, _draw_demand_for_some_pools, every=POOLS_EVERY, apart=True)
+@KINDS.add(5, _draw_demand_for_some_pools, every=POOLS_EVERY, apart=True)
 def demand_for_some_pools(
     scene: Scene,
     number: int,
@@ -204,7 +204,7 @@ def _draw_drain_serving(lot: Lot) -> Params:
     }
 
 
-@KINDS.add(10, _draw_drain_serving, every=SERVING_EVERY, apart=True)
+@KINDS.add(8, _draw_drain_serving, every=SERVING_EVERY, apart=True)
 def drain_serving(
     scene: Scene, number: Count, bar: AgentBar | None, deadline: Seconds | None
 ) -> None:
@@ -234,11 +234,11 @@ def _draw_update_that_flaps(lot: Lot) -> Params:
         "replicas": rng.choice([2, 3, 4]),
         "update": update,
         "threshold": rng.choice([2, 3, 5]),
-        "seconds": rng.choice([30, 60]),
+        "seconds": rng.choice([20, 40]),
     }
 
 
-@KINDS.add(8, _draw_update_that_flaps, every=SERVING_EVERY, apart=True)
+@KINDS.add(4, _draw_update_that_flaps, every=SERVING_EVERY, apart=True)
 def update_that_flaps(
     scene: Scene,
     name: str,
