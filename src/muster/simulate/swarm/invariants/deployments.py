@@ -118,7 +118,7 @@ class TrafficGoesToTheHealthy(Invariant):
         for service in controller.plane.parts[Traffic].view().services:
             deployment = live.of(Deployment).get(service.id)
             stands = deployment is not None and not any(
-                each.status in _SERVING and _served(each) for each in _of(live, deployment)
+                each.status in SERVING and serves(each) for each in _of(live, deployment)
             )
             for target in service.targets:
                 route = routes.get(f"{service.id}/{target.route}")
