@@ -43,6 +43,8 @@ from muster.control.notice.lifecycle import MAX_WAIT_S
 from muster.control.notice.turns import MAX_SENDING_OF_ONE
 from muster.control.pool.deleting import GONE
 from muster.control.session.lifecycle import AGAIN, STOP, STOP_KERNEL
+from muster.control.session.requests import SessionRequests
+from muster.core.owner import Owner, Principal, Role
 from muster.core.reasons import ReasonCode, reason
 from muster.core.results import SchedulingResult
 from muster.core.specs import JobSpec, SessionSpec
@@ -51,6 +53,7 @@ from muster.simulate.hollow.supervisor import Run
 from muster.store.records import Job, Session
 from muster.wire.messages import Command, Commands, ControllerMessage, Prepare, Start
 
+OPERATOR = Principal(Owner("default", "default", "root"), Role.ADMIN)
 CHANNEL = "json://hooks.example/token"
 Scenario = Callable[[MakeWorld], World]
 Verdict = tuple[str, SchedulingResult]
@@ -139,6 +142,31 @@ def end_takes_too_long(make: MakeWorld) -> World:
     return world
 
 
+def kill_that_is_never_confirmed(make: MakeWorld) -> World:
+    world = make({"a": 1}, lambda start: Run(1e9, stubborn=True), terminate_timeout=10)
+    lasting = world.submit(JobSpec(command=["x"], grace=300))
+    world.ask(lambda work, parts: parts[JobRequests].cancel(work, ADA, lasting.id, force=True))
+    world.run(60.0)
+    return world
+
+
+def cancelled_when_its_machine_is_proven_gone(make: MakeWorld) -> World:
+    world = make({"a": 1})
+    agent = world.agent("a")
+    deaf_to(Prepare, agent)
+    with_ports(world)
+    session = world.only_session()
+    world.disconnect(agent)
+    world.run(60.0)
+
+    def remove_and_cancel(work: Work, parts: Parts) -> None:
+        parts[AgentRequests].remove(work, OPERATOR, agent.id, lost=True)
+        parts[SessionRequests].cancel(work, ADA, session.id)
+
+    world.ask(remove_and_cancel)
+    return world
+
+
 def channel_that_takes_it(make: MakeWorld) -> World:
     world = job(make({"a": 1}), notify=CHANNEL)
     world.run(5.0)
@@ -203,7 +231,10 @@ SCENARIOS: dict[Verdict, Scenario] = {
     ("StartSessions", SchedulingResult.NEED_RETRY): too_often_without_success,
     ("StartSessions", SchedulingResult.GIVE_UP): too_often_without_success,
     ("StartSessions", SchedulingResult.EXPIRED): creation_takes_too_long,
+    ("TerminateSessions", SchedulingResult.SUCCESS): cancelled_when_its_machine_is_proven_gone,
+    ("TerminateSessions", SchedulingResult.NEED_RETRY): kill_that_is_never_confirmed,
     ("TerminateSessions", SchedulingResult.EXPIRED): end_takes_too_long,
+    ("TerminateSessions", SchedulingResult.GIVE_UP): kill_that_is_never_confirmed,
     ("TakeTurns", SchedulingResult.SUCCESS): channel_that_takes_it,
     ("TakeTurns", SchedulingResult.EXPIRED): more_than_a_day_without_a_turn,
     ("SendNotices", SchedulingResult.SUCCESS): channel_that_takes_it,

@@ -141,3 +141,23 @@ def test_nothing_is_killed_of_a_job_that_is_gone(group_world: MakeWorld) -> None
     world.run(5)
     with pytest.raises(NotFound):
         cancel(world, done, force=True)
+
+
+def test_kill_that_is_given_up_frees_no_room(group_world: MakeWorld) -> None:
+    world = group_world({"a": 1}, lambda start: STUBBORN, terminate_timeout=10)
+    cancel(world, job(world), force=True)
+    session = world.only_session()
+    world.run(30)
+    assert session.status is SessionStatus.TERMINATED
+    assert world.plane.live.ledger, "the agent has not confirmed that its process is gone"
+
+
+def test_stops_that_an_agent_cannot_hear_end_no_session(group_world: MakeWorld) -> None:
+    world = group_world({"a": 1}, lambda start: STUBBORN, terminate_timeout=10)
+    away = job(world)
+    session = world.only_session()
+    world.disconnect(world.agent("a"))
+    cancel(world, away, force=True)
+    world.run(60)
+    assert session.status is SessionStatus.TERMINATING
+    assert session.tries == 0

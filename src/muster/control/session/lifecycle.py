@@ -264,6 +264,7 @@ class SessionLifecycle(Lifecycle[Session]):
                 session.stop_at = 0.0
                 for kernel in session.kernels:
                     kernel.stop_sent_at = None
+                work.forget_tries(session)
                 work.unit.touch(session)
                 work.unit.note(session, phase, SchedulingResult.SUCCESS, why)
                 work.mark(session)
@@ -291,6 +292,10 @@ class SessionLifecycle(Lifecycle[Session]):
 
     def retry_policy(self, record: Session, work: Work) -> RetryPolicy:
         group = work.live.groups[record.group]
+        if record.status is SessionStatus.TERMINATING:
+            # As many as have place in the time after which a Stop is not waited for.
+            tries = math.ceil(group.terminate_timeout / STOP_AGAIN_AFTER_S)
+            return RetryPolicy(tries, STOP_AGAIN_AFTER_S, STOP_AGAIN_AFTER_S)
         return RetryPolicy(group.max_tries, group.retry_backoff)
 
     def final(self, reason: Reason) -> bool:

@@ -257,6 +257,11 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ReasonCode.KERNEL_VANISHED: Definition(_O, "agent {agent} no longer knows the kernel"),
     ReasonCode.NEVER_STARTED: Definition(_W, "taken back before it started"),
     ReasonCode.STOPPED: Definition(_W, "stopped on request: {detail}"),
+    ReasonCode.STOP_UNCONFIRMED: Definition(
+        _O,
+        "agent {agent} was told to stop kernel {index}, and has not reported its end",
+        "Look at the process there: it may wait for a disk or a driver. Its room stays charged.",
+    ),
     ReasonCode.WORKDIR_MISSING: Definition(
         _R,
         "the working directory cannot be entered on agent {agent}: {detail}",

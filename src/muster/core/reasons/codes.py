@@ -213,6 +213,7 @@ class ReasonCode(StrEnum):
     NO_PORTS = "NO_PORTS"
     PORT_IN_USE = "PORT_IN_USE"
     CREATE_FAILED = "CREATE_FAILED"
+    STOP_UNCONFIRMED = "STOP_UNCONFIRMED"
     # Why work was stopped
     CANCELLED = "CANCELLED"
     TASK_STOPPED = "TASK_STOPPED"
