@@ -222,3 +222,40 @@ def test_hook_that_changes_what_kernels_ask_for_is_refused(group_world: MakeWorl
     world.run(5)
     columns = group.snapshot.columns
     assert columns.free.tolist() == columns.capacity.tolist()
+
+
+def replica(world: World) -> Session:
+    kernel = {"command": ["serve"], "ports": 2}
+    return world.submit_session(
+        SessionSpec.model_validate({"type": "inference", "kernels": [kernel]})
+    )
+
+
+@pytest.mark.parametrize("hook", ["inference", "badge_hook"])
+def test_hook_of_ones_own_adds_to_what_a_type_needs(group_world: MakeWorld, hook: str) -> None:
+    kept = Kept()
+    world = group_world({"a": 8}, kept, hooks={"inference": hook})
+    replica(world)
+    world.run(5)
+    (environment,) = kept.environments
+    assert environment["PORT"] == environment["MUSTER_PORTS"].split(",")[0]
+    assert ("BADGE" in environment) == (hook == "badge_hook")
+
+
+@pytest.mark.parametrize(
+    ("hooks", "goes_on"),
+    [({}, False), ({"interactive": "badge_hook"}, False), ({"interactive": "batch"}, True)],
+)
+def test_session_ends_with_its_first_kernel_where_the_hook_of_its_type_says_so(
+    group_world: MakeWorld, hooks: dict[str, str], goes_on: bool
+) -> None:
+    def behaviour(start: Start) -> Run:
+        return Run(1 if start.template.command[0] == "short" else 100)
+
+    world = group_world({"a": 2}, behaviour, hooks=hooks)
+    kernels = [{"command": [each], "grace": 0} for each in ("short", "long")]
+    shell = world.submit_session(
+        SessionSpec.model_validate({"type": "interactive", "kernels": kernels})
+    )
+    world.run(20)
+    assert (shell.status is SessionStatus.RUNNING) == goes_on

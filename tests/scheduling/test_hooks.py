@@ -7,7 +7,13 @@ from muster.core.errors import MusterError
 from muster.core.ids import SessionId
 from muster.core.specs import SessionType
 from muster.scheduling.policy.group_policy import Policy
-from muster.scheduling.policy.hooks import BatchHook, InferenceHook, InteractiveHook
+from muster.scheduling.policy.hooks import (
+    BatchHook,
+    InferenceHook,
+    InteractiveHook,
+    KernelEnds,
+    KernelPorts,
+)
 
 
 def test_each_type_of_session_has_its_hook_by_default() -> None:
@@ -47,3 +53,25 @@ def test_interactive_work_is_displaced_only_where_the_group_says_so() -> None:
 def test_option_that_a_hook_does_not_have_is_refused_with_its_name() -> None:
     with pytest.raises(MusterError, match="hook 'batch' has no option 'speed'"):
         policy(options={"batch": {"speed": 9}})
+
+
+@pytest.mark.parametrize(
+    ("ended", "ended_well", "batch", "other"),
+    [(0, 0, False, False), (1, 1, False, True), (1, 0, True, True), (3, 3, True, True)],
+)
+def test_session_is_over_as_its_type_has_it(
+    ended: int, ended_well: int, batch: bool, other: bool
+) -> None:
+    ends = KernelEnds(3, ended, ended_well)
+    assert BatchHook().is_over(ends) == batch
+    assert InteractiveHook().is_over(ends) == other
+    assert InferenceHook().is_over(ends) == other
+
+
+def test_replica_is_told_the_port_of_its_requests_and_probes() -> None:
+    hook = InferenceHook()
+    assert hook.variables(KernelPorts((7001, 7002), None), {}) == {"PORT": "7001"}
+    assert hook.variables(KernelPorts((7001,), 8080), {}) == {"PORT": "8080"}
+    assert hook.variables(KernelPorts((), 8080), {"PORT": "1"}) == {"PORT": "1"}
+    assert hook.variables(KernelPorts((), None), {}) == {}
+    assert BatchHook().variables(KernelPorts((7001,), None), {}) == {}

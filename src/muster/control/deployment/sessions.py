@@ -18,8 +18,6 @@ def session_spec(route: Route) -> SessionSpec:
         "MUSTER_DEPLOYMENT": deployment.name,
         "MUSTER_REVISION": str(route.revision),
     }
-    if spec.port is not None:
-        env = {"PORT": str(spec.port)} | env
     kernel = KernelSpec(
         command=spec.command,
         env=env,

@@ -51,7 +51,7 @@ class SessionModule(Module):
                 StartSessions(cluster, self._unheard),
                 OpenBarriers(),
                 PromoteToRunning(),
-                DetectTermination(),
+                DetectTermination(cluster),
                 EnforceTimeout(),
                 TerminateSessions(self._unheard),
                 PromoteToTerminated(),

@@ -1,31 +1,70 @@
 """Hooks: the special treatment of each type of session (source: Sokovan).
 
-The built-in ones do nothing at the start and the end of a session, and decide what preemption may
-do to people at work.
+The built-in ones decide when a session of their type is over, which variables its kernels need, and
+what preemption may do to people at work.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from muster.core.ids import SessionId
+from muster.core.specs import SessionType
 from muster.scheduling.workload import WorkloadClass
 
 
+@dataclass(frozen=True, slots=True)
+class KernelEnds:
+    """The ends of a running session's kernels.
+
+    Args:
+        total: the number of its kernels.
+        ended: how many of them have ended.
+        ended_well: how many of those exited with 0.
+    """
+
+    total: int
+    ended: int
+    ended_well: int
+
+
+@dataclass(frozen=True, slots=True)
+class KernelPorts:
+    """The ports of a kernel that is about to start.
+
+    Args:
+        reserved: those that its agent reserved for it.
+        fixed: the one on which its program listens by itself; None if it has none.
+    """
+
+    reserved: Sequence[int]
+    fixed: int | None
+
+
 class BatchHook:
-    """Batch sessions run as they were handed in."""
+    """Batch sessions run as they were handed in, until all their work is done."""
 
     def on_schedule(self, workload: WorkloadClass) -> WorkloadClass:
         return workload
 
+    def variables(self, ports: KernelPorts, environment: Mapping[str, str]) -> Mapping[str, str]:
+        """The variables that a kernel needs besides the ``environment`` of its spec."""
+        return {}
+
     def before_start(self, environment: Mapping[str, str]) -> Mapping[str, str]:
         return environment
+
+    def is_over(self, kernels: KernelEnds) -> bool:
+        """Whether a running session ends. A kernel that exited with 0 does not count until all have
+        ended; any other end counts at once (design: Promotion)."""
+        return kernels.ended == kernels.total or kernels.ended > kernels.ended_well
 
     def after_end(self, session: SessionId, succeeded: bool) -> None:
         pass
 
 
 class InteractiveHook(BatchHook):
-    """Somebody works in the session: it is not displaced unless allowed (``preemptible: true``)."""
+    """Somebody works in the session: it is over with its first kernel that ends, and not displaced
+    unless allowed (``preemptible: true``)."""
 
     def __init__(self, preemptible: bool = False) -> None:
         self._preemptible = preemptible
@@ -33,6 +72,28 @@ class InteractiveHook(BatchHook):
     def on_schedule(self, workload: WorkloadClass) -> WorkloadClass:
         return replace(workload, preemptible=workload.preemptible and self._preemptible)
 
+    def is_over(self, kernels: KernelEnds) -> bool:
+        return kernels.ended > 0
+
 
 class InferenceHook(BatchHook):
-    """A replica of a deployment: it is treated as batch work is."""
+    """A replica of a deployment: it is to serve for ever, so it is over with its first kernel that
+    ends, and the deployment begins another. Its program is told by ``PORT`` where requests and
+    probes come in."""
+
+    def variables(self, ports: KernelPorts, environment: Mapping[str, str]) -> Mapping[str, str]:
+        if ports.fixed is not None:
+            return {"PORT": environment.get("PORT", str(ports.fixed))}
+        return {"PORT": str(ports.reserved[0])} if ports.reserved else {}
+
+    def is_over(self, kernels: KernelEnds) -> bool:
+        return kernels.ended > 0
+
+
+BUILT_IN: Mapping[SessionType, BatchHook] = {
+    SessionType.BATCH: BatchHook(),
+    SessionType.INTERACTIVE: InteractiveHook(),
+    SessionType.INFERENCE: InferenceHook(),
+}
+"""What sessions of each type need, also where their group names a plug-in as the hook, which adds
+to it."""

@@ -6,12 +6,13 @@ from muster.control.session.cluster.workloads import SpecClasses, workload_class
 from muster.core.ids import JobId, SessionId
 from muster.core.owner import Owner
 from muster.core.specs import SessionSpec
+from muster.core.states import KERNEL_TABLE
 from muster.scheduling.passes.group_state import GroupState
 from muster.scheduling.policy.guard import PluginFault
-from muster.scheduling.policy.hooks import BatchHook
+from muster.scheduling.policy.hooks import BUILT_IN, BatchHook, KernelEnds, KernelPorts
 from muster.scheduling.policy.plugins import SessionHook
 from muster.scheduling.workload import SessionWorkload, WorkloadClass
-from muster.store.records import Session
+from muster.store.records import Kernel, Session
 
 
 class Hooks:
@@ -30,6 +31,12 @@ class Hooks:
 
     def _hook(self, session: Session) -> SessionHook:
         return self._groups[session.group].policy.hooks[session.type]
+
+    def _of_type(self, session: Session) -> BatchHook:
+        """The built-in hook that does what the session's type needs. A plug-in has no say in that:
+        it is asked besides."""
+        hook = self._hook(session)
+        return hook if isinstance(hook, BatchHook) else BUILT_IN[session.type]
 
     def handed_in(self, owner: Owner, spec: SessionSpec) -> WorkloadClass:
         """The class of a session without a job, before its hook is asked."""
@@ -81,6 +88,23 @@ class Hooks:
         """Whether the session's hook may change the environments of its kernels; built-in hooks do
         not."""
         return type(self._hook(session)).before_start is not BatchHook.before_start
+
+    def variables(self, kernel: Kernel, fixed_port: int | None) -> Mapping[str, str]:
+        """The variables that a kernel about to start needs because of its session's type.
+
+        Args:
+            fixed_port: on which the kernel's program listens by itself, if it has one.
+        """
+        process = kernel.process
+        ports = KernelPorts(kernel.ports[: process.ports], fixed_port)
+        return self._of_type(kernel.session).variables(ports, process.env)
+
+    def is_over(self, session: Session) -> bool:
+        """Whether a running session of which a kernel has ended is to end."""
+        tally = session.tally
+        ended = tally.among(KERNEL_TABLE.terminal)
+        ends = KernelEnds(len(session.kernels), ended, tally.ended_well)
+        return self._of_type(session).is_over(ends)
 
     def before_start(self, session: Session, environment: Mapping[str, str]) -> Mapping[str, str]:
         """The environment of a kernel that is about to start, as changed by the session's hook."""

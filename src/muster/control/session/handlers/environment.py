@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from muster.core.ids import AgentId
-from muster.core.specs import SessionType
 from muster.core.specs.session import KernelSpec
 from muster.store.records import Agent, Kernel, Session
 from muster.wire.messages import KernelTemplate, Prepare
@@ -115,7 +114,8 @@ def template(kernel: Kernel, gang: Gang | None) -> KernelTemplate:
 def own_variables(kernel: Kernel, gang: Gang | None) -> dict[str, str]:
     """The variables of one kernel beside the template's; their number does not grow with the gang.
 
-    Programs in the manner of torchrun read a gang's variables.
+    Programs in the manner of torchrun read a gang's variables. Those that a type of session needs
+    are its hook's (``Hooks.variables``).
     """
     own = {"MUSTER_KERNEL_INDEX": str(kernel.index)}
     if gang is None:
@@ -133,9 +133,6 @@ def own_variables(kernel: Kernel, gang: Gang | None) -> dict[str, str]:
         own["MUSTER_ATTEMPT"] = str(kernel.attempt)
     if kernel.process.ports:
         own["MUSTER_PORTS"] = ",".join(map(str, kernel.ports[: kernel.process.ports]))
-        its_own = fixed_port(kernel) is not None
-        if kernel.session.type is SessionType.INFERENCE and kernel.ports and not its_own:
-            own["PORT"] = str(kernel.ports[0])
     return own
 
 

@@ -10,9 +10,9 @@ from muster.control.engine.handler import (
     TransitionStatus,
 )
 from muster.control.engine.work import Work
+from muster.control.session.cluster.state import ClusterState
 from muster.control.session.lifecycle import STOP, UNPREPARED, UNSTARTED
 from muster.core.reasons import Reason, ReasonCode, reason
-from muster.core.specs import SessionType
 from muster.core.states import (
     JOB_TABLE,
     KERNEL_TABLE,
@@ -50,12 +50,9 @@ class PromoteToRunning(SessionPromotionHandler):
 
 
 class DetectTermination(SessionPromotionHandler):
-    """RUNNING → TERMINATING once a kernel has ended.
-
-    In a batch session a kernel that ended with 0 does not count until all have ended; any other end
-    counts at once (design: Promotion): the rest of a gang is stopped, which runs whole or not at
-    all (design: Gang barrier).
-    """
+    """RUNNING → TERMINATING once a kernel has ended with whose end the session is over, as the hook
+    of its type decides (design: Promotion): the rest of a gang is stopped, which runs whole or not
+    at all (design: Gang barrier)."""
 
     name = "DetectTermination"
     statuses = frozenset({SessionStatus.RUNNING})
@@ -63,11 +60,11 @@ class DetectTermination(SessionPromotionHandler):
     match_type = KernelMatchType.ANY
     success = STOP
 
+    def __init__(self, cluster: ClusterState) -> None:
+        self._cluster = cluster
+
     def promotes(self, record: Session) -> bool:
-        if record.type is not SessionType.BATCH:
-            return True
-        ended = record.tally.among(KERNEL_TABLE.terminal)
-        return ended == len(record.kernels) or ended > record.tally.ended_well
+        return self._cluster.hooks.is_over(record)
 
     def reason(self, record: Session) -> Reason | None:
         for kernel in record.kernels:

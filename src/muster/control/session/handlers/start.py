@@ -9,6 +9,7 @@ from muster.control.session.cluster.state import ClusterState
 from muster.control.session.handlers.barrier import is_closed
 from muster.control.session.handlers.environment import (
     Gang,
+    fixed_port,
     gang_of,
     is_gang,
     own_variables,
@@ -159,13 +160,17 @@ def send_starts(
     templates = work.once(Templates)
     gang = templates.gang(session, work)
     hold = is_closed(session)
-    asks_hook = session.service is None and cluster.hooks.changes_environments(session)
+    has_hook = session.service is None
+    asks_hook = has_hook and cluster.hooks.changes_environments(session)
     for kernel in kernels:
         allocation = work.live.ledger.get((kernel.id, kernel.generation))
         if kernel.status not in _TO_START or allocation is None:
             continue
         shared = templates.of(kernel, gang)
         own: Mapping[str, str] = own_variables(kernel, gang)
+        if has_hook:
+            needed = cluster.hooks.variables(kernel, fixed_port(kernel))
+            own = {**own, **needed} if needed else own
         if asks_hook:
             whole = {**shared.env, **own}
             wanted = cluster.hooks.before_start(session, whole)
