@@ -71,6 +71,7 @@ def create_app(
     home: Path | None = None,
     on_loopback: bool = False,
     leap_s: Callable[[], float] = lambda: 0.0,
+    clock_confirmed: bool = True,
 ) -> FastAPI:
     """The HTTP API of a controller, to be served on the plane's event loop.
 
@@ -83,6 +84,7 @@ def create_app(
         home: the controller's folder, where providers keep files; None where they are not asked.
         on_loopback: whether agents on other machines cannot join.
         leap_s: tells by how much the time of day is ahead of ``clock``.
+        clock_confirmed: whether it is known how much time had passed when the controller started.
 
     ``stop`` is called before the server is stopped.
     """
@@ -115,6 +117,7 @@ def create_app(
         agent_address=agent_address,
         trouble_beside=trouble_beside,
         leap_s=leap_s,
+        clock_confirmed=clock_confirmed,
         provider_checks=ProviderChecks(home, on_loopback=on_loopback),
     )
     app.state.large_bodies = LargeBodies()

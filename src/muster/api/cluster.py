@@ -53,6 +53,7 @@ async def get_cluster(call: Call) -> Response:
         version=__version__,
         now=call.api.clock.now(),
         clock_leap_s=round(call.api.leap_s(), 3),
+        clock_confirmed=call.api.clock_confirmed,
         agents=dict(Counter(agent.status for agent in live.agents.values())),
         jobs=len(live.jobs),
         sessions=len(live.sessions),

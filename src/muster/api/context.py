@@ -37,7 +37,8 @@ _WHILE_NOTHING_IS_STORED = "what runs goes on, and changes are refused until thi
 class Api:
     """The parts behind the API, injected; ``agent_address`` is where agents on other
     machines find the controller, ``trouble_beside`` tells which parts beside the plane rest, and
-    ``leap_s`` by how much the time of day is ahead of ``clock``."""
+    ``leap_s`` by how much the time of day is ahead of ``clock``; ``clock_confirmed`` is whether it
+    is known how much time had passed when the controller started."""
 
     plane: ControlPlane
     reader: Reader
@@ -50,6 +51,7 @@ class Api:
     agent_address: str
     trouble_beside: Callable[[], str | None]
     leap_s: Callable[[], float]
+    clock_confirmed: bool
     provider_checks: ProviderChecks
 
     @property

@@ -18,6 +18,7 @@ from muster.agent.boot import boot_id, machine_id
 from muster.agent.config import AgentConfig
 from muster.api.app import create_app
 from muster.api.app import stop as stop_requests
+from muster.app import cluster_time
 from muster.app.addresses import (
     address,
     host_for_others,
@@ -61,12 +62,11 @@ from muster.control.identity.tokens import create_open_join_token, verify
 from muster.control.inbox import Inbox
 from muster.control.modules import cluster_entities, cluster_modules
 from muster.control.plane import ControlPlane
-from muster.core.clock import LEAP_S, SteadyClock, said_leap
+from muster.core.clock import SteadyClock
 from muster.core.errors import Busy
 from muster.core.ids import IdFactory
 from muster.core.owner import OWNER_NAME, Owner
 from muster.core.specs import ScalingGroup
-from muster.core.text import duration
 from muster.store.database import shown_url
 from muster.store.queries.cluster import read_cluster_id
 from muster.store.store import Store
@@ -106,7 +106,6 @@ async def serve(config: ControllerConfig) -> None:
 
 async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.Event) -> None:
     home, clock = config.home, SteadyClock()
-    agent_ports = _ports(config.agent_port, config.agent_ports_tried)
     agents_place = stack.enter_context(ExitStack())
     listener = await _listener(config, agents_place, stop)
     stack.callback(listener.close)
@@ -118,7 +117,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     )
     stack.callback(store.close)
     stack.callback(store.leave)  # once the gateway, which renews leases, has stopped
-    _resume(clock, store)
+    is_confirmed = cluster_time.resume(clock, store)
     ids = IdFactory(clock, random.Random(secrets.randbits(64)))
     driver = Driver(clock)
     own_ids = boot_id(), machine_id()
@@ -142,6 +141,11 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     stack.callback(plane.close)
     gateway = GatewayThread(desk, desk, leases, tls=config.tls)
     desk.link = gateway
+    opening_of_gateway = partial(_open_gateway, gateway, config, agents_place, stack)
+    agent_port = None
+    if not is_confirmed:  # nothing is decided before agents had the chance to confirm it
+        agent_port = await opening_of_gateway()
+        is_confirmed = await cluster_time.confirm(clock, store, leases, stop)
     await stack.enter_async_context(_driving(driver, plane, stop))
     beside = Beside()
 
@@ -154,9 +158,8 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     )
     await run_beside("checkpoints", partial(keep_checkpointing, plane, engine))
     await _complete(plane, database)
-    agents_place.close()
-    agent_port = await gateway.start(*(address(config.host, port) for port in agent_ports))
-    stack.push_async_callback(gateway.stop)
+    if agent_port is None:
+        agent_port = await opening_of_gateway()
     _open_door(door, config, agent_port)
     proxy = KeptProxy(config.proxy) if config.proxy is not None else None
     app = create_app(
@@ -169,6 +172,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
         home=home.path,
         on_loopback=not door.elsewhere,
         leap_s=clock.leap_s,
+        clock_confirmed=is_confirmed,
     )
     scheme = "https" if config.tls else "http"
     reachable = reachable_host(config.host, config.tls)
@@ -199,18 +203,6 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     home.write_running(running)
 
 
-def _resume(clock: SteadyClock, store: Store) -> None:
-    """Have the clock go on from where the controller before this one left it, and say so where the
-    time of day says otherwise."""
-    last_commit_at = store.last_commit_at
-    clock.go_on_from(store.resume_clock(boot_id(), clock.boot_s(), clock.now()))
-    if abs(clock.leap_s()) >= LEAP_S:
-        log.warning("%s", said_leap(clock.leap_s()))
-    elif last_commit_at:
-        since_s = clock.now() - last_commit_at
-        log.info("goes on %s after its last commit", duration(max(0.0, since_s)))
-
-
 async def _listener(
     config: ControllerConfig, agents_place: ExitStack, stop: asyncio.Event
 ) -> socket.socket:
@@ -229,6 +221,18 @@ async def _listener(
     take_agents = partial(take, agent_ports, option="--agent-port")
     agents_place.enter_context(await once_free(take_agents, stop))
     return await once_free(partial(take, ports), stop)
+
+
+async def _open_gateway(
+    gateway: GatewayThread, config: ControllerConfig, agents_place: ExitStack, stack: AsyncExitStack
+) -> int:
+    """Have agents heard, at a port of the settings, which may be kept in ``agents_place``; the
+    answer is the port."""
+    agents_place.close()
+    ports = _ports(config.agent_port, config.agent_ports_tried)
+    port = await gateway.start(*(address(config.host, each) for each in ports))
+    stack.push_async_callback(gateway.stop)
+    return port
 
 
 async def _complete(plane: ControlPlane, database: Opened) -> None:

@@ -23,7 +23,7 @@ from muster.app.local_agents import former_directories, holder
 from muster.app.proxy_config import LOG_FILE, proxy_directory, running_proxy
 from muster.client import Client
 from muster.client.errors import Silent
-from muster.core.clock import LEAP_S, said_leap
+from muster.core.clock import LEAP_S, NOT_CONFIRMED, said_leap
 from muster.core.errors import MusterError
 from muster.core.resources import Device
 from muster.core.text import count
@@ -202,8 +202,15 @@ def _clock(home: Home) -> Iterator[Check]:
     if running is None or not home.is_running():
         return
     with suppress(MusterError), _client(home, running) as client:
-        leap_s = client.cluster().clock_leap_s
-        if abs(leap_s) >= LEAP_S:
+        told = client.cluster()
+        leap_s = told.clock_leap_s
+        if not told.clock_confirmed:
+            remedy = (
+                "set the clocks of this machine and of the agents' machines, and start the "
+                "controller again: it believes its time of day where an agent agrees"
+            )
+            yield Check("clock", False, f"{said_leap(leap_s)}; {NOT_CONFIRMED}", remedy)
+        elif abs(leap_s) >= LEAP_S:
             remedy = "set the clock of this machine; if it is right, the next boot makes them agree"
             yield Check("clock", False, said_leap(leap_s), remedy)
 

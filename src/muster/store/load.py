@@ -274,6 +274,7 @@ def load_agent(row: Row[Any]) -> Agent:
         silence_s=row.silence_s,
         machine=row.machine,
         supervisor=row.supervisor,
+        booted_at=row.booted_at,
         term_s=row.lease_s,
         reason=load_reason(row.reason, row.reason_numbers),
     )

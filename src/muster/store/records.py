@@ -42,24 +42,27 @@ class Agent(Record):
     an operator's words; ``leave_by`` is when work must have left a draining agent.
 
     ``boot_id`` and ``instance`` are the boot and the agent's directory to which its kernels belong,
-    ``supervisor`` the process that holds them. ``machine`` is the id of the controller's machine
-    for an agent that runs there too, else empty. ``lease_s`` is the longest kernel lease that it
-    may count with, ``term_s`` the one that is granted now. ``silence_s`` is the longest for which
-    it may have been silent while it is ALIVE, when this is judged next. ``seen_at`` moves with each
-    message and is stored with other changes only. ``fixed`` are attributes that the token with
-    which it joined gave it, whatever it says itself: those of its pool and slice.
+    ``supervisor`` the process that holds them. ``booted_at`` is when its boot clock was 0, by the
+    controller's time of its Hellos in that boot, 0 if not known. ``machine`` is the id of the
+    controller's machine for an agent that runs there too, else empty. ``lease_s`` is the longest
+    kernel lease that it may count with, ``term_s`` the one that is granted now. ``silence_s`` is
+    the longest for which it may have been silent while it is ALIVE, when this is judged next.
+    ``seen_at`` moves with each message and is stored with other changes only. ``fixed`` are
+    attributes that the token with which it joined gave it, whatever it says itself: those of its
+    pool and slice.
 
-    Not stored are ``term_s``; ``withheld``, why it takes no work for the sake of its slice, empty
-    if it may; ``ill``, the same for the sake of its health; ``in_service``, whether a service has
-    all of it to itself, as the ledger says; ``connected``, whether it has a stream to this process,
-    and ``connected_at``, since when; ``left_at``, since when it has no stream; its latest
-    ``absences``, each from leaving to return; ``lost_at``, when its kernels count as gone
-    unless it is heard before, which is exact while it is silent; ``seen_known``, whether
-    ``seen_at`` is when it last spoke, and not only a moment after which a former controller
-    heard it; ``disk_full``, as it reports; ``checks``, the names of those that it has, empty if
-    it does not tell; ``probes``, whether it can be asked to probe replicas; ``clock_offset_s``, by
-    which the controller's clock is ahead of the agent's at most; and ``reported_foreign``, whether
-    it reported a kernel that is not its own.
+    Not stored are ``leapt_s``, by how much the controller's time was ahead of the agent's boot
+    clock when that was found, at ``leapt_at``, since ``booted_at`` was noted; ``term_s``;
+    ``withheld``, why it takes no work for the sake of its slice, empty if it may; ``ill``, the same
+    for the sake of its health; ``in_service``, whether a service has all of it to itself, as the
+    ledger says; ``connected``, whether it has a stream to this process, and ``connected_at``, since
+    when; ``left_at``, since when it has no stream; its latest ``absences``, each from leaving to
+    return; ``lost_at``, when its kernels count as gone unless it is heard before, which is exact
+    while it is silent; ``seen_known``, whether ``seen_at`` is when it last spoke, and not only a
+    moment after which a former controller heard it; ``disk_full``, as it reports; ``checks``, the
+    names of those that it has, empty if it does not tell; ``probes``, whether it can be asked to
+    probe replicas; ``clock_offset_s``, by which the controller's clock is ahead of the agent's at
+    most; and ``reported_foreign``, whether it reported a kernel that is not its own.
     """
 
     id: AgentId
@@ -88,6 +91,9 @@ class Agent(Record):
     silence_s: float = 0.0
     machine: str = ""
     supervisor: str = ""
+    booted_at: float = 0.0
+    leapt_s: float = 0.0
+    leapt_at: float = 0.0
     term_s: float = 0.0
     lost_at: float = -math.inf
     seen_known: bool = True
@@ -109,6 +115,7 @@ class Agent(Record):
         self.connected_at, self.absences = before.connected_at, before.absences
         self.disk_full, self.checks = before.disk_full, before.checks
         self.probes = before.probes
+        self.leapt_s, self.leapt_at = before.leapt_s, before.leapt_at
         self.clock_offset_s, self.reported_foreign = before.clock_offset_s, before.reported_foreign
 
 

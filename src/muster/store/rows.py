@@ -133,6 +133,7 @@ AGENTS = RowMapping[Agent](
         "silence_s",
         "machine",
         "supervisor",
+        "booted_at",
         "fixed",
         *REASON,
     ),

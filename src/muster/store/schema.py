@@ -147,6 +147,7 @@ agents = Table(
     Column("silence_s", Float, nullable=False, server_default="300"),
     Column("machine", String, nullable=False, server_default=""),
     Column("supervisor", String, nullable=False, server_default=""),
+    Column("booted_at", Float, nullable=False, server_default="0"),  # 0: not known
     Column("fixed", Text, nullable=False, server_default="{}"),  # JSON, attributes
     *reason_columns(),
 )

@@ -13,7 +13,7 @@ from sqlalchemy.exc import (
     SQLAlchemyError,
 )
 
-from muster.core.clock import ClockAnchor, resumed_at
+from muster.core.clock import ClockAnchor, Resumed, resumed
 from muster.core.errors import MustEnd
 from muster.core.owner import Owner
 from muster.core.resources import Resources
@@ -110,9 +110,9 @@ class Store:
             row = connection.execute(_NEWEST_OUTBOX).first()
             self._outbox_seq, self.last_commit_at = (row.seq, row.at) if row else (0, 0.0)
 
-    def resume_clock(self, boot_id: str, boot_s: float, time_of_day_s: float) -> float:
+    def resume_clock(self, boot_id: str, boot_s: float, time_of_day_s: float) -> Resumed:
         """The moment from which a controller's time goes on that starts now, in this boot of its
-        machine (``core.clock.resumed_at``); the next start can prove how much later it is.
+        machine (``core.clock.resumed``); the next start can prove how much later it is.
 
         Raises:
             DatabaseAway, SQLAlchemyError: the database cannot be written.
@@ -121,9 +121,22 @@ class Store:
         with self._commits.reached(), self._commits.transaction() as connection:
             self._fence.require(connection)
             anchor = read_clock_anchor(connection)
-            at_s = resumed_at(anchor, self.last_commit_at, time_of_day_s, boot_id, boot_s)
+            start = resumed(anchor, self.last_commit_at, time_of_day_s, boot_id, boot_s)
+            write_clock_anchor(
+                connection, ClockAnchor(boot_id, boot_s, start.at_s, start.confirmed)
+            )
+        return start
+
+    def confirm_clock(self, boot_id: str, boot_s: float, at_s: float) -> None:
+        """Write down that it is ``at_s`` at the moment ``boot_s`` of this boot.
+
+        Raises:
+            DatabaseAway, SQLAlchemyError: the database cannot be written.
+            MustEnd: another store writes, or the state is older than this store's.
+        """
+        with self._commits.reached(), self._commits.transaction() as connection:
+            self._fence.require(connection)
             write_clock_anchor(connection, ClockAnchor(boot_id, boot_s, at_s))
-        return at_s
 
     def ended_usage(self, group: str, since: float) -> list[UsageSpan]:
         """The committed sessions of a group that ran and have ended since the moment ``since``."""

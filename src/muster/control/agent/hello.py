@@ -17,6 +17,7 @@ from muster.control.session.handlers.environment import preparation
 from muster.control.session.handlers.start import send_starts
 from muster.control.session.kernel_reports import KernelReports
 from muster.control.tell_agent import TellAgent
+from muster.core.clock import LEAP_S
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.specs.pool import RESERVED
 from muster.core.states import KERNEL_TABLE, KernelStatus
@@ -61,6 +62,7 @@ class Greeter:
         agent.connected = True
         agent.connected_at = work.now
         agent.reported_foreign = False
+        self._note_boot(work, agent, hello.boot_id)
         agent.boot_id = hello.boot_id
         agent.instance = hello.instance
         agent.supervisor = hello.supervisor
@@ -91,6 +93,21 @@ class Greeter:
             ]
             self._lose(work, agent, gone, why)
         self._settle(work, agent, hello)
+
+    def _note_boot(self, work: Work, agent: Agent, boot_id: str) -> None:
+        """Note when the agent's boot clock was 0. A controller's time that has gone ahead of that
+        clock has passed a leap, which counts for no kernel that ran before (design: Time)."""
+        booted_at = self._leases.booted_at(agent.id)
+        if booted_at is None:
+            return
+        ahead_s = booted_at - agent.booted_at
+        knows = agent.boot_id == boot_id and agent.booted_at > 0
+        if knows and abs(ahead_s) >= LEAP_S and work.live.allocations_on.get(agent.id):
+            if not agent.leapt_s:
+                agent.leapt_at = work.now
+            agent.leapt_s = max(0.0, ahead_s)
+        else:
+            agent.booted_at, agent.leapt_s = booted_at, 0.0
 
     def _lose(self, work: Work, agent: Agent, keys: Sequence[LedgerKey], why: Reason) -> None:
         """Count these kernels as lost at the moment when the agent was last heard before its Hello,

@@ -14,7 +14,7 @@ from threading import Lock
 from typing import TypeVar
 
 from muster.control.agent.gpu_counters import GpuCounterBook
-from muster.core.clock import Clock
+from muster.core.clock import Clock, ClockWords
 from muster.core.ids import AgentId, system_boot
 from muster.core.specs import ScalingGroup
 from muster.core.states import AgentStatus
@@ -65,6 +65,11 @@ class _Lease:
     and earlier renewals are void. ``former_until`` is the latest end of those that the agent may
     have from a former controller. It may go back to one that still renews leases, so only a renewal
     from after that time shows that it has none.
+
+    ``known_boot`` is the boot in which an earlier controller heard it, and when its clock was 0,
+    ``booted_at`` the same as this controller heard it; ``proven_s`` and ``told_s`` are its words
+    about the controller's time (``ClockWords``). ``gone`` says that it ran in another boot of the
+    controller's own machine.
     """
 
     heard_at: float
@@ -80,6 +85,11 @@ class _Lease:
     term_s: float = 0.0  # of a renewal; 0 grants none
     heartbeat_s: float = 0.0
     silence_s: float = 0.0
+    known_boot: tuple[str, float] = ("", 0.0)
+    booted_at: float | None = None
+    proven_s: float | None = None
+    told_s: float | None = None
+    gone: bool = False
     offsets_s: deque[float] = field(default_factory=lambda: deque(maxlen=_SAMPLES_KEPT))
 
 
@@ -127,6 +137,7 @@ class LeaseBook:
             if lease is None:
                 return None  # the agent was removed; control will tell it so
             now = self._clock.now()
+            self._note_clocks(lease, hello, now)
             incarnation = (hello.boot_id, hello.instance)
             if incarnation == lease.admitted:
                 if hello.sent_s < lease.hello_s:
@@ -141,6 +152,16 @@ class LeaseBook:
             lease.beside = beside and is_here
             self._note(hello.agent, lease, now, hello.time_s)
             return self._grant(lease, hello.sent_s, now)
+
+    def _note_clocks(self, lease: _Lease, hello: Hello, now: float) -> None:
+        """Note the agent's clocks; an agent that is not admitted has them too."""
+        boot, booted_at = lease.known_boot
+        if hello.sent_s:
+            lease.booted_at = now - hello.sent_s
+            if booted_at and boot == hello.boot_id:
+                lease.proven_s = booted_at - lease.booted_at
+        if hello.time_s and system_boot(hello.boot_id) != self._boot_id:
+            lease.told_s = hello.time_s - now
 
     def _replace(self, lease: _Lease, hello: Hello, now: float) -> None:
         """Let the agent speak from another boot or directory than before. A boot that began after
@@ -233,6 +254,7 @@ class LeaseBook:
                 gone = is_own and system_boot(agent.boot_id) != self._boot_id
                 admitted = ("", "") if gone else incarnation
                 lease = _Lease(now, agent.seen_at, incarnation=incarnation, admitted=admitted)
+                lease.known_boot, lease.gone = (agent.boot_id, agent.booted_at), gone
                 self._leases[agent.id] = lease
                 if agent.lease_s and not gone:
                     lease.former_until = max(now, self._former_until) + agent.lease_s
@@ -242,6 +264,40 @@ class LeaseBook:
             lease.term_s = 0.0 if agent.status is AgentStatus.LOST else agent.term_s
             lease.silence_s = group.agent_silence
             lease.heartbeat_s = min(group.agent_silence, agent.term_s) / HEARTBEATS_A_TERM
+
+    def clock_words(self) -> ClockWords:
+        """The evidence of agents about the controller's time."""
+        with self._lock:
+            leases = list(self._leases.values())
+        proven = [each.proven_s for each in leases if each.proven_s is not None]
+        told = [each.told_s for each in leases if each.told_s is not None]
+        awaited = [
+            each for each in leases if each.booted_at is None and each.term_s and not each.gone
+        ]
+        return ClockWords(proven, told, len(awaited))
+
+    def advance(self, by_s: float, set_clock: Callable[[], None]) -> None:
+        """Have the controller's time go ahead by ``by_s``, which ``set_clock`` does: what was heard
+        and granted since the controller started keeps its distance from now."""
+        with self._lock:
+            set_clock()
+            self._former_until += by_s
+            for lease in self._leases.values():
+                if lease.spoke_at == lease.heard_at:
+                    lease.spoke_at += by_s
+                lease.heard_at += by_s
+                lease.former_until += by_s
+                if lease.booted_at is not None:
+                    lease.booted_at += by_s
+                for grant in lease.grants:
+                    grant.at += by_s
+                    grant.until += by_s
+                shifted = [offset_s + by_s for offset_s in lease.offsets_s]
+                lease.offsets_s = deque(shifted, maxlen=_SAMPLES_KEPT)
+
+    def booted_at(self, agent: AgentId) -> float | None:
+        """When the boot clock of an agent was 0, by this controller's time; None if not known."""
+        return self._read(agent, lambda lease: lease.booted_at, None)
 
     def confirm_charge(self, boot_s: float) -> None:
         """Take note that the controller was in charge at a moment of its boot clock, which goes on

@@ -286,7 +286,7 @@ class SessionLifecycle(Lifecycle[Session]):
             case SessionStatus.CREATING if is_prefilled(record, work):
                 yield record.status_changed_at + RECALL_AFTER_S
             case SessionStatus.RUNNING if record.timeout_s is not None:
-                yield (record.started_at or work.now) + record.timeout_s
+                yield timed_out_at(record, record.timeout_s, work)
             case SessionStatus.TERMINATING:
                 yield record.stop_at
 
@@ -417,6 +417,23 @@ def _told_by(session: Session, work: Work) -> float:
     """The time by which agents that have just come back have reported what happened meanwhile."""
     agents = (work.live.agents.get(k.agent_id) for k in session.kernels if k.agent_id)
     return max((each.connected_at for each in agents if each), default=0.0) + TELLING_S
+
+
+def timed_out_at(session: Session, timeout_s: float, work: Work) -> float:
+    """When a running session has run for so long, by the clocks of its agents: a leap of the
+    controller's time since it started does not count (design: Time). Infinite while an agent has
+    not said Hello to this controller, because its clock is not known; its Hello or its loss
+    follows."""
+    started_at, leapt_s = session.started_at or work.now, 0.0
+    for kernel in session.kernels:
+        agent = work.live.agents.get(kernel.agent_id) if kernel.agent_id else None
+        if agent is None:
+            continue
+        if not agent.connected_at:
+            return math.inf
+        if started_at < agent.leapt_at:
+            leapt_s = max(leapt_s, agent.leapt_s)
+    return started_at + timeout_s + leapt_s
 
 
 def is_prefilled(session: Session, work: Work) -> bool:

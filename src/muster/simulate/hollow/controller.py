@@ -45,6 +45,7 @@ T = TypeVar("T")
 WAKE_AFTER_S = 0.0005
 FENCE_LOOK_S = 2.0
 """How often a controller looks whether another one has taken its place."""
+LOOK_AT_TIME_S = 0.1
 IN_CHARGE_S = 5.0
 """How long a controller renews leases that cannot look: shorter than the longest kernels run, so
 that a lease that is renewed for longer has two attempts live at once."""
@@ -307,6 +308,7 @@ class Controller:
         self.is_up = True
         self._is_awake = False
         self._has_woken = False
+        self._may_decide = False
         self._wake_at: Appointment | None = None
         self._due_at = math.inf  # what the next wake is for, which may be past by then
         self._wakes = wakes
@@ -341,6 +343,15 @@ class Controller:
         self._look_at_fence()
         self._hint()
         self._attended_at: Appointment | None = None
+
+    @property
+    def is_time_confirmed(self) -> bool:
+        return self._clock.is_confirmed
+
+    @property
+    def time_ahead_s(self) -> float:
+        """By how much its time is ahead of the world's."""
+        return self._clock.ahead_s
 
     @property
     def is_idle(self) -> bool:
@@ -420,8 +431,22 @@ class Controller:
         self._timeline.run(seconds)
         self._wakes.processor_s -= time.process_time() - began_s
 
+    def _waits_for_time(self) -> bool:
+        """Whether nothing is decided yet, because agents may confirm the controller's time."""
+        try:
+            waits = self._clock.waits_for(self.leases)
+        except MustEnd:
+            self._died()
+            return True
+        self._may_decide = not waits
+        if waits:
+            self._wake_no_later_than(self._timeline.clock.now() + LOOK_AT_TIME_S)
+        return waits
+
     def _wake(self) -> None:
         self._wake_at = None
+        if not self._may_decide and self._waits_for_time():
+            return
         if self._is_awake:  # inputs that came while it waits for its database are taken later
             self._wake_no_later_than(self._timeline.clock.now() + SLOW_S)
             return

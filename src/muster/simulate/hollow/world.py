@@ -96,6 +96,8 @@ class World:
         self._reboot_faults = NO_REBOOT_FAULTS
         self._machines = 0
         self._superseded: list[Controller] = []
+        self.controller_boot = "controller"  # of its machine
+        self.controller_moved = False
         self.time_of_day_ahead_s = 0.0  # of the controller's machine, looked at when it starts
         self._astray_until: dict[str, float] = {}  # by the names of agents
         self._behaviour = behaviour
@@ -158,7 +160,7 @@ class World:
             self.timeline,
             self._ids,
             self.path,
-            boot_id="controller",
+            boot_id=self.controller_boot,
             fate=self.fate,
             died=lambda: self._died(controller),
             witness=self.witness,
@@ -171,6 +173,11 @@ class World:
         controller.rebooter.faults = self._reboot_faults
         controller.channels.faults = self._channels
         controller.channels.sent = self.told
+
+    def move_controller(self) -> None:
+        """The next controller starts on another machine, or in another boot."""
+        self.controller_moved = True
+        self.controller_boot += "'"
 
     def _died(self, controller: Controller) -> None:
         """Note that a controller has ended, by itself or by a fault."""

@@ -42,14 +42,19 @@ def kill_controller(scene: Scene, away_s: Seconds) -> None:
 
 
 def _draw_time_of_day(lot: Lot) -> Params:
-    return {"ahead_s": lot.rng.choice([7200, 300, -3600, 0]), **_draw_away(lot)}
+    ahead_s, moves = lot.rng.choice([7200, 300, -3600, 0]), lot.rng.random() < 0.3
+    return {"ahead_s": ahead_s, "moves": moves, **_draw_away(lot)}
 
 
 @FAULTS.add(1, _draw_time_of_day, apart=True)
-def set_controllers_clock(scene: Scene, ahead_s: float, away_s: Seconds) -> None:
+def set_controllers_clock(
+    scene: Scene, ahead_s: float, away_s: Seconds, moves: bool = False
+) -> None:
     """The time of day of the controller's machine is set, maybe by hours, and the controller is
-    killed: it looks at the time of day when it starts again."""
+    killed: it looks at the time of day when it starts again, maybe on another machine."""
     scene.world.time_of_day_ahead_s = ahead_s
+    if moves:
+        scene.world.move_controller()
     scene.world.kill_controller(away_s)
 
 

@@ -1,6 +1,7 @@
 """The cluster itself."""
 
 import json
+from dataclasses import asdict
 
 from sqlalchemy import Connection, delete, insert, select
 
@@ -26,7 +27,7 @@ def read_clock_anchor(connection: Connection) -> ClockAnchor | None:
 
 def write_clock_anchor(connection: Connection, anchor: ClockAnchor) -> None:
     """Write the anchor of the controller's time down, in place of the former one."""
-    fields = {"boot_id": anchor.boot_id, "boot_s": anchor.boot_s, "at_s": anchor.at_s}
+    fields = asdict(anchor)
     connection.execute(delete(schema.cluster).where(_c.key == _ANCHOR))
     connection.execute(insert(schema.cluster).values(key=_ANCHOR, value=json.dumps(fields)))
 

@@ -29,6 +29,7 @@ from muster.control.session.handlers.promote import (
 )
 from muster.control.session.handlers.schedule import ScheduleNewSessions
 from muster.control.session.kernel_reports import KernelReports
+from muster.core.clock import Resumed
 from muster.core.ids import AgentId
 from muster.core.owner import Principal
 from muster.core.specs import ScalingGroup
@@ -360,9 +361,9 @@ def nothing_is_retried_or_ended_after_a_loss(patch: pytest.MonkeyPatch) -> None:
 
 @finds(clocks.LeapsCountForNothing)
 def time_of_day_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def resumed_at(
+    def resumed(
         anchor: object, last_commit_s: float, time_of_day_s: float, *boot: object
-    ) -> float:
-        return max(time_of_day_s, last_commit_s)
+    ) -> Resumed:
+        return Resumed(max(time_of_day_s, last_commit_s), True)
 
-    monkeypatch.setattr("muster.store.store.resumed_at", resumed_at)
+    monkeypatch.setattr("muster.store.store.resumed", resumed)

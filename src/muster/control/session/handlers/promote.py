@@ -11,7 +11,7 @@ from muster.control.engine.handler import (
 )
 from muster.control.engine.work import Work
 from muster.control.session.cluster.state import ClusterState
-from muster.control.session.lifecycle import STOP, UNPREPARED, UNSTARTED
+from muster.control.session.lifecycle import STOP, UNPREPARED, UNSTARTED, timed_out_at
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import (
     JOB_TABLE,
@@ -88,7 +88,8 @@ class PromoteToTerminated(SessionPromotionHandler):
 
 
 class EnforceTimeout(DerivationHandler[Session]):
-    """RUNNING → TERMINATING when the session ran longer than its spec allows."""
+    """RUNNING → TERMINATING when the session ran longer than its spec allows, by its agents' clocks
+    too."""
 
     name = "EnforceTimeout"
     entity = Session
@@ -98,7 +99,7 @@ class EnforceTimeout(DerivationHandler[Session]):
         timeout_s = record.timeout_s
         if timeout_s is None or record.started_at is None:
             return None
-        if work.now < record.started_at + timeout_s:
+        if work.now < timed_out_at(record, timeout_s, work):
             return None
         if work.is_full:
             work.look_later([record])

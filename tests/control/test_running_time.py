@@ -1,0 +1,90 @@
+"""Running time is that of the agent's boot clock: a leap of the controller's time ends no work."""
+
+import pytest
+from tests.control.conftest import MakeWorld
+from tests.control.world import World
+
+from muster.core.reasons import ReasonCode
+from muster.core.specs import JobSpec
+from muster.core.states import SessionStatus
+from muster.simulate.hollow.supervisor import Run
+from muster.store.records import Session
+
+TIMEOUT_S = 900.0
+LEAP_S = 7200.0
+
+
+@pytest.fixture
+def world(group_world: MakeWorld) -> World:
+    world = group_world({"a": 1}, lambda start: Run(1e9), kernel_lease="1d")
+    world.agent("a").reboot()
+    world.clock.advance(60)
+    world.connect(world.agent("a"))
+    return world
+
+
+def running(world: World) -> Session:
+    world.submit(JobSpec(command=["x"], timeout=TIMEOUT_S, grace=0))
+    world.run(1)
+    session = world.only_session()
+    assert session.status is SessionStatus.RUNNING
+    return session
+
+
+def leap(world: World) -> None:
+    """The controller's time is ahead of the agent's clock from now on."""
+    world.clock.advance(LEAP_S)
+    world.agent("a").booted_at += LEAP_S
+
+
+def timed_out(session: Session) -> bool:
+    return session.reason is not None and session.reason.code is ReasonCode.TIMEOUT
+
+
+def test_leap_that_the_agents_clock_refutes_does_not_count_as_running_time(world: World) -> None:
+    session = running(world)
+    world.disconnect(world.agent("a"))
+    leap(world)
+    world.connect(world.agent("a"))
+    world.run(TIMEOUT_S - 10)
+    assert session.status is SessionStatus.RUNNING
+    world.run(20)
+    assert timed_out(session)
+
+
+def test_time_that_the_agents_clock_counts_is_running_time(world: World) -> None:
+    session = running(world)
+    world.disconnect(world.agent("a"))
+    world.clock.advance(LEAP_S)
+    world.connect(world.agent("a"))
+    world.run(1)
+    assert timed_out(session)
+
+
+def test_what_starts_after_a_leap_has_no_more_time_for_it(world: World) -> None:
+    former = running(world)
+    world.disconnect(world.agent("a"))
+    leap(world)
+    world.connect(world.agent("a"))
+    world.submit(JobSpec(command=["x"], timeout=10, grace=0))
+    world.run(TIMEOUT_S + 5)
+    assert timed_out(former)
+    later = world.only_session()
+    assert later is not former
+    world.run(20)
+    assert timed_out(later)
+
+
+def test_no_time_is_over_before_the_agent_has_said_hello_to_a_new_controller(world: World) -> None:
+    agent, session = world.agent("a"), running(world)
+    world.disconnect(agent)
+    world.restart_controller()
+    leap(world)
+    world.run(30)
+    session = world.only_session()
+    assert session.status is SessionStatus.RUNNING
+    world.connect(agent)
+    world.run(30)
+    assert session.status is SessionStatus.RUNNING
+    world.run(TIMEOUT_S)
+    assert timed_out(session)
