@@ -137,7 +137,7 @@ def creation_takes_too_long(make: MakeWorld) -> World:
 
 
 def end_takes_too_long(make: MakeWorld) -> World:
-    world = make({"a": 1}, lambda start: Run(1e9, stubborn=True), terminate_timeout=5)
+    world = make({"a": 1}, lambda start: Run(1e9, stubborn=True), terminate_timeout=7)
     job(world, timeout=5, grace=1).run(30.0)
     return world
 

@@ -1,4 +1,4 @@
-"""The machine's clock was set ahead while no controller ran: nothing ends by that."""
+"""The clock is ahead on the machine where the controller starts again: nothing ends by that."""
 
 from pathlib import Path
 
@@ -11,25 +11,28 @@ from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, AgentBar, JobState
 
 AHEAD_S = 7200.0
-_SITE = f"""
+_CLOCK = f"""
 import time
 real = time.time
 time.time = lambda: real() + {AHEAD_S}
 """
+_MACHINE = """
+import pathlib
+read = pathlib.Path.read_text
+ids = {"/proc/sys/kernel/random/boot_id", "/etc/machine-id"}
+def read_text(path, *args, **options):
+    return "another" if str(path) in ids else read(path, *args, **options)
+pathlib.Path.read_text = read_text
+"""
 
 
-@pytest.fixture
-def clock_ahead(tmp_path: Path) -> Path:
-    """Python has another time of day for processes that have this folder on their path."""
+@pytest.mark.parametrize("site", [_CLOCK, _CLOCK + _MACHINE], ids=["same boot", "other machine"])
+def test_work_has_all_its_time_though_the_clock_is_ahead_when_the_controller_starts_again(
+    tmp_path: Path, site: str
+) -> None:
     folder = tmp_path / "site"
     folder.mkdir()
-    (folder / "sitecustomize.py").write_text(_SITE)
-    return folder
-
-
-def test_work_has_all_its_time_though_the_clock_is_ahead_when_the_controller_starts_again(
-    tmp_path: Path, clock_ahead: Path
-) -> None:
+    (folder / "sitecustomize.py").write_text(site)
     with started(Cluster(tmp_path / "home", [agent("a")])) as cluster:
         with cluster.client() as client:
             spec = {"command": ["sleep", "6"], "timeout": 900, "scheduling_timeout": 1800}
@@ -38,7 +41,7 @@ def test_work_has_all_its_time_though_the_clock_is_ahead_when_the_controller_sta
             client.bar_agent("a", AgentBar.DRAINING, deadline=600)
             before = client.cluster().now
         cluster.kill_controller()
-        cluster.environment["PYTHONPATH"] = str(clock_ahead)
+        cluster.environment["PYTHONPATH"] = str(folder)
         cluster.start_controller()
         cluster.running()
         with cluster.client() as client:
@@ -49,6 +52,7 @@ def test_work_has_all_its_time_though_the_clock_is_ahead_when_the_controller_sta
 
     assert before < told.now < before + 120
     assert told.clock_leap_s == pytest.approx(AHEAD_S, abs=1)
+    assert told.clock_confirmed
     assert ended.status is JobState.SUCCEEDED
     (clock,) = found
     assert clock.ok is False
