@@ -71,6 +71,21 @@ def test_time_of_day_that_is_not_the_clusters_is_told(
     assert all(check.ok is False for check in found)
 
 
+def test_time_that_nobody_has_confirmed_is_told(tmp_path: Path) -> None:
+    answer = (
+        b'{"status": "ok", "version": "1", "id": "x", "now": 0, "clock_leap_s": 3600.0, '
+        b'"clock_confirmed": false}'
+    )
+    home = Home(tmp_path)
+    with home.locked(), served(answer) as port:
+        url = f"http://127.0.0.1:{port}"
+        home.write_running(RunningController(os.getpid(), url, "127.0.0.1:7601", "1.0", 0.0))
+        (check,) = [each for each in checks(home.path) if each.name == "clock"]
+    assert check.ok is False
+    assert check.detail.startswith("the time of day is 1h00m ahead of the cluster's time")
+    assert "no agent has confirmed how much time has passed" in check.detail
+
+
 def test_controller_that_is_there_and_does_not_answer_is_not_to_be_started(tmp_path: Path) -> None:
     home = Home(tmp_path)
     with home.locked():

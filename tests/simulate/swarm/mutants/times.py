@@ -10,7 +10,7 @@ TIMES = (
     Mutant(
         "time limits are not enforced",
         f"{HANDLERS}/promote.py",
-        "        if work.now < record.started_at + timeout_s:\n            return None\n",
+        "        if work.now < timed_out_at(record, timeout_s, work):\n            return None\n",
         "        return None\n",
         "no session runs for longer than its time limit",
     ),
@@ -33,14 +33,14 @@ TIMES = (
     Mutant(
         "a clock that was set while no controller ran is believed",
         "core/clock.py",
-        "    return proven_s\n",
-        "    return max(time_of_day_s, last_commit_s)\n",
+        "    return Resumed(known_s, confirmed)\n",
+        "    return Resumed(max(time_of_day_s, last_commit_s), True)\n",
         "the controller's time passes as time does, whatever the time of day says",
     ),
     Mutant(
         "kernels are stopped without their grace",
         f"{HANDLERS}/terminate.py",
-        "        grace_s = kernel.process.grace if sent_at is None else 0.0\n",
+        "        grace_s = kernel.process.grace if sent_at is None and not is_forced(why) else 0.0\n",
         "        grace_s = 0.0\n",
         "a kernel that is told to stop has its grace",
     ),
