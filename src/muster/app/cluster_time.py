@@ -5,6 +5,7 @@ import logging
 from contextlib import suppress
 
 from muster.agent.boot import boot_id
+from muster.app.database import DatabasePatience
 from muster.control.agent.confirming import AWAITED_S, TimeConfirmation
 from muster.control.agent.leases import LeaseBook
 from muster.core.clock import LEAP_S, NOT_CONFIRMED, SteadyClock, said_leap
@@ -16,10 +17,10 @@ log = logging.getLogger(__name__)
 LOOK_S = 0.1
 
 
-def resume(clock: SteadyClock, store: Store) -> bool:
+async def resume(clock: SteadyClock, store: Store, patience: DatabasePatience) -> bool:
     """Have the clock go on from where the controller before this one left it, and log by how much
     the time of day differs. The answer is whether that time is confirmed."""
-    start = store.resume_clock(boot_id(), clock.boot_s(), clock.now())
+    start = await patience.done(lambda: store.resume_clock(boot_id(), clock.boot_s(), clock.now()))
     clock.go_on_from(start.at_s)
     if not start.confirmed:
         log.warning(
@@ -33,7 +34,13 @@ def resume(clock: SteadyClock, store: Store) -> bool:
     return start.confirmed
 
 
-async def confirm(clock: SteadyClock, store: Store, leases: LeaseBook, stop: asyncio.Event) -> bool:
+async def confirm(
+    clock: SteadyClock,
+    store: Store,
+    leases: LeaseBook,
+    patience: DatabasePatience,
+    stop: asyncio.Event,
+) -> bool:
     """Wait until agents have confirmed the clock, for a limited time, and set it. The answer is
     whether they have."""
     confirmation = TimeConfirmation(
@@ -43,7 +50,7 @@ async def confirm(clock: SteadyClock, store: Store, leases: LeaseBook, stop: asy
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), LOOK_S)
     if confirmation.is_confirmed:
-        store.confirm_clock(boot_id(), clock.boot_s(), clock.now())
+        await patience.done(lambda: store.confirm_clock(boot_id(), clock.boot_s(), clock.now()))
         _log_time(clock, store)
     else:
         log.warning("%s", NOT_CONFIRMED)

@@ -117,7 +117,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     )
     stack.callback(store.close)
     stack.callback(store.leave)  # once the gateway, which renews leases, has stopped
-    is_confirmed = cluster_time.resume(clock, store)
+    is_confirmed = await cluster_time.resume(clock, store, database.patience)
     ids = IdFactory(clock, random.Random(secrets.randbits(64)))
     driver = Driver(clock)
     own_ids = boot_id(), machine_id()
@@ -145,7 +145,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     agent_port = None
     if not is_confirmed:  # nothing is decided before agents had the chance to confirm it
         agent_port = await opening_of_gateway()
-        is_confirmed = await cluster_time.confirm(clock, store, leases, stop)
+        is_confirmed = await cluster_time.confirm(clock, store, leases, database.patience, stop)
     await stack.enter_async_context(_driving(driver, plane, stop))
     beside = Beside()
 

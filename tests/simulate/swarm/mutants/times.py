@@ -40,8 +40,8 @@ TIMES = (
     Mutant(
         "kernels are stopped without their grace",
         f"{HANDLERS}/terminate.py",
-        "        grace_s = kernel.process.grace if sent_at is None and not is_forced(why) else 0.0\n",
-        "        grace_s = 0.0\n",
+        "kernel.process.grace if sent_at is None and not is_forced(why) else 0.0\n",
+        "0.0\n",
         "a kernel that is told to stop has its grace",
     ),
     Mutant(
