@@ -8,11 +8,11 @@ import pytest
 from muster.control.agent.confirming import AWAITED_S
 from muster.control.group.requests import GroupRequests
 from muster.control.job.requests import JobRequests
-from muster.core.ids import JobId
+from muster.core.ids import AgentId, JobId
 from muster.core.owner import Owner, Principal, Role
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, ScalingGroup
-from muster.core.states import JobState
+from muster.core.states import AgentStatus, JobState
 from muster.simulate.hollow.agent import Offer
 from muster.simulate.hollow.supervisor import Run
 from muster.simulate.hollow.world import World
@@ -63,6 +63,12 @@ def ahead_s(world: World) -> float:
     return world.controller.time_ahead_s
 
 
+def statuses(world: World) -> dict[AgentId, tuple[AgentStatus, float]]:
+    """The status of each agent, and since when it has it."""
+    agents = world.store.live.agents.values()
+    return {each.id: (each.status, each.status_changed_at) for each in agents}
+
+
 def state(world: World, id_: JobId) -> JobState | None:
     """The state of a job that has not ended."""
     job = world.store.live.jobs.get(id_)
@@ -87,8 +93,10 @@ def test_downtime_counts(world: World) -> None:
     running = submit(world, timeout=900)
     submit(world)
     waiting = submit(world, scheduling_timeout=1800)
+    before = statuses(world)
     move(world, 0.0, HOUR_S, nothing)
     assert ahead_s(world) == 0.0
+    assert statuses(world) == before, "no agent was silent only because time went ahead"
     assert state(world, running) is None
     assert state(world, waiting) is None
 

@@ -266,13 +266,17 @@ class LeaseBook:
             lease.heartbeat_s = min(group.agent_silence, agent.term_s) / HEARTBEATS_A_TERM
 
     def clock_words(self) -> ClockWords:
-        """The evidence of agents about the controller's time."""
+        """The evidence of agents about the controller's time. Those that this controller is to
+        start itself are not waited for."""
         with self._lock:
             leases = list(self._leases.values())
+            elsewhere = [
+                lease for id_, lease in self._leases.items() if id_ not in self._expected_until
+            ]
         proven = [each.proven_s for each in leases if each.proven_s is not None]
         told = [each.told_s for each in leases if each.told_s is not None]
         awaited = [
-            each for each in leases if each.booted_at is None and each.term_s and not each.gone
+            each for each in elsewhere if each.booted_at is None and each.term_s and not each.gone
         ]
         return ClockWords(proven, told, len(awaited))
 
@@ -282,6 +286,8 @@ class LeaseBook:
         with self._lock:
             set_clock()
             self._former_until += by_s
+            for agent in self._expected_until:
+                self._expected_until[agent] += by_s
             for lease in self._leases.values():
                 if lease.spoke_at == lease.heard_at:
                     lease.spoke_at += by_s
