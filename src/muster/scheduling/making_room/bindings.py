@@ -127,6 +127,28 @@ class Bindings:
         """Lend reserved room to sessions of the class that took these places, where they end in
         time for that."""
         for reservation, binding in self._all:
-            if reservation.admits(workload, self._runs_from):
+            if reservation.admits(workload, self._runs_from) and not reservation.is_of(workload):
                 for kernels in places:
                     binding.lend(workload, kernels)
+
+    def use(self, workload: WorkloadClass, places: Iterable[Sequence[KernelPlacement]]) -> None:
+        """Keep one room less for each session of the class that took these places, of those that
+        are kept for the whole class: that which the session took, if it took one."""
+        rooms = [each for each, _ in self._all if each.is_of(workload)]
+        used = set[SessionId]()
+        for kernels in places:
+            if not rooms:
+                break
+            room = min(rooms, key=lambda each: _distance(each.kernels, kernels))
+            rooms.remove(room)
+            used.add(room.session)
+        if used:
+            self._all = [each for each in self._all if each[0].session not in used]
+
+
+def _distance(kept: Sequence[KernelPlacement], taken: Sequence[KernelPlacement]) -> int:
+    """0 between equal places, 1 between others on the same agents, else 2."""
+    if tuple(kept) == tuple(taken):
+        return 0
+    on = [each.agent_id for each in kept]
+    return 1 if on == [each.agent_id for each in taken] else 2

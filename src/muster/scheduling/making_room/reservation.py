@@ -81,11 +81,15 @@ class Reservation:
         """Whether a session of the class that runs from ``runs_from`` on will have left by
         ``expected_at``, or is one for which the room is kept, so that the reservation does not bind
         it."""
-        if self.of_class and workload == self.workload:
+        if self.is_of(workload):
             return True
         if self.expected_at is None or workload.duration_s is None:
             return False
         return runs_from + workload.duration_s <= self.expected_at
+
+    def is_of(self, workload: WorkloadClass) -> bool:
+        """Whether it is kept for all sessions of this class alike."""
+        return self.of_class and workload == self.workload
 
     def start(self, statement: Statement) -> tuple[KernelPlacement, ...] | None:
         """Take the kept places, if all are free; otherwise take nothing and answer None.

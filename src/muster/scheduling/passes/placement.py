@@ -1,6 +1,5 @@
 """The placement pass: validators → sequencer → selector over the queue of one scaling group."""
 
-from collections import Counter
 from collections.abc import Container
 
 from muster.core.ids import SessionId
@@ -10,33 +9,27 @@ from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.cluster.statement import Statement
 from muster.scheduling.fitting.feasibility import Feasibility, together
 from muster.scheduling.fitting.fit import Fit, fit_session, most_placed
-from muster.scheduling.making_room.bindings import Bindings
-from muster.scheduling.making_room.departures import fits
 from muster.scheduling.making_room.preemption import (
     Preemption,
     find_victims,
     let_displace,
-    let_start,
 )
-from muster.scheduling.making_room.reservation import reserve
 from muster.scheduling.passes.allocating import Allocating
 from muster.scheduling.passes.class_order import ClassCursor, ClassOrder, Rank, bounds, rank_of
+from muster.scheduling.passes.kept_rooms import KeptRooms
 from muster.scheduling.passes.pass_result import PORT_REASONS, PassResult, behind
-from muster.scheduling.passes.queue import Kept, Lack, Queue, QueueClass
+from muster.scheduling.passes.queue import Lack, Queue, QueueClass
 from muster.scheduling.passes.start_rules import StartRules
 from muster.scheduling.policy.group_policy import Policy
 from muster.scheduling.policy.plugins import PassContext
 from muster.scheduling.workload import (
     KernelPlacement,
-    RunningSession,
     SessionWorkload,
     WorkloadClass,
 )
 
 MAX_PREEMPTORS = 8
 """Sessions for which a pass looks for victims; each costs a search, and another pass follows."""
-MAX_FIRST = 200
-"""Sessions whose promised room a pass keeps from those before them; each costs a reservation."""
 
 
 def place(queue: Queue, snapshot: Snapshot, policy: Policy, context: PassContext) -> PassResult:
@@ -84,7 +77,8 @@ class PlacementPass:
         self._context = context = self._rules.context
         self._allocating = Allocating(statement, policy, self._fit, context.now)
         self._stopped: Reason | None = None  # the reason for which no further session starts
-        self._bindings = Bindings(self._snapshot, context.runs_from)
+        self._kept = KeptRooms(queue, self._snapshot, policy, context, self.result)
+        self._bindings = self._kept.bindings
         self._blocked: list[SessionWorkload] = []  # the first of each class that lacks room
         self._lacking: dict[QueueClass, Lack] = {}
 
@@ -148,7 +142,7 @@ class PlacementPass:
 
     def _run(self, before: SessionWorkload | None) -> None:
         sequencer, context = self._policy.sequencer, self._context
-        self._keep_first()
+        self._kept.keep_first()
         order = ClassOrder(self._queue.classes, sequencer, context)
         end: Rank | None = None
         while (cursor := order.pop()) is not None:
@@ -200,22 +194,12 @@ class PlacementPass:
         placed, refusal = self._allocating.start(run)
         if placed:
             if self._bindings:
-                self._bindings.lend(workload, [kernels for _, kernels in placed])
+                places = [kernels for _, kernels in placed]
+                self._bindings.lend(workload, places)
+                self._bindings.use(workload, places)
             self._context.usage.note_placed(workload, len(placed))
             self.result.placed += placed
         return len(placed), refusal
-
-    def _running(self) -> dict[SessionId, RunningSession]:
-        """All sessions that hold a place, including those that this pass has placed."""
-        now = self._context.now
-        running = dict(self._context.running)
-        for session, kernels in self.result.placed:
-            duration_s = session.workload.duration_s
-            ends_at = None if duration_s is None else self._context.runs_from + duration_s
-            running[session.id] = RunningSession(
-                session.id, session.workload, kernels, now, ends_at
-            )
-        return running
 
     def _lacks_room(self, members: QueueClass, session: SessionWorkload) -> None:
         """Note the lack of room: its reason, and the consequences for later sessions."""
@@ -224,7 +208,7 @@ class PlacementPass:
             lack = Lack(state, (never or self._no_room(members, session),))
         self.result.refused[members] = lack.reasons
         self._lacking[members] = lack
-        promised = self._keep_promises(members) and not self._fits_back(members.workload)
+        promised = self._kept.keep_promises(members) and not self._kept.fits_back(members.workload)
         if never is not None or lack.reasons[0].code in PORT_REASONS:
             return  # it holds up no other session
         is_head, policy = not self._blocked, self._policy.queue
@@ -235,99 +219,11 @@ class PlacementPass:
                 ReasonCode.STRICT_ORDER, group=self._snapshot.group, session=session.id
             )
         elif others_leave or (is_head and policy is QueuePolicy.BACKFILL and not promised):
-            self._reserve_for(session)  # the room of the sessions that leave for it is for it alone
+            self._kept.reserve_for(
+                session
+            )  # the room of the sessions that leave for it is for it alone
         if others_leave:  # nor may its owner's other work use its quota
             self._context.usage.note_placed(members.workload, 1)
-
-    # Kept rooms
-
-    def _keep_first(self) -> None:
-        """Keep the room that is promised to sessions of one kernel, as far as it is there, from
-        those before them, too. Which session of a class gets which room is all the same."""
-        promises = self._queue.promises
-        if not promises.first:
-            return
-        waiting = Counter[WorkloadClass]()
-        for members in self._queue.classes:
-            waiting[members.workload] += len(members)
-        for id_ in promises.first:
-            room = promises.reservation(id_, self._snapshot)
-            if room is None or not waiting[room.workload]:
-                continue
-            if all(each.is_free(self._snapshot) for each in room.reserved):
-                waiting[room.workload] -= 1
-                self._bindings.add(room)
-                if len(self._bindings) == MAX_FIRST:
-                    return
-
-    def _keep_promises(self, members: QueueClass) -> bool:
-        """Keep the room that is promised to sessions of the class, as far as it is there; whether
-        there is such a promise."""
-        promises = self._queue.promises
-        first = promises.first
-        promised = {each: None for each in promises.sessions if each not in first}
-        if len(promised) < len(members):
-            found = [each for each in promised if each in members]
-        else:
-            found = [each.id for each in members if each.id in promised] if promised else []
-        for id_ in found:
-            room = promises.reservation(id_, self._snapshot)
-            if room is not None:
-                self._bindings.bind_for(members.workload)
-                self._bindings.add(room)
-        return bool(found)
-
-    def _reserve_for(self, session: SessionWorkload) -> None:
-        now = self._context.now
-        firm = now - session.submitted_at >= self._policy.starvation_after_s
-        kept = self._queue.rooms.get(session.id)
-        if kept is None or not self._stands(kept, session, firm):
-            previous = kept.reservation if kept else None
-            snapshot, running = self._snapshot, self._running()
-            if self._bindings:
-                self._bindings.lift()
-                snapshot = snapshot.copy()
-                for earlier in self._bindings:
-                    waits_for, its = earlier.waits_for, earlier.workload
-                    let_start(its, earlier.kernels, waits_for, snapshot, running)
-            reservation = reserve(
-                session,
-                snapshot,
-                running,
-                self._policy.selector,
-                now,
-                firm,
-                previous=previous,
-                leaving=self._context.displacing.get(session.id, ()),
-            )
-            snapshot = self._snapshot
-            kept = Kept(
-                session.id,
-                reservation,
-                snapshot.version,
-                snapshot.capacity_version,
-                firm,
-                now,
-            )
-        self.result.rooms[session.id] = kept
-        if kept.reservation is not None:
-            self._bindings.bind_for(session.workload)
-            self._bindings.add(kept.reservation)
-
-    def _stands(self, kept: Kept, session: SessionWorkload, firm: bool) -> bool:
-        """Whether the room that the last pass kept is kept further. It is given up once the session
-        would start if the returning agents were back: then room on the returning agents is kept
-        instead."""
-        snapshot, context = self._snapshot, self._context
-        if not kept.is_valid_for(session, snapshot, firm, context.now, context.running):
-            return False
-        return kept.version == snapshot.version or not self._fits_back(session.workload)
-
-    def _fits_back(self, workload: WorkloadClass, snapshot: Snapshot | None = None) -> bool:
-        """Whether a session that lacks room would start if the returning agents were back."""
-        snapshot = self._snapshot if snapshot is None else snapshot
-        back = snapshot.with_returning()
-        return back is not snapshot and fits(back, self._policy.selector, workload) is not None
 
     def _preempt(self) -> None:
         """Look for victims for sessions that lack room, now that no others take any."""
@@ -359,7 +255,7 @@ class PlacementPass:
                 for each in displaced:
                     its = self._queue.class_of(each.session).workload
                     let_displace(its, each, snapshot, running)
-            if self._fits_back(session.workload, snapshot):
+            if self._kept.fits_back(session.workload, snapshot):
                 return None  # the session only has to wait for these agents
             found = find_victims(
                 session, snapshot, running, self._policy.selector, policy, self._context, displaced

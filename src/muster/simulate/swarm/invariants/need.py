@@ -14,21 +14,20 @@ from math import ceil, inf
 from muster.control.pool.records import Pool, Slice
 from muster.control.session.cluster.state import ClusterState
 from muster.core.owner import Owner
-from muster.core.resources import GPU_WHOLE, KERNELS, Resources
+from muster.core.resources import Resources
 from muster.core.specs import JobSpec, SessionSpec
-from muster.core.specs.placement import Operator
-from muster.core.specs.pool import SLICE, PoolSpec
+from muster.core.specs.pool import SLICE
 from muster.core.states import SessionStatus
 from muster.core.states.slice import SLICE_TABLE, SliceStatus
 from muster.scheduling.accounting.usage import Scope, scopes
 from muster.simulate.swarm.invariants.placing import Placed
 from muster.simulate.swarm.judge import Invariant, Judge
 from muster.simulate.swarm.oracle.room import quota_of, spec_of
+from muster.simulate.swarm.oracle.usable import holds, meets
 from muster.store.live import Live
 from muster.store.records import Session
 from muster.store.unit import NEW, Unit
 
-_MOST_KERNELS = 1_000_000
 _LEVELS = 3
 """Quotas are of users, projects and domains."""
 _WAITED = frozenset({NEW, SessionStatus.PENDING})
@@ -219,29 +218,12 @@ def _want_of(
     usable = {
         name
         for name, pool in pools.items()
-        if _meets(pool.effective, spec) and all(_holds(pool.effective, each) for each in kernels)
+        if meets(pool.effective, spec) and all(holds(pool.effective, each) for each in kernels)
     }
     machines = len(kernels)
     if spec.placement.together is not None and usable:
         machines = max(machines, *(pools[name].spec.slice_size for name in usable))
     return Want(owner, frozenset(usable), machines, amounts)
-
-
-def _holds(spec: PoolSpec, request: Resources) -> bool:
-    """Whether an empty machine of a pool holds a kernel."""
-    has = spec.machine.capacity(_MOST_KERNELS).as_dict()
-    asked = {name: amount for name, amount in request.as_dict().items() if name != KERNELS}
-    within = all(amount <= has.get(name, 0) for name, amount in asked.items())
-    return within and request.gpu_milli <= spec.machine.gpus * GPU_WHOLE
-
-
-def _meets(spec: PoolSpec, asked: JobSpec | SessionSpec) -> bool:
-    """Whether machines of a pool have the labels for which work asks."""
-    for each in asked.placement.constraints:
-        has = spec.attributes_in("").get(each.attribute)
-        if (has in each.values) is not (each.op is Operator.EQ):
-            return False
-    return True
 
 
 def _machines_coming(

@@ -6,6 +6,7 @@ devices.
 
 from collections import Counter, defaultdict
 
+from muster.control.pool.records import Slice
 from muster.control.session.cluster.state import ClusterState
 from muster.core.ids import AgentId, KernelId
 from muster.core.specs.group import QueuePolicy
@@ -23,8 +24,10 @@ from muster.simulate.swarm.oracle.room import (
     order,
     quotas_of,
     requested,
+    spec_of,
     waiting_in,
 )
+from muster.simulate.swarm.oracle.usable import holds, meets
 from muster.store.live import Live
 from muster.store.records import LedgerKey, Session
 from muster.store.unit import NEW, Unit
@@ -94,7 +97,8 @@ class StrictOrder(_OfPlacements):
 class RoomIsKept(_OfPlacements):
     """A session that is first in the queue, and only waits for agents whose connection broke a
     moment ago (as after a restart of the controller), finds its room when these are back, unless
-    other sessions are leaving to make room for it."""
+    other sessions are leaving to make room for it. Sessions behind it may take machines that they
+    alone need, while others are coming for it."""
 
     says = "room that is kept for a session survives reconnects and restarts"
 
@@ -119,7 +123,11 @@ class RoomIsKept(_OfPlacements):
             ):
                 continue
             later = [
-                each for each in placed if each.group == group.name and order(each) > order(first)
+                each
+                for each in placed
+                if each.group == group.name
+                and order(each) > order(first)
+                and not _has_other_machines(live, first, each)
             ]
             if not later or max(first.created_at, first.queued_at) >= unit.now:
                 continue
@@ -128,6 +136,25 @@ class RoomIsKept(_OfPlacements):
                     fits(first, free_room(live, agents)),
                     f"{[each.id for each in later]} took the room of {first.id}",
                 )
+
+
+def _has_other_machines(live: Live, session: Session, other: Session) -> bool:
+    """Whether machines are coming on which the session finds room, and the other one would not."""
+    return any(
+        slice_.group == session.group
+        and slice_.is_coming
+        and slice_.doomed is None
+        and _can_use(slice_, session)
+        and not _can_use(slice_, other)
+        for slice_ in live.of(Slice).values()
+    )
+
+
+def _can_use(slice_: Slice, session: Session) -> bool:
+    kernels = [kernel.resources for kernel in session.kernels]
+    return meets(slice_.spec, spec_of(session)) and all(
+        holds(slice_.spec, each) for each in kernels
+    )
 
 
 class AgentsTakeWork(Invariant):

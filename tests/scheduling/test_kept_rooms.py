@@ -1,0 +1,65 @@
+"""Room that work keeps which can use no other machines, while those before it wait for theirs."""
+
+from tests.scheduling.clusters import (
+    agent,
+    ask,
+    box,
+    cluster,
+    context,
+    policy,
+    reservation,
+    session,
+    where,
+)
+
+from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.passes.pass_result import PassResult
+from muster.scheduling.passes.placement import place
+from muster.scheduling.passes.queue import Queue
+from muster.scheduling.workload import KernelPlacement, SessionWorkload
+
+FLEXIBLE = session("flexible", ask(4), at=0)
+NARROW = session("narrow", ask(4), at=1, constraints=["zone=x"])
+
+
+def passed_keeping(
+    snapshot: Snapshot, kept: dict[SessionWorkload, str], *waiting: SessionWorkload, queue: str
+) -> PassResult:
+    """A pass that keeps the agents of these names for sessions even from those before them."""
+    sessions = Queue(waiting)
+    promised = {
+        each.id: (each.workload, (KernelPlacement(agent(name), ()),)) for each, name in kept.items()
+    }
+    sessions.promises.keep(promised, list(promised))
+    return place(sessions, snapshot, policy(queue=queue), context(snapshot))
+
+
+def test_work_behind_gets_the_machine_that_only_it_can_use() -> None:
+    snapshot = cluster(a=box(cpu=4, has={"zone": "x"}))
+    result = passed_keeping(snapshot, {NARROW: "a"}, FLEXIBLE, NARROW, queue="backfill")
+    assert where(result) == {"narrow": ["a"], "flexible": ["BEHIND_PROMISE"]}
+
+
+def test_in_strict_order_the_first_gets_it_all_the_same() -> None:
+    snapshot = cluster(a=box(cpu=4, has={"zone": "x"}))
+    result = passed_keeping(snapshot, {NARROW: "a"}, FLEXIBLE, NARROW, queue="strict")
+    assert where(result) == {"flexible": ["a"], "narrow": ["NO_ROOM"]}
+
+
+def test_room_that_was_kept_and_used_counts_once_for_those_who_come_next() -> None:
+    first = session("first", ask(4), at=0, priority=90, constraints=["zone=x"], runs_s=100)
+    head = session("head", ask(6), at=1)
+    snapshot = cluster(a=box(cpu=8, has={"zone": "x"}))
+    result = passed_keeping(snapshot, {first: "a"}, first, head, queue="backfill")
+    assert where(result)["first"] == ["a"]
+    kept = reservation(result)
+    assert kept is not None
+    assert kept.expected_at is not None, "once the first has left there is room"
+
+
+def test_each_session_of_a_class_uses_up_one_of_its_rooms() -> None:
+    one, two = (session(f"n{n}", ask(4), at=n, constraints=["zone=x"]) for n in (1, 2))
+    snapshot = cluster(a=box(cpu=8, has={"zone": "x"}))
+    flexible = session("flexible", ask(4), at=1.5)
+    result = passed_keeping(snapshot, {one: "a", two: "a"}, one, flexible, two, queue="backfill")
+    assert where(result) == {"n1": ["a"], "n2": ["a"], "flexible": ["BEHIND_PROMISE"]}
