@@ -15,10 +15,11 @@ from benchmarks import pools as control
 from benchmarks.results import Figure, MeaninglessFigures, Results, Samples
 
 from muster.app.process import settle_memory
+from muster.autoscaling.decision import RoutingDecision
 from muster.autoscaling.demand import Demand
 from muster.autoscaling.matching import Matcher
 from muster.autoscaling.pool_state import PoolState
-from muster.autoscaling.routing import RoutingDecision, route_demand
+from muster.autoscaling.routing import route_demand
 from muster.core.ids import AgentId, SessionId
 from muster.core.owner import Owner
 from muster.core.resources import Device, Resources

@@ -5,9 +5,10 @@ from typing import Any
 
 from tests.scheduling.clusters import cluster, policy, session
 
+from muster.autoscaling.decision import RoutingDecision
 from muster.autoscaling.demand import Demand
 from muster.autoscaling.pool_state import Ceilings, ComingSlice, PoolState
-from muster.autoscaling.routing import RoutingDecision, route_demand
+from muster.autoscaling.routing import route_demand
 from muster.core.ids import SessionId
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.specs.pool import PoolSpec

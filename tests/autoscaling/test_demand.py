@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from tests.autoscaling.fleets import KERNELS, NOW, pool, several
 from tests.scheduling.clusters import ANN, BOB, ask, cluster, policy, session, workload
 
+from muster.autoscaling.decision import RoutingDecision
 from muster.autoscaling.demand import Demand
 from muster.autoscaling.modelled import modelled
 from muster.autoscaling.pool_state import PoolState
-from muster.autoscaling.routing import RoutingDecision, route_demand
+from muster.autoscaling.routing import route_demand
 from muster.core.specs import Level, QuotaSpec
 from muster.scheduling.accounting.usage import Accounting, Quotas
 from muster.scheduling.cluster.snapshot import Snapshot

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from tests.autoscaling.fleets import KERNELS, demand, pool, routed, sessions, several, where
 from tests.scheduling.clusters import ask, cluster, workload
 
+from muster.autoscaling.decision import RoutingDecision
 from muster.autoscaling.matching import Matcher
 from muster.autoscaling.offering import keeping_first, offers
 from muster.autoscaling.pool_state import ComingSlice, PoolState
-from muster.autoscaling.routing import RoutingDecision, route_demand
+from muster.autoscaling.routing import route_demand
 from muster.scheduling.policy.selectors import Concentrated
 from muster.scheduling.workload import SessionWorkload
 

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from tests.autoscaling.fleets import KERNELS, demand, pool
 from tests.scheduling.strategies import clusters, queues
 
+from muster.autoscaling.decision import RoutedDemand, RoutingDecision
 from muster.autoscaling.gang_slices import is_tight
 from muster.autoscaling.modelled import Destination, modelled
 from muster.autoscaling.pool_state import Budget, Ceilings, ComingSlice, PoolState
-from muster.autoscaling.routing import RoutedDemand, RoutingDecision, route_demand
+from muster.autoscaling.routing import route_demand
 from muster.core.reasons import ReasonCode, reason
 from muster.core.specs.placement import ClusterMode, PlacementSpec
 from muster.scheduling.cluster.constraints import eligible

@@ -1,18 +1,20 @@
 """The autoscaler over HTTP: what each group with pools has, and what was decided about its
 demand."""
 
+from collections.abc import Mapping
+
 from fastapi import APIRouter
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 from starlette.responses import Response
 
 from muster.api.answers import answer
 from muster.api.context import Call, Caller
 from muster.api.pools import pool_seen
-from muster.control.pool.decisions import routed_views, unmet_views, withheld_views
-from muster.control.pool.entries import entry_views, pending_views
+from muster.control.pool.decisions import decision_view
 from muster.control.pool.outlook import GroupOutlook
 from muster.control.pool.queries import EndedUse, read_ended_use
 from muster.control.pool.records import Pool, Slice
+from muster.control.pool.stored_decisions import StoredDecision, read_decisions, seen_by
 from muster.control.pool.views import by_status, machine_hours, slices_by_pool
 from muster.control.session.cluster.state import ClusterState
 from muster.core.views.pools import AutoscalerPage, AutoscalerView, UsageView
@@ -32,10 +34,15 @@ async def get_autoscaler(call: Call, group: str | None = None) -> Response:
     ended = await call.read(read_ended_use)
     live = call.api.plane.live
     names = sorted({pool.group for pool in live.of(Pool).values() if group in (None, pool.group)})
-    return answer(AutoscalerPage(items=tuple(_group(call, name, ended) for name in names)))
+    is_known = all(_outlook(name, call) for name in names)
+    stored = {} if is_known else await call.read(read_decisions)
+    found = [_group(call, name, ended, stored) for name in names]
+    return answer(AutoscalerPage(items=tuple(found)))
 
 
-def _group(call: Caller, name: str, ended: EndedUse) -> AutoscalerView:
+def _group(
+    call: Caller, name: str, ended: EndedUse, stored: Mapping[str, StoredDecision]
+) -> AutoscalerView:
     plane, now = call.api.plane, call.api.clock.now()
     live, spec = plane.live, plane.live.groups[name]
     pools = [pool for pool in live.of(Pool).values() if pool.group == name]
@@ -64,24 +71,19 @@ def _group(call: Caller, name: str, ended: EndedUse) -> AutoscalerView:
         ended=ended.by_group.get(name, UsageView()),
         ended_since=ended.since,
     )
-    outlook = plane.parts[ClusterState].groups[name].outlook
-    if not isinstance(outlook, GroupOutlook):
+    outlook = _outlook(name, call)
+    if outlook is not None:
+        pool_of: dict[str, str] = {each.id: each.pool for each in slices}
+        decision = decision_view(outlook, live, pool_of, call.principal)
+        return replace(view, decided_at=outlook.decided_at, **asdict(decision))
+    former = stored.get(name)
+    if former is None:
         return view  # nothing was decided yet
-    pool_of: dict[str, str] = {each.id: each.pool for each in slices}
-    routed, other_routed = routed_views(outlook, pool_of, call.principal)
-    unmet, other_unmet = unmet_views(outlook, call.principal)
-    withheld, other_withheld = withheld_views(outlook, call.principal)
-    entries, other_entries = entry_views(outlook, live, pool_of, call.principal)
-    return replace(
-        view,
-        routed=routed,
-        other_routed=other_routed,
-        withheld=withheld,
-        other_withheld=other_withheld,
-        entries=entries,
-        other_entries=other_entries,
-        pending=pending_views(outlook.decision, pool_of),
-        unmet=unmet,
-        other_unmet=other_unmet,
-        launches=dict(outlook.decision.launches),
-    )
+    decision = seen_by(call.principal, former.view, live)
+    return replace(view, decided_at=former.decided_at, is_former=True, **asdict(decision))
+
+
+def _outlook(name: str, call: Caller) -> GroupOutlook | None:
+    """The last decision that this controller made about a group."""
+    outlook = call.api.plane.parts[ClusterState].groups[name].outlook
+    return outlook if isinstance(outlook, GroupOutlook) else None

@@ -13,6 +13,7 @@ import numpy as np
 
 from muster.autoscaling.matching import Matcher
 from muster.autoscaling.pool_state import PoolState
+from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.specs.placement import ClusterMode, Constraint
 from muster.core.specs.pool import SLICE
 from muster.scheduling.cluster.constraints import eligible
@@ -98,3 +99,15 @@ def kernels_a_slice(workload: WorkloadClass, pool: PoolState, copies: Sequence[i
         machines = 1
     most = placement.max_kernels_per_agent
     return [machines * (each if most is None else min(each, most)) for each in copies]
+
+
+def too_few_slices(workload: WorkloadClass, pool: PoolState, left: int, placed: int) -> Reason:
+    """The reason for which the slices of a pool that may be made do not hold a gang."""
+    name, kernels = pool.spec.name, len(workload.kernels)
+    if is_tight(workload):
+        return reason(
+            ReasonCode.POOL_GANG_UNFIT, pool=name, placed=placed, kernels=kernels, slices=1
+        )
+    return reason(
+        ReasonCode.POOL_GANG_TOO_LARGE, pool=name, placed=placed, kernels=kernels, more=left
+    )

@@ -5,12 +5,11 @@ of the first pool that can serve it and may still make some. A gang is one entry
 whole or not at all. Entries are tried on modelled machines with the functions of placement.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from operator import lt, sub
-from typing import NamedTuple
 
-from muster.autoscaling.demand import TO_COME, Demand, DemandEntry, WithheldDemand
+from muster.autoscaling.decision import RoutedDemand, RoutingDecision, cost, may_be_better
+from muster.autoscaling.demand import TO_COME, Demand, DemandEntry
 from muster.autoscaling.first_fit import FirstFit, GangRoom, Mark, Taken
 from muster.autoscaling.gang_slices import (
     MAX_VALUES,
@@ -21,44 +20,20 @@ from muster.autoscaling.gang_slices import (
     kernels_a_slice,
     kernels_by_request,
     of_values,
+    too_few_slices,
 )
 from muster.autoscaling.matching import Match, Matcher
-from muster.autoscaling.modelled import Destination, Machines, PendingGroup
+from muster.autoscaling.modelled import Machines
 from muster.autoscaling.offering import offers
 from muster.autoscaling.pool_state import Budget, Ceilings, ComingSlice, PoolState
 from muster.autoscaling.tight_fit import TightFit
 from muster.autoscaling.unmet import Outcome, Unmet, UnmetDemand
 from muster.core.ids import SessionId
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.passes.queue import QueueClass
 from muster.scheduling.policy.plugins import AgentSelector
-from muster.scheduling.workload import KernelPlacement, WorkloadClass
-
-
-class RoutedDemand(NamedTuple):
-    """An entry, and the room that is to be its own: a machine of a slice in flight is named
-    ``slice/index``, of a new one ``pool+number/index``."""
-
-    entry: DemandEntry
-    destination: Destination
-    kernels: tuple[KernelPlacement, ...]
-
-
-@dataclass(slots=True)
-class RoutingDecision:
-    """The destination of all demand, and the slices to make for it, by pool (source: Iris);
-    ``launches`` is Iris's ``group_to_launch``. ``withheld`` are the sessions that are no demand
-    because a rule forbids them to start once those ahead have; by class, as many as ``charged``
-    count against quotas. ``pending`` tells what the slices that are coming, or are to be made, have
-    left; it is found out when somebody asks."""
-
-    routed: list[RoutedDemand] = field(default_factory=list)
-    unmet: list[UnmetDemand] = field(default_factory=list)
-    withheld: list[WithheldDemand] = field(default_factory=list)
-    launches: dict[str, int] = field(default_factory=dict)
-    charged: Mapping[WorkloadClass, int] = field(default_factory=dict)
-    pending: Callable[[], Sequence[PendingGroup]] = list
+from muster.scheduling.workload import WorkloadClass
 
 
 def route_demand(
@@ -92,9 +67,9 @@ def route_demand(
         budget = Budget(snapshot.group, ceilings or Ceilings(), pools)
         machines = Machines(snapshot, pools, offered, kernels, budget)
         decision = _route(demand.anew(), machines, matcher, selector)
-        if best is None or _cost(decision, pools) < _cost(best, pools):
+        if best is None or cost(decision, pools) < cost(best, pools):
             best = decision
-        if not _may_be_better(best):
+        if not may_be_better(best):
             break
     assert best is not None, "there is one order at least"
     return best
@@ -118,18 +93,6 @@ def _route(
     decision.withheld, decision.charged = demand.withheld, demand.charged
     decision.pending = machines.pending
     return decision
-
-
-def _cost(decision: RoutingDecision, pools: Sequence[PoolState]) -> tuple[int, int]:
-    """The cost of a decision: the less it serves, and then the more machines it makes."""
-    size = {pool.spec.name: pool.spec.slice_size for pool in pools}
-    machines = sum(size[pool] * slices for pool, slices in decision.launches.items())
-    return -len(decision.routed), machines
-
-
-def _may_be_better(decision: RoutingDecision) -> bool:
-    """Whether another order of slices in flight may serve more, or need fewer machines."""
-    return bool(decision.launches) or any(each.why.could_be_met for each in decision.unmet)
 
 
 class _Routing:
@@ -257,7 +220,7 @@ class _Routing:
         if len(workload.requests) > 1:  # placement may know better in what order to take them
             room = self._first_fit.fit(workload)
         self._refused = {
-            pool: _too_few(workload, pools[pool], 1, GangRoom(tight.placed(workload, pool, copies)))
+            pool: too_few_slices(workload, pools[pool], 1, tight.placed(workload, pool, copies))
             for pool, copies in self._matcher.match(workload)
             if left(pool)
         }
@@ -350,7 +313,7 @@ class _Routing:
             room = self._of_one_pool(workload, pool, copies, rooms, left, mark)
             if room.taken is not None:
                 return room
-            refused[pool] = _too_few(workload, self._machines.pools[pool], left, room)
+            refused[pool] = too_few_slices(workload, self._machines.pools[pool], left, room.placed)
         room = self._of_several_pools(workload, match, rooms, mark)
         self._refused = refused
         return room
@@ -442,14 +405,3 @@ class _Routing:
             else:
                 room = self._with_fewest(workload, pool, slices, -1, room, mark)
         return room
-
-
-def _too_few(workload: WorkloadClass, pool: PoolState, left: int, room: GangRoom) -> Reason:
-    name, kernels = pool.spec.name, len(workload.kernels)
-    if is_tight(workload):
-        return reason(
-            ReasonCode.POOL_GANG_UNFIT, pool=name, placed=room.placed, kernels=kernels, slices=1
-        )
-    return reason(
-        ReasonCode.POOL_GANG_TOO_LARGE, pool=name, placed=room.placed, kernels=kernels, more=left
-    )

@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+from muster.autoscaling.decision import RoutingDecision
 from muster.autoscaling.demand import Demand
 from muster.autoscaling.matching import Matcher
 from muster.autoscaling.pool_state import Budget, Ceilings, ComingSlice, PoolState
-from muster.autoscaling.routing import RoutingDecision, route_demand
+from muster.autoscaling.routing import route_demand
 from muster.autoscaling.slice_plan import SliceState, plan_slices
 from muster.core.ids import AgentId, IdKind
 from muster.core.reasons import Reason

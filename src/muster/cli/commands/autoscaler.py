@@ -82,6 +82,8 @@ def group_parts(
             yield Text(f"and {count(more, 'slice')} more: `muster slices list`")
     if group.routed or group.unmet or group.withheld:
         yield Text("")
+    if group.is_former and group.decided_at is not None:
+        yield Text(f"decided at {moment(group.decided_at)}, before this controller started:")
     for routed in group.routed:
         yield Text(plain(_routed(routed)))
     if group.other_routed:
@@ -98,14 +100,15 @@ def group_parts(
 
 
 def _entries(group: "AutoscalerView") -> "Iterator[RenderableType]":
-    """What slices in flight have left, and where each entry is to run."""
+    """The room that slices in flight have left, and the destination of each entry."""
     for each in group.pending:
         said = f"pool {each.pool}: {count(each.slices, 'slice')} in flight for "
         said += f"{count(each.entries, 'session')}, {each.remaining} left"
         yield Text(plain(said))
     for entry in group.entries:
         tasks = f" ({', '.join(entry.tasks)})" if entry.tasks else ""
-        on = ", ".join(entry.slices) or _WHERE.get(entry.destination, entry.destination)
+        more = [f"{entry.other_slices:,} more"] if entry.other_slices else []
+        on = ", ".join([*entry.slices, *more]) or _WHERE.get(entry.destination, entry.destination)
         of_pool = f" of pool {entry.pool}" if entry.pool else ""
         yield Text(plain(f"{entry.session}{tasks}: {on}{of_pool}: {entry.why}"))
     if group.other_entries:

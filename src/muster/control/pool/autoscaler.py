@@ -3,27 +3,30 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+from muster.autoscaling.decision import RoutingDecision
 from muster.autoscaling.demand import Demand
 from muster.autoscaling.matching import Matcher
 from muster.autoscaling.pool_state import Budget, Ceilings, PoolState
-from muster.autoscaling.routing import RoutingDecision, route_demand
-from muster.autoscaling.slice_plan import SlicePlan, SliceState, plan_slices
+from muster.autoscaling.routing import route_demand
+from muster.autoscaling.slice_plan import SlicePlan, plan_slices
 from muster.control.engine.handler import HandlerResult, LifecycleHandler, StatusTransitions
 from muster.control.engine.work import Work
 from muster.control.pool.coming_room import first_of_pools, for_demand, kept_room, waits_for
 from muster.control.pool.entries import DecisionLog
-from muster.control.pool.fleet import Fleet, holding
+from muster.control.pool.fleet import Fleet
 from muster.control.pool.followers import followers
 from muster.control.pool.outlook import GroupOutlook
+from muster.control.pool.pool_states import pool_states
 from muster.control.pool.records import Pool, Slice
+from muster.control.pool.slice_states import SliceStates
 from muster.control.pool.slices import SliceLifecycle
 from muster.control.pool.states import POOL_TABLE, PoolStatus
+from muster.control.pool.stored_decisions import DecisionKeeper, forget_decision
 from muster.control.session.cluster.state import ClusterState
-from muster.core.ids import AgentId, SessionId
-from muster.core.reasons import Reason, ReasonCode, reason
-from muster.core.specs.pool import SLICE
+from muster.core.ids import SessionId
+from muster.core.reasons import ReasonCode, reason
 from muster.scheduling.passes.group_state import GroupState
 from muster.scheduling.passes.queue import QueueClass
 from muster.scheduling.policy.guard import PluginFault
@@ -37,8 +40,6 @@ ROUTE_S = 0.25
 ROUTE_S_A_SLICE = 1e-4
 """By so much the time between two routings grows with each slice of the group: to look at one takes
 some 7 us, so this is at most a tenth of the controller's time."""
-LOSSES_COUNT_S = 86_400.0
-"""How long the loss of a slice counts against its pool where equal pools are ranked."""
 MOST_MADE = 200
 """Slices of a group that one wake wishes for; further ones follow."""
 MOST_TOLD = 20
@@ -62,6 +63,7 @@ class _Seen:
         told_unmet: whether it left demand unmet, as it was logged.
         charged: by class, how many sessions that are to find room count against quotas.
         logged: the lines about it that were logged.
+        keeper: has its decisions stored.
         served: until when the slices of each session are sure to come; 0 if they are not.
     """
 
@@ -76,6 +78,7 @@ class _Seen:
     charged: Mapping[WorkloadClass, int] = field(default_factory=dict)
     served: Mapping[SessionId, float] = field(default_factory=dict)
     logged: DecisionLog = field(default_factory=DecisionLog)
+    keeper: DecisionKeeper = field(default_factory=DecisionKeeper)
 
 
 class RouteDemand(LifecycleHandler[Pool]):
@@ -94,6 +97,7 @@ class RouteDemand(LifecycleHandler[Pool]):
         self._cluster = cluster
         self._fleet = fleet
         self._slices = slices
+        self._slice_states = SliceStates(live, cluster, fleet)
         self._seen: dict[str, _Seen] = {}
         self._due: list[str] = []
         self.usual = slices.usual
@@ -107,7 +111,7 @@ class RouteDemand(LifecycleHandler[Pool]):
         self._due = []
         by_group = self._fleet.groups()
         for group in self._seen.keys() - by_group.keys():
-            self._forget(group)
+            self._forget(group, work)
         for group, pools in by_group.items():
             seen, state = self._seen.setdefault(group, _Seen()), self._cluster.groups[group]
             news = (
@@ -124,9 +128,10 @@ class RouteDemand(LifecycleHandler[Pool]):
                 work.mark(pools[0])  # so that its alarm is set
         return ()
 
-    def _forget(self, name: str) -> None:
+    def _forget(self, name: str, work: Work) -> None:
         """Forget a group whose last pool is gone."""
         del self._seen[name]
+        forget_decision(work.unit, name)
         group = self._cluster.groups[name]
         group.outlook = None
         group.due = group.queue.promises.keep({}) or group.due
@@ -157,7 +162,7 @@ class RouteDemand(LifecycleHandler[Pool]):
         pools = self._fleet.groups()[name]
         slices = [each for pool in pools for each in self._fleet.slices(pool.name)]
         seen.pace_s = ROUTE_S + len(slices) * ROUTE_S_A_SLICE
-        states = self._states(pools, work.now)
+        states = pool_states(pools, self._fleet, self._cluster.ports, work.now)
         by_name = {pool.name: pool for pool in pools}
         counted = [each for each in slices if each.doomed is None and each.pool in by_name]
         route = self._router(group, states, counted, seen)
@@ -185,17 +190,25 @@ class RouteDemand(LifecycleHandler[Pool]):
             self._ceilings(name),
             self.usual,
             self._fleet.pool,
+            work.now,
         )
+        pool_of |= _pools_of_made(made)
+        is_new = seen.logged.note(name, group.outlook, pool_of)
+        stores_at = seen.keeper.note(name, group.outlook, pool_of, work, new=is_new)
         served = self._served(group, decision, work.now)
         if served != seen.served:
             seen.served, group.due = served, True
-        moments = [plan.looks_at, *served.values(), *(pool.standing.closed_until for pool in pools)]
+        moments = [
+            stores_at,
+            plan.looks_at,
+            *served.values(),
+            *(pool.standing.closed_until for pool in pools),
+        ]
         moments += [self._cluster.ports.pool_asked_at(pool.name, work.now) for pool in pools]
         seen.looks_at = min((at for at in moments if at and at > work.now), default=None)
         if len(plan.delete) > MOST_DELETED or sum(plan.launch.values()) > MOST_MADE:
             seen.again = True
         self._tell(name, seen, decision, plan)
-        seen.logged.note(name, group.outlook, pool_of | _pools_of_made(made))
         for pool in pools:
             if pool.replacing:
                 work.mark(pool)
@@ -213,26 +226,6 @@ class RouteDemand(LifecycleHandler[Pool]):
         sessions = dict.fromkeys(each.entry.session for each in decision.routed)
         sessions |= dict.fromkeys(each.first for each in decision.unmet)
         return {each: outlook.sure_until(outlook.slices_for(each)) for each in sessions}
-
-    def _states(self, pools: Sequence[Pool], now: float) -> Sequence[PoolState]:
-        """The pools as they are now."""
-        states = []
-        for pool in sorted(pools, key=lambda pool: pool.name):
-            of_pool = self._fleet.slices(pool.name)
-            coming = sum(each.is_coming for each in of_pool)
-            at_once = pool.standing.at_once
-            states.append(
-                PoolState(
-                    pool.effective,
-                    len(of_pool),
-                    why_closed(pool, now),
-                    None if at_once is None else max(0, at_once - coming),
-                    sum(at > now - LOSSES_COUNT_S for at in pool.losses),
-                    holding(pool, of_pool),
-                    self._cluster.ports.of_pool(pool.name, now),
-                )
-            )
-        return states
 
     def _router(
         self,
@@ -308,57 +301,13 @@ class RouteDemand(LifecycleHandler[Pool]):
         decision: RoutingDecision,
         work: Work,
     ) -> SlicePlan:
-        promised = self._promised_of(decision)
-        found = [self._slice_state(each, promised.get(each.id, 0), work) for each in slices]
+        promised = self._slice_states.promised(decision)
+        found = [self._slice_states.of(each, promised.get(each.id, 0), work) for each in slices]
         budget = Budget(name, self._ceilings(name), states)
         plan = plan_slices(states, found, decision.launches, budget, work.now)
         for each in slices:
             each.stays = plan.stays.get(each.id)
         return plan
-
-    def _promised_of(self, decision: RoutingDecision) -> Mapping[str, int]:
-        """How many sessions are to find room on each slice."""
-        promised: dict[str, int] = {}
-        slice_of: dict[AgentId, str | None] = {}
-        for routed in decision.routed:
-            on: set[str] = set()
-            for kernel in routed.kernels:
-                id_ = kernel.agent_id
-                if id_ not in slice_of:
-                    slice_of[id_] = self._slice_of(id_)
-                its = slice_of[id_]
-                if its is not None:
-                    on.add(its)
-            for its in on:
-                promised[its] = promised.get(its, 0) + 1
-        return promised
-
-    def _slice_of(self, id_: AgentId) -> str | None:
-        agent = self._live.agents.get(id_)
-        if agent is not None:
-            return agent.fixed.get(SLICE)
-        return id_.rpartition("/")[0] or None
-
-    def _slice_state(self, slice_: Slice, promised: int, work: Work) -> SliceState:
-        busy = self._fleet.is_used(slice_)
-        if busy or promised:
-            if slice_.idle_since is not None:
-                slice_.idle_since = None
-                work.unit.touch(slice_)
-        elif slice_.idle_since is None:
-            slice_.idle_since = work.now
-            work.unit.touch(slice_)
-        hold = self._fleet.awaited(slice_, self._cluster.machine_holds, work.now)
-        state = SliceState(
-            slice_.id,
-            slice_.pool,
-            slice_.idle_since,
-            busy=busy,
-            promised=promised,
-            held_by=slice_.held_by,
-            isolated=self._fleet.isolated(slice_),
-        )
-        return state if hold is None else replace(state, awaited=hold.job, awaited_until=hold.until)
 
     def _make(
         self, plan: SlicePlan, decision: RoutingDecision, work: Work
@@ -417,19 +366,6 @@ def _some(words: Sequence[str]) -> str:
 def _pools_of_made(made: Mapping[str, list[Slice]]) -> dict[str, str]:
     """The pool of each slice that was just wished for."""
     return {each.id: pool for pool, slices in made.items() for each in slices}
-
-
-def why_closed(pool: Pool, now: float) -> Reason | None:
-    """Why the pool makes nothing now; None if it may."""
-    match pool.status:
-        case PoolStatus.PAUSED:
-            return reason(ReasonCode.POOL_PAUSED, pool=pool.name)
-        case PoolStatus.DELETING:
-            return reason(ReasonCode.POOL_DELETING, pool=pool.name)
-        case PoolStatus.TRIPPED:
-            return pool.reason or reason(ReasonCode.POOL_PAUSED, pool=pool.name)
-        case _:
-            return pool.standing.closed(pool.name, pool.spec.quota_key, now)
 
 
 def _stands_still(pool: Pool) -> bool:

@@ -4,11 +4,11 @@ and whose room is kept until it does."""
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from muster.autoscaling.decision import RoutedDemand, RoutingDecision
 from muster.autoscaling.demand import TO_COME
 from muster.autoscaling.matching import Matcher
 from muster.autoscaling.modelled import Destination
 from muster.autoscaling.offering import keeping_first
-from muster.autoscaling.routing import RoutedDemand, RoutingDecision
 from muster.control.pool.records import Slice
 from muster.core.ids import AgentId, SessionId
 from muster.core.reasons import Reason, ReasonCode, reason

@@ -16,8 +16,8 @@ from muster.autoscaling.consolidation import (
 from muster.autoscaling.slice_plan import SliceState
 from muster.control.engine.handler import HandlerResult, LifecycleHandler, StatusTransitions
 from muster.control.engine.work import Work
-from muster.control.pool.autoscaler import why_closed
 from muster.control.pool.fleet import Fleet, is_silent
+from muster.control.pool.pool_states import why_closed
 from muster.control.pool.records import Pool, Slice, SliceId
 from muster.control.pool.slices import SliceLifecycle
 from muster.control.pool.states import POOL_TABLE, PoolStatus

@@ -1,19 +1,28 @@
-"""The last decision about a group's demand, as people are shown it: by shape, never by session, so
-that nobody learns of others' work."""
+"""The last decision about a group's demand, as people are shown it: by shape, and by session as far
+as they may see these, so that nobody learns of others' work."""
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from muster.autoscaling.decision import RoutedDemand
 from muster.autoscaling.modelled import Destination
-from muster.autoscaling.routing import RoutedDemand
 from muster.autoscaling.unmet import UnmetDemand
+from muster.control.pool.entries import entry_views, pending_views
 from muster.control.pool.outlook import GroupOutlook
 from muster.core.ids import SessionId
 from muster.core.owner import Principal
 from muster.core.views.base import ReasonView
-from muster.core.views.pools import RefusalView, RoutedView, ShapeView, UnmetView, WithheldView
+from muster.core.views.pools import (
+    DecisionView,
+    RefusalView,
+    RoutedView,
+    ShapeView,
+    UnmetView,
+    WithheldView,
+)
 from muster.scheduling.cluster.constraints import hard_rules
 from muster.scheduling.workload import WorkloadClass
+from muster.store.live import Live
 
 MAX_SHAPES = 20
 """Shapes that are told, of those that are routed and of those that are unmet."""
@@ -55,6 +64,32 @@ class _Shapes:
             shape = (workload.kernels, workload.placement, workload.unfit_agents)
             self._of[workload] = self._numbers.setdefault(shape, len(self._numbers))
         return self._of[workload]
+
+
+def decision_view(
+    outlook: GroupOutlook, live: Live, pool_of: Mapping[str, str], asker: Principal
+) -> DecisionView:
+    """The decision as the asker may see it.
+
+    Args:
+        pool_of: the pool of each slice that exists.
+    """
+    routed, other_routed = routed_views(outlook, pool_of, asker)
+    unmet, other_unmet = unmet_views(outlook, asker)
+    withheld, other_withheld = withheld_views(outlook, asker)
+    entries, other_entries = entry_views(outlook, live, pool_of, asker)
+    return DecisionView(
+        routed=routed,
+        other_routed=other_routed,
+        unmet=unmet,
+        other_unmet=other_unmet,
+        withheld=withheld,
+        other_withheld=other_withheld,
+        entries=entries,
+        other_entries=other_entries,
+        pending=pending_views(outlook.decision, pool_of),
+        launches=dict(outlook.decision.launches),
+    )
 
 
 def routed_views(

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
 
+from muster.autoscaling.decision import RoutingDecision
 from muster.autoscaling.demand import TO_COME
 from muster.autoscaling.modelled import Destination
-from muster.autoscaling.routing import RoutingDecision
 from muster.control.pool.outlook import GroupOutlook
 from muster.core.ids import SessionId
 from muster.core.owner import Principal
@@ -21,6 +21,8 @@ MAX_ENTRIES = 200
 """Entries that are shown."""
 MAX_TASKS = 20
 """Tasks of an entry that are named."""
+MAX_SLICES = 20
+"""Slices of an entry that are named."""
 MOST_LOOKED_AT = 500
 """Entries of a decision that are looked at for the log, the first in the queue."""
 MOST_UNMET = 50
@@ -73,7 +75,8 @@ def entry_views(
             tasks=_tasks(session),
             destination=entry.destination,
             pool=entry.pool,
-            slices=entry.slices,
+            slices=entry.slices[:MAX_SLICES],
+            other_slices=max(0, len(entry.slices) - MAX_SLICES),
             why=_WHY[entry.destination],
         )
         found.append(view)
@@ -113,9 +116,13 @@ class DecisionLog:
 
     def __init__(self) -> None:
         self._logged: dict[str, frozenset[str]] = {}
+        self._counts: tuple[int, ...] = ()
 
-    def note(self, group: str, outlook: GroupOutlook, pool_of: Mapping[str, str]) -> None:
-        """Log what is new in a decision."""
+    def note(self, group: str, outlook: GroupOutlook, pool_of: Mapping[str, str]) -> bool:
+        """Log what is new in a decision; whether it differs from the one before."""
+        before = dict(self._logged), self._counts
+        decision = outlook.decision
+        self._counts = len(decision.routed), len(decision.unmet), len(decision.withheld)
         self._log("entry", group, self._of_entries(outlook, pool_of))
         self._log("unmet", group, self._of_unmet(outlook))
         self._log("withheld", group, self._of_withheld(outlook))
@@ -127,10 +134,11 @@ class DecisionLog:
                 for each in views
             )
             self._log("pending", group, lines)
+        return before != (self._logged, self._counts)
 
     def _of_entries(self, outlook: GroupOutlook, pool_of: Mapping[str, str]) -> Iterator[str]:
         for each in islice(_entries(outlook, pool_of), MOST_LOOKED_AT):
-            slices = ",".join(each.slices) or "-"
+            slices = ",".join(each.slices[:MAX_SLICES]) or "-"
             why = _WHY[each.destination]
             yield f"session={each.session} pool={each.pool or '-'} slice={slices} why={why!r}"
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from sqlalchemy import Connection
 
 from muster.control.engine.retries import wait_for_next_try
-from muster.control.pool.autoscaler import RouteDemand, why_closed
+from muster.control.pool.autoscaler import RouteDemand
 from muster.control.pool.fleet import Fleet
+from muster.control.pool.pool_states import why_closed
 from muster.control.pool.records import Pool, Slice
 from muster.control.pool.shapes import misfit
 from muster.control.pool.silence import silence

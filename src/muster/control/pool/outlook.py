@@ -6,10 +6,10 @@ import statistics
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
+from muster.autoscaling.decision import RoutingDecision
 from muster.autoscaling.matching import Matcher
 from muster.autoscaling.pool_state import Ceilings
 from muster.autoscaling.reach import why_out_of_reach
-from muster.autoscaling.routing import RoutingDecision
 from muster.autoscaling.unmet import UnmetDemand
 from muster.control.pool.records import Pool, Slice
 from muster.control.pool.states import PoolStatus
@@ -60,6 +60,7 @@ class GroupOutlook:
         route: routes the group's demand, and more besides, as the decision was made.
         matcher, ceilings: the group's pools, and the most that they may have together.
         pool: the pool of a name, if it exists.
+        decided_at: when the decision was made.
     """
 
     def __init__(
@@ -73,8 +74,10 @@ class GroupOutlook:
         ceilings: Ceilings,
         usual: Usual,
         pool: Callable[[str], Pool | None],
+        decided_at: float,
     ) -> None:
         self.decision = decision
+        self.decided_at = decided_at
         self.matcher = matcher
         self._group = group
         self._ceilings = ceilings

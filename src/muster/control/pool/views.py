@@ -7,8 +7,9 @@ from typing import Any
 from msgspec.structs import replace
 from sqlalchemy import Row
 
-from muster.control.pool.autoscaler import RouteDemand, why_closed
+from muster.control.pool.autoscaler import RouteDemand
 from muster.control.pool.fleet import Fleet, is_silent
+from muster.control.pool.pool_states import why_closed
 from muster.control.pool.records import OwnMachine, Pool, Slice
 from muster.control.pool.shapes import differing
 from muster.control.pool.silence import silence

@@ -185,14 +185,15 @@ class UnmetView(View):
 
 class EntryView(View):
     """A waiting session that is to find room: its ``tasks``, where a job has it, as ids; the slices
-    of ``pool`` on which its room is, ids or ``pool+number`` of one that is still to be asked for;
-    and ``why`` it goes there."""
+    of ``pool`` on which its room is, ids or ``pool+number`` of one that is still to be asked for,
+    ``other_slices`` are not told; and ``why`` it goes there."""
 
     session: str
     tasks: tuple[str, ...] = ()
     destination: str
     pool: str | None = None
     slices: tuple[str, ...] = ()
+    other_slices: int = 0
     why: str = ""
 
 
@@ -215,6 +216,21 @@ class PendingView(View):
     remaining: str
 
 
+class DecisionView(View):
+    """A decision about a group's demand; its fields are those of ``AutoscalerView``."""
+
+    routed: tuple[RoutedView, ...] = ()
+    other_routed: int = 0
+    unmet: tuple[UnmetView, ...] = ()
+    other_unmet: int = 0
+    withheld: tuple[WithheldView, ...] = ()
+    other_withheld: int = 0
+    entries: tuple[EntryView, ...] = ()
+    other_entries: int = 0
+    pending: tuple[PendingView, ...] = ()
+    launches: dict[str, int] = field(default_factory=dict)
+
+
 class UsageView(View):
     """Slices with the hours of their machines, and what these cost in the currency of the pools'
     prices."""
@@ -232,6 +248,8 @@ class AutoscalerView(View):
         slices: how many there are in each status; ``leaving`` counts those that are being deleted.
         machines, gpus, price: of all slices; the price is that of an hour.
         max_machines, max_gpus, max_price: the group's limits; None is no limit.
+        decided_at: when that decision was made; None if none was yet.
+        is_former: whether it was made before this controller started, which has made none yet.
         routed, unmet: waiting sessions by shape; ``other_routed`` and ``other_unmet`` are shapes
             that are not told.
         withheld: waiting sessions that are no demand; ``other_withheld`` shapes are not told.
@@ -254,6 +272,8 @@ class AutoscalerView(View):
     max_machines: int | None = None
     max_gpus: int | None = None
     max_price: float | None = None
+    decided_at: float | None = None
+    is_former: bool = False
     routed: tuple[RoutedView, ...] = ()
     other_routed: int = 0
     unmet: tuple[UnmetView, ...] = ()

@@ -3,8 +3,9 @@
 import pytest
 from tests.simulate.swarm.bugs.registry import finds
 
+from muster.autoscaling.decision import RoutingDecision
 from muster.autoscaling.demand import Demand
-from muster.autoscaling.routing import RoutingDecision, route_demand
+from muster.autoscaling.routing import route_demand
 from muster.control.deployment import standing
 from muster.control.deployment.entity import Route
 from muster.control.engine.work import Work
