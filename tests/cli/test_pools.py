@@ -327,6 +327,24 @@ def test_autoscaler_tells_pools_slices_decisions_and_cost(typed: Typed) -> None:
     assert typed.run("autoscaler", "--group", "other").exit_code == 1
 
 
+def test_autoscaler_shows_the_decision_of_the_controller_before(typed: Typed) -> None:
+    typed.cluster.farm.boot_s = 1e6
+    typed.apply()
+    work(typed, tasks=1)
+    for _ in range(2):
+        typed.cluster.pass_time(1)
+    before = typed.said("autoscaler", "-v")
+    assert "before this controller started" not in before
+    typed.cluster.down()
+    typed.cluster.paused = True  # the new controller answers, and has had no wake
+    typed.cluster.up()
+    after = typed.said("autoscaler", "-v").splitlines()
+    assert sum("before this controller started" in line for line in after) == 1
+    entries = [line for line in before.splitlines() if line.startswith("ses-")]
+    assert entries
+    assert {*entries} <= {*after}
+
+
 def test_groups_tell_how_much_of_their_ceilings_is_used(typed: Typed) -> None:
     assert "MACHINES" not in typed.said("groups")
     assert "\nmachines            0\n" in typed.said("groups", "show", "default")

@@ -121,12 +121,13 @@ class Demand:
         """Sessions of one class that follow each other in the queue. Those of a class that was
         dropped are left out, and so are those that a rule forbids to start."""
         sequencer, context = self._group.policy.sequencer, self._rules.context
+        may_forbid = self._rules.depend_on_usage  # else the last pass has asked
         order = ClassOrder(self._classes, sequencer, context)
         offered = Counter[QueueClass]()
         while (cursor := order.pop()) is not None:
             members, limit = cursor.members, order.next_rank
             assert cursor.session is not None, "a class that has no more is not put back"
-            if self._withhold(members, cursor.session.id, offered[members]):
+            if may_forbid and self._withhold(members, cursor.session.id, offered[members]):
                 order.put_back(cursor, again=False)
                 continue
             most = 1
@@ -135,7 +136,8 @@ class Demand:
             elif not sequencer.dynamic:
                 most = self._rules.allow(members.workload, min(len(members), _RUN))
             run = cursor.run(limit, most, sequencer, context)
-            offered[members] += len(run)
+            if may_forbid:
+                offered[members] += len(run)
             entries = self._entries(members, run)
             if entries:
                 yield members, entries
@@ -156,10 +158,10 @@ class Demand:
     ) -> Sequence[DemandEntry]:
         """The entries of sessions; those for which others leave already have their room, and their
         place in the quota."""
-        displacing = self._group.displacing
-        entries = [
-            DemandEntry(each.id, members.workload) for each in run if each.id not in displacing
-        ]
+        displacing, workload = self._group.displacing, members.workload
+        if not displacing:
+            return [DemandEntry(each.id, workload) for each in run]
+        entries = [DemandEntry(each.id, workload) for each in run if each.id not in displacing]
         self.charge(members, len(run) - len(entries))
         return entries
 
@@ -168,21 +170,20 @@ class Demand:
         all_, workload = self.sessions(members), members.workload
         left = all_ - len(members)
         while left > 0 and members not in self._dropped:
-            if self._withhold(members, TO_COME, all_ - left):
+            if self._rules.depend_on_usage and self._withhold(members, TO_COME, all_ - left):
                 return
             run = self._rules.allow(workload, min(left, _RUN))
             yield members, [DemandEntry(TO_COME, workload)] * run
             left -= run
 
     def _withhold(self, members: QueueClass, first: SessionId, offered: int) -> bool:
-        """Leave out the further sessions of a class if a rule forbids them to start.
+        """Leave out the further sessions of a class if a rule forbids them to start; whether one
+        does.
 
         Args:
             first: of them.
             offered: how many of the class came before.
         """
-        if not self._rules.depend_on_usage:
-            return False  # the last pass has asked
         workload = members.workload
         reasons = self._rules.forbid(workload)
         if reasons:

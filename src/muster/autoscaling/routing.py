@@ -50,6 +50,7 @@ def route_demand(
     """Route all demand of a group.
 
     Args:
+        demand: none of which was offered yet.
         snapshot: the group's agents, after a pass in which the demand found no room.
         selector: the group's.
         pools: of the group.
@@ -66,7 +67,8 @@ def route_demand(
     for offered in offers(coming, demand, matcher):
         budget = Budget(snapshot.group, ceilings or Ceilings(), pools)
         machines = Machines(snapshot, pools, offered, kernels, budget)
-        decision = _route(demand.anew(), machines, matcher, selector)
+        its = demand if best is None else demand.anew()
+        decision = _route(its, machines, matcher, selector)
         if best is None or cost(decision, pools) < cost(best, pools):
             best = decision
         if not may_be_better(best):
