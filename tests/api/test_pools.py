@@ -323,25 +323,6 @@ def test_autoscaler_names_sessions_to_those_who_may_see_them(
     assert own["shape"]["first"].startswith("ses-")
 
 
-def test_last_decision_is_shown_by_a_controller_that_has_made_none(
-    cluster: ServedCluster, admin: httpx.Client, ada: httpx.Client
-) -> None:
-    cluster.farm.boot_s = 1e6
-    apply(admin)
-    submit(ada, tasks=2)
-    cluster.pass_time(1)
-    cluster.pass_time(1)
-    (before,) = items(ada, "/v1/autoscaler")
-    assert (before["is_former"], len(before["entries"])) == (False, 2)
-    cluster.down()
-    cluster.paused = True  # the new controller answers, and has had no wake
-    cluster.up()
-    (after,) = items(ada, "/v1/autoscaler")
-    assert after["is_former"]
-    for name in ("entries", "pending", "routed", "unmet", "decided_at"):
-        assert after[name] == before[name]
-
-
 def test_what_slices_cost_is_told_of_those_that_ended_too(
     cluster: ServedCluster, admin: httpx.Client
 ) -> None:

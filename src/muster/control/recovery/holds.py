@@ -44,5 +44,5 @@ def _needs(recovery: Recovery, agent: AgentId) -> bool:
 
 
 def _result(round_: Round, agent: AgentId) -> AgentResult | None:
-    """What was found about a machine; None if it is not of the round."""
+    """The finding about a machine; None if it is not of the round."""
     return next((each.result for each in round_.agents if each.id == agent), None)

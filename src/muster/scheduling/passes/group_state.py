@@ -18,19 +18,14 @@ from muster.scheduling.budgets import Budgets, unbounded
 from muster.scheduling.cluster.snapshot import AgentFacts, Snapshot
 from muster.scheduling.cluster.statement import Statement
 from muster.scheduling.making_room.preemption import Preemption
-from muster.scheduling.passes.outlook import Outlook
+from muster.scheduling.passes.outlook import Outlook, served_at
 from muster.scheduling.passes.pass_result import PassResult, Placed
 from muster.scheduling.passes.placed_sessions import PlacedSession, RunningSessions, StartTimes
 from muster.scheduling.passes.placement import PlacementPass, place
 from muster.scheduling.passes.queue import AGE, JoinedQueue, Queue, QueueClass
 from muster.scheduling.policy.group_policy import Policy
 from muster.scheduling.policy.learning import Learner
-from muster.scheduling.policy.plugins import (
-    LearningSelector,
-    PassContext,
-    no_machines_come,
-    nothing_is_known,
-)
+from muster.scheduling.policy.plugins import LearningSelector, PassContext, nothing_is_known
 from muster.scheduling.policy.sequencers import FairShare
 from muster.scheduling.workload import (
     DependencyState,
@@ -284,15 +279,8 @@ class GroupState:
             self.displacing,
             start_s,
             self._budgets,
-            self._is_served_at(now),
+            served_at(self.outlook, now),
         )
-
-    def _is_served_at(self, now: float) -> Callable[[SessionId, WorkloadClass], bool]:
-        """The ``is_served`` of a pass's context."""
-        outlook = self.outlook
-        if outlook is None:
-            return no_machines_come
-        return lambda session, workload: outlook.is_served(session, workload, now)
 
     def run_pass(self, now: float) -> PassResult:
         """Decide about all sessions of the queue. Room is taken for the placed ones, which still

@@ -1,12 +1,13 @@
 """The machines that may come for a group's waiting sessions, as explanations ask about them."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from typing import Protocol
 
 from muster.core.ids import SessionId
 from muster.core.reasons import Reason
 from muster.scheduling.passes.queue import QueueClass
+from muster.scheduling.policy.plugins import no_machines_come
 from muster.scheduling.workload import WorkloadClass
 
 
@@ -50,3 +51,10 @@ class Outlook(Protocol):
 
     def additions(self, more: QueueClass, now: float) -> Sequence[Addition]:
         """The slices that would be made for sessions that are handed in now and find no room."""
+
+
+def served_at(outlook: Outlook | None, now: float) -> Callable[[SessionId, WorkloadClass], bool]:
+    """The ``is_served`` of the context of a pass at the moment ``now``."""
+    if outlook is None:
+        return no_machines_come
+    return lambda session, workload: outlook.is_served(session, workload, now)

@@ -1,5 +1,5 @@
-"""Whatever balancers are told, and wherever that ends: a service that had a server for its requests
-and is to have one has one after each command."""
+"""A service that had a server for its requests and is to have one has one after each command to a
+balancer, whatever the commands are and wherever they end."""
 
 import base64
 import json

@@ -13,6 +13,7 @@ from muster.control.health.entity import Incident
 from muster.control.health.turns import GiveTurns
 from muster.control.pool import autoscaler
 from muster.core.states.deployment import RouteStatus
+from muster.core.states.health import HealthStatus
 from muster.serving.replicas import Standing
 from muster.simulate.swarm.invariants import need, turns, updates
 
@@ -22,7 +23,9 @@ def no_turn_comes_free_beside_an_isolated_machine(patch: pytest.MonkeyPatch) -> 
     follow = GiveTurns.follow
 
     def unless_isolated(self: GiveTurns, record: Incident, work: Work) -> None:
-        if not self._incidents.in_group(record.group).isolated:
+        incidents = work.live.of(Incident).values()
+        of_group = [each.status for each in incidents if each.group == record.group]
+        if HealthStatus.ISOLATED not in of_group:
             follow(self, record, work)
 
     patch.setattr(GiveTurns, "follow", unless_isolated)

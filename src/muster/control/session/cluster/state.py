@@ -28,12 +28,7 @@ from muster.core.ids import JobId, KernelId, SessionId
 from muster.core.resources import DeviceShare
 from muster.core.specs import Level, SessionType
 from muster.core.specs.placement import ANYWHERE
-from muster.core.states import (
-    JOB_TABLE,
-    SESSION_TABLE,
-    AgentStatus,
-    SessionStatus,
-)
+from muster.core.states import JOB_TABLE, SESSION_TABLE, AgentStatus, SessionStatus
 from muster.scheduling.accounting.usage import Accounting, Quotas, scopes
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.passes.group_state import GroupState
