@@ -7,17 +7,19 @@ from tests.control.world import ADA, World
 from muster.control.agent.requests import AgentRequests
 from muster.control.job.explanation import explain_job
 from muster.control.job.requests import JobRequests
+from muster.control.session.lifecycle import SessionLifecycle
 from muster.core.errors import Conflict
 from muster.core.ids import AgentId
-from muster.core.reasons import ReasonCode
+from muster.core.reasons import ReasonCode, reason
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import AgentBar, JobState, SessionStatus, TaskState
 from muster.simulate.hollow.supervisor import Run
 from muster.store.queries.tasks import read_task
-from muster.store.records import Job
+from muster.store.records import Job, Session
 from muster.wire.messages import Commands, ControllerMessage, Start, Stop
 
 WORK = JobSpec(command=["work"])
+BATCH = SessionSpec.model_validate({"type": "batch", "kernels": [{"command": ["work"]}]})
 
 
 def drain(world: World, name: str, within_s: float | None) -> None:
@@ -123,6 +125,104 @@ def test_agent_whose_processes_are_not_proven_gone_is_never_removed(
     world.run(100.0)
     with pytest.raises(Conflict, match="may still run 1 kernels"):
         remove(world, world.agent("a").id)
+
+
+def drain_once_it_is_creating(world: World, during_s: float) -> Session:
+    """Have the agent's reports be late, and drain it at once after this time; the session that was
+    being started there."""
+    agent = world.agent("a")
+    session = world.only_session()
+    world.disconnect(agent)
+    world.plane.step()
+    assert session.status is SessionStatus.CREATING
+    world.run(during_s)
+    drain(world, "a", 0.0)
+    return session
+
+
+def late_starter(group_world: MakeWorld, seconds: float) -> World:
+    world = group_world({"a": 1, "b": 1}, lambda start: Run(seconds, creating_s=1.0))
+    drain(world, "b", None)
+    return world
+
+
+def leave_b_to_work(world: World) -> None:
+    world.connect(world.agent("a"))
+    id_ = world.agent("b").id
+    world.ask(lambda work, parts: parts[AgentRequests].bar(work, ADA, id_, None, "", None))
+
+
+def test_task_that_had_ended_well_before_it_was_displaced_does_not_run_again(
+    group_world: MakeWorld,
+) -> None:
+    world = late_starter(group_world, seconds=1.0)
+    job = world.submit(WORK)
+    task = job.tasks[0]
+    drain_once_it_is_creating(world, during_s=3.3)
+    leave_b_to_work(world)
+    world.run(60.0)
+    assert job.status is JobState.SUCCEEDED
+    assert (task.attempt, task.preemption_count) == (1, 0)
+    assert [len(world.agent(name).starts) for name in "ab"] == [1, 0]
+
+
+def test_task_that_had_ended_well_before_it_was_preempted_does_not_run_again(
+    group_world: MakeWorld,
+) -> None:
+    world = late_starter(group_world, seconds=1.0)
+    job = world.submit(WORK)
+    session = world.only_session()
+    world.disconnect(world.agent("a"))
+    world.run(3.3)
+    assert session.status is SessionStatus.CREATING
+    why = reason(ReasonCode.PREEMPTED, priority=99)
+    world.ask(
+        lambda work, parts: parts[SessionLifecycle].preempt(work, session, "Test", why, again=True)
+    )
+    leave_b_to_work(world)
+    world.run(60.0)
+    assert job.status is JobState.SUCCEEDED
+    assert [len(world.agent(name).starts) for name in "ab"] == [1, 0]
+
+
+def test_batch_session_that_had_ended_well_before_it_was_displaced_does_not_run_again(
+    group_world: MakeWorld,
+) -> None:
+    world = late_starter(group_world, seconds=1.0)
+    world.submit_session(BATCH)
+    session = drain_once_it_is_creating(world, during_s=3.3)
+    leave_b_to_work(world)
+    world.run(60.0)
+    assert (session.status, session.kernels[0].exit_code) == (SessionStatus.TERMINATED, 0)
+    assert [len(world.agent(name).starts) for name in "ab"] == [1, 0]
+
+
+def test_task_that_never_began_before_it_was_displaced_runs_elsewhere_and_is_charged_nothing(
+    group_world: MakeWorld,
+) -> None:
+    world = late_starter(group_world, seconds=1.0)
+    job = world.submit(WORK)
+    task = job.tasks[0]
+    drain_once_it_is_creating(world, during_s=0.5)
+    leave_b_to_work(world)
+    world.run(60.0)
+    assert job.status is JobState.SUCCEEDED
+    assert (task.failure_count, task.preemption_count) == (0, 0)
+    assert len(world.agent("b").starts) == 1
+
+
+def test_task_that_ran_on_when_it_was_displaced_runs_elsewhere_and_charges_a_preemption(
+    group_world: MakeWorld,
+) -> None:
+    world = late_starter(group_world, seconds=30.0)
+    job = world.submit(WORK)
+    task = job.tasks[0]
+    drain_once_it_is_creating(world, during_s=3.3)
+    leave_b_to_work(world)
+    world.run(60.0)
+    assert job.status is JobState.SUCCEEDED
+    assert (task.failure_count, task.preemption_count) == (0, 1)
+    assert [len(world.agent(name).starts) for name in "ab"] == [1, 1]
 
 
 def test_gang_leaves_whole_and_starts_again_whole(group_world: MakeWorld) -> None:

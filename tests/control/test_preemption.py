@@ -341,16 +341,17 @@ def test_displaced_before_it_runs_waits_anew(group_world: MakeWorld) -> None:
     world.submit(JobSpec(command=["first"], priority=90))
     low = world.submit(JobSpec(command=["low"], priority=10, scheduling_timeout=10))
     world.run(9)
-    session = world.only_session()
-    statuses = [session.status]
+    task = low.tasks[0]
+    statuses = [task.status]
     world.submit(JobSpec(command=["high"], priority=90))
     world.run(4)
-    statuses.append(session.status)  # it has waited for 12 s in all, and for 4 now
+    statuses.append(task.status)  # it has waited for 12 s in all, and for 4 now
     world.run(3)
-    statuses.append(session.status)
-    placed, waits = SessionStatus.CREATING, SessionStatus.PENDING
+    statuses.append(task.status)
+    placed, waits = TaskState.ASSIGNED, TaskState.PENDING
     assert statuses == [placed, waits, placed]
     assert low.status in JOB_TABLE.live
+    assert task.preemption_count == 0
 
 
 def test_room_that_is_promised_to_the_head_is_taken_from_nobody_for_others(

@@ -25,6 +25,7 @@ from muster.control.tell_agent import TellAgent
 from muster.core.ids import AgentId
 from muster.core.reasons import DISPLACED, Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult
+from muster.core.specs import SessionType
 from muster.core.states import (
     KERNEL_TABLE,
     PLACED_SESSION,
@@ -78,6 +79,15 @@ def _has_begun(session: Record) -> bool:
     """Whether a kernel of the session runs or has ended, or its barrier was opened."""
     assert isinstance(session, Session)
     return session.barrier_opened_at is not None or session.tally.among(_BEGUN) > 0
+
+
+def _may_have_ended(session: Session) -> bool:
+    """Whether the kernel of a batch session may have run, and even ended, although no report says
+    so: its agent was told to run it, and has not reported a failure of that."""
+    if session.type is not SessionType.BATCH or len(session.kernels) > 1:
+        return False
+    kernel = session.kernels[0]
+    return kernel.status is KernelStatus.CREATING and kernel.failure is None
 
 
 def _never_waits_anew(session: Record) -> bool:
@@ -243,8 +253,8 @@ class SessionLifecycle(Lifecycle[Session]):
 
     def _put_out(self, work: Work, session: Session, phase: str, why: Reason) -> None:
         """Have a session that has not started be placed anew; any other is stopped, and its job
-        begins another attempt."""
-        if session.status in PLACED_SESSION:
+        begins another attempt, unless the report of its end says that it ended well before."""
+        if session.status in PLACED_SESSION and not _may_have_ended(session):
             self.reschedule(work, session, phase, why)
         else:
             self.terminate(work, [session], phase, why)
