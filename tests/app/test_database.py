@@ -1,7 +1,10 @@
 """The choice of a controller's database, and a server that is not there yet when it starts."""
 
 import asyncio
+import os
 from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
 from itertools import permutations
 from pathlib import Path
 
@@ -9,11 +12,12 @@ import pytest
 from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.exc import OperationalError
 from tests.databases import ON_BOTH, Server, empty_url_at, running_server
+from tests.patience import until_awaited
 
 from muster.agent.trouble import read_trouble
-from muster.app.database import holder, only_controller, opened
+from muster.app.database import holder, home_held, only_controller, opened
 from muster.app.database_option import named_database, warnings_of
-from muster.app.home import Home, Settings
+from muster.app.home import Home, RunningController, Settings
 from muster.app.maintenance.place import held
 from muster.control.modules import cluster_entities
 from muster.core.errors import Conflict
@@ -146,6 +150,56 @@ async def test_controller_that_is_started_again_waits_for_locks_of_others_on_its
         await waiting
     assert read_trouble(home.path) == ""
     other.dispose()
+
+
+async def test_controller_that_is_started_again_waits_for_who_works_on_its_home_or_database(
+    home: Home, tmp_path: Path
+) -> None:
+    """As `muster db restore` does, for minutes."""
+    elsewhere = sqlite_url(tmp_path / "elsewhere.db")
+
+    async def started() -> str:
+        stop = asyncio.Event()
+        held_here = home_held(home, elsewhere, stop, waits=True)
+        async with held_here, opened(elsewhere, home, stop, waits=True) as database:
+            with database.engine.connect() as connection:
+                connection.execute(text("SELECT x FROM of_the_restored"))
+            return version(database.engine)
+
+    open_engine(elsewhere).dispose()
+    with ExitStack() as at_home, held(elsewhere):
+        at_home.enter_context(home.locked())
+        waiting = asyncio.create_task(started())
+        await until_awaited(partial(_told, home, "a cluster already runs on"))
+        at_home.close()
+        await until_awaited(partial(_told, home, "works on the database"))
+        assert not waiting.done()
+        restored = create_engine(sqlite_url(tmp_path / "restored.db"))
+        with restored.begin() as connection:
+            migrate(connection, HEAD)
+            connection.execute(text("CREATE TABLE of_the_restored (x INTEGER)"))
+        restored.dispose()
+        (tmp_path / "restored.db").replace(tmp_path / "elsewhere.db")
+    assert await waiting == HEAD
+    assert read_trouble(home.path) == ""
+
+
+def _told(home: Home, words: str) -> bool:
+    return words in read_trouble(home.path)
+
+
+async def test_first_start_on_a_home_that_another_process_holds_fails_at_once(home: Home) -> None:
+    with home.locked(), pytest.raises(Conflict, match="already runs"):
+        async with home_held(home, sqlite_url(home.database), asyncio.Event(), waits=False):
+            pass
+
+
+def test_home_that_another_process_holds_than_its_last_controller_says_so(home: Home) -> None:
+    url = "http://127.0.0.1:1"
+    home.write_running(RunningController(1, url, "127.0.0.1:2", "", 0.0))
+    refused = pytest.raises(Conflict, match=f"process {os.getpid()} holds {home.path}")
+    with home.locked(), refused, home.locked():
+        pass
 
 
 @pytest.mark.parametrize("waits", [False, True])

@@ -6,7 +6,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
 
@@ -109,6 +109,26 @@ def test_controller_that_comes_back_waits_for_a_lock_of_somebody_else_on_its_dat
     assert kept is not None
     assert kept.crashes == 1
     assert "database is locked" not in controller_check(home)
+
+
+def test_controller_that_comes_back_waits_for_a_command_that_holds_its_home(home: Home) -> None:
+    first = up(UpOptions(home.path, agents=0))
+    os.kill(first.pid, signal.SIGKILL)
+    with until(partial(_held, home)) as holding:
+        until(lambda: f"process {os.getpid()} holds {home.path}" in controller_check(home))
+        holding.close()
+    until(lambda: running(home).pid != first.pid)
+    kept = last_kept(home)
+    assert kept is not None
+    assert kept.crashes == 1
+
+
+def _held(home: Home) -> ExitStack | None:
+    """The lock of the home, as a command of `muster db` has it, if it can be had."""
+    with ExitStack() as holding, suppress(Conflict):
+        holding.enter_context(home.locked())
+        return holding.pop_all()
+    return None
 
 
 def _is_locked(connection: sqlite3.Connection) -> bool:

@@ -34,6 +34,7 @@ from muster.app.database import (
     FENCE_LOOK_S,
     Opened,
     holder,
+    home_held,
     in_charge_s,
     opened,
     url_of,
@@ -85,7 +86,8 @@ async def serve(config: ControllerConfig) -> None:
     """Be the controller until SIGTERM or SIGINT. Kernels, and agents elsewhere, run on.
 
     Raises:
-        MusterError: it cannot start: already running, port taken, database unusable.
+        MusterError: it cannot start: already running, port taken, database unusable. One that
+            ``waits`` waits for the end of what another process does on its home or database.
         MustEnd: another controller has taken over its database, or that has gone back to an older
             state.
     """
@@ -94,8 +96,9 @@ async def serve(config: ControllerConfig) -> None:
     allow_files()
     watch_plugins()
     stop = asyncio.Event()
-    with home.locked(), _signals(stop):
-        async with AsyncExitStack() as stack:
+    url = url_of(config.database, home)
+    with _signals(stop):
+        async with home_held(home, url, stop, waits=config.waits), AsyncExitStack() as stack:
             with garbage_collection_off():
                 await _start(config, stack, stop)
             settle_memory()

@@ -67,8 +67,8 @@ def holder(home: Home, engine: Engine) -> Holder:
 @dataclass(frozen=True, slots=True)
 class DatabasePatience:
     """The wait for a database whose trouble time may cure: its server is away or has no room, its
-    disk is full, somebody else holds a lock. There is no limit: state is lost by no wait, and
-    ``trouble`` shows an operator the reason of it.
+    disk is full, somebody else holds a lock, or all of it as `muster db restore` does. There is no
+    limit: state is lost by no wait, and ``trouble`` shows an operator the reason of it.
 
     Args:
         waits: whether there is a wait at all; a first start fails at once, before a person.
@@ -85,12 +85,13 @@ class DatabasePatience:
 
         Raises:
             DatabaseUnusable: time does not cure the trouble; or it may, and nobody is to wait.
+            Conflict: another process works on the database, and nobody is to wait for its end.
         """
         pause_s = FIRST_PAUSE_S
         while True:
             try:
                 answer = await asyncio.to_thread(self._tried, step)
-            except DatabaseUnreachable as error:
+            except (DatabaseUnreachable, Conflict) as error:
                 if not self.waits or self.stop.is_set():
                     raise
                 self.trouble.tell(f"waits for its database: {error}")
@@ -107,6 +108,25 @@ class DatabasePatience:
             return step()
         except SQLAlchemyError as error:
             raise unusable(self.url, error) from error
+
+
+@asynccontextmanager
+async def home_held(
+    home: Home, url: str, stop: asyncio.Event, *, waits: bool
+) -> AsyncIterator[None]:
+    """Hold the home for this process until the end of the block.
+
+    Args:
+        waits: whether the end of another process that holds it is waited for.
+
+    Raises:
+        Conflict: another process holds it, and nobody is to wait for its end.
+        UnusableHome: it cannot be written.
+    """
+    patience = DatabasePatience(url, waits, stop, Trouble(home.path))
+    with ExitStack() as holding:
+        await patience.done(lambda: holding.enter_context(home.locked()))
+        yield
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +152,12 @@ async def opened(
         waits: whether trouble that time may cure is waited out.
 
     Raises:
-        Conflict: another controller runs on it, or a command of `muster db`.
+        Conflict: another controller runs on it, or a command of `muster db`, and it is not waited
+            for its end.
         DatabaseUnusable: it cannot be used.
     """
-    if url.startswith("sqlite:"):
+    is_file = url.startswith("sqlite:")
+    if is_file:
         # SQLite gives its other files the permissions of this one, and tells errors itself.
         with suppress(OSError):
             Path(url.removeprefix("sqlite:///")).touch(mode=0o600, exist_ok=False)
@@ -145,6 +167,8 @@ async def opened(
         with ExitStack() as holding:
             alone = partial(only_controller, engine, home)
             hold_on = await patience.done(lambda: holding.enter_context(alone()))
+            if is_file:  # whoever held it may have put another one in its place
+                engine.dispose()
             await patience.done(partial(bring_up_to_date, engine))
             yield Opened(engine, hold_on, patience)
     except SQLAlchemyError as error:

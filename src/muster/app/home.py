@@ -147,8 +147,8 @@ class Home:
         """
         try:
             lock = lock_file.take(self._lock_file)
-        except lock_file.Taken:
-            raise Conflict(self.already_running()) from None
+        except lock_file.Taken as taken:
+            raise Conflict(self._held_by(taken.holder)) from None
         except OSError as error:
             raise UnusableHome(f"cannot write {self._lock_file}: {error.strerror}") from None
         try:
@@ -166,6 +166,17 @@ class Home:
         running = self.running()
         who = f" at {running.url} (process {running.pid})" if running else ""
         return f"a cluster already runs on {self.path}{who}: stop it with `muster down`"
+
+    def _held_by(self, holder: int | None) -> str:
+        """Why the directory cannot be held: a controller's record names another process if a
+        command of `muster db` is at work, or a controller that is about to be ready."""
+        running = self.running()
+        if holder is None or running is None or running.pid == holder:
+            return self.already_running()
+        return (
+            f"process {holder} holds {self.path}: a command of `muster db`, which will end, or a "
+            f"controller that starts, which `muster down` stops"
+        )
 
     def is_running(self) -> bool:
         """Whether a process holds the lock."""
