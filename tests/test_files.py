@@ -43,6 +43,18 @@ def test_directory_that_is_there_keeps_its_mode_and_a_file_is_none(tmp_path: Pat
 
 
 @pytest.mark.usefixtures("_umask")
+def test_directory_of_ours_that_others_may_write_gets_its_mode_again(tmp_path: Path) -> None:
+    directory = tmp_path / "directory"
+    directory.mkdir()
+    directory.chmod(0o777)
+    make_directory(directory, is_set=True)
+    assert mode(directory) == 0o700
+    (tmp_path / "file").touch()
+    with pytest.raises(FileExistsError):
+        make_directory(tmp_path / "file", is_set=True)
+
+
+@pytest.mark.usefixtures("_umask")
 @pytest.mark.parametrize("wanted", [0o600, 0o644])
 def test_file_has_its_mode_whatever_the_former_one_had(tmp_path: Path, wanted: int) -> None:
     path = tmp_path / "file"

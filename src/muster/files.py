@@ -2,6 +2,7 @@
 written whole or not at all."""
 
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,18 +10,24 @@ _FRESH = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 PARENT_MODE = 0o755
 
 
-def make_directory(path: Path, mode: int = 0o700) -> None:
+def make_directory(path: Path, mode: int = 0o700, *, is_set: bool = False) -> None:
     """Make a directory of this mode, unless it is there already. Parents that are missing are made
     so that others may pass through them and write nothing.
 
+    Args:
+        is_set: whether one that is there gets the mode too, because it is Muster's own: an earlier
+            version may have let others write there.
+
     Raises:
-        OSError: it cannot be made, or is no directory.
+        OSError: it cannot be made, is no directory, or is another user's and has another mode.
     """
     try:
         path.mkdir(mode=mode)
     except FileExistsError:
         if not path.is_dir():
             raise
+        if is_set and stat.S_IMODE(path.stat().st_mode) != mode:
+            path.chmod(mode)
     except FileNotFoundError:
         if path.parent == path:
             raise

@@ -362,6 +362,9 @@ def test_everything_in_the_home_is_for_its_owner_only(home: Home, umask: int) ->
     before = os.umask(umask)
     try:
         home.path.chmod(0o755)
+        for directory in home.path / "agents", home.providers:
+            directory.mkdir(exist_ok=True)
+            directory.chmod(0o777)
         (home.path / "controller.log").write_text("from an earlier version, open to all\n")
         up(UpOptions(home.path, agents=1))
         with client_of(home) as cluster:

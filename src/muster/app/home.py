@@ -115,9 +115,8 @@ class Home:
             UnusableHome: it cannot be made or written.
         """
         try:
-            make_directory(self.path)
-            self.path.chmod(0o700)
-            make_directory(self.path / "agents")
+            for directory in self.path, self.path / "agents", self.providers:
+                make_directory(directory, is_set=True)
             for path in self.path.iterdir():
                 if path.is_file() and path.stat().st_mode & 0o077:
                     path.chmod(0o600)

@@ -81,7 +81,7 @@ class KeptProcess:
     async def run_once(self) -> str:
         """Run it to its end; the answer says how it ended."""
         settings = await self.settings()
-        make_directory(self.lock.parent)
+        make_directory(self.lock.parent, is_set=True)
         with open_log(self.log) as output:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,

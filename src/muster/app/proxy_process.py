@@ -49,7 +49,7 @@ async def serve(config: ProxyConfig) -> None:
     """
     allow_files()
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it tells each request
-    make_directory(config.directory)
+    make_directory(config.directory, is_set=True)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):

@@ -33,7 +33,7 @@ def launch(directory: Path, *, timeout_s: float = 10.0) -> None:
         TimeoutError: it does not accept connections in time; the message holds the end of its log.
         OSError: it cannot be started at all.
     """
-    make_directory(directory)
+    make_directory(directory, is_set=True)
     deadline_s = time.monotonic() + timeout_s
     retry_s = 0.0
     while True:

@@ -26,7 +26,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from muster.core.text import printable
-from muster.files import make_directory, write_whole
+from muster.files import PARENT_MODE, make_directory, write_whole
 from muster.providers.provider import MachineState
 
 ACCOUNTS_OPTION = "--accounts-file"
@@ -177,6 +177,10 @@ class LocalMachine:
         Raises:
             OSError: no process can be started, or it cannot be written down.
         """
+        slice_ = self.directory.parent
+        make_directory(slice_.parent, PARENT_MODE, is_set=True)
+        for directory in slice_, self.directory:
+            make_directory(directory, is_set=True)
         lock = os.open(self.directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             if not _take(lock):

@@ -115,7 +115,7 @@ class LocalProcesses(Provider):
                 raise ProviderError(CreateOutcome.BAD_REQUEST, told)
         directory = self._directory / order.slice
         try:
-            make_directory(directory)
+            make_directory(directory, is_set=True)
             with self._locked(order.slice):
                 self._make_or_remove(directory, order, deadline_s)
         except FileNotFoundError as error:  # another call has just deleted the slice

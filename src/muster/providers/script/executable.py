@@ -151,7 +151,7 @@ class Script(Provider):
         }
         outcome = CreateOutcome.UNKNOWN
         try:
-            make_directory(scope.directory)
+            make_directory(scope.directory, is_set=True)
             answer = call(
                 command,
                 json.dumps(tags | {**request}).encode(),

@@ -117,7 +117,7 @@ class Notes:
     def _write(self, slice_: str, hosts: frozenset[Host]) -> None:
         path = self._path(slice_)
         try:
-            make_directory(self._directory)
+            make_directory(self._directory, is_set=True)
             write_whole(path, json.dumps(sorted(map(str, hosts))))
         except OSError as error:
             raise _unknown(f"cannot write {path}: {error.strerror}") from None
