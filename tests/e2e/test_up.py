@@ -25,7 +25,7 @@ from tests.patience import until, until_awaited
 from muster.agent.config import AgentConfig
 from muster.agent.identity import LOCK_FILE
 from muster.agent.supervisor import lock_file
-from muster.agent.supervisor.shutdown import shut_down
+from muster.agent.supervisor.shutdown import LOCK_NAME, shut_down
 from muster.app import local
 from muster.app.beside import Beside
 from muster.app.detached import has_ended
@@ -36,6 +36,7 @@ from muster.app.local_agent_settings import agent_configs, warnings
 from muster.app.local_agents import LocalAgents as AgentProcesses
 from muster.cli.main import app
 from muster.core.errors import MusterError
+from muster.core.specs.pool import PoolSpec
 
 MUSTER = Path(sys.executable).with_name("muster")
 GROUP = {"kind": "group", "name": "default", "agent_silence": "1s"}
@@ -407,6 +408,65 @@ def test_agent_that_is_not_started_any_more_is_forgotten_with_what_it_ran(home: 
     until(lambda: names(home) == ["agent-1", "agent-2"])
 
 
+def end_without_a_controller(home: Home, pid: int, go: Path) -> None:
+    """Kill the controller and its keeper, let work end that waits for this file, and take down the
+    rest."""
+    kept = keeper_of(home)
+    assert kept is not None
+    for each in (kept, pid):
+        os.kill(each, signal.SIGKILL)
+    go.touch()
+    until(lambda: not kernels(home))
+    down(home.path)
+
+
+def test_work_that_ended_on_a_local_pools_machine_runs_no_second_time_after_down_and_up(
+    home: Home,
+) -> None:
+    first = up(UpOptions(home.path, agents=0))
+    shorten_silence(home)
+    go, runs = home.path / "go", home.path / "runs"
+    command = f"echo $MUSTER_ATTEMPT >>{runs}; until [ -e {go} ]; do sleep 0.05; done"
+    machine = {"cpu": 1, "memory": "512MiB"}
+    pool = {"name": "here", "provider": "local", "machine": machine, "max_slices": 2}
+    with client_of(home) as cluster:
+        cluster.apply_pool(PoolSpec.model_validate(pool))
+        job = cluster.submit(command=command, tasks=2, resources={"cpu": 1}).id
+        until(lambda: cluster.job(job).counts == {"RUNNING": 2}, 90.0)
+        until(lambda: runs.exists() and len(runs.read_text().split()) == 2)
+    end_without_a_controller(home, first.pid, go)
+
+    up(UpOptions(home.path))
+    with client_of(home) as cluster:
+        assert cluster.wait(job, 90.0).state == "SUCCEEDED"
+        attempts = [len(cluster.task(job, task).attempts) for task in range(2)]
+    assert (attempts, runs.read_text().split()) == ([1, 1], ["1", "1"])
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_work_that_ended_on_an_agent_that_is_not_started_any_more_runs_no_second_time(
+    home: Home, together: bool
+) -> None:
+    first = up(UpOptions(home.path, agents=2, cpus="1"))
+    shorten_silence(home)
+    go, runs = home.path / "go", home.path / "runs"
+    command = f"echo $MUSTER_ATTEMPT >>{runs}; until [ -e {go} ]; do sleep 0.05; done"
+    one = {"cpu": 1}
+    with client_of(home) as cluster:
+        job = cluster.submit(command=command, tasks=2, coscheduled=together, resources=one).id
+        until(lambda: cluster.job(job).counts == {"RUNNING": 2})
+        until(lambda: runs.exists() and len(runs.read_text().split()) == 2)
+    end_without_a_controller(home, first.pid, go)
+
+    up(UpOptions(home.path, agents=1))
+    with client_of(home) as cluster:
+        assert cluster.wait(job, 90.0).state == "SUCCEEDED"
+        attempts = [len(cluster.task(job, task).attempts) for task in range(2)]
+        until(lambda: names(home) == ["agent-1"])
+    assert (attempts, runs.read_text().split()) == ([1, 1], ["1", "1"])
+    until(lambda: not lock_file.is_held(home.agent_directory("agent-2") / LOCK_NAME))
+
+
 @pytest.mark.parametrize("together", [False, True])
 def test_work_that_ended_without_a_controller_runs_no_second_time_after_down_and_up(
     home: Home, together: bool, monkeypatch: pytest.MonkeyPatch
@@ -422,13 +482,7 @@ def test_work_that_ended_without_a_controller_runs_no_second_time_after_down_and
         job = cluster.submit(command=command, tasks=2, coscheduled=together).id
         until(lambda: cluster.job(job).counts == {"RUNNING": 2})
         until(lambda: runs.exists() and len(runs.read_text().split()) == 2)
-    kept = keeper_of(home)
-    assert kept is not None
-    for pid in (kept, first.pid):
-        os.kill(pid, signal.SIGKILL)
-    go.touch()
-    until(lambda: not kernels(home))
-    down(home.path)
+    end_without_a_controller(home, first.pid, go)
 
     lock = lock_file.take(home.agent_directory("agent-1") / LOCK_FILE)  # so that it starts late
     try:

@@ -41,7 +41,7 @@ from muster.app.database import (
     watch_fence,
 )
 from muster.app.driver import Driver
-from muster.app.former_agents import forget
+from muster.app.former_agents import FormerAgents
 from muster.app.home import Home, RunningController, write_private
 from muster.app.http_server import serving
 from muster.app.listening import listen, once_free
@@ -125,7 +125,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     driver = Driver(clock)
     own_ids = boot_id(), machine_id()
     leases = LeaseBook(clock, *own_ids, in_charge_s(engine), store.former_renews_s)
-    started_here = partial(agents_started_here, home, config.agents)
+    started_here = partial(agents_started_here, home, config.agents, config.former_agents)
     leases.expect(started_here(), START_S)
     inbox = Inbox(driver.hint)
     desk = AgentDesk(store, clock, leases, inbox)
@@ -185,10 +185,15 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     door.accounts = write_accounts(home, user)
     door.beside = address(reachable, agent_port)  # machines of local pools may be made from now on
     own_address = address(config.host, agent_port)
-    agents = [_local(agent, own_address, join_token, user, home) for agent in config.agents]
-    await run_beside("former agents", partial(forget, plane, leases, home, config.former_agents))
+    started = partial(_local, controller=own_address, token=join_token, user=user, home=home)
+    agents = [started(agent) for agent in config.agents]
+    mend = partial(mend_credential, plane)
+    former = FormerAgents(
+        plane, leases, home, config.former_agents, lambda at: started(_former(config, at)), mend
+    )
+    await run_beside("former agents", former.forget)
     await run_beside("supervisors", partial(watch_supervisors, plane, leases, started_here))
-    local_agents = LocalAgents(agents, partial(mend_credential, plane), beside)
+    local_agents = LocalAgents(agents, mend, beside)
     await run_beside("local agents", local_agents.run)
     if proxy is not None:
         await run_beside(proxy.name, proxy.keep)
@@ -262,6 +267,12 @@ def _local(
     return replace(
         config, controller=controller, token=token, accounts=accounts, cluster=str(home.path)
     )
+
+
+def _former(config: ControllerConfig, directory: Path) -> AgentConfig:
+    """The settings of an agent that is started for its last reports: those of the present ones."""
+    like = config.agents[0] if config.agents else AgentConfig(directory, "", "")
+    return replace(like, directory=directory, name=directory.name)
 
 
 async def _introduce(

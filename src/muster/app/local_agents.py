@@ -52,9 +52,8 @@ class LocalAgents:
         prepare: Callable[[AgentConfig], Awaitable[None]],
         beside: Beside,
     ) -> None:
-        self._prepare = prepare
         self._beside = beside
-        self._processes = [self._kept(config) for config in configs]
+        self._processes = [kept_agent(config, prepare) for config in configs]
 
     async def run(self) -> None:
         """Keep the agents until cancelled; then tell them to end. Their kernels run on."""
@@ -62,18 +61,23 @@ class LocalAgents:
             for process in self._processes:
                 group.create_task(self._beside.keep(process.name, process.keep))
 
-    def _kept(self, config: AgentConfig) -> KeptProcess:
-        async def settings() -> str:
-            await self._prepare(config)
-            return dump_config(config)
 
-        return KeptProcess(
-            f"agent {config.name}",
-            "muster.app.agent_process",
-            config.directory / LOCK_FILE,
-            config.directory / "agent.log",
-            settings,
-        )
+def kept_agent(
+    config: AgentConfig, prepare: Callable[[AgentConfig], Awaitable[None]]
+) -> KeptProcess:
+    """The process of an agent; ``prepare`` is called with its configuration before each start."""
+
+    async def settings() -> str:
+        await prepare(config)
+        return dump_config(config)
+
+    return KeptProcess(
+        f"agent {config.name}",
+        "muster.app.agent_process",
+        config.directory / LOCK_FILE,
+        config.directory / "agent.log",
+        settings,
+    )
 
 
 async def stop_agent(directory: Path) -> None:

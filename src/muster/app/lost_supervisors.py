@@ -3,7 +3,7 @@ of their agents end."""
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from collections.abc import Set as AbstractSet
 from functools import partial
 
@@ -30,12 +30,14 @@ START_S = 60.0
 supervisor counts as the loss of its kernels: many start side by side, on a machine that is busy."""
 
 
-def agents_started_here(home: Home, own: Iterable[AgentConfig]) -> AbstractSet[AgentId]:
-    """The agents that a controller starts by itself whenever they have ended: its ``own``, and
-    those of local pools' machines."""
+def agents_started_here(
+    home: Home, own: Iterable[AgentConfig], former: Collection[AgentId]
+) -> AbstractSet[AgentId]:
+    """The agents that a controller starts by itself: its ``own`` and those of local pools' machines
+    whenever they have ended, ``former`` ones once, for what their journals have."""
     directories = [config.directory for config in own]
     directories += [machine.agent_directory for machine in machines_of_pools(home.providers)]
-    return identities_in(directories).keys()
+    return identities_in(directories).keys() | set(former)
 
 
 async def watch_supervisors(

@@ -381,7 +381,9 @@ class LeaseBook:
         that nobody has heard of yet."""
         with self._lock:
             until = self._clock.now() + within_s
-            self._expected_until.update(dict.fromkeys(agents, until))
+            for agent in agents:
+                known = self._expected_until.get(agent, -math.inf)
+                self._expected_until[agent] = max(known, until)
 
     def revoke(self, agent: AgentId) -> bool:
         """If all leases of the agent have ended, and its kernels with them, grant it no more
