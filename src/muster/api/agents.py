@@ -21,11 +21,14 @@ from muster.control.agent.requests import AgentRequests
 from muster.control.engine.module import Parts
 from muster.control.health.explanation import health_of
 from muster.control.health.incidents import Incidents
+from muster.control.pool.explanation import kept_until
+from muster.control.pool.records import Slice
 from muster.control.session.cluster.state import ClusterState
 from muster.core.errors import NotFound, Problem
 from muster.core.ids import AgentId
 from muster.core.owner import Principal
 from muster.core.specs.amounts import Duration, Spec
+from muster.core.specs.pool import SLICE
 from muster.core.states import AgentBar
 from muster.core.views.cluster import AgentPage, AgentView
 from muster.core.views.placement import WhyView
@@ -42,7 +45,10 @@ AGENTS_AT_ONCE = 100
 def _explain(live: Live, parts: Parts, id_: str, now: float, asker: Principal) -> WhyView:
     incident = parts[Incidents].of(AgentId(id_))
     health = None if incident is None else health_of(live, parts, incident, now)
-    return explain_agent(live, parts[ClusterState].guard, AgentId(id_), now, health)
+    guard = parts[ClusterState].guard
+    slice_ = live.of(Slice).get(live.agents[AgentId(id_)].fixed.get(SLICE, ""))
+    until = None if slice_ is None else kept_until(slice_)
+    return explain_agent(live, guard, AgentId(id_), now, health, until)
 
 
 AGENTS: Resource[Agent, AgentView] = Resource(

@@ -1,6 +1,7 @@
 """Pools over HTTP."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Annotated
 
 from fastapi import Request
@@ -13,6 +14,7 @@ from muster.api.bodies import read_spec
 from muster.api.context import Call, Caller
 from muster.api.openapi import json_body, spec_body
 from muster.api.resource import Resource
+from muster.control.agent.explanation import held_up_by
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.pool.autoscaler import RouteDemand
@@ -23,6 +25,7 @@ from muster.control.pool.records import POOL, Pool, Slice
 from muster.control.pool.requests import PoolRequests
 from muster.control.pool.states import POOL_TABLE
 from muster.control.pool.views import live_pool, slices_by_pool, stored_pool
+from muster.control.session.cluster.state import ClusterState
 from muster.core.errors import InvalidSpec, NotFound, Problem
 from muster.core.owner import Principal
 from muster.core.specs import PoolSpec
@@ -67,7 +70,8 @@ def _without_secrets(view: PoolView, call: Caller) -> PoolView:
 
 def _explain(live: Live, parts: Parts, id_: str, now: float, asker: Principal) -> WhyView:
     pool, fleet = live.of(Pool)[id_], parts[Fleet]
-    return explain_pool(pool, fleet.slices(pool.name), fleet, now)
+    holders = partial(held_up_by, live, parts[ClusterState].guard, now)
+    return explain_pool(pool, fleet.slices(pool.name), fleet, holders, now)
 
 
 POOLS: Resource[Pool, PoolView] = Resource(

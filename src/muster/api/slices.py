@@ -1,6 +1,7 @@
 """Slices over HTTP."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Query, Request
@@ -11,6 +12,7 @@ from muster.api.bodies import read_spec
 from muster.api.context import Call, Caller
 from muster.api.openapi import json_body
 from muster.api.resource import Resource
+from muster.control.agent.explanation import held_up_by
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.pool.autoscaler import RouteDemand
@@ -20,6 +22,7 @@ from muster.control.pool.queries import list_slices, read_slice
 from muster.control.pool.records import SLICE, Pool, Slice
 from muster.control.pool.requests import PoolRequests
 from muster.control.pool.views import live_slice
+from muster.control.session.cluster.state import ClusterState
 from muster.core.owner import Principal
 from muster.core.specs.amounts import Duration, Spec
 from muster.core.views.placement import WhyView
@@ -47,7 +50,9 @@ def slices_seen(views: Sequence[SliceView], call: Caller) -> list[SliceView]:
 
 def _explain(live: Live, parts: Parts, id_: str, now: float, asker: Principal) -> WhyView:
     slice_, fleet = live.of(Slice)[id_], parts[Fleet]
-    return explain_slice(slice_, fleet.pool(slice_.pool), fleet, parts[RouteDemand], now)
+    holders = partial(held_up_by, live, parts[ClusterState].guard, now)
+    pool = fleet.pool(slice_.pool)
+    return explain_slice(slice_, pool, fleet, parts[RouteDemand], holders, now)
 
 
 def _filters(

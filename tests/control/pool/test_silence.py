@@ -56,7 +56,7 @@ def test_silent_machine_is_named_with_the_time_until_its_slice_is_replaced(tmp_p
     assert view.silent.sentence.endswith("unless it is heard again")
     assert silence_of(world, other) == ""
     fleet, routing = world.plane.parts[Fleet], world.plane.parts[RouteDemand]
-    why = explain_slice(slice_, fleet.pool("cpu"), fleet, routing, world.clock.now())
+    why = explain_slice(slice_, fleet.pool("cpu"), fleet, routing, lambda *_: (), world.clock.now())
     assert why.reasons[0].code == ReasonCode.SLICE_SILENT
     world.run(in_s - 20)
     assert is_to_stay(slice_)

@@ -125,7 +125,7 @@ def test_last_words_that_do_not_come_are_those_of_the_last_list(
     shown = live_slice(slice_, fleet, fleet.pool("cpu"), world.clock.now()).reason
     assert shown is not None
     assert shown.sentence == words, "it is told before the time limit"
-    why = explain_slice(slice_, fleet.pool("cpu"), fleet, routing, world.clock.now())
+    why = explain_slice(slice_, fleet.pool("cpu"), fleet, routing, lambda *_: (), world.clock.now())
     assert words in [each.sentence for each in why.reasons]
     world.farm.faults = FarmFaults(lost=1.0)
     began = world.clock.now()

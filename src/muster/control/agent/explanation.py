@@ -17,7 +17,7 @@ from muster.core.views.placement import WhyView
 from muster.store.live import Live
 from muster.store.records import Agent, Allocation
 
-_MOST_TOLD = 10
+MOST_TOLD = 10
 """Services that are told because they hold up an agent."""
 
 
@@ -27,22 +27,30 @@ class Health:
 
     details: tuple[str, ...]
     reasons: tuple[Reason, ...]
+    kept_until: float | None = None
+    """Until when services may keep work on the machine, if that has a limit."""
 
 
 def explain_agent(
-    live: Live, guard: ServicesGuard, id_: AgentId, now: float, health: Health | None = None
+    live: Live,
+    guard: ServicesGuard,
+    id_: AgentId,
+    now: float,
+    health: Health | None = None,
+    slice_until: float | None = None,
 ) -> WhyView:
     """Why a live agent is in its state, and takes work or takes none.
 
     Args:
         health: what is to be told of its incident, if it has one.
+        slice_until: until when services may keep work on its slice, if that has a limit.
     """
     agent = live.agents[id_]
     reasons = _reasons(agent, now)
     takes_work = not reasons and not agent.ill and not agent.in_service
     if health is not None:
         reasons += health.reasons
-    reasons += _held_up_by(agent, live, guard, now)
+    reasons += held_up_by(live, guard, now, agent, _kept_until(agent, health, slice_until))
     charged = sum(
         row.charged and not _is_of_service(live, row)
         for row in live.allocations_on.get(agent.id, {}).values()
@@ -71,15 +79,28 @@ def _is_of_service(live: Live, row: Allocation) -> bool:
     return kernel is not None and kernel.session.service is not None
 
 
-def _held_up_by(agent: Agent, live: Live, guard: ServicesGuard, now: float) -> list[Reason]:
-    """Why work has not left an agent that has to: the services that have it stay."""
-    leaves = agent.barred is AgentBar.DRAINING or agent.ill or agent.withheld
-    if not leaves or (agent.leave_by is not None and now < agent.leave_by):
+def _kept_until(agent: Agent, health: Health | None, slice_until: float | None) -> float | None:
+    """Until when services may keep work on an agent that is to be left; None without a limit."""
+    limits = [slice_until, None if health is None else health.kept_until]
+    if agent.leave_by is not None:
+        limits.append(agent.leave_by + HELD_UP_S)
+    return min((each for each in limits if each is not None), default=None)
+
+
+def held_up_by(
+    live: Live, guard: ServicesGuard, now: float, agent: Agent, until: float | None
+) -> list[Reason]:
+    """Why work has not left an agent that is to be left: the services that have it stay.
+
+    Args:
+        until: the moment from which they may do so no more; None if there is none.
+    """
+    if agent.barred is not AgentBar.DRAINING and not agent.ill and not agent.withheld:
         return []
-    left_s = None if agent.leave_by is None else max(agent.leave_by + HELD_UP_S - now, 0.0)
+    left_s = None if until is None else max(until - now, 0.0)
     kernels = map(live.kernels.get, {id_ for id_, _ in live.allocations_on.get(agent.id, ())})
     found = (guard.why_stays(kernel.session.id, left_s) for kernel in kernels if kernel is not None)
-    return [*dict.fromkeys(filter(None, found))][:_MOST_TOLD]
+    return [*dict.fromkeys(filter(None, found))][:MOST_TOLD]
 
 
 def _reasons(agent: Agent, now: float) -> list[Reason]:

@@ -61,14 +61,18 @@ class ReplicaGuard(ServicesGuard):
         budget, route = self.budget(session), self._routes.of_session(session)
         if budget is None or route is None:
             return None
-        deployment = route.deployment
+        deployment, rollout = route.deployment, route.deployment.rollout
+        paused = rollout is not None and rollout.paused_at is not None
         if budget.left() > 0:
             if left_s is not None:
                 return None
-            return reason(ReasonCode.REPLACEMENT_FIRST, deployment=deployment.name)
+            code = ReasonCode.REPLACEMENT_PAUSED if paused else ReasonCode.REPLACEMENT_FIRST
+            return reason(code, deployment=deployment.name)
         return reason(
             ReasonCode.DISRUPTION_EXHAUSTED,
             in_s=left_s,
+            endless=left_s is None,
+            paused=paused,
             deployment=deployment.name,
             serving=self._serving(deployment),
             wanted=deployment.replicas,

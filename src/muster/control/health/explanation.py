@@ -11,6 +11,7 @@ from muster.control.health.entity import Incident
 from muster.control.health.incidents import Incidents
 from muster.control.health.ladder import Heal, most_out
 from muster.control.health.lifecycle import IncidentLifecycle
+from muster.control.health.limits import MAY_STAY_S
 from muster.control.health.turns import why_no_turn
 from muster.core.health import sentences
 from muster.core.owner import Principal
@@ -52,7 +53,9 @@ def explain_ended_incident(
 def health_of(live: Live, parts: Parts, incident: Incident, now: float) -> Health:
     """The sentences about its incident in the answer about an agent."""
     details = _verdict(incident, now), *_details(live, parts, incident, now)
-    return Health(details, tuple(_reasons(parts, incident)))
+    waits = incident.status is not HealthStatus.ISOLATED and incident.leave_by is not None
+    until = (incident.leave_by or 0.0) + MAY_STAY_S if waits else None
+    return Health(details, tuple(_reasons(parts, incident)), until)
 
 
 def missing_checks(live: Live, group: str) -> list[Reason]:

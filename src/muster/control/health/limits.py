@@ -11,6 +11,8 @@ from muster.core.states.health import HealthStatus
 
 EMPTY_S = 300.0
 """How long work that was told to leave may still be there."""
+MAY_STAY_S = EMPTY_S / 2
+"""How long services may keep work past the moment at which it has to have left."""
 MARGIN_S = 60.0
 """How long a service may take beyond its own limit: it has to be started and reported."""
 LAPSE_S = 86_400.0

@@ -5,7 +5,7 @@ from collections.abc import Collection
 
 from muster.control.engine.work import Work
 from muster.control.health.entity import Incident
-from muster.control.health.limits import EMPTY_S
+from muster.control.health.limits import MAY_STAY_S
 from muster.control.pool.deleting import note_loss
 from muster.control.pool.fleet import Fleet
 from muster.control.pool.records import Slice
@@ -44,7 +44,7 @@ class Room:
         if work.now < (incident.leave_by or 0.0):
             return
         why = reason(ReasonCode.HEALTH_HEALS, agent=agent.name)
-        until = (incident.leave_by or 0.0) + EMPTY_S / 2
+        until = (incident.leave_by or 0.0) + MAY_STAY_S
         for row in list(work.live.allocations_on.get(agent.id, {}).values()):
             kernel = work.live.kernels.get(row.kernel_id)
             if kernel is None or kernel.generation != row.generation:

@@ -17,7 +17,7 @@ from muster.control.engine.work import Work
 from muster.control.pool.effects import ANSWER_S, DeleteSlice, SliceDeleted, SliceMade
 from muster.control.pool.fleet import MISSED_LISTS, Fleet, is_silent
 from muster.control.pool.records import Pool, Slice
-from muster.control.pool.slices import DEAD_S, LEAVE_S, SliceLifecycle
+from muster.control.pool.slices import DEAD_S, LEAVE_S, MAY_STAY_S, SliceLifecycle
 from muster.control.pool.states import PoolStatus
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.core.reasons import Reason, ReasonCode, reason
@@ -134,7 +134,7 @@ class DeleteSlices(LifecycleHandler[Slice]):
                 for kernel_id, generation in list(work.live.allocations_on.get(agent.id, ())):
                     kernel = work.live.kernels.get(kernel_id)
                     if kernel is not None and kernel.generation == generation:
-                        until = leave_by + LEAVE_S / 2  # time for what must then leave at once
+                        until = leave_by + MAY_STAY_S
                         self._sessions.displace(work, kernel.session, self.name, why, until)
         return not self._fleet.kernels(slice_)
 

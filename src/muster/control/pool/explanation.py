@@ -1,10 +1,12 @@
 """The answers of `muster why` about pools and slices: why a pool makes nothing, what a slice waits
 for, and why it is not deleted."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 
 from sqlalchemy import Connection
 
+from muster.control.agent.explanation import MOST_TOLD
 from muster.control.engine.retries import wait_for_next_try
 from muster.control.pool.autoscaler import RouteDemand
 from muster.control.pool.fleet import Fleet
@@ -12,7 +14,7 @@ from muster.control.pool.pool_states import why_closed
 from muster.control.pool.records import Pool, Slice
 from muster.control.pool.shapes import misfit
 from muster.control.pool.silence import silence
-from muster.control.pool.slices import time_limit_s
+from muster.control.pool.slices import MAY_STAY_S, time_limit_s
 from muster.control.pool.states import PoolStatus
 from muster.control.pool.views import differs, refusal, stays
 from muster.core import sentences
@@ -22,16 +24,32 @@ from muster.core.states.slice import SliceStatus
 from muster.core.views.base import ReasonView
 from muster.core.views.placement import WhyView
 from muster.core.views.pools import PoolView, SliceView
+from muster.store.records import Agent
+
+Holders = Callable[[Agent, float | None], Sequence[Reason]]
+"""Answers why work has not left an agent that it is to leave: the services that have it stay, until
+a moment, or without a limit."""
 
 
-def explain_pool(pool: Pool, slices: Sequence[Slice], fleet: Fleet, now: float) -> WhyView:
-    """Whether a pool makes machines, and everything that keeps it from that.
+def kept_until(slice_: Slice) -> float | None:
+    """Until when services may keep work on a slice that is to go; None without a limit."""
+    if slice_.doomed is None or slice_.leave_by == math.inf:
+        return None
+    return (slice_.leave_by or 0.0) + MAY_STAY_S
+
+
+def explain_pool(
+    pool: Pool, slices: Sequence[Slice], fleet: Fleet, holders: Holders, now: float
+) -> WhyView:
+    """Whether a pool makes machines, everything that keeps it from that, and what keeps its slices
+    from going that are to go.
 
     Args:
         slices: of the pool.
     """
     closed = why_closed(pool, now)
-    reasons = [*_of_pool(pool, slices, closed)]
+    held = dict.fromkeys(why for each in slices for why in _held_up(each, fleet, holders))
+    reasons = [*_of_pool(pool, slices, closed), *[*held][:MOST_TOLD]]
     makes = closed is None and pool.status is PoolStatus.ACTIVE
     return WhyView(
         subject=pool.id,
@@ -75,20 +93,37 @@ def _about_lists(pool: Pool, fleet: Fleet, now: float) -> Iterator[str]:
 
 
 def explain_slice(
-    slice_: Slice, pool: Pool | None, fleet: Fleet, routing: RouteDemand, now: float
+    slice_: Slice,
+    pool: Pool | None,
+    fleet: Fleet,
+    routing: RouteDemand,
+    holders: Holders,
+    now: float,
 ) -> WhyView:
     """The state of a slice: what it waits for, or why it stays.
 
     Args:
         pool: of the slice.
     """
+    reasons = *_of_slice(slice_, pool, fleet, now), *_held_up(slice_, fleet, holders)
     return WhyView(
         subject=slice_.id,
         status=slice_.status,
         verdict=_verdict(slice_, fleet, routing, now),
         details=tuple(_waits_for(slice_, fleet, now)),
-        reasons=tuple(map(ReasonView.of, _of_slice(slice_, pool, fleet, now))),
+        reasons=tuple(map(ReasonView.of, reasons)),
     )
+
+
+def _held_up(slice_: Slice, fleet: Fleet, holders: Holders) -> Sequence[Reason]:
+    """Why work has not left a slice that is to go."""
+    if slice_.doomed is None:
+        return ()
+    until = kept_until(slice_)
+    found = dict.fromkeys(
+        why for agent in fleet.agents(slice_).values() for why in holders(agent, until)
+    )
+    return [*found][:MOST_TOLD]
 
 
 def explain_ended_slice(

@@ -81,10 +81,19 @@ OF_DEPLOYMENTS: Mapping[ReasonCode, Definition] = {
         "a replica of deployment {deployment} leaves once another is available elsewhere, or after "
         "a minute without room for one",
     ),
+    ReasonCode.REPLACEMENT_PAUSED: Definition(
+        _W,
+        "a replica of deployment {deployment} stays, because its roll-out is paused: it is "
+        "replaced once that goes on, and no deadline was given to leave the machine",
+        "`muster rollout resume {deployment}` has it go on; a drain with a deadline does not "
+        "wait for it.",
+    ),
     ReasonCode.DISRUPTION_EXHAUSTED: Definition(
         _W,
         "deployment {deployment} can spare no replica: {serving} of {wanted} serve, and its "
-        "disruption is {disruption}{in_s:?; in {in_s:~} it may keep none any more}",
+        "disruption is {disruption}{paused:?; its roll-out is paused}"
+        "{endless:?; no deadline was given to leave the machine}"
+        "{in_s:?; in {in_s:~} it may keep none any more}",
         "It goes on once another replica is healthy: `muster why {deployment}`. Without a deadline "
         "of the drain it waits for that as long as it takes.",
     ),
