@@ -34,11 +34,11 @@ machine."""
 WORDS_S = 20.0
 """How long the last words of a machine that did not join in time are waited for."""
 LEAVE_S = 120.0
-MAY_STAY_S = LEAVE_S / 2
-"""How long services may keep work on a slice past the moment at which it has to have left: what must
-then leave at once has as long again."""
 """How long kernels that were told to leave may stay on a slice before its machines are deleted with
 them."""
+MAY_STAY_S = LEAVE_S / 2
+"""How long services may keep work on a slice past the moment at which it has to have left; what has
+to leave at once then has as long again."""
 _FINAL = frozenset(
     {
         CreateOutcome.STOCK_OUT,
