@@ -8,6 +8,7 @@ from muster.agent.health.gpu_watch import GpuReport
 from muster.agent.health.judge import (
     AGAIN_S,
     GRACE_S,
+    MAX_EVENTS,
     MISHAP_S,
     TOLD_S,
     HealthJudge,
@@ -25,6 +26,7 @@ NOON = 1_700_000_000.0
 FIRST, SECOND = "0000:1b:00", "0000:5d:00"
 DEVICES = (Device(0, "H100", "GPU-0"), Device(1, "H100", "GPU-1"))
 THERE = {"GPU-0": "00000000:1B:00.0", "GPU-1": "00000000:5D:00.0"}
+GPU_AT = {FIRST: 0, SECOND: 1}
 HOUR_S = 3600.0
 LOST = Finding("nvml", Severity.FAULT, "it is gone", 0, "GPU-0", "device", remedy=Remedy.REBOOT)
 Told = tuple[Remedy, tuple[int, ...], bool]
@@ -65,10 +67,19 @@ class Machine:
         self.boot_s = 60.0
         self.judge = self._judge(devices)
 
-    def xid(self, *numbers: int, address: str = FIRST, detail: str = "") -> list[Told]:
-        """The sightings of Xids that come now, at once."""
+    def xid(
+        self, *numbers: int, address: str = FIRST, detail: str = "", by_nvml: bool = True
+    ) -> list[Told]:
+        """The sightings of Xids that come now, at once, in the log and, if wished, from NVML."""
+        if by_nvml and address in GPU_AT:
+            self.nvml(*numbers, gpu=GPU_AT[address])
         events = [XidEvent(address, number, detail, self.boot_s) for number in numbers]
         return self.told(lambda: self.judge.xids(events, self.now))
+
+    def nvml(self, *numbers: int, gpu: int = 0) -> list[Told]:
+        """The sightings of Xids that come now from NVML alone."""
+        events = [(gpu, number) for number in numbers]
+        return self.told(lambda: self.judge.nvml_events(events, self.now))
 
     def report(
         self, *findings: Finding, there: Mapping[str, str] = THERE, error: str = ""
@@ -187,10 +198,47 @@ def test_xid_of_another_containers_gpu_is_not_told(machine: Machine) -> None:
     assert machine.xid(79, address="0000:ff:00") == []
 
 
-def test_xid_where_no_address_is_known_is_the_machines() -> None:
+def test_xid_where_no_address_is_known_asks_for_a_look_at_the_machine() -> None:
     machine = Machine()
     machine.wait(HOUR_S)
-    assert machine.xid(79) == [(Remedy.REBOOT, (), True)]
+    assert machine.xid(79) == [(Remedy.CHECK, (), False)]
+
+
+@pytest.mark.parametrize("number", [48, 79, 95, 142])
+def test_xid_of_the_log_that_nvml_does_not_confirm_asks_for_a_look(
+    machine: Machine, number: int
+) -> None:
+    assert machine.xid(number, by_nvml=False) == [(Remedy.CHECK, (0,), False)]
+    assert "NVML has not confirmed it" in machine.box.kept[-1].what
+
+
+def test_xid_that_nvml_confirms_a_moment_later_is_a_fault(machine: Machine) -> None:
+    machine.xid(79, by_nvml=False)
+    machine.wait(2.0)
+    assert machine.nvml(79) == [(Remedy.REBOOT, (0,), True)]
+    assert machine.nvml(79) == [], "it is reported once"
+
+
+def test_xid_is_confirmed_by_its_own_gpu_number_and_time_alone(machine: Machine) -> None:
+    machine.nvml(79, gpu=1)
+    machine.nvml(48)
+    assert machine.xid(79, by_nvml=False) == [(Remedy.CHECK, (0,), False)]
+    machine.wait(BURST_S + 1.0)
+    assert machine.nvml(79) == []
+
+
+def test_xid_is_confirmed_by_a_fault_that_nvml_finds_on_its_gpu(machine: Machine) -> None:
+    machine.report(LOST)
+    assert machine.xid(119, by_nvml=False) == [(Remedy.RESET, (0,), True)]
+    assert machine.xid(119, address=SECOND, by_nvml=False) == [(Remedy.CHECK, (1,), False)]
+
+
+def test_flood_of_unconfirmed_xids_and_of_nvmls_events_fills_no_memory(machine: Machine) -> None:
+    for number in range(5_000):
+        machine.xid(79, by_nvml=False, detail=str(number))
+        machine.nvml(number)
+    assert len(machine.judge._events) <= MAX_EVENTS
+    assert len(machine.judge._unconfirmed) <= MAX_EVENTS
 
 
 def test_addresses_are_known_before_nvml_answers_after_a_restart(machine: Machine) -> None:

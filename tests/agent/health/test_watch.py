@@ -89,6 +89,7 @@ def told(watch: HealthWatch) -> list[tuple[Remedy, tuple[int, ...]]]:
 
 async def test_xid_in_the_log_is_told_kept_and_not_read_again(machine: Machine) -> None:
     file = machine.directory / FILE
+    machine.program = WATCHING.replace("[]", "[[1, 95]]")
     async with machine.watched() as watch:
         await until_awaited(lambda: watch.judge.knows_addresses)
         machine.xid(95, "0000:5d:00")
@@ -99,7 +100,7 @@ async def test_xid_in_the_log_is_told_kept_and_not_read_again(machine: Machine) 
     async with machine.watched() as watch:
         machine.xid(79)
         await until_awaited(lambda: len(watch.box.kept) == 2)
-        assert told(watch) == [(Remedy.RESET, (1,)), (Remedy.REBOOT, (0,))]
+        assert told(watch) == [(Remedy.RESET, (1,)), (Remedy.CHECK, (0,))]
 
 
 async def test_what_is_noted_is_not_told_again_after_a_restart(machine: Machine) -> None:
@@ -150,8 +151,8 @@ async def test_log_that_fails_is_given_up_for_nvml(
     assert len(failed) == 1
 
 
-async def test_with_a_log_nvml_repeats_nothing(machine: Machine) -> None:
-    machine.program = TELLS_XID
+async def test_with_a_log_nvml_only_confirms(machine: Machine) -> None:
+    machine.program = TELLS_XID.replace("[[1, 79]]", "[[0, 95], [1, 79]]")
     async with machine.watched() as watch:
         await until_awaited(lambda: watch.judge.knows_addresses)
         machine.xid(95)

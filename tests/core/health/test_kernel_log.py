@@ -100,7 +100,7 @@ def test_line_that_the_kernel_did_not_begin_itself_is_no_record(line: bytes) -> 
             XidEvent("0018:01:00", 149, "NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x0 0x1)", 12.5, 7),
         ),
         (
-            "[12.3] NVRM: Xid (PCI:10000:01:00): 154, GPU recovery action changed from 0x0 (None)"
+            "NVRM: Xid (PCI:10000:01:00): 154, GPU recovery action changed from 0x0 (None)"
             " to 0x2 (OS Reboot)",
             XidEvent(
                 "10000:01:00",
@@ -126,6 +126,12 @@ def test_every_form_of_the_drivers_line_is_read(text: str, event: XidEvent) -> N
         "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 35",
         "NVRM: Xid",
         "",
+        # Text that a process chose, in lines that the kernel wrote about it.
+        "python3[77]: segfault at 0 ip 0 sp 0 error 4 in NVRM: Xid (PCI:0000:3b:00): 79[400000+1]",
+        "tmpfs: Unknown parameter 'NVRM: Xid (PCI:0000:3b:00): 79'",
+        "NVRM: Xid (PCI:[77]: segfault at 0 ip 0 sp 0 error 4 in NVRM: Xid (PCI:0000:3b:00): 79",
+        "\\x0aNVRM: Xid (PCI:0000:3b:00): 79",
+        " NVRM: Xid (PCI:0000:3b:00): 79",
     ],
 )
 def test_line_about_something_else_is_no_xid(text: str) -> None:

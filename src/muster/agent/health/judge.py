@@ -2,13 +2,15 @@
 
 It makes sightings of Xids and of reports on GPUs, does no input or output of its own, and has time
 handed in. What follows an Xid is decided by ``core.health.xid``; what merely concerns an
-application is a note.
+application is a note. An Xid of the kernel's log that calls for more than a check counts once NVML
+confirms it: by an event of its own, or by a fault of the same GPU. Until then the GPU is checked.
 """
 
 import logging
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from muster.agent.health.gpu_watch import GpuReport
 from muster.agent.health.memory import MAX_GPUS, MAX_STANDING, WatchMemory
@@ -35,9 +37,13 @@ MAX_MISHAPS = 256
 TOLD_S = 120.0
 """Seconds for which an Xid may be why a program failed."""
 MAX_NAMED = 3
+MAX_EVENTS = 256
+"""Events of NVML, and Xids that wait for one, that are remembered, at most."""
 _CONFIRMED = frozenset({XidAction.RESET, XidAction.REBOOT, XidAction.OPERATOR})
 _Mishap = tuple[str, int, XidAction | None]
 """An address, the Xid's number, and the action that an Xid 154 names."""
+_Event = tuple[int, int]
+"""The index of a GPU, and the number of an Xid."""
 _RECOVERY = "recovery action"
 _DRIVER, _SILENT = "driver", "silent"
 
@@ -48,6 +54,15 @@ class Moment:
 
     boot_s: float
     time_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Unconfirmed:
+    """An Xid that calls for more than a check, for which NVML has not spoken yet."""
+
+    at_s: float
+    remedy: Remedy
+    why: str
 
 
 class HealthJudge:
@@ -68,6 +83,9 @@ class HealthJudge:
         self._devices = {each.uuid: each.index for each in devices if each.uuid}
         self._named: Mapping[int, XidAction] = {}  # by NVML, for GPUs by their indexes
         self._seen: frozenset[str] = frozenset()  # the findings of the last report
+        self._faulty: frozenset[int] = frozenset()  # GPUs of which the last report had a fault
+        self._events: dict[_Event, float] = {}  # of NVML, each with its time
+        self._unconfirmed: dict[_Event, _Unconfirmed] = {}
         self._mishaps: dict[_Mishap, tuple[float, float]] = {}  # their first and last Xids
 
     @property
@@ -95,6 +113,18 @@ class HealthJudge:
         uuid = next((uuid for uuid, index in self._devices.items() if index == device), None)
         address = pci_address(self._memory.gpus.get(uuid or "", ""))
         return None if address is None else XidEvent(address, number, "", now.boot_s)
+
+    def nvml_events(self, events: Iterable[_Event], now: Moment) -> None:
+        """Take note of the Xids that NVML itself reports, by GPU and number. Those that the log
+        reported before are confirmed by that."""
+        at_s = self._clock_s(now)
+        for event in events:
+            self._events.pop(event, None)
+            self._events[event] = at_s
+            waiting = self._unconfirmed.pop(event, None)
+            if waiting is not None and at_s - waiting.at_s <= BURST_S:
+                self._sight(waiting.remedy, waiting.why, _only(event[0]), True, now)
+        _keep_newest(self._events, MAX_EVENTS)
 
     def errors_of(self, gpus: Collection[int], collected: Iterable[XidEvent], now: Moment) -> str:
         """The Xids of these GPUs in the last two minutes, in words; empty if there are none.
@@ -158,7 +188,21 @@ class HealthJudge:
             log.info("%s: %s; nothing follows, because its driver starts", where, decision.why)
             return None
         log.warning("%s: %s", where, decision.why)
-        return remedy, alone.action in _CONFIRMED, decision.why
+        if decision.action not in _CONFIRMED:
+            return remedy, False, decision.why
+        if index is not None and self._is_confirmed(event, index):
+            return remedy, alone.action in _CONFIRMED, decision.why
+        if index is not None:
+            self._unconfirmed[index, event.number] = _Unconfirmed(event.at_s, remedy, decision.why)
+            _keep_newest(self._unconfirmed, MAX_EVENTS)
+        return Remedy.CHECK, False, f"{decision.why}; NVML has not confirmed it"
+
+    def _is_confirmed(self, event: XidEvent, index: int) -> bool:
+        """Whether NVML reports the same Xid, or a fault of the same GPU."""
+        if index in self._faulty:
+            return True
+        told_s = self._events.get((index, event.number))
+        return told_s is not None and abs(told_s - event.at_s) <= BURST_S
 
     def _goes_on(self, event: XidEvent) -> bool:
         """Whether a mishap goes on with this Xid, which was told with its first one."""
@@ -166,8 +210,7 @@ class HealthJudge:
         first_s, last_s = self._mishaps.pop(mishap, (event.at_s, -math.inf))
         goes_on = event.at_s - last_s <= BURST_S and event.at_s - first_s <= MISHAP_S
         self._mishaps[mishap] = (first_s if goes_on else event.at_s, event.at_s)
-        while len(self._mishaps) > MAX_MISHAPS:
-            del self._mishaps[next(iter(self._mishaps))]
+        _keep_newest(self._mishaps, MAX_MISHAPS)
         return goes_on
 
     def _is_ours(self, address: str) -> bool:
@@ -191,6 +234,11 @@ class HealthJudge:
             for each in report.findings
             if each.device is not None and each.test == _RECOVERY
         }
+        self._faulty = frozenset(
+            each.device
+            for each in report.findings
+            if each.device is not None and each.severity is Severity.FAULT
+        )
         if report.addresses:
             self._memory.gpus |= report.addresses
         if now.boot_s < GRACE_S:
@@ -277,6 +325,12 @@ def _repeats(event: XidEvent, earlier: XidEvent) -> bool:
 
 def _key(finding: Finding) -> str:
     return f"{finding.device}/{finding.test}"
+
+
+def _keep_newest(entries: dict[Any, Any], limit: int) -> None:
+    """Remove the oldest entries above a limit."""
+    while len(entries) > limit:
+        del entries[next(iter(entries))]
 
 
 def _only(index: int | None) -> tuple[int, ...]:

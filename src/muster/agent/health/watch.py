@@ -164,6 +164,7 @@ class HealthWatch:
     def _heard(self, report: GpuReport) -> None:
         now = self._now()
         self.judge.gpus(report, now)
+        self.judge.nvml_events(report.xids, now)
         if report.samples:
             self.counters.add(report.samples, self._held())
         if self._log is None:  # else the log tells them, with more words

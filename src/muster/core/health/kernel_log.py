@@ -1,7 +1,9 @@
 """Xids in the kernel's log: records as /dev/kmsg gives them, and the driver's lines (source: kmsg).
 
-Only records that the kernel wrote itself count: what a process writes to the log carries another
-facility, so that no program can pretend that a GPU is broken.
+Only records that the kernel wrote itself count, and of these only the ones that begin as the
+driver writes them. A process's own lines carry another facility. The kernel's lines about a
+process, such as that of a segmentation fault, may hold text that the process chose, but never at
+their beginning more than its name of 15 bytes.
 """
 
 import re
@@ -16,9 +18,8 @@ MAX_DETAIL = 300
 """Characters of an Xid's own words that are kept."""
 
 _RECORD = re.compile(r"([0-9]{1,3}),([0-9]{1,20}),([0-9]{1,20}),")
-_MARK = "NVRM: Xid ("
 _XID = re.compile(
-    r"(?:PCI:)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)"
+    r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)"
     r"(?: GPU-I:([0-9]{1,3}))?(?: GPU-CI:([0-9]{1,3}))?\): ([0-9]{1,9})(?![0-9])"
 )
 _PID = re.compile(r"pid='?([0-9]{1,10})(?![0-9])")
@@ -94,10 +95,7 @@ def parse_xid(record: KernelRecord) -> XidEvent | None:
     """The Xid that a record reports; None if it reports none. The driver's lines begin with
     ``NVRM: Xid (PCI:0000:3b:00): 79, pid=..., name=..., words``; older and newer ones lack some of
     that, or name an instance of a partitioned GPU."""
-    begin = record.text.find(_MARK)
-    if begin < 0:
-        return None
-    found = _XID.match(record.text, begin + len(_MARK))
+    found = _XID.match(record.text)
     address = pci_address(found[1]) if found is not None else None
     if found is None or address is None:
         return None
