@@ -1,6 +1,8 @@
 """Checks in Python, the checks that come along, and how checks are found and carried out."""
 
+import errno
 import math
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -29,7 +31,6 @@ from muster.agent.health.running import Command
 from muster.core.errors import InvalidSpec
 from muster.core.health.check_run import CheckRun, Ending
 from muster.core.health.operator import read_report
-from muster.core.health.remedy import Remedy
 from muster.core.health.verdict import CheckResult, Severity, Verdict, verdict_of
 from muster.core.resources import Device
 
@@ -166,17 +167,26 @@ def test_disk_within_its_limits_is_healthy(tmp_path: Path) -> None:
     assert DiskCheck().look(machine) == verdict_of("disk")
 
 
-def test_disk_that_is_too_full_or_too_slow_for_its_limits_is_faulty(tmp_path: Path) -> None:
+def test_disk_that_is_too_full_or_too_slow_for_its_limits_is_no_fault_of_the_machine(
+    tmp_path: Path,
+) -> None:
     limits = {"disk_free": 1.1, "disk_sync_s": 0.0}
     machine = CheckedMachine(directory=str(tmp_path), settings=limits)
     verdict = DiskCheck().look(machine)
     assert [(each.test, each.severity) for each in verdict.findings] == [
-        ("full", Severity.FAULT),
-        ("slow", Severity.FAULT),
+        ("slow", Severity.UNKNOWN),
+        ("full", Severity.WARNING),
     ]
-    assert [each.remedy for each in verdict.findings] == [Remedy.OPERATOR, Remedy.CHECK]
-    assert "less than 110.0%" in verdict.findings[0].what
+    assert "less than 110.0%" in verdict.findings[1].what
     assert list(tmp_path.iterdir()) == []
+
+
+def test_slow_disk_of_a_machine_on_which_kernels_run_is_a_warning(tmp_path: Path) -> None:
+    limits = {"disk_free": 0.0, "disk_sync_s": 0.0}
+    machine = CheckedMachine(directory=str(tmp_path), settings=limits, is_shared=True)
+    verdict = DiskCheck().look(machine)
+    assert [(each.test, each.severity) for each in verdict.findings] == [("slow", Severity.WARNING)]
+    assert verdict.result is HEALTHY
 
 
 def test_disk_that_cannot_be_looked_at_is_unknown(tmp_path: Path) -> None:
@@ -186,19 +196,29 @@ def test_disk_that_cannot_be_looked_at_is_unknown(tmp_path: Path) -> None:
     assert "No such file or directory" in verdict.findings[0].what
 
 
-def test_disk_that_takes_nothing_is_faulty(
-    machine: CheckedMachine, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("number", "result"),
+    [
+        (errno.ENOSPC, HEALTHY),
+        (errno.EDQUOT, HEALTHY),
+        (errno.EIO, FAULTY),
+        (errno.EROFS, FAULTY),
+        (errno.EACCES, UNKNOWN),
+    ],
+)
+def test_disk_that_takes_nothing_is_faulty_unless_it_is_full(
+    machine: CheckedMachine,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    result: CheckResult,
 ) -> None:
-    def write_to_full(_: Path) -> float:
-        with Path("/dev/full").open("wb", buffering=0) as file:
-            file.write(b"x")
-        return 0.0
+    def fail(_: Path) -> float:
+        raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr("muster.agent.health.disk._sync_s", write_to_full)
+    monkeypatch.setattr("muster.agent.health.disk._sync_s", fail)
     verdict = DiskCheck().look(machine)
-    assert verdict.result is FAULTY
-    assert verdict.remedy is Remedy.OPERATOR
-    assert "No space left on device" in verdict.findings[0].what
+    assert verdict.result is result
+    assert os.strerror(number) in verdict.findings[0].what
 
 
 @pytest.mark.parametrize(

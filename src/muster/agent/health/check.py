@@ -34,6 +34,7 @@ class CheckedMachine:
     Args:
         devices: the GPUs that the agent declared.
         directory: a folder of the agent's on the disk that its work uses.
+        is_shared: whether kernels may run on the machine during the check.
         level: how much time checks may take: 1 seconds, 2 minutes, 3 half an hour, 4 hours.
         clock_offset_s: of the machine's clock to the controller's; None if it is not known.
         settings: limits by their names, where they differ from a check's own.
@@ -41,6 +42,7 @@ class CheckedMachine:
 
     devices: tuple[Device, ...] = ()
     directory: str = "/"
+    is_shared: bool = False
     level: int = LEVEL
     clock_offset_s: float | None = None
     settings: Mapping[str, float] = field(default_factory=dict)

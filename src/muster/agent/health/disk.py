@@ -1,4 +1,8 @@
-"""The check of a disk: whether it is full, and whether it is slow."""
+"""The check of a disk: whether it is defective, full, or slow.
+
+Programs can fill a disk and keep it busy, so neither is a fault of the machine. An agent whose disk
+is full takes no work, and takes some again once there is room (``agent/disk.py``).
+"""
 
 import errno
 import os
@@ -7,7 +11,6 @@ import time
 from pathlib import Path
 
 from muster.agent.health.check import CheckedMachine, PythonCheck
-from muster.core.health.remedy import Remedy
 from muster.core.health.verdict import Finding, Severity, Verdict, verdict_of
 from muster.core.text import duration
 
@@ -20,12 +23,11 @@ TRIES = 3
 
 _BYTES = bytes(4096)
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-_OF_DISK = _FULL | {errno.EROFS, errno.EIO}
+_DEFECTIVE = frozenset({errno.EROFS, errno.EIO})
 
 
 class DiskCheck(PythonCheck):
-    """The disk under the agent's directory. No reboot makes room on it, so a full one is an
-    operator's affair."""
+    """The disk under the agent's directory."""
 
     name = "disk"
 
@@ -39,23 +41,26 @@ class DiskCheck(PythonCheck):
             free = _free_share(directory)
             sync_s = min(_sync_s(directory) for _ in range(TRIES))
         except OSError as error:
-            severity = Severity.FAULT if error.errno in _OF_DISK else Severity.UNKNOWN
             what = f"nothing can be written to {directory}: {error.strerror}"
-            remedy = Remedy.OPERATOR if error.errno in _FULL else Remedy.CHECK
-            return verdict_of(self.name, [Finding(self.name, severity, what, remedy=remedy)])
+            return verdict_of(self.name, [Finding(self.name, _severity(error), what)])
         findings = []
         if free < least:
             what = f"{free:.1%} of the disk of {directory} is free, less than {least:.1%}"
-            findings.append(
-                Finding(self.name, Severity.FAULT, what, test="full", remedy=Remedy.OPERATOR)
-            )
+            findings.append(Finding(self.name, Severity.WARNING, what, test="full"))
         if sync_s > longest_s:
             what = (
                 f"a small file in {directory} is on the disk after {duration(sync_s)}, later than "
                 f"{duration(longest_s)}"
             )
-            findings.append(Finding(self.name, Severity.FAULT, what, test="slow"))
+            severity = Severity.WARNING if machine.is_shared else Severity.UNKNOWN
+            findings.append(Finding(self.name, severity, what, test="slow"))
         return verdict_of(self.name, findings)
+
+
+def _severity(error: OSError) -> Severity:
+    if error.errno in _FULL:
+        return Severity.WARNING
+    return Severity.FAULT if error.errno in _DEFECTIVE else Severity.UNKNOWN
 
 
 def _free_share(directory: Path) -> float:

@@ -50,6 +50,7 @@ def checked(request: ServiceRequest, keep: Keep) -> Verdict:
     machine = CheckedMachine(
         devices=request.asked,
         directory=request.directory,
+        is_shared=request.is_part or bool(service.devices),
         level=service.level,
         settings=request.settings,
         clock_offset_s=service.clock_ahead_s,
