@@ -23,6 +23,8 @@ ROOT = Path(__file__).parents[2]
 LONGEST_P99_S = 0.15
 """Of the bystander's submissions, on a machine of usual speed: 60 to 115 ms are measured there;
 what an attack must not do makes them seconds."""
+MOST_MEMORY_BYTES = 300 << 20
+"""Of the controller, whatever it was asked."""
 KERNELS = 4
 LOG_BYTES = 4000
 """Of each log, at its end, that a failure shows."""
@@ -137,10 +139,17 @@ class Target:
         failed; ``since`` is the number of those that an earlier look has judged."""
         count = len(self.probes())
         until(lambda: len(self.probes()) > count, timeout_s=10.0)
+        assert self.peak_memory_bytes() < MOST_MEMORY_BYTES
         failed = [probe for probe in self.probes()[since:] if probe.error]
         assert not failed, f"submissions of a bystander failed: {failed[:3]}"
         assert self._running() == self._kernels
         self.assert_agents_alive()
+
+    def peak_memory_bytes(self) -> int:
+        """The most memory that the controller has ever had."""
+        lines = Path(f"/proc/{self.cluster.running().pid}/status").read_text().splitlines()
+        peak_kib = next(line.split()[1] for line in lines if line.startswith("VmHWM:"))
+        return int(peak_kib) * 1024
 
     def assert_agents_alive(self) -> None:
         """The agents of the beginning are all there."""

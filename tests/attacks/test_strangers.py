@@ -1,6 +1,7 @@
 """Strangers at both ports, and an agent that says what no agent may say."""
 
 import asyncio
+from contextlib import AsyncExitStack
 
 import grpc
 import pytest
@@ -16,6 +17,7 @@ from muster.wire import agent_pb2_grpc
 from muster.wire.client import ControllerChannel, Disconnected
 from muster.wire.messages import JoinRequest, Refused
 
+CHANNELS, CALLS_OF_ONE = 40, 4
 CREDENTIAL = "the-credential-that-mallory-chose-for-her-machine"
 
 
@@ -34,14 +36,15 @@ async def test_strangers_who_join_with_megabytes_are_refused_unread(
         except aio.AioRpcError as error:
             codes.add(error.code())
 
-    options = [("grpc.use_local_subchannel_pool", 1)]
-    for _ in range(3):
-        async with (
-            asyncio.TaskGroup() as group,
-            aio.insecure_channel(target.agent_address, options) as channel,
-        ):
-            joins = [group.create_task(join(channel)) for _ in range(12)]
-            await asyncio.wait(joins)
+    options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_send_message_length", -1)]
+    async with AsyncExitStack() as stack:
+        channels = [
+            await stack.enter_async_context(aio.insecure_channel(target.agent_address, options))
+            for _ in range(CHANNELS)
+        ]
+        async with asyncio.TaskGroup() as group:
+            for channel in channels * CALLS_OF_ONE:
+                group.create_task(join(channel))
     assert codes
     assert grpc.StatusCode.OK not in codes
 

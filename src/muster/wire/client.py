@@ -14,7 +14,7 @@ from muster.core.text import made_text
 from muster.wire import agent_pb2 as pb
 from muster.wire import agent_pb2_grpc
 from muster.wire.call_codec import decode_join_reply, decode_log_request, encode_join_request
-from muster.wire.codec import decode_controller_message, encode_agent_message
+from muster.wire.codec import decode_controller_message
 from muster.wire.messages import (
     MAX_DETAIL,
     AgentMessage,
@@ -27,11 +27,13 @@ from muster.wire.messages import (
     Occupied,
     Refused,
 )
+from muster.wire.pieces import encode_for_controller
 from muster.wire.transport import (
     CONNECTION,
     DISMISSED,
     MAX_LOG_READS,
     OCCUPIED,
+    PIECE_TO_CONTROLLER_BYTES,
     KeepAlive,
     bearer,
     channel_options,
@@ -170,7 +172,8 @@ class ControllerStream:
     async def send(self, message: AgentMessage) -> None:
         """Send a message; waits while the controller is behind."""
         try:
-            await self._call.write(encode_agent_message(message))
+            for piece in encode_for_controller(message, PIECE_TO_CONTROLLER_BYTES):
+                await self._call.write(piece)
         except aio.AioRpcError as error:
             raise _meaning(error) from None
         except asyncio.InvalidStateError:

@@ -107,6 +107,8 @@ def decode_agent_message(message: pb.AgentMessage) -> AgentMessage:
             return decode_results(message.probes_seen)
         case "hello":
             return _decode_hello(message.hello)
+        case "held_kernels":
+            raise MalformedMessage("kernels that belong to no Hello")
         case None:
             raise MalformedMessage("a message of a kind that this version does not know")
 

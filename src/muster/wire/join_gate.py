@@ -25,9 +25,9 @@ Join = Callable[[pb.JoinRequest, Context], Awaitable[pb.JoinReply]]
 class JoinGate(aio.ServerInterceptor):
     """Lets ``Join`` read only a few requests at a time, with limits of its own.
 
-    gRPC by itself reads the one message of a plain call, however long the message is. On the wire a
-    call whose messages the handler reads looks the same; until the handler reads, flow control
-    holds the message back at the sender.
+    gRPC by itself parses the one message of a plain call before the handler sees the call. On the
+    wire a call whose messages the handler reads looks the same. gRPC holds one message of each call
+    all the same, so it refuses any that is longer than ``MAX_TO_CONTROLLER_BYTES``.
     """
 
     def __init__(self) -> None:

@@ -1,11 +1,22 @@
-"""Messages to agents in pieces that a stream carries without holding up others."""
+"""Messages in pieces that a stream carries without holding up others, within the limits of gRPC."""
 
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from muster.wire import agent_pb2 as pb
-from muster.wire.codec import encode_controller_message
-from muster.wire.messages import Commands, ControllerMessage, ProbeOrders
+from muster.wire.codec import encode_agent_message, encode_controller_message
+from muster.wire.messages import (
+    AgentMessage,
+    Commands,
+    ControllerMessage,
+    Hello,
+    ProbeOrders,
+    ProbesSeen,
+    Reports,
+)
+
+HELD_IN_ONE = 1_000
+"""Kernels that one message tells of when a Hello comes in pieces."""
 
 V = TypeVar("V")
 
@@ -32,6 +43,43 @@ def encode_in_pieces(
             yield from pieces
             return
     yield encoded
+
+
+def encode_for_controller(message: AgentMessage, limit_bytes: int) -> Iterator[pb.AgentMessage]:
+    """Encode a message as ``encode_agent_message`` does, but a large one in several messages.
+
+    Each piece but one of a single report or result is about ``limit_bytes`` long at most; the order
+    is kept. Only the last piece of reports has their number, so that none is acknowledged before
+    all have come.
+    """
+    encoded = encode_agent_message(message)
+    if encoded.ByteSize() <= limit_bytes:
+        yield encoded
+        return
+    match message:
+        case Hello():
+            yield from _hello_in_pieces(encoded)
+            return
+        case Reports(last_seq, reports) if len(reports) > 1:
+            first, second = _halves(reports)
+            halves: tuple[AgentMessage, ...] = (Reports(0, first), Reports(last_seq, second))
+        case ProbesSeen(results) if len(results) > 1:
+            halves = tuple(map(ProbesSeen, _halves(results)))
+        case _:
+            yield encoded
+            return
+    for half in halves:
+        yield from encode_for_controller(half, limit_bytes)
+
+
+def _hello_in_pieces(encoded: pb.AgentMessage) -> Iterator[pb.AgentMessage]:
+    kernels = list(encoded.hello.kernels)
+    encoded.hello.ClearField("kernels")
+    encoded.hello.kernels_to_follow = len(kernels)
+    yield encoded
+    for begin in range(0, len(kernels), HELD_IN_ONE):
+        held = pb.HeldKernels(kernels=kernels[begin : begin + HELD_IN_ONE])
+        yield pb.AgentMessage(held_kernels=held)
 
 
 def _halves(batch: tuple[V, ...]) -> tuple[tuple[V, ...], tuple[V, ...]]:

@@ -18,7 +18,7 @@ from muster.wire import agent_pb2 as pb
 from muster.wire import agent_pb2_grpc
 from muster.wire.agent_stream import AgentStream
 from muster.wire.call_codec import decode_join_request, encode_join_reply
-from muster.wire.checks import check_join, heard
+from muster.wire.checks import MAX_HELD, check_join, heard
 from muster.wire.duplex import run_until_one_ends
 from muster.wire.join_gate import JoinGate
 from muster.wire.log_reading import LogReader
@@ -60,6 +60,8 @@ HELLO_TIMEOUT_S = 10.0
 QUEUE_LIMIT = 1024
 STOP_GRACE_S = 2.0
 """How long the agents' streams may take to end when the gateway stops."""
+
+_NO_HELLO = "the first message of a stream must be Hello"
 
 Context = aio.ServicerContext[Any, Any]
 
@@ -260,20 +262,41 @@ class AgentGateway(agent_pb2_grpc.AgentGatewayServicer):
     async def _hello(self, agent: AgentId, context: Context) -> Hello:
         try:
             async with asyncio.timeout(self._hello_timeout_s):
-                message = await context.read()
+                message = await _first_message(context)
         except TimeoutError:
             await context.abort(
                 grpc.StatusCode.DEADLINE_EXCEEDED, f"no Hello within {self._hello_timeout_s:g} s"
             )
-        hello = None if message is aio.EOF else heard(message)
+        hello = heard(message)
         if not isinstance(hello, Hello):
-            raise MalformedMessage("the first message of a stream must be Hello")
+            raise MalformedMessage(_NO_HELLO)
         if hello.agent != agent:
             await context.abort(
                 grpc.StatusCode.PERMISSION_DENIED,
                 f"this credential is not that of agent {hello.agent}",
             )
         return hello
+
+
+async def _first_message(context: Context) -> pb.AgentMessage:
+    """The first message of a stream, with the kernels that follow a Hello.
+
+    Raises:
+        MalformedMessage: there is none, other messages follow, or more kernels than a Hello may
+            have.
+    """
+    message = await context.read()
+    if not isinstance(message, pb.AgentMessage):
+        raise MalformedMessage(_NO_HELLO)
+    hello, expected = message.hello, message.hello.kernels_to_follow
+    if expected > MAX_HELD:
+        raise MalformedMessage(f"it said {expected:,} kernels: expected at most {MAX_HELD:,}")
+    while len(hello.kernels) < expected:
+        more = await context.read()
+        if not isinstance(more, pb.AgentMessage) or not more.held_kernels.kernels:
+            raise MalformedMessage("a Hello whose kernels do not follow")
+        hello.kernels.extend(more.held_kernels.kernels)
+    return message
 
 
 def _credentials(tls: ServerTls) -> grpc.ServerCredentials:

@@ -11,8 +11,14 @@ from urllib.parse import unquote
 
 from muster.core.errors import MusterError
 
-MAX_MESSAGE_BYTES = 16 * 1024 * 1024
-"""No message is longer; a kernel whose command and files are cannot be started on Linux anyway."""
+MAX_TO_AGENT_BYTES = 16 * 1024 * 1024
+"""No message to an agent is longer; a kernel whose command and files are cannot be started on Linux
+anyway."""
+MAX_TO_CONTROLLER_BYTES = 256 * 1024
+"""No message to the controller is longer: gRPC reads one whole message of each call before anybody
+has looked at who sent it."""
+PIECE_TO_CONTROLLER_BYTES = 128 * 1024
+"""Longer messages to the controller are cut into pieces of about this size."""
 
 PIECE_BYTES = 2 * 1024 * 1024
 """Batches of commands are cut into messages of about this size."""
@@ -32,7 +38,7 @@ MAX_METADATA_BYTES = 8 * 1024
 MAX_CONNECTIONS = 10_000
 """Connections of agents, and of whoever else finds the port."""
 
-LOG_WINDOW_BYTES = 256 * 1024
+LOG_WINDOW_BYTES = 128 * 1024
 """How much output one log request may ask for, and so how much a slow reader keeps in memory."""
 
 LOG_WAIT_S = 15.0
@@ -81,7 +87,7 @@ Options = list[tuple[str, int]]
 def channel_options(keepalive: KeepAlive) -> Options:
     """gRPC settings of an agent's channel."""
     return [
-        *_common_options(keepalive),
+        *_common_options(keepalive, MAX_TO_AGENT_BYTES, MAX_TO_CONTROLLER_BYTES),
         # A proxy that is meant for the outside world must not stand between an agent and its
         # controller.
         ("grpc.enable_http_proxy", 0),
@@ -93,11 +99,13 @@ def channel_options(keepalive: KeepAlive) -> Options:
 def server_options(keepalive: KeepAlive) -> Options:
     """gRPC settings of the controller's server."""
     return [
-        *_common_options(keepalive),
+        *_common_options(keepalive, MAX_TO_CONTROLLER_BYTES, MAX_TO_AGENT_BYTES),
         # A second controller on a port that is taken must fail, not share it.
         ("grpc.so_reuseport", 0),
         # Unauthenticated callers must send little, and must not hold what agents need.
         ("grpc.compression_enabled_algorithms_bitset", 1),  # none: a small message may unpack large
+        # Else the window of a fast sender grows to megabytes, whoever it is.
+        ("grpc.http2.bdp_probe", 0),
         ("grpc.server_handshake_timeout_ms", round(HANDSHAKE_TIMEOUT_S * 1000)),
         ("grpc.max_connection_idle_ms", round(IDLE_S * 1000)),
         ("grpc.max_concurrent_streams", MAX_STREAMS),
@@ -110,12 +118,12 @@ def server_options(keepalive: KeepAlive) -> Options:
     ]
 
 
-def _common_options(keepalive: KeepAlive) -> Options:
+def _common_options(keepalive: KeepAlive, receive_bytes: int, send_bytes: int) -> Options:
     interval_ms = round(keepalive.interval_s * 1000)
     timeout_ms = round(keepalive.timeout_s * 1000)
     return [
-        ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-        ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+        ("grpc.max_receive_message_length", receive_bytes),
+        ("grpc.max_send_message_length", send_bytes),
         ("grpc.keepalive_time_ms", interval_ms),
         ("grpc.keepalive_timeout_ms", timeout_ms),
         # Without these two options a frozen peer is noticed only after a minute.
