@@ -1,8 +1,11 @@
 """A process's own log is kept within bounds, and no line of it is somebody else's."""
 
+import logging
 import subprocess
 import sys
 from pathlib import Path
+
+from muster.app.own_log import MAX_KINDS, MAX_OF_KIND, WINDOW_S, KindLimit
 
 SCRIPT = """
 import logging, os, sys
@@ -10,8 +13,8 @@ from muster.agent.supervisor import own_log
 own_log.rotate_stderr.__defaults__ = (10_000,)
 from muster.app.own_log import log_to_stderr
 log_to_stderr()
-for number in range(1000):
-    logging.info("line %s of %s", number, "x" * 50)
+for number in range(900):
+    logging.info(f"line {number} of {'x' * 50}")
 print("to the same file", flush=True)
 """
 
@@ -27,7 +30,7 @@ def test_log_is_put_aside_at_its_bound_and_two_files_are_kept(tmp_path: Path) ->
     assert sorted(path.name for path in tmp_path.iterdir()) == [log.name, f"{log.name}.1"]
     assert all(path.stat().st_size < 10_500 for path in tmp_path.iterdir())
     assert all(path.stat().st_mode & 0o077 == 0 for path in [log])
-    assert "line 999" in log.read_text()
+    assert "line 899" in log.read_text()
     assert log.read_text().endswith("to the same file\n")
 
 
@@ -41,7 +44,7 @@ def test_log_that_another_process_has_put_aside_is_begun_anew(tmp_path: Path) ->
         subprocess.run([sys.executable, "-c", SCRIPT], stdout=output, stderr=output, check=True)
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["controller.log", "controller.log.1"]
-    assert "line 999" in log.read_text()
+    assert "line 899" in log.read_text()
 
 
 def test_line_of_the_log_has_no_end_of_a_line_and_no_escape_in_it(tmp_path: Path) -> None:
@@ -63,6 +66,30 @@ except ValueError:
     assert " WARNING root: agent a 2026-01-01" in lines[0]
     assert not any(each in log.read_text() for each in "\x1b\u202e")
     assert "Traceback (most recent call last):" in lines
+
+
+def line(text: str, now_s: float, logger: str = "muster") -> logging.LogRecord:
+    record = logging.LogRecord(logger, logging.WARNING, "", 0, text, ("agt-1",), None)
+    record.created = now_s
+    return record
+
+
+def test_lines_of_one_kind_are_limited_in_a_minute_and_counted() -> None:
+    limit = KindLimit()
+    shown = [limit.filter(line("agent %s lies", 0.1 * n)) for n in range(100)]
+    assert shown == [True] * MAX_OF_KIND + [False] * 40
+    assert limit.filter(line("agent %s left", 10.0)), "another kind"
+    assert limit.filter(line("agent %s lies", 10.0, "other")), "of another logger"
+    later = line("agent %s lies", WINDOW_S)
+    assert limit.filter(later)
+    assert later.getMessage() == "agent agt-1 lies (40 more like this were left out before)"
+
+
+def test_kinds_without_end_fill_no_memory() -> None:
+    limit = KindLimit()
+    for number in range(3 * MAX_KINDS):
+        assert limit.filter(line(f"%s is line {number}", 0.0))
+    assert len(limit._windows) <= MAX_KINDS
 
 
 def test_what_libraries_say_of_their_own_beginnings_is_left_out(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from tests.control.conftest import MakeWorld, under
 from tests.control.world import World
 from tests.databases import ON_BOTH
 
-from muster.core.ids import AgentId
+from muster.control.agent.desk import MAX_FOREIGN, MAX_IDLE, REPORTS_IN_ONE
+from muster.core.ids import AgentId, KernelId
 from muster.core.reasons import ReasonCode
 from muster.core.resources import DeviceShare, Resources
 from muster.core.specs import JobSpec, ResourcesSpec, ScalingGroup
@@ -172,6 +173,41 @@ def test_report_of_another_agents_kernel_is_refused_and_noted_once_a_connection(
         world.connect(liar)
     world.run_until(lambda: job.status in JOB_TABLE.terminal)
     assert job.status is JobState.SUCCEEDED
+
+
+def test_agent_that_reports_kernels_of_others_without_end_is_not_heard_for_a_while(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world("ab", lambda start: Run(20.0))
+    world.submit(JobSpec(command=["x"]))
+    kernel = only_kernel(world)
+    (liar,) = [agent for agent in world.agents.values() if agent.id != kernel.agent_id]
+    ended = KernelReport(kernel.id, 0, ReportKind.ENDED, 0.0, exit_code=1)
+    world.desk.agent_said(liar.id, Reports(MAX_FOREIGN, (ended,) * MAX_FOREIGN))
+    world.settle()
+    assert world.closed == []
+    world.desk.agent_said(liar.id, Reports(5_000, (ended,) * 5_000))
+    world.settle()
+    (agent, why), *_ = world.closed
+    assert agent == liar.id
+    assert "kernels of other agents" in why
+    assert world.plane.live.agents[liar.id].foreign_reports <= MAX_FOREIGN + REPORTS_IN_ONE
+    assert kernel.session.status is SessionStatus.RUNNING
+
+
+def test_agent_whose_reports_say_nothing_new_is_not_heard_for_a_while(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world("a", lambda start: Run(20.0))
+    agent = world.agent("a")
+    nobodys = KernelReport(KernelId("krn-nobodys"), 0, ReportKind.ENDED, 0.0, exit_code=1)
+    for _ in range(MAX_IDLE // 1_000):
+        world.desk.agent_said(agent.id, Reports(1_000, (nobodys,) * 1_000))
+        world.settle()
+    assert world.closed == []
+    world.desk.agent_said(agent.id, Reports(1_000, (nobodys,) * 1_000))
+    world.settle()
+    assert {id_ for id_, _ in world.closed} == {agent.id}
 
 
 def test_end_says_what_else_the_agent_tells_of_it(make_world: MakeWorld) -> None:

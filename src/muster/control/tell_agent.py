@@ -1,4 +1,4 @@
-"""The effect whose performer talks to agents (design: Effects)."""
+"""The effects whose performers talk to agents (design: Effects)."""
 
 from typing import NamedTuple
 
@@ -21,6 +21,13 @@ class TellAgent(NamedTuple):
 
     agent: AgentId
     message: Command | Acknowledge | HealthNoted | ProbeOrder | Hello | KernelKey | None
+
+
+class CloseStream(NamedTuple):
+    """End an agent's stream, and hear no Hello of the agent for a while."""
+
+    agent: AgentId
+    why: str
 
 
 ORDERS.add(TellAgent)

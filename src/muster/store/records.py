@@ -62,7 +62,8 @@ class Agent(Record):
     moment after which a former controller heard it; ``disk_full``, as it reports; ``checks``, the
     names of those that it has, empty if it does not tell; ``probes``, whether it can be asked to
     probe replicas; ``clock_offset_s``, by which the controller's clock is ahead of the agent's at
-    most; and ``reported_foreign``, whether it reported a kernel that is not its own.
+    most; and ``foreign_reports``, how many reports about kernels of other agents came on its
+    stream.
     """
 
     id: AgentId
@@ -101,7 +102,7 @@ class Agent(Record):
     checks: tuple[str, ...] = ()
     probes: bool = False
     clock_offset_s: float = 0.0
-    reported_foreign: bool = False
+    foreign_reports: int = 0
     fixed: dict[str, str] = field(default_factory=dict)
     withheld: str = ""
     ill: str = ""
@@ -116,7 +117,7 @@ class Agent(Record):
         self.disk_full, self.checks = before.disk_full, before.checks
         self.probes = before.probes
         self.leapt_s, self.leapt_at = before.leapt_s, before.leapt_at
-        self.clock_offset_s, self.reported_foreign = before.clock_offset_s, before.reported_foreign
+        self.clock_offset_s, self.foreign_reports = before.clock_offset_s, before.foreign_reports
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -49,8 +49,7 @@ def encode_for_controller(message: AgentMessage, limit_bytes: int) -> Iterator[p
     """Encode a message as ``encode_agent_message`` does, but a large one in several messages.
 
     Each piece but one of a single report or result is about ``limit_bytes`` long at most; the order
-    is kept. Only the last piece of reports has their number, so that none is acknowledged before
-    all have come.
+    is kept.
     """
     encoded = encode_agent_message(message)
     if encoded.ByteSize() <= limit_bytes:
@@ -62,7 +61,9 @@ def encode_for_controller(message: AgentMessage, limit_bytes: int) -> Iterator[p
             return
         case Reports(last_seq, reports) if len(reports) > 1:
             first, second = _halves(reports)
-            halves: tuple[AgentMessage, ...] = (Reports(0, first), Reports(last_seq, second))
+            middle_seq = max(last_seq - len(second), 0)  # reports are numbered one by one
+            halves: tuple[AgentMessage, ...]
+            halves = (Reports(middle_seq, first), Reports(last_seq, second))
         case ProbesSeen(results) if len(results) > 1:
             halves = tuple(map(ProbesSeen, _halves(results)))
         case _:

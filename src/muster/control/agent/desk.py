@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Self
 
 from muster.control.agent.health_reports import HealthReports
@@ -27,7 +27,7 @@ from muster.control.engine.work import Work
 from muster.control.inbox import Inbox
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.kernel_reports import KernelReports
-from muster.control.tell_agent import TellAgent
+from muster.control.tell_agent import CloseStream, TellAgent
 from muster.core.clock import Clock
 from muster.core.errors import Busy, LimitExceeded, MusterError
 from muster.core.ids import AgentId
@@ -68,6 +68,12 @@ HEALTH_AT_ONCE = 8
 """Messages about its health that an agent is heard with at once."""
 HEALTH_AGAIN_S = 2.0
 """Seconds after which an agent that has used them up is heard with one more."""
+MAX_FOREIGN = 100
+"""Reports about kernels of other agents that may come on one stream."""
+MAX_IDLE, IDLE_AGAIN_S = 20_000, 0.01
+"""Reports of an agent that tell nothing new, at once, and seconds for each further one."""
+REPORTS_IN_ONE = 100
+"""Reports that are one input: between two inputs a wake may end."""
 NOT_UNDERSTOOD = "what it said could not be understood"
 
 
@@ -105,7 +111,8 @@ class AgentDesk:
             ProbesSeen: Pace(clock, at_once=20, again_s=0.1),
         }
         self._forgetful = False  # reported failures are not stored: agents have to repeat them
-        self.performers = (_Talk(self),)
+        self._idle_reports = Pace(clock, MAX_IDLE, IDLE_AGAIN_S)
+        self.performers = (_Talk(self), _Closing(self))
 
     # -- what agents say -----------------------------------------------------------------------
 
@@ -122,7 +129,8 @@ class AgentDesk:
             self.link.close(agent, f"{why}; it is not heard again for a while")
             return
         try:
-            self._inbox.put(Said(self, agent, message))
+            for part in _parts(message):
+                self._inbox.put(Said(self, agent, part))
         except Busy as error:
             self.link.close(agent, str(error))
 
@@ -184,11 +192,35 @@ class AgentDesk:
             case ProbesSeen(results):
                 parts[ProbeReports].heard(work, agent, results)
             case Reports() as batch:
-                for report in batch.reports:
-                    parts[KernelReports].apply(work, agent.id, report)
-                    if report.kind is ReportKind.ENDED:
-                        work.emit(TellAgent(agent.id, (report.kernel, report.generation)))
-                work.emit(TellAgent(agent.id, Acknowledge(batch.last_seq)))
+                self._hear_reports(work, parts[KernelReports], agent, batch)
+
+    def _hear_reports(
+        self, work: Work, reports: KernelReports, agent: Agent, batch: Reports
+    ) -> None:
+        """Apply reports, unless the agent has shown that its reports are not worth it: it reports
+        kernels of others, or tells the same again and again."""
+        if agent.foreign_reports > MAX_FOREIGN:
+            return
+        size = work.unit.size
+        for report in batch.reports:
+            reports.apply(work, agent.id, report)
+            if report.kind is ReportKind.ENDED:
+                work.emit(TellAgent(agent.id, (report.kernel, report.generation)))
+        work.emit(TellAgent(agent.id, Acknowledge(batch.last_seq)))
+        is_idle = work.unit.size == size
+        if agent.foreign_reports > MAX_FOREIGN:
+            why = f"it reported kernels of other agents {agent.foreign_reports} times"
+            work.emit(CloseStream(agent.id, why))
+        elif is_idle and not self._idle_reports.allows(agent.id, len(batch.reports)):
+            why = "its reports tell nothing new, and are too many"
+            work.emit(CloseStream(agent.id, why))
+
+    def close(self, agent: AgentId, why: str) -> None:
+        """End an agent's stream, and hear no Hello of it for a while."""
+        now = self._clock.now()
+        lately = {id_: each for id_, each in self._not_heard.items() if each[0] > now}
+        self._not_heard = {**lately, agent: (now + REFUSED_S, why)}
+        self.link.close(agent, why)
 
     def refuse(self, said: "Said", error: Exception) -> None:
         """Give up a message that cannot be applied. Its agent says Hello again and tells all
@@ -202,10 +234,7 @@ class AgentDesk:
                 self.link.send(agent, Acknowledge(seq))
                 self.link.close(agent, "a report of it could not be taken, and is dropped")
             case Hello():
-                now = self._clock.now()
-                lately = {id_: each for id_, each in self._not_heard.items() if each[0] > now}
-                self._not_heard = {**lately, agent: (now + REFUSED_S, why)}
-                self.link.close(agent, why)
+                self.close(agent, why)
             case None:
                 self.connected.discard(agent)
             case ProbesSeen():
@@ -322,12 +351,23 @@ class Said(Input):
         """The reports of one message as messages of their own."""
         if not isinstance(self.message, Reports) or not self.message.reports:
             return (self,)
-        batch = self.message
-        first = batch.last_seq - len(batch.reports) + 1
-        return [
-            replace(self, message=replace(batch, last_seq=first + index, reports=(report,)))
-            for index, report in enumerate(batch.reports)
-        ]
+        return [replace(self, message=part) for part in _cut(self.message, 1)]
+
+
+def _parts(message: NewsOfAgent) -> Sequence[NewsOfAgent]:
+    """A message, or if it has many reports, several that say the same."""
+    if isinstance(message, Reports) and len(message.reports) > REPORTS_IN_ONE:
+        return _cut(message, REPORTS_IN_ONE)
+    return (message,)
+
+
+def _cut(batch: Reports, size: int) -> Sequence[Reports]:
+    """The reports of a batch, which are numbered one after the other, in several of ``size``."""
+    first_seq = batch.last_seq - len(batch.reports)
+    ends = [*range(size, len(batch.reports), size), len(batch.reports)]
+    return [
+        Reports(first_seq + end, batch.reports[begin:end]) for begin, end in pairwise([0, *ends])
+    ]
 
 
 @dataclass(slots=True)
@@ -374,6 +414,17 @@ class _Letters:
             self.commands[key] = [command]
         elif command not in earlier:
             earlier.append(command)
+
+
+class _Closing(Performer[CloseStream]):
+    kind = CloseStream
+
+    def __init__(self, desk: AgentDesk) -> None:
+        self._desk = desk
+
+    def perform(self, effects: Sequence[CloseStream]) -> None:
+        for agent, why in dict(effects).items():
+            self._desk.close(agent, why)
 
 
 class _Talk(Performer[TellAgent]):

@@ -61,7 +61,7 @@ class Greeter:
             agent.left_at = None
         agent.connected = True
         agent.connected_at = work.now
-        agent.reported_foreign = False
+        agent.foreign_reports = 0
         self._note_boot(work, agent, hello.boot_id)
         agent.boot_id = hello.boot_id
         agent.instance = hello.instance

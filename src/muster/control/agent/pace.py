@@ -11,7 +11,7 @@ class Pace:
     what a defective one says beyond it is dropped unread.
 
     Args:
-        at_once: messages with which an agent is heard at once.
+        at_once: messages, or parts of them, with which an agent is heard at once.
         again_s: seconds after which an agent that has used them up is heard with one more.
     """
 
@@ -21,13 +21,13 @@ class Pace:
         self._again_s = again_s
         self._free_at: dict[AgentId, float] = {}  # when all of them may be used again
 
-    def allows(self, agent: AgentId) -> bool:
-        """Whether to hear the agent now, which counts."""
+    def allows(self, agent: AgentId, amount: int = 1) -> bool:
+        """Whether to hear the agent now, which counts as so many messages."""
         now = self._clock.now()
         free_at = max(self._free_at.get(agent, now), now)
         if free_at - now > self._wait_s:
             return False
-        self._free_at[agent] = free_at + self._again_s
+        self._free_at[agent] = free_at + amount * self._again_s
         return True
 
     def forget_all_but(self, agents: Container[AgentId]) -> None:

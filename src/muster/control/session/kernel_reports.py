@@ -36,7 +36,8 @@ class KernelReports:
         self._cluster = cluster
 
     def apply(self, work: Work, agent_id: AgentId, report: KernelReport) -> None:
-        """Take a report into the records, unless it is about a kernel of another agent."""
+        """Take a report into the records, unless it is about a kernel of another agent: that one
+        counts among the agent's ``foreign_reports``."""
         key = (report.kernel, report.generation)
         allocation = work.live.ledger.get(key)
         kernel = work.live.kernels.get(report.kernel)
@@ -104,9 +105,9 @@ class KernelReports:
         """Refuse a report about another agent's kernel (design: Access); history tells of it once a
         connection."""
         agent = work.live.agents[agent_id]
-        log.warning("agent %s reports kernel %s, which is on %s", agent_id, report.kernel, of)
-        if not agent.reported_foreign:
-            agent.reported_foreign = True
+        agent.foreign_reports += 1
+        if agent.foreign_reports == 1:
+            log.warning("agent %s reports kernel %s, which is on %s", agent_id, report.kernel, of)
             why = reason(ReasonCode.FOREIGN_REPORT, kernel=report.kernel, agent=of)
             work.unit.note(agent, PHASE, SchedulingResult.SKIPPED, why)
 
@@ -122,6 +123,8 @@ class KernelReports:
             self._end_attempt(work, kernel, reason(ReasonCode.STOPPED, detail="superseded"))
 
     def _started(self, work: Work, agent: Agent, kernel: Kernel, report: KernelReport) -> None:
+        if kernel.status is KernelStatus.RUNNING and kernel.shares == report.shares:
+            return  # the report is repeated
         key = (kernel.id, kernel.generation)
         allocation = work.live.ledger.get(key)
         shares = self._devices_of(
