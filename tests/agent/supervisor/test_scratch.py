@@ -1,12 +1,17 @@
 """Scratch directories that are handed from kernel to kernel."""
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
 from tests.agent.supervisor.accounts import ADA, BOB
 
 from muster.agent.supervisor.scratch import ScratchDirectories, Tenant, write_files
+from muster.core.specs import JobSpec
 
 
 @pytest.fixture
@@ -150,3 +155,19 @@ def test_files_are_written_through_no_link(tmp_path: Path, planted: str) -> None
 
     assert names(elsewhere) == ["module.py"]
     assert (elsewhere / "module.py").read_text() == "untouched"
+
+
+PARTS = st.sampled_from(["a", "b", "é", "", ".", "..", "\0", "x" * 255, "x" * 256])
+PATHS = st.lists(PARTS, max_size=4).map("/".join)
+
+
+@given(st.dictionaries(PATHS, st.just("text"), max_size=4))
+def test_files_that_a_spec_accepts_are_written(files: dict[str, str]) -> None:
+    try:
+        accepted = JobSpec(command=["x"], files=files).files
+    except ValidationError:
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        write_files(scratch, accepted)
+        for path, text in accepted.items():
+            assert (Path(scratch) / path).read_text() == text

@@ -19,6 +19,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from muster.core.relative_paths import wrong_path
+
 RESULT_FILE = "result"
 """The file of a scratch directory in which a kernel leaves its result."""
 
@@ -154,12 +156,11 @@ def write_files(scratch: str, files: Mapping[str, str]) -> None:
     No link below `scratch` is followed, whoever made it.
 
     Raises:
-        BadFilePath: a path is absolute or leaves the directory; nothing was written.
+        BadFilePath: a path is wrong; nothing was written.
         OSError: a file cannot be written.
     """
     for name in files:
-        parts = name.split("/")
-        if "\0" in name or "" in parts or "." in parts or ".." in parts:
+        if wrong_path(name) is not None:
             raise BadFilePath(name)
     if not files:
         return

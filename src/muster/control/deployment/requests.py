@@ -67,9 +67,14 @@ class DeploymentRequests:
         check_workdirs(work.live.group(spec.group), [spec])
         known = self._routes.called(spec.name)
         if known is not None and (new or not principal.may_change(known.owner)):
+            if principal.may_see(known.owner):
+                raise Conflict(
+                    f"there is a deployment {spec.name!r} already: choose another name, because "
+                    "requests reach a deployment by it"
+                )
             raise Conflict(
-                f"there is a deployment {spec.name!r} already: choose another name, because "
-                "requests reach a deployment by it"
+                f"the name {spec.name!r} is not free: choose another, because names of deployments "
+                "are one for the whole cluster"
             )
         if known is not None and spec.project not in (None, known.owner.project):
             raise Conflict(

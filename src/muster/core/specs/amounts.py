@@ -129,21 +129,6 @@ EnvName = Annotated[str, StringConstraints(max_length=MAX_NAME, pattern=f"^{ENV_
 Environment = Annotated[dict[EnvName, Text], Field(max_length=1000)]
 
 
-def relative_path(path: str) -> str:
-    """Refuse a path that could leave the directory that it is relative to.
-
-    Raises:
-        ValueError: absolute, empty, or with a ``..`` part.
-    """
-    parts = path.split("/")
-    if not path or path.startswith("/") or ".." in parts or len(path) > 1024:
-        raise ValueError(
-            f"expected a path inside the working directory, without '..' and not absolute, "
-            f"not {path!r}"
-        )
-    return path
-
-
 class Spec(BaseModel):
     """Base of what people write: unknown keys are refused, values never change afterwards."""
 

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from muster.core.errors import Problem
 from muster.core.ids import looks_like_id
+from muster.core.relative_paths import file_and_directory, wrong_path
 from muster.core.specs.amounts import (
     Duration,
     Environment,
@@ -21,7 +22,6 @@ from muster.core.specs.amounts import (
     Spec,
     Text,
     Whole,
-    relative_path,
 )
 from muster.core.specs.notify import Channels
 from muster.core.specs.placement import ANYWHERE, Dependencies, PlacementSpec
@@ -109,7 +109,10 @@ class Process(Spec):
     @classmethod
     def _inside(cls, files: dict[str, str]) -> dict[str, str]:
         for path in files:
-            relative_path(path)
+            if (wrong := wrong_path(path)) is not None:
+                raise ValueError(f"{wrong}, not {path[:80]!r}")
+        if (both := file_and_directory(files)) is not None:
+            raise ValueError(f"{both[:80]!r} is a file, and a directory of another file")
         if sum(len(text.encode()) for text in files.values()) > MAX_FILES_BYTES:
             raise ValueError(f"expected at most {MAX_FILES_BYTES // 1024} KiB of text in all")
         return files
