@@ -30,6 +30,7 @@ from muster.api.sessions import SESSIONS
 from muster.api.slices import SLICES
 from muster.api.stopping import OpenRequests, Stopping
 from muster.api.submissions import Submissions
+from muster.api.turns import Turns
 from muster.api.urls import UrlBounds
 from muster.control.plane import ControlPlane
 from muster.core.clock import Clock
@@ -94,7 +95,7 @@ def create_app(
         description="Batch jobs and sessions on a cluster. Every request but /health carries "
         "`Authorization: Bearer TOKEN`; amounts and times are canonical: thousandths, bytes, "
         "seconds since the epoch.",
-        openapi_url="/v1/openapi.json",
+        openapi_url=None,  # ``describe`` serves it
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -126,7 +127,7 @@ def create_app(
     app.include_router(plan_router(tuple(resources)))
     for module in _OTHERS:
         app.include_router(module.router)
-    app.add_middleware(BearerAuth, access=access)
+    app.add_middleware(BearerAuth, access=access, turns=Turns())
     app.add_middleware(Stopping, requests=requests)
     app.add_middleware(UrlBounds)  # the last one is the outermost
     add_error_handlers(app)

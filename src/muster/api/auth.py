@@ -11,11 +11,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from muster.api.answers import Unauthenticated, error_answer
 from muster.api.stopping import OpenRequests
+from muster.api.turns import Caller, Metered, Turns
 from muster.control.identity.tokens import principal_now, verify
 from muster.control.plane import ControlPlane, Events
 from muster.core.clock import Clock
+from muster.core.errors import Busy
 from muster.core.owner import Principal
 from muster.core.views.base import ErrorCode
+from muster.proxy.connections import origin_of
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +29,13 @@ _LATE_S = 0.01
 """Seconds after the end of a token at which it is checked again, because the clocks of the event
 loop and of the controller differ a little."""
 _ABOUT_TOKENS = frozenset({"token", "user"})
+
+
+def _caller(scope: Scope, principal: Principal | None) -> Caller:
+    """Whose turn a request takes: without a good token that of the address from which it comes."""
+    if principal is not None:
+        return principal.owner.domain, principal.owner.user
+    return "", origin_of(scope["client"][0]) if scope["client"] else ""
 
 
 def _refusal() -> Response:
@@ -51,11 +61,8 @@ class Access:
         plane.watch(self._heard)
 
     def principal(self, secret: str) -> Principal | None:
-        """The principal of a token; None if the token is not good, which is counted."""
-        found = verify(self._plane.live, secret, self._clock.now())
-        if found is None:
-            self._count_refusal()
-        return found
+        """The principal of a token; None if the token is not good."""
+        return verify(self._plane.live, secret, self._clock.now())
 
     @contextmanager
     def reading(self, principal: Principal) -> Iterator[None]:
@@ -87,7 +94,8 @@ class Access:
             if principal_now(self._plane.live, principal.token, now) != principal:
                 self._requests.end(task, _refusal())
 
-    def _count_refusal(self) -> None:
+    def count_refusal(self) -> None:
+        """Count a request without a good token."""
         self.refused += 1
         self._untold += 1
         now = self._clock.now()
@@ -98,18 +106,35 @@ class Access:
 
 class BearerAuth:
     """Refuses requests without a good token; other requests carry their ``principal`` in the
-    scope."""
+    scope. Each waits for its caller's turn."""
 
-    def __init__(self, app: ASGIApp, access: Access) -> None:
+    def __init__(self, app: ASGIApp, access: Access, turns: Turns) -> None:
         self._app = app
         self._access = access
+        self._turns = turns
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in PUBLIC:
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        principal = self._principal(scope)
+        caller = _caller(scope, self._principal(scope))
+        try:
+            turn = await self._turns.begin(caller)
+        except Busy as busy:
+            await error_answer(429, ErrorCode.BUSY, str(busy))(scope, receive, send)
+            return
+        try:
+            await Metered(self._serve(scope, receive, send), turn)
+        finally:
+            self._turns.end(turn)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] in PUBLIC:
+            await self._app(scope, receive, send)
+            return
+        principal = self._principal(scope)  # as it is now that its turn has come
         if principal is None:
+            self._access.count_refusal()
             await _refusal()(scope, receive, send)
             return
         scope["principal"] = principal

@@ -1,5 +1,6 @@
 """The context of every endpoint: the caller, and the parts of the controller behind the API."""
 
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Annotated, Concatenate, ParamSpec, TypeVar
@@ -14,6 +15,7 @@ from muster.api.changes import Changes
 from muster.api.provider_checks import ProviderChecks
 from muster.api.reader import Reader
 from muster.api.submissions import Submissions
+from muster.api.turns import current_turn
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.identity.tokens import principal_now
@@ -93,10 +95,17 @@ class Caller:
             Unauthenticated: the token has ended, or is good for something else now.
         """
 
+        turn = current_turn()
+
         def checked(work: Work, parts: Parts) -> T:
             if principal_now(work.live, self.principal.token, work.now) != self.principal:
                 raise Unauthenticated
-            return action(work, parts)
+            began_s = time.perf_counter()
+            try:
+                return action(work, parts)
+            finally:
+                if turn is not None:
+                    turn.cost_s += time.perf_counter() - began_s
 
         return checked
 

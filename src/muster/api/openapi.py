@@ -1,14 +1,22 @@
 """The API's description of itself: the parts that do not follow from the types of its endpoints."""
 
+import asyncio
+import time
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from anyio import to_thread
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from starlette.requests import Request
+from starlette.responses import Response
 
+from muster.api.answers import json_answer
 from muster.core.specs.amounts import Spec
 from muster.core.views.base import VIEW_KEY, ErrorView, View
 
+PATH = "/v1/openapi.json"
 _SCHEMAS = "#/components/schemas/"
 _SPECS: dict[type[Spec], None] = {}
 """The specs that request bodies are read as, collected as endpoints are defined."""
@@ -30,28 +38,50 @@ def json_body(model: type[Spec]) -> dict[str, Any]:
 
 
 def describe(app: FastAPI) -> None:
-    """Make ``app.openapi`` describe specs, tokens and errors too."""
+    """Make ``app.openapi`` describe specs, tokens and errors too, and serve it: it never changes,
+    so it is written once."""
+    written: list[bytes] = []
+    writing = asyncio.Lock()
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             app.openapi_schema = _document(app)
         return app.openapi_schema
 
+    def write() -> bytes:
+        return msgspec.json.encode(_document(app, time.sleep))
+
+    async def serve(_: Request) -> Response:
+        async with writing:
+            if not written:
+                written.append(await to_thread.run_sync(write))
+        return json_answer(written[0])
+
     app.openapi = openapi  # type: ignore[method-assign] # FastAPI's own way to extend it
+    app.add_route(PATH, serve)
 
 
-def _document(app: FastAPI) -> dict[str, Any]:
-    document = get_openapi(
-        title=app.title, version=app.version, description=app.description, routes=app.routes
-    )
+def _document(app: FastAPI, rest: Callable[[float], None] = lambda seconds: None) -> dict[str, Any]:
+    """The description, made piece by piece: after each one ``rest`` is called with the seconds that
+    it took, so that a thread that makes it leaves the interpreter to others for as long."""
+    document: dict[str, Any] = {}
+    for route in app.routes:
+        began_s = time.perf_counter()
+        part = get_openapi(
+            title=app.title, version=app.version, description=app.description, routes=[route]
+        )
+        _add(document, part)
+        rest(time.perf_counter() - began_s)
     components = document.setdefault("components", {})
     schemas = components.setdefault("schemas", {})
     views = {ErrorView} | _refer_to_views(document)
     schemas.update(msgspec.json.schema_components(views, ref_template=_SCHEMAS + "{name}")[1])
     for model in _SPECS:
+        began_s = time.perf_counter()
         schema = model.model_json_schema(ref_template=_SCHEMAS + "{model}")
         schemas.update(schema.pop("$defs", {}))
         schemas[model.__name__] = schema
+        rest(time.perf_counter() - began_s)
     components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     error = {"application/json": {"schema": {"$ref": _SCHEMAS + "ErrorView"}}}
     refusal = {"description": "Refused: one sentence, and every problem found", "content": error}
@@ -62,6 +92,15 @@ def _document(app: FastAPI) -> dict[str, Any]:
             if path != "/health":
                 operation["security"] = [{"token": []}]
     return document
+
+
+def _add(document: dict[str, Any], part: dict[str, Any]) -> None:
+    """Add the description of one route."""
+    for key, value in part.items():
+        if isinstance(value, dict) and isinstance(document.get(key), dict):
+            _add(document[key], value)
+        else:
+            document[key] = value
 
 
 def _refer_to_views(document: dict[str, Any]) -> set[type[View]]:

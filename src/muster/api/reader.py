@@ -1,5 +1,6 @@
 """Reads from SQL, off the event loop."""
 
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Concatenate, ParamSpec, TypeVar
@@ -11,6 +12,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from muster.api.allowance import Allowance, ConcurrencyLimit
+from muster.api.turns import charge
 from muster.control.inbox import Unavailable
 from muster.core.owner import Owner
 from muster.core.views.base import View
@@ -81,8 +83,11 @@ class Reader:
     def _read(
         self, query: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
+        began_s = time.thread_time()
         try:
             with self._engine.connect().execution_options(readonly=True) as connection:
                 return query(connection, *args, **kwargs)
         except SQLAlchemyError as error:
             raise Unavailable(f"the database cannot be read: {cause_of(error)}") from error
+        finally:
+            charge(time.thread_time() - began_s)

@@ -50,7 +50,12 @@ from muster.app.local_machines import keep_machines
 from muster.app.lost_supervisors import START_S, agents_started_here, watch_supervisors
 from muster.app.own_accounts import own_accounts, write_accounts
 from muster.app.plugin_watchdog import watch_plugins
-from muster.app.process import allow_files, garbage_collection_off, settle_memory
+from muster.app.process import (
+    allow_files,
+    garbage_collection_off,
+    settle_memory,
+    take_turns_quickly,
+)
 from muster.app.proxy_config import proxy_directory
 from muster.app.proxy_keeper import KeptProxy, stop_unwished
 from muster.control.accounts import first_admin
@@ -94,6 +99,7 @@ async def serve(config: ControllerConfig) -> None:
     home = config.home
     home.create()
     allow_files()
+    take_turns_quickly()
     watch_plugins()
     stop = asyncio.Event()
     url = url_of(config.database, home)

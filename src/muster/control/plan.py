@@ -5,7 +5,7 @@ spec that a submission would refuse is refused in the same words.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 import msgspec
@@ -52,6 +52,9 @@ from muster.store.live import Live
 
 MAX_TRIED = 10_000
 """Sessions of one job that are tried; later ones become candidates once these are placed."""
+FIRST_TRIED, MORE_TRIED = 64, 8
+"""Sessions of one job that are tried at first, and the factor by which more are tried while all of
+them would start: a plan costs what would start, not what is asked for."""
 MAX_SHOWN = 1_000
 """Kernels whose places are told, at most."""
 
@@ -104,6 +107,25 @@ def plan_session(
     return _Planner(live, cluster, principal, dependencies, now).plan(workload, 1)
 
 
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """The sessions that are handed in: ``count`` equals."""
+
+    workload: WorkloadClass
+    created_at: float
+    count: int
+
+    def first(self, count: int) -> Sequence[SessionWorkload]:
+        """The first of them. Their ids are no session's, and sort behind those of all sessions of
+        the same age."""
+        return [
+            SessionWorkload(
+                SessionId(f"{IdKind.SESSION}-planned-{index:05}"), self.created_at, self.workload
+            )
+            for index in range(count)
+        ]
+
+
 class _Planner:
     """Makes one plan: rehearses a pass over the group's queue with the planned sessions in it."""
 
@@ -128,27 +150,25 @@ class _Planner:
         """
         admit(self._live, self._cluster, workload, sessions)
         group = self._cluster.groups[workload.group]
-        tried = min(sessions, MAX_TRIED)
+        most = min(sessions, MAX_TRIED)
 
         def look(policy: Policy) -> PlanView:
             hooked = policy.hooks[workload.type].on_schedule(workload)
-            # No session has such an id, and all ids sort before it where ages are equal.
-            planned = [
-                SessionWorkload(
-                    SessionId(f"{IdKind.SESSION}-planned-{index:05}"), self._now, hooked
-                )
-                for index in range(tried)
-            ]
+            planned = _Planned(hooked, self._now, most)
             return self._under(policy, group, planned)
 
         return with_policy(self._live, group, look)
 
-    def _under(
-        self, policy: Policy, group: GroupState, planned: Sequence[SessionWorkload]
-    ) -> PlanView:
-        context, first = self._context(group), planned[0]
+    def _under(self, policy: Policy, group: GroupState, wished: "_Planned") -> PlanView:
+        context, first = self._context(group), wished.first(1)[0]
         found = explain(first, group.queue, group.snapshot, policy, context)
-        result = group.rehearse(planned, policy, context)
+        tried = min(FIRST_TRIED, wished.count)
+        while True:
+            planned = wished.first(tried)
+            result = group.rehearse(planned, policy, context)
+            if tried == wished.count or len(_started(result, planned)) < tried:
+                break  # equals start in order: where one does not, none of the others does
+            tried = min(MORE_TRIED * tried, wished.count)
         rest = next((why for each, why in result.refused.items() if first.id in each), ())
         kept = result.rooms.get(first.id)
         if found.reservation is None and kept is not None:
@@ -157,7 +177,7 @@ class _Planner:
             ids = {session.id for session in planned}
             displaced = (each for each in result.displaced if each.session in ids)
             found = replace(found, displaces=next(displaced, None))
-        return self._view(found, planned, _started(result, planned), rest)
+        return self._view(found, wished, _started(result, planned), rest)
 
     def _context(self, group: GroupState) -> PassContext:
         """The context of a pass, in which the plan's dependencies are known too."""
@@ -173,7 +193,7 @@ class _Planner:
     def _view(
         self,
         found: Explanation,
-        planned: Sequence[SessionWorkload],
+        wished: "_Planned",
         started: Sequence[tuple[KernelPlacement, ...]],
         rest: Sequence[Reason],
     ) -> PlanView:
@@ -188,19 +208,18 @@ class _Planner:
         if not started and displaces is not None:
             places = displaces.kernels
         outcome = _outcome(found)
-        waiting = planned[len(started) :]
         reasons = list(found.reasons or rest)
         adds: Sequence[Addition] = ()
-        if waiting and reasons:
-            reasons, adds = self._with_pools(waiting, reasons)
+        if reasons and len(started) < wished.count:
+            reasons, adds = self._with_pools(wished, len(started), reasons)
         expected_at = found.reservation.expected_at if found.reservation else None
         return PlanView(
             outcome=outcome,
             verdict=sentences.plan(
-                outcome, found.group, len(planned), len(started), displaces=displaces is not None
+                outcome, found.group, wished.count, len(started), displaces=displaces is not None
             ),
             group=found.group,
-            sessions=len(planned),
+            sessions=wished.count,
             starting=len(started),
             kernels=tuple(self._kernel(*each) for each in enumerate(islice(places, MAX_SHOWN))),
             reasons=tuple(map(ReasonView.of, reasons)),
@@ -211,16 +230,16 @@ class _Planner:
         )
 
     def _with_pools(
-        self, waiting: Sequence[SessionWorkload], reasons: list[Reason]
+        self, wished: "_Planned", started: int, reasons: list[Reason]
     ) -> tuple[list[Reason], Sequence[Addition]]:
         """The reasons for which planned sessions would wait, and the slices that would be made for
         them."""
-        workload = waiting[0].workload
+        workload = wished.workload
         outlook = self._cluster.groups[workload.group].outlook
         if outlook is None or any(each.code not in WANTS_ROOM for each in reasons):
             return reasons, ()
         members = QueueClass(workload)
-        members.add_all(waiting)
+        members.add_all(wished.first(wished.count)[started:])
         adds = outlook.additions(members, self._now)
         if adds:
             return [each for each in reasons if each.code not in LACKS_MACHINES], adds

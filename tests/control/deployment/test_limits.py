@@ -82,7 +82,7 @@ def deploy_as(cluster: Cluster, who: Principal, **keys: object) -> None:
 
 def test_name_and_host_reach_one_deployment(cluster: Cluster) -> None:
     deploy_as(cluster, ADA, host="chat.example.org")
-    with pytest.raises(Conflict, match="the name .chat. is not free: choose another"):
+    with pytest.raises(Conflict, match="the name 'chat' is not free: choose another"):
         deploy_as(cluster, BOB)
     with pytest.raises(Conflict, match="another deployment"):
         deploy_as(cluster, BOB, name="other", host="Chat.Example.ORG")
