@@ -162,6 +162,7 @@ TEMPLATES = st.builds(
     owner=TEXT,
     disk_bytes=AMOUNTS,
     service=st.none() | SERVICES,
+    least_cpu=st.booleans(),
 )
 
 

@@ -281,6 +281,7 @@ def _template(template: KernelTemplate, terms: Terms, account: Account | None) -
         "files": dict(template.files),
         "grace_s": template.grace_s,
         "cpu_milli": template.cpu_milli,
+        "least_cpu": template.least_cpu,
         "memory_bytes": template.memory_bytes,
         "log_max_bytes": terms.log_max_bytes,
         "pids_max": terms.pids_max,

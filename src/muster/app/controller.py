@@ -16,6 +16,7 @@ from pathlib import Path
 
 from muster.agent.boot import boot_id, machine_id
 from muster.agent.config import AgentConfig
+from muster.agent.supervisor.priority import raise_priority
 from muster.api.app import create_app
 from muster.api.app import stop as stop_requests
 from muster.app import cluster_time
@@ -100,6 +101,7 @@ async def serve(config: ControllerConfig) -> None:
     home.create()
     allow_files()
     take_turns_quickly()
+    raise_priority()
     watch_plugins()
     stop = asyncio.Event()
     url = url_of(config.database, home)

@@ -371,6 +371,7 @@ def _encode_template(template: KernelTemplate) -> pb.KernelTemplate:
         owner=template.owner,
         disk_bytes=template.disk_bytes,
         service=None if template.service is None else encode_service(template.service),
+        least_cpu=template.least_cpu,
     )
 
 
@@ -387,6 +388,7 @@ def _decode_template(template: pb.KernelTemplate) -> KernelTemplate:
         owner=template.owner,
         disk_bytes=template.disk_bytes,
         service=decode_service(template.service) if template.HasField("service") else None,
+        least_cpu=template.least_cpu,
     )
 
 

@@ -35,7 +35,8 @@ class KernelTemplate:
     batch.
 
     ``workdir`` None means a scratch directory on the agent, into which ``files`` are written.
-    ``cpu_milli`` and ``memory_bytes`` are limits where the agent can set them; 0 sets none.
+    ``cpu_milli`` and ``memory_bytes`` are limits where the agent can set them; 0 sets none. With
+    ``least_cpu`` it asked for no cpu, and gets what others leave.
     ``shape`` is equal for kernels that may inherit each other's allocation. ``owner`` is
     "domain/project/user", whose account on the machine the kernel gets. ``disk_bytes`` bounds the
     kernel's scratch directory; 0 leaves the bound to the agent. With a ``service`` the agent
@@ -54,6 +55,7 @@ class KernelTemplate:
     owner: str
     disk_bytes: int
     service: Service | None = None
+    least_cpu: bool = False
 
 
 @dataclass(frozen=True, slots=True)

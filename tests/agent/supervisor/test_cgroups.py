@@ -80,7 +80,7 @@ def test_processes_are_in_the_cgroups_with_their_limits(limited: Driver) -> None
         until(lambda: limits_of(limited)["cpu.max"] == ["50000", "100000"])
         assert limits_of(limited)["memory.max"] == [str(MEMORY_BYTES)]
     for cgroup in cgroups_of(limited.directory):
-        (procs,) = cgroup.glob("*/cgroup.procs")
+        (procs,) = cgroup.glob("[0-9]*/cgroup.procs")
         until(partial(_has_lines, procs, 3))
         assert str(limited.started("k")["pid"]) in procs.read_text().split()
 
@@ -94,7 +94,7 @@ def limits_of(driver: Driver) -> dict[str, list[str]]:
     return {
         path.name: path.read_text().split()
         for cgroup in cgroups_of(driver.directory)
-        for path in cgroup.glob("*/*")
+        for path in cgroup.glob("[0-9]*/*")
         if path.name in ("cpu.cfs_quota_us", "cpu.max", "memory.limit_in_bytes", "memory.max")
     }
 
@@ -106,14 +106,29 @@ def test_limit_of_cpu_alone_is_set_soon_after_the_start(limited: Driver) -> None
     until(lambda: ["50000"] in [words[:1] for words in limits_of(limited).values()])
 
 
+def test_kernels_that_asked_for_no_cpu_share_the_least_weight(limited: Driver) -> None:
+    for kernel in ("a", "b"):
+        limited.start(kernel, command=["sleep", "60"], memory_bytes=MEMORY_BYTES, least_cpu=True)
+    limited.start("c", command=["sleep", "60"])
+    pids = {str(limited.started(kernel)["pid"]) for kernel in ("a", "b")}
+    (least,) = [
+        path / "least" for path in cgroups_of(limited.directory) if (path / "least").is_dir()
+    ]
+
+    if limited.state["limits"] == LimitsKind.V1:
+        assert (least / "cpu.shares").read_text() == "2\n"
+    else:
+        assert (least / "cpu.weight").read_text() == "1\n"
+    inside = [path.read_text().split() for path in least.rglob("cgroup.procs")]
+    assert {pid for pids_there in inside for pid in pids_there} == pids
+
+
 def test_directories_are_used_again_and_gone_at_the_end(limited: Driver) -> None:
     for number in range(5):
         limited.run(["true"], kernel=f"k{number}", cpu_milli=1000, memory_bytes=MEMORY_BYTES)
     cgroups = cgroups_of(limited.directory)
     assert cgroups
-    assert [len([entry for entry in path.iterdir() if entry.is_dir()]) for path in cgroups] == (
-        [1] * len(cgroups)
-    )
+    assert [len([*path.glob("[0-9]*")]) for path in cgroups] == [1] * len(cgroups)
 
     limited.close()
 
@@ -124,7 +139,9 @@ def test_cgroups_of_a_killed_supervisor_are_emptied_and_removed(limited: Driver)
     limited.start("k", command=["sleep", "60"], cpu_milli=1000)
     pid = limited.started("k")["pid"]
     before = [
-        path for cgroup in cgroups_of(limited.directory) for path in cgroup.glob("*/cgroup.procs")
+        path
+        for cgroup in cgroups_of(limited.directory)
+        for path in cgroup.glob("[0-9]*/cgroup.procs")
     ]
     held = {path.read_text() for path in before}
     assert held - {""} == {f"{pid}\n"}

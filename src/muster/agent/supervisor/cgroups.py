@@ -31,6 +31,9 @@ from muster.agent.supervisor.protocol import Limits
 
 _PERIOD_US = 100_000
 _MIN_QUOTA_US = 1_000  # the operating system refuses a smaller one
+_LEAST = "least"
+_LEAST_SHARES, _LEAST_WEIGHT = 2, 1
+"""Of all kernels together that asked for no cpu, in version 1 (of 1024) and 2 (of 100)."""
 _MAX_SPARE = 64
 _EMPTYING_TIMEOUT_S = 5.0
 _ROOT = "/sys/fs/cgroup"
@@ -63,6 +66,7 @@ class Slot:
     pids_max: int = 0  # 0: no limit
     may_fork: bool = True
     restrained: bool = False  # limits of cpu or memory are set
+    least_cpu: bool = False
 
     def enforce(self, limits: Limits) -> None:
         """Set the limits of cpu and memory, after a kernel has been spawned into the slot.
@@ -105,7 +109,9 @@ class Slot:
     def hierarchies(self) -> tuple[str, ...]:
         """The hierarchies in which a spawning process has to come home, in the order of
         `entry_fds`."""
-        return ("pids",) if self.kind is LimitsKind.V2 else ("pids", *self.controllers)
+        if self.kind is LimitsKind.V2:
+            return ("pids",)
+        return ("pids", *self.controllers, *(("cpu",) if self.least_cpu else ()))
 
     @property
     def empty(self) -> bool:
@@ -211,15 +217,16 @@ class Cgroups:
                 cgroup.
 
         Raises:
-            OSError: one of the homes cannot be opened.
+            OSError: one of the homes cannot be opened, or a cgroup not be made.
         """
         self.kind = kind
         self.homes = homes
         self._parents = parents
         self._home_fds = {name: _open(path, os.O_WRONLY) for name, path in homes.items()}
-        self._spare: dict[tuple[str, ...], list[Slot]] = {}
+        self._spare: dict[tuple[tuple[str, ...], bool], list[Slot]] = {}
         self._spare_count = 0
         self._last_name = 0
+        self._least = self._make_least()
 
     def acquire(self, limits: Limits) -> Slot:
         """An empty slot; `Slot.enforce` is to follow once a process is in it.
@@ -227,12 +234,12 @@ class Cgroups:
         Raises:
             OSError: the operating system refuses to make one.
         """
-        spare = self._spare.get(limits.controllers)
+        spare = self._spare.get((limits.controllers, limits.least_cpu))
         if spare:
             self._spare_count -= 1
             slot = spare.pop()
         else:
-            slot = self._make(limits.controllers)
+            slot = self._make(limits.controllers, limits.least_cpu)
         try:
             slot.reset(limits.pids)
         except OSError:
@@ -246,26 +253,39 @@ class Cgroups:
             slot.remove()
             return
         self._spare_count += 1
-        self._spare.setdefault(slot.controllers, []).append(slot)
+        self._spare.setdefault((slot.controllers, slot.least_cpu), []).append(slot)
 
     def close(self) -> None:
         """Remove all slots."""
         for parent in set(self._parents.values()):
             remove_tree(parent)
 
-    def _make(self, controllers: tuple[str, ...]) -> Slot:
+    def _make_least(self) -> str:
+        """The cgroup in which all kernels that asked for no cpu share what others leave."""
+        least = f"{self._parents['cpu']}/{_LEAST}"
+        os.mkdir(least)
+        if self.kind is LimitsKind.V2:
+            _write(f"{least}/cgroup.subtree_control", "+cpu +memory +pids")
+            _write(f"{least}/cpu.weight", str(_LEAST_WEIGHT))
+        else:
+            _write(f"{least}/cpu.shares", str(_LEAST_SHARES))
+        return least
+
+    def _make(self, controllers: tuple[str, ...], least_cpu: bool) -> Slot:
         self._last_name += 1
         hierarchies = ("pids", *controllers)
         entry = "tasks" if self.kind is LimitsKind.V1 else "cgroup.procs"
-        slot = Slot(self.kind, controllers)
+        slot = Slot(self.kind, controllers, least_cpu=least_cpu)
         slot.home_fds = [self._home_fds[name] for name in slot.hierarchies]
         try:
             for name in hierarchies:
-                directory = f"{self._parents[name]}/{self._last_name}"
+                directory = f"{self._parent(name, least_cpu)}/{self._last_name}"
                 if directory not in slot.directories.values():
                     os.mkdir(directory)
                     slot.entry_fds.append(_open(f"{directory}/{entry}", os.O_WRONLY))
                 slot.directories[name] = directory
+            if self.kind is LimitsKind.V1 and least_cpu:
+                slot.entry_fds.append(_open(f"{self._least}/{entry}", os.O_WRONLY))
             pids_directory = slot.directories["pids"]
             slot.population_fd = _open(f"{pids_directory}/pids.current", os.O_RDONLY)
             if "cpu" in controllers:
@@ -279,6 +299,10 @@ class Cgroups:
             slot.remove()
             raise
         return slot
+
+    def _parent(self, controller: str, least_cpu: bool) -> str:
+        is_least = self.kind is LimitsKind.V2 and least_cpu
+        return self._least if is_least else self._parents[controller]
 
 
 def enter(entry_fds: Sequence[int]) -> None:

@@ -42,19 +42,21 @@ class ProtocolError(Exception):
 class Limits:
     """The limits of one kernel; 0 stands for no limit.
 
-    `controllers` are the cgroup controllers that these limits need, besides that of pids.
+    `controllers` are the cgroup controllers that these limits need, besides that of pids. With
+    `least_cpu` a kernel gets what others leave of the processors.
     """
 
     cpu_milli: int = 0
     memory_bytes: int = 0
     pids: int = 0
     controllers: tuple[str, ...] = ()
+    least_cpu: bool = False
 
     @staticmethod
-    def of(cpu_milli: int, memory_bytes: int, pids: int) -> "Limits":
+    def of(cpu_milli: int, memory_bytes: int, pids: int, *, least_cpu: bool = False) -> "Limits":
         cpu = ("cpu",) if cpu_milli else ()
         controllers = (*cpu, "memory") if memory_bytes else cpu
-        return Limits(cpu_milli, memory_bytes, pids, controllers)
+        return Limits(cpu_milli, memory_bytes, pids, controllers, least_cpu and not cpu_milli)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +270,7 @@ def _template(item: _Object, env_defaults: Mapping[str, str]) -> Template:
             _integer(item, "cpu_milli", 0),
             _integer(item, "memory_bytes", 0),
             _integer(item, "pids_max", 0),
+            least_cpu=item.get("least_cpu") is True,
         ),
         log_max_bytes=log_max_bytes,
         disk_bytes=_integer(item, "disk_bytes", 0),

@@ -227,7 +227,7 @@ class ResourcesSpec(Spec):
     Args:
         cpu: processors. Without it a kernel counts as one and is not limited to it: a limit that
             nobody asked for would surprise, and its cgroup costs a short task a quarter of its
-            time.
+            time. With 0 it gets what all others on its machine leave.
         memory: bytes; a kernel that uses more is killed.
         disk: bytes of the scratch directory.
         gpu: whole devices, or one fraction of one device.

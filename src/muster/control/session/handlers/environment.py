@@ -102,6 +102,7 @@ def template(kernel: Kernel, gang: Gang | None) -> KernelTemplate:
         files=files,
         grace_s=process.grace,
         cpu_milli=process.resources.cpu or 0,
+        least_cpu=process.resources.cpu == 0 and service is None,
         memory_bytes=kernel.resources.memory_bytes,
         # A service hands its room to nobody.
         shape=kernel.resources.shape if service is None else SERVICE_SHAPE,
