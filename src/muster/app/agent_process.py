@@ -15,6 +15,7 @@ from typing import Any
 
 from muster.agent.config import AgentConfig
 from muster.agent.daemon import run
+from muster.agent.supervisor.priority import raise_priority
 from muster.app.process import run_process
 from muster.wire.transport import KeepAlive
 
@@ -77,6 +78,7 @@ async def serve(config: AgentConfig) -> None:
 
 
 def main() -> None:
+    raise_priority()
     run_process("muster agent", serve(load_config(sys.stdin.read())))
 
 
