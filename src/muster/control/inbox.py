@@ -97,9 +97,10 @@ class Answers(Performer[Answer[object]]):
 
 
 class Inbox:
-    """Inputs in the order in which they came. Inputs of users who send large ones are taken one per
-    wake, from these users in turn; inputs of all others are taken in between. Inputs of undone
-    wakes are taken first, in the batches in which they were given back.
+    """Inputs in the order in which they came, requests of people before all others, unless the last
+    wake had no room for those. Inputs of users who send large ones are taken one per wake, from
+    these users in turn; inputs of all others are taken in between. Inputs of undone wakes are taken
+    first, in the batches in which they were given back.
 
     Args:
         hint: called whenever something came in.
@@ -107,14 +108,16 @@ class Inbox:
 
     def __init__(self, hint: Callable[[], None] = lambda: None) -> None:
         self._hint = hint
+        self._requests: deque[Input] = deque()
         self._fresh: deque[Input] = deque()
+        self._requests_wait = False  # the inputs of agents come first in the next wake
         self._slow: dict[_User, deque[Input]] = {}  # of large senders, the next user first
         self._slow_is_next = False
         self._senders: dict[_User, float] = {}  # large ones, until when
         self._again: deque[list[Input]] = deque()
 
     def __bool__(self) -> bool:
-        return bool(self._fresh or self._slow or self._again)
+        return bool(self._requests or self._fresh or self._slow or self._again)
 
     @property
     def is_taking_again(self) -> bool:
@@ -123,14 +126,16 @@ class Inbox:
 
     def waiting(self) -> Iterator[Input]:
         """All inputs that no wake has taken yet."""
-        return chain(chain.from_iterable(self._again), self._fresh, *self._slow.values())
+        queues = (self._requests, self._fresh, *self._slow.values())
+        return chain(chain.from_iterable(self._again), *queues)
 
     def put(self, item: Input) -> None:
         """
         Raises:
             Busy: too much waits already.
         """
-        if len(self._fresh) + sum(map(len, self._slow.values())) >= MAX_INPUTS:
+        waiting = len(self._requests) + len(self._fresh)
+        if waiting + sum(map(len, self._slow.values())) >= MAX_INPUTS:
             raise Busy("the controller has more to do than it can take; try again later")
         self._queue_of(item).append(item)
         self._hint()
@@ -143,7 +148,7 @@ class Inbox:
             user = owner.domain, owner.user
             if user in self._slow or user in self._senders:
                 return self._slow.setdefault(user, deque())
-        return self._fresh
+        return self._fresh if item.is_kept else self._requests
 
     def ask(
         self,
@@ -189,7 +194,8 @@ class Inbox:
         self._senders = {user: until for user, until in self._senders.items() if until > now}
         if self._again:
             return self._again.popleft()
-        if self._slow and (self._slow_is_next or not self._fresh):
+        others = bool(self._requests or self._fresh)
+        if self._slow and (self._slow_is_next or not others):
             self._slow_is_next = False
             user, queue = next(iter(self._slow.items()))
             del self._slow[user]
@@ -198,7 +204,14 @@ class Inbox:
                 self._slow[user] = queue  # behind the other users
             return taken
         self._slow_is_next = bool(self._slow)
-        return [self._fresh.popleft() for _ in range(min(len(self._fresh), INPUTS_A_WAKE))]
+        queues = [self._requests, self._fresh]
+        if self._requests_wait:
+            queues.reverse()
+        self._requests_wait = False
+        taken = []
+        for queue in queues:
+            taken += [queue.popleft() for _ in range(min(len(queue), INPUTS_A_WAKE - len(taken)))]
+        return taken
 
     def apply(self, inputs: list[Input], work: Work, parts: Parts) -> None:
         """Apply the inputs of a wake; those left after MAX_CHANGES changes, or MAX_TOLD reports, or
@@ -209,11 +222,13 @@ class Inbox:
             CommitFailed: the database cannot be read. No other input is tried: each would wait for
                 the server.
         """
-        size, most_marked, told = work.unit.size, work.marked + MAX_RECORDS, 0
+        share = work.share
+        most_changes, most_told = share.of(MAX_CHANGES), share.of(MAX_TOLD)
+        size, most_marked, told = work.unit.size, work.marked + share.of(MAX_RECORDS), 0
         for position, item in enumerate(inputs):
             told += item.amount
-            is_much = told > MAX_TOLD and position > 0
-            if is_much or size > MAX_CHANGES or work.marked >= most_marked:
+            is_much = told > most_told and position > 0
+            if is_much or size > most_changes or work.marked >= most_marked:
                 self.put_back(inputs[position:])
                 del inputs[position:]
                 break  # handlers have their turn in the next wake
@@ -256,13 +271,14 @@ class Inbox:
         if self._again:  # later inputs of the same agents may be among them
             self.give_back(inputs)
             return
+        self._requests_wait = any(item.is_kept for item in inputs)
         for item in reversed(inputs):
             self._queue_of(item).appendleft(item)
 
     def take_requests(self) -> list[Input]:
         """Remove and return all inputs that are not kept while nothing can be stored."""
         found: list[Input] = []
-        for queue in (self._fresh, *self._slow.values()):
+        for queue in (self._requests, self._fresh, *self._slow.values()):
             found += [item for item in queue if not item.is_kept]
             kept = [item for item in queue if item.is_kept]
             queue.clear()

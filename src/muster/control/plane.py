@@ -21,6 +21,7 @@ from muster.control.engine.module import Context, Module, Parts, with_own
 from muster.control.engine.races import Races
 from muster.control.engine.steps import Order
 from muster.control.engine.sweeps import Sweeps
+from muster.control.engine.wake_share import WakeShare
 from muster.control.engine.watches import Watches
 from muster.control.engine.work import Work
 from muster.control.inbox import Answer, Answers, Inbox, Unavailable, refuse
@@ -111,6 +112,7 @@ class ControlPlane:
         self._told = with_own(modules, Module.committed)
         self._sweeps = Sweeps(modules, self.defects, clock.now())
         self._races = Races()
+        self._share = WakeShare(is_measured=clock.processor_s() is not None)
         self.changes = 0
         """How many rows the last wake changed, but for history."""
         self.is_calm = True
@@ -240,7 +242,9 @@ class ControlPlane:
         self._note_news()
         handlers_only |= self._put_off == MOST_PUT_OFF or self._coordinator.must_be_alone
         inputs = [] if handlers_only else self._inbox.take(now)
-        work = Work(self._store.unit(now, self._watch), self._ids, self._races, self.defects)
+        unit = self._store.unit(now, self._watch)
+        work = Work(unit, self._ids, self._races, self.defects, self._share)
+        began_s = self._clock.processor_s()
         try:
             calm = self._decide(inputs, work)
             self._store.commit(work.unit)
@@ -250,7 +254,13 @@ class ControlPlane:
             return self._settle()
         except Exception as error:
             return self._give_up(inputs, work, error)
+        self._note_cost(began_s, now, was_full=bool(self._inbox) or not calm)
         return self._conclude(work, calm)
+
+    def _note_cost(self, began_s: float | None, now: float, *, was_full: bool) -> None:
+        ended_s = self._clock.processor_s()
+        if began_s is not None and ended_s is not None:
+            self._share.took(ended_s - began_s, now, was_full=was_full)
 
     def _conclude(self, work: Work, calm: bool) -> float:
         """Tell everybody about a wake that is stored; the answer is when the next one is due."""
@@ -301,7 +311,10 @@ class ControlPlane:
         self._inbox.apply(inputs, work, self.parts)
         if self._is_wary:
             self._try_out_inputs(inputs, work)
-        full = work.unit.size > MAX_CHANGES and not work.some_end(work.dirty)
+        if any(not item.is_kept for item in inputs):
+            self._share.asked(work.now)
+        most_changes = work.share.of(MAX_CHANGES)
+        full = work.unit.size > most_changes and not work.some_end(work.dirty)
         self._put_off = self._put_off + 1 if full and not work.must_be_whole else 0
         return not self._put_off and self._coordinator.run(work)
 

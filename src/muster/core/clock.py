@@ -28,6 +28,9 @@ class Clock(Protocol):
         """Seconds since the machine booted, those included in which it was suspended: a process
         must keep by these what others count on while it cannot run."""
 
+    def processor_s(self) -> float | None:
+        """Processor seconds of the calling thread so far; None where that is not known."""
+
 
 class SteadyClock:
     """The machine's time: the wall clock at construction, the monotonic clock since."""
@@ -49,6 +52,9 @@ class SteadyClock:
     def boot_s(self) -> float:
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 
+    def processor_s(self) -> float | None:
+        return time.thread_time()
+
 
 class VirtualClock:
     """Time that moves only when told to: for tests and simulation."""
@@ -62,6 +68,9 @@ class VirtualClock:
 
     def boot_s(self) -> float:
         return self._now_s + self.suspended_s
+
+    def processor_s(self) -> float | None:
+        return None
 
     def advance(self, seconds: float) -> None:
         """Move time forward.

@@ -61,14 +61,16 @@ class Coordinator:
         ended that some handler has not looked at since: all have to, before it leaves the mirror.
         """
         work.is_alone = self.must_be_alone
-        due = () if work.is_alone else self.timers.due(work.now, MAX_RECORDS)
+        due = () if work.is_alone else self.timers.due(work.now, work.share.of(MAX_RECORDS))
         for record in (*self._large, *self._left, *due):
             work.mark(record)
         self._large.clear()
         self._left.clear()
         seen: dict[Record, None] = {}
-        room = MAX_LATER if work.unit.size <= MAX_CHANGES and not work.is_alone else 0
-        work.most_changes = work.unit.size + MAX_CHANGES
+        most_changes = work.share.of(MAX_CHANGES)
+        is_free = work.unit.size <= most_changes and not work.is_alone
+        room = work.share.of(MAX_LATER) if is_free else 0
+        work.most_changes = work.unit.size + most_changes
         for _ in range(MAX_PASSES):
             if self._later or work.later:
                 room -= self._take_later(work, room)

@@ -11,6 +11,7 @@ from muster.control.engine.defects import Defects
 from muster.control.engine.effects import ORDERS
 from muster.control.engine.races import Races
 from muster.control.engine.retries import RetryPolicy
+from muster.control.engine.wake_share import WakeShare
 from muster.core.ids import IdFactory
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult
@@ -38,7 +39,8 @@ class Work:
     ``effects`` are performed once the unit is committed, never before (design: Commit before
     effect). ``must_be_whole`` says that all handlers have to run before the commit, however many
     changes there are already. ``races`` are the races that records lost of late, and ``defects``
-    the handlers that failed. ``later`` are records that handlers look at some at a time, in this
+    the handlers that failed. ``share`` is the part of its bounds that the wake may use. ``later``
+    are records that handlers look at some at a time, in this
     wake and in further ones (``look_later``), and ``large`` those that they look at in a wake
     without inputs, which ``is_alone`` (``look_alone``).
     """
@@ -49,12 +51,14 @@ class Work:
         ids: IdFactory,
         races: Races | None = None,
         defects: Defects | None = None,
+        share: WakeShare | None = None,
     ) -> None:
         self.unit = unit
         self.live = unit.live
         self.ids = ids
         self.races = races or Races()
         self.defects = defects or Defects()
+        self.share = share or WakeShare(is_measured=False)
         self.now = unit.now
         self.effects: dict[type, list[object]] = {}
         self.must_be_whole = False

@@ -65,7 +65,7 @@ class ExpandJobs(FollowingHandler[Job]):
         if not queued:
             doubled = work.once(_BroughtUp).get(job, LEAST_CANDIDATES) * 2
             room = work.once(_BroughtUp)[job] = max(room, doubled)
-        room = min(room, MOST_CANDIDATES)
+        room = min(room, work.share.of(MOST_CANDIDATES))
         if room <= 0:
             return
         for task in list(job.waiting.values()):

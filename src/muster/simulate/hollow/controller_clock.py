@@ -31,6 +31,9 @@ class ControllerClock:
     def boot_s(self) -> float:
         return self._world.boot_s()
 
+    def processor_s(self) -> float | None:
+        return self._world.processor_s()
+
     def waits_for(self, leases: LeaseBook) -> bool:
         """Whether nothing is to be decided yet, because agents may confirm the time."""
         if self.is_confirmed:
