@@ -16,7 +16,7 @@ from tests.wire.controller import TOKEN, Controller, controller, template
 
 from muster.agent.config import default_users_directory
 from muster.agent.supervisor import lock_file
-from muster.agent.supervisor.cgroups import cgroups_name
+from muster.agent.supervisor.cgroup_places import cgroups_name
 from muster.agent.supervisor.shutdown import LOCK_NAME
 from muster.app.ended_agent import end_agent
 from muster.app.local_agents import holder

@@ -11,7 +11,7 @@ from muster.core.errors import MusterError
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 SECURITY = ROOT / "docs" / "security.md"
-SOURCES = ("", "src/muster", "src/muster/agent")
+SOURCES = ("", "src/muster", "src/muster/agent", "tests")
 """The folders to which paths of modules are relative."""
 
 CODE = re.compile(r"`([^`\n]+)`")

@@ -122,7 +122,7 @@ def test_value_of_another_type_is_told_as_it_was_written_with_what_is_expected()
         "kind: session\nkernels: '2'": "kernels is '2': expected a list, such as [{command:",
         "kind: session\nkernels: [x]": "kernels.0 is 'x': expected keys with values; known are c",
         "kind: group\nname: g\npreemption: true": "preemption is true: expected keys with values; "
-        "known are least_difference, minimum_lease, mode, scope",
+        "known are before_scaling, least_difference, minimum_lease, mode, scope",
     }
     for text, told in cases.items():
         command = "" if text.startswith("kind") else "command: x\n"

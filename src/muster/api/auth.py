@@ -32,7 +32,7 @@ _ABOUT_TOKENS = frozenset({"token", "user"})
 
 
 def _caller(scope: Scope, principal: Principal | None) -> Caller:
-    """Whose turn a request takes: without a good token that of the address from which it comes."""
+    """The caller whose turn a request takes: an address, where there is no good token."""
     if principal is not None:
         return principal.owner.domain, principal.owner.user
     return "", origin_of(scope["client"][0]) if scope["client"] else ""

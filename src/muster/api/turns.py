@@ -53,7 +53,7 @@ class Turn:
 
 @dataclass(slots=True, eq=False)
 class _Account:
-    """What a caller owes as of ``at_s``, when it was last seen, and its requests that wait, each
+    """The debt of a caller as of ``at_s``, when it was last seen, and its requests that wait, each
     with the moment since when."""
 
     at_s: float

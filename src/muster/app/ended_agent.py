@@ -7,7 +7,7 @@ from pathlib import Path
 
 from muster.agent.accounts import Accounts
 from muster.agent.config import AgentConfig, default_users_directory
-from muster.agent.supervisor.cgroups import cgroups_name, find_cgroups
+from muster.agent.supervisor.cgroup_places import cgroups_name, find_cgroups
 from muster.agent.supervisor.shutdown import shut_down
 from muster.app.local_agents import holder, stop_agent
 from muster.app.own_accounts import users_directory_in

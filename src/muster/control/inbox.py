@@ -227,6 +227,8 @@ class Inbox:
         size, most_marked, told = work.unit.size, work.marked + share.of(MAX_RECORDS), 0
         for position, item in enumerate(inputs):
             told += item.amount
+            if not item.is_kept:
+                share.asked(work.now)
             is_much = told > most_told and position > 0
             if is_much or size > most_changes or work.marked >= most_marked:
                 self.put_back(inputs[position:])

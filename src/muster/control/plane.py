@@ -112,7 +112,7 @@ class ControlPlane:
         self._told = with_own(modules, Module.committed)
         self._sweeps = Sweeps(modules, self.defects, clock.now())
         self._races = Races()
-        self._share = WakeShare(is_measured=clock.processor_s() is not None)
+        self._share = WakeShare(clock.processor_s)
         self.changes = 0
         """How many rows the last wake changed, but for history."""
         self.is_calm = True
@@ -244,7 +244,7 @@ class ControlPlane:
         inputs = [] if handlers_only else self._inbox.take(now)
         unit = self._store.unit(now, self._watch)
         work = Work(unit, self._ids, self._races, self.defects, self._share)
-        began_s = self._clock.processor_s()
+        self._share.begin()
         try:
             calm = self._decide(inputs, work)
             self._store.commit(work.unit)
@@ -254,13 +254,8 @@ class ControlPlane:
             return self._settle()
         except Exception as error:
             return self._give_up(inputs, work, error)
-        self._note_cost(began_s, now, was_full=bool(self._inbox) or not calm)
+        self._share.end(now, was_full=bool(self._inbox) or not calm)
         return self._conclude(work, calm)
-
-    def _note_cost(self, began_s: float | None, now: float, *, was_full: bool) -> None:
-        ended_s = self._clock.processor_s()
-        if began_s is not None and ended_s is not None:
-            self._share.took(ended_s - began_s, now, was_full=was_full)
 
     def _conclude(self, work: Work, calm: bool) -> float:
         """Tell everybody about a wake that is stored; the answer is when the next one is due."""
@@ -311,10 +306,7 @@ class ControlPlane:
         self._inbox.apply(inputs, work, self.parts)
         if self._is_wary:
             self._try_out_inputs(inputs, work)
-        if any(not item.is_kept for item in inputs):
-            self._share.asked(work.now)
-        most_changes = work.share.of(MAX_CHANGES)
-        full = work.unit.size > most_changes and not work.some_end(work.dirty)
+        full = work.unit.size > work.share.of(MAX_CHANGES) and not work.some_end(work.dirty)
         self._put_off = self._put_off + 1 if full and not work.must_be_whole else 0
         return not self._put_off and self._coordinator.run(work)
 

@@ -16,34 +16,48 @@ from muster.control.engine.wake_share import (
 BOUND = 4_000
 
 
+class Processor:
+    """A processor whose time is moved by hand."""
+
+    def __init__(self) -> None:
+        self.used_s = 0.0
+        self.share = WakeShare(lambda: self.used_s)
+
+    def wake(self, cost_s: float, now: float = 0.0, *, was_full: bool = True) -> None:
+        self.share.begin()
+        self.used_s += cost_s
+        self.share.end(now, was_full=was_full)
+
+
 def settled(cost_of_row_s: float, *, people: bool = False, wakes: int = 60) -> WakeShare:
     """The share after wakes that were all full, each of its rows costing so much."""
-    share = WakeShare(is_measured=True)
+    processor = Processor()
     for second in range(wakes):
         if people:
-            share.asked(float(second))
-        share.took(cost_of_row_s * share.of(BOUND), float(second), was_full=True)
-    return share
+            processor.share.asked(float(second))
+        processor.wake(cost_of_row_s * processor.share.of(BOUND), float(second))
+    return processor.share
 
 
 def test_wakes_use_all_of_their_bounds_where_time_is_not_known() -> None:
-    share = WakeShare(is_measured=False)
-    share.took(10.0, 0.0, was_full=True)
+    share = WakeShare()
+    share.begin()
+    share.end(0.0, was_full=True)
     assert share.of(BOUND) == BOUND
 
 
 def test_wake_after_a_long_one_is_shorter_at_once() -> None:
-    share = WakeShare(is_measured=True)
-    share.took(2 * LONGEST_S, 0.0, was_full=True)
-    assert share.part == FIRST / 2
+    processor = Processor()
+    processor.wake(2 * LONGEST_S)
+    assert processor.share.part == FIRST / 2
 
 
 def test_wakes_grow_only_while_there_is_more_to_do() -> None:
-    share = WakeShare(is_measured=True)
-    share.took(0.001, 0.0, was_full=False)
-    assert share.part == FIRST
-    share.took(0.001, 0.0, was_full=True)
-    assert share.part > FIRST
+    processor = Processor()
+    processor.wake(0.001, was_full=False)
+    assert processor.share.part == FIRST
+    processor.wake(0.001)
+    assert processor.share.part > FIRST
 
 
 @given(st.floats(1e-6, 1e-2), st.booleans())
@@ -57,12 +71,12 @@ def test_full_wakes_come_to_take_about_as_long_as_they_may(cost_s: float, people
 
 
 def test_people_who_asked_a_while_ago_are_not_there_any_more() -> None:
-    share = WakeShare(is_measured=True)
-    share.asked(0.0)
-    share.took(LONGEST_S, PEOPLE_S, was_full=True)
-    assert share.part == FIRST
-    share.took(LONGEST_S, PEOPLE_S / 2, was_full=True)
-    assert share.part < FIRST
+    processor = Processor()
+    processor.share.asked(0.0)
+    processor.wake(0.9 * LONGEST_S, PEOPLE_S)
+    assert processor.share.part == FIRST
+    processor.wake(0.9 * LONGEST_S, PEOPLE_S / 2)
+    assert processor.share.part < FIRST
 
 
 def test_part_of_a_bound_is_never_nothing() -> None:

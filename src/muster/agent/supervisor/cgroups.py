@@ -16,7 +16,7 @@ end.
 """
 
 # os and not pathlib: see the docstring of the package.
-# ruff: noqa: PTH102, PTH106, PTH110, PTH112, PTH116, PTH120, PTH123
+# ruff: noqa: PTH102, PTH106, PTH112, PTH123
 
 import errno
 import os
@@ -36,7 +36,6 @@ _LEAST_SHARES, _LEAST_WEIGHT = 2, 1
 """Of all kernels together that asked for no cpu, in version 1 (of 1024) and 2 (of 100)."""
 _MAX_SPARE = 64
 _EMPTYING_TIMEOUT_S = 5.0
-_ROOT = "/sys/fs/cgroup"
 _HOMECOMINGS = 3
 _SIGNALLED_TOGETHER = 256  # each process needs a descriptor meanwhile
 
@@ -123,7 +122,7 @@ class Slot:
 
     def pids(self) -> list[int]:
         """The processes in the slot."""
-        return _members(self.directories["pids"])
+        return members_of(self.directories["pids"])
 
     def signal(self, number: int) -> None:
         """Signal all processes in the slot and no others, although a pid may belong to a new
@@ -169,32 +168,32 @@ class Slot:
                 os.close(fd)
 
     def _limit_pids(self, text: str) -> None:
-        _write(f"{self.directories['pids']}/pids.max", text)
+        write_file(f"{self.directories['pids']}/pids.max", text)
 
     def _set_quota(self, quota_us: int) -> None:
         directory = self.directories["cpu"]
         if self.kind is LimitsKind.V2:
-            _write(f"{directory}/cpu.max", f"{quota_us} {_PERIOD_US}")
+            write_file(f"{directory}/cpu.max", f"{quota_us} {_PERIOD_US}")
         else:
-            _write(f"{directory}/cpu.cfs_quota_us", str(quota_us))
+            write_file(f"{directory}/cpu.cfs_quota_us", str(quota_us))
 
     def _set_memory(self, limit_bytes: int) -> None:
         directory = self.directories["memory"]
         if self.kind is LimitsKind.V2:
-            _write(f"{directory}/memory.max", "max" if limit_bytes < 0 else str(limit_bytes))
+            write_file(f"{directory}/memory.max", "max" if limit_bytes < 0 else str(limit_bytes))
             with suppress(OSError):  # absent without swap
-                _write(f"{directory}/memory.swap.max", "max" if limit_bytes < 0 else "0")
+                write_file(f"{directory}/memory.swap.max", "max" if limit_bytes < 0 else "0")
             return
         # The limit with swap must never be the smaller one; it is absent where swap is not
         # accounted for.
         both = [f"{directory}/memory.limit_in_bytes", f"{directory}/memory.memsw.limit_in_bytes"]
         if limit_bytes < 0:
             with suppress(OSError):
-                _write(both[1], "-1")
-        _write(both[0], str(limit_bytes))
+                write_file(both[1], "-1")
+        write_file(both[0], str(limit_bytes))
         if limit_bytes >= 0:
             with suppress(OSError):
-                _write(both[1], str(limit_bytes))
+                write_file(both[1], str(limit_bytes))
 
     def _oom_kills(self) -> int:
         if self.counts_fd >= 0:
@@ -265,10 +264,10 @@ class Cgroups:
         least = f"{self._parents['cpu']}/{_LEAST}"
         os.mkdir(least)
         if self.kind is LimitsKind.V2:
-            _write(f"{least}/cgroup.subtree_control", "+cpu +memory +pids")
-            _write(f"{least}/cpu.weight", str(_LEAST_WEIGHT))
+            write_file(f"{least}/cgroup.subtree_control", "+cpu +memory +pids")
+            write_file(f"{least}/cpu.weight", str(_LEAST_WEIGHT))
         else:
-            _write(f"{least}/cpu.shares", str(_LEAST_SHARES))
+            write_file(f"{least}/cpu.shares", str(_LEAST_SHARES))
         return least
 
     def _make(self, controllers: tuple[str, ...], least_cpu: bool) -> Slot:
@@ -290,7 +289,7 @@ class Cgroups:
             slot.population_fd = _open(f"{pids_directory}/pids.current", os.O_RDONLY)
             if "cpu" in controllers:
                 if self.kind is LimitsKind.V1:
-                    _write(f"{slot.directories['cpu']}/cpu.cfs_period_us", str(_PERIOD_US))
+                    write_file(f"{slot.directories['cpu']}/cpu.cfs_period_us", str(_PERIOD_US))
                 slot.restrained = True  # so that it begins with a quota, which is only changed then
             if "memory" in controllers:
                 counts = "memory.events" if self.kind is LimitsKind.V2 else "memory.oom_control"
@@ -332,42 +331,6 @@ def go_home(home_fds: Sequence[int]) -> None:
                     raise
 
 
-def cgroups_name(directory: str) -> str:
-    """The name for the cgroups of the supervisor on `directory`: by device and inode, which is
-    short, and no two folders that exist share it."""
-    stat = os.stat(directory)
-    return f"muster-{stat.st_dev:x}-{stat.st_ino:x}"
-
-
-def find_cgroups(name: str) -> Cgroups | None:
-    """Directories called `name` where cgroups can be made, emptied of a dead supervisor's.
-
-    None if there is no writable hierarchy with the pids, cpu and memory controllers. In version 2
-    the cgroup above the supervisor's must be delegated, with no process in it (systemd:
-    `Delegate=yes` and `DelegateSubgroup=agent`), or be the root.
-    """
-    own = _own_cgroups()
-    if "" in own and (found := _version_2(own[""], name)) is not None:
-        return found
-    parents: dict[str, str] = {}
-    homes: dict[str, str] = {}
-    for controller in ("pids", "cpu", "memory"):
-        mount = f"{_ROOT}/{controller}"
-        base = f"{mount}{own.get(controller, '')}"  # not there in a container that sees its own
-        base = base if os.path.isdir(base) else mount
-        parent = f"{base}/{name}"
-        try:
-            remove_tree(parent)
-            os.mkdir(parent)
-        except OSError:
-            for made in parents.values():
-                remove_tree(made)
-            return None
-        parents[controller] = parent
-        homes[controller] = f"{base}/tasks"
-    return _if_usable(LimitsKind.V1, parents, homes)
-
-
 def remove_tree(directory: str) -> None:
     """Kill all processes in a cgroup and below, and remove it, if it exists.
 
@@ -379,8 +342,8 @@ def remove_tree(directory: str) -> None:
         try:
             for path, _, _ in os.walk(directory, topdown=False):
                 with suppress(OSError):  # other hierarchies lack this file
-                    _write(f"{path}/pids.max", "0")
-                for pid in _members(path):
+                    write_file(f"{path}/pids.max", "0")
+                for pid in members_of(path):
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
                 os.rmdir(path)
@@ -390,60 +353,11 @@ def remove_tree(directory: str) -> None:
             time.sleep(0.005)
 
 
-def _version_2(own: str, name: str) -> Cgroups | None:
-    mount = _ROOT if os.path.exists(f"{_ROOT}/cgroup.controllers") else f"{_ROOT}/unified"
-    base = f"{mount}{own}".rstrip("/")
-    for candidate in (base, os.path.dirname(base)):
-        if not candidate.startswith(mount):
-            continue
-        parent = f"{candidate}/{name}"
-        try:
-            remove_tree(parent)
-            _write(f"{candidate}/cgroup.subtree_control", "+cpu +memory +pids")
-            os.mkdir(parent)
-            _write(f"{parent}/cgroup.subtree_control", "+cpu +memory +pids")
-        except OSError:
-            with suppress(OSError):
-                os.rmdir(parent)
-            continue
-        parents = dict.fromkeys(("pids", "cpu", "memory"), parent)
-        return _if_usable(LimitsKind.V2, parents, {"pids": f"{base}/cgroup.procs"})
-    return None
-
-
-def _if_usable(kind: LimitsKind, parents: dict[str, str], homes: dict[str, str]) -> Cgroups | None:
-    """The cgroups, if this process can go into one and home again."""
-    try:
-        cgroups = Cgroups(kind, parents, homes)
-        slot = cgroups.acquire(Limits())
-        try:
-            enter(slot.entry_fds)
-        finally:
-            go_home(slot.home_fds)
-        slot.remove()
-    except OSError:
-        for parent in set(parents.values()):
-            with suppress(OSError):
-                remove_tree(parent)
-        return None
-    return cgroups
-
-
-def _own_cgroups() -> dict[str, str]:
-    """The path of this process's cgroup for each controller of version 1; "" is version 2."""
-    own: dict[str, str] = {}
-    with suppress(OSError), open("/proc/self/cgroup") as lines:
-        for line in lines:
-            _, controllers, path = line.rstrip("\n").split(":", 2)
-            own.update(dict.fromkeys(controllers.split(","), path.rstrip("/")))
-    return own
-
-
 def _quota_us(limits: Limits) -> int:
     return max(_MIN_QUOTA_US, limits.cpu_milli * _PERIOD_US // 1000)
 
 
-def _members(directory: str) -> list[int]:
+def members_of(directory: str) -> list[int]:
     try:
         with open(f"{directory}/cgroup.procs") as lines:
             return [int(line) for line in lines]
@@ -451,7 +365,7 @@ def _members(directory: str) -> list[int]:
         return []
 
 
-def _write(path: str, text: str) -> None:
+def write_file(path: str, text: str) -> None:
     fd = _open(path, os.O_WRONLY)
     try:
         os.write(fd, text.encode())

@@ -14,7 +14,8 @@ from contextlib import suppress
 from typing import assert_never
 
 from muster.agent.supervisor import clock, disk_usage, spawner_process
-from muster.agent.supervisor.cgroups import Cgroups, cgroups_name, find_cgroups
+from muster.agent.supervisor.cgroup_places import cgroups_name, find_cgroups
+from muster.agent.supervisor.cgroups import Cgroups
 from muster.agent.supervisor.disk_watch import DiskWatch
 from muster.agent.supervisor.journal import Journal, Replay
 from muster.agent.supervisor.known_kernels import KnownKernels

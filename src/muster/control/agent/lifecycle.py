@@ -18,8 +18,8 @@ from muster.control.engine.handler import (
 from muster.control.engine.lifecycle import Lifecycle
 from muster.control.engine.work import Move, Work
 from muster.control.session.cluster.state import ClusterState
+from muster.control.session.heard_time import LOOK_AGAIN_S, Unheard
 from muster.control.session.kernel_reports import KernelReports
-from muster.control.session.lifecycle import LOOK_AGAIN_S, Unheard
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult
 from muster.core.states import AGENT_TABLE, AgentStatus

@@ -1,6 +1,8 @@
 """How much one wake does: the part of its bounds that fits into the time for which others may have
 to wait (design: Shares)."""
 
+from collections.abc import Callable
+
 LONGEST_S = 0.04
 """Processor seconds that a wake aims at."""
 LONGEST_BESIDE_PEOPLE_S = 0.012
@@ -17,23 +19,30 @@ class WakeShare:
     from the processor time that wakes took which used all of theirs.
 
     Args:
-        is_measured: whether processor time is known. Where it is not, as in virtual time, a wake
-            may use all of its bounds.
+        processor_s: processor seconds of this thread so far; None where they are not known, as in
+            virtual time: then a wake may use all of its bounds.
     """
 
-    def __init__(self, *, is_measured: bool) -> None:
-        self.part = FIRST if is_measured else 1.0
-        self._is_measured = is_measured
+    def __init__(self, processor_s: Callable[[], float | None] = lambda: None) -> None:
+        self._processor_s = processor_s
+        self._began_s = processor_s()
+        self.part = 1.0 if self._began_s is None else FIRST
         self._asked_at = float("-inf")
+
+    def begin(self) -> None:
+        """Note that a wake begins."""
+        self._began_s = self._processor_s()
 
     def asked(self, now: float) -> None:
         """Note that a request of a person came."""
         self._asked_at = now
 
-    def took(self, cost_s: float, now: float, *, was_full: bool) -> None:
-        """Note the processor seconds that a wake took, and whether it left something undone."""
-        if not self._is_measured:
+    def end(self, now: float, *, was_full: bool) -> None:
+        """Note that the wake has ended, and whether it left something undone."""
+        ended_s = self._processor_s()
+        if self._began_s is None or ended_s is None:
             return
+        cost_s = ended_s - self._began_s
         beside_people = now < self._asked_at + PEOPLE_S
         aim_s = LONGEST_BESIDE_PEOPLE_S if beside_people else LONGEST_S
         if cost_s > aim_s:

@@ -58,7 +58,7 @@ class Work:
         self.ids = ids
         self.races = races or Races()
         self.defects = defects or Defects()
-        self.share = share or WakeShare(is_measured=False)
+        self.share = share or WakeShare()
         self.now = unit.now
         self.effects: dict[type, list[object]] = {}
         self.must_be_whole = False

@@ -15,8 +15,8 @@ from muster.control.pool.specs import forget_spec
 from muster.control.pool.turns import Turns
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.handlers.start import recall_prefilled
+from muster.control.session.heard_time import LOOK_AGAIN_S
 from muster.control.session.kernel_reports import KernelReports
-from muster.control.session.lifecycle import LOOK_AGAIN_S
 from muster.core.ids import AgentId, IdKind
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult

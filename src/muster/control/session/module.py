@@ -16,8 +16,9 @@ from muster.control.session.handlers.promote import (
 from muster.control.session.handlers.schedule import ScheduleNewSessions
 from muster.control.session.handlers.start import StartSessions
 from muster.control.session.handlers.terminate import TerminateSessions
+from muster.control.session.heard_time import Unheard
 from muster.control.session.kernel_reports import KernelReports
-from muster.control.session.lifecycle import SessionLifecycle, Unheard
+from muster.control.session.lifecycle import SessionLifecycle
 from muster.control.session.requests import SessionRequests
 from muster.control.session.services import Services
 from muster.scheduling.accounting.fairness import UsageSpan

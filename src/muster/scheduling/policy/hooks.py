@@ -95,5 +95,5 @@ BUILT_IN: Mapping[SessionType, BatchHook] = {
     SessionType.INTERACTIVE: InteractiveHook(),
     SessionType.INFERENCE: InferenceHook(),
 }
-"""What sessions of each type need, also where their group names a plug-in as the hook, which adds
-to it."""
+"""The needs of sessions of each type, also where their group names a plug-in as the hook, which
+adds to them."""

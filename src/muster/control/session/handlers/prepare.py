@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from muster.control.engine.handler import HandlerResult, TransitionStatus
 from muster.control.engine.work import Work
 from muster.control.session.handlers.environment import needs_preparation, preparation
+from muster.control.session.heard_time import HeardPhase
 from muster.control.session.lifecycle import (
     UNPREPARED,
-    HeardPhase,
     begin_again,
     failure_to_judge,
     tried_in_place,

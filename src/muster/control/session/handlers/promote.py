@@ -11,7 +11,8 @@ from muster.control.engine.handler import (
 )
 from muster.control.engine.work import Work
 from muster.control.session.cluster.state import ClusterState
-from muster.control.session.lifecycle import STOP, UNPREPARED, UNSTARTED, timed_out_at
+from muster.control.session.heard_time import timed_out_at
+from muster.control.session.lifecycle import STOP, UNPREPARED, UNSTARTED
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import (
     JOB_TABLE,

@@ -15,11 +15,10 @@ from muster.control.session.handlers.environment import (
     own_variables,
     template,
 )
+from muster.control.session.heard_time import HeardPhase, Unheard
 from muster.control.session.lifecycle import (
     RECALL_AFTER_S,
     UNSTARTED,
-    HeardPhase,
-    Unheard,
     begin_again,
     failure_to_judge,
     is_prefilled,

@@ -10,7 +10,8 @@ from muster.control.engine.handler import (
     TransitionStatus,
 )
 from muster.control.engine.work import Work
-from muster.control.session.lifecycle import HeardPhase, is_forced, stop_again_at
+from muster.control.session.heard_time import HeardPhase
+from muster.control.session.lifecycle import is_forced, stop_again_at
 from muster.control.tell_agent import TellAgent
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import KERNEL_TABLE, KernelStatus, SessionStatus
