@@ -34,6 +34,8 @@ _OFFER = Offer(
     (Device(0, "H100"), Device(1, "H100")),
 )
 _PATH = f"/v1/groups/{GROUP}"
+_WHOLE = 0.4
+"""So many of the jobs that recover and are no gangs do so whole."""
 _CALM = {
     "name": GROUP,
     "agent_silence": 5,
@@ -125,7 +127,15 @@ def _draw_recoverable(lot: Lot) -> Params:
         "resources": {"cpu": 1, "gpu": rng.choice([0, 1, 1, 2])},
         "recovery": rng.choice([recovery, recovery, recovery, None]),
     }
+    draw_scope(lot, spec)
     return {"number": number, "spec": spec}
+
+
+def draw_scope(lot: Lot, spec: Params) -> None:
+    """Have a job that is no gang recover whole at times: with one failure all tasks stop."""
+    is_whole = lot.topic("scopes of recovery").random() < _WHOLE
+    if is_whole and spec["recovery"] is not None and not spec["coscheduled"]:
+        spec["recovery"]["scope"] = "job"
 
 
 @KINDS.add(40, _draw_recoverable, every=EVERY, apart=True)

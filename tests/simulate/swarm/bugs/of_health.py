@@ -178,6 +178,11 @@ def tasks_begin_again_beside_the_check(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Recoveries, "holds", lambda self, task: False)
 
 
+@finds(recoveries.NothingBeginsMeanwhile, first=4)
+def tasks_begin_again_beside_the_check_of_others(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Recoveries, "holds_job", lambda self, job: False)
+
+
 @finds(recoveries.RecoveriesFollowJobs, first=4)
 def recoveries_outlive_their_jobs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(EndRecoveries, "follow", lambda *of: None)

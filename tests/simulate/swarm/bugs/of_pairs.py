@@ -71,7 +71,7 @@ def replicas_with_a_bad_probe_count_until_they_are_unhealthy(patch: pytest.Monke
     patch.setattr(standing, "standing", while_healthy)
 
 
-@finds(updates.UpdatesKeepServing, first=5)
+@finds(updates.UpdatesKeepServing, first=11)
 def nobody_is_published_where_all_were_bad_at_once(patch: pytest.MonkeyPatch) -> None:
     published = standing.in_traffic
 
