@@ -64,7 +64,7 @@ def all_that_are_unhealthy_are_evicted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RouteEviction, "_room", lambda self, deployment, now: 99)
 
 
-@finds(deployments.StartsAreBounded, first=35)
+@finds(deployments.StartsAreBounded, first=59)
 def failed_starts_end_no_update(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rollout, "_too_many_failed", lambda rollout, wanted: None)
     patch.setattr(rollout, "_too_slow", lambda *given: None)

@@ -51,7 +51,7 @@ def machines_need_no_turn_once_a_check_found_out_nothing(patch: pytest.MonkeyPat
     patch.setattr(HealthSteps, "_check_again", exempt)
 
 
-@finds(health.IncidentsEnd, first=39)
+@finds(health.IncidentsEnd, first=19)
 def incidents_wait_without_limit(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(steps, "limit_of", lambda incident, spec: None)
 

@@ -21,7 +21,7 @@ from muster.serving.replicas import Standing
 from muster.simulate.swarm.invariants import need, turns, updates
 
 
-@finds(turns.NobodyWaitsForTheIsolated, first=6)
+@finds(turns.NobodyWaitsForTheIsolated, first=4)
 def no_turn_comes_free_beside_an_isolated_machine(patch: pytest.MonkeyPatch) -> None:
     follow = GiveTurns.follow
 
