@@ -50,6 +50,8 @@ _CALM = {
     },
 }
 """A policy under which all incidents end soon."""
+_TOLD_S = 5.0
+"""Seconds within which agents have told what they saw before faults stopped."""
 _HEALS_S = 1500.0
 """Seconds within which all incidents must end, or wait for an operator, once faults have
 stopped."""
@@ -363,6 +365,7 @@ def _calm(scene: Scene) -> None:
         agent.health.be_well()
         agent.start()
     scene.insist(ADMIN, "PUT", _PATH, _CALM)
+    scene.world.run(_TOLD_S)
     for _ in range(2):  # a check that was under way may have lied
         for each in incidents(scene):
             if each.retry_at > scene.world.clock.now():  # its next check may be hours ahead
