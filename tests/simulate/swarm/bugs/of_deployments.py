@@ -84,7 +84,7 @@ def revisions_that_are_given_up_take_the_place_of_the_former(patch: pytest.Monke
     patch.setattr(RolloutDeployment, "_failed", taken)
 
 
-@finds(deployments.DeploymentsSettle, first=47)
+@finds(deployments.DeploymentsSettle, first=59)
 def replicas_that_are_lost_are_not_replaced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         ReconcileDeployment,

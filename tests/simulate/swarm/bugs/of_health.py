@@ -39,7 +39,7 @@ def each_suspicion_begins_an_incident(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Incidents, "of", lambda self, agent_id: None)
 
 
-@finds(health.OutForCause, first=19)
+@finds(health.OutForCause, first=44)
 def machines_need_no_turn_once_a_check_found_out_nothing(patch: pytest.MonkeyPatch) -> None:
     again = HealthSteps._check_again
 
@@ -156,7 +156,7 @@ def rounds_hear_nothing_of_their_machines(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Recoveries, "changed", lambda *of: None)
 
 
-@finds(recoveries.RestartsAreBounded, first=14)
+@finds(recoveries.RestartsAreBounded, first=19)
 def restarts_are_not_counted_against_the_limit(patch: pytest.MonkeyPatch) -> None:
     after_heal = rules.after_heal
     patch.setattr(
