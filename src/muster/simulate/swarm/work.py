@@ -185,7 +185,7 @@ def _draw_stopped_task(lot: Lot) -> Params:
     return {"submission": recent, "index": rng.choice([0, 1, 1, 2, 5]), "user": 0}
 
 
-@KINDS.add(8, _draw_stopped_task, every=STOPS_EVERY, apart=True)
+@KINDS.add(4, _draw_stopped_task, every=STOPS_EVERY, apart=True)
 def stop_task(scene: Scene, submission: int, index: Count, user: int = 0) -> None:
     """A user stops one task of a job, perhaps of another user's, whose other tasks go on."""
     work, by = scene.work(submission), _user(user)
@@ -198,6 +198,38 @@ def stop_task(scene: Scene, submission: int, index: Count, user: int = 0) -> Non
         if stopped.issuperset(range(work.spec.get("tasks", 1))):
             scene.cancelled.add(work.id)
     scene.ask(by, "POST", f"{work.path}/{work.id}/tasks/{index}/cancel")
+
+
+def _draw_thinned_sweep(lot: Lot) -> Params:
+    rng = lot.rng
+    tasks = rng.choice([2, 4, 12])
+    spec = {
+        "command": ["x"],
+        "tasks": tasks,
+        "grace": rng.choice([0.5, 5]),
+        "keep_going": rng.random() < 0.5,
+        "max_retries_failure": rng.choice([0, 2]),
+        "max_task_failures": rng.choice([0, 12]),
+        "resources": {"cpu": rng.choice([1, 1, 4])},
+    }
+    stopped = rng.sample(range(tasks), rng.choice([1, 1, 2]))
+    return {
+        "number": rng.randrange(1000, 10**9),
+        "spec": spec,
+        "stopped": stopped,
+        "after": rng.choice([0.05, 1, 3]),
+    }
+
+
+@KINDS.add(6, _draw_thinned_sweep, every=STOPS_EVERY, apart=True)
+def thin_sweep(
+    scene: Scene, number: int, spec: dict[str, Any], stopped: list[Count], after: Seconds
+) -> None:
+    """A user hands in a sweep, and some time later stops these tasks of it."""
+    scene.submit(number, "/v1/jobs", {"env": behaviour(number), **spec}, USERS[0])
+    scene.world.run(after)
+    for index in stopped:
+        stop_task(scene, number, index)
 
 
 def _draw_priority(lot: Lot) -> Params:
