@@ -32,10 +32,12 @@ class UpdatesKeepServing(Invariant):
                 self._good_since.setdefault(route.name, unit.now)
             else:
                 self._good_since.pop(route.name, None)
+        # One that is found bad in this commit goes for that.
         taken: dict[Deployment, list[Route]] = {}
         for route, stored in unit.touched[Route].items():
             went = route.status is RouteStatus.TERMINATING and stored in SERVING
-            if went and _is_replaced(route) and route.name in before and runs(route, unit.live):
+            served = route.name in before and route.good is not False
+            if went and _is_replaced(route) and served and runs(route, unit.live):
                 taken.setdefault(route.deployment, []).append(route)
         for deployment, routes in taken.items():
             self._judge(deployment, routes, unit.live)
