@@ -91,8 +91,10 @@ class FrontDoor:
         """Send a request.
 
         Args:
+            path: with the query, if there is one.
             key: the idempotency key, where the request may be repeated.
         """
+        path, _, query = path.partition("?")
         headers = [(b"authorization", f"Bearer {token}".encode())]
         if key is not None:
             headers.append((b"idempotency-key", key.encode()))
@@ -106,7 +108,7 @@ class FrontDoor:
             "scheme": "http",
             "path": path,
             "raw_path": path.encode(),
-            "query_string": b"",
+            "query_string": query.encode(),
             "root_path": "",
             "headers": headers,
             "client": ("127.0.0.1", 1),

@@ -34,6 +34,8 @@ _OFFER = Offer(
     (Device(0, "H100"), Device(1, "H100")),
 )
 _PATH = f"/v1/groups/{GROUP}"
+_WHOLE = 0.4
+"""So many of the jobs that recover and are no gangs do so whole."""
 _CALM = {
     "name": GROUP,
     "agent_silence": 5,
@@ -48,6 +50,8 @@ _CALM = {
     },
 }
 """A policy under which all incidents end soon."""
+_TOLD_S = 5.0
+"""Seconds within which agents have told what they saw before faults stopped."""
 _HEALS_S = 1500.0
 """Seconds within which all incidents must end, or wait for an operator, once faults have
 stopped."""
@@ -125,7 +129,15 @@ def _draw_recoverable(lot: Lot) -> Params:
         "resources": {"cpu": 1, "gpu": rng.choice([0, 1, 1, 2])},
         "recovery": rng.choice([recovery, recovery, recovery, None]),
     }
+    draw_scope(lot, spec)
     return {"number": number, "spec": spec}
+
+
+def draw_scope(lot: Lot, spec: Params) -> None:
+    """Have a job that is no gang recover whole at times: with one failure all tasks stop."""
+    is_whole = lot.topic("scopes of recovery").random() < _WHOLE
+    if is_whole and spec["recovery"] is not None and not spec["coscheduled"]:
+        spec["recovery"]["scope"] = "job"
 
 
 @KINDS.add(40, _draw_recoverable, every=EVERY, apart=True)
@@ -353,6 +365,7 @@ def _calm(scene: Scene) -> None:
         agent.health.be_well()
         agent.start()
     scene.insist(ADMIN, "PUT", _PATH, _CALM)
+    scene.world.run(_TOLD_S)
     for _ in range(2):  # a check that was under way may have lied
         for each in incidents(scene):
             if each.retry_at > scene.world.clock.now():  # its next check may be hours ahead

@@ -51,6 +51,7 @@ def _draw_fault_beside_isolated(lot: Lot) -> Params:
         "resources": {"cpu": 1, "gpu": rng.choice([1, 2])},
         "recovery": recovery,
     }
+    health.draw_scope(lot, spec)
     return {
         "policy": health.draw_lab(lot)["policy"],
         "isolated": rng.randrange(4),

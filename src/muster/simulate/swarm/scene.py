@@ -10,7 +10,7 @@ from muster.control.accounts import ensure_user
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.identity.tokens import create_token
-from muster.core.ids import AgentId
+from muster.core.ids import AgentId, KernelId
 from muster.core.owner import Owner, Principal, Role
 from muster.core.specs.account import TokenSpec
 from muster.simulate.hollow.agent import HollowAgent
@@ -92,9 +92,10 @@ class HealthDecision:
 @dataclass
 class Scene:
     """``submitted`` is the work that users have handed in, by number; ``cancelled`` the ids of work
-    that somebody asked to cancel, whatever the answer; ``requests`` are those that were
-    answered; ``unwanted`` are the ids of slices that operators asked to delete, and the names of
-    pools; ``decided`` are the decisions of operators about the health of agents, but for those
+    that somebody asked to cancel, whatever the answer, ``forced`` of such as was to be killed, and
+    ``stopped`` the indexes of single tasks, by the ids of their jobs; ``requests`` are those that
+    were answered; ``unwanted`` are the ids of slices that operators asked to delete, and the names
+    of pools; ``decided`` are the decisions of operators about the health of agents, but for those
     that were refused; ``unsettled`` says which deployments did not settle once faults had
     stopped; ``steadiness`` counts the slices that were made, and the machines that were
     deleted, by the time when nothing new was to be done for pools, and some time later."""
@@ -107,6 +108,8 @@ class Scene:
     steadiness: tuple[tuple[int, int], tuple[int, int]] | None = None
     submitted: dict[int, Submission] = field(default_factory=dict)
     cancelled: set[str] = field(default_factory=set)
+    forced: set[str] = field(default_factory=set)
+    stopped: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
     requests: list[Request] = field(default_factory=list)
 
     # Steps name things by numbers, so that they keep their sense when other steps are taken out.
@@ -120,6 +123,14 @@ class Scene:
         """A submission that was accepted."""
         submission = self.submitted.get(number)
         return submission if submission is not None and submission.id is not None else None
+
+    def is_to_be_killed(self, kernel: KernelId) -> bool:
+        """Whether somebody asked to cancel the work of a kernel with force."""
+        record = self.world.store.live.kernels.get(kernel)
+        if record is None:
+            return False
+        session = record.session
+        return (session.id if session.job is None else session.job.id) in self.forced
 
     def invite_users(self) -> None:
         """Give everybody an account and a token."""

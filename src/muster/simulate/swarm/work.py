@@ -47,10 +47,14 @@ from muster.simulate.swarm.oracle.sessions import SessionsEndForCause, TasksEndW
 from muster.simulate.swarm.oracle.starts import StartsAreCharged
 from muster.simulate.swarm.part import Part
 from muster.simulate.swarm.scene import ADMIN, USERS, VIEWER, Scene, User
-from muster.simulate.swarm.steps import Kinds, Lot, Params, Seconds
+from muster.simulate.swarm.steps import Count, Kinds, Lot, Params, Seconds
 
 KINDS = Kinds()
 
+STOPS_EVERY = 4
+"""In one of so many seeds single tasks are stopped."""
+_FORCED = 0.25
+"""So many of the requests to cancel are with force."""
 SOMEBODY = (*USERS, VIEWER, ADMIN)
 
 
@@ -154,19 +158,78 @@ def session(
 
 
 def _draw_cancel(lot: Lot) -> Params:
-    return {"submission": lot.a_submission(), "user": lot.rng.choice([0, 0, 1, 2, 3])}
+    drawn = {"submission": lot.a_submission(), "user": lot.rng.choice([0, 0, 1, 2, 3])}
+    is_forced = lot.topic("force").random() < _FORCED
+    return {**drawn, "force": True} if is_forced else drawn
 
 
 @KINDS.add(5, _draw_cancel)
-def cancel(scene: Scene, submission: int, user: int = 3) -> None:
-    """A user asks to cancel work, perhaps that of another user."""
+def cancel(scene: Scene, submission: int, user: int = 3, force: bool = False) -> None:
+    """A user asks to cancel work, perhaps that of another user; with ``force`` its processes are to
+    be killed at once."""
     work, by = scene.work(submission), _user(user)
     if work is None:
         return
     assert work.id is not None
     if by is ADMIN or by is work.user:
         scene.cancelled.add(work.id)
-    scene.ask(by, "POST", f"{work.path}/{work.id}/cancel")
+        if force:
+            scene.forced.add(work.id)
+    query = "?force=true" if force else ""
+    scene.ask(by, "POST", f"{work.path}/{work.id}/cancel{query}")
+
+
+def _draw_stopped_task(lot: Lot) -> Params:
+    rng = lot.rng
+    recent = max(0, lot.submissions - rng.randint(1, 5))
+    return {"submission": recent, "index": rng.choice([0, 1, 1, 2, 5]), "user": 0}
+
+
+@KINDS.add(4, _draw_stopped_task, every=STOPS_EVERY, apart=True)
+def stop_task(scene: Scene, submission: int, index: Count, user: int = 0) -> None:
+    """A user stops one task of a job, perhaps of another user's, whose other tasks go on."""
+    work, by = scene.work(submission), _user(user)
+    if work is None or work.path != "/v1/jobs":
+        return
+    assert work.id is not None
+    if by is ADMIN or by is work.user:
+        stopped = scene.stopped[work.id]
+        stopped.add(index)
+        if stopped.issuperset(range(work.spec.get("tasks", 1))):
+            scene.cancelled.add(work.id)
+    scene.ask(by, "POST", f"{work.path}/{work.id}/tasks/{index}/cancel")
+
+
+def _draw_thinned_sweep(lot: Lot) -> Params:
+    rng = lot.rng
+    tasks = rng.choice([2, 4, 12])
+    spec = {
+        "command": ["x"],
+        "tasks": tasks,
+        "grace": rng.choice([0.5, 5]),
+        "keep_going": rng.random() < 0.5,
+        "max_retries_failure": rng.choice([0, 2]),
+        "max_task_failures": rng.choice([0, 12]),
+        "resources": {"cpu": rng.choice([1, 1, 4])},
+    }
+    stopped = rng.sample(range(tasks), rng.choice([1, 1, 2]))
+    return {
+        "number": rng.randrange(1000, 10**9),
+        "spec": spec,
+        "stopped": stopped,
+        "after": rng.choice([0.05, 1, 3]),
+    }
+
+
+@KINDS.add(6, _draw_thinned_sweep, every=STOPS_EVERY, apart=True)
+def thin_sweep(
+    scene: Scene, number: int, spec: dict[str, Any], stopped: list[Count], after: Seconds
+) -> None:
+    """A user hands in a sweep, and some time later stops these tasks of it."""
+    scene.submit(number, "/v1/jobs", {"env": behaviour(number), **spec}, USERS[0])
+    scene.world.run(after)
+    for index in stopped:
+        stop_task(scene, number, index)
 
 
 def _draw_priority(lot: Lot) -> Params:

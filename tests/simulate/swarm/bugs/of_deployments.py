@@ -64,7 +64,7 @@ def all_that_are_unhealthy_are_evicted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RouteEviction, "_room", lambda self, deployment, now: 99)
 
 
-@finds(deployments.StartsAreBounded, first=35)
+@finds(deployments.StartsAreBounded, first=59)
 def failed_starts_end_no_update(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rollout, "_too_many_failed", lambda rollout, wanted: None)
     patch.setattr(rollout, "_too_slow", lambda *given: None)
@@ -84,7 +84,7 @@ def revisions_that_are_given_up_take_the_place_of_the_former(patch: pytest.Monke
     patch.setattr(RolloutDeployment, "_failed", taken)
 
 
-@finds(deployments.DeploymentsSettle, first=47)
+@finds(deployments.DeploymentsSettle, first=59)
 def replicas_that_are_lost_are_not_replaced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         ReconcileDeployment,

@@ -39,7 +39,7 @@ def each_suspicion_begins_an_incident(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Incidents, "of", lambda self, agent_id: None)
 
 
-@finds(health.OutForCause, first=19)
+@finds(health.OutForCause, first=44)
 def machines_need_no_turn_once_a_check_found_out_nothing(patch: pytest.MonkeyPatch) -> None:
     again = HealthSteps._check_again
 
@@ -51,7 +51,7 @@ def machines_need_no_turn_once_a_check_found_out_nothing(patch: pytest.MonkeyPat
     patch.setattr(HealthSteps, "_check_again", exempt)
 
 
-@finds(health.IncidentsEnd, first=39)
+@finds(health.IncidentsEnd, first=19)
 def incidents_wait_without_limit(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(steps, "limit_of", lambda incident, spec: None)
 
@@ -156,7 +156,7 @@ def rounds_hear_nothing_of_their_machines(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Recoveries, "changed", lambda *of: None)
 
 
-@finds(recoveries.RestartsAreBounded, first=14)
+@finds(recoveries.RestartsAreBounded, first=19)
 def restarts_are_not_counted_against_the_limit(patch: pytest.MonkeyPatch) -> None:
     after_heal = rules.after_heal
     patch.setattr(
@@ -176,6 +176,11 @@ def leaves_count_as_restarts(patch: pytest.MonkeyPatch) -> None:
 @finds(recoveries.NothingBeginsMeanwhile, first=4)
 def tasks_begin_again_beside_the_check(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Recoveries, "holds", lambda self, task: False)
+
+
+@finds(recoveries.NothingBeginsMeanwhile, first=4)
+def tasks_begin_again_beside_the_check_of_others(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Recoveries, "holds_job", lambda self, job: False)
 
 
 @finds(recoveries.RecoveriesFollowJobs, first=4)

@@ -69,7 +69,7 @@ from muster.store.unit import Unit
 from muster.wire.messages import Stop
 
 
-@finds(attempts.OneLiveAttempt, ledger.RoomIsGivenBackOnceGone, first=1)
+@finds(attempts.OneLiveAttempt, ledger.RoomIsGivenBackOnceGone, first=3)
 def silent_agents_count_as_lost(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LeaseBook, "revoke", lambda self, agent: True)
 
@@ -116,7 +116,7 @@ def settling_of_tasks_finds_something_to_do_each_time(patch: pytest.MonkeyPatch)
     patch.setattr(settle.SettleTasks, "follow", again)
 
 
-@finds(dependencies.DependenciesAreMet, first=1)
+@finds(dependencies.DependenciesAreMet, first=8)
 def work_waits_for_no_other_work(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Dependencies, "validate", lambda *of: ())
 
@@ -202,7 +202,7 @@ def some_acknowledgements_are_not_sent(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(AgentDesk, "deliver", badly)
 
 
-@finds(overtaken.OvertakenOnlyRenew, first=215)
+@finds(overtaken.OvertakenOnlyRenew, first=240)
 def commands_follow_no_commit_where_nothing_is_written(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(engine_work, "ORDERS", frozenset())
 

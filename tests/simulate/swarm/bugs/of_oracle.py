@@ -123,7 +123,7 @@ def failures_that_nothing_cures_are_tried_again(patch: pytest.MonkeyPatch) -> No
     patch.setattr(lifecycle, "_FINAL", frozenset())
 
 
-@finds(explained.RefusalsHold, first=13)
+@finds(explained.RefusalsHold, first=121)
 def no_pass_follows_a_session_that_leaves_the_queue(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(GroupState, "withdraw", GroupState.leave_queue)
 

@@ -1,15 +1,18 @@
 """Bugs where two systems meet, which the invariants of pairs find."""
 
+from collections.abc import Iterable
+
 import pytest
 from tests.simulate.swarm.bugs.registry import finds
 
 from muster.autoscaling.decision import RoutingDecision
 from muster.autoscaling.demand import Demand
 from muster.autoscaling.routing import route_demand
-from muster.control.deployment import standing
+from muster.control.deployment import standing, traffic
 from muster.control.deployment.entity import Route
 from muster.control.engine.work import Work
 from muster.control.health.entity import Incident
+from muster.control.health.lifecycle import IncidentLifecycle
 from muster.control.health.turns import GiveTurns
 from muster.control.pool import autoscaler
 from muster.core.states.deployment import RouteStatus
@@ -18,7 +21,7 @@ from muster.serving.replicas import Standing
 from muster.simulate.swarm.invariants import need, turns, updates
 
 
-@finds(turns.NobodyWaitsForTheIsolated, first=6)
+@finds(turns.NobodyWaitsForTheIsolated, first=4)
 def no_turn_comes_free_beside_an_isolated_machine(patch: pytest.MonkeyPatch) -> None:
     follow = GiveTurns.follow
 
@@ -29,6 +32,11 @@ def no_turn_comes_free_beside_an_isolated_machine(patch: pytest.MonkeyPatch) -> 
             follow(self, record, work)
 
     patch.setattr(GiveTurns, "follow", unless_isolated)
+
+
+@finds(turns.NobodyWaitsForTheIsolated, first=39)
+def checks_of_idle_machines_need_a_turn(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(IncidentLifecycle, "check_if_idle", lambda *of: None)
 
 
 @finds(need.MachinesAreNeeded, first=7)
@@ -50,3 +58,24 @@ def replicas_are_available_as_soon_as_they_answer(patch: pytest.MonkeyPatch) -> 
         return Standing.AVAILABLE if answers else found
 
     patch.setattr(standing, "standing", at_once)
+
+
+@finds(updates.UpdatesKeepServing, first=5)
+def replicas_with_a_bad_probe_count_until_they_are_unhealthy(patch: pytest.MonkeyPatch) -> None:
+    stands = standing.standing
+
+    def while_healthy(route: Route, now: float) -> Standing:
+        found = stands(route, now)
+        return Standing.AVAILABLE if found is Standing.WITHDRAWN else found
+
+    patch.setattr(standing, "standing", while_healthy)
+
+
+@finds(updates.UpdatesKeepServing, first=11)
+def nobody_is_published_where_all_were_bad_at_once(patch: pytest.MonkeyPatch) -> None:
+    published = standing.in_traffic
+
+    def without_withdrawn(routes: Iterable[Route], now: float) -> list[Route]:
+        return [each for each in published(routes, now) if each.good is not False]
+
+    patch.setattr(traffic, "in_traffic", without_withdrawn)

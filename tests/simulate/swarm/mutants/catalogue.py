@@ -257,6 +257,13 @@ VERDICTS = (
         "an attempt that never began charges no budget",
     ),
     Mutant(
+        "a task that somebody stopped ends its job",
+        f"{JOB}/judge.py",
+        "    if count(TaskState.KILLED, 0) > stopped:\n",
+        "    if count(TaskState.KILLED, 0):\n",
+        "where one task is stopped, the others go on",
+    ),
+    Mutant(
         "exit codes are forgotten",
         f"{SESSION}/kernel_reports.py",
         "        kernel.exit_code = exit_code\n",

@@ -9,8 +9,9 @@ DEPLOYMENTS = (
     Mutant(
         "replicas go before others serve in their place",
         f"{SERVING}/replicas.py",
-        "    spare = max(0, counted - (wanted - unavailable))\n",
-        "    spare = len(serving)\n",
+        "    spare_serving = max(0, counted - (wanted - unavailable))\n"
+        "    spare = max(0, counted + len(withdrawn) - (wanted - unavailable))\n",
+        "    spare_serving = spare = len(leaving)\n",
         "never fewer healthy routes than the update allows",
     ),
     Mutant(
@@ -22,9 +23,9 @@ DEPLOYMENTS = (
     ),
     Mutant(
         "a bad probe withdraws nobody",
-        f"{DEPLOYMENT}/traffic.py",
-        "    return found and route.good is True and route.address is not None\n",
-        "    return found and route.address is not None\n",
+        f"{DEPLOYMENT}/standing.py",
+        "    if route.good is False:\n        return Standing.WITHDRAWN\n",
+        "",
         "traffic goes only to routes that were healthy at their last probe",
     ),
     Mutant(

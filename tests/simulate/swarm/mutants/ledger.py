@@ -62,8 +62,7 @@ LEDGER = (
     Mutant(
         "silence frees an agent's room",
         f"{AGENT}/leases.py",
-        "            if self._clock.now() < _until(lease) + LEASE_MARGIN_S:\n"
-        "                return False\n",
+        "            if now < _until(lease) + LEASE_MARGIN_S:\n                return False\n",
         "",
         "kernels of a silent agent are unknown until its leases have ended",
     ),

@@ -35,9 +35,9 @@ POOLS = (
     ),
     Mutant(
         "slices that are being deleted do not count",
-        f"{POOL}/autoscaler.py",
-        "                len(of_pool),\n",
-        "                sum(each.doomed is None for each in of_pool),\n",
+        f"{POOL}/pool_states.py",
+        "            len(of_pool),\n",
+        "            sum(each.doomed is None for each in of_pool),\n",
         "a pool has max_slices at most, those that are being deleted included",
     ),
     Mutant(
@@ -56,7 +56,7 @@ POOLS = (
     ),
     Mutant(
         "slices with work count as idle",
-        f"{POOL}/autoscaler.py",
+        f"{POOL}/slice_states.py",
         "        busy = self._fleet.is_used(slice_)\n",
         "        busy = False\n",
         "nobody is drained for nothing",

@@ -62,6 +62,13 @@ RECOVERY = (
         "a round waits for no machine of which all is known",
     ),
     Mutant(
+        "with one failure others of a job that recovers whole begin anew",
+        f"{RECOVERY_OF_JOBS}/book.py",
+        "        return recovery.next is not None or recovery.status in _HOLDING\n",
+        "        return False\n",
+        "no task of a job that recovers whole begins while machines are checked",
+    ),
+    Mutant(
         "a restart forgets which jobs recover",
         f"{RECOVERY_OF_JOBS}/book.py",
         "            self.made(recovery)\n",

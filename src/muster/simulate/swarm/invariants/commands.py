@@ -37,12 +37,14 @@ class _Told:
 
     ``commands`` are the names of commands by kernel; ``ready`` counts how often the agent said that
     it has a kernel ready, and was not told yet to let it go; ``stopped_at`` says when a Stop was
-    decided last, and how long after that another one may be of use.
+    decided last, and how long after that another one may be of use; ``killed`` are the kernels that
+    were told to end at once because somebody asked for that.
     """
 
     commands: dict[LedgerKey, set[str]] = field(default_factory=dict)
     ready: Counter[LedgerKey] = field(default_factory=Counter)
     stopped_at: dict[LedgerKey, tuple[float, float]] = field(default_factory=dict)
+    killed: set[LedgerKey] = field(default_factory=set)
 
     def first(self, key: LedgerKey, name: str) -> bool:
         """Whether the agent was not told so yet. From now on it counts as told."""
@@ -146,6 +148,10 @@ class CommandsAreNeeded(Invariant):
         if self._is_wanted(key):
             return "it is wanted"
         at, wait_s = told.stopped_at.get(key, (0.0, 0.0))
+        is_killed = not command.grace_s and self.scene.is_to_be_killed(command.kernel)
+        if is_killed and key not in told.killed:
+            told.killed.add(key)
+            at, wait_s = 0.0, 0.0
         told.stopped_at[key] = self._decided_at, max(wait_s, command.grace_s + STOP_AGAIN_AFTER_S)
         if self._decided_at >= at + wait_s:
             return None

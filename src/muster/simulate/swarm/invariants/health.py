@@ -29,6 +29,9 @@ _HEALING = frozenset({HealthStatus.RESETTING, HealthStatus.REBOOTING})
 _ANEW = frozenset({HealthStatus.SUSPECT, HealthStatus.ISOLATED})
 _STAYS = frozenset({HealthStatus.ISOLATED, HealthStatus.GONE})
 _BEYOND_CHECKS = _HEALING | {HealthStatus.VERIFYING, HealthStatus.ISOLATED}
+_SLACK_S = 240.0
+"""By how much a step may take longer than its limit: its service has to be started and reported,
+and a controller that has started hears all machines first."""
 _AWAY = frozenset({ReasonCode.HEALTH_SILENT, ReasonCode.HEALTH_NOT_EMPTY})
 _WITHOUT_CHECK = frozenset(
     {
@@ -152,7 +155,54 @@ class OneIncident(Invariant):
 
 
 class IncidentsEnd(Invariant):
-    says = "every incident ends, or waits for an operator, once faults have stopped"
+    """While the controller has nothing to do it is judged how long a check, a reset or a reboot has
+    been under way, since this controller was first seen to wait for it, against the longest time
+    that the group ever gave it."""
+
+    says = "every incident ends, or waits for an operator, and each of its steps has a limit"
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._controller: object = None
+        self._waits: dict[IncidentId, tuple[HealthStatus, float, float]] = {}
+        self._longest: dict[tuple[str, HealthStatus], float] = {}
+
+    def between_steps(self) -> None:
+        controller = self.world.controller
+        if controller is not self._controller:  # it waits anew
+            self._controller = controller
+            self._waits.clear()
+        if controller is None or not controller.is_idle or self.world.is_broken:
+            return
+        live, before, self._waits = controller.store.live, self._waits, {}
+        for each in _live(live):
+            limit_s = self._limit_s(each, live)
+            if each.acted_at is None or limit_s is None:
+                continue
+            status, acted_at, since = before.get(each.id, (each.status, each.acted_at, self.now))
+            if (status, acted_at) != (each.status, each.acted_at):
+                since = self.now
+            self._waits[each.id] = each.status, each.acted_at, since
+            waited_s = self.now - since
+            self.expect(
+                waited_s <= limit_s + _SLACK_S,
+                f"{each.agent} has been {each.status} for {waited_s:.0f} s, of {limit_s:g}",
+            )
+
+    def _limit_s(self, incident: Incident, live: Live) -> float | None:
+        """How long the step that is under way may take; None where it is none."""
+        spec = live.groups[incident.group].health or HealthSpec()
+        limits = {
+            HealthStatus.CHECKING: spec.check_timeout,
+            HealthStatus.VERIFYING: spec.check_timeout,
+            HealthStatus.RESETTING: spec.reset_timeout,
+            HealthStatus.REBOOTING: spec.reboot_timeout,
+        }
+        if incident.status not in limits:
+            return None
+        key = incident.group, incident.status
+        self._longest[key] = max(self._longest.get(key, 0.0), limits[incident.status])
+        return self._longest[key]
 
     def at_rest(self) -> None:
         told = [

@@ -85,23 +85,29 @@ class WaitsEnd(Invariant):
 
 
 class GraceIsGranted(Invariant):
-    """A kernel that goes by SIGKILL alone is left its grace after it was first told to stop."""
+    """A kernel that goes by SIGKILL alone is left its grace after it was first told to stop, unless
+    somebody asked to cancel its work with force."""
 
     says = "a kernel that is told to stop has its grace"
 
     def __init__(self, judge: Judge) -> None:
         super().__init__(judge)
         self._told_at: dict[LedgerKey, float] = {}
+        self._forced: set[LedgerKey] = set()
 
     def sent(self, agent: AgentId, message: ControllerMessage) -> None:
         if isinstance(message, Commands):
             for each in message.commands:
                 if isinstance(each, Stop):
-                    self._told_at.setdefault((each.kernel, each.generation), self.now)
+                    key = each.kernel, each.generation
+                    self._told_at.setdefault(key, self.now)
+                    if self.scene.is_to_be_killed(each.kernel):
+                        self._forced.add(key)
 
     def gone(self, agent: HollowAgent, kernel: Kernel) -> None:
         told_at, stops = self._told_at.get(kernel.key), kernel.stop_reason is ReasonCode.STOPPED
-        if kernel.killed_at is None or told_at is None or not stops:
+        is_judged = stops and kernel.key not in self._forced
+        if kernel.killed_at is None or told_at is None or not is_judged:
             return
         had_s, grace_s = kernel.killed_at - told_at, kernel.start.template.grace_s
         self.expect(had_s >= grace_s - 0.001, f"{kernel.key} was killed after {had_s:.3f} s")

@@ -91,9 +91,8 @@ class LeavesCostNoRestart(Invariant):
 
 
 class NothingBeginsMeanwhile(Invariant):
-    """Judged on the machines: of a gang nothing, of other jobs no task whose attempt failed. With
-    `scope: job` other tasks are judged by control's own tests: their attempts have other numbers.
-    """
+    """Judged on the machines: of a gang nothing, of other jobs no task whose attempt failed; with
+    `scope: job` nothing of which the attempt was made once the failure was seen."""
 
     says = "no task begins again while the machines of its attempt are checked or healed"
 
@@ -109,10 +108,11 @@ class NothingBeginsMeanwhile(Invariant):
             failed = [
                 each.attempt for each in recovery.open.tasks if is_gang or each.index == index
             ]
-            self.expect(
-                number <= max(failed, default=number),
-                f"attempt {number} of task {index} of {job} began while it is {recovery.status}",
-            )
+            told = f"attempt {number} of task {index} of {job} began while it is {recovery.status}"
+            self.expect(number <= max(failed, default=number), told)
+            record = controller.store.live.kernels.get(kernel.start.kernel)
+            if recovery.job.spec.recovers_whole and record is not None:
+                self.expect(record.session.created_at <= recovery.open.began_at, told)
 
 
 class FaultsChargeNobody(Invariant):

@@ -16,7 +16,8 @@ from muster.store.live import Live
 class NobodyWaitsForTheIsolated(Invariant):
     """Judged while the controller has nothing to do. An isolated machine is out of work, and counts
     for no share: nothing that is tried on it could be cut short by a wrong check of another. A
-    machine without work costs nobody anything while it is checked, so its check needs no turn."""
+    machine without work costs nobody anything while it is checked, so its check needs no turn; its
+    heal needs one, also where it counts as faulty because nothing could be found out."""
 
     says = "no healthy machine waits for an isolated one"
 
@@ -41,8 +42,9 @@ class NobodyWaitsForTheIsolated(Invariant):
                 f"are not isolated",
             )
             is_empty = not live.allocations_on.get(incident.agent_id)
+            waits_for_heal = incident.confirmed or incident.heal is not None
             self.expect(
-                incident.confirmed or not is_empty,
+                waits_for_heal or not is_empty,
                 f"{incident.agent} waits for a turn to be checked, and nothing runs there",
             )
 

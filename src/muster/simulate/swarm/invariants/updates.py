@@ -14,7 +14,8 @@ from muster.store.unit import Unit
 
 class UpdatesKeepServing(Invariant):
     """A new replica counts once all of its probes were good for ``min_healthy_time``, a former one
-    if its last was. What is lost by itself, or with its machine, is not the doing of an update.
+    if its last was. What is lost by itself, or with its machine, is not the doing of an update;
+    replicas that an update left behind which was given up or undone go within the disruption.
     Where all replicas are bad at once, requests go where they went."""
 
     says = "what serves is never less than the update allows"
@@ -31,10 +32,12 @@ class UpdatesKeepServing(Invariant):
                 self._good_since.setdefault(route.name, unit.now)
             else:
                 self._good_since.pop(route.name, None)
+        # One that is found bad in this commit goes for that.
         taken: dict[Deployment, list[Route]] = {}
         for route, stored in unit.touched[Route].items():
             went = route.status is RouteStatus.TERMINATING and stored in SERVING
-            if went and _is_replaced(route) and route.name in before and runs(route, unit.live):
+            served = route.name in before and route.good is not False
+            if went and _is_replaced(route) and served and runs(route, unit.live):
                 taken.setdefault(route.deployment, []).append(route)
         for deployment, routes in taken.items():
             self._judge(deployment, routes, unit.live)
@@ -45,6 +48,8 @@ class UpdatesKeepServing(Invariant):
         allowed = spec.update.unavailable.of(wanted, up=False)
         if not (surge or allowed):
             allowed = 1  # else nothing could ever be replaced
+        if deployment.rollout is None:  # the way back from an update that ended is a disruption
+            allowed = max(allowed, spec.disruptable(wanted))
         left = sum(
             self._counts(each, live)
             for each in live.of(Route).values()

@@ -37,6 +37,7 @@ class Case:
         known: of each of its kernels, each of the kernel's generations; the last one is the
             latest.
         cancelled: whether somebody asked to cancel it or its job.
+        stopped: whether somebody asked to stop its task alone.
         statuses: of jobs and sessions, as last committed.
         left_by: when the draining agents had to be left, by their names.
         lowest_priority: that it ever had.
@@ -48,6 +49,7 @@ class Case:
     now: float
     known: Sequence[Sequence[Known]]
     cancelled: bool
+    stopped: bool
     statuses: Mapping[str, str]
     left_by: Mapping[str, float]
     lowest_priority: int
@@ -139,6 +141,10 @@ def _was_cancelled(case: Case) -> bool:
     return case.cancelled or _goes_with_its_route(case)
 
 
+def _was_stopped_alone(case: Case) -> bool:
+    return case.stopped
+
+
 def _goes_with_its_route(case: Case) -> bool:
     """Whether it is a deployment's replica, which is no longer to be there."""
     spec, found = spec_of(case.session), case.live.of(Route).values()
@@ -226,6 +232,7 @@ _CAUSES: Mapping[ReasonCode, Callable[[Case], bool]] = {
     ReasonCode.STOPPED: _was_stopped,
     ReasonCode.KERNEL_ENDED: _has_kernel_that_ended,
     ReasonCode.CANCELLED: _was_cancelled,
+    ReasonCode.TASK_STOPPED: _was_stopped_alone,
     ReasonCode.TIMEOUT: _ran_too_long,
     ReasonCode.SCHEDULING_TIMEOUT: _waited_too_long,
     ReasonCode.JOB_ENDED: _job_has_ended,

@@ -27,13 +27,15 @@ _COUNTED = (TaskState.FAILED, TaskState.WORKER_FAILED)
 @dataclass(slots=True)
 class Account:
     """The oracle's own account of a task: its counters, the last attempt that was judged, and its
-    final state. ``with_job`` says that it ended because its job did."""
+    final state. ``with_job`` says that it ended because its job did, ``alone`` because a user
+    stopped it."""
 
     failures: int = 0
     preemptions: int = 0
     attempt: int = 0
     ended: TaskState | None = None
     with_job: bool = False
+    alone: bool = False
 
 
 class _Expected:
@@ -93,6 +95,15 @@ class TasksAreJudged(Invariant):
             if task.status in TASK_TABLE.terminal and _with_its_job(task):
                 account = self._account(task)
                 account.ended, account.with_job = TaskState.KILLED, True
+            elif task.reason is not None and task.reason.code is ReasonCode.TASK_STOPPED:
+                self._judge_stop(task)
+
+    def _judge_stop(self, task: Task) -> None:
+        """A task is stopped at once, before its attempt ends."""
+        account = self._account(task)
+        account.ended, account.alone = TaskState.KILLED, True
+        was_asked = task.index in self.scene.stopped[task.job.id]
+        self.expect(was_asked, f"{_name(task)} was stopped, and nobody asked for that")
 
     def _account(self, task: Task) -> Account:
         return self.accounts[task.job.id].setdefault(task.index, Account())
@@ -295,6 +306,7 @@ class JobsAreDerived(Invariant):
                 job.tasks_total,
                 job.spec.max_task_failures,
                 keep_going=job.spec.keep_going and not (told in NEVER and job.started_at is None),
+                stopped=sum(each.alone for each in accounts),
             )
             has = job.status if job.status in JOB_TABLE.terminal else None
             self.expect(has is ended, f"{job.id} is {job.status}, and should be {ended}")

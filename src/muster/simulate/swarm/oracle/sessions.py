@@ -85,6 +85,8 @@ class SessionsEndForCause(Invariant):
         ]
         work = session.id if session.job is None else session.job.id
         cancelled = work in self.scene.cancelled
+        indexes = {kernel.task_index for kernel in session.kernels}
+        stopped = not indexes.isdisjoint(self.scene.stopped.get(work, ()))
         lowest = self._lowest[session.id]
         return Case(
             session,
@@ -92,6 +94,7 @@ class SessionsEndForCause(Invariant):
             now,
             known,
             cancelled,
+            stopped,
             self._statuses.known,
             self._left_by,
             lowest,

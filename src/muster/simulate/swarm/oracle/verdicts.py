@@ -102,10 +102,15 @@ def charged(gang: Sequence[Attempt]) -> Sequence[Set[int]] | None:
 
 
 def job_state(
-    tasks: Iterable[TaskState], total: int, most_failures: int, *, keep_going: bool
+    tasks: Iterable[TaskState],
+    total: int,
+    most_failures: int,
+    *,
+    keep_going: bool,
+    stopped: int = 0,
 ) -> JobState | None:
     """The state in which a job has ended; None if it goes on. Tasks that are not among ``tasks``
-    have not begun."""
+    have not begun; ``stopped`` of them were stopped one by one, which ends no other."""
     counts = Counter(tasks)
     ended = sum(counts[state] for state in _ENDED)
     if keep_going and ended < total:
@@ -116,7 +121,7 @@ def job_state(
         return JobState.FAILED
     if counts[TaskState.UNSCHEDULABLE]:
         return JobState.UNSCHEDULABLE
-    if counts[TaskState.KILLED]:
+    if counts[TaskState.KILLED] > stopped:
         return JobState.KILLED
     if ended < total:
         return None
