@@ -25,12 +25,14 @@ NARROW = session("narrow", ask(4), at=1, constraints=["zone=x"])
 def passed_keeping(
     snapshot: Snapshot, kept: dict[SessionWorkload, str], *waiting: SessionWorkload, queue: str
 ) -> PassResult:
-    """A pass that keeps the agents of these names for sessions even from those before them."""
+    """A pass that keeps the agents of these names for sessions even from those before them that are
+    not bound to a zone."""
     sessions = Queue(waiting)
     promised = {
         each.id: (each.workload, (KernelPlacement(agent(name), ()),)) for each, name in kept.items()
     }
-    sessions.promises.keep(promised, list(promised))
+    elsewhere = {each.workload for each in waiting if not each.workload.placement.constraints}
+    sessions.promises.keep(promised, list(promised), frozenset(elsewhere))
     return place(sessions, snapshot, policy(queue=queue), context(snapshot))
 
 
@@ -38,6 +40,14 @@ def test_work_behind_gets_the_machine_that_only_it_can_use() -> None:
     snapshot = cluster(a=box(cpu=4, has={"zone": "x"}))
     result = passed_keeping(snapshot, {NARROW: "a"}, FLEXIBLE, NARROW, queue="backfill")
     assert where(result) == {"narrow": ["a"], "flexible": ["BEHIND_PROMISE"]}
+
+
+def test_work_before_that_can_use_no_other_machine_either_is_not_made_to_wait() -> None:
+    head = session("head", ask(2), at=0, constraints=["zone=x"])
+    snapshot = cluster(a=box(cpu=4, has={"zone": "x"}))
+    result = passed_keeping(snapshot, {NARROW: "a"}, FLEXIBLE, head, NARROW, queue="backfill")
+    assert where(result)["head"] == ["a"]
+    assert where(result)["flexible"] == ["BEHIND_PROMISE"]
 
 
 def test_in_strict_order_the_first_gets_it_all_the_same() -> None:

@@ -72,6 +72,7 @@ def create_app(
     home: Path | None = None,
     on_loopback: bool = False,
     leap_s: Callable[[], float] = lambda: 0.0,
+    turns: Turns | None = None,
     clock_confirmed: bool = True,
 ) -> FastAPI:
     """The HTTP API of a controller, to be served on the plane's event loop.
@@ -85,6 +86,7 @@ def create_app(
         home: the controller's folder, where providers keep files; None where they are not asked.
         on_loopback: whether agents on other machines cannot join.
         leap_s: tells by how much the time of day is ahead of ``clock``.
+        turns: of callers, in place of those by real time.
         clock_confirmed: whether it is known how much time had passed when the controller started.
 
     ``stop`` is called before the server is stopped.
@@ -127,7 +129,7 @@ def create_app(
     app.include_router(plan_router(tuple(resources)))
     for module in _OTHERS:
         app.include_router(module.router)
-    app.add_middleware(BearerAuth, access=access, turns=Turns())
+    app.add_middleware(BearerAuth, access=access, turns=turns or Turns())
     app.add_middleware(Stopping, requests=requests)
     app.add_middleware(UrlBounds)  # the last one is the outermost
     add_error_handlers(app)

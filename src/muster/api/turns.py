@@ -92,6 +92,7 @@ class Turns:
             Busy: too many of the caller's requests wait.
         """
         now_s = self._now_s()
+        self._later = self._later or asyncio.get_running_loop().call_later
         account = self._account(caller, now_s)
         if account.debt_s <= HEAVY_S or not self._others_than(caller, now_s):
             turn = Turn(caller, now_s, in_debt=False)
@@ -173,12 +174,22 @@ class Turns:
         if now_s < self._alarm_s <= at_s:
             return
         self._alarm_s = at_s
-        later = self._later or asyncio.get_running_loop().call_later
-        later(at_s - now_s, self._alarm)
+        assert self._later is not None, "a request has begun"
+        self._later(at_s - now_s, self._alarm)
 
     def _alarm(self) -> None:
         self._alarm_s = float("inf")
         self._dispatch()
+
+
+class TurnsAtOnce(Turns):
+    """Turns that come at once: in virtual time no request keeps another one waiting."""
+
+    async def begin(self, caller: Caller) -> Turn:
+        return Turn(caller, 0.0, in_debt=False)
+
+    def end(self, turn: Turn) -> None:
+        pass
 
 
 class Metered:

@@ -178,7 +178,7 @@ class RouteDemand(LifecycleHandler[Pool]):
         pool_of: dict[str, str] = {each.id: each.pool for each in slices}
         kept = kept_room(decision, seen.matcher, made, pool_of, seen.promised_since, work.now)
         seen.promised_since = kept.since
-        if group.queue.promises.keep(kept.promised, kept.alone):
+        if group.queue.promises.keep(kept.promised, kept.alone, kept.elsewhere):
             group.due = True
         group.outlook = GroupOutlook(
             self._live,

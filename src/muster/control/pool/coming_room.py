@@ -32,11 +32,13 @@ class KeptRoom(NamedTuple):
         since: since when room is kept for each.
         promised: the room.
         alone: the sessions of one kernel whose room is kept from those before them, too.
+        elsewhere: the classes from which it is kept so: those that several pools can serve.
     """
 
     since: Mapping[SessionId, float]
     promised: Promised
     alone: list[SessionId]
+    elsewhere: frozenset[WorkloadClass]
 
 
 def kept_room(
@@ -54,7 +56,8 @@ def kept_room(
         pool_of: the pool of each slice that exists.
         before: since when room was kept for each session.
     """
-    first = keeping_first(_pools_of(decision, matcher, pool_of), matcher)
+    pools = _pools_of(decision, matcher, pool_of)
+    first = keeping_first(pools, matcher)
     since: dict[SessionId, float] = {}
     promised: dict[SessionId, tuple[WorkloadClass, tuple[KernelPlacement, ...]]] = {}
     alone: list[SessionId] = []
@@ -69,7 +72,8 @@ def kept_room(
             promised[session] = (workload, _named(routed, made))
             if is_alone:
                 alone.append(session)
-    return KeptRoom(since, promised, alone)
+    elsewhere = frozenset(each for each in pools if len(matcher.match(each).pools) > 1)
+    return KeptRoom(since, promised, alone, elsewhere)
 
 
 def _pools_of(

@@ -25,6 +25,8 @@ class Promises:
     def __init__(self) -> None:
         self._kernels: dict[SessionId, tuple[WorkloadClass, tuple[KernelPlacement, ...]]] = {}
         self._first: dict[SessionId, None] = {}
+        self.elsewhere: frozenset[WorkloadClass] = frozenset()
+        """The classes from which the room of ``first`` is kept, wherever they stand."""
 
     def __len__(self) -> int:
         return len(self._kernels)
@@ -39,15 +41,23 @@ class Promises:
         """The sessions whose promised room is kept from those before them, too."""
         return self._first.keys()
 
-    def keep(self, kernels: Promised, first: Collection[SessionId] = ()) -> bool:
+    def keep(
+        self,
+        kernels: Promised,
+        first: Collection[SessionId] = (),
+        elsewhere: frozenset[WorkloadClass] = frozenset(),
+    ) -> bool:
         """Promise this room, and no other; whether that is a change.
 
         Args:
             first: sessions of one kernel whose room is kept from those before them, too.
+            elsewhere: the classes from which it is kept so: those that can use other machines.
         """
-        if kernels == self._kernels and self._first.keys() == set(first):
+        same = kernels == self._kernels and self._first.keys() == set(first)
+        if same and elsewhere == self.elsewhere:
             return False
         self._kernels, self._first = dict(kernels), dict.fromkeys(first)
+        self.elsewhere = elsewhere
         return True
 
     def came(self, agents: Mapping[AgentId, AgentId]) -> None:

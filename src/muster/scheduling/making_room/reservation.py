@@ -66,6 +66,7 @@ class Reservation:
         promised: whether it is what is there of the room of a session whose other machines are
             coming; ``workload`` and ``kernels`` are those of its kernels that would stand there.
         of_class: whether it is kept for all sessions of its class alike, which it does not bind.
+        binds: the classes from which it is kept; None for all others.
     """
 
     session: SessionId
@@ -76,12 +77,13 @@ class Reservation:
     waits_for: tuple[SessionId, ...]
     promised: bool = False
     of_class: bool = False
+    binds: frozenset[WorkloadClass] | None = None
 
     def admits(self, workload: WorkloadClass, runs_from: float) -> bool:
         """Whether a session of the class that runs from ``runs_from`` on will have left by
         ``expected_at``, or is one for which the room is kept, so that the reservation does not bind
         it."""
-        if self.is_of(workload):
+        if self.is_of(workload) or (self.binds is not None and workload not in self.binds):
             return True
         if self.expected_at is None or workload.duration_s is None:
             return False

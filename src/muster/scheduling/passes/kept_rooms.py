@@ -2,6 +2,7 @@
 leave, and for those whose machines are coming."""
 
 from collections import Counter
+from dataclasses import replace
 
 from muster.core.ids import SessionId
 from muster.core.specs.group import QueuePolicy
@@ -47,7 +48,8 @@ class KeptRooms:
 
     def keep_first(self) -> None:
         """Keep the room that is promised to sessions of one kernel, as far as it is there, from
-        those before them, too. Which session of a class gets which room is all the same."""
+        those before them, too, that have room coming elsewhere. Which session of a class gets which
+        room is all the same."""
         promises = self._queue.promises
         if not promises.first or self._policy.queue is QueuePolicy.STRICT:
             return  # where nobody overtakes, nobody may wait for those behind
@@ -60,7 +62,7 @@ class KeptRooms:
                 continue
             if all(each.is_free(self._snapshot) for each in room.reserved):
                 waiting[room.workload] -= 1
-                self.bindings.add(room)
+                self.bindings.add(replace(room, binds=promises.elsewhere))
                 if len(self.bindings) == MAX_FIRST:
                     return
 

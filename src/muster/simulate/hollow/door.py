@@ -12,6 +12,7 @@ from starlette.routing import BaseRoute
 
 from muster.api.app import create_app
 from muster.api.reader import Reader
+from muster.api.turns import TurnsAtOnce
 from muster.control.plane import ControlPlane
 from muster.core.clock import Clock
 from muster.core.ids import AgentId
@@ -67,6 +68,7 @@ class FrontDoor:
     ) -> None:
         self._loop = TimelineLoop(timeline)
         self._app = create_app(
+            turns=TurnsAtOnce(),
             plane=plane,
             engine=engine,
             clock=clock,
