@@ -63,9 +63,9 @@ def _measure_here(sessions: int, distinct: bool) -> float:
             lambda work, parts: parts[GroupRequests].put_group(work, _GROUP), _expect_no_error
         )
         plane.step()
-        _submit(plane, 0, WARM_UP, distinct)
+        _submit(plane, inbox, 0, WARM_UP, distinct)
         before = _resident_bytes()
-        _submit(plane, WARM_UP, sessions, distinct)
+        _submit(plane, inbox, WARM_UP, sessions, distinct)
         grown = _resident_bytes() - before
         live = len(plane.live.sessions)
         store.close()
@@ -77,11 +77,12 @@ def _measure_here(sessions: int, distinct: bool) -> float:
 _GROUP = ScalingGroup(name="default")
 
 
-def _submit(plane: ControlPlane, first: int, sessions: int, distinct: bool) -> None:
+def _submit(plane: ControlPlane, inbox: Inbox, first: int, sessions: int, distinct: bool) -> None:
     for start in range(first, first + sessions, BATCH):
         for number in range(start, min(start + BATCH, first + sessions)):
             plane.ask(partial(_submit_one, number=number, distinct=distinct), _expect_no_error)
-        plane.step()
+        while inbox:
+            plane.step()
 
 
 def _submit_one(work: Work, parts: Parts, *, number: int, distinct: bool) -> None:

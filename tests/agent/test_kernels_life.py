@@ -191,7 +191,8 @@ async def test_fixed_port_is_one_kernels_until_its_processes_are_gone(directory:
 
 async def test_ports_that_cannot_be_written_down_are_not_told(directory: Path) -> None:
     async with agent(directory, ports=range(21_044, 21_050)) as made:
-        (directory / "ports.new").mkdir()
+        (directory / "ports.json").unlink(missing_ok=True)
+        (directory / "ports.json").mkdir()
         made.command(Prepare(K1, 1, 1), Prepare(K2, 1, 0))
         failed = await made.report(K1, ReportKind.PREPARE_FAILED)
         assert failed.reason is ReasonCode.DISK_FULL

@@ -17,6 +17,7 @@ from muster.agent import daemon
 from muster.agent.daemon import run
 from muster.agent.supervisor import protocol
 from muster.agent.trouble import read_trouble
+from muster.core import relative_paths
 from muster.core.ids import KernelId
 from muster.wire.messages import HeldStatus, ReportKind
 
@@ -27,10 +28,11 @@ K1 = KernelId("krn-1")
 def other(directory: Path, tmp_path: Path) -> Driver:
     """A real supervisor whose files say that it speaks another version."""
     package = tmp_path / "other" / "muster"
-    for name in ("", "agent"):
+    for name in ("", "agent", "core"):
         source = Path(muster.__file__).parent / name
         (package / name).mkdir(parents=True)
         shutil.copy(source / "__init__.py", package / name)
+    shutil.copy(relative_paths.__file__, package / "core")
     files = Path(protocol.__file__).parent
     shutil.copytree(files, package / "agent" / "supervisor")
     theirs = package / "agent" / "supervisor" / "protocol.py"

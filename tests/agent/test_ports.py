@@ -156,7 +156,8 @@ def test_reservations_that_cannot_be_written_down_are_given_back(
         ports.reserve(ONE, 1)
         ports.save()
         ports.reserve(TWO, 1)
-        in_the_way = tmp_path / "ports.new"
+        in_the_way = tmp_path / "ports.json"
+        in_the_way.unlink()
         in_the_way.mkdir()
         with pytest.raises(OSError, match="directory"):
             ports.save()

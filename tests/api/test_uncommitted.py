@@ -169,7 +169,7 @@ def test_cause_of_a_refused_change_or_read_is_told_to_admins_alone(
         for method, body in (("POST", TRUE), ("GET", None))
         for who in (None, admin)
     ]
-    cluster.until(lambda: len(cluster.inbox._fresh) == 2)
+    cluster.until(lambda: len([*cluster.inbox.waiting()]) == 2)
     cluster.resume()
     assert [each.result(LIMIT_S).json()["error"] for each in asked] == [
         "the change could not be stored; `muster doctor` tells an admin why",

@@ -337,6 +337,17 @@ def running_job_is_cancelled(make: MakeWorld) -> World:
     return world
 
 
+def session_that_is_being_prepared_leaves_its_agent(make: MakeWorld) -> World:
+    world = make({"a": 1})
+    agent = world.agent("a")
+    agent.online = False
+    world.submit(JobSpec(command=["x"], ports=1))
+    drain = partial(AgentRequests.bar, bar=AgentBar.DRAINING, leave_within_s=0.0)
+    world.ask(lambda work, parts: drain(parts[AgentRequests], work, ADA, agent.id))
+    world.run(1)
+    return world
+
+
 def drained_agent_returns_and_is_removed(make: MakeWorld) -> World:
     world = job(make({"a": 1}, lambda start: Run(creating_s=1e9), agent_silence=5))
     agent = world.agent("a")
@@ -378,6 +389,7 @@ MOVING: Sequence[Scenario] = [
     running_job_is_cancelled,
     tasks_that_wait_and_are_to_come_are_stopped,
     drained_agent_returns_and_is_removed,
+    session_that_is_being_prepared_leaves_its_agent,
     too_many_notices_wait,
     pool_that_is_paused_and_deleted,
     gang_fails_though_a_task_succeeded,

@@ -203,7 +203,7 @@ def test_session_of_which_remains_are_cleaned_up_waits_as_the_hooks_of_then_want
     world = group_world({"a": 1}, lambda start: Run(50), **policy)
     agent = world.agent("a")
     agent.online = False  # it does not hear what is sent to it
-    job = world.submit(JobSpec(command=["x"], priority=10))
+    job = world.submit(JobSpec(command=["x"], priority=10, ports=1))  # it waits to be prepared
     session(world, priority=90)
     ((cleaning, remains),) = world.cluster.groups["default"].aside.items()
     assert (world.plane.live.sessions[cleaning].job, remains.workload.priority) == (job, 10)

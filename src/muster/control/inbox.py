@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Generic, TypeVar, cast
@@ -321,3 +321,10 @@ def refuse(item: Input, error: Exception) -> None:
         item.refuse(error)
     except Exception:  # other senders wait too
         log.exception("a sender could not be told that its input is refused")
+
+
+def refuse_requests(inputs: Iterable[Input], error: Exception) -> None:
+    """Tell the senders of those inputs that are not kept for later."""
+    for item in inputs:
+        if not item.is_kept:
+            refuse(item, error)

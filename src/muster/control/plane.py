@@ -24,7 +24,7 @@ from muster.control.engine.sweeps import Sweeps
 from muster.control.engine.wake_share import WakeShare
 from muster.control.engine.watches import Watches
 from muster.control.engine.work import Work
-from muster.control.inbox import Answer, Answers, Inbox, Unavailable, refuse
+from muster.control.inbox import Answer, Answers, Inbox, Unavailable, refuse, refuse_requests
 from muster.core.clock import Clock
 from muster.core.errors import MustEnd, MusterError
 from muster.core.ids import IdFactory
@@ -164,14 +164,12 @@ class ControlPlane:
         return self._store.live
 
     def read_again(self) -> None:
-        """Have the mirror read again before anything else is done: somebody else may have taken the
-        database over."""
+        """Have the mirror read again first of all: another may have taken the database over."""
         self._broken = True
 
     @property
     def is_broken(self) -> bool:
-        """Whether the mirror is ahead of SQL, since a commit failed: it is read again before
-        anything else is done."""
+        """Whether the mirror is ahead of SQL, since a commit failed, and has to be read again."""
         return self._broken
 
     def _note_news(self) -> None:
@@ -449,7 +447,4 @@ class ControlPlane:
         self._broken = True
         self.trouble = why
         self._retry_at = self._clock.now() + RETRY_COMMIT_S
-        refusal = Unavailable(why)
-        for item in inputs:
-            if not item.is_kept:
-                refuse(item, refusal)
+        refuse_requests(inputs, Unavailable(why))

@@ -18,7 +18,7 @@ from muster.core.states.health import HEALTH_TABLE
 class GiveTurns(FollowingHandler[Incident]):
     """Has idle machines that wait for their turn checked without one, and gives the free turns of a
     group to others, before anything is placed on them. It looks at each group by one of its waiting
-    incidents, and only if an incident of the group changed."""
+    incidents, and only if an incident of the group changed or room came free on its machine."""
 
     name = "GiveTurns"
     stage = Stage.OBSERVE
@@ -32,11 +32,12 @@ class GiveTurns(FollowingHandler[Incident]):
     def gather(self, candidates: Sequence[Incident], work: Work) -> Sequence[Incident]:
         groups = dict.fromkeys(each.group for each in candidates)
         groups |= dict.fromkeys(self._incidents.take_groups())
+        groups |= dict.fromkeys(each.group for each in self._incidents.freed)
         waiting = (self._incidents.in_group(each).waiting for each in groups)
         return [next(iter(each.values())) for each in waiting if each]
 
     def is_due(self, targets: Sequence[Incident]) -> bool:
-        return bool(targets) or bool(self._incidents.groups_to_look_at)
+        return bool(targets or self._incidents.groups_to_look_at or self._incidents.freed)
 
     def follow(self, record: Incident, work: Work) -> None:
         of_group = self._incidents.in_group(record.group)

@@ -28,7 +28,8 @@ from muster.core.owner import Owner, Principal, Role
 from muster.core.specs import ScalingGroup
 from muster.core.specs.account import JoinTokenSpec
 from muster.simulate.hollow.agent import HollowAgent, Identity, Offer
-from muster.simulate.hollow.controller import Controller, Fate, Wakes
+from muster.simulate.hollow.controller import Controller, Wakes
+from muster.simulate.hollow.fate import Fate
 from muster.simulate.hollow.machine import Machine
 from muster.simulate.hollow.network import CALM, Stream, Weather
 from muster.simulate.hollow.serving import HollowServing

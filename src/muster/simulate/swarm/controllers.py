@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
-from muster.simulate.hollow.controller import Coming, Misfortune, Outage
+from muster.simulate.hollow.fate import Coming, Misfortune, Outage
 from muster.simulate.swarm.invariants.answers import ReportsAreAcknowledged, RequestsAreAnswered
 from muster.simulate.swarm.invariants.clocks import LeapsCountForNothing
 from muster.simulate.swarm.invariants.defects import ControllerRests, NoHandlerFailed
