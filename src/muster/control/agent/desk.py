@@ -70,7 +70,7 @@ HEALTH_AGAIN_S = 2.0
 """Seconds after which an agent that has used them up is heard with one more."""
 MAX_FOREIGN = 100
 """Reports about kernels of other agents that may come on one stream."""
-MAX_IDLE, IDLE_AGAIN_S = 20_000, 0.01
+MAX_IDLE, IDLE_AGAIN_S = 20_000, 0.0002
 """Reports of an agent that tell nothing new, at once, and seconds for each further one."""
 REPORTS_IN_ONE = 100
 """Reports that are one input: between two inputs a wake may end."""

@@ -93,8 +93,8 @@ COMMITS = (
     Mutant(
         "reports are acknowledged before the commit",
         f"{AGENT}/desk.py",
-        "                work.emit(TellAgent(agent.id, Acknowledge(batch.last_seq)))\n",
-        "                self.link.send(agent.id, Acknowledge(batch.last_seq))\n",
+        "        work.emit(TellAgent(agent.id, Acknowledge(batch.last_seq)))\n",
+        "        self.link.send(agent.id, Acknowledge(batch.last_seq))\n",
         "an agent forgets a report only once it is committed",
     ),
     Mutant(
