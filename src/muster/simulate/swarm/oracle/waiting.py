@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from muster.control.session.lifecycle import STOP_AGAIN_AFTER_S
 from muster.core.reasons import ReasonCode
 from muster.core.specs import DependencyCondition, Level
 from muster.core.specs.group import QueuePolicy
@@ -319,8 +320,11 @@ def _is_at_barrier(claim: Claim) -> bool:
 
 
 def _waits_to_be_tried_again(claim: Claim) -> bool:
-    """The wait doubles with each try; a policy may have changed since it was set."""
+    """The wait doubles with each try; a policy may have changed since it was set. A session that
+    ends waits as long each time before its agents are told to stop it again."""
     session, now = claim.session, claim.standing.now
+    if session.status is SessionStatus.TERMINATING:
+        return 0 < session.retry_at - now <= STOP_AGAIN_AFTER_S
     first_s = max(policy.retry_backoff for policy in claim.case.policies)
     left_s, most_s = session.retry_at - now, first_s * 2 ** (session.tries - 1)
     is_told = abs(claim.numbers["seconds"] - left_s) <= TENTH_S
