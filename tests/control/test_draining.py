@@ -15,7 +15,7 @@ from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import AgentBar, JobState, SessionStatus, TaskState
 from muster.simulate.hollow.supervisor import Run
 from muster.store.queries.tasks import read_task
-from muster.store.records import Job, Session
+from muster.store.records import Job, Session, Task
 from muster.wire.messages import Commands, ControllerMessage, Start, Stop
 
 WORK = JobSpec(command=["work"])
@@ -152,15 +152,25 @@ def leave_b_to_work(world: World) -> None:
     world.ask(lambda work, parts: parts[AgentRequests].bar(work, ADA, id_, None, "", None))
 
 
+def displaced_task(
+    group_world: MakeWorld, seconds: float, during_s: float
+) -> tuple[World, Job, Task]:
+    """A job and its task, which runs for ``seconds`` on a machine that is away and drained
+    ``during_s`` later, a minute after that machine is back and the other one takes work.
+    """
+    world = late_starter(group_world, seconds)
+    job = world.submit(WORK)
+    task = job.tasks[0]
+    drain_once_it_is_creating(world, during_s)
+    leave_b_to_work(world)
+    world.run(60.0)
+    return world, job, task
+
+
 def test_task_that_had_ended_well_before_it_was_displaced_does_not_run_again(
     group_world: MakeWorld,
 ) -> None:
-    world = late_starter(group_world, seconds=1.0)
-    job = world.submit(WORK)
-    task = job.tasks[0]
-    drain_once_it_is_creating(world, during_s=3.3)
-    leave_b_to_work(world)
-    world.run(60.0)
+    world, job, task = displaced_task(group_world, seconds=1.0, during_s=3.3)
     assert job.status is JobState.SUCCEEDED
     assert (task.attempt, task.preemption_count) == (1, 0)
     assert [len(world.agent(name).starts) for name in "ab"] == [1, 0]
@@ -200,12 +210,7 @@ def test_batch_session_that_had_ended_well_before_it_was_displaced_does_not_run_
 def test_task_that_never_began_before_it_was_displaced_runs_elsewhere_and_is_charged_nothing(
     group_world: MakeWorld,
 ) -> None:
-    world = late_starter(group_world, seconds=1.0)
-    job = world.submit(WORK)
-    task = job.tasks[0]
-    drain_once_it_is_creating(world, during_s=0.5)
-    leave_b_to_work(world)
-    world.run(60.0)
+    world, job, task = displaced_task(group_world, seconds=1.0, during_s=0.5)
     assert job.status is JobState.SUCCEEDED
     assert (task.failure_count, task.preemption_count) == (0, 0)
     assert len(world.agent("b").starts) == 1
@@ -214,12 +219,7 @@ def test_task_that_never_began_before_it_was_displaced_runs_elsewhere_and_is_cha
 def test_task_that_ran_on_when_it_was_displaced_runs_elsewhere_and_charges_a_preemption(
     group_world: MakeWorld,
 ) -> None:
-    world = late_starter(group_world, seconds=30.0)
-    job = world.submit(WORK)
-    task = job.tasks[0]
-    drain_once_it_is_creating(world, during_s=3.3)
-    leave_b_to_work(world)
-    world.run(60.0)
+    world, job, task = displaced_task(group_world, seconds=30.0, during_s=3.3)
     assert job.status is JobState.SUCCEEDED
     assert (task.failure_count, task.preemption_count) == (0, 1)
     assert [len(world.agent(name).starts) for name in "ab"] == [1, 1]
