@@ -1,14 +1,19 @@
 """An HAProxy of one's own, with the frame of docs/traffic.md around what Muster writes."""
 
+import json
 import os
 import random
 import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from muster.app.home import Home
 
 PROGRAM = shutil.which("haproxy", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 """Debian keeps it where only administrators look."""
@@ -93,3 +98,25 @@ class Haproxy:
         assert self._process is not None
         pid = self._process.pid
         return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@contextmanager
+def home_with_haproxy() -> Iterator[tuple[Home, Haproxy]]:
+    """The home of a cluster to be started, with an HAProxy that it is to drive; both are gone at
+    the end.
+
+    Raises:
+        TimeoutError: HAProxy does not start in time.
+        MusterError: the home cannot be made.
+    """
+    with tempfile.TemporaryDirectory(prefix="muster-demo-") as directory:
+        home, place = Home(Path(directory) / "home"), Path(directory) / "haproxy"
+        home.create()
+        place.mkdir()
+        balancer = Haproxy(place)
+        (home.path / "traffic.yaml").write_text(json.dumps({"haproxy": balancer.keys}))
+        try:
+            balancer.start()
+            yield home, balancer
+        finally:
+            balancer.kill()

@@ -6,11 +6,9 @@ in a temporary directory and is gone at the end. The exit code is 0 only if the 
 request, and nothing else more than those that were under way.
 """
 
-import json
 import os
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -20,7 +18,7 @@ from typing import Any
 
 import psutil
 from demo import haproxy
-from demo.haproxy import Haproxy, free_port
+from demo.haproxy import Haproxy, free_port, home_with_haproxy
 from demo.load import Account, Load, Question
 from rich.console import Console
 from rich.table import Table
@@ -215,14 +213,8 @@ def run() -> list[Phase]:
         TimeoutError: something is not well again in time.
         MusterError: the cluster does not start, or does not stop.
     """
-    with tempfile.TemporaryDirectory(prefix="muster-demo-") as directory:
-        home, place = Home(Path(directory) / "home"), Path(directory) / "haproxy"
-        home.create()
-        place.mkdir()
-        balancer = Haproxy(place)
-        (home.path / "traffic.yaml").write_text(json.dumps({"haproxy": balancer.keys}))
+    with home_with_haproxy() as (home, balancer):
         try:
-            balancer.start()
             # Another cluster of this machine may take the first ports while the controller is away.
             up(UpOptions(home.path, agents=AGENTS, cpus="2", port=free_port(), proxy=False))
             known = home.client()
@@ -234,7 +226,6 @@ def run() -> list[Phase]:
                 play.run()
                 return play.phases
         finally:
-            balancer.kill()
             down(home.path)
 
 

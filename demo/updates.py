@@ -5,9 +5,7 @@ It prints how many requests that cost. Everything lives in a temporary directory
 end. The exit code is 0 only if no request failed.
 """
 
-import json
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from demo import haproxy
-from demo.haproxy import Haproxy, free_port
+from demo.haproxy import Haproxy, free_port, home_with_haproxy
 from demo.load import Account, Load, Question
 from rich.console import Console
 from rich.table import Table
@@ -169,22 +167,12 @@ def run(updates: int, say: Callable[[Outcome], None]) -> list[Outcome]:
         MusterError: the cluster does not start, or does not stop.
     """
     outcomes = []
-    with tempfile.TemporaryDirectory(prefix="muster-demo-") as directory:
-        home, place = Home(Path(directory) / "home"), Path(directory) / "haproxy"
-        home.create()
-        place.mkdir()
-        balancer = Haproxy(place)
-        (home.path / "traffic.yaml").write_text(json.dumps({"haproxy": balancer.keys}))
-        try:
-            balancer.start()
-            with cluster(balancer, home) as (client, loads):
-                play = Updates(client, balancer, loads)
-                play.begin()
-                for strategy in STRATEGIES:
-                    outcomes.append(play.run(strategy, updates))
-                    say(outcomes[-1])
-        finally:
-            balancer.kill()
+    with home_with_haproxy() as (home, balancer), cluster(balancer, home) as (client, loads):
+        play = Updates(client, balancer, loads)
+        play.begin()
+        for strategy in STRATEGIES:
+            outcomes.append(play.run(strategy, updates))
+            say(outcomes[-1])
     return outcomes
 
 
