@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg
 from tests.patience import until
 
@@ -268,10 +269,12 @@ _TRACKER = b"multiprocessing.resource_tracker"
 
 
 def processes_naming(path: Path) -> Iterator[tuple[int, list[bytes], list[bytes]]]:
-    """Processes with ``path`` in their command line or environment: pid, and both."""
+    """Processes with ``path`` in their command line or environment: pid, and both. Not among them
+    are this process and those that started it."""
     needle = os.fsencode(path)
+    own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
     for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+        if not entry.name.isdigit() or int(entry.name) in own:
             continue
         try:
             command = (entry / "cmdline").read_bytes()

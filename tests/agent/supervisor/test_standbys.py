@@ -61,6 +61,12 @@ def standby(
     return go
 
 
+def settle_spawner(driver: Driver, ada: dict[str, Any]) -> None:
+    """Return once the user's process has obeyed all that it was told so far."""
+    driver.start({"id": "last", "shape": "of its own"}, account=ada)
+    driver.started("last")
+
+
 def test_no_kernel_that_stands_by_is_spawned_once_the_supervisor_is_dead(
     supervisor: Driver, users: Users, ada: dict[str, Any]
 ) -> None:
@@ -139,7 +145,7 @@ def test_heir_whose_start_is_heard_after_the_lease_is_told_as_heir_and_never_run
     go = standby(supervisor, users, ada, ("sleep", "60"))
     spawner = spawner_of(supervisor, ADA)
     supervisor.lease(60.0)
-    supervisor.settle()
+    settle_spawner(supervisor, ada)
     with standing_still(supervisor.pid):
         go.touch()
         until(lambda: ["sleep", "60"] in children_of(spawner))
