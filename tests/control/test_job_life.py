@@ -279,6 +279,31 @@ def test_task_that_ended_before_its_machine_rebooted_is_not_lost(worlds: MakeWor
     assert not world.plane.live.ledger
 
 
+def test_room_of_an_end_that_a_reboot_outlived_is_given_back_by_its_report_or_the_next_reboot(
+    worlds: MakeWorld,
+) -> None:
+    world = worlds({"a": CPU}, behaviour=lambda start: Run(seconds=3))
+    job = world.submit(JobSpec(command=["x"]))
+    world.run(2)
+    agent = world.agent("a")
+    agent.online = False
+    world.run(2)
+    agent.reboot(keeps_journal=True)
+    world.greet(agent)  # which says that it has ended; its report is still under way
+    world.wake()
+    with world.store.engine.connect() as connection:
+        stored = load_live(connection, cluster_entities())
+    assert [row.boot_id for row in stored.ledger.values()] == [agent.boot_id]
+    assert job.status is JobState.RUNNING
+
+    agent.reboot()  # and is lost
+    world.connect(agent)
+    world.run(15)
+    assert job.status is JobState.SUCCEEDED
+    assert task_rows(world, job.id) == [("SUCCEEDED", 2, 0)]
+    assert not world.plane.live.ledger
+
+
 def test_controller_killed_at_any_step_loses_nothing_and_runs_nothing_twice(
     worlds: MakeWorld,
 ) -> None:

@@ -371,8 +371,9 @@ class Kernel(Record):
 class Allocation:
     """A row of the ledger: the room of a kernel's generation on an agent (design: The ledger).
 
-    ``charged`` is false in an agent's backlog. ``boot_id`` is the agent's when the row was made:
-    another one proves the kernel gone. Rows are kept by their ``key``.
+    ``charged`` is false in an agent's backlog. ``boot_id`` is the agent's when the row was made, or
+    when it last said after a reboot that the kernel had ended: another one proves the kernel gone.
+    Rows are kept by their ``key``.
     """
 
     kernel_id: KernelId

@@ -245,7 +245,7 @@ KERNELS = RowMapping[Kernel](
 )
 ALLOCATIONS = RowMapping[Allocation](
     schema.allocations,
-    changing=("charged", "devices"),
+    changing=("charged", "devices", "boot_id"),
     sources={
         "cpu_milli": "resources.cpu_milli",
         "memory_bytes": "resources.memory_bytes",

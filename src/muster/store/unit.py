@@ -223,6 +223,15 @@ class Unit:
         allocation.charged = True
         allocation.shares = shares
         self._watch.charged(allocation, before, self.now)
+        self._rewrite(allocation)
+
+    def keep(self, allocation: Allocation, boot_id: str) -> None:
+        """Keep an allocation after its agent's reboot: its kernel had ended, and the report of that
+        follows."""
+        allocation.boot_id = boot_id
+        self._rewrite(allocation)
+
+    def _rewrite(self, allocation: Allocation) -> None:
         created = self._ledger.get(allocation.key, (False, None))[0]
         self._ledger[allocation.key] = (created, allocation)
 

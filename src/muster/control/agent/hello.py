@@ -86,12 +86,15 @@ class Greeter:
                 for each in hello.kernels
                 if each.status is HeldStatus.ENDED
             }
-            gone = [
-                key
-                for key, row in work.live.allocations_on.get(agent.id, {}).items()
-                if row.boot_id != hello.boot_id and key not in ended
+            former = [
+                row
+                for row in work.live.allocations_on.get(agent.id, {}).values()
+                if row.boot_id != hello.boot_id
             ]
-            self._lose(work, agent, gone, why)
+            for row in former:
+                if row.key in ended:
+                    work.unit.keep(row, hello.boot_id)
+            self._lose(work, agent, [row.key for row in former if row.key not in ended], why)
         self._settle(work, agent, hello)
 
     def _note_boot(self, work: Work, agent: Agent, boot_id: str) -> None:

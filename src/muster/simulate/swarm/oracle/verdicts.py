@@ -17,7 +17,6 @@ NEVER = frozenset({_R.ABOVE_QUOTA, _R.ABOVE_LARGEST, _R.DEPENDENCY_FAILED, _R.DE
 """Reasons that time does not cure: they end a job that has not begun, whatever else it wants."""
 NO_PLACE = NEVER | {_R.SCHEDULING_TIMEOUT, _R.NO_AGENT_ABLE}
 NOT_STARTED = frozenset({_R.RESCHEDULE_LIMIT, _R.PHASE_GAVE_UP})
-_GIVEN_UP = frozenset({_R.PHASE_EXPIRED, _R.PHASE_GAVE_UP})
 CLOSE_S = 5.0
 """Of ends this close nobody can tell which came first; the machine is charged before the task."""
 UNSURE_S = 2.5
@@ -59,10 +58,10 @@ class Attempt:
 
     @property
     def was_given_up(self) -> bool:
-        """Whether its agent did not know its kernel any more when that was to be stopped, because
-        it could not be started: no machine is to blame."""
+        """Whether its agent did not know its kernel when that was to be stopped, because it could
+        not be started: it was not lost, whatever became of the gang's other machines."""
         vanished = self.end is not None and self.end.code is ReasonCode.KERNEL_VANISHED
-        return vanished and not self.has_begun and self.why in _GIVEN_UP
+        return vanished and not self.has_begun
 
     @property
     def was_stopped(self) -> bool:
