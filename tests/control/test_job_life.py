@@ -294,7 +294,7 @@ def test_room_of_an_end_that_a_reboot_outlived_is_given_back_by_its_report_or_th
     with world.store.engine.connect() as connection:
         stored = load_live(connection, cluster_entities())
     assert [row.boot_id for row in stored.ledger.values()] == [agent.boot_id]
-    assert task_rows(world, job.id) == [("RUNNING", 1, 0)]
+    assert task_rows(world, job.id) == [("RUNNING", 1, None)]
 
     agent.reboot()  # and is lost
     world.connect(agent)
