@@ -45,6 +45,13 @@ class Observer(Witness):
     def now(self) -> float:
         return self.world.clock.now()
 
+    @property
+    def controller_ahead_s(self) -> float:
+        """By how much the controller's time is ahead of the time that passes; negative where it is
+        behind, as it may be on another machine."""
+        controller = self.world.controller
+        return 0.0 if controller is None else controller.time_ahead_s
+
 
 class Invariant(Observer):
     """Something that must hold in every run.

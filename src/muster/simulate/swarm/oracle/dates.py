@@ -86,7 +86,8 @@ class EndsAreDated(Invariant):
             late = why.code in _LOST and at > latest + UNSURE_S
             self.expect(not late, f"{kernel.id} ended {at - end.at:.3f} s late")
         elif self._has_settled(agent, (kernel.id, kernel.generation)):
-            right = end.at - EQUAL_S <= at <= latest + MOST_LATE_S
+            earliest = end.at + min(0.0, self.controller_ahead_s)
+            right = earliest - EQUAL_S <= at <= latest + MOST_LATE_S
             self.expect(right, f"{kernel.id} ended {at - end.at:.3f} s after {end}")
 
     def _has_settled(self, agent: AgentId, key: LedgerKey) -> bool:

@@ -108,9 +108,10 @@ class Facts(Observer):
 
     def committed(self, unit: Unit) -> None:
         heard, self._pending = self._pending, []
+        began_at = unit.now - self.controller_ahead_s
         greeted: dict[AgentId, float] = {}
         for at, agent, message, before in heard:
-            if at > unit.now:  # while the wake waited for its commit; the next wake takes it
+            if at > began_at:  # while the wake waited for its commit; the next wake takes it
                 self._pending.append((at, agent, message, before))
                 continue
             if isinstance(message, Hello):
