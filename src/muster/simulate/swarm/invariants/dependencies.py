@@ -50,6 +50,8 @@ def _work_of(kernel: Kernel) -> str:
 
 
 class StartTimesAreKept(Invariant):
+    """By the controller's time, which may be ahead on another machine."""
+
     says = "nothing begins before its start time"
 
     def begun(self, agent: HollowAgent, kernel: Kernel) -> None:
@@ -58,7 +60,7 @@ class StartTimesAreKept(Invariant):
         record = self.world.store.live.kernels.get(kernel.start.kernel)
         not_before = None if record is None else spec_of(record.session).not_before
         if not_before is not None:
-            early_s = not_before - self.now
+            early_s = not_before - self.now - max(0.0, self.controller_ahead_s)
             self.expect(early_s <= 0, f"{kernel.key} begins {early_s:.3f} s before its start time")
 
 

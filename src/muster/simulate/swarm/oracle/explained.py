@@ -17,7 +17,6 @@ from muster.simulate.hollow.door import Answered
 from muster.simulate.hollow.stages import Stage
 from muster.simulate.swarm.invariants.placing import Placed
 from muster.simulate.swarm.judge import Invariant, Judge, Observer
-from muster.simulate.swarm.oracle.room import NOTICED_S, spec_of
 from muster.simulate.swarm.oracle.sessions import SessionsEndForCause
 from muster.simulate.swarm.oracle.standing import Standing
 from muster.simulate.swarm.oracle.waiting import Claim, is_true
@@ -178,7 +177,7 @@ class WhyIsAnswered(Invariant):
             standing = self._standings.now_of(record.group)
             is_now = asked_at == (self.now, self._standings.events)
             if answer.status == 200 and standing is not None and is_now:
-                if answer.body["ended"]:
+                if answer.body["ended"] or any(map(standing.begins_now, standing.waiting)):
                     return
                 self._judge(record, answer.body, standing)
 
@@ -223,9 +222,7 @@ _UNSTARTED = frozenset(SessionStatus) - {SessionStatus.RUNNING}
 
 def _wrong(told: Mapping[str, Any], session: Session, standing: Standing) -> Iterator[str]:
     """Sentences about the answer's wrong numbers of the queue and of the agents."""
-    not_before = spec_of(session).not_before or 0.0
-    begins_now = abs(standing.now - not_before) <= NOTICED_S
-    if told["starts"] and session in standing.waiting and not begins_now:
+    if told["starts"] and session in standing.waiting:
         yield "it is said to start"
     if told["agents"] != len(standing.agents):
         yield f"{told['agents']} agents, and there are {len(standing.agents)}"

@@ -12,12 +12,14 @@ from muster.core.specs.group import QueuePolicy
 from muster.core.states import AgentStatus
 from muster.scheduling.accounting.usage import Scope, scopes
 from muster.simulate.swarm.oracle.room import (
+    NOTICED_S,
     Room,
     fits,
     fits_by_amounts,
     free_room,
     may_come_back,
     requested,
+    spec_of,
     waiting_in,
 )
 from muster.store.live import Live
@@ -61,6 +63,10 @@ class Standing:
     def waiting(self) -> Sequence[Session]:
         """The sessions of the queue, the first one first."""
         return waiting_in(self.live, self.spec)
+
+    def begins_now(self, session: Session) -> bool:
+        """Whether the start time of a waiting session comes at this moment."""
+        return abs(self.now - (spec_of(session).not_before or 0.0)) <= NOTICED_S
 
     @cached_property
     def free(self) -> Mapping[AgentId, Room]:
