@@ -1,5 +1,6 @@
 """No more than a share of a group is out of work for its health at a time."""
 
+import pytest
 from tests.control.health.conftest import MakeWard
 from tests.control.health.ward import FAULTY, HANGS, UNKNOWN, WHY, Ward
 from tests.control.world import ADA, state
@@ -13,7 +14,7 @@ from muster.control.job.requests import JobRequests
 from muster.core.health.remedy import Remedy
 from muster.core.health.service import ServiceName
 from muster.core.ids import JobId
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.specs import JobSpec
 from muster.core.states import JobState
 from muster.core.states.health import HealthStatus
@@ -350,13 +351,21 @@ def test_no_work_leaves_because_a_task_of_others_failed(ward: MakeWard) -> None:
     assert len(w.world.agent("a").starts) == 1
 
 
-def test_work_that_came_before_its_turn_does_not_leave_because_a_task_failed(
-    ward: MakeWard,
+@pytest.mark.parametrize(
+    "why",
+    [
+        reason(ReasonCode.HEALTH_TASK_FAILED),
+        reason(ReasonCode.HEALTH_SEEN, what="Xid 79 on GPU 0; NVML has not confirmed it"),
+    ],
+    ids=["a task failed", "seen by an agent"],
+)
+def test_work_that_came_before_its_turn_does_not_leave_for_what_nothing_confirms(
+    ward: MakeWard, why: Reason
 ) -> None:
     w = ward(["a", "b"], work=LONG, leave=60)
     holds_the_turn(w, "b")
     (others,) = work_on(w, "a").values()
-    w.suspect("a", reason(ReasonCode.HEALTH_TASK_FAILED))
+    w.suspect("a", why)
     w.run(5)
     w.decide("return", "b")
     w.run(600)

@@ -53,7 +53,7 @@ def test_a_machine_under_suspicion_is_checked_and_returns(ward: MakeWard) -> Non
     assert path_of(w) == [_H.SUSPECT, _H.CHECKING, _H.HEALTHY]
     (service,) = w.services["a"]
     assert (service.name, service.devices, service.level) == (CHECK, (1,), 2)
-    assert service.why == "Xid 79 on GPU 0"
+    assert service.why == WHY.sentence()
     ended = w.last()
     assert ended is not None
     assert ended.result is CheckResult.HEALTHY

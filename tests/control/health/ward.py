@@ -40,7 +40,7 @@ WORN_OUT = Run(
 UNKNOWN = Run(10.0, result=dump(unknown("nvml", "the library is missing")))
 FAILS = Run(5.0, exit_code=1, result=dump(unknown("reset", "nvidia-smi says no")))
 HANGS = Run(1e9, stubborn=True)
-WHY = reason(ReasonCode.HEALTH_SEEN, what="Xid 79 on GPU 0")
+WHY = reason(ReasonCode.HEALTH_ASKED, by="eve")
 BY_ADA = reason(ReasonCode.HEALTH_ASKED, by="ada")
 COMMAND = "reboot_command: [reboot-it]\n"
 """The settings of a controller that can reboot machines from outside."""

@@ -41,10 +41,13 @@ def is_out_of_work(incident: Incident) -> bool:
     return is_known_faulty(incident) or not waits_for_turn(incident)
 
 
+_UNPROVEN = (ReasonCode.HEALTH_TASK_FAILED, ReasonCode.HEALTH_SEEN)
+
+
 def is_mere(incident: Incident) -> bool:
-    """Whether nothing but failed tasks speaks against the machine so far. Anybody's program can
-    fail, so nobody else's work has to leave for that."""
-    only = incident.why.code is ReasonCode.HEALTH_TASK_FAILED and incident.reason is None
+    """Whether nothing but failed tasks, or what an agent saw and nothing confirms, speaks against
+    the machine so far. Anybody's program can cause both, so nobody else's work has to leave."""
+    only = incident.why.code in _UNPROVEN and incident.reason is None
     return only and not incident.confirmed and incident.progress == Progress()
 
 

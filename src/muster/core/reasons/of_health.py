@@ -78,7 +78,7 @@ OF_HEALTH: Mapping[ReasonCode, Definition] = {
     ),
     ReasonCode.HEALTH_LET_BE: Definition(
         _W,
-        "work goes on on it after {waited_s:~}, and none has to leave because a task failed",
+        "work goes on on it after {waited_s:~}, and none has to leave for what nothing confirms",
     ),
     ReasonCode.HEALTH_UNPROVEN: Definition(
         _O,
