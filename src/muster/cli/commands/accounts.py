@@ -172,9 +172,9 @@ def set_project(
     domain: Domain = DEFAULT,
     as_json: AsJson = False,
 ) -> None:
-    """Have a project's deployments use these names of hosts, and names below them, and no others.
+    """Say which hosts a project's deployments may have.
 
-    Deployments keep the hosts that they have.
+    These names and those below them, and no others. Deployments keep the hosts that they have.
     """
     if not host:
         raise click.BadParameter("name the project's hosts, or none", param_hint="--host")
