@@ -31,9 +31,7 @@ def check_own(directory: Path) -> None:
         FileNotFoundError: it is not there; those above it that are there are as they should be.
         OSError: it cannot be looked at.
     """
-    for place, status in _passed(directory.absolute().parent):
-        if (why := _why_replaceable(place, status)) is not None:
-            raise NotOwn(why)
+    check_way(directory.absolute().parent)
     status = directory.lstat()
     if stat.S_ISLNK(status.st_mode):
         raise NotOwn("it is a symbolic link; name the directory that it leads to")
@@ -49,6 +47,19 @@ def check_own(directory: Path) -> None:
         raise NotOwn(
             f"others may write there ({mode:o}); look at what is in it, then chmod go-w it"
         )
+
+
+def check_way(directory: Path) -> None:
+    """Refuse a directory in whose place others may put another one, or something else in the place
+    of an entry of this process's user. It may be one in which everybody keeps entries, as ``/tmp``,
+    and links of this user's, or of root's, may lead to it.
+
+    Raises:
+        NotOwn, FileNotFoundError, OSError: as for ``check_own``.
+    """
+    for place, status in _passed(directory.absolute()):
+        if (why := _why_replaceable(place, status)) is not None:
+            raise NotOwn(why)
 
 
 def _passed(path: Path) -> Iterator[tuple[Path, os.stat_result]]:

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from tests.patience import until
 
 from muster.agent.supervisor import lock_file
+from muster.app.database import held_file
 from muster.app.doctor import checks
 from muster.app.ended_agent import end_agent
 from muster.app.home import Home, RunningController, UnusableHome, open_log
@@ -197,6 +198,22 @@ def test_link_of_ones_own_that_leads_through_anothers_directory_is_refused(tmp_p
 
     with pytest.raises(NotOwn, match="belongs to another user"):
         check_own(tmp_path / "way" / "home")
+
+
+@of_root
+@pytest.mark.parametrize("name", ["state.db", "muster.db"])
+def test_database_in_a_directory_of_somebody_else_is_not_opened(
+    tmp_path: Path, precious: Path, name: str
+) -> None:
+    """SQLite would write its log through the link."""
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / f"{name}-wal").symlink_to(precious)
+    os.chown(theirs, MALLORY, MALLORY)
+
+    with pytest.raises(MusterError, match="another user"), held_file(theirs / name):
+        pass
+    assert [each.name for each in theirs.iterdir()] == [f"{name}-wal"]
 
 
 @of_root

@@ -177,11 +177,9 @@ def up(options: UpOptions, ready: Callable[[UpReport], None] = lambda report: No
 def _being_started(home: Home, keeper: int | None) -> str:
     """Why nothing answers yet where a keeper is at work: a first start, or one after a crash."""
     kept = last_kept(home)
-    if kept is None or kept.pid != keeper or not kept.crashes:
-        return (
-            f"another `muster up` was faster: the cluster on {home.path} is being started "
-            f"(by process {keeper})"
-        )
+    if keeper is None or kept is None or kept.pid != keeper or not kept.crashes:
+        by = "" if keeper is None else f" (by process {keeper})"
+        return f"another `muster up` was faster: the cluster on {home.path} is being started{by}"
     return (
         f"the cluster on {home.path} is being started again after a crash (by process "
         f"{keeper}): see {home.log}, or end it with `muster down`"
