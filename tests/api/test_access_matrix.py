@@ -28,6 +28,7 @@ ADMINS_ONLY = {
     ("delete", "/v1/domains/{domain}"),
     ("post", "/v1/projects"),
     ("delete", "/v1/projects/{domain}/{project}"),
+    ("put", "/v1/projects/{domain}/{project}/hosts"),
     ("post", "/v1/users"),
     ("put", "/v1/users/{domain}/{user}/projects"),
     ("delete", "/v1/users/{domain}/{user}"),
@@ -130,6 +131,21 @@ def test_what_is_for_admins_is_forbidden_to_all_others(
                 role is Role.VIEWER and endpoint in NOT_FOR_VIEWERS
             )
             assert forbidden == expected, (endpoint, role)
+
+
+def test_token_for_discovery_reads_routes_and_nothing_else(
+    cluster: ServedCluster, endpoints: list[Endpoint]
+) -> None:
+    token = cluster.token(ADMIN, Role.DISCOVERY)
+    read = {endpoint for endpoint in endpoints if ask(cluster, endpoint, token) != 403}
+    assert read == {("get", "/v1/traffic/prometheus"), ("get", "/v1/traffic/traefik")}
+    headers = {"Authorization": f"Bearer {token}"}
+    for path in ("/v1/traffic/prometheus", "/v1/traffic/traefik"):
+        for method in ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"):
+            status = httpx.request(method, cluster.url + path, headers=headers).status_code
+            assert status == (200 if method == "GET" else 403), (method, path)
+    for path in ("/v1/events", "/v1/nothing", "/openapi.json", "/", "/v1/traffic/prometheus/"):
+        assert httpx.get(cluster.url + path, headers=headers).status_code == 403, path
 
 
 def test_nothing_is_forbidden_to_admins(cluster: ServedCluster, endpoints: list[Endpoint]) -> None:

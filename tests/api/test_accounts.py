@@ -48,6 +48,58 @@ def test_administrator_adds_a_domain_with_projects_and_users(
         root.remove_domain("lab")
 
 
+def test_administrator_gives_a_project_the_hosts_that_its_deployments_may_have(
+    cluster: ServedCluster, root: Client
+) -> None:
+    added = root.add_project("shop", hosts=["Shop.example.org"])
+    assert added.hosts == ("shop.example.org",)
+    web = {"name": "web", "command": ["true"], "resources": {"cpu": "10m"}}
+    root.add_user("sol", ["shop"])
+    with as_user(cluster, root, "sol", project="shop") as sol:
+        sol.deploy({**web, "host": "a.shop.example.org"})
+        assert [each.hosts for each in sol.projects()] == [("shop.example.org",)]
+        with pytest.raises(Forbidden):
+            sol.set_hosts("shop", ["com"])
+
+        changed = root.set_hosts("shop", ["new.example.org", "new.example.org"])
+        assert changed.hosts == ("new.example.org",)
+        assert changed.outside == ("a.shop.example.org",)
+
+        sol.deploy({**web, "host": "a.shop.example.org", "replicas": 2})
+        with pytest.raises(InvalidSpec, match=r"shop may use new\.example\.org, and"):
+            sol.deploy({**web, "host": "b.shop.example.org"})
+        sol.deploy({**web, "host": "b.new.example.org"})
+        assert root.set_hosts("shop", ["example.org"]).outside == ()
+        sol.cancel("web")
+    assert ("shop", ("example.org",)) in [(each.name, each.hosts) for each in root.projects()]
+
+
+@pytest.mark.parametrize("host", ["", ".", "*.example.org", "a..b", "10.0.0.1", "localhost", "a b"])
+def test_hosts_of_a_project_are_names(root: Client, host: str) -> None:
+    with pytest.raises(InvalidSpec, match="hosts"):
+        root.set_hosts("default", [host])
+    with pytest.raises(NotFound):
+        root.set_hosts("nowhere", ["example.org"])
+
+
+def test_tokens_for_discovery_are_made_by_administrators_alone(
+    cluster: ServedCluster, root: Client
+) -> None:
+    made = root.create_token("prometheus", role="discovery").token
+    assert (made.role, made.project) == (Role.DISCOVERY, None)
+    with pytest.raises(InvalidSpec, match="reads the routes of the whole cluster"):
+        root.create_token(role="discovery", project="default")
+    root.add_user("ida")
+    with as_user(cluster, root, "ida") as ida:
+        with pytest.raises(InvalidSpec, match="expected at most your own, user"):
+            ida.create_token(role="discovery")
+        theirs = root.create_token("theirs", role="discovery", user="ida").token
+        assert theirs.id not in [each.id for each in ida.tokens()]
+        with pytest.raises(NotFound):
+            ida.revoke_token(theirs.id)
+    root.revoke_token(made.id)
+
+
 def test_what_is_there_already_or_not_there_is_refused(root: Client) -> None:
     root.add_user("hal")
     with pytest.raises(Conflict, match="there is a user default/hal already"):

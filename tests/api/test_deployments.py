@@ -6,7 +6,9 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.api.served import ADA, BOB, LARGE, ServedCluster
+from tests.api.served import ADA, ADMIN, BOB, LARGE, ServedCluster
+
+from muster.core.owner import Role
 
 WEB = {"name": "web", "command": ["true"], "resources": {"cpu": "10m"}, "host": "Web.example.org"}
 
@@ -15,6 +17,9 @@ WEB = {"name": "web", "command": ["true"], "resources": {"cpu": "10m"}, "host": 
 def cluster(tmp_path: Path) -> Iterator[ServedCluster]:
     cluster = ServedCluster(tmp_path, {"a1": LARGE})
     cluster.start()
+    cluster.token(ADA)
+    with cluster.client(ADMIN, Role.ADMIN) as admin:
+        admin.set_hosts("default", ["example.org", "web.localhost"])
     yield cluster
     cluster.stop()
 
@@ -45,6 +50,7 @@ def test_deployment_is_handed_in_once(cluster: ServedCluster) -> None:
         ({"host": "web.example.org:80"}, 422),
         ({"host": "127.0.0.1"}, 422),
         ({"host": "localhost"}, 422),
+        ({"host": "com"}, 422),
         ({"host": "web.localhost"}, 201),
         ({"name": "WEB", "host": None}, 201),
         ({"host": "other.example.org"}, 201),

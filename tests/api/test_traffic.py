@@ -2,15 +2,18 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
-from tests.api.served import LARGE, ServedCluster
+from tests.api.served import ADMIN, LARGE, ServedCluster
 from tests.api.test_waiting import in_background
 
 from muster.api.traffic import _prometheus, _traefik
+from muster.control.deployment.entity import DeploymentId
+from muster.control.deployment.traffic import Traffic
 from muster.core.owner import Role
-from muster.core.serving.traffic import Service, Target
+from muster.core.serving.traffic import Identity, Service, Target
 
 WEB = Service(
     id="dep-1",
@@ -45,6 +48,35 @@ def cluster(tmp_path: Path) -> Iterator[ServedCluster]:
     cluster.start()
     yield cluster
     cluster.stop()
+
+
+def test_token_for_discovery_sees_the_routes_of_everybody_where_a_viewers_sees_none(
+    cluster: ServedCluster,
+) -> None:
+    cluster.plane.parts[Traffic]._services[DeploymentId("dep-1")] = WEB
+
+    def seen(path: str, role: Role) -> Any:
+        headers = {"Authorization": f"Bearer {cluster.token(ADMIN, role)}"}
+        return httpx.get(f"{cluster.url}/v1/traffic/{path}", headers=headers).json()
+
+    assert seen("prometheus", Role.VIEWER) == []
+    assert seen("traefik", Role.VIEWER) == {}
+    for path in ("prometheus", "traefik"):
+        assert seen(path, Role.DISCOVERY) == seen(path, Role.ADMIN)
+    assert len(seen("prometheus", Role.DISCOVERY)) == 2
+    assert list(seen("traefik", Role.DISCOVERY)["http"]["routers"]) == ["dep-1"]
+
+
+def test_token_for_discovery_opens_no_deployment(cluster: ServedCluster) -> None:
+    """It stands in configurations of programs that others read."""
+    given = {"token": cluster.token(ADMIN, Role.DISCOVERY)}
+    headers = {"Authorization": f"Bearer {cluster.token(ADMIN, Role.ADMIN)}"}
+    told = httpx.post(f"{cluster.url}/v1/traffic/identify", json=given, headers=headers)
+    assert (told.status_code, told.json()) == (200, None)
+
+    private = Service(id="dep-2", name="mine", domain="d", project="p", user="ann")
+    identity = Identity(domain="d", user="ann", projects=("p",), role=Role.DISCOVERY)
+    assert not private.admits(identity)
 
 
 def test_table_comes_once_it_is_another_and_at_once_to_who_knows_one_of_another_life(

@@ -74,11 +74,22 @@ class FakeAccounts(ABC):
         self.asked.append(("remove_user", (name, domain, cancel)))
 
     def projects(self) -> list[ProjectView]:
-        return [ProjectView(domain="default", name="research", created_at=NOW)]
+        hosts = ("research.example.org",)
+        return [ProjectView(domain="default", name="research", created_at=NOW, hosts=hosts)]
 
-    def add_project(self, name: str, domain: str) -> ProjectView:
-        self.asked.append(("add_project", (name, domain)))
-        return ProjectView(domain=domain, name=name, created_at=NOW)
+    def add_project(self, name: str, domain: str, hosts: list[str]) -> ProjectView:
+        self.asked.append(("add_project", (name, domain, hosts)))
+        return ProjectView(domain=domain, name=name, created_at=NOW, hosts=tuple(hosts))
+
+    def set_hosts(self, project: str, hosts: list[str], domain: str) -> ProjectView:
+        self.asked.append(("set_hosts", (project, hosts, domain)))
+        return ProjectView(
+            domain=domain,
+            name=project,
+            created_at=NOW,
+            hosts=tuple(hosts),
+            outside=("chat.example.org",),
+        )
 
     def remove_project(self, name: str, domain: str, *, cancel: bool) -> None:
         self.asked.append(("remove_project", (name, domain, cancel)))

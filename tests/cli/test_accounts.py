@@ -23,7 +23,13 @@ def cluster() -> FakeCluster:
         ("users set ann -p a --cancel", ("set_projects", ("ann", ["a"], "default", True))),
         ("users remove ann", ("remove_user", ("ann", "default", False))),
         ("users remove ann --cancel", ("remove_user", ("ann", "default", True))),
-        ("projects add speech", ("add_project", ("speech", "default"))),
+        ("projects add speech", ("add_project", ("speech", "default", []))),
+        ("projects add speech --host a.b", ("add_project", ("speech", "default", ["a.b"]))),
+        (
+            "projects set speech --host a.b --host c",
+            ("set_hosts", ("speech", ["a.b", "c"], "default")),
+        ),
+        ("projects set speech --host none --domain d", ("set_hosts", ("speech", [], "d"))),
         ("projects remove speech", ("remove_project", ("speech", "default", False))),
         ("domains add lab", ("add_domain", "lab")),
         ("domains remove lab", ("remove_domain", "lab")),
@@ -51,6 +57,19 @@ def test_listing_is_a_table_or_json(cluster: FakeCluster, words: str) -> None:
     assert shown.exit_code == 0, shown.output
     assert any(name in shown.stdout for name in ("ann", "research", "default", "laptop", "gpu-7"))
     assert cluster.json(*words.split(), "--json")
+
+
+def test_hosts_of_a_project_are_told_with_those_that_stand_outside_of_them(
+    cluster: FakeCluster,
+) -> None:
+    result = cluster.run("projects", "set", "speech", "--host", "a.b")
+    assert result.stdout == "project default/speech may use a.b, and names below\n"
+    assert "keep them until they are changed: chat.example.org" in result.stderr
+    result = cluster.run("projects", "set", "speech", "--host", "none")
+    assert result.stdout == "project default/speech may use no host\n"
+    assert "research.example.org" in cluster.run("projects").stdout
+    refused = cluster.run("projects", "set", "speech")
+    assert "name the project's hosts, or none" in refused.stderr
 
 
 def test_adding_a_user_says_what_comes_next_and_what_to_mind(cluster: FakeCluster) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 from tests.control.conftest import MakeWorld, cpus
 from tests.control.world import ADA, World
 
+from muster.control.accounts import ensure_user, set_hosts
 from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, Route
 from muster.control.deployment.explanation import explain_deployment
@@ -14,9 +15,12 @@ from muster.control.deployment.probing.effects import Watch
 from muster.control.deployment.requests import DeploymentRequests
 from muster.control.deployment.traffic import Traffic
 from muster.control.engine.effects import Performer
+from muster.control.engine.module import Parts
+from muster.control.engine.work import Work
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.requests import SessionRequests
 from muster.core.ids import AgentId, SessionId
+from muster.core.owner import Owner
 from muster.core.serving.probes import ProbeResult
 from muster.core.specs.deployment import DeploymentSpec
 from muster.core.states.deployment import RouteStatus
@@ -85,6 +89,15 @@ class Cluster:
             lambda work, parts: parts[DeploymentRequests].apply(work, ADA, spec)
         )
         return made
+
+    def give_hosts(self, *hosts: str, owner: Owner = ADA.owner) -> None:
+        """Have the deployments of the owner's project use these hosts, and no others."""
+
+        def give(work: Work, _: Parts) -> None:
+            ensure_user(work, owner)
+            set_hosts(work, owner.domain, owner.project, hosts)
+
+        self.world.ask(give)
 
     def ask(self, act: str, *args: Any) -> Deployment:
         id_ = next(iter(self.world.plane.live.of(Deployment)))

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from muster.agent.config import AgentConfig
 from muster.core.errors import MusterError
+from muster.files import NotOwn, check_own
 
 FIRST_PERSON_UID = 1000
 """Lower uids belong to services; no user gets one by its name alone."""
@@ -290,25 +291,35 @@ def _open_users(directory: Path) -> int:
     Raises:
         NoAccount: others could put something into it, or users could not enter it.
     """
+    with suppress(FileNotFoundError):
+        _require_own(directory)
     for path in reversed((directory, *directory.parents)):
         with suppress(FileExistsError):
             path.mkdir()
             path.chmod(0o711)  # whatever the umask is
+    _require_own(directory)
     for path in (directory, *directory.parents):
-        status = path.lstat()
-        if stat.S_ISLNK(status.st_mode) and path != directory:
-            continue  # only root can change where it leads
-        mode = stat.S_IMODE(status.st_mode)
-        if not stat.S_ISDIR(status.st_mode) or status.st_uid != _ROOT:
-            raise NoAccount(f"{path} is not a directory of root: choose another --users-dir")
-        if mode & 0o022 and not mode & stat.S_ISVTX:
-            raise NoAccount(f"{path} can be written by others ({mode:o}): chmod 711 {path}")
+        mode = stat.S_IMODE(path.stat().st_mode)
         if not mode & stat.S_IXOTH:
             raise NoAccount(
                 f"users cannot enter {path} ({mode:o}), so they can have no homes and scratch "
                 f"directories below it: chmod 711 {path}, or choose another --users-dir"
             )
     return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def _require_own(directory: Path) -> None:
+    """
+    Raises:
+        NoAccount: others could put something into the directory of the users, or replace it.
+        OSError: it cannot be looked at.
+    """
+    try:
+        check_own(directory)
+    except NotOwn as error:
+        raise NoAccount(
+            f"cannot use {directory} for users: {error}, or choose another --users-dir"
+        ) from None
 
 
 def _read_owner(users: int, uid: str) -> str:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from pathlib import Path
 from muster.agent.supervisor import lock_file
 from muster.core.errors import Conflict, MusterError
 from muster.core.ids import AgentId
-from muster.files import make_directory, write_whole
+from muster.files import NotOwn, check_own, make_directory, write_whole
 
 CREDENTIAL_FILE = "credential.json"
 LOCK_FILE = "agent.lock"
@@ -33,6 +32,18 @@ class Identity:
     credential: str
 
 
+def require_own(directory: Path) -> None:
+    """
+    Raises:
+        UnusableDirectory: others may have put something into the directory, or could replace it.
+        OSError: it cannot be looked at.
+    """
+    try:
+        check_own(directory)
+    except NotOwn as error:
+        raise UnusableDirectory(f"cannot use {directory} for an agent: {error}") from None
+
+
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
     """Make ``directory`` (for its owner only) and lock it, so that no other agent uses it.
@@ -43,8 +54,10 @@ def locked(directory: Path) -> Iterator[None]:
             something into it.
     """
     try:
+        with suppress(FileNotFoundError):
+            require_own(directory)
         make_directory(directory)
-        _check_private(directory)
+        require_own(directory)
         directory.chmod(0o700)  # it may have existed
         lock = lock_file.take(directory / LOCK_FILE)
     except lock_file.Taken as taken:
@@ -58,30 +71,6 @@ def locked(directory: Path) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
-
-
-def _check_private(directory: Path) -> None:
-    """
-    Raises:
-        UnusableDirectory: others may have put something into the directory, or could replace it.
-    """
-    status = directory.lstat()
-    if stat.S_ISLNK(status.st_mode):
-        why = "it is a symbolic link; name the directory that it leads to"
-    elif status.st_uid != os.geteuid():
-        why = f"it belongs to another user (uid {status.st_uid}); choose one of your own"
-    elif status.st_mode & 0o022:
-        mode = stat.S_IMODE(status.st_mode)
-        why = f"others may write there ({mode:o}); look at what is in it, then chmod 700 it"
-    else:
-        for parent in directory.absolute().parents:
-            mode = stat.S_IMODE(parent.stat().st_mode)
-            if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-                why = f"everybody may put another in its place ({parent} has mode {mode:o})"
-                break
-        else:
-            return
-    raise UnusableDirectory(f"cannot use {directory} for an agent: {why}")
 
 
 def load_identity(directory: Path) -> Identity | None:

@@ -18,9 +18,10 @@ from muster.control.accounts import (
     remove_domain,
     remove_project,
     remove_user,
+    set_hosts,
 )
 from muster.core.owner import AS_OWNER, RUNS_AS
-from muster.core.specs.account import DomainSpec, ProjectSpec, ProjectsSpec, UserSpec
+from muster.core.specs.account import DomainSpec, HostsSpec, ProjectSpec, ProjectsSpec, UserSpec
 from muster.core.views.accounts import (
     DomainPage,
     DomainView,
@@ -30,7 +31,7 @@ from muster.core.views.accounts import (
     UserView,
     WhoamiView,
 )
-from muster.store.accounts import Accounts, User
+from muster.store.accounts import Accounts, Project, User
 from muster.store.live import Live
 
 router = APIRouter(prefix="/v1", tags=["accounts"])
@@ -94,8 +95,8 @@ async def get_projects(call: Call) -> Response:
     """Projects by domain and name: all for an admin, else the caller's own."""
     projects, principal = _accounts(call).projects, call.principal
     seen = [
-        ProjectView(domain=domain, name=name, created_at=since)
-        for (domain, name), since in sorted(projects.items())
+        _project_view(project)
+        for (domain, name), project in sorted(projects.items())
         if call.principal.is_admin
         or (domain == principal.owner.domain and name in principal.projects)
     ]
@@ -109,9 +110,24 @@ async def post_project(request: Request, call: Call) -> Response:
     """Add a project to a domain; for admins."""
     call.must_be_admin("add projects")
     spec = await read_spec(request, ProjectSpec)
-    key = await call.change(lambda work, _: add_project(work, spec))
-    view = ProjectView(domain=key[0], name=key[1], created_at=_accounts(call).projects[key])
-    return answer(view, 201)
+    project = await call.change(lambda work, _: add_project(work, spec))
+    return answer(_project_view(project), 201)
+
+
+@router.put(
+    "/projects/{domain}/{project}/hosts",
+    response_model=ProjectView,
+    openapi_extra=spec_body(HostsSpec),
+)
+async def put_project_hosts(request: Request, call: Call, domain: str, project: str) -> Response:
+    """Have a project's deployments use these names of hosts and names below them, and no others;
+    for admins. A deployment keeps the host that it has."""
+    call.must_be_admin("change projects")
+    spec = await read_spec(request, HostsSpec)
+    changed, outside = await call.change(
+        lambda work, _: set_hosts(work, domain, project, spec.hosts)
+    )
+    return answer(_project_view(changed, outside))
 
 
 @router.delete("/projects/{domain}/{project}", status_code=204)
@@ -200,6 +216,16 @@ async def delete_user(call: Call, domain: str, user: str, cancel: Cancel = False
 
 def _accounts(call: Caller) -> Accounts:
     return call.api.plane.live.accounts
+
+
+def _project_view(project: Project, outside: tuple[str, ...] = ()) -> ProjectView:
+    return ProjectView(
+        domain=project.domain,
+        name=project.name,
+        created_at=project.created_at,
+        hosts=project.hosts,
+        outside=outside,
+    )
 
 
 def _user_view(user: User, warning: str = "") -> UserView:

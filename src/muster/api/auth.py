@@ -16,13 +16,16 @@ from muster.control.identity.tokens import principal_now, verify
 from muster.control.plane import ControlPlane, Events
 from muster.core.clock import Clock
 from muster.core.errors import Busy
-from muster.core.owner import Principal
+from muster.core.owner import Principal, Role
 from muster.core.views.base import ErrorCode
 from muster.proxy.connections import origin_of
 
 log = logging.getLogger(__name__)
 
 PUBLIC = frozenset({"/health"})
+DISCOVERY = frozenset({"/v1/traffic/prometheus", "/v1/traffic/traefik"})
+"""The endpoints that a token of the role ``discovery`` may read; every other one, of whatever later
+version, refuses it here."""
 TELL_REFUSED_EVERY_S = 60.0
 """How often the log says how many requests came without a good token."""
 _LATE_S = 0.01
@@ -36,6 +39,16 @@ def _caller(scope: Scope, principal: Principal | None) -> Caller:
     if principal is not None:
         return principal.owner.domain, principal.owner.user
     return "", origin_of(scope["client"][0]) if scope["client"] else ""
+
+
+def _may_discover(scope: Scope) -> bool:
+    return scope["method"] == "GET" and scope["path"] in DISCOVERY
+
+
+def _only_discovery() -> Response:
+    read = " and ".join(sorted(DISCOVERY))
+    sentence = f"your token is for discovery: it may read {read}, and nothing else"
+    return error_answer(403, ErrorCode.FORBIDDEN, sentence)
 
 
 def _refusal() -> Response:
@@ -136,6 +149,9 @@ class BearerAuth:
         if principal is None:
             self._access.count_refusal()
             await _refusal()(scope, receive, send)
+            return
+        if principal.role is Role.DISCOVERY and not _may_discover(scope):
+            await _only_discovery()(scope, receive, send)
             return
         scope["principal"] = principal
         if scope["method"] != "GET":

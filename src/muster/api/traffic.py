@@ -19,7 +19,7 @@ from muster.control.deployment.queries import list_deployments
 from muster.control.deployment.traffic import TRAFFIC, Traffic
 from muster.control.deployment.views import deployment_load
 from muster.core.errors import InvalidSpec, Problem
-from muster.core.owner import Owner
+from muster.core.owner import Owner, Role
 from muster.core.serving.traffic import Identity, LoadReport, Service, TrafficView
 from muster.core.states.deployment import DEPLOYMENT_TABLE
 from muster.core.views.deployments import DeploymentLoadPage, DeploymentLoadView
@@ -74,14 +74,16 @@ async def get_loads(
 
 @router.get("/prometheus", response_model=list[dict[str, Any]])
 async def get_prometheus(call: Call) -> Response:
-    """The replicas that get requests, as Prometheus' HTTP service discovery reads them."""
+    """The replicas that get requests, as Prometheus' HTTP service discovery reads them: of all
+    deployments for admins and for tokens of the role `discovery`, else of the caller's own."""
     return json_answer(msgspec.json.encode(_prometheus(_seen(call).services)))
 
 
 @router.get("/traefik", response_model=dict[str, Any])
 async def get_traefik(call: Call) -> Response:
-    """The public services that have a host, as Traefik's HTTP provider reads them. Others are left
-    out, because Traefik knows nothing of Muster's tokens."""
+    """The public services that have a host, as Traefik's HTTP provider reads them: all for admins
+    and for tokens of the role `discovery`, else the caller's own. Services that are not public are
+    left out, because Traefik knows nothing of Muster's tokens."""
     call.api.plane.parts[Loads].asked(call.api.clock.now())
     services = [each for each in _seen(call).services if each.public and each.host]
     return json_answer(msgspec.json.encode(_traefik(services)))
@@ -116,7 +118,7 @@ async def identify(request: Request, call: Call) -> Response:
     except msgspec.MsgspecError as error:
         raise InvalidSpec([Problem("", "the token", str(error)[:100])]) from None
     found = call.api.access.principal(given.token)
-    if found is None:
+    if found is None or found.role is Role.DISCOVERY:  # it opens no deployment
         return json_answer(b"null")
     owner = found.owner
     projects = tuple(dict.fromkeys((owner.project, *found.projects)))
@@ -127,7 +129,7 @@ async def identify(request: Request, call: Call) -> Response:
 
 def _seen(call: Caller) -> TrafficView:
     view = call.api.plane.parts[Traffic].view()
-    if call.principal.is_admin:
+    if call.principal.role in (Role.ADMIN, Role.DISCOVERY):
         return view
     mine = (
         each

@@ -24,6 +24,7 @@ from muster.control.agent.leases import IN_CHARGE_S, LeaseBook
 from muster.control.plane import ControlPlane
 from muster.core.clock import Clock
 from muster.core.errors import Conflict, MusterError
+from muster.files import NotOwn, check_way
 from muster.store.database import (
     DatabaseUnreachable,
     DatabaseUnusable,
@@ -185,8 +186,16 @@ def held_file(file: Path, home: Home | None = None) -> Iterator[None]:
 
     Raises:
         Conflict: somebody else holds it.
-        MusterError: its directory cannot be written.
+        MusterError: its directory cannot be written, or somebody else may have prepared it: SQLite
+            writes other files there, and follows links.
     """
+    for directory in (file.parent, file.resolve().parent):  # the file may be a link itself
+        try:
+            check_way(directory)
+        except NotOwn as error:
+            raise MusterError(f"cannot use {directory} for a database: {error}") from None
+        except OSError as error:
+            raise MusterError(f"cannot use {directory}: {error.strerror}") from None
     file = file.resolve()
     its_home = Home(file.parent)
     if its_home.database == file:

@@ -11,7 +11,7 @@ import psutil
 
 from muster.app.controller_config import ControllerConfig, dump_controller
 from muster.app.home import Home, RunningController, open_log
-from muster.app.keeper import keeper_of
+from muster.app.keeper import is_kept
 from muster.core.errors import Conflict, MusterError
 
 SPAWN_TIMEOUT_S = 30.0
@@ -102,7 +102,7 @@ class DetachedController:
             if running is not None and self._is_ours(running.pid):
                 return running
             if self.has_ended():
-                if self._home.is_running() or keeper_of(self._home) is not None:
+                if self._home.is_running() or is_kept(self._home):
                     raise Conflict(_faster(self._home))
                 raise CannotStart(last_words(self._home))
             if told_to_stop.wait(LOOK_AGAIN_S):

@@ -17,7 +17,7 @@ from muster.agent.health.check import CheckedMachine
 from muster.agent.health.found import check_class, check_names
 from muster.agent.trouble import read_trouble
 from muster.app.database_option import VARIABLE, named_database, running_elsewhere
-from muster.app.home import Home, RunningController, default_home
+from muster.app.home import Home, RunningController, UnusableHome, default_home
 from muster.app.keeper import keeper_of, last_kept
 from muster.app.local_agents import former_directories, holder
 from muster.app.proxy_config import LOG_FILE, proxy_directory, running_proxy
@@ -49,8 +49,14 @@ def checks(home: Path | None = None) -> Iterator[Check]:
     place = Home(home or default_home())
     yield _python()
     yield Check("sqlite", True, sqlite3.sqlite_version)
-    yield _data_directory(place)
-    yield from _database(place)
+    is_own = True
+    try:
+        place.require_own()
+        yield _data_directory(place)
+        yield from _database(place)
+    except UnusableHome as error:  # what is in it is not believed either
+        is_own = False
+        yield Check("data directory", False, str(error), "choose another with --home")
     yield _disk(place)
     yield _open_files()
     yield _limits()
@@ -58,10 +64,11 @@ def checks(home: Path | None = None) -> Iterator[Check]:
     devices = find_gpus().devices
     yield _gpus(devices)
     yield _health_checks(devices)
-    yield _controller(place)
-    yield from _clock(place)
-    yield _proxy(place)
-    yield from _agents(place)
+    if is_own:
+        yield _controller(place)
+        yield from _clock(place)
+        yield _proxy(place)
+        yield from _agents(place)
 
 
 def _python() -> Check:

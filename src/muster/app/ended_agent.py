@@ -7,6 +7,7 @@ from pathlib import Path
 
 from muster.agent.accounts import Accounts
 from muster.agent.config import AgentConfig, default_users_directory
+from muster.agent.identity import require_own
 from muster.agent.supervisor.cgroup_places import cgroups_name, find_cgroups
 from muster.agent.supervisor.shutdown import shut_down
 from muster.app.local_agents import holder, stop_agent
@@ -37,10 +38,12 @@ def end_agent(
         grace_s: seconds that kernels have to end by themselves.
 
     Raises:
-        MusterError: something is left; it may be tried again.
+        MusterError: something is left; it may be tried again. Or somebody else may have prepared
+            the directory.
     """
     if not directory.is_dir():
         return
+    require_own(directory)
     asyncio.run(stop_agent(directory))
     if (process := holder(directory)) is not None:
         raise MusterError(f"the agent on {directory} (process {process}) does not end")

@@ -49,7 +49,7 @@ def run_controller(
 
     Raises:
         MusterError: only one of certificate and key was given, or both together with an own
-            authority.
+            authority; or somebody else may have prepared the home.
     """
     if (tls_cert is None) != (tls_key is None):
         raise MusterError("--tls-cert and --tls-key go together: give both, or neither")
@@ -59,6 +59,7 @@ def run_controller(
         )
     tls = ServerTls(tls_cert, tls_key) if tls_cert and tls_key else None
     place = Home(home or default_home())
+    place.require_own()
     if own_authority_for is not None:
         from muster.app.own_authority import own_certificate
 

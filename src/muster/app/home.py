@@ -15,6 +15,8 @@ providers/POOL/  what the provider of a pool keeps
 
 import json
 import os
+import signal
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -24,7 +26,7 @@ from typing import Any, BinaryIO
 from muster.agent.supervisor import lock_file
 from muster.app.account_options import AS_BEFORE, AccountOptions
 from muster.core.errors import Conflict, Hindered
-from muster.files import make_directory, write_whole
+from muster.files import NotOwn, check_own, make_directory, open_own, write_whole
 
 
 class UnusableHome(Hindered):
@@ -108,17 +110,41 @@ class Home:
         self._settings_file = self.path / "settings.json"
         self.accounts_file = self.path / "accounts.json"
 
+    def require_own(self) -> None:
+        """Refuse a directory that somebody else may have prepared: what is in it names processes
+        that are ended, files that are written, and programs' settings. One that is not there yet is
+        nobody's.
+
+        Raises:
+            UnusableHome: it is another user's, or others may have put something into it, or may
+                replace it.
+        """
+        try:
+            check_own(self.path)
+        except FileNotFoundError:
+            return
+        except NotOwn as error:
+            raise UnusableHome(f"cannot use {self.path} as data directory: {error}") from None
+        except OSError as error:
+            raise UnusableHome(
+                f"cannot use {self.path} as data directory: {error.strerror}"
+            ) from None
+
     def create(self) -> None:
         """Make the directory, and close it and its files to others.
 
         Raises:
-            UnusableHome: it cannot be made or written.
+            UnusableHome: it cannot be made or written, or somebody else may have prepared it.
         """
         try:
+            self.require_own()
+            make_directory(self.path)
+            self.require_own()
             for directory in self.path, self.path / "agents", self.providers:
                 make_directory(directory, is_set=True)
             for path in self.path.iterdir():
-                if path.is_file() and path.stat().st_mode & 0o077:
+                status = path.lstat()
+                if stat.S_ISREG(status.st_mode) and status.st_mode & 0o077:
                     path.chmod(0o600)
         except OSError as error:
             raise UnusableHome(
@@ -131,7 +157,7 @@ class Home:
 
     def agent_directories(self) -> list[Path]:
         with suppress(OSError):
-            return sorted(path for path in (self.path / "agents").iterdir() if path.is_dir())
+            return sorted(path for path in (self.path / "agents").iterdir() if _is_own(path))
         return []
 
     # -- one controller --------------------------------------------------------------------------
@@ -142,8 +168,9 @@ class Home:
 
         Raises:
             Conflict: a controller runs on it.
-            UnusableHome: it cannot be written.
+            UnusableHome: it cannot be written, or somebody else may have prepared it.
         """
+        self.require_own()
         try:
             lock = lock_file.take(self._lock_file)
         except lock_file.Taken as taken:
@@ -180,6 +207,16 @@ class Home:
     def is_running(self) -> bool:
         """Whether a process holds the lock."""
         return lock_file.is_held(self._lock_file)
+
+    def terminate(self) -> int | None:
+        """Tell the controller that runs to end; the answer is its process. None where none runs, or
+        it is still starting, or runs where it cannot be seen from here: the number in its record is
+        not believed alone."""
+        running = self.running()
+        if running is None:
+            return None
+        told = lock_file.signal_holder(self._lock_file, signal.SIGTERM, only=running.pid)
+        return running.pid if told else None
 
     def running(self) -> RunningController | None:
         """The description of itself by the controller that runs, or ran last."""
@@ -229,9 +266,20 @@ class Home:
         return None
 
 
+def _is_own(path: Path) -> bool:
+    """Whether this is a directory, no link, and this user's: an earlier version may have let others
+    write where it is."""
+    status = path.lstat()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+
+
 def open_log(path: Path) -> BinaryIO:
-    """Open a file that only its owner may read, to write at its end."""
-    file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
+    """Open a file that only its owner may read, to write at its end.
+
+    Raises:
+        OSError: it cannot be opened, or is not this user's alone.
+    """
+    file = os.fdopen(open_own(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab")
     os.fchmod(file.fileno(), 0o600)  # the file may have been there already
     return file
 

@@ -75,6 +75,16 @@ def keeper_of(home: Home) -> int | None:
     return lock_file.holder_of(_lock_file(home))
 
 
+def is_kept(home: Home) -> bool:
+    """Whether a process keeps the home's controller alive."""
+    return lock_file.is_held(_lock_file(home))
+
+
+def terminate_keeper(home: Home) -> None:
+    """Tell the process that keeps the home's controller alive to end, with that controller."""
+    lock_file.signal_holder(_lock_file(home), signal.SIGTERM)
+
+
 def last_kept(home: Home) -> KeeperRecord | None:
     """The account that the last keeper wrote."""
     try:

@@ -3,7 +3,6 @@ where it outlived a controller until it ends by itself."""
 
 import asyncio
 import logging
-import os
 import signal
 import sys
 import time
@@ -63,7 +62,7 @@ class KeptProcess:
         pause_s = FIRST_PAUSE_S
         try:
             while True:
-                if lock_file.holder_of(self.lock) is not None:
+                if lock_file.is_held(self.lock):
                     self._ended = None
                     await asyncio.sleep(LOOK_AGAIN_S)
                     continue
@@ -129,16 +128,16 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 async def stop(lock: Path) -> None:
-    """Tell the process that holds a lock to end, and kill it if it does not."""
+    """Tell the process that holds a lock to end, and kill it if it does not. One that cannot be
+    seen to hold it is left alone."""
     process = lock_file.holder_of(lock)
     if process is None:
         return
     for signum in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError):
-            os.kill(process, signum)
+        lock_file.signal_holder(lock, signum, only=process)
         deadline_s = time.monotonic() + STOP_TIMEOUT_S
         while time.monotonic() < deadline_s:
-            if lock_file.holder_of(lock) is None:
+            if not lock_file.is_held(lock):
                 return
             await asyncio.sleep(0.02)
     log.error("the process %s, which holds %s, does not end", process, lock)

@@ -1,7 +1,6 @@
 """The commands `muster up`, `down`, `controller` and `agent`."""
 
 import asyncio
-import os
 import signal
 import threading
 import time
@@ -27,7 +26,7 @@ from muster.app.detached import (
     last_words,
 )
 from muster.app.home import Home, LocalAgents, LocalProxy, Settings, default_home
-from muster.app.keeper import keeper_of, last_kept
+from muster.app.keeper import is_kept, keeper_of, last_kept, terminate_keeper
 from muster.app.kept_process import STOP_TIMEOUT_S
 from muster.app.local_agent_settings import (
     agent_configs,
@@ -121,8 +120,8 @@ def up(options: UpOptions, ready: Callable[[UpReport], None] = lambda report: No
     home.create()
     if home.is_running():
         raise Conflict(_already_running(home, options))
-    if (keeper := keeper_of(home)) is not None:
-        raise Conflict(_being_started(home, keeper))
+    if is_kept(home):
+        raise Conflict(_being_started(home, keeper_of(home)))
     last = home.settings()
     asked = _agents(last.agents, options)
     configs = agent_configs(home, asked)
@@ -175,14 +174,12 @@ def up(options: UpOptions, ready: Callable[[UpReport], None] = lambda report: No
     return report
 
 
-def _being_started(home: Home, keeper: int) -> str:
+def _being_started(home: Home, keeper: int | None) -> str:
     """Why nothing answers yet where a keeper is at work: a first start, or one after a crash."""
     kept = last_kept(home)
-    if kept is None or kept.pid != keeper or not kept.crashes:
-        return (
-            f"another `muster up` was faster: the cluster on {home.path} is being started "
-            f"(by process {keeper})"
-        )
+    if keeper is None or kept is None or kept.pid != keeper or not kept.crashes:
+        by = "" if keeper is None else f" (by process {keeper})"
+        return f"another `muster up` was faster: the cluster on {home.path} is being started{by}"
     return (
         f"the cluster on {home.path} is being started again after a crash (by process "
         f"{keeper}): see {home.log}, or end it with `muster down`"
@@ -318,10 +315,12 @@ def down(
     budget.
 
     Raises:
-        MusterError: the cluster does not stop in time.
+        MusterError: the cluster does not stop in time, or somebody else may have prepared the
+            directory.
     """
     place = Home(home or default_home())
-    was_running = place.is_running() or keeper_of(place) is not None
+    place.require_own()
+    was_running = place.is_running() or is_kept(place)
     if was_running:
         _stop_controller(place, timeout_s)
     # A controller that was killed leaves its agents behind.
@@ -338,25 +337,27 @@ def _stop_controller(home: Home, timeout_s: float) -> None:
     Raises:
         MusterError: the controller does not end in time.
     """
-    if (keeper := keeper_of(home)) is not None:  # first, or it would start another controller
-        with suppress(ProcessLookupError):
-            os.kill(keeper, signal.SIGTERM)
-    running = home.running()  # None: another `down` has told the controller already
+    terminate_keeper(home)  # first, or it would start another controller
+    told = home.terminate()
     process = None
-    if running is not None and home.is_running():
+    if told is not None:
         with suppress(psutil.NoSuchProcess):
-            process = psutil.Process(running.pid)
-            process.terminate()
+            process = psutil.Process(told)
     deadline_s = time.monotonic() + timeout_s
-    while (
-        home.is_running()
-        or keeper_of(home) is not None
-        or (process is not None and not has_ended(process))
-    ):
+    while home.is_running() or is_kept(home) or (process is not None and not has_ended(process)):
         if time.monotonic() > deadline_s:
-            who = f" (process {running.pid})" if running is not None else ""
-            raise MusterError(f"the controller{who} does not stop within {timeout_s:.0f} s")
+            raise MusterError(_does_not_stop(home, told, timeout_s))
         time.sleep(0.02)
+
+
+def _does_not_stop(home: Home, told: int | None, timeout_s: float) -> str:
+    if told is not None:
+        return f"the controller (process {told}) does not stop within {timeout_s:.0f} s"
+    return (
+        f"the controller does not stop within {timeout_s:.0f} s: {home.path} is held by a process "
+        f"that this command does not take for a controller that is ready, or cannot see from here, "
+        f"as one in another container: stop it there"
+    )
 
 
 async def _stop_parts(home: Home, *, keep_machines: bool = False) -> None:

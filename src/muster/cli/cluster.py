@@ -70,11 +70,11 @@ def connect(cluster: "Cluster", timeout_s: float, on_contact: OnContact | None) 
 def _is_kept_alive(url: str) -> bool:
     """Whether a process on this machine starts the controller at the URL again when it crashes."""
     from muster.app.home import Home, default_home
-    from muster.app.keeper import keeper_of
+    from muster.app.keeper import is_kept
 
     home = Home(default_home())
     running = home.running()
-    return running is not None and running.url == url and keeper_of(home) is not None
+    return running is not None and running.url == url and is_kept(home)
 
 
 @dataclass(frozen=True, slots=True)

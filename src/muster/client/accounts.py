@@ -73,13 +73,34 @@ class Accounts(Calls):
         return list((yield from self._get(ProjectPage, "/v1/projects")).items)
 
     @exchange
-    def add_project(self, name: str, domain: str = DEFAULT) -> Exchange[ProjectView]:
-        """
+    def add_project(
+        self, name: str, domain: str = DEFAULT, hosts: Sequence[str] = ()
+    ) -> Exchange[ProjectView]:
+        """Add a project to a domain. Its deployments may have these names of hosts, and names below
+        them.
+
         Raises:
-            InvalidSpec: there is no such domain.
+            InvalidSpec: there is no such domain, or a host is no name.
             Conflict: there is one of this name.
         """
-        return self._post(ProjectView, "/v1/projects", domain=domain, name=name)
+        return self._post(
+            ProjectView, "/v1/projects", domain=domain, name=name, hosts=[*hosts] or None
+        )
+
+    @exchange
+    def set_hosts(
+        self, project: str, hosts: Sequence[str], domain: str = DEFAULT
+    ) -> Exchange[ProjectView]:
+        """Have a project's deployments use these names of hosts and names below them, and no
+        others. Deployments keep the hosts that they have; ``outside`` tells of them.
+
+        Raises:
+            NotFound: there is no such project.
+            InvalidSpec: a host is no name.
+        """
+        path = f"/v1/projects/{quoted(domain)}/{quoted(project)}/hosts"
+        body = json_of({"hosts": [*hosts]})
+        return self._read(ProjectView, self._send("PUT", path, body=body))
 
     @exchange
     def remove_project(
@@ -172,7 +193,8 @@ class Accounts(Calls):
         """Make an API token; the answer has its secret, which cannot be had again.
 
         Args:
-            role: admin, user or viewer; like everything else at most the caller's own.
+            role: admin, user or viewer, like everything else at most the caller's own; or
+                discovery, which an admin's token makes.
             user, domain: of the token; the caller's own when left out. Only admins make tokens of
                 others.
             project: the only project that it is good for; all of the user's when left out.

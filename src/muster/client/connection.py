@@ -149,9 +149,27 @@ def default_home() -> Path:
     return Path(os.environ.get("MUSTER_HOME") or Path.home() / ".muster")
 
 
+def _own_text(path: Path) -> str:
+    """The text of a file of this user's, or of root's: whoever else wrote it would have commands,
+    and what goes with them, sent to a controller of their own.
+
+    Raises:
+        NoConnection: it is somebody else's.
+        OSError: it cannot be read.
+    """
+    with path.open() as file:
+        owner = os.fstat(file.fileno()).st_uid
+        if owner not in (os.geteuid(), 0):
+            raise NoConnection(
+                f"{path} belongs to another user (uid {owner}): run this as that user, or name "
+                f"the cluster with --url and --token"
+            )
+        return file.read()
+
+
 def _read(path: Path) -> Context | None:
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(_own_text(path))
         return Context(str(found["url"]).rstrip("/"), str(found["token"]), found.get("ca"))
     except FileNotFoundError:
         return None

@@ -18,21 +18,25 @@ from muster.control.job.requests import JobRequests
 from muster.control.session.requests import SessionRequests
 from muster.core.errors import Conflict, InvalidSpec, NotFound, Problem
 from muster.core.owner import Owner, Principal, Role
+from muster.core.serving.hosts import is_covered
 from muster.core.specs.account import DEFAULT, DomainSpec, ProjectSpec, TokenSpec, UserSpec
 from muster.store import schema
-from muster.store.accounts import Accounts, User
+from muster.store.accounts import Accounts, Project, User
 from muster.store.batch import deleting, inserting, updating
 from muster.store.records import Job, Session
 from muster.store.tokens import Token
 
 _ADD_DOMAIN = inserting(schema.domains, ("name", "created_at"))
 _DROP_DOMAIN = deleting(schema.domains, ("name",))
-_ADD_PROJECT = inserting(schema.projects, ("domain", "name", "created_at"))
+_ADD_PROJECT = inserting(schema.projects, ("domain", "name", "created_at", "hosts"))
+_WRITE_HOSTS = updating(schema.projects, ("hosts",), ("domain", "name"))
 _DROP_PROJECT = deleting(schema.projects, ("domain", "name"))
 _ADD_USER = inserting(schema.users, ("domain", "name", "projects", "created_at"))
 _DROP_USER = deleting(schema.users, ("domain", "name"))
 _WRITE_PROJECTS = updating(schema.users, ("projects",), ("domain", "name"))
 
+MAX_TOLD_OUTSIDE = 100
+"""Hosts that stand outside of what a project may use, as they are told to who sets that."""
 MAX_NAMED = 10_000
 """Domains at most; likewise projects, and users."""
 
@@ -72,7 +76,7 @@ def remove_domain(work: Work, name: str) -> None:
     work.unit.tell("domain", name, "REMOVED")
 
 
-def add_project(work: Work, spec: ProjectSpec) -> tuple[str, str]:
+def add_project(work: Work, spec: ProjectSpec) -> Project:
     """Add a project.
 
     Raises:
@@ -83,10 +87,39 @@ def add_project(work: Work, spec: ProjectSpec) -> tuple[str, str]:
     key = (spec.domain, spec.name)
     _must_know_domain(accounts, spec.domain)
     _must_be_new(key in accounts.projects, f"project {_path(key)}", len(accounts.projects))
-    accounts.projects[key] = work.now
-    work.unit.also_rows(_ADD_PROJECT, (spec.domain, spec.name, work.now))
+    project = Project(spec.domain, spec.name, work.now, tuple(dict.fromkeys(spec.hosts)))
+    accounts.projects[key] = project
+    row = project.domain, project.name, project.created_at, json.dumps(project.hosts)
+    work.unit.also_rows(_ADD_PROJECT, row)
     work.unit.tell("project", _path(key), "ADDED")
-    return key
+    return project
+
+
+def set_hosts(
+    work: Work, domain: str, name: str, hosts: Collection[str]
+) -> tuple[Project, tuple[str, ...]]:
+    """Have the deployments of a project use these names of hosts, and names below them, and no
+    others. The answer has the hosts outside of them that live deployments of the project have: they
+    keep these until they are handed in with another.
+
+    Raises:
+        NotFound: there is no such project.
+    """
+    project = work.live.accounts.projects.get((domain, name))
+    if project is None:
+        raise NotFound(f"there is no project {_path((domain, name))!r}")
+    project.hosts = tuple(dict.fromkeys(hosts))
+    work.unit.also_rows(_WRITE_HOSTS, (json.dumps(project.hosts), domain, name))
+    work.unit.tell("project", _path((domain, name)), "CHANGED")
+    standing = (
+        deployment.host
+        for deployment in work.live.of(Deployment).values()
+        if (deployment.owner.domain, deployment.owner.project) == (domain, name)
+        and deployment.host is not None
+        and not deployment.is_going
+    )
+    outside = sorted(host for host in standing if not is_covered(host, project.hosts))
+    return project, tuple(outside[:MAX_TOLD_OUTSIDE])
 
 
 def remove_project(

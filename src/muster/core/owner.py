@@ -24,11 +24,18 @@ class Role(StrEnum):
     ADMIN = "admin"  # everything, everybody's
     USER = "user"  # their own work
     VIEWER = "viewer"  # look at their own work
+    DISCOVERY = "discovery"  # read where replicas of all deployments are, and nothing else
 
     def includes(self, other: "Role") -> bool:
         """Whether this role may do all that the other may."""
-        order = list(Role)
-        return order.index(self) <= order.index(other)
+        if self in (Role.ADMIN, other):
+            return True
+        return self is Role.USER and other is Role.VIEWER
+
+    @property
+    def may_send_requests(self) -> bool:
+        """Whether it opens deployments that ask for a token."""
+        return self in (Role.ADMIN, Role.USER)
 
 
 @dataclass(frozen=True, slots=True)

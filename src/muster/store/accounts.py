@@ -34,12 +34,23 @@ class User:
     created_at: float
 
 
+@dataclass(slots=True, eq=False)
+class Project:
+    """A project, for which work is counted. Its deployments may have these ``hosts``, and names
+    below them."""
+
+    domain: str
+    name: str
+    created_at: float
+    hosts: tuple[str, ...] = ()
+
+
 class Accounts:
     """Users, tokens and their domains and projects. They are part of the mirror, equal to SQL."""
 
     def __init__(self) -> None:
         self.domains: dict[str, float] = {}  # by name; the time since which it exists
-        self.projects: dict[tuple[str, str], float] = {}  # since when, by domain and name
+        self.projects: dict[tuple[str, str], Project] = {}  # by domain and name
         self.users: dict[tuple[str, str], User] = {}  # by domain and name
         self.tokens: TokensByHash[Token] = TokensByHash()
         self.join_tokens: TokensByHash[JoinToken] = TokensByHash()
@@ -51,7 +62,9 @@ def read_accounts(connection: Connection) -> Accounts:
     for row in _DOMAINS.named(connection):
         accounts.domains[row.name] = row.created_at
     for row in _PROJECTS.named(connection):
-        accounts.projects[row.domain, row.name] = row.created_at
+        hosts = tuple(json.loads(row.hosts))
+        project = Project(row.domain, row.name, row.created_at, hosts)
+        accounts.projects[project.domain, project.name] = project
     for row in _USERS.named(connection):
         projects = tuple(json.loads(row.projects))
         user = User(row.domain, row.name, projects, row.created_at)

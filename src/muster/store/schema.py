@@ -68,6 +68,7 @@ projects = Table(
     Column("domain", String, primary_key=True),
     Column("name", String, primary_key=True),
     Column("created_at", Float, nullable=False),
+    Column("hosts", Text, nullable=False, server_default="[]"),  # JSON, a list of names
 )
 
 users = Table(

@@ -81,6 +81,7 @@ def deploy_as(cluster: Cluster, who: Principal, **keys: object) -> None:
 
 
 def test_name_and_host_reach_one_deployment(cluster: Cluster) -> None:
+    cluster.give_hosts("example.org")
     deploy_as(cluster, ADA, host="chat.example.org")
     with pytest.raises(Conflict, match="the name 'chat' is not free: choose another"):
         deploy_as(cluster, BOB)

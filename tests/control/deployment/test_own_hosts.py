@@ -13,6 +13,7 @@ OURS = "services.example.org"
 
 def test_name_that_became_the_balancers_is_no_deployments_host_any_more(worlds: MakeWorld) -> None:
     cluster = Cluster(worlds)
+    cluster.give_hosts(OURS)
     cluster.deploy(host=OURS)
     cluster.deploy(name="other", host=f"other.{OURS}")
     cluster.run(10)

@@ -1,12 +1,22 @@
-"""Lock files: one process has the lock of a file until it ends, however it ends."""
+"""Lock files: one process has the lock of a file until it ends, however it ends.
+
+The file tells the process's id, which counts for nothing by itself: it may be that of a former
+holder, whose number the system has given to another process since, or of a process in another
+container. A process is taken for the holder only if it has this very file open.
+"""
 
 import fcntl
 import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from muster.files import open_own
 
 
 class Taken(Exception):
-    """Another process holds the lock: ``holder``, None if it has not written its id yet."""
+    """Another process holds the lock: ``holder``, as the file tells it, None if it does not."""
 
     def __init__(self, holder: int | None) -> None:
         super().__init__(f"process {holder or 'unknown'} holds the lock")
@@ -19,9 +29,9 @@ def take(path: Path) -> int:
 
     Raises:
         Taken: another process holds it.
-        OSError: the file cannot be opened or written.
+        OSError: the file cannot be opened or written, or is not this user's alone.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = open_own(path, os.O_RDWR | os.O_CREAT)
     try:
         _lock(descriptor)
         os.ftruncate(descriptor, 0)
@@ -38,14 +48,64 @@ def is_held(path: Path) -> bool:
 
 
 def holder_of(path: Path) -> int | None:
-    """The process that holds the lock on a file; None where none is known."""
+    """The process that holds the lock on a file; None where none does, or none of which this user
+    can see that it does."""
+    with _proven(path) as proven:
+        return None if proven is None else proven[0]
+
+
+def signal_holder(path: Path, signum: int, only: int | None = None) -> bool:
+    """Send a signal to the process that holds the lock on a file; whether there is such a process
+    that this user can see.
+
+    Args:
+        only: the process that it must be.
+    """
+    with _proven(path) as proven:
+        if proven is None or only not in (None, proven[0]):
+            return False
+        with suppress(ProcessLookupError):  # it has ended just now
+            signal.pidfd_send_signal(proven[1], signum)
+        return True
+
+
+@contextmanager
+def _proven(path: Path) -> Iterator[tuple[int, int] | None]:
+    """The process that holds the lock on a file, with a descriptor of it; None where there is none,
+    or none of which it can be proven."""
     taken = _taken(path)
-    return None if taken is None else taken.holder
+    if taken is None or taken.holder is None:
+        yield None
+        return
+    try:
+        process = os.pidfd_open(taken.holder)
+    except OSError:
+        yield None
+        return
+    try:
+        # Looked at once the descriptor is open: it is of this process, and of no later one.
+        yield (taken.holder, process) if _has_open(taken.holder, path) else None
+    finally:
+        os.close(process)
+
+
+def _has_open(process: int, path: Path) -> bool:
+    """Whether a process has a file open, as far as this user may look."""
+    try:
+        file = path.stat(follow_symlinks=False)
+        descriptors = os.listdir(f"/proc/{process}/fd")  # noqa: PTH208
+    except OSError:
+        return False
+    for descriptor in descriptors:
+        with suppress(OSError):
+            if os.path.samestat(os.stat(f"/proc/{process}/fd/{descriptor}"), file):  # noqa: PTH116
+                return True
+    return False
 
 
 def _taken(path: Path) -> Taken | None:
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = open_own(path, os.O_RDWR)
     except OSError:
         return None
     try:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from muster.core.errors import Conflict, MusterError
+from muster.files import open_own
 
 
 @contextmanager
@@ -20,7 +21,7 @@ def unfinished(file: Path) -> Iterator[Path]:
     """
     path = file.with_name(f".{file.name}.unfinished")
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = open_own(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(descriptor, 0)

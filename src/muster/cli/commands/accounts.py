@@ -14,12 +14,20 @@ from muster.cli.screen import Column, plain, print_json, show_change, show_listi
 from muster.cli.words import moment
 
 if TYPE_CHECKING:
-    from muster.core.views.accounts import UserView
+    from muster.core.views.accounts import ProjectView, UserView
 
 Domain = Annotated[str, Option("--domain", metavar="DOMAIN", help="Of the user or project.")]
 Projects = Annotated[
     list[str] | None,
     Option("--project", "-p", metavar="PROJECT", help="May be repeated; the first is the default."),
+]
+Hosts = Annotated[
+    list[str] | None,
+    Option(
+        "--host",
+        metavar="NAME",
+        help="Its deployments may have this name and names below as `host`; may be repeated.",
+    ),
 ]
 Cancel = Annotated[
     bool,
@@ -119,7 +127,7 @@ def _user_row(user: "UserView") -> list[Text | str]:
 
 @click.group(cls=ListedGroup)
 def projects() -> None:
-    """List, add and remove what work is counted for."""
+    """List, add, change and remove what work is counted for."""
 
 
 @projects.command(name="list")
@@ -129,22 +137,64 @@ def list_projects(cluster: Cluster, as_json: AsJson = False) -> None:
     """List the projects."""
     with cluster.client() as client:
         found = client.projects()
-    columns = [Column("PROJECT"), Column("DOMAIN"), Column("SINCE")]
-    show_listing(
-        found, columns, lambda p: [p.name, p.domain, moment(p.created_at)], as_json=as_json
-    )
+    columns = [
+        Column("PROJECT"),
+        Column("DOMAIN"),
+        Column("HOSTS", shrinks=12),
+        Column("SINCE", drops=1),
+    ]
+    show_listing(found, columns, _project_row, as_json=as_json)
 
 
 @projects.command(name="add")
 @annotated
 @on_cluster
 def add_project(
-    cluster: Cluster, name: ProjectName, domain: Domain = DEFAULT, as_json: AsJson = False
+    cluster: Cluster,
+    name: ProjectName,
+    host: Hosts = None,
+    domain: Domain = DEFAULT,
+    as_json: AsJson = False,
 ) -> None:
     """Add a project to a domain. `muster users add` and `set` put users in it."""
     with cluster.client() as client:
-        added = client.add_project(name, domain)
+        added = client.add_project(name, domain, host or [])
     show_change(added, f"project {domain}/{name} added", as_json=as_json)
+
+
+@projects.command(name="set")
+@annotated
+@on_cluster
+def set_project(
+    cluster: Cluster,
+    name: ProjectName,
+    host: Hosts = None,
+    domain: Domain = DEFAULT,
+    as_json: AsJson = False,
+) -> None:
+    """Say which hosts a project's deployments may have.
+
+    These names and those below them, and no others. Deployments keep the hosts that they have.
+    """
+    if not host:
+        raise click.BadParameter("name the project's hosts, or none", param_hint="--host")
+    hosts = [] if host == ["none"] else host
+    with cluster.client() as client:
+        changed = client.set_hosts(name, hosts, domain)
+    may = ", ".join(changed.hosts)
+    said = f"project {domain}/{name} may use {f'{may}, and names below' if may else 'no host'}"
+    show_change(changed, said, as_json=as_json)
+    if changed.outside:
+        stay = ", ".join(changed.outside)
+        stderr().print(
+            Text(f"deployments that have others keep them until they are changed: {stay}"),
+            soft_wrap=True,
+        )
+
+
+def _project_row(project: "ProjectView") -> list[Text | str]:
+    hosts = ", ".join(project.hosts) or "-"
+    return [project.name, project.domain, hosts, moment(project.created_at)]
 
 
 @projects.command(name="remove")

@@ -177,7 +177,9 @@ def _home(ctx: click.Context, home: Path | None) -> "Directory":
     from muster.app.home import Home as Directory
     from muster.app.home import default_home
 
-    return Directory(home or ctx.obj.home or default_home())
+    place = Directory(home or ctx.obj.home or default_home())
+    place.require_own()
+    return place
 
 
 def _url(ctx: click.Context, database: str | None, home: Path | None) -> str:

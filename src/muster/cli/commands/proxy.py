@@ -39,6 +39,7 @@ def proxy(
     if (tls_cert is None) is not (tls_key is None):
         raise click.BadParameter("give both --tls-cert and --tls-key, or neither")
     place = Place(home or ctx.obj.home or default_home())
+    place.require_own()
     config = proxy_beside(place, host, port, tls_cert, tls_key)
     stderr().print(Text(f"the proxy serves deployments at {host}:{port}; Ctrl-C ends it"))
     with tempfile.TemporaryFile() as settings:  # the proxy reads them from its stdin

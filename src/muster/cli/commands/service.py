@@ -39,6 +39,7 @@ def install(
     For example: muster service install agent --controller host:7601 --token-file join-token
     """
     from muster.app.database_option import warnings_of
+    from muster.app.home import Home as DataDirectory
     from muster.app.home import default_home
     from muster.app.service import install as write
     from muster.cli.commands import load
@@ -59,6 +60,8 @@ def install(
             "others may read units: leave the password out of --database, and give it in ~/.pgpass"
         )
     place = (home or ctx.find_root().obj.home or default_home()).expanduser().absolute()
+    if role == "controller":
+        DataDirectory(place).require_own()
     left = write(found, words, place, Path.cwd())
     click.echo(f"{found.file} written")
     _say(left)

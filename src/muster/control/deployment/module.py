@@ -1,5 +1,6 @@
 """Deployments and their routes, as the control plane composes them."""
 
+import socket
 from collections.abc import Sequence
 
 from muster.control.agent.probe_reports import ProbeReports
@@ -69,7 +70,10 @@ class DeploymentModule(EntityModule):
         settings = load_settings(surroundings.settings)
         has_others = settings.haproxy is not None or settings.etcd is not None
         self._loads = Loads(has_others=has_others)
-        self._own_hosts = settings.hosts
+        # At hand-in alone: a host that a deployment has already stays with the balancers, and the
+        # proxy leaves out the name of its own machine.
+        self._not_to_be_had = settings.hosts | {socket.gethostname().lower()}
+        self._domain = settings.domain
         self._traffic = Traffic(tells=has_others, own_hosts=settings.hosts)
         publisher = TrafficPublisher(settings, self._loaded, surroundings.in_charge)
         self.performers = (RouteProber(self._probed), publisher)
@@ -94,7 +98,7 @@ class DeploymentModule(EntityModule):
         cluster = parts[ClusterState]
         cluster.guard = ReplicaGuard(routes, of_routes)
         parts[ProbeReports].listen(ProbesByAgents(routes))
-        requests = DeploymentRequests(routes, of_deployments, self._own_hosts)
+        requests = DeploymentRequests(routes, of_deployments, self._not_to_be_had, self._domain)
         return Declared(
             lifecycles=[of_deployments, of_routes],
             handlers=[

@@ -16,11 +16,12 @@ from muster.control.deployment.revisions import Revision, kept
 from muster.control.engine.handler import TransitionStatus
 from muster.control.engine.work import Move, Work
 from muster.control.session.admission import check_workdirs
-from muster.core.errors import Conflict, NotFound
+from muster.core.errors import Conflict, InvalidSpec, NotFound
 from muster.core.ids import IdKind
 from muster.core.owner import Owner, Principal
 from muster.core.reasons import ReasonCode, reason
 from muster.core.results import SchedulingResult
+from muster.core.serving.hosts import HostRule
 from muster.core.specs.deployment import DeploymentSpec
 from muster.core.states.deployment import DEPLOYMENT_TABLE, EndpointLifecycle
 from muster.serving.rollout import Rollout
@@ -41,14 +42,20 @@ class DeploymentRequests:
 
     Args:
         own_hosts: names of the balancers themselves, which no deployment may have.
+        domain: that of the cluster's deployments, below which each may have its own name.
     """
 
     def __init__(
-        self, routes: Routes, lifecycle: DeploymentLifecycle, own_hosts: Collection[str] = ()
+        self,
+        routes: Routes,
+        lifecycle: DeploymentLifecycle,
+        own_hosts: Collection[str] = (),
+        domain: str | None = None,
     ) -> None:
         self._routes = routes
         self._lifecycle = lifecycle
         self._own_hosts = own_hosts
+        self._domain = domain
 
     def apply(
         self, work: Work, principal: Principal, spec: DeploymentSpec, *, new: bool = False
@@ -60,7 +67,8 @@ class DeploymentRequests:
 
         Raises:
             NotFound: no such group.
-            InvalidSpec: a working directory lies outside the group's workspaces.
+            InvalidSpec: a working directory lies outside the group's workspaces; or the host is
+                none that the project may use, and not the one that the deployment has already.
             Conflict: the name or the host is another's, or is taken (``new``); the project is
                 another; or it would be more than a user may have.
         """
@@ -81,15 +89,9 @@ class DeploymentRequests:
                 f"deployment {spec.name!r} counts for project {known.owner.project}, which cannot "
                 "be changed: take it down first, or choose another name"
             )
-        if spec.host in self._own_hosts:
-            raise Conflict(f"{spec.host} is a name of Muster's own balancers: choose another host")
-        at_host = None if spec.host is None else self._routes.at(spec.host)
-        if at_host is not None and at_host is not known:
-            its = "another deployment"
-            if principal.may_see(at_host.owner):
-                its = f"deployment {at_host.name!r}"
-            raise Conflict(f"requests for {spec.host} reach {its} already")
         owner = principal.owner if known is None else known.owner
+        if spec.host is not None and (known is None or spec.host != known.host):
+            self._must_be_free(work, principal, owner, spec.name, spec.host)
         _must_be_bounded(
             work, owner, known, spec.replicas if spec.scale is None else spec.scale.max
         )
@@ -204,6 +206,28 @@ class DeploymentRequests:
         return deployment
 
     # -- their parts ---------------------------------------------------------------------------
+
+    def _must_be_free(
+        self, work: Work, principal: Principal, owner: Owner, name: str, host: str
+    ) -> None:
+        """
+        Raises:
+            InvalidSpec: the owner's project may not use this host. It is raised first, so that who
+                may not use a name does not learn whether anybody has it.
+            Conflict: it is the balancers', or another deployment has it.
+        """
+        project = work.live.accounts.projects.get((owner.domain, owner.project))
+        rule = HostRule.of(name, self._domain, () if project is None else project.hosts)
+        if not rule.allows(host):
+            raise InvalidSpec([rule.refusal(host, owner.domain, owner.project)])
+        if host in self._own_hosts:
+            raise Conflict(f"{host} is a name of Muster's own balancers: choose another host")
+        at_host = self._routes.at(host)
+        if at_host is not None:
+            its = "another deployment"
+            if principal.may_see(at_host.owner):
+                its = f"deployment {at_host.name!r}"
+            raise Conflict(f"requests for {host} reach {its} already")
 
     def _mine(self, work: Work, principal: Principal, id_: str) -> Deployment:
         deployment = work.live.of(Deployment).get(id_)

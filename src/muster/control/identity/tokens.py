@@ -67,8 +67,8 @@ def create_token(
     """Make an API token; the answer has its secret, which cannot be had again.
 
     Raises:
-        InvalidSpec: there is no such user or project; or the token would have more rights than that
-            of ``by``, who is no administrator.
+        InvalidSpec: there is no such user or project; the token would have more rights than that of
+            ``by``, who is no administrator; or it is for discovery, and for one project.
         Conflict: the user has too many.
     """
     domain, name = spec.domain or by.owner.domain, spec.user or by.owner.user
@@ -80,6 +80,9 @@ def create_token(
         limit = mine.expires_at if mine else None
         expires_at = limit if expires_at is None else expires_at
         _must_be_worth_less(by, spec, project, expires_at, limit)
+    if spec.role is Role.DISCOVERY and project is not None:
+        expected = "expected none: a token for discovery reads the routes of the whole cluster"
+        raise InvalidSpec([Problem("project", repr(project), expected)])
     user = _known_user(work.live.accounts, domain, name, project)
     tokens = work.live.accounts.tokens
     if sum((token.domain, token.user) == (domain, name) for token in tokens) >= MAX_OF_ONE:

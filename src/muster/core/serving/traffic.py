@@ -114,8 +114,7 @@ class Service(View):
     def admits(self, identity: Identity) -> bool:
         """Whether the owner of a token may send requests: who knows of the service, but not with a
         token that is good for looking only."""
-        looks_only = identity.role is Role.VIEWER
-        return self.public or (self.is_known_to(identity) and not looks_only)
+        return self.public or (self.is_known_to(identity) and identity.role.may_send_requests)
 
 
 class TrafficView(View):

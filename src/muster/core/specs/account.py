@@ -6,11 +6,14 @@ from pydantic import Field
 
 from muster.core.owner import Role
 from muster.core.specs.amounts import Name, OwnerName, PositiveDuration, Spec
+from muster.core.specs.serving import HostSuffix
 
 DEFAULT = "default"
 """The domain and the project of a user who is in no other."""
 MAX_PROJECTS = 100
 """Projects of one user."""
+MAX_HOSTS = 100
+"""Names of hosts that one project may use."""
 MAX_USES = 10_000
 """Agents that may join with one token."""
 
@@ -30,7 +33,14 @@ class UserSpec(ProjectsSpec):
     name: OwnerName
 
 
-class ProjectSpec(Spec):
+class HostsSpec(Spec):
+    """The names of hosts that the deployments of a project may have: each stands for itself and for
+    all names below it."""
+
+    hosts: Annotated[tuple[HostSuffix, ...], Field(max_length=MAX_HOSTS)] = ()
+
+
+class ProjectSpec(HostsSpec):
     """A new project of a domain that exists."""
 
     domain: OwnerName = DEFAULT
@@ -50,7 +60,8 @@ class TokenSpec(Spec):
         name: what its owner calls it.
         domain, user: whose it is; the caller's own when left out.
         project: the only project that it is good for; all of its user's when left out.
-        role: what may be done with it.
+        role: what may be done with it; ``discovery`` reads where the replicas of all deployments
+            are, for Prometheus and Traefik.
         expires: how long it is good, in seconds; for ever when left out.
     """
 

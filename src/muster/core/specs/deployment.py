@@ -61,8 +61,9 @@ class DeploymentSpec(Process):
         update: how a new revision is rolled out.
         scale: a number of replicas that follows load.
         access: `owner`, `public`, or users and projects that may send requests.
-        host: the name of a host by which requests reach it too; no other deployment has it, and it
-            is no address and not ``localhost``.
+        host: the name of a host by which requests reach it too; one that an administrator gave to
+            the project, or its own name below the domain of the cluster's deployments. No other
+            deployment has it, and it is no address and not ``localhost``.
         affinity: the name of a header: requests with the same value reach the same replica, as long
             as it is up.
         drain: longest time that requests under way may take before a replica is stopped.

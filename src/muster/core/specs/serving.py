@@ -8,6 +8,7 @@ from math import ceil, floor
 from typing import Annotated, Any
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Field,
     PlainSerializer,
@@ -17,6 +18,7 @@ from pydantic import (
 )
 
 from muster.core.errors import Problem
+from muster.core.serving.traffic import is_of_machine
 from muster.core.specs.amounts import (
     Duration,
     Flag,
@@ -345,6 +347,16 @@ def _host(value: Any) -> Any:
 
 
 Host = Annotated[str, BeforeValidator(_host)]
+
+
+def _is_no_address(host: str) -> str:
+    if is_of_machine(host):
+        raise ValueError("expected a name, such as team.example.org, and no address")
+    return host
+
+
+HostSuffix = Annotated[Host, AfterValidator(_is_no_address)]
+"""The name of a host that stands for itself and for all names below it."""
 
 
 def _header(value: Any) -> Any:

@@ -14,9 +14,19 @@ class DomainPage(View):
 
 
 class ProjectView(View):
+    """A project, for which work is counted.
+
+    Args:
+        hosts: names of hosts that its deployments may have, with all names below them.
+        outside: hosts that its deployments have since before, which ``hosts`` does not cover; told
+            where ``hosts`` is set.
+    """
+
     domain: str
     name: str
     created_at: float
+    hosts: tuple[str, ...] = ()
+    outside: tuple[str, ...] = ()
 
 
 class ProjectPage(View):

@@ -16,7 +16,7 @@ from muster.core.errors import InvalidSpec, Problem
 from muster.core.specs.amounts import Duration, Flag, PathText, ShortText, Spec, Text
 from muster.core.specs.documents import load_keys
 from muster.core.specs.load import parse_spec
-from muster.core.specs.serving import Host
+from muster.core.specs.serving import Host, HostSuffix
 
 FILE = "traffic.yaml"
 _MAX_WORDS = 100
@@ -148,10 +148,13 @@ class TrafficSettings(Spec):
     Args:
         hosts: names under which they, and Muster's own proxy, are reached: no deployment gets one
             as its host, and with it the requests for all others.
+        domain: below which each deployment may have its own name as its host, as ``NAME.DOMAIN``,
+            whatever its project may use besides.
     """
 
     kind: Literal["traffic"] = "traffic"
     hosts: Annotated[frozenset[Host], Field(max_length=_MAX_WORDS)] = frozenset()
+    domain: HostSuffix | None = None
     haproxy: HaproxySettings | None = None
     etcd: EtcdSettings | None = None
 
