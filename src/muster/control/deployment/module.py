@@ -44,6 +44,7 @@ from muster.control.engine.module import Context, EntityModule
 from muster.control.engine.work import Work
 from muster.control.notice.ends import Writer
 from muster.control.session.cluster.state import ClusterState
+from muster.control.session.ended_specs import EndedSpecs
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.control.session.requests import SessionRequests
 from muster.core.serving.probes import ProbeResult
@@ -94,7 +95,9 @@ class DeploymentModule(EntityModule):
         cluster = parts[ClusterState]
         cluster.guard = ReplicaGuard(routes, of_routes)
         parts[ProbeReports].listen(ProbesByAgents(routes))
-        requests = DeploymentRequests(routes, of_deployments, self._own_hosts)
+        requests = DeploymentRequests(
+            routes, of_deployments, cluster, parts[EndedSpecs], self._own_hosts
+        )
         return Declared(
             lifecycles=[of_deployments, of_routes],
             handlers=[
