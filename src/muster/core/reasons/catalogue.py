@@ -207,6 +207,19 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
         "ended work took more than {limit:=}",
         "Hand the work in anew from your own file; an operator may set a larger `ended_specs`.",
     ),
+    ReasonCode.OUTPUT_ABOVE_SHARE: Definition(
+        _L,
+        "its output was removed at {at}, because output of its owner took {used:=} on its machine, "
+        "more than the share of {limit:=}, and the oldest goes first",
+        "Have less written, or copy output while it is there; an operator may give output more "
+        "room (`logs_max_bytes` of the agent).",
+    ),
+    ReasonCode.OUTPUT_TOO_OLD: Definition(
+        _L,
+        "its output was removed at {at}, because an agent keeps output for {kept_s:~}",
+        "Copy output while it is there: `muster logs --save DIR`.",
+    ),
+    ReasonCode.OUTPUT_REMOVED: Definition(_L, "its output was removed by its agent"),
     ReasonCode.DEPENDENCY_NOT_MET: Definition(
         _W, "waits until {on} {condition}; it is {state}", "Nothing: it starts after that."
     ),
