@@ -11,6 +11,7 @@ import pytest
 from muster.agent.accounts import Accounts
 from muster.agent.kernels import Kernels
 from muster.agent.ports import PreparedPorts
+from muster.agent.removed_outputs import RemovedOutputs
 from muster.agent.services import RESETS, OwnServices
 from muster.agent.supervisor_link import KernelState, Terms
 from muster.core.clock import VirtualClock
@@ -26,6 +27,7 @@ def kernels(tmp_path: Path) -> Iterator[Kernels]:
         made = Kernels(
             ports,
             tmp_path,
+            RemovedOutputs(tmp_path / "removed-outputs"),
             cast(Accounts, None),
             cast(OwnServices, None),
             cast(Terms, None),

@@ -11,11 +11,17 @@ from hypothesis import strategies as st
 
 from muster.agent import logs
 from muster.agent.logs import LogFiles
+from muster.agent.removed_outputs import RemovedOutputs
 from muster.core.ids import KernelId
+from muster.core.reasons import ReasonCode, reason
 from muster.wire.messages import KernelKey, LogChunk, LogRequest
 from muster.wire.transport import LOG_WINDOW_BYTES
 
 KEY: KernelKey = (KernelId("krn-1"), 2)
+
+
+def none_removed(directory: Path) -> RemovedOutputs:
+    return RemovedOutputs(directory / "removed-outputs")
 
 
 @dataclass
@@ -58,7 +64,8 @@ def request(**fields: object) -> LogRequest:
 
 
 def read(directory: Path, *, live: bool = False, **fields: object) -> LogChunk:
-    return asyncio.run(LogFiles(directory, lambda _key: live).read(request(**fields)))
+    files = LogFiles(directory, lambda _key: live, none_removed(directory))
+    return asyncio.run(files.read(request(**fields)))
 
 
 def test_kernel_that_wrote_nothing_has_an_empty_log(tmp_path: Path) -> None:
@@ -102,7 +109,7 @@ def test_rotation_that_was_never_noted_counts_from_what_is_kept(tmp_path: Path) 
 def test_kernel_whose_name_is_no_file_name_has_no_log(tmp_path: Path, name: str) -> None:
     (tmp_path / "logs").mkdir()
     (tmp_path / "secret.1.log").write_text("secret")
-    files = LogFiles(tmp_path / "logs", lambda _key: False)
+    files = LogFiles(tmp_path / "logs", lambda _key: False, none_removed(tmp_path))
     assert asyncio.run(files.read(LogRequest(KernelId(name), 1))).data == b""
 
 
@@ -162,7 +169,7 @@ def test_rotation_between_opening_the_two_files_is_noticed(
 async def test_following_waits_for_output_and_for_the_end(tmp_path: Path) -> None:
     writer = Writer(tmp_path)
     live = {KEY}
-    files = LogFiles(tmp_path, live.__contains__)
+    files = LogFiles(tmp_path, live.__contains__, none_removed(tmp_path))
     first = asyncio.create_task(files.read(request(follow=True)))
     await asyncio.sleep(0)
     assert not first.done()
@@ -179,7 +186,7 @@ async def test_following_answers_with_nothing_when_nothing_is_written_for_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logs, "LOG_WAIT_S", 0.05)
-    files = LogFiles(tmp_path, lambda _key: True)
+    files = LogFiles(tmp_path, lambda _key: True, none_removed(tmp_path))
     assert await files.read(request(follow=True)) == LogChunk(0, b"", eof=False)
 
 
@@ -199,3 +206,14 @@ def test_what_is_planted_for_a_log_is_neither_followed_nor_waited_for(
 
     with pytest.raises(OSError, match=r"no regular file|symbolic links|Too many levels"):
         read(tmp_path)
+
+
+def test_removed_log_is_answered_with_the_reason(tmp_path: Path) -> None:
+    removed = none_removed(tmp_path)
+    why = reason(ReasonCode.OUTPUT_TOO_OLD, at="2026-01-01T00:00:00+00:00", kept_s=60.0)
+    removed.note({KEY: why})
+    files = LogFiles(tmp_path, lambda _key: False, removed)
+    found = asyncio.run(files.read(LogRequest(*KEY)))
+    assert (found.removed, found.data, found.eof) == (why, b"", True)
+    other = asyncio.run(files.read(LogRequest(KEY[0], 3)))
+    assert other.removed is None

@@ -1,16 +1,30 @@
-"""Old logs go by age, and by size the oldest first; what is alive stays."""
+"""Old files go by age, and logs by the share of their owner; what is alive stays."""
 
 import os
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from muster.agent.retention import expired
+from muster.agent.config import AgentConfig
+from muster.agent.removed_outputs import MAX_REMEMBERED, RemovedOutputs
+from muster.agent.retention import (
+    above_share,
+    equal_share,
+    left_by_kernels,
+    owner_of_log,
+    remove_logs,
+    too_old,
+)
+from muster.agent.tidying import Tidying
 from muster.core.ids import KernelId
+from muster.core.reasons import ReasonCode, reason
 from muster.wire.messages import KernelKey
 
 NOW = 1_700_000_000.0
 BLOCK = 4096
+NONE: frozenset[KernelKey] = frozenset()
 
 
 @pytest.fixture
@@ -24,15 +38,33 @@ def key(kernel: str) -> KernelKey:
     return KernelId(kernel), 1
 
 
-def log(directory: Path, name: str, age_s: float, size_bytes: int = 1) -> None:
+def log(directory: Path, name: str, age_s: float, size_bytes: int = 1, owner: str = "") -> None:
     path = directory / "logs" / name
     path.write_bytes(b"x" * size_bytes)
     os.utime(path, (NOW - age_s, NOW - age_s))
+    if owner:
+        link = path.with_name(f"{name}.owner")
+        link.symlink_to(owner)
+        os.utime(link, (NOW - age_s, NOW - age_s), follow_symlinks=False)
 
 
-def old(directory: Path, max_bytes: int = 2**40, live: set[KernelKey] = frozenset()) -> list[str]:  # type: ignore[assignment]
-    found = expired(directory, (), NOW, 100.0, max_bytes, live.__contains__)
-    return [kernel for (kernel, _generation), _places in found]
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in (directory / "logs").iterdir())
+
+
+def old(directory: Path, live: frozenset[KernelKey] = NONE) -> list[str]:
+    found = left_by_kernels(directory, ())
+    return [kernel for kernel, _ in too_old(found, NOW, 100.0, live.__contains__)]
+
+
+def above(directory: Path, max_bytes: int, live: frozenset[KernelKey] = NONE) -> list[str]:
+    """The kernels whose logs are above the share of their owners."""
+    found = left_by_kernels(directory, ())
+
+    def owner(key: KernelKey) -> str:
+        return owner_of_log(directory / "logs", key)
+
+    return [each.key[0] for each in above_share(found, max_bytes, owner, live.__contains__)]
 
 
 def test_young_logs_are_kept(directory: Path) -> None:
@@ -47,17 +79,41 @@ def test_logs_past_their_age_are_removed_with_all_their_files(directory: Path) -
     assert old(directory) == ["krn-a"]
 
 
-def test_oldest_logs_are_removed_until_the_rest_fit(directory: Path) -> None:
-    for age_s, name in enumerate(["krn-c", "krn-b", "krn-a"]):
-        log(directory, f"{name}.1.log", age_s, size_bytes=3 * BLOCK)
-    assert old(directory, max_bytes=7 * BLOCK) == ["krn-a"]
-    assert old(directory, max_bytes=5 * BLOCK) == ["krn-a", "krn-b"]
+def test_owner_with_the_most_loses_its_oldest_however_young(directory: Path) -> None:
+    log(directory, "krn-a.1.log", 90, 2 * BLOCK, owner="d/p/ada")
+    for age_s, name in enumerate(["krn-e", "krn-d", "krn-c", "krn-b"]):
+        log(directory, f"{name}.1.log", age_s, 4 * BLOCK, owner="d/p/mallory")
+    assert above(directory, 18 * BLOCK) == []
+    assert above(directory, 12 * BLOCK) == ["krn-b", "krn-c"]
+    assert above(directory, 8 * BLOCK) == ["krn-b", "krn-c", "krn-d"]
+
+
+def test_live_logs_of_one_owner_cost_no_other_its_own(directory: Path) -> None:
+    log(directory, "krn-a.1.log", 90, 2 * BLOCK, owner="d/p/ada")
+    log(directory, "krn-b.1.log", 10, 40 * BLOCK, owner="d/p/mallory")
+    live = frozenset({key("krn-b")})
+    assert above(directory, 10 * BLOCK, live) == []
+
+
+def test_logs_of_unknown_owners_count_as_one_owners(directory: Path) -> None:
+    log(directory, "krn-a.1.log", 90, 4 * BLOCK, owner="d/p/ada")
+    log(directory, "krn-b.1.log", 80, 4 * BLOCK)
+    log(directory, "krn-c.1.log", 70, 4 * BLOCK)
+    assert above(directory, 8 * BLOCK) == ["krn-b"]
 
 
 def test_logs_of_live_kernels_are_kept_whatever_their_age_and_size(directory: Path) -> None:
     log(directory, "krn-a.1.log", 1000, size_bytes=10 * BLOCK)
     log(directory, "krn-b.1.log", 50)
-    assert old(directory, max_bytes=BLOCK, live={key("krn-a")}) == ["krn-b"]
+    live = frozenset({key("krn-a")})
+    assert (old(directory, live), above(directory, BLOCK, live)) == ([], ["krn-b"])
+
+
+@given(st.lists(st.integers(0, 1000), min_size=1), st.integers(0, 5000))
+def test_equal_share_leaves_small_owners_all_they_have(amounts: list[int], limit: int) -> None:
+    share = equal_share(amounts, limit)
+    assert sum(min(amount, share) for amount in amounts) <= max(limit, 0)
+    assert share >= min(limit // len(amounts), max(amounts))
 
 
 def test_scratch_directory_without_a_log_goes_by_its_age(directory: Path) -> None:
@@ -88,8 +144,7 @@ def test_name_that_a_user_has_chosen_is_left_alone(
     directory: Path, scratch: Path, name: str | bytes
 ) -> None:
     os.mkdir(os.path.join(os.fsencode(scratch), os.fsencode(name)))  # noqa: PTH102, PTH118
-    found = expired(directory, [scratch], NOW + 1e9, 100.0, 2**40, lambda _: False)
-    assert found == []
+    assert left_by_kernels(directory, [scratch]) == {}
 
 
 def test_files_of_a_user_take_no_room_from_the_logs_of_others(
@@ -97,11 +152,16 @@ def test_files_of_a_user_take_no_room_from_the_logs_of_others(
 ) -> None:
     log(directory, "krn-a.1.log", 50)
     (scratch / "krn-b.1").write_bytes(b"x" * 100 * BLOCK)
-    os.utime(scratch / "krn-b.1", (NOW, NOW))
+    assert sum(each.log_bytes for each in left_by_kernels(directory, [scratch]).values()) == BLOCK
 
-    found = expired(directory, [scratch], NOW, 100.0, 10 * BLOCK, lambda _: False)
 
-    assert found == []
+# -- tidying ---------------------------------------------------------------------------------------
+
+
+def tidying(directory: Path, max_bytes: int = 2**40) -> tuple[Tidying, RemovedOutputs]:
+    config = AgentConfig(directory, "host:1", "a", logs_max_age_s=100.0, logs_max_bytes=max_bytes)
+    removed = RemovedOutputs(directory / "removed-outputs")
+    return Tidying(config, removed, lambda _: False), removed
 
 
 def test_scratch_directory_is_looked_for_where_it_was_found(directory: Path, scratch: Path) -> None:
@@ -109,7 +169,51 @@ def test_scratch_directory_is_looked_for_where_it_was_found(directory: Path, scr
     log(directory, "krn-b.1.log", 300)
     (scratch / "krn-b.1").mkdir()
     os.utime(scratch / "krn-b.1", (NOW - 300, NOW - 300))
+    tidy, _ = tidying(directory)
+    assert tidy.run([scratch], NOW) == [(key("krn-b"), (scratch,)), (key("krn-a"), ())]
 
-    found = expired(directory, [scratch], NOW, 100.0, 2**40, lambda _: False)
 
-    assert found == [(key("krn-b"), (scratch,)), (key("krn-a"), ())]
+def test_log_above_a_share_goes_and_the_scratch_directory_stays(directory: Path) -> None:
+    log(directory, "krn-a.1.log", 50, 4 * BLOCK, owner="d/p/ada")
+    log(directory, "krn-b.1.log", 50, 8 * BLOCK, owner="d/p/mallory")
+    (directory / "kernels" / "krn-b.1").mkdir()
+    tidy, removed = tidying(directory, max_bytes=8 * BLOCK)
+    assert tidy.run((), NOW) == []
+    assert names(directory) == ["krn-a.1.log", "krn-a.1.log.owner"]
+    assert (directory / "kernels" / "krn-b.1").is_dir()
+    told = removed.of(key("krn-b"))
+    assert told is not None
+    assert told.sentence() == (
+        "its output was removed at 2023-11-14T22:13:20+00:00, because output of its owner took "
+        "32KiB on its machine, more than the share of 16KiB, and the oldest goes first"
+    )
+    assert removed.of(key("krn-a")) is None
+
+
+def test_why_an_output_was_removed_is_known_over_a_restart(directory: Path) -> None:
+    log(directory, "krn-a.1.log", 200)
+    tidying(directory)[0].run((), NOW)
+    with (directory / "removed-outputs").open("a") as file:
+        file.write('["krn-b", 1, "OUTPUT_TOO')  # cut off by a crash
+    told = tidying(directory)[1].of(key("krn-a"))
+    assert told is not None
+    assert told.code is ReasonCode.OUTPUT_TOO_OLD
+
+
+def test_number_of_remembered_outputs_has_a_bound(directory: Path) -> None:
+    file = directory / "removed-outputs"
+    removed = RemovedOutputs(file)
+    why = reason(ReasonCode.OUTPUT_TOO_OLD, at="now", kept_s=1.0)
+    for start in range(0, 3 * MAX_REMEMBERED, 10_000):
+        removed.note({key(f"krn-{number}"): why for number in range(start, start + 10_000)})
+    assert removed.of(key("krn-0")) is None
+    assert removed.of(key(f"krn-{3 * MAX_REMEMBERED - 1}")) == why
+    with file.open() as lines:
+        assert sum(1 for _ in lines) <= 2 * MAX_REMEMBERED
+
+
+def test_files_of_one_kernel_are_removed_alone(directory: Path) -> None:
+    for name in ("krn-a.1.log", "krn-a.1.log.1", "krn-a.1.log.start", "krn-a.2.log"):
+        log(directory, name, 1)
+    remove_logs(directory / "logs", [key("krn-a")])
+    assert names(directory) == ["krn-a.2.log"]

@@ -98,6 +98,7 @@ def test_quota_is_set_told_with_its_use_to_whom_it_binds_and_removed(
         listed = admin.get("/v1/quotas").json()["items"]
         assert [(q["level"], q["name"], q["of"]) for q in listed] == [
             ("domain", "*", None),
+            ("user", "*/*/*", None),  # the default
             ("user", name, name),
         ]
         assert listed[0]["pending_sessions"] == {
@@ -111,7 +112,8 @@ def test_quota_is_set_told_with_its_use_to_whom_it_binds_and_removed(
         limits = {limit["resource"]: limit for limit in own["limits"]}
         assert limits["cpu"] == {"resource": "cpu", "used": 500, "limit": 2000}
         assert own["largest"] == {"gpu": 1000}
-        assert [q["name"] for q in bob.get("/v1/quotas").json()["items"]] == ["*"]
+        others = bob.get("/v1/quotas").json()["items"]
+        assert [quota["name"] for quota in others] == ["*", "*/*/*"]
 
         refused = ada.post("/v1/plan", json={**SMALL, "resources": {"cpu": 3}})
         assert refused.status_code == 409
@@ -120,7 +122,9 @@ def test_quota_is_set_told_with_its_use_to_whom_it_binds_and_removed(
         assert admin.delete(f"/v1/quotas/user/{name}").status_code == 204
         assert admin.delete("/v1/quotas/domain/*").status_code == 204
     assert admin.delete(f"/v1/quotas/user/{name}").status_code == 404
-    assert ada.get("/v1/quotas").json()["items"] == []
+    (default,) = ada.get("/v1/quotas").json()["items"]
+    assert default["open_specs"]["limit"] == 32 * 2**20
+    assert default["open_specs"]["used"] > 0
     ada.post(f"/v1/jobs/{job}/cancel")
 
 
@@ -136,7 +140,7 @@ def test_quota_is_set_told_with_its_use_to_whom_it_binds_and_removed(
 )
 def test_wrong_quota_is_refused(admin: httpx.Client, path: str, body: dict[str, Any]) -> None:
     assert admin.put(f"/v1/quotas/{path}", json=body).status_code == 422
-    assert admin.get("/v1/quotas").json()["items"] == []
+    assert [each["name"] for each in admin.get("/v1/quotas").json()["items"]] == ["*/*/*"]
 
 
 def test_only_an_admin_changes_quotas_and_bars_agents(ada: httpx.Client) -> None:

@@ -395,3 +395,20 @@ def test_groups_show_which_plug_ins_do_not_serve() -> None:
     assert cluster.run("groups").stdout.splitlines()[-1] == (
         f"{refused.sentence}. {refused.remedy}"
     )
+
+
+def test_quotas_tell_what_an_owner_has_in_the_database() -> None:
+    quota = QuotaView(
+        level="user",
+        name="*/*/*",
+        of="default/research/ann",
+        open_work=LimitView(resource="open_work", used=1200, limit=100_000),
+        open_specs=LimitView(resource="open_specs", used=3 * 2**20, limit=32 * 2**20),
+        ended_specs=LimitView(resource="ended_specs", used=0, limit=16 * 2**20),
+    )
+    said = FakeCluster(quotas_=[quota]).run("quotas").stdout.splitlines()
+    assert [line.split()[3:] for line in said[1:]] == [
+        ["work", "not", "ended", "1,200", "100,000", "1"],
+        ["its", "specs", "3MiB", "32MiB", "1"],
+        ["specs", "of", "ended", "work", "0B", "16MiB", "1"],
+    ]

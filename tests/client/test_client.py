@@ -259,7 +259,10 @@ def test_admin_sets_and_removes_quotas_and_bars_agents(client: Client, admin: Cl
     (own,) = client.quotas()
     assert (own.of, own.limits[0].limit) == ("default/default/ada", 100_000)
     admin.remove_quota("user", "default/default/*")
-    assert client.quotas() == []
+    (default,) = client.quotas()  # what everybody has without a quota
+    assert (default.name, default.limits, default.sessions) == ("*/*/*", (), None)
+    assert default.open_specs is not None
+    assert default.open_specs.limit == 32 * 2**20
     with pytest.raises(NotFound):
         admin.remove_quota("user", "default/default/*")
     with pytest.raises(Forbidden):

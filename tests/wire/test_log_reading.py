@@ -10,10 +10,11 @@ from tests.wire.controller import QUICK, Controller, controller
 
 from muster.core.errors import Busy
 from muster.core.ids import AgentId, KernelId
+from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.resources import Resources
 from muster.wire import log_reading
 from muster.wire.client import ControllerChannel, Disconnected
-from muster.wire.log_reading import AgentUnreachable, LogUnreadable
+from muster.wire.log_reading import AgentUnreachable, LogUnreadable, OutputRemoved
 from muster.wire.messages import Hello, LogChunk, LogRequest
 from muster.wire.transport import LOG_WINDOW_BYTES, MAX_LOG_READS
 
@@ -190,6 +191,26 @@ async def test_log_that_cannot_be_read_says_why() -> None:
 
     async with controller() as made, served(made, Broken()):
         with pytest.raises(LogUnreadable, match="Input/output error"):
+            await read(made)
+
+
+@pytest.mark.parametrize(
+    ("told", "sentence"),
+    [
+        (
+            reason(ReasonCode.OUTPUT_TOO_OLD, at="2026-01-01T00:00:00+00:00", kept_s=604800.0),
+            "its output was removed at 2026-01-01T00:00:00.00:00, because an agent keeps output",
+        ),
+        (reason(ReasonCode.NO_GROUP_ACCESS), "its output was removed by its agent"),
+    ],
+)
+async def test_log_that_was_removed_says_when_and_why(told: Reason, sentence: str) -> None:
+    class Removed(Log):
+        async def read(self, request: LogRequest) -> LogChunk:
+            return LogChunk(0, b"", eof=True, removed=told)
+
+    async with controller() as made, served(made, Removed()):
+        with pytest.raises(OutputRemoved, match=sentence):
             await read(made)
 
 

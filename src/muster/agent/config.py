@@ -35,8 +35,10 @@ class AgentConfig:
         attributes: for constraints, added to those that are found out.
         ports: the range in which ports for kernels are reserved.
         log_max_bytes: a kernel's log is rotated at this size; the last two files of it are kept.
-        logs_max_age_s, logs_max_bytes: older logs of ended kernels are removed, and the oldest
-            when all of them together take more.
+        logs_max_age_s: logs and scratch directories of ended kernels that are older are removed.
+        logs_max_bytes: of all logs. Where they take more, owners lose their oldest logs of ended
+            kernels, those with the most first; nobody loses any of an equal share.
+        tidy_period_s: how often it is looked for what is to be removed.
         keepalive: how soon a frozen or unreachable controller is noticed.
         accounts: users of the cluster ("user", or "domain/user" outside of the default domain) by
             name -> accounts of this machine. This and the next four settings apply to an agent that
@@ -75,6 +77,7 @@ class AgentConfig:
     log_max_bytes: int = GIB // 16
     logs_max_age_s: float = 7 * DAY_S
     logs_max_bytes: int = 10 * GIB
+    tidy_period_s: float = 120.0
     keepalive: KeepAlive = field(default_factory=KeepAlive)
     accounts: Mapping[str, str] = field(default_factory=dict)
     system_accounts: bool = False

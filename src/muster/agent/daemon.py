@@ -27,11 +27,12 @@ from muster.agent.health.watch import HealthWatch
 from muster.agent.identity import Identity, load_identity, locked, save_identity
 from muster.agent.kernels import Kernels
 from muster.agent.ports import PreparedPorts
-from muster.agent.retention import expired
+from muster.agent.removed_outputs import RemovedOutputs
 from muster.agent.route_probes import RouteProbes, own_address
 from muster.agent.services import OwnServices
 from muster.agent.supervisor.launch import launch
 from muster.agent.supervisor_link import OtherVersion, SupervisorLink, SupervisorLost, Terms
+from muster.agent.tidying import Tidying
 from muster.agent.trouble import Trouble
 from muster.core.clock import Clock, SteadyClock
 from muster.core.errors import MusterError
@@ -55,7 +56,6 @@ STABLE_S = 10.0
 """Seconds after which a connection counts as stable: the next wait for a connection is short
 again."""
 
-TIDY_PERIOD_S = 600.0
 SUPERVISOR_TRIES = 5
 WATCH_PAUSE_S = 60.0
 """Seconds after which a watch of the machine's health that failed begins anew."""
@@ -124,7 +124,10 @@ class AgentDaemon:
         logs = config.directory / "logs"
         terms = Terms(config.log_max_bytes, config.pids_max, scratch_max_bytes(config))
         services = OwnServices(config, machine.devices)
-        self._kernels = Kernels(self._ports, logs, self._accounts, services, terms, clock)
+        self._removed = RemovedOutputs(config.directory / "removed-outputs")
+        self._kernels = Kernels(
+            self._ports, logs, self._removed, self._accounts, services, terms, clock
+        )
         self._disk = DiskProbe(partial(is_full, config.directory))
         self._link: SupervisorLink | None = None
         self._trouble = Trouble(config.directory)
@@ -362,25 +365,18 @@ class AgentDaemon:
 
     async def _tidy(self) -> None:
         config = self._config
+        tidying = Tidying(config, self._removed, self._kernels.is_live)
         while True:
-            await asyncio.sleep(TIDY_PERIOD_S)
+            await asyncio.sleep(config.tidy_period_s)
             try:
                 places = await asyncio.to_thread(self._accounts.scratch_directories)
-                ended = await asyncio.to_thread(
-                    expired,
-                    config.directory,
-                    places,
-                    time.time(),
-                    config.logs_max_age_s,
-                    config.logs_max_bytes,
-                    self._kernels.is_live,
-                )
+                old = await asyncio.to_thread(tidying.run, places, time.time())
             except OSError as error:
                 log.warning("old logs cannot be looked for: %s", error)
                 continue
-            if ended and self._link is not None:
-                log.info("removing the logs of %d kernels", len(ended))
-                self._link.forget(ended)
+            if old and self._link is not None:
+                log.info("removing the files of %d kernels", len(old))
+                self._link.forget(old)
 
 
 def _instance(directory: Path) -> str:

@@ -14,6 +14,7 @@ from muster.agent.inventory import KernelInventory
 from muster.agent.logs import LogFiles
 from muster.agent.outbox import Outbox
 from muster.agent.ports import NoPorts, PortInUse, PreparedPorts
+from muster.agent.removed_outputs import RemovedOutputs
 from muster.agent.services import RESETS, OwnServices
 from muster.agent.supervisor_link import AccountsOf, SupervisorLink, SupervisorState, Terms
 from muster.core.clock import Clock
@@ -59,6 +60,7 @@ class Kernels:
     Args:
         ports: of prepared kernels.
         logs_directory: where the supervisor writes output.
+        removed: the outputs that are no longer kept.
         accounts: as which kernels run.
         services: what this agent carries out as itself.
         terms: the agent's own limits, which are added to the controller's orders.
@@ -69,6 +71,7 @@ class Kernels:
         self,
         ports: PreparedPorts,
         logs_directory: Path,
+        removed: RemovedOutputs,
         accounts: Accounts,
         services: OwnServices,
         terms: Terms,
@@ -76,7 +79,7 @@ class Kernels:
     ) -> None:
         self.outbox = Outbox()
         self.news = asyncio.Event()
-        self.logs = LogFiles(logs_directory, self.is_live)
+        self.logs = LogFiles(logs_directory, self.is_live, removed)
         self.limits = "none"  # how the supervisor limits kernels
         self._inventory = KernelInventory()
         self._ports = ports

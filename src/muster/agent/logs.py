@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from muster.agent.removed_outputs import RemovedOutputs
 from muster.wire.messages import KernelKey, LogChunk, LogRequest
 from muster.wire.transport import LOG_WAIT_S, LOG_WINDOW_BYTES
 
@@ -41,10 +42,14 @@ class LogFiles:
     Args:
         directory: of the logs.
         is_live: whether a kernel may still write.
+        removed: the outputs that are no longer kept.
     """
 
-    def __init__(self, directory: Path, is_live: Callable[[KernelKey], bool]) -> None:
+    def __init__(
+        self, directory: Path, is_live: Callable[[KernelKey], bool], removed: RemovedOutputs
+    ) -> None:
         self._directory = directory
+        self._removed = removed
         self._is_live = is_live
         self._followed: dict[KernelKey, asyncio.Event] = {}
 
@@ -56,7 +61,8 @@ class LogFiles:
     async def read(self, request: LogRequest) -> LogChunk:
         """A piece of output, a window at most. A request with ``follow`` waits a while for output.
 
-        If there is no log, the kernel wrote nothing, or the log is no longer kept.
+        If there is no log, the kernel wrote nothing, or the log was removed: then the chunk says
+        why.
 
         Raises:
             OSError: the log cannot be read.
@@ -88,6 +94,9 @@ class LogFiles:
     def _read_now(self, request: LogRequest, *, ended: bool) -> LogChunk:
         with ExitStack() as files:
             spans = self._open(request, files)
+            removed = self._removed.of((request.kernel, request.generation))
+            if removed is not None and ended and not spans:
+                return LogChunk(0, b"", eof=True, removed=removed)
             kept_from, end = (spans[0].start, spans[-1].end) if spans else (0, 0)
             offset = request.offset if request.offset >= 0 else end + request.offset
             offset = max(offset, kept_from)

@@ -1,16 +1,22 @@
-"""Ended kernels whose logs and scratch directories have been kept long enough.
+"""Ended kernels whose logs or scratch directories are to be removed.
+
+Both go by their age. Logs also go by their size: each owner has an equal share of the room for
+logs, and whoever has more than that loses the oldest of its own (design: Shares). Scratch
+directories do not go by the size of logs.
 
 Where the agent is not root, kernels can write into the directory of scratch directories. So only
-entries with names that a kernel can have are looked at there, a bounded number of them, and their
-size does not count toward the limit of logs.
+entries with names that a kernel can have are looked at there, a bounded number of them.
 """
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from muster.core.ids import KernelId
 from muster.wire.messages import KernelKey
@@ -19,65 +25,143 @@ MAX_ENTRIES_OF_ONE = 100_000
 """Entries of a user's directory that are looked at, at most."""
 
 _BLOCK_BYTES = 512  # the unit of st_blocks
-_NAME = re.compile(r"([A-Za-z0-9_][A-Za-z0-9._-]{0,127}?)\.([0-9]{1,9})(?:\.log(?:\.1|\.start)?)?")
+_NAME = re.compile(
+    r"([A-Za-z0-9_][A-Za-z0-9._-]{0,127}?)\.([0-9]{1,9})(?:\.log(?:\.1|\.start|\.owner)?)?"
+)
+_LOG_ENDINGS = (".log", ".log.1", ".log.start", ".log.owner")
+
+IsLive = Callable[[KernelKey], bool]
 
 
 @dataclass(slots=True)
-class _Leftover:
-    """Files that a kernel left: when they were last written, the space that its log takes, and the
-    users' places in which some of them lie."""
+class Leftover:
+    """Files that a kernel left: when they were last written, the space that its log takes, whether
+    there is a log, and the users' places in which some of them lie."""
 
     written_at: float = 0.0
-    size_bytes: int = 0
+    log_bytes: int = 0
+    has_log: bool = False
     places: list[Path] = field(default_factory=list)
 
 
-def expired(
-    directory: Path,
-    places: Sequence[Path],
-    now: float,
-    max_age_s: float,
-    max_bytes: int,
-    is_live: Callable[[KernelKey], bool],
-) -> list[tuple[KernelKey, tuple[Path, ...]]]:
-    """Kernels whose files are to be removed, the oldest first: kernels last written more than
-    ``max_age_s`` ago, and the oldest others while all logs take more than ``max_bytes``. Live
-    kernels keep their files, whatever the limits. Beside each kernel stand the ``places`` where
-    some of its files lie.
+Leftovers = dict[KernelKey, Leftover]
+
+
+class AboveShare(NamedTuple):
+    """A log to be removed because its owner's logs took ``used_bytes``, more than
+    ``share_bytes``."""
+
+    key: KernelKey
+    used_bytes: int
+    share_bytes: int
+
+
+def left_by_kernels(directory: Path, places: Sequence[Path]) -> Leftovers:
+    """The files of kernels, ended or not.
 
     Args:
         directory: the agent's, with ``logs`` and ``kernels`` in it.
         places: directories with scratch directories of other users.
-        now: in seconds since the epoch, as files have it.
 
     Raises:
         OSError: a directory cannot be read.
     """
-    leftovers: dict[KernelKey, _Leftover] = {}
-    for own in (directory / "logs", directory / "kernels"):
-        for key, written_at, size_bytes in _in(own):
-            leftover = leftovers.setdefault(key, _Leftover())
-            leftover.written_at = max(leftover.written_at, written_at)
-            leftover.size_bytes += size_bytes
+    leftovers: Leftovers = {}
+    for key, status in _in(directory / "logs"):
+        leftover = _note(leftovers, key, status)
+        leftover.log_bytes += status.st_blocks * _BLOCK_BYTES
+        leftover.has_log = True
+    for key, status in _in(directory / "kernels"):
+        _note(leftovers, key, status)
     for place in places:
-        for key, written_at, _ in _in(place, MAX_ENTRIES_OF_ONE):
-            leftover = leftovers.setdefault(key, _Leftover())
-            leftover.written_at = max(leftover.written_at, written_at)
-            leftover.places.append(place)
-    total_bytes = sum(leftover.size_bytes for leftover in leftovers.values())
-    old: list[tuple[KernelKey, tuple[Path, ...]]] = []
-    for key, leftover in sorted(leftovers.items(), key=lambda entry: entry[1].written_at):
-        if leftover.written_at > now - max_age_s and total_bytes <= max_bytes:
-            break
-        if not is_live(key):
-            old.append((key, tuple(leftover.places)))
-            total_bytes -= leftover.size_bytes
-    return old
+        for key, status in _in(place, MAX_ENTRIES_OF_ONE):
+            _note(leftovers, key, status).places.append(place)
+    return leftovers
 
 
-def _in(place: Path, limit: int | None = None) -> Iterator[tuple[KernelKey, float, int]]:
-    """The kernels that left files in a directory, when these were written, and the space that they
-    take; ``limit`` entries are looked at."""
+def too_old(leftovers: Leftovers, now: float, max_age_s: float, is_live: IsLive) -> list[KernelKey]:
+    """Kernels all of whose files are to be removed, because they were last written more than
+    ``max_age_s`` ago; the oldest first. Live kernels keep their files.
+
+    Args:
+        now: in seconds since the epoch, as files have it.
+    """
+    old = [key for key, each in leftovers.items() if each.written_at <= now - max_age_s]
+    old.sort(key=lambda key: leftovers[key].written_at)
+    return [key for key in old if not is_live(key)]
+
+
+def above_share(
+    leftovers: Leftovers, max_bytes: int, owner_of: Callable[[KernelKey], str], is_live: IsLive
+) -> list[AboveShare]:
+    """The logs that are to be removed where all logs take more than ``max_bytes``: the oldest of
+    each owner that has more than its share, until it has no more than that. Logs of live kernels
+    count, and stay.
+
+    Args:
+        owner_of: the owner of a kernel's log; logs of which it is not known count as one owner's.
+    """
+    if sum(each.log_bytes for each in leftovers.values()) <= max_bytes:
+        return []
+    of_owner: defaultdict[str, list[KernelKey]] = defaultdict(list)
+    for key, each in leftovers.items():
+        if each.log_bytes:
+            of_owner[owner_of(key)].append(key)
+    used = {
+        owner: sum(leftovers[key].log_bytes for key in keys) for owner, keys in of_owner.items()
+    }
+    share_bytes = equal_share(used.values(), max_bytes)
+    found = []
+    for owner, keys in of_owner.items():
+        left_bytes = used[owner]
+        for key in sorted(keys, key=lambda key: leftovers[key].written_at):
+            if left_bytes <= share_bytes:
+                break
+            if not is_live(key):
+                found.append(AboveShare(key, used[owner], share_bytes))
+                left_bytes -= leftovers[key].log_bytes
+    return found
+
+
+def equal_share(amounts: Iterable[int], limit: int) -> int:
+    """The largest amount to which all larger ones can be cut so that their sum is at most
+    ``limit``: what small owners leave is the larger ones'."""
+    ascending = sorted(amounts)
+    for position, amount in enumerate(ascending):
+        share = limit // (len(ascending) - position)
+        if amount > share:
+            return share
+        limit -= amount
+    return ascending[-1] if ascending else limit
+
+
+def owner_of_log(directory: Path, key: KernelKey) -> str:
+    """The owner that the supervisor noted beside a kernel's log; empty if it noted none."""
+    kernel, generation = key
+    try:
+        return str((directory / f"{kernel}.{generation}.log.owner").readlink())
+    except OSError:
+        return ""
+
+
+def remove_logs(directory: Path, keys: Collection[KernelKey]) -> None:
+    """Remove the logs of ended kernels from the directory of logs; what cannot be removed now is
+    found again."""
+    for kernel, generation in keys:
+        for ending in _LOG_ENDINGS:
+            with suppress(OSError):
+                (directory / f"{kernel}.{generation}{ending}").unlink()
+
+
+def _note(leftovers: Leftovers, key: KernelKey, status: os.stat_result) -> Leftover:
+    leftover = leftovers.setdefault(key, Leftover())
+    leftover.written_at = max(leftover.written_at, status.st_mtime)
+    return leftover
+
+
+def _in(place: Path, limit: int | None = None) -> Iterator[tuple[KernelKey, os.stat_result]]:
+    """The kernels that left files in a directory, and the state of each file; ``limit`` entries are
+    looked at."""
     with os.scandir(place) as entries:
         for entry in islice(entries, limit):
             name = _NAME.fullmatch(entry.name)
@@ -87,5 +171,4 @@ def _in(place: Path, limit: int | None = None) -> Iterator[tuple[KernelKey, floa
                 status = entry.stat(follow_symlinks=False)
             except FileNotFoundError:
                 continue
-            key = (KernelId(name[1]), int(name[2]))
-            yield key, status.st_mtime, status.st_blocks * _BLOCK_BYTES
+            yield (KernelId(name[1]), int(name[2])), status

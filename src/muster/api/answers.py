@@ -21,7 +21,7 @@ from muster.core.errors import (
 )
 from muster.core.owner import Principal
 from muster.core.views.base import ErrorCode, ErrorView, ProblemView, View
-from muster.wire.log_reading import AgentUnreachable, LogUnreadable
+from muster.wire.log_reading import AgentUnreachable, LogUnreadable, OutputRemoved
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +56,7 @@ _KINDS: tuple[tuple[type[Exception], int, ErrorCode], ...] = (
     (Unavailable, 503, ErrorCode.UNAVAILABLE),
     (AgentUnreachable, 502, ErrorCode.AGENT_UNREACHABLE),
     (LogUnreadable, 502, ErrorCode.AGENT_UNREACHABLE),
+    (OutputRemoved, 410, ErrorCode.OUTPUT_REMOVED),
     (MusterError, 400, ErrorCode.REFUSED),
 )
 _CODES = {401: ErrorCode.UNAUTHENTICATED, 404: ErrorCode.NOT_FOUND}

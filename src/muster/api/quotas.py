@@ -10,27 +10,39 @@ from muster.api.bodies import read_spec
 from muster.api.context import Call
 from muster.api.openapi import spec_body
 from muster.control.group.requests import GroupRequests
+from muster.control.plane import ControlPlane
 from muster.control.session.cluster.state import ClusterState
 from muster.core.errors import InvalidSpec, Problem
+from muster.core.owner import Owner
 from muster.core.specs import Level, QuotaSpec
 from muster.core.views.cluster import LimitView, QuotaPage, QuotaView
-from muster.scheduling.accounting.usage import ScopeUsage, scopes
+from muster.scheduling.accounting.holdings import Holdings
+from muster.scheduling.accounting.usage import ScopeUsage, scopes, stored_limits
 
 router = APIRouter(prefix="/v1/quotas", tags=["cluster"])
+
+_ANYBODY = (Level.USER, "*/*/*")
+_DEFAULT = QuotaSpec(level=_ANYBODY[0], name=_ANYBODY[1])
+"""The quota of users of whom none is set: its limits are the defaults."""
 
 
 @router.get("", response_model=QuotaPage)
 async def get_quotas(call: Call) -> Response:
-    """Quotas with their use: all for an admin, else the quotas that bind the caller."""
-    cluster = call.api.plane.parts[ClusterState]
+    """Quotas with their use: all for an admin, else the quotas that bind the caller. The limits
+    that a user has without a quota are told as one of ``*/*/*``."""
+    plane = call.api.plane
+    quotas = plane.parts[ClusterState].accounting.quotas
     if call.principal.is_admin:
-        specs = call.api.plane.live.quotas.values()
-        views = [_view(spec, cluster, _own_name(spec)) for spec in specs]
+        known = plane.live.quotas
+        specs = [*known.values(), *(() if _ANYBODY in known else (_DEFAULT,))]
+        views = [_view(spec, plane, _own_name(spec)) for spec in specs]
     else:
-        bound = (
-            (scope, cluster.accounting.quotas.of(scope)) for scope in scopes(call.principal.owner)
-        )
-        views = [_view(spec, cluster, name) for (_, name), spec in bound if spec is not None]
+        bound = [(scope, quotas.of(scope)) for scope in scopes(call.principal.owner)]
+        views = [
+            _view(spec or _DEFAULT, plane, name)
+            for (level, name), spec in bound
+            if spec is not None or level is Level.USER
+        ]
     views.sort(key=lambda view: (list(Level).index(Level(view.level)), view.name))
     return answer(QuotaPage(items=tuple(views)))
 
@@ -52,7 +64,7 @@ async def put_quota(request: Request, call: Call, level: Level, name: str) -> Re
         raise InvalidSpec(problems)
     plane = call.api.plane
     await call.change(lambda work, parts: parts[GroupRequests].put_quota(work, spec))
-    return answer(_view(spec, plane.parts[ClusterState], _own_name(spec)))
+    return answer(_view(spec, plane, _own_name(spec)))
 
 
 @router.delete("/{level}/{name:path}", status_code=204)
@@ -68,9 +80,10 @@ def _own_name(spec: QuotaSpec) -> str | None:
     return None if "*" in spec.name.split("/") else spec.name
 
 
-def _view(spec: QuotaSpec, cluster: ClusterState, of: str | None) -> QuotaView:
+def _view(spec: QuotaSpec, plane: ControlPlane, of: str | None) -> QuotaView:
     """A quota, with the use by ``of``."""
-    held = cluster.accounting.usage.of((spec.level, of)) if of is not None else None
+    accounting = plane.parts[ClusterState].accounting
+    held = accounting.usage.of((spec.level, of)) if of is not None else None
     return QuotaView(
         level=spec.level,
         name=spec.name,
@@ -82,7 +95,24 @@ def _view(spec: QuotaSpec, cluster: ClusterState, of: str | None) -> QuotaView:
         ),
         largest=dict(spec.largest.amounts),
         weight=spec.weight,
+        **_stored(spec, plane.live.holdings, of),
     )
+
+
+def _stored(spec: QuotaSpec, holdings: Holdings, of: str | None) -> dict[str, LimitView | None]:
+    """The limits on what may be in the database, with the use by ``of``."""
+    limits = stored_limits(spec.level, spec)
+    held = holdings.of((spec.level, of)) if of is not None else None
+    ended_bytes = None
+    if of is not None and spec.level is Level.USER:
+        ended_bytes = holdings.ended_bytes(Owner(*of.split("/")))
+    return {
+        "open_work": _counted("open_work", held.work if held else None, limits.open_work),
+        "open_specs": _counted(
+            "open_specs", held.spec_bytes if held else None, limits.open_specs_bytes
+        ),
+        "ended_specs": _counted("ended_specs", ended_bytes, limits.ended_specs_bytes),
+    }
 
 
 def _limits(limits: Mapping[str, int], held: ScopeUsage | None) -> Iterator[LimitView]:

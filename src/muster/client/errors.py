@@ -67,6 +67,10 @@ class AgentUnreachable(MusterError):
     """The output of a kernel is on an agent that does not answer."""
 
 
+class OutputRemoved(MusterError):
+    """The output of a kernel is no longer there; the text says since when, and why."""
+
+
 def error_of(answer: ErrorView) -> MusterError:
     """The exception for an error answer of the server."""
     from muster.core.views.base import ErrorCode
@@ -82,6 +86,7 @@ def error_of(answer: ErrorView) -> MusterError:
         ErrorCode.BUSY: Busy,
         ErrorCode.UNAVAILABLE: Unavailable,
         ErrorCode.AGENT_UNREACHABLE: AgentUnreachable,
+        ErrorCode.OUTPUT_REMOVED: OutputRemoved,
         ErrorCode.INTERNAL: ControllerFailed,
     }
     return kinds.get(answer.code, MusterError)(answer.error)

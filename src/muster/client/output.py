@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from muster.client.encoding import query_of
-from muster.client.errors import AgentUnreachable, Unreachable
+from muster.client.errors import AgentUnreachable, OutputRemoved, Unreachable
 from muster.client.exchange import (
     Answer,
     Exchange,
@@ -56,7 +56,7 @@ def read_output(
     Raises:
         MusterError: the server's refusal, or no answer.
     """
-    missing: AgentUnreachable | None = None  # raised once later attempts have been read
+    missing: AgentUnreachable | OutputRemoved | None = None  # raised after later attempts
     offset: int | None = None if tail_bytes else 0
     patience_s = WAITING_S if follow else PATIENCE_S
     breaks = 0
@@ -76,7 +76,7 @@ def read_output(
                 offset += len(piece)
                 yield Give(piece)
             end = LogEnd(answer.headers[LOG_END_HEADER.lower()])
-        except AgentUnreachable as error:
+        except (AgentUnreachable, OutputRemoved) as error:
             if not retries or attempt is None:
                 raise
             if not (yield from _has(ask, path, whose, attempt + 1)):
@@ -103,7 +103,7 @@ def _has(ask: Ask, path: str, whose: Mapping[str, int], attempt: int) -> Exchang
     """Whether the attempt exists and has begun."""
     try:
         yield from ask(_opening(path, {**whose, "attempt": attempt}), PATIENCE_S)
-    except AgentUnreachable:  # the attempt exists
+    except (AgentUnreachable, OutputRemoved):  # the attempt exists
         return True
     except (Conflict, NotFound):
         return False

@@ -15,6 +15,7 @@ from muster.control.session.admission import (
     NONE_ENDED,
     Ended,
     admit,
+    admit_spec,
     check_checkpoints,
     check_name,
     check_workdirs,
@@ -49,6 +50,7 @@ from muster.scheduling.workload import (
     WorkloadClass,
 )
 from muster.store.live import Live
+from muster.store.rows import spec_size
 
 MAX_TRIED = 10_000
 """Sessions of one job that are tried; later ones become candidates once these are placed."""
@@ -80,6 +82,7 @@ def plan_job(
     spec = spec.model_copy(update={"after": with_ids(spec.after, dependencies)})
     sessions = 1 if spec.coscheduled else spec.tasks_to_run
     workload = job_class(principal.owner, spec)
+    admit_spec(live, cluster, principal.owner, spec_size(spec))
     plan = _Planner(live, cluster, principal, dependencies, now).plan(workload, sessions)
     if spec.only is None:
         return plan
@@ -104,6 +107,7 @@ def plan_session(
     dependencies = find_dependencies(cluster, principal.owner, spec.after, ended)
     spec = spec.model_copy(update={"after": with_ids(spec.after, dependencies)})
     workload = session_class(principal.owner, spec)
+    admit_spec(live, cluster, principal.owner, spec_size(spec))
     return _Planner(live, cluster, principal, dependencies, now).plan(workload, 1)
 
 

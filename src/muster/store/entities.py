@@ -37,10 +37,12 @@ def _agent_leaves(live: Live, agent: Agent) -> None:
 
 def _job_joins(live: Live, job: Job) -> None:
     live.job_names[job.owner, job.name] = job
+    live.holdings.set_open(job.id, job.owner, job.spec_bytes)
 
 
 def _job_leaves(live: Live, job: Job) -> None:
     del live.job_names[job.owner, job.name]
+    live.holdings.ended(schema.jobs.name, job.id)
 
 
 def _task_joins(live: Live, task: Task) -> None:
@@ -59,6 +61,8 @@ def _task_moved(unit: Unit, task: Task, before: StrEnum) -> None:
 
 
 def _session_joins(live: Live, session: Session) -> None:
+    if session.job is None:
+        live.holdings.set_open(session.id, session.owner, session.spec_bytes)
     if session.name is not None:
         live.session_names[session.owner, session.name] = session
     session.tally = tally_of(session.kernels)
@@ -67,6 +71,8 @@ def _session_joins(live: Live, session: Session) -> None:
 
 
 def _session_leaves(live: Live, session: Session) -> None:
+    if session.job is None:
+        live.holdings.ended(schema.sessions.name, session.id)
     if session.name is not None:
         name = (session.owner, session.name)
         if live.session_names.get(name) is session:

@@ -13,6 +13,7 @@ from muster.core.errors import NotFound
 from muster.core.ids import AgentId, JobId, KernelId, SessionId
 from muster.core.owner import Owner
 from muster.core.specs import Level, QuotaSpec, ScalingGroup, SessionSpec
+from muster.scheduling.accounting.holdings import Holdings
 from muster.scheduling.workload import Progress
 from muster.store.accounts import Accounts
 from muster.store.entity import Entities, Entity, R, Record
@@ -42,6 +43,7 @@ class Live:
         self.allocations_on: dict[AgentId, dict[LedgerKey, Allocation]] = {}
         self.specs: WeakValueDictionary[str, SessionSpec] = WeakValueDictionary()
         self.allocations_of: dict[KernelId, tuple[Allocation, ...]] = {}  # not proven gone, by age
+        self.holdings = Holdings()
         self.left: dict[KernelId, Kernel] = {}  # of sessions that have ended, and hold room still
 
     def group(self, name: str) -> ScalingGroup:

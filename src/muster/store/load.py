@@ -33,6 +33,7 @@ from muster.core.states import (
     TaskState,
 )
 from muster.core.task_ranges import TaskRanges
+from muster.scheduling.accounting.holdings import EndedSpec
 from muster.store import schema
 from muster.store.accounts import read_accounts
 from muster.store.entity import Entities
@@ -105,6 +106,7 @@ def load_live(connection: Connection, entities: Entities) -> Live:
     for entity in entities.values():
         if entity.load is not None:
             entity.load(connection, live)
+    _load_ended_specs(connection, live)
     _load_ended_dependencies(connection, live)
     for row in _ALLOCATIONS.each(connection):
         live.allocate(_allocation(row))
@@ -118,6 +120,19 @@ def load_agents(connection: Connection, live: Live) -> None:
         live.credentials[hash_] = AgentId(id_)
     for row in _AGENTS.named(connection):
         live.add(load_agent(row))
+
+
+def _load_ended_specs(connection: Connection, live: Live) -> None:
+    """Read which large specs of ended work are stored whole; the specs themselves are not read."""
+    for entity in live.entities.values():
+        table = entity.table
+        if "large_bytes" not in table.c:
+            continue
+        columns = table.c.id, table.c.domain, table.c.project, table.c.user, table.c.large_bytes
+        is_whole = table.c.large_bytes.is_not(None), one_of(table.c.status, entity.states.terminal)
+        for row in connection.execute(select(*columns).where(*is_whole).order_by(table.c.id)):
+            spec = EndedSpec(table.name, row.id, row.large_bytes)
+            live.holdings.keep(_owner(row.domain, row.project, row.user), spec)
 
 
 def _load_ended_dependencies(connection: Connection, live: Live) -> None:
@@ -301,6 +316,7 @@ def load_job(row: Row[Any]) -> Job:
         reason=load_reason(row.reason, row.reason_numbers),
         retry_of=row.retry_of and JobId(row.retry_of),
         stopped=TaskRanges.parse(row.stopped) if row.stopped else None,
+        spec_bytes=len(row.spec.encode()),
     )
 
 
@@ -333,7 +349,7 @@ def _session(row: Sequence[Any], job: Job | None, spec: SessionSpec | None) -> S
         user,
         group,
         priority,
-        _spec,
+        text,
         status,
         status_changed_at,
         created_at,
@@ -347,6 +363,8 @@ def _session(row: Sequence[Any], job: Job | None, spec: SessionSpec | None) -> S
         reason,
         reason_numbers,
         barrier_opened_at,
+        _large_bytes,
+        _spec_cut,
     ) = row
     return Session(
         id=id_,
@@ -367,6 +385,7 @@ def _session(row: Sequence[Any], job: Job | None, spec: SessionSpec | None) -> S
         started_at=started_at,
         finished_at=finished_at,
         barrier_opened_at=barrier_opened_at,
+        spec_bytes=len(text.encode()) if text else 0,
         reason=load_reason(reason, reason_numbers),
     )
 

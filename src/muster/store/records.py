@@ -126,7 +126,8 @@ class Job(Record):
     rows by state. The tasks from the ``next_task``-th on have no rows yet and are PENDING.
     ``tasks`` are the live tasks by index, ``waiting`` the tasks among them that need a session and
     have none. ``stopped`` are the tasks that people stopped one by one. ``retry_of`` is the job of
-    which this one runs tasks again."""
+    which this one runs tasks again. ``spec_bytes`` is the size of the spec as it was stored
+    first."""
 
     id: JobId
     name: str
@@ -144,6 +145,7 @@ class Job(Record):
     reason: Reason | None = None
     retry_of: JobId | None = None
     stopped: TaskRanges | None = None
+    spec_bytes: int = 0
     tasks: "dict[int, Task]" = field(default_factory=dict)
     waiting: "dict[int, Task]" = field(default_factory=dict)
 
@@ -288,8 +290,9 @@ class Session(Tried):
     is when a gang's kernels were first told to run, from when on some may have run; ``stop_at`` is
     the first moment at which one of its kernels has to be told to stop; ``unfit`` are the agents
     that reported that they cannot run it, and why. ``returns_to`` are the names of the agents that
-    it prefers where it restarts a job after a fault of a machine; None where it does not. ``tally``
-    is kept by units of work; it, ``stop_at``, ``unfit`` and ``returns_to`` are not stored."""
+    it prefers where it restarts a job after a fault of a machine; None where it does not.
+    ``spec_bytes`` is the size of its own spec as it was stored first, 0 without one. ``tally`` is
+    kept by units of work; it, ``stop_at``, ``unfit`` and ``returns_to`` are not stored."""
 
     id: SessionId
     job: Job | None
@@ -309,6 +312,7 @@ class Session(Tried):
     finished_at: float | None = None
     barrier_opened_at: float | None = None
     reason: Reason | None = None
+    spec_bytes: int = 0
     stop_at: float = 0.0
     tally: Tally | LoneTally = _EMPTY
     unfit: tuple[tuple[AgentId, Reason], ...] = ()

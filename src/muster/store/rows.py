@@ -8,6 +8,7 @@ from typing import Any
 from muster.core.reasons import Reason
 from muster.core.resources import Device, DeviceShare, Resources
 from muster.core.specs import JobSpec, SessionSpec
+from muster.scheduling.accounting.holdings import LARGE_SPEC_BYTES
 from muster.store import schema
 from muster.store.batch import inserting_together, updating
 from muster.store.mapping import RowMapping, Source
@@ -107,6 +108,23 @@ def _dump_spec(spec: JobSpec | SessionSpec | None) -> str | None:
     return spec.model_dump_json(exclude_defaults=True) if spec else None
 
 
+def large_or_none(spec_bytes: int) -> int | None:
+    """The value of the column ``large_bytes``."""
+    return spec_bytes if spec_bytes > LARGE_SPEC_BYTES else None
+
+
+STORED_SPEC: Mapping[str, Source] = {
+    "large_bytes": ("spec_bytes", large_or_none),
+    "spec_cut": ("id", lambda _: None),  # only the spec of ended work is cut
+}
+"""The values behind ``schema.stored_spec_columns``."""
+
+
+def spec_size(spec: JobSpec | SessionSpec) -> int:
+    """The bytes of a spec as it is stored."""
+    return len(spec.model_dump_json(exclude_defaults=True).encode())
+
+
 def _dump_list(values: Sequence[Any]) -> str:
     return json.dumps(values) if values else "[]"
 
@@ -166,6 +184,7 @@ JOBS = RowMapping[Job](
         "task_count": "spec.tasks",
         "only": ("spec.only", lambda only: only and str(only)),
         "stopped": ("stopped", lambda stopped: stopped and str(stopped)),
+        **STORED_SPEC,
         **OWNER,
         **REASON,
     },
@@ -208,6 +227,7 @@ SESSIONS = RowMapping[Session](
         "job_id": ("job", _id_of),
         "spec": ("spec", _dump_spec),
         "failed_agents": ("failed_agents", _dump_list),
+        **STORED_SPEC,
         **OWNER,
         **REASON,
     },

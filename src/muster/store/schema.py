@@ -4,6 +4,8 @@ Identifiers are time-ordered text, so tables keyed by them grow at the end. Live
 partial indexes, so ended work costs no time when a controller starts.
 """
 
+from collections.abc import Collection
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -25,6 +27,30 @@ metadata = MetaData()
 def reason_columns() -> tuple[Column[str], Column[str]]:
     """A reason's code and its numbers as JSON; both null where there is none."""
     return Column("reason", String, nullable=True), Column("reason_numbers", Text, nullable=True)
+
+
+def stored_spec_columns() -> tuple[Column[int], Column[str]]:
+    """The size of a large spec that is stored whole, null of a small one; and, where long values
+    were removed from the spec of ended work, the numbers of the reason, as JSON."""
+    return (
+        Column("large_bytes", BigInteger, nullable=True),
+        Column("spec_cut", Text, nullable=True),
+    )
+
+
+def index_whole_specs(table: Table, terminal: Collection[str]) -> None:
+    """Have the large specs of ended work found that are stored whole."""
+    is_one = (table.c.large_bytes.is_not(None)) & table.c.status.in_(sorted(terminal))
+    Index(
+        f"{table.name}_whole_specs",
+        table.c.id,
+        table.c.domain,
+        table.c.project,
+        table.c.user,
+        table.c.large_bytes,
+        sqlite_where=is_one,
+        postgresql_where=is_one,
+    )
 
 
 def owner_columns() -> tuple[Column[str], Column[str], Column[str]]:
@@ -182,8 +208,10 @@ jobs = Table(
     Column("started_at", Float, nullable=True),
     Column("finished_at", Float, nullable=True),
     *reason_columns(),
+    *stored_spec_columns(),
     sqlite_with_rowid=False,
 )
+index_whole_specs(jobs, JOB_TABLE.terminal)
 Index(
     "jobs_live",
     jobs.c.id,
@@ -250,8 +278,10 @@ sessions = Table(
     Column("finished_at", Float, nullable=True),
     *reason_columns(),
     Column("barrier_opened_at", Float, nullable=True),
+    *stored_spec_columns(),
     sqlite_with_rowid=False,
 )
+index_whole_specs(sessions, SESSION_TABLE.terminal)
 Index(
     "sessions_live",
     sessions.c.id,

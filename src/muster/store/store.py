@@ -18,11 +18,13 @@ from muster.core.errors import MustEnd
 from muster.core.owner import Owner
 from muster.core.resources import Resources
 from muster.scheduling.accounting.fairness import UsageSpan
+from muster.scheduling.accounting.holdings import EndedSpec
 from muster.store import schema
 from muster.store.batch import inserting
 from muster.store.database.committing import CommitConnection, DatabaseAway
 from muster.store.database.outage import cause_of
 from muster.store.database.patience import answered_in_time
+from muster.store.ended_specs import Texts, read_whole
 from muster.store.entities import ENTITIES
 from muster.store.entity import Entities, Record
 from muster.store.fence import NOBODY, Fence, Holder
@@ -157,6 +159,15 @@ class Store:
         """
         with self._reading() as connection:
             return free_number(connection, owner, stem, after)
+
+    def whole_spec(self, spec: EndedSpec) -> Texts | None:
+        """See ``ended_specs.read_whole``.
+
+        Raises:
+            SQLAlchemyError: the database cannot be read.
+        """
+        with self._reading() as connection:
+            return read_whole(connection, spec)
 
     def unit(self, now: float, watch: LedgerWatch) -> Unit:
         """A unit of work over the mirror, to be committed with ``commit``."""

@@ -194,6 +194,8 @@ def check_log_reply(reply: pb.LogReply) -> None:
     _require(len(reply.data) <= LOG_WINDOW_BYTES, "more of an output than it was asked for")
     _require(reply.offset >= 0, "output from before its beginning")
     _check_text("reason why an output cannot be read", reply.error, MAX_DETAIL)
+    _check_text("reason why an output was removed", reply.removed.reason, MAX_DETAIL)
+    _check_text("numbers of a removed output", reply.removed.numbers, MAX_DETAIL)
 
 
 def _check_facts(report: KernelReport) -> None:

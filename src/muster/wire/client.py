@@ -237,6 +237,9 @@ class _LogServer:
                 reply = pb.LogReply(
                     request=number, offset=chunk.offset, data=chunk.data, eof=chunk.eof
                 )
+                if chunk.removed is not None:
+                    reply.removed.reason = chunk.removed.code.value
+                    reply.removed.numbers = chunk.removed.to_json()
             await self._reply(reply)
         except (aio.AioRpcError, asyncio.InvalidStateError):
             pass  # the stream is over; ``run`` raises for that

@@ -14,6 +14,7 @@ from grpc import aio
 
 from muster.core.errors import Busy, MusterError
 from muster.core.ids import AgentId
+from muster.core.reasons import Reason, ReasonCode, reason
 from muster.wire import agent_pb2 as pb
 from muster.wire.call_codec import encode_log_request
 from muster.wire.checks import check_log_reply
@@ -26,6 +27,8 @@ AGENT_WAIT_S = 10.0
 
 REPLY_TIMEOUT_S = LOG_WAIT_S + 10.0
 
+_REMOVALS = frozenset({ReasonCode.OUTPUT_ABOVE_SHARE, ReasonCode.OUTPUT_TOO_OLD})
+
 Context = aio.ServicerContext[Any, Any]
 
 
@@ -35,6 +38,18 @@ class AgentUnreachable(MusterError):
 
 class LogUnreadable(MusterError):
     """The agent cannot read the output; the text is the agent's."""
+
+
+class OutputRemoved(MusterError):
+    """The agent has removed the output; ``reason`` says when and why.
+
+    Args:
+        reason: as the agent tells it.
+    """
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(f"{reason.sentence()}. {reason.remedy()}".rstrip())
+        self.reason = reason
 
 
 class _StreamEnded(Exception):
@@ -129,6 +144,7 @@ class LogReader:
         Raises:
             AgentUnreachable: not connected, or no answer in time.
             LogUnreadable: the agent could not read the output.
+            OutputRemoved: the agent removed the output.
             Busy: too many readers of one agent.
         """
         left_bytes = request.limit_bytes
@@ -137,6 +153,8 @@ class LogReader:
             reply = await self._ask(agent, replace(request, limit_bytes=asked_bytes))
             if reply.error:
                 raise LogUnreadable(reply.error)
+            if reply.HasField("removed"):
+                raise OutputRemoved(_why_removed(reply.removed))
             if reply.data or reply.eof or not request.follow:
                 yield LogChunk(reply.offset, reply.data, reply.eof)
             left_bytes -= len(reply.data)
@@ -168,3 +186,15 @@ class LogReader:
                 f"agent {agent} is not connected; its kernels' output is on its machine"
             ) from None
         return stream
+
+
+def _why_removed(told: pb.OutputRemoved) -> Reason:
+    """The reason that an agent tells; one that this version does not know, or cannot say in words,
+    becomes one without numbers."""
+    unknown = reason(ReasonCode.OUTPUT_REMOVED)
+    try:
+        found = Reason.from_json(told.reason, told.numbers)
+        found.sentence()
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return unknown
+    return found if found.code in _REMOVALS else unknown

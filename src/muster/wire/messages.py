@@ -14,7 +14,7 @@ from muster.core.health.counters import GpuMeans
 from muster.core.health.remedy import Remedy
 from muster.core.health.service import Service
 from muster.core.ids import AgentId, KernelId
-from muster.core.reasons import ReasonCode
+from muster.core.reasons import Reason, ReasonCode
 from muster.core.resources import Device, DeviceShare, Resources
 from muster.core.serving.probes import ProbeOrder, ProbeResult
 
@@ -440,8 +440,10 @@ class LogRequest:
 
 @dataclass(frozen=True, slots=True)
 class LogChunk:
-    """A piece of output that begins at ``offset``; ``eof`` says that no more will come."""
+    """A piece of output that begins at ``offset``; ``eof`` says that no more will come. ``removed``
+    is why there is none, where the agent removed the output."""
 
     offset: int
     data: bytes
     eof: bool = False
+    removed: Reason | None = None

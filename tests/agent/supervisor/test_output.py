@@ -22,6 +22,15 @@ def test_silent_kernel_has_no_log(supervisor: Driver) -> None:
     assert list((supervisor.directory / "logs").iterdir()) == []
 
 
+def test_owner_stands_beside_the_log_and_goes_with_it(supervisor: Driver) -> None:
+    supervisor.run(["echo", "x"], owner="default/lab/ada")
+
+    noted = Path(f"{supervisor.log_path('k')}.owner")
+    assert str(noted.readlink()) == "default/lab/ada"
+    supervisor.say(op="forget", kernels=[{"id": "k", "generation": 1}])
+    until(lambda: list((supervisor.directory / "logs").iterdir()) == [])
+
+
 def test_output_is_in_the_log_while_the_kernel_runs(supervisor: Driver) -> None:
     supervisor.start("k", command=["sh", "-c", "echo early; exec sleep 60"])
 

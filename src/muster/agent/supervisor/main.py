@@ -227,7 +227,7 @@ class Process:
         for name in map(file_name, keys):
             log = f"{self._directory}/logs/{name}.log"
             paths += [f"{place}/{name}" for place in (f"{self._directory}/kernels", *places)]
-            paths += [log, f"{log}.1", f"{log}.start"]
+            paths += [log, f"{log}.1", f"{log}.start", f"{log}.owner"]
         try:
             pid = os.posix_spawnp("rm", ("rm", "-rf", "--", *paths), {}, setsid=True, setsigmask=())
         except OSError as error:

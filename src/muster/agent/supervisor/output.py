@@ -32,6 +32,7 @@ class Output:
         "_max_bytes",
         "_name",
         "_outputs",
+        "_owner",
         "_quota_bytes",
         "_read_fd",
         "_rotated_bytes",
@@ -40,10 +41,11 @@ class Output:
         "write_fd",
     )
 
-    def __init__(self, outputs: "Outputs", name: str, max_bytes: int) -> None:
+    def __init__(self, outputs: "Outputs", name: str, max_bytes: int, owner: str) -> None:
         self._outputs = outputs
         self._name = name
         self._max_bytes = max_bytes
+        self._owner = owner
         self._log_fd = -1
         self._log_bytes = 0
         self._rotated_bytes = 0  # written before the present file
@@ -111,6 +113,8 @@ class Output:
             self._log_fd = -1
         log_fd = self._outputs.open_file(self._name, os.O_APPEND)
         self._log_bytes = os.fstat(log_fd).st_size
+        if self._owner:
+            self._note_owner()
         if self._log_bytes and self._log_bytes + needed_bytes > self._max_bytes:
             self._note_rotation(os.fstat(log_fd).st_ino)
             os.close(log_fd)
@@ -120,6 +124,14 @@ class Output:
             log_fd = self._outputs.open_file(self._name, os.O_APPEND)
             self._log_bytes = 0
         self._log_fd = log_fd
+
+    def _note_owner(self) -> None:
+        """Write beside the log whose it is, once, as the target of a link: that takes one call, no
+        room, and goes with the log."""
+        with suppress(OSError):  # it is there from an earlier supervisor, or the disk is full
+            folder = self._outputs.directory_fd
+            os.symlink(self._owner, self._name + ".owner", dir_fd=folder)
+        self._owner = ""
 
     def _note_rotation(self, inode: int) -> None:
         """Write beside the log at which offset of the whole output the next file will begin, and
@@ -144,13 +156,13 @@ class Outputs:
         )
         self._paused: dict[Output, tuple[int, float]] = {}
 
-    def open(self, name: str, max_bytes: int) -> Output:
-        """A pipe whose output goes to `<name>.log`.
+    def open(self, name: str, max_bytes: int, owner: str = "") -> Output:
+        """A pipe whose output goes to `<name>.log`; beside it stands whose it is.
 
         Raises:
             OSError: no descriptor is left.
         """
-        return Output(self, f"{name}.log", max_bytes)
+        return Output(self, f"{name}.log", max_bytes, owner)
 
     def open_file(self, name: str, flags: int) -> int:
         """Open a file of the directory to write: never through a link, never waiting for a reader.

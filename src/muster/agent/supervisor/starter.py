@@ -178,7 +178,9 @@ class Starter:
         """
         if kernel.output is not None:
             return
-        kernel.output = self._outputs.open(file_name(kernel.key), template.log_max_bytes)
+        kernel.output = self._outputs.open(
+            file_name(kernel.key), template.log_max_bytes, template.owner
+        )
         if self._cgroups is not None:
             kernel.slot = self._cgroups.acquire(template.limits)
 

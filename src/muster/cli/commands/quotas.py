@@ -13,10 +13,20 @@ from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.parameters import Argument, annotated
 from muster.cli.screen import Column, print_json, stderr, stdout, table, write
 from muster.cli.spec_file import SpecFile, read_spec
-from muster.core.resources import format_amount
+from muster.core.resources import format_amount, format_bytes
 
 if TYPE_CHECKING:
     from muster.core.views.cluster import LimitView, QuotaView
+
+
+_SAID = {
+    "sessions": "sessions",
+    "pending_sessions": "sessions waiting",
+    "open_work": "work not ended",
+    "open_specs": "its specs",
+    "ended_specs": "specs of ended work",
+}
+"""The limits of a quota that are on no resource, in words."""
 
 
 @click.group()
@@ -92,10 +102,14 @@ def _rows(quota: "QuotaView") -> Iterator[list[Text | str]]:
         largest = quota.largest.get(resource)
         shown = "" if largest is None else format_amount(resource, largest)
         yield [*who, resource, *_amounts(limits.get(resource)), shown, weight]
-    counted = [each for each in (quota.sessions, quota.pending_sessions) if each is not None]
+    numbers = (quota.sessions, quota.pending_sessions, quota.open_work)
+    counted = [each for each in numbers if each is not None]
     for limit in counted:
-        limited = "sessions" if limit.resource == "sessions" else "sessions waiting"
-        yield [*who, limited, _count(limit.used), _count(limit.limit), "", weight]
+        yield [*who, _SAID[limit.resource], _count(limit.used), _count(limit.limit), "", weight]
+    for size in (quota.open_specs, quota.ended_specs):
+        if size is not None:
+            used = "" if size.used is None else format_bytes(size.used)
+            yield [*who, _SAID[size.resource], used, format_bytes(size.limit), "", weight]
     if not limits and not quota.largest and not counted:
         yield [*who, "-", "", "", "", weight]
 

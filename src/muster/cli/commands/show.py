@@ -8,6 +8,7 @@ from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.kinds.kind import Shown
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Option
+from muster.cli.removed_output import removed_outputs
 from muster.cli.screen import print_json, stdout, write
 
 
@@ -37,4 +38,5 @@ def show(
             return
         console = stdout()
         parts = kind.described(console, client, found, shown)
-    write(console, *parts)
+        removed = removed_outputs(client, found, shown.part)
+    write(console, *parts, *removed)

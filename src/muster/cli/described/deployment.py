@@ -42,6 +42,7 @@ def deployment_parts(found: "DeploymentDetail", now: float) -> list[RenderableTy
                 ("access", _access(found.spec.get("access") or {})),
                 ("group", plain(found.group)),
                 ("owner", plain(str(found.owner))),
+                ("spec", sentences(found.spec_cut)),
                 ("made", moment(found.created_at)),
                 ("revisions", Text("\n".join(map(plain, revisions)))),
                 ("routes", Text("\n".join(map(plain, routes))) if routes else None),

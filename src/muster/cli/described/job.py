@@ -83,6 +83,7 @@ def job_parts(
                 ("command", unbroken(_command(job.spec))),
                 ("each asks", _asks(job.spec)),
                 ("options", unbroken(_options(job.spec))),
+                ("spec", sentences(job.spec_cut)),
                 ("group", job.group),
                 ("owner", str(job.owner)),
                 ("times", times(job.submitted_at, job.started_at, job.finished_at, now)),

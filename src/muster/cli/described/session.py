@@ -23,6 +23,7 @@ def session_parts(console: Console, session: "SessionDetail", now: float) -> lis
                 ("job", session.job_id),
                 ("group", session.group),
                 ("owner", str(session.owner)),
+                ("spec", sentences(session.spec_cut)),
                 ("re-scheduled", str(session.reschedules) if session.reschedules else None),
                 ("times", times(session.created_at, started, finished, now)),
             ]

@@ -1,5 +1,6 @@
 """The entities of deployments and routes: their records, tables, and the mappings between them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NewType
 
@@ -35,7 +36,7 @@ from muster.store.live import Live
 from muster.store.lookup import Lookup
 from muster.store.mapping import RowMapping
 from muster.store.queries.listing import owner_of
-from muster.store.rows import OWNER, REASON, load_reason
+from muster.store.rows import OWNER, REASON, STORED_SPEC, load_reason
 from muster.store.sql import one_of
 
 DeploymentId = NewType("DeploymentId", str)
@@ -69,8 +70,10 @@ deployments = Table(
     Column("tries", Integer, nullable=False),
     Column("retry_at", Float, nullable=False),
     *schema.reason_columns(),
+    *schema.stored_spec_columns(),
     sqlite_with_rowid=False,
 )
+schema.index_whole_specs(deployments, DEPLOYMENT_TABLE.terminal)
 routes = Table(
     "routes",
     schema.metadata,
@@ -129,8 +132,9 @@ class Deployment(Tried):
     are wished, changed last at ``scaled_at``. ``probe_version`` counts changes of the probe.
     ``failed_starts`` counts replicas of ``stable`` in a row that ended before they had served, the
     last of them at ``failed_at``. ``unserved_at`` is when its last replica that served was lost,
-    None while one serves; ``outage_told`` says that channels were told of that. ``reason`` is why
-    it is as it is: why a revision was given up, until there is another.
+    None while one serves; ``outage_told`` says that channels were told of that. ``spec_bytes`` is
+    the size of spec and revisions as they are stored. ``reason`` is why it is as it is: why a
+    revision was given up, until there is another.
     """
 
     id: DeploymentId
@@ -152,6 +156,7 @@ class Deployment(Tried):
     failed_at: float | None = None
     unserved_at: float | None = None
     outage_told: bool = False
+    spec_bytes: int = 0
     reason: Reason | None = None
 
     @property
@@ -253,6 +258,7 @@ def _deployment(row: Row[Any]) -> Deployment:
         finished_at=row.finished_at,
         spec=DeploymentSpec.model_validate_json(row.spec),
         revisions=load_revisions(row.revisions),
+        spec_bytes=len(row.spec.encode()) + len(row.revisions.encode()),
         revision=row.revision,
         stable=row.stable,
         proven=bool(row.proven),  # SQLite has numbers only
@@ -295,6 +301,19 @@ def _dump_spec(spec: DeploymentSpec) -> str:
     return spec.model_dump_json(exclude_unset=True)
 
 
+def stored_bytes(spec: DeploymentSpec, revisions: Sequence[Revision]) -> int:
+    """The bytes of a deployment's spec and revisions as they are stored."""
+    return len(_dump_spec(spec).encode()) + len(dump_revisions(revisions).encode())
+
+
+def _joins(live: Live, deployment: Deployment) -> None:
+    live.holdings.set_open(deployment.id, deployment.owner, deployment.spec_bytes)
+
+
+def _leaves(live: Live, deployment: Deployment) -> None:
+    live.holdings.ended(deployments.name, deployment.id)
+
+
 def _dump_rollout(rollout: Rollout | None) -> str | None:
     return None if rollout is None else rollout.to_json()
 
@@ -324,17 +343,20 @@ DEPLOYMENT = Entity(
             "retry_at",
             *REASON,
         ),
-        seldom=("host", "group", "spec", "revisions"),
+        seldom=("host", "group", "spec", "revisions", "large_bytes"),
         sources={
             "spec": ("spec", _dump_spec),
             "revisions": ("revisions", dump_revisions),
             "rollout": ("rollout", _dump_rollout),
+            **STORED_SPEC,
             **OWNER,
             **REASON,
         },
     ),
     _load_deployments,
     described="a service that wants replicas",
+    joins=_joins,
+    leaves=_leaves,
     prefix=IdKind.DEPLOYMENT,
     visible=Visible.TO_OWNER,
 )

@@ -45,6 +45,7 @@ from muster.control.engine.module import Context, EntityModule
 from muster.control.engine.work import Work
 from muster.control.notice.ends import Writer
 from muster.control.session.cluster.state import ClusterState
+from muster.control.session.ended_specs import EndedSpecs
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.control.session.requests import SessionRequests
 from muster.core.serving.probes import ProbeResult
@@ -98,7 +99,14 @@ class DeploymentModule(EntityModule):
         cluster = parts[ClusterState]
         cluster.guard = ReplicaGuard(routes, of_routes)
         parts[ProbeReports].listen(ProbesByAgents(routes))
-        requests = DeploymentRequests(routes, of_deployments, self._not_to_be_had, self._domain)
+        requests = DeploymentRequests(
+            routes,
+            of_deployments,
+            cluster,
+            parts[EndedSpecs],
+            self._not_to_be_had,
+            self._domain,
+        )
         return Declared(
             lifecycles=[of_deployments, of_routes],
             handlers=[

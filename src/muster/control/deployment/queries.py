@@ -29,7 +29,14 @@ from muster.core.views.deployments import (
     RouteView,
 )
 from muster.serving.rollout import Rollout, weights_of
-from muster.store.queries.listing import Listing, listed, owner_view, page_of, reason_view
+from muster.store.queries.listing import (
+    Listing,
+    listed,
+    owner_view,
+    page_of,
+    reason_view,
+    spec_cut_view,
+)
 from muster.store.queries.refs import resolve
 from muster.store.sql import one_of
 
@@ -63,6 +70,7 @@ def read_deployment_detail(
     return DeploymentDetail(
         **_fields(row, _counts(connection, [row.id])),
         spec=json.loads(row.spec),
+        spec_cut=spec_cut_view(row),
         revisions=tuple(
             RevisionView(
                 number=each.number,

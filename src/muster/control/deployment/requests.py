@@ -5,7 +5,7 @@ from collections.abc import Collection
 from typing import Any
 
 from muster.control.deployment.book import Routes
-from muster.control.deployment.entity import Deployment, DeploymentId
+from muster.control.deployment.entity import Deployment, DeploymentId, stored_bytes
 from muster.control.deployment.lifecycle import (
     DeploymentLifecycle,
     judge_starts_anew,
@@ -15,7 +15,9 @@ from muster.control.deployment.lifecycle import (
 from muster.control.deployment.revisions import Revision, kept
 from muster.control.engine.handler import TransitionStatus
 from muster.control.engine.work import Move, Work
-from muster.control.session.admission import check_workdirs
+from muster.control.session.admission import admit_spec, check_workdirs
+from muster.control.session.cluster.state import ClusterState
+from muster.control.session.ended_specs import EndedSpecs
 from muster.core.errors import Conflict, InvalidSpec, NotFound
 from muster.core.ids import IdKind
 from muster.core.owner import Owner, Principal
@@ -41,6 +43,8 @@ class DeploymentRequests:
     """Requests about live deployments; those that are over are read from SQL.
 
     Args:
+        cluster: the quotas of owners.
+        ended_specs: pays for the specs of ended work.
         own_hosts: names of the balancers themselves, which no deployment may have.
         domain: that of the cluster's deployments, below which each may have its own name.
     """
@@ -49,10 +53,14 @@ class DeploymentRequests:
         self,
         routes: Routes,
         lifecycle: DeploymentLifecycle,
+        cluster: ClusterState,
+        ended_specs: EndedSpecs,
         own_hosts: Collection[str] = (),
         domain: str | None = None,
     ) -> None:
         self._routes = routes
+        self._cluster = cluster
+        self._ended_specs = ended_specs
         self._lifecycle = lifecycle
         self._own_hosts = own_hosts
         self._domain = domain
@@ -102,6 +110,7 @@ class DeploymentRequests:
         if known.is_going:
             raise Conflict(f"deployment {spec.name!r} is being taken down: wait until it is gone")
         before, replicas = known.spec, known.replicas
+        self._must_fit(work, known, spec)
         self._change(work, principal, known, spec)
         if changed := _changed(before, spec, replicas, known.replicas):
             told = {"revision": known.revision, "changed": changed}
@@ -165,6 +174,7 @@ class DeploymentRequests:
             known = ", ".join(str(each.number) for each in deployment.revisions)
             raise NotFound(f"{deployment.name} has no revision {number}; kept are {known}")
         spec = deployment.spec.with_template(revision.template)
+        self._must_fit(work, deployment, spec)
         was, tried = deployment.revision, deployment.rollout
         self._change(work, principal, deployment, spec, of=number)
         if (deployment.revision, deployment.rollout) != (was, tried):
@@ -202,6 +212,7 @@ class DeploymentRequests:
         why = reason(ReasonCode.CANCELLED, by=principal.owner.user)
         to = TransitionStatus(_E.DESTROYING)
         expected = DEPLOYMENT_TABLE.live - {_E.DESTROYING}
+        self._ended_specs.pay(work, deployment.owner, deployment.spec_bytes)
         self._lifecycle.move(work, [deployment], expected, to, Move(PHASE, reason=why))
         return deployment
 
@@ -235,10 +246,24 @@ class DeploymentRequests:
             raise NotFound(f"there is no live deployment {id_}")
         return deployment
 
+    def _must_fit(self, work: Work, deployment: Deployment, spec: DeploymentSpec) -> None:
+        """Refuse a changed spec, which makes a new revision, where its owner has no room for it.
+
+        Raises:
+            Conflict: the specs of the owner's open work would be too large.
+        """
+        revision = Revision(0, "", spec.template(), work.now, "")
+        spec_bytes = stored_bytes(spec, (*deployment.revisions, revision))
+        more_bytes = spec_bytes - deployment.spec_bytes
+        admit_spec(work.live, self._cluster, deployment.owner, more_bytes, work=0)
+
     def _make(self, work: Work, principal: Principal, spec: DeploymentSpec) -> Deployment:
         if len(work.live.of(Deployment)) >= MAX_DEPLOYMENTS:
             raise Conflict(f"the cluster has {MAX_DEPLOYMENTS} deployments, and takes no more")
         first = Revision(1, spec.digest(), spec.template(), work.now, principal.owner.user)
+        spec_bytes = stored_bytes(spec, (first,))
+        admit_spec(work.live, self._cluster, principal.owner, spec_bytes)
+        self._ended_specs.pay(work, principal.owner, spec_bytes)
         deployment = Deployment(
             id=DeploymentId(work.ids.new(IdKind.DEPLOYMENT)),
             name=spec.name,
@@ -252,6 +277,7 @@ class DeploymentRequests:
             stable=1,
             replicas=spec.first_replicas(),
             scaled_at=work.now,
+            spec_bytes=spec_bytes,
         )
         work.unit.add(deployment)
         work.mark(deployment)
@@ -285,6 +311,8 @@ class DeploymentRequests:
             self._try_again(work, deployment)
         for route in self._routes.of(deployment):
             work.mark(route)
+        deployment.spec_bytes = stored_bytes(spec, deployment.revisions)
+        work.live.holdings.set_open(deployment.id, deployment.owner, deployment.spec_bytes)
         work.unit.rewrite(deployment)
         work.unit.touch(deployment)
         work.mark(deployment)

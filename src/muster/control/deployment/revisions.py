@@ -7,6 +7,8 @@ from typing import Any
 
 MAX_REVISIONS = 10
 """Revisions of a deployment that are kept, to go back to."""
+MAX_REVISIONS_BYTES = 2 * 2**20
+"""Of the templates of the revisions that are kept to go back to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,13 @@ def load_revisions(text: str) -> tuple[Revision, ...]:
 
 
 def kept(revisions: Sequence[Revision], needed: frozenset[int]) -> tuple[Revision, ...]:
-    """The latest revisions, and those that are ``needed`` however old they are."""
-    oldest = revisions[-MAX_REVISIONS:][0].number if revisions else 0
-    return tuple(each for each in revisions if each.number >= oldest or each.number in needed)
+    """The latest revisions, as many as there is room for, and those that are ``needed`` however old
+    they are. All of them are written whenever their deployment changes."""
+    found: list[Revision] = []
+    left_bytes = MAX_REVISIONS_BYTES
+    for revision in reversed(revisions):
+        left_bytes -= len(json.dumps(revision.template)) if left_bytes > 0 else 0
+        is_latest = len(found) < MAX_REVISIONS and left_bytes > 0
+        if is_latest or revision.number in needed:
+            found.append(revision)
+    return tuple(reversed(found))

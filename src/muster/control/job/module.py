@@ -9,6 +9,7 @@ from muster.control.job.lifecycle import JobLifecycle
 from muster.control.job.requests import JobRequests
 from muster.control.job.settle import SettleTasks
 from muster.control.session.cluster.state import ClusterState
+from muster.control.session.ended_specs import EndedSpecs
 from muster.control.session.lifecycle import SessionLifecycle
 
 
@@ -18,6 +19,9 @@ class JobModule(Module):
     def declare(self, context: Context) -> Declared:
         cluster, sessions = context.parts[ClusterState], context.parts[SessionLifecycle]
         held = HeldAttempts()
+        requests = JobRequests(
+            cluster, sessions, context.parts[EndedSpecs], context.store.free_job_number
+        )
         return Declared(
             lifecycles=[JobLifecycle(cluster, held)],
             handlers=[
@@ -25,5 +29,5 @@ class JobModule(Module):
                 SettleTasks(cluster, held),
                 DeriveJobs(sessions, cluster),
             ],
-            offers=[held, JobRequests(cluster, sessions, context.store.free_job_number)],
+            offers=[held, requests],
         )

@@ -11,6 +11,7 @@ from muster.control.session.admission import (
     NONE_ENDED,
     Ended,
     admit,
+    admit_spec,
     check_checkpoints,
     check_name,
     check_workdirs,
@@ -21,6 +22,7 @@ from muster.control.session.admission import (
 from muster.control.session.cluster.priorities import set_priority, tell_priority
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.cluster.workloads import job_class
+from muster.control.session.ended_specs import EndedSpecs
 from muster.control.session.lifecycle import SessionLifecycle, cancelled
 from muster.core.errors import Conflict, NotFound
 from muster.core.ids import JobId
@@ -32,6 +34,7 @@ from muster.core.states import JOB_TABLE, JobState, TaskState
 from muster.core.task_ranges import MAX_RANGES, TaskRanges
 from muster.store.live import Live
 from muster.store.records import Job, Session, Task
+from muster.store.rows import spec_size
 
 PHASE = "Request"
 
@@ -68,11 +71,13 @@ class JobRequests:
         self,
         cluster: ClusterState,
         sessions: SessionLifecycle,
+        ended_specs: EndedSpecs,
         free_number: Callable[[Owner, str, int], int],
     ) -> None:
         self._cluster = cluster
         self._free_number = free_number
         self._sessions = sessions
+        self._ended_specs = ended_specs
         self._last_number: dict[tuple[Owner, str], int] = {}  # the last number given, by stem
 
     def submit(
@@ -94,7 +99,8 @@ class JobRequests:
             NotFound: no such group.
             InvalidSpec: a working directory lies outside the group's workspaces; or ``admit`` or
                 ``find_dependencies`` refuses the spec.
-            Conflict: a live job of the same owner has the name; a quota forbids it.
+            Conflict: a live job of the same owner has the name; a quota forbids it, or the owner
+                has too much work that has not ended.
         """
         group = work.live.group(spec.group)
         check_workdirs(group, [spec])
@@ -107,6 +113,9 @@ class JobRequests:
             spec = spec.model_copy(update={"after": with_ids(spec.after, dependencies)})
         sessions = 1 if spec.coscheduled else spec.tasks_to_run
         admit(work.live, self._cluster, job_class(principal.owner, spec), sessions)
+        spec_bytes = spec_size(spec)
+        admit_spec(work.live, self._cluster, principal.owner, spec_bytes)
+        self._ended_specs.pay(work, principal.owner, spec_bytes)
         job = Job(
             id=id_,
             name=name,
@@ -121,6 +130,7 @@ class JobRequests:
             counts={},
             submitted_at=work.now,
             retry_of=retry_of,
+            spec_bytes=spec_bytes,
         )
         track_dependencies(self._cluster, dependencies)
         work.unit.add(job)
@@ -168,6 +178,7 @@ class JobRequests:
             work.look_later(left)  # those that have not heard of the job's end yet
             return job
         work.unit.touch(job)
+        self._ended_specs.pay(work, job.owner, job.spec_bytes)
         if not job.tasks and job.next_task < job.tasks_total:
             # No task of the job is live: one task that is KILLED ends the job.
             self._kill_first(work, job)

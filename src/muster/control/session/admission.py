@@ -17,6 +17,7 @@ from muster.scheduling.policy.guard import PluginFault
 from muster.scheduling.policy.validators import (
     access_refusal,
     refusals_at_submission,
+    refusals_of_store,
     why_never_met,
 )
 from muster.scheduling.workload import Progress, WorkloadClass
@@ -66,6 +67,23 @@ def admit(live: Live, cluster: ClusterState, workload: WorkloadClass, sessions: 
             ruled_out = never.code in _RULED_OUT and workload.placement != ANYWHERE
             field = "placement" if ruled_out else "resources"
             raise InvalidSpec([Problem(field, "", _sentences(never, *of_pools))])
+
+
+def admit_spec(
+    live: Live, cluster: ClusterState, owner: Owner, spec_bytes: int, work: int = 1
+) -> None:
+    """Refuse work of an owner with too much work that has not ended, or too large specs of it.
+
+    Args:
+        spec_bytes: of the specs that would be stored more.
+        work: how many jobs, sessions and deployments would be more.
+
+    Raises:
+        Conflict: it would be more than a quota or the default allows.
+    """
+    refusals = refusals_of_store(owner, spec_bytes, cluster.accounting.quotas, live.holdings, work)
+    if refusals:
+        raise Conflict(_sentences(*refusals))
 
 
 def check_workdirs(group: ScalingGroup, processes: Sequence[Process]) -> None:

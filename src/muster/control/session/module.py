@@ -2,7 +2,9 @@
 
 from muster.control.engine.declared import Declared
 from muster.control.engine.module import Context, Module
+from muster.control.engine.work import Work
 from muster.control.session.cluster.state import ClusterState
+from muster.control.session.ended_specs import EndedSpecs
 from muster.control.session.handlers.barrier import OpenBarriers
 from muster.control.session.handlers.prepare import PrepareSessions
 from muster.control.session.handlers.promote import (
@@ -33,6 +35,7 @@ class SessionModule(Module):
 
     def __init__(self, unheard: Unheard) -> None:
         self._unheard = unheard
+        self._ended_specs: EndedSpecs | None = None
 
     def declare(self, context: Context) -> Declared:
         store, clock = context.store, context.clock
@@ -42,6 +45,7 @@ class SessionModule(Module):
 
         cluster = ClusterState(store.live, ended, store.ended_requests)
         sessions = SessionLifecycle(cluster)
+        self._ended_specs = EndedSpecs(cluster, store.whole_spec)
         return Declared(
             lifecycles=[sessions],
             handlers=[
@@ -61,8 +65,14 @@ class SessionModule(Module):
                 cluster,
                 sessions,
                 KernelReports(sessions, cluster),
-                SessionRequests(cluster, sessions),
+                SessionRequests(cluster, sessions, self._ended_specs),
+                self._ended_specs,
                 Services(sessions),
             ],
             watch=cluster,
         )
+
+    def sweep(self, work: Work, since: float) -> None:
+        """Have what is left of large specs of ended work cut."""
+        if self._ended_specs is not None:
+            self._ended_specs.sweep(work)

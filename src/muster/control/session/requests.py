@@ -5,6 +5,7 @@ from muster.control.session.admission import (
     NONE_ENDED,
     Ended,
     admit,
+    admit_spec,
     check_workdirs,
     find_dependencies,
     track_dependencies,
@@ -12,6 +13,7 @@ from muster.control.session.admission import (
 )
 from muster.control.session.cluster.priorities import set_priority, tell_priority
 from muster.control.session.cluster.state import ClusterState
+from muster.control.session.ended_specs import EndedSpecs
 from muster.control.session.lifecycle import SessionLifecycle, cancelled
 from muster.core.errors import Conflict, NotFound
 from muster.core.ids import SessionId
@@ -20,6 +22,7 @@ from muster.core.specs import SessionSpec
 from muster.core.states import KernelStatus, SessionStatus
 from muster.store.load import spec_processes
 from muster.store.records import Kernel, Session
+from muster.store.rows import spec_size
 
 PHASE = "Request"
 
@@ -27,9 +30,12 @@ PHASE = "Request"
 class SessionRequests:
     """Requests about live sessions; ended sessions are read from SQL."""
 
-    def __init__(self, cluster: ClusterState, sessions: SessionLifecycle) -> None:
+    def __init__(
+        self, cluster: ClusterState, sessions: SessionLifecycle, ended_specs: EndedSpecs
+    ) -> None:
         self._cluster = cluster
         self._sessions = sessions
+        self._ended_specs = ended_specs
 
     def submit(
         self, work: Work, principal: Principal, spec: SessionSpec, ended: Ended = NONE_ENDED
@@ -43,7 +49,7 @@ class SessionRequests:
             NotFound: no such group.
             InvalidSpec: a working directory lies outside the group's workspaces; or ``admit`` or
                 ``find_dependencies`` refuses the spec.
-            Conflict: a quota forbids it.
+            Conflict: a quota forbids it, or the owner has too much work that has not ended.
         """
         check_workdirs(work.live.group(spec.group), spec.kernels)
         dependencies = find_dependencies(self._cluster, principal.owner, spec.after, ended)
@@ -53,6 +59,9 @@ class SessionRequests:
         shared = work.live.shared(spec)
         workload = self._cluster.hooks.handed_in(principal.owner, shared)
         admit(work.live, self._cluster, workload, 1)
+        spec_bytes = spec_size(shared)
+        admit_spec(work.live, self._cluster, principal.owner, spec_bytes)
+        self._ended_specs.pay(work, principal.owner, spec_bytes)
         session = Session(
             id=work.ids.session(),
             job=None,
@@ -62,6 +71,7 @@ class SessionRequests:
             group=spec.group,
             priority=spec.priority,
             spec=shared,
+            spec_bytes=spec_bytes,
             status=SessionStatus.PENDING,
             status_changed_at=work.now,
             created_at=work.now,
@@ -100,6 +110,7 @@ class SessionRequests:
         """
         session = self._alone(work, principal, id_, "cancel that")
         why = cancelled(principal.owner.user, force=force)
+        self._ended_specs.pay(work, session.owner, session.spec_bytes)
         self._sessions.terminate(work, [session], PHASE, why)
         if force:
             self._sessions.kill(work, [session], PHASE, why)

@@ -187,6 +187,39 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
         "of {level} {owner})",
         "Hand it in when some of them have started, or ask an operator for a larger quota.",
     ),
+    ReasonCode.TOO_MUCH_OPEN_WORK: Definition(
+        _L,
+        "jobs, sessions and deployments that have not ended: {used} + requested {requested} > "
+        "limit {limit}, over by {over} (quota of {level} {owner})",
+        "Hand it in when some of them have ended or were cancelled, or ask an operator for a "
+        "larger `open_work`.",
+    ),
+    ReasonCode.OPEN_SPECS_TOO_LARGE: Definition(
+        _L,
+        "specs of work that has not ended: {used:=} + requested {requested:=} > limit {limit:=}, "
+        "over by {over:=} (quota of {level} {owner})",
+        "Put large values into files that the work reads, hand it in when other work has ended or "
+        "was cancelled, or ask an operator for a larger `open_specs`.",
+    ),
+    ReasonCode.SPEC_NOT_KEPT: Definition(
+        _L,
+        "long values were removed from its spec of {size:=} at {at}, because specs of its owner's "
+        "ended work took more than {limit:=}",
+        "Hand the work in anew from your own file; an operator may set a larger `ended_specs`.",
+    ),
+    ReasonCode.OUTPUT_ABOVE_SHARE: Definition(
+        _L,
+        "its output was removed at {at}, because output of its owner took {used:=} on its machine, "
+        "more than the share of {limit:=}, and the oldest goes first",
+        "Have less written, or copy output while it is there; an operator may give output more "
+        "room (`logs_max_bytes` of the agent).",
+    ),
+    ReasonCode.OUTPUT_TOO_OLD: Definition(
+        _L,
+        "its output was removed at {at}, because an agent keeps output for {kept_s:~}",
+        "Copy output while it is there: `muster logs --save DIR`.",
+    ),
+    ReasonCode.OUTPUT_REMOVED: Definition(_L, "its output was removed by its agent"),
     ReasonCode.DEPENDENCY_NOT_MET: Definition(
         _W, "waits until {on} {condition}; it is {state}", "Nothing: it starts after that."
     ),

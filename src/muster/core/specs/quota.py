@@ -55,6 +55,14 @@ class Limits(Spec):
 
 _Count = Annotated[Whole, Field(ge=0, le=10_000_000)]
 
+MAX_OPEN_WORK = 100_000
+"""Jobs, sessions and deployments of a user that have not ended, unless a quota says otherwise."""
+MAX_OPEN_SPECS_BYTES = 32 * 2**20
+"""Bytes of the specs of a user's open work, unless a quota says otherwise."""
+MAX_ENDED_SPECS_BYTES = 16 * 2**20
+"""Bytes of large specs of a user's ended work that are kept whole, unless a quota says
+otherwise."""
+
 
 class QuotaSpec(Spec):
     """Limits of one owner at one level.
@@ -68,6 +76,13 @@ class QuotaSpec(Spec):
         sessions: how many of the owner's sessions may be placed at a time; 0 makes all of them
             wait.
         pending_sessions: how many may wait; more are refused at submission.
+        open_work: how many jobs, sessions and deployments that have not ended may be there; more
+            are refused at submission. A user without this limit has 100,000.
+        open_specs: bytes of the specs of work that has not ended; more are refused at submission.
+            A user without this limit has 32MiB.
+        ended_specs: bytes of specs over 16KiB of a user's ended work that are kept whole; of older
+            ones the long values are removed. A user without this limit has 16MiB; it has no effect
+            at other levels.
         weight: the owner's part of the whole under the ``fair_share`` sequencer.
     """
 
@@ -78,6 +93,9 @@ class QuotaSpec(Spec):
     largest: Limits = Field(default_factory=Limits)
     sessions: _Count | None = None
     pending_sessions: _Count | None = None
+    open_work: _Count | None = None
+    open_specs: MaybeBytes = None
+    ended_specs: MaybeBytes = None
     weight: Annotated[float, Strict(), Field(gt=0, le=1e6)] = 1.0
 
     @field_validator("name")

@@ -76,6 +76,7 @@ class ErrorCode(StrEnum):
     BUSY = "busy"  # 429: the same request may pass later
     UNAVAILABLE = "unavailable"  # 503: the same request may pass later
     AGENT_UNREACHABLE = "agent_unreachable"  # 502
+    OUTPUT_REMOVED = "output_removed"  # 410: there was output, and it is no longer kept
     REFUSED = "refused"  # 400: any other, as the sentence says
     INTERNAL = "internal"  # 500: a defect of Muster
 

@@ -121,6 +121,9 @@ class QuotaView(View):
         limits: of the amounts that placed sessions hold together.
         sessions: how many may be placed at a time.
         pending_sessions: how many may wait.
+        open_work: how many jobs, sessions and deployments that have not ended may be there.
+        open_specs: bytes that their specs may take.
+        ended_specs: bytes of large specs of ended work that are kept whole.
         largest: the limit for one session, in canonical amounts.
     """
 
@@ -130,6 +133,9 @@ class QuotaView(View):
     limits: tuple[LimitView, ...] = ()
     sessions: LimitView | None = None
     pending_sessions: LimitView | None = None
+    open_work: LimitView | None = None
+    open_specs: LimitView | None = None
+    ended_specs: LimitView | None = None
     largest: dict[str, int] = field(default_factory=dict)
     weight: float = 1.0
 

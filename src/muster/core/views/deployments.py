@@ -124,9 +124,11 @@ class RouteLoadView(View):
 
 class DeploymentDetail(DeploymentView):
     """A deployment with its spec, its revisions, latest last, and its routes that have not ended,
-    newest first."""
+    newest first. ``spec_cut`` is why long values of spec and revisions are missing, once they are
+    no longer kept."""
 
     spec: dict[str, Any] = msgspec.field(default_factory=dict)
+    spec_cut: ReasonView | None = None
     revisions: tuple[RevisionView, ...] = ()
     routes: tuple[RouteView, ...] = ()
 

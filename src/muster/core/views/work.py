@@ -66,10 +66,12 @@ def job_version(state: JobState, counts: dict[TaskState, int]) -> str:
 
 class JobDetail(JobView):
     """``spec`` is what was submitted, with the priority that the job has now, in the form of
-    ``JobSpec``; defaults are left out. ``retried_by`` are the jobs that ran tasks of it again, the
-    newest first, if they are few."""
+    ``JobSpec``; defaults are left out. ``spec_cut`` is why long values of it are missing, once they
+    are no longer kept. ``retried_by`` are the jobs that ran tasks of it again, the newest first, if
+    they are few."""
 
     spec: dict[str, Any]
+    spec_cut: ReasonView | None = None
     retried_by: tuple[str, ...] = ()
 
 
@@ -198,10 +200,11 @@ class SessionView(RecordView):
 
 class SessionDetail(SessionView):
     """A session with its kernels. ``spec`` is in the form of ``SessionSpec``; None when the session
-    is a job's."""
+    is a job's. ``spec_cut`` is why long values of it are missing, once they are no longer kept."""
 
     kernels: tuple[KernelView, ...]
     spec: dict[str, Any] | None = None
+    spec_cut: ReasonView | None = None
 
     @property
     def exit_code(self) -> int | None:

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from muster.core.owner import Owner
 from muster.core.specs import Level, QuotaSpec
+from muster.core.specs.quota import MAX_ENDED_SPECS_BYTES, MAX_OPEN_SPECS_BYTES, MAX_OPEN_WORK
 from muster.scheduling.cluster.snapshot import NotHeld
 from muster.scheduling.workload import WorkloadClass
 
@@ -147,6 +148,39 @@ class Usage:
         return entry
 
 
+@dataclass(frozen=True, slots=True)
+class StoredLimits:
+    """The limits on what an owner may have in the database; None is no limit.
+
+    Args:
+        open_work: jobs, sessions and deployments that have not ended.
+        open_specs_bytes: of their specs.
+        ended_specs_bytes: of large specs of ended work that are kept whole.
+    """
+
+    open_work: int | None = None
+    open_specs_bytes: int | None = None
+    ended_specs_bytes: int | None = None
+
+
+DEFAULT_OF_USER = StoredLimits(MAX_OPEN_WORK, MAX_OPEN_SPECS_BYTES, MAX_ENDED_SPECS_BYTES)
+"""The limits of a user for whom no quota says others."""
+_UNLIMITED = StoredLimits()
+
+
+def stored_limits(level: Level, quota: QuotaSpec | None) -> StoredLimits:
+    """The limits of a quota on what an owner may have in the database; a user has the default for
+    those that the quota does not say."""
+    default = DEFAULT_OF_USER if level is Level.USER else _UNLIMITED
+    if quota is None:
+        return default
+    return StoredLimits(
+        default.open_work if quota.open_work is None else quota.open_work,
+        default.open_specs_bytes if quota.open_specs is None else quota.open_specs,
+        default.ended_specs_bytes if quota.ended_specs is None else quota.ended_specs,
+    )
+
+
 class Quotas:
     """The limits of each scope: the scope's own limits, or the limits of ``*`` at its level.
 
@@ -169,6 +203,10 @@ class Quotas:
         except KeyError:
             found = self._found[scope] = self._nearest(*scope)
             return found
+
+    def stored(self, scope: Scope) -> StoredLimits:
+        """The limits on what a scope may have in the database."""
+        return stored_limits(scope[0], self.of(scope))
 
     def _nearest(self, level: Level, name: str) -> QuotaSpec | None:
         parts = name.split("/")

@@ -14,6 +14,7 @@ from muster.core.owner import Owner
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.resources import Unit, unit_of
 from muster.core.specs import Dependency, DependencyCondition, Level, ScalingGroup
+from muster.scheduling.accounting.holdings import Holdings
 from muster.scheduling.accounting.usage import Quotas, Scope, Usage, scopes
 from muster.scheduling.policy.plugins import PassContext
 from muster.scheduling.workload import DependencyState, WorkloadClass
@@ -241,6 +242,33 @@ def refusals_at_submission(
         if most is not None and pending + sessions > most:
             amounts = _in_use(pending, sessions, most)
             reasons.append(_of_sessions(ReasonCode.TOO_MANY_PENDING, scope, amounts))
+    return reasons
+
+
+def refusals_of_store(
+    owner: Owner, spec_bytes: int, quotas: Quotas, holdings: Holdings, work: int = 1
+) -> list[Reason]:
+    """The reasons for which more work of the owner's is refused, by what its user, project and
+    domain have in the database already: too much work that has not ended, or too large specs.
+
+    Args:
+        spec_bytes: of the specs that would be stored more; a change that stores no more is allowed
+            whatever there is.
+        work: how many jobs, sessions and deployments would be more.
+    """
+    reasons = []
+    for scope in scopes(owner):
+        held, limits = holdings.of(scope), quotas.stored(scope)
+        level, name = scope
+        of = {"level": str(level), "owner": name}
+        most = limits.open_work
+        if work and most is not None and held.work + work > most:
+            counts = {"unit": Unit.COUNT, **_in_use(held.work, work, most)}
+            reasons.append(reason(ReasonCode.TOO_MUCH_OPEN_WORK, **counts, **of))
+        most = limits.open_specs_bytes
+        if spec_bytes > 0 and most is not None and held.spec_bytes + spec_bytes > most:
+            sizes = {"unit": Unit.BYTES, **_in_use(held.spec_bytes, spec_bytes, most)}
+            reasons.append(reason(ReasonCode.OPEN_SPECS_TOO_LARGE, **sizes, **of))
     return reasons
 
 

@@ -13,7 +13,7 @@ from muster.core.views.work import FailurePage, FailureView
 from muster.store import schema
 from muster.store.entities import JOB
 from muster.store.load import load_job
-from muster.store.queries.listing import reason_view
+from muster.store.queries.listing import reason_view, spec_cut_view
 from muster.store.queries.refs import resolve
 from muster.store.queries.tasks import failed_by_itself, job_row
 from muster.store.records import Job
@@ -77,7 +77,8 @@ def read_to_retry(
 
     Raises:
         NotFound, Ambiguous: see ``refs.resolve``.
-        Conflict: the job has not ended, is somebody else's, or has no such tasks.
+        Conflict: the job has not ended, is somebody else's, its spec is no longer kept whole, or it
+            has no such tasks.
     """
     jobs = schema.jobs
     id_ = resolve(connection, JOB, principal, ref)
@@ -85,6 +86,8 @@ def read_to_retry(
     job = load_job(row)
     if not principal.owns(job.owner):
         raise Conflict(f"job {job.name} is {job.owner}'s: only they can hand it in again")
+    if (lacks := spec_cut_view(row)) is not None:
+        raise Conflict(f"job {job.name} cannot be run again: {lacks.sentence}. {lacks.remedy}")
     if job.status not in JOB_TABLE.terminal:
         raise Conflict(f"job {job.name} is {job.status}: it can be retried once it has ended")
     if failed:

@@ -19,6 +19,7 @@ from muster.store.queries.listing import (
     owner_view,
     page_of,
     reason_view,
+    spec_cut_view,
     spec_view,
 )
 from muster.store.queries.refs import resolve
@@ -71,6 +72,7 @@ def read_job_detail(connection: Connection, principal: Principal, ref: str) -> J
     return JobDetail(
         **msgspec.structs.asdict(_view(row)),
         spec=spec_view(row.spec),
+        spec_cut=spec_cut_view(row),
         retried_by=tuple(retried_by),
     )
 

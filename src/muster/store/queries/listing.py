@@ -9,6 +9,7 @@ from sqlalchemy import Column, ColumnElement, Row, Select, Table
 
 from muster.core.errors import InvalidSpec, Problem
 from muster.core.owner import Owner, Principal
+from muster.core.reasons import Reason, ReasonCode
 from muster.core.specs.notify import shown_url
 from muster.core.views.base import OwnerView, ReasonView, RecordView
 from muster.store.entity import Entity
@@ -117,6 +118,13 @@ def spec_view(text: str) -> dict[str, Any]:
     if channels := spec.get("notify"):
         spec["notify"] = [each | {"url": shown_url(each["url"])} for each in channels]
     return spec
+
+
+def spec_cut_view(row: Row[Any]) -> ReasonView | None:
+    """Why long values are missing in the stored spec of ended work; None if it is whole."""
+    if row.spec_cut is None:
+        return None
+    return ReasonView.of(Reason.from_json(ReasonCode.SPEC_NOT_KEPT, row.spec_cut))
 
 
 def reason_view(row: Row[Any]) -> ReasonView | None:

@@ -17,6 +17,7 @@ from muster.store.queries.listing import (
     owner_view,
     page_of,
     reason_view,
+    spec_cut_view,
     spec_view,
 )
 from muster.store.queries.refs import resolve
@@ -62,6 +63,7 @@ def read_session_detail(connection: Connection, principal: Principal, ref: str) 
         **msgspec.structs.asdict(_view(row)),
         kernels=tuple(kernel_view(kernel) for kernel in connection.execute(members)),
         spec={"name": row.name} | spec_view(row.spec) if row.spec else None,
+        spec_cut=spec_cut_view(row),
     )
 
 
