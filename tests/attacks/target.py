@@ -54,7 +54,7 @@ class Target:
     def __init__(self, path: Path, agents: Sequence[AgentConfig]) -> None:
         self.cluster = Cluster(path / "home", agents)
         packages = install(path / "packages").parent
-        self.cluster.environment["PYTHONPATH"] = f"{packages}:{ROOT}"
+        self.cluster.environment["PYTHONPATH"] = f"{packages}:{ROOT}:{ROOT / 'src'}"
         self.tokens: dict[str, str] = {}
         self._probes = path / "probes"
         self._prober: subprocess.Popen[bytes] | None = None

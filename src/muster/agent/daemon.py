@@ -26,6 +26,8 @@ from muster.agent.health.found import check_names
 from muster.agent.health.watch import HealthWatch
 from muster.agent.identity import Identity, load_identity, locked, save_identity
 from muster.agent.kernels import Kernels
+from muster.agent.listening import sees_sockets
+from muster.agent.port_watch import PortWatch
 from muster.agent.ports import PreparedPorts
 from muster.agent.retention import expired
 from muster.agent.route_probes import RouteProbes, own_address
@@ -130,6 +132,9 @@ class AgentDaemon:
         self._trouble = Trouble(config.directory)
         self._trouble.clear()
         self._probes: RouteProbes | None = None
+        self._port_watch: PortWatch | None = None
+        if sees_sockets():
+            self._port_watch = PortWatch(self._kernels.main_process, self._kernels.news.set)
         self._health: HealthWatch | None = None
         if config.gpus is None:  # nobody can tell the health of GPUs that are merely declared
             news = self._kernels.news
@@ -265,6 +270,7 @@ class AgentDaemon:
                 None if self._health is None else self._health.box,
                 None if self._health is None else self._health.counters,
                 await self._prober(hello.host),
+                self._port_watch,
             )
 
             async def serve_logs() -> None:

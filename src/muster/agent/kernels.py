@@ -114,6 +114,10 @@ class Kernels:
         held = key in self._inventory
         return self._inventory.is_live(key) if held else key in self._ports.reserved()
 
+    def main_process(self, key: KernelKey) -> int | None:
+        """The process id of a kernel's main process; None unless it runs."""
+        return self._inventory.main_process(key)
+
     # Told to the controller
 
     def inventory(self) -> tuple[HeldKernel, ...]:

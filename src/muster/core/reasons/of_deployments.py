@@ -49,6 +49,18 @@ OF_DEPLOYMENTS: Mapping[ReasonCode, Definition] = {
         "Look whether its program listens on PORT and answers the probe{route:?: `muster logs "
         "{route}`}.",
     ),
+    ReasonCode.ROUTE_PORT_TAKEN: Definition(
+        _O,
+        "{who} listens on its port {port}: it gets no requests",
+        "It is replaced, with another port where it has none of its own. The log of the machine's "
+        "agent names the account.",
+    ),
+    ReasonCode.ROUTE_PORT_UNSEEN: Definition(
+        _W,
+        "probes are good, but its agent does not see it listen on its port {port}",
+        "Its program has to listen on the machine's own network, as the account of its kernel or "
+        "as root: `muster logs {route}`.",
+    ),
     ReasonCode.ROUTE_STALE: Definition(
         _O,
         "no probe of it was completed for {after_s:~}: nothing is known of its health",
