@@ -8,6 +8,7 @@ import pytest
 from tests.attacks.target import Target
 from tests.patience import until
 
+from muster.agent.port_rules import find_nft
 from muster.client import Client
 from muster.core.reasons import ReasonCode
 from muster.core.states.deployment import RouteStatus
@@ -21,6 +22,15 @@ REPLICA = {
     "probe": {"interval": "0.25", "timeout": 1, "evict_after": 600, "healthy_threshold": 1},
     "drain": 0,
 }
+ASKS = r"""
+import socket, sys
+try:
+    connection = socket.create_connection(("127.0.0.1", int(sys.argv[1])), 5)
+    connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+    print(connection.recv(15))
+except OSError as error:
+    print(type(error).__name__)
+"""
 SERVES = "exec python3 -I -S -m http.server --bind 127.0.0.1 $PORT"
 THIEF = r"""
 import http.server, socket, sys
@@ -91,3 +101,17 @@ def test_thief_at_another_address_of_the_port_takes_a_replica_out_of_traffic(
         replica(ada, "serves", RouteStatus.HEALTHY)
         ada.cancel("serves")
     assert [each.code for each in why.reasons] == [ReasonCode.ROUTE_PORT_TAKEN]
+
+
+@pytest.mark.skipif(find_nft() is None, reason="ports are open to others where nft is missing")
+def test_private_replica_is_not_reached_around_the_proxy(target: Target) -> None:
+    with target.client("mallory") as mallory, target.client("ada") as ada:
+        ada.deploy({**REPLICA, "name": "alone", "command": SERVES, "access": "owner"})
+        port = str(replica(ada, "alone", RouteStatus.HEALTHY).address).rpartition(":")[2]
+        answers = []
+        for client in (mallory, ada):
+            job = client.submit(command=["python3", "-I", "-S", "-c", ASKS, port])
+            client.wait(job.id)
+            answers.append(b"".join(client.logs(job.id)).decode().strip())
+        ada.cancel("alone")
+    assert answers == ["ConnectionRefusedError", "b'HTTP/1.0 200 OK'"]

@@ -27,6 +27,7 @@ from muster.agent.health.watch import HealthWatch
 from muster.agent.identity import Identity, load_identity, locked, save_identity
 from muster.agent.kernels import Kernels
 from muster.agent.listening import sees_sockets
+from muster.agent.port_rules import PortRules
 from muster.agent.port_watch import PortWatch
 from muster.agent.ports import PreparedPorts
 from muster.agent.retention import expired
@@ -132,6 +133,8 @@ class AgentDaemon:
         self._trouble = Trouble(config.directory)
         self._trouble.clear()
         self._probes: RouteProbes | None = None
+        self._port_rules = PortRules(config.directory, config.uids, config.users_directory)
+        self._kernels.ports_changed = self._keep_ports
         self._port_watch: PortWatch | None = None
         if sees_sockets():
             self._port_watch = PortWatch(self._kernels.main_process, self._kernels.news.set)
@@ -151,6 +154,7 @@ class AgentDaemon:
             self._link.close()
         if self._probes is not None:
             self._probes.close()
+        self._port_rules.clear()
         self._ports.close()
 
     async def work(self) -> None:
@@ -159,7 +163,14 @@ class AgentDaemon:
         Raises:
             AgentRefused, SupervisorUnavailable: as ``run``.
         """
-        await run_until_one_ends(self._supervise(), self._tidy(), self._watch_health())
+        await self._port_rules.write()
+        await run_until_one_ends(
+            self._supervise(), self._tidy(), self._watch_health(), self._port_rules.run()
+        )
+
+    def _keep_ports(self) -> None:
+        """Have reserved ports kept for the accounts of their kernels."""
+        self._port_rules.wish(self._kernels.port_owners())
 
     # The supervisor
 
@@ -345,7 +356,11 @@ class AgentDaemon:
             host=config.host or await _address_towards(config.controller),
             capacity=machine.capacity,
             devices=machine.devices,
-            attributes={**machine.attributes, "limits": self._kernels.limits},
+            attributes={
+                **machine.attributes,
+                "limits": self._kernels.limits,
+                "ports": self._port_rules.kind,
+            },
             kernels=self._kernels.inventory(),
             instance=_instance(config.directory),
             supervisor="" if self._link is None else self._link.process,

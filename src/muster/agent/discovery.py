@@ -27,8 +27,10 @@ FOUND_ATTRIBUTES = (
     "gpu_driver",
     RUNS_AS,
     "limits",
+    "ports",
 )
-"""The attributes that agents discover; ``limits`` comes from their supervisor."""
+"""The attributes that agents discover; ``limits`` comes from their supervisor, ``ports`` from the
+rules for ports."""
 
 _GPUS = re.compile(r"(?P<count>\d{1,4})(?:\s*[xX*]\s*(?P<model>[A-Za-z0-9][A-Za-z0-9 ._-]{0,62}))?")
 
