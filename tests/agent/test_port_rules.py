@@ -12,7 +12,8 @@ import pytest
 from tests.patience import until
 
 from muster.agent import port_rules
-from muster.agent.port_rules import NFTABLES, NONE, PortRules
+from muster.agent.port_rules import PortRules
+from muster.core.serving.port_holders import BY_NFTABLES, BY_NOTHING
 
 NFT = shutil.which("nft", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
 needs_nft = pytest.mark.skipif(
@@ -96,7 +97,7 @@ def rules(machine: Machine, tmp_path: Path) -> PortRules:
 def write(rules: PortRules, owners: Mapping[int, int]) -> None:
     rules.wish(owners)
     asyncio.run(rules.write())
-    assert (rules.kind, rules.lack) == (NFTABLES, "")
+    assert (rules.kind, rules.lack) == (BY_NFTABLES, "")
 
 
 @needs_nft
@@ -187,5 +188,5 @@ def test_rules_that_are_refused_are_told(tmp_path: Path, command: list[str], lac
     rules = PortRules(tmp_path, UIDS, tmp_path / "users", command)
     rules.wish({PORT: ADA})
     asyncio.run(rules.write())
-    assert rules.kind == NONE
+    assert rules.kind == BY_NOTHING
     assert lack in rules.lack

@@ -40,6 +40,7 @@ from muster.core.clock import Clock, SteadyClock
 from muster.core.errors import MusterError
 from muster.core.health.service import MAX_CHECKS
 from muster.core.ids import AgentId
+from muster.core.serving.port_holders import PORTS
 from muster.version import __version__
 from muster.wire.client import ControllerChannel, Disconnected, missing_authority
 from muster.wire.duplex import run_until_one_ends
@@ -359,7 +360,7 @@ class AgentDaemon:
             attributes={
                 **machine.attributes,
                 "limits": self._kernels.limits,
-                "ports": self._port_rules.kind,
+                PORTS: self._port_rules.kind,
             },
             kernels=self._kernels.inventory(),
             instance=_instance(config.directory),

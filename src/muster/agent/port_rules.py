@@ -23,9 +23,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from muster.core.serving.port_holders import BY_NFTABLES, BY_NOTHING
+
 log = logging.getLogger(__name__)
 
-NFTABLES, NONE = "nftables", "none"
 AGAIN_S = 30.0
 """Seconds after which the rules are written again, or tried again where they were refused."""
 KEPT_S = 120
@@ -47,7 +48,7 @@ class PortRules:
         command: the program with its first arguments; None looks for nft.
 
     Attributes:
-        kind: how ports are kept for their owners: ``NFTABLES``, or ``NONE``.
+        kind: how ports are kept for their owners: ``BY_NFTABLES``, or ``BY_NOTHING``.
         lack: why they are not, in words; empty where they are.
     """
 
@@ -65,7 +66,7 @@ class PortRules:
         self._command = command
         self._wished: Mapping[int, int] | None = None
         self._changed = asyncio.Event()
-        self.kind = NONE
+        self.kind = BY_NOTHING
         self.lack = "they were not written yet"
 
     def wish(self, owners: Mapping[int, int]) -> None:
@@ -94,11 +95,11 @@ class PortRules:
         took_s = time.monotonic() - began_s
         if took_s > 1.0:
             log.warning("the rules for ports took %.1f s to be written", took_s)
-        self.kind, self.lack = NONE if lack else NFTABLES, lack
+        self.kind, self.lack = BY_NOTHING if lack else BY_NFTABLES, lack
 
     def clear(self) -> None:
         """Remove the rules unless they are still needed: the agent ends."""
-        if self.kind == NFTABLES and self._wished is not None and not self._wished:
+        if self.kind == BY_NFTABLES and self._wished is not None and not self._wished:
             self._run(f"delete table inet {self._table}\n")
 
     def _write(self) -> str:

@@ -10,11 +10,13 @@ from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Route
 from muster.control.deployment.explanation import explain_route
 from muster.control.deployment.traffic import Traffic
+from muster.control.deployment.views import accepted_deployment
 from muster.control.session.cluster.state import ClusterState
 from muster.core.reasons import ReasonCode
 from muster.core.serving.port_holders import PortHolder, PortSeen, PortsSeen
 from muster.core.serving.traffic import Target
 from muster.core.states.deployment import RouteStatus
+from muster.store.accounts import User
 
 H, U, D = RouteStatus.HEALTHY, RouteStatus.UNHEALTHY, RouteStatus.DEGRADED
 NOBODY, REPLICA, OTHER_KERNEL, OTHER_ACCOUNT = PortHolder
@@ -188,3 +190,29 @@ def test_agent_speaks_of_the_ports_of_its_own_replicas_alone(cluster: Cluster) -
         cluster.world.desk.agent_said(liar.id, PortsSeen((lie,)))
     cluster.run(2)
     assert (route.status, cluster.serving()) == (H, [1])
+
+
+@pytest.mark.parametrize(
+    ("users", "access", "kept", "warned"),
+    [
+        (("ann", "bob"), "owner", "none", True),
+        (("ann", "bob"), {"users": ["ann"]}, "none", True),
+        (("ann", "bob"), "public", "none", False),
+        (("ann",), "owner", "none", False),
+        (("ann", "bob"), "owner", "nftables", False),
+    ],
+)
+def test_access_that_holds_at_the_proxy_alone_is_told_at_hand_in(
+    cluster: Cluster, users: tuple[str, ...], access: object, kept: str, warned: bool
+) -> None:
+    (agent, *_) = cluster.world.agents.values()
+    agent.attributes = {"ports": kept}
+    cluster.world.connect(agent)
+    live, parts = cluster.world.plane.live, cluster.world.plane.parts
+    for name in users:
+        live.accounts.users["default", name] = User("default", name, (), 0.0)
+    deployment = cluster.deploy(access=access)
+    warnings = accepted_deployment(deployment, live, parts).warnings
+    told = [each for each in warnings if each.code == ReasonCode.ACCESS_AT_PROXY_ALONE]
+    assert bool(told) is warned
+    assert all("on 1 of 4 machines of group default" in each.sentence for each in told)

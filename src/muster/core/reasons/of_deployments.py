@@ -163,6 +163,13 @@ OF_DEPLOYMENTS: Mapping[ReasonCode, Definition] = {
     ReasonCode.SCALED_BY_LOAD: Definition(
         _W, "{before} → {after} replicas ({how}): {load} {metric}, {target} a replica are aimed at"
     ),
+    ReasonCode.ACCESS_AT_PROXY_ALONE: Definition(
+        _O,
+        "on {open} of {machines:machine} of group {group} its access holds at the proxy alone: "
+        "kernels of other users there reach the port of a replica on their machine",
+        "Run those agents as root with nftables installed, or keep the deployment to machines that "
+        "have it: `constraints: [ports=nftables]`.",
+    ),
     ReasonCode.ACCESS_UNKNOWN: Definition(
         _R,
         "access names {who}: unknown in domain {domain}",

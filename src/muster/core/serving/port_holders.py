@@ -10,6 +10,10 @@ from enum import StrEnum
 
 from muster.core.ids import KernelId
 
+PORTS = "ports"
+"""The attribute of an agent that says by what reserved ports are kept for their owners there."""
+BY_NFTABLES, BY_NOTHING = "nftables", "none"
+
 
 class PortHolder(StrEnum):
     """The listener on a replica's port. Of several listeners, at different addresses, the worst
