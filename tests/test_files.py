@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.files import make_directory, write_whole
+from muster.files import make_directory, write_once, write_whole
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o027, 0o077, 0o777])
@@ -72,3 +72,11 @@ def test_file_that_cannot_be_written_leaves_the_former_one(tmp_path: Path) -> No
     with pytest.raises(OSError, match="directory"):
         write_whole(path, "text")
     assert [*tmp_path.iterdir()] == [path]
+
+
+def test_file_that_is_written_once_keeps_its_first_content(tmp_path: Path) -> None:
+    for content in (b"one", b"two"):
+        write_once(tmp_path / "secret", content)
+    assert [each.name for each in tmp_path.iterdir()] == ["secret"]
+    assert (tmp_path / "secret").read_bytes() == b"one"
+    assert mode(tmp_path / "secret") == 0o600

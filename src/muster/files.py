@@ -3,6 +3,7 @@ written whole or not at all, and what somebody else may have prepared is refused
 
 import errno
 import os
+import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
@@ -180,3 +181,21 @@ def write_whole(
         with suppress(OSError):
             fresh.unlink(missing_ok=True)
         raise
+
+
+def write_once(path: Path, content: bytes) -> None:
+    """Write a file of this user alone, unless there is one of this name: of several processes that
+    do so at a time, the content of one stands.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    if path.exists():
+        return
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
+    write_whole(fresh, content)
+    try:
+        with suppress(FileExistsError):
+            path.hardlink_to(fresh)
+    finally:
+        fresh.unlink()

@@ -109,10 +109,21 @@ def test_names_that_anybody_may_take_reserve_nothing(ports: PreparedPorts, two_f
 def test_lock_of_the_agents_of_root_cannot_be_held_by_others(ports: PreparedPorts) -> None:
     ports.reserve(ONE, 1)
     open_files = (Path(os.path.realpath(entry)) for entry in Path("/proc/self/fd").iterdir())
-    (lock,) = {path for path in open_files if path.match("/run/muster/ports-*.lock")}
+    (lock,) = {path for path in open_files if path.match("/run/muster/ports-*.locks")}
     opens = ["setpriv", "--reuid=210001", "--clear-groups", "cat", str(lock)]
 
     assert b"Permission denied" in subprocess.run(opens, capture_output=True, check=False).stderr
+
+
+def test_locks_tell_nobody_which_ports_are_reserved(
+    ports: PreparedPorts, two_free: range, tmp_path: Path
+) -> None:
+    (port,) = ports.reserve(ONE, 1)
+    locked = [line.split()[-2:] for line in Path("/proc/locks").read_text().splitlines()]
+    assert locked
+    assert [str(port)] * 2 not in locked
+    with closing(ports_of(tmp_path / "b", two_free)) as others:
+        assert others.reserve(TWO, 1) != (port,)
 
 
 def test_reservations_survive_a_restart(tmp_path: Path, two_free: range) -> None:

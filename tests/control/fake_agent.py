@@ -18,6 +18,7 @@ from muster.core.health.counters import GpuMeans
 from muster.core.ids import AgentId
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Device, DeviceShare, Resources
+from muster.core.serving.port_holders import PortOrder, PortOrders
 from muster.core.serving.probes import ProbeOrder
 from muster.simulate.hollow.services import has_it_reboot, result_of
 from muster.simulate.hollow.supervisor import Behaviour, Run
@@ -90,6 +91,8 @@ class FakeAgent:
     attributes: Mapping[str, str] = field(default_factory=dict)
     probes: bool = False
     probed: dict[str, ProbeOrder] = field(default_factory=dict)  # as it was told to
+    sees_ports: bool = False
+    watched_ports: dict[str, PortOrder] = field(default_factory=dict)  # as it was told to
     asked_to_reboot: bool = False  # a service had the machine reboot; its test calls ``reboot``
 
     def hello(self) -> Hello:
@@ -118,6 +121,7 @@ class FakeAgent:
             time_s=self.time_s,
             disk_full=self.disk_full,
             probes=self.probes,
+            ports=self.sees_ports,
         )
 
     @property
@@ -144,6 +148,11 @@ class FakeAgent:
                     self.probed.pop(order.route, None)
                     if order.target is not None:
                         self.probed[order.route] = order
+            case PortOrders(orders=port_orders):
+                for each in port_orders:
+                    self.watched_ports.pop(each.route, None)
+                    if each.port is not None:
+                        self.watched_ports[each.route] = each
             case HealthNoted(seq):
                 self.noted = max(self.noted, seq)
             case Acknowledge(seq):

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from muster.core.ids import AgentId, KernelId
+from muster.core.serving.port_holders import PortSeen, PortsSeen
 from muster.wire.messages import (
     Acknowledge,
     Command,
@@ -64,6 +65,7 @@ class Controller:
     welcoming: bool = True
     refusal: Occupied | Overtaken | None = None  # of the next streams
     disks: list[bool] = field(default_factory=list)
+    ports_seen: list[PortSeen] = field(default_factory=list)
     seen: list[HealthSeen] = field(default_factory=list)
     credentials: dict[str, AgentId] = field(default_factory=dict)
     dismissed: set[AgentId] = field(default_factory=set)
@@ -127,6 +129,8 @@ class Controller:
                     self.gateway.send(agent, Acknowledge(message.last_seq))
             case Disk():
                 self.disks.append(message.full)
+            case PortsSeen():
+                self.ports_seen += message.ports
             case HealthSeen():
                 self.seen.append(message)
                 self.gateway.send(agent, HealthNoted(message.sightings[-1].seq))

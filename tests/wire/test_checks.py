@@ -15,6 +15,7 @@ from muster.core.health.remedy import Remedy
 from muster.core.health.service import MAX_RESULT_BYTES
 from muster.core.ids import AgentId, KernelId
 from muster.core.resources import MAX_DEVICES, Device, DeviceShare, Resources
+from muster.core.serving.port_holders import PortHolder, PortSeen, PortsSeen
 from muster.core.serving.probes import ProbeResult
 from muster.wire import agent_pb2 as pb
 from muster.wire import agent_pb2_grpc, checks, join_gate
@@ -145,6 +146,29 @@ def test_wrong_probe_is_refused_with_a_sentence(wrong: str) -> None:
     with pytest.raises(MalformedMessage) as refused:
         checks.check_probes(ProbesSeen(PROBES[wrong]))
     assert 10 < len(str(refused.value)) < 400
+
+
+SEEN = PortSeen("dep-1/rte-1", KernelId("krn-1"), 0, PortHolder.REPLICA)
+PORTS = {
+    "long name": (replace(SEEN, route="r" * 300),),
+    "long kernel": (replace(SEEN, kernel=KernelId("k" * 300)),),
+    "negative generation": (replace(SEEN, generation=-1),),
+    "many": (SEEN,) * 1001,
+}
+
+
+@pytest.mark.parametrize("wrong", PORTS)
+def test_wrong_port_is_refused_with_a_sentence(wrong: str) -> None:
+    checks.check_ports(PortsSeen((SEEN,)))
+    with pytest.raises(MalformedMessage) as refused:
+        checks.check_ports(PortsSeen(PORTS[wrong]))
+    assert 10 < len(str(refused.value)) < 400
+
+
+def test_holder_that_is_none_is_refused() -> None:
+    seen = pb.PortsSeen(ports=[pb.PortSeen(route="r", kernel="k", holder="mallory")])
+    with pytest.raises(MalformedMessage, match="a holder of a port"):
+        checks.heard(pb.AgentMessage(ports_seen=seen))
 
 
 @pytest.mark.parametrize("wrong", REPORTS)

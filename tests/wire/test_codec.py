@@ -14,6 +14,13 @@ from muster.core.health.service import Service, ServiceName
 from muster.core.ids import AgentId, KernelId
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Device, DeviceShare, Resources
+from muster.core.serving.port_holders import (
+    PortHolder,
+    PortOrder,
+    PortOrders,
+    PortSeen,
+    PortsSeen,
+)
 from muster.core.serving.probes import ProbeOrder, ProbeResult, ProbeTarget
 from muster.wire import agent_pb2 as pb
 from muster.wire import call_codec, codec
@@ -88,6 +95,7 @@ HELLOS = st.builds(
     disk_full=st.booleans(),
     checks=st.lists(TEXT, max_size=3).map(tuple),
     probes=st.booleans(),
+    ports=st.booleans(),
 )
 PROBE_RESULTS = st.builds(
     ProbeResult,
@@ -100,6 +108,7 @@ PROBE_RESULTS = st.builds(
     st.none() | SECONDS,
     st.booleans(),
 )
+PORTS = st.builds(PortSeen, TEXT, KERNELS, GENERATIONS, st.sampled_from(PortHolder))
 KERNEL_REPORTS = st.builds(
     KernelReport,
     kernel=KERNELS,
@@ -137,6 +146,7 @@ AGENT_MESSAGES: st.SearchStrategy[AgentMessage] = (
     | st.builds(Disk, st.booleans())
     | st.builds(HealthSeen, st.lists(SIGHTINGS, max_size=4).map(tuple))
     | st.builds(ProbesSeen, st.lists(PROBE_RESULTS, max_size=4).map(tuple))
+    | st.builds(PortsSeen, st.lists(PORTS, max_size=4).map(tuple))
 )
 
 SERVICES = st.builds(
@@ -196,11 +206,17 @@ PROBE_ORDERS = st.builds(
     ProbeOrders,
     st.lists(st.builds(ProbeOrder, TEXT, INT64, st.none() | TARGETS), max_size=4).map(tuple),
 )
+PORT_NUMBERS = st.none() | st.integers(1, 65535)
+PORT_ORDERS = st.builds(
+    PortOrders,
+    st.lists(st.builds(PortOrder, TEXT, KERNELS, GENERATIONS, PORT_NUMBERS), max_size=4).map(tuple),
+)
 CONTROLLER_MESSAGES: st.SearchStrategy[ControllerMessage] = (
     commands()
     | st.builds(Acknowledge, INT64)
     | st.builds(HealthNoted, INT64)
     | PROBE_ORDERS
+    | PORT_ORDERS
     | st.builds(Renew, SECONDS, SECONDS | st.just(math.inf), SECONDS, st.booleans())
 )
 

@@ -10,8 +10,10 @@ from typing import assert_never
 from muster.agent.health.counters import GpuCounters
 from muster.agent.health.sightings import SightingBox
 from muster.agent.kernels import Kernels
+from muster.agent.port_watch import PortWatch
 from muster.agent.route_probes import RouteProbes
 from muster.agent.supervisor import clock
+from muster.core.serving.port_holders import PortOrders
 from muster.wire.client import ControllerStream, Disconnected
 from muster.wire.duplex import run_until_one_ends
 from muster.wire.messages import (
@@ -46,6 +48,7 @@ class Conversation:
         sightings: what was seen of the machine's health, to be told.
         counters: the means of its GPUs, which heartbeats tell.
         probes: of replicas on the machine; None if nobody is to order any.
+        ports: at whose listeners is looked; None where the machine does not tell of them.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class Conversation:
         sightings: SightingBox | None = None,
         counters: GpuCounters | None = None,
         probes: RouteProbes | None = None,
+        ports: PortWatch | None = None,
     ) -> None:
         self._stream = stream
         self._kernels = kernels
@@ -65,6 +69,7 @@ class Conversation:
         self._sightings = SightingBox() if sightings is None else sightings
         self._counters = GpuCounters() if counters is None else counters
         self._probes = probes
+        self._ports = ports
         self._probes_timer: asyncio.TimerHandle | None = None
         self._now_s: Callable[[], float] = asyncio.get_running_loop().time
         self._heard_at_s = self._now_s()
@@ -91,6 +96,7 @@ class Conversation:
             replace(
                 hello,
                 probes=self._probes is not None,
+                ports=self._ports is not None,
                 sent_s=self._boot_s(),
                 time_s=time.time(),
                 disk_full=self._disk_was_full,
@@ -99,12 +105,16 @@ class Conversation:
         self._sightings.rewind()
         self._kernels.repeat_reports()
         try:
-            await run_until_one_ends(self._listen(), self._speak(), self._keep_time())
+            await run_until_one_ends(
+                self._listen(), self._speak(), self._keep_time(), self._look_at_ports()
+            )
         finally:
             if self._probes_timer is not None:
                 self._probes_timer.cancel()
             if self._probes is not None:
                 self._probes.forget()
+            if self._ports is not None:
+                self._ports.forget()
 
     async def _listen(self) -> None:
         async for message in self._stream:
@@ -133,6 +143,9 @@ class Conversation:
             case ProbeOrders():
                 if self._probes is not None:
                     self._probes.obey(message)
+            case PortOrders():
+                if self._ports is not None:
+                    self._ports.obey(message)
             case unknown:
                 assert_never(unknown)
 
@@ -140,7 +153,11 @@ class Conversation:
         outbox, news = self._kernels.outbox, self._kernels.news
         while True:
             while not (
-                outbox or self._heartbeat_due or self._is_health_due() or self._are_probes_due()
+                outbox
+                or self._heartbeat_due
+                or self._is_health_due()
+                or self._are_probes_due()
+                or self._has_ports()
             ):
                 news.clear()
                 await news.wait()
@@ -154,6 +171,8 @@ class Conversation:
                 message = Heartbeat(self._boot_s(), renewed_s, time.time(), gpus)
             elif self._is_health_due():
                 message = self._sightings.take(self._now_s())
+            elif self._ports is not None and self._has_ports():
+                message = self._ports.take()
             elif self._probes is not None and self._are_probes_due():
                 message = self._probes.take(time.monotonic())
             else:
@@ -169,6 +188,15 @@ class Conversation:
         if wait_s and (self._probes_timer is None or self._probes_timer.cancelled()):
             self._probes_timer = asyncio.get_running_loop().call_later(wait_s, self._look_again)
         return wait_s == 0.0
+
+    def _has_ports(self) -> bool:
+        """Whether something is to be told of ports."""
+        return self._ports is not None and self._ports.has_news
+
+    async def _look_at_ports(self) -> None:
+        if self._ports is not None:
+            await self._ports.run()
+        await asyncio.Event().wait()
 
     def _look_again(self) -> None:
         self._probes_timer = None

@@ -26,6 +26,9 @@ from muster.agent.health.found import check_names
 from muster.agent.health.watch import HealthWatch
 from muster.agent.identity import Identity, load_identity, locked, save_identity
 from muster.agent.kernels import Kernels
+from muster.agent.listening import sees_sockets
+from muster.agent.port_rules import PortRules
+from muster.agent.port_watch import PortWatch
 from muster.agent.ports import PreparedPorts
 from muster.agent.removed_outputs import RemovedOutputs
 from muster.agent.route_probes import RouteProbes, own_address
@@ -38,6 +41,7 @@ from muster.core.clock import Clock, SteadyClock
 from muster.core.errors import MusterError
 from muster.core.health.service import MAX_CHECKS
 from muster.core.ids import AgentId
+from muster.core.serving.port_holders import PORTS
 from muster.version import __version__
 from muster.wire.client import ControllerChannel, Disconnected, missing_authority
 from muster.wire.duplex import run_until_one_ends
@@ -133,6 +137,11 @@ class AgentDaemon:
         self._trouble = Trouble(config.directory)
         self._trouble.clear()
         self._probes: RouteProbes | None = None
+        self._port_rules = PortRules(config.directory, config.uids, config.users_directory)
+        self._kernels.ports_changed = self._keep_ports
+        self._port_watch: PortWatch | None = None
+        if sees_sockets():
+            self._port_watch = PortWatch(self._kernels.main_process, self._kernels.news.set)
         self._health: HealthWatch | None = None
         if config.gpus is None:  # nobody can tell the health of GPUs that are merely declared
             news = self._kernels.news
@@ -149,6 +158,7 @@ class AgentDaemon:
             self._link.close()
         if self._probes is not None:
             self._probes.close()
+        self._port_rules.clear()
         self._ports.close()
 
     async def work(self) -> None:
@@ -157,7 +167,14 @@ class AgentDaemon:
         Raises:
             AgentRefused, SupervisorUnavailable: as ``run``.
         """
-        await run_until_one_ends(self._supervise(), self._tidy(), self._watch_health())
+        await self._port_rules.write()
+        await run_until_one_ends(
+            self._supervise(), self._tidy(), self._watch_health(), self._port_rules.run()
+        )
+
+    def _keep_ports(self) -> None:
+        """Have reserved ports kept for the accounts of their kernels."""
+        self._port_rules.wish(self._kernels.port_owners())
 
     # The supervisor
 
@@ -268,6 +285,7 @@ class AgentDaemon:
                 None if self._health is None else self._health.box,
                 None if self._health is None else self._health.counters,
                 await self._prober(hello.host),
+                self._port_watch,
             )
 
             async def serve_logs() -> None:
@@ -342,7 +360,11 @@ class AgentDaemon:
             host=config.host or await _address_towards(config.controller),
             capacity=machine.capacity,
             devices=machine.devices,
-            attributes={**machine.attributes, "limits": self._kernels.limits},
+            attributes={
+                **machine.attributes,
+                "limits": self._kernels.limits,
+                PORTS: self._port_rules.kind,
+            },
             kernels=self._kernels.inventory(),
             instance=_instance(config.directory),
             supervisor="" if self._link is None else self._link.process,

@@ -17,6 +17,7 @@ from muster.agent.gpus import Gpus, find_gpus
 from muster.core.errors import InvalidSpec, Problem
 from muster.core.owner import AS_OWNER, RUNS_AS
 from muster.core.resources import EXTRA_NAME, GPU_WHOLE, MAX_DEVICES, Device, Resources
+from muster.core.serving.port_holders import PORTS
 
 FOUND_ATTRIBUTES = (
     "hostname",
@@ -27,8 +28,10 @@ FOUND_ATTRIBUTES = (
     "gpu_driver",
     RUNS_AS,
     "limits",
+    PORTS,
 )
-"""The attributes that agents discover; ``limits`` comes from their supervisor."""
+"""The attributes that agents discover; ``limits`` comes from their supervisor, ``ports`` from the
+rules for ports."""
 
 _GPUS = re.compile(r"(?P<count>\d{1,4})(?:\s*[xX*]\s*(?P<model>[A-Za-z0-9][A-Za-z0-9 ._-]{0,62}))?")
 

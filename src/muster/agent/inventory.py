@@ -61,6 +61,7 @@ class KernelInventory:
 
     def __init__(self) -> None:
         self._statuses: dict[KernelKey, HeldStatus] = {}
+        self._mains: dict[KernelKey, int] = {}  # processes
 
     def __iter__(self) -> Iterator[tuple[KernelKey, HeldStatus]]:
         return iter(self._statuses.items())
@@ -72,13 +73,23 @@ class KernelInventory:
         """Whether the kernel may still write output."""
         return self._statuses.get(key) in _LIVE
 
+    def main_process(self, key: KernelKey) -> int | None:
+        """The process id of a kernel's main process; None unless it runs."""
+        return self._mains.get(key)
+
     def reset(self, kernels: Iterable["KernelState"]) -> None:
         """Begin with the kernels of a supervisor; its unacknowledged events follow."""
+        kernels = list(kernels)
         self._statuses = {
             (KernelId(kernel["id"]), kernel["generation"]): HeldStatus.LOST
             if kernel.get("lost")
             else _STATUSES[kernel["status"]]
             for kernel in kernels
+        }
+        self._mains = {
+            (KernelId(kernel["id"]), kernel["generation"]): kernel["pid"]
+            for kernel in kernels
+            if "pid" in kernel and _STATUSES[kernel["status"]] in _LIVE
         }
 
     def ordered(self, start: Start) -> None:
@@ -94,6 +105,10 @@ class KernelInventory:
         kernel, generation = KernelId(event["kernel"]), event["generation"]
         reason, heir, predecessor = event.get("reason"), event.get("heir"), event.get("predecessor")
         self._statuses[kernel, generation] = HeldStatus.LOST if reason == _LOST else status
+        if status is HeldStatus.RUNNING and "pid" in event:
+            self._mains[kernel, generation] = event["pid"]
+        elif status not in _LIVE:
+            self._mains.pop((kernel, generation), None)
         # Positional, with little work for absent fields: this runs twice for each kernel.
         return KernelReport(
             kernel,

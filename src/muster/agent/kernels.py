@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
@@ -16,6 +17,7 @@ from muster.agent.outbox import Outbox
 from muster.agent.ports import NoPorts, PortInUse, PreparedPorts
 from muster.agent.removed_outputs import RemovedOutputs
 from muster.agent.services import RESETS, OwnServices
+from muster.agent.supervisor.process_tree import user_of
 from muster.agent.supervisor_link import AccountsOf, SupervisorLink, SupervisorState, Terms
 from muster.core.clock import Clock
 from muster.core.health.service import ServiceName
@@ -95,6 +97,10 @@ class Kernels:
         self._resets: set[KernelKey] = set()
         self.errors_of: Callable[[Collection[int]], str] = lambda gpus: ""
         """The errors of GPUs a moment ago, by their indexes, in words; empty if there were none."""
+        self.ports_changed: Callable[[], None] = lambda: None
+        """Called when ports are given back, or the accounts of their kernels are known."""
+        self._users: dict[KernelKey, int] = {}  # of kernels with ports
+        self._has_unowned = False  # kernels with ports of which it is not known
         self._gpus: dict[KernelKey, tuple[int, ...]] = {}
         self._found: set[KernelKey] = set()  # at the start: nobody tells which GPUs they have
 
@@ -116,6 +122,25 @@ class Kernels:
         """Whether the kernel may still write output, now or later."""
         held = key in self._inventory
         return self._inventory.is_live(key) if held else key in self._ports.reserved()
+
+    def main_process(self, key: KernelKey) -> int | None:
+        """The process id of a kernel's main process; None unless it runs."""
+        return self._inventory.main_process(key)
+
+    def port_owners(self) -> Mapping[int, int]:
+        """The uids as which the kernels run that have ports, as far as they are known: from the
+        order to start them on, or once a kernel runs that an earlier agent had started."""
+        locked = self._ports.locked()
+        self._users = {key: uid for key, uid in self._users.items() if key in locked}
+        owners: dict[int, int] = {}
+        for key, ports in locked.items():
+            pid = self._inventory.main_process(key)
+            if key not in self._users and pid is not None and (uid := user_of(pid)) is not None:
+                self._users[key] = uid
+            if key in self._users:
+                owners |= dict.fromkeys(ports, self._users[key])
+        self._has_unowned = len(self._users) < len(locked)
+        return owners
 
     # Told to the controller
 
@@ -172,7 +197,9 @@ class Kernels:
                 self._inventory.acknowledged(report)
             if report.kind is ReportKind.ENDED:
                 ended.append((report.kernel, report.generation))
-        self._ports.release(ended)
+        if ended:
+            self._ports.release(ended)
+            self.ports_changed()
         if self._link is not None and seq > 0:
             self._link.acknowledge(seq)
 
@@ -215,7 +242,19 @@ class Kernels:
                 starts = [start for start in starts if start.template.owner != owner]
                 for start in without:
                     self._failed(start, ReportKind.CREATE_FAILED, ReasonCode.NO_ACCOUNT, str(lack))
+        self._note_users(starts, accounts)
         self._hand_over(starts, accounts)
+
+    def _note_users(self, starts: Iterable[Start], accounts: AccountsOf) -> None:
+        """Take note of the accounts of kernels with ports, before they can listen there."""
+        locked, own = self._ports.locked(), os.geteuid()
+        for start in starts:
+            key = (start.kernel, start.generation)
+            if key in locked:
+                account = accounts[start.template.owner]
+                self._users[key] = own if account is None else account.uid
+        if locked:
+            self.ports_changed()
 
     def _hand_over(self, starts: Sequence[Start], accounts: AccountsOf) -> None:
         assert self._link is not None
@@ -246,6 +285,7 @@ class Kernels:
                 self.outbox.add_unnumbered(self._prepared(key))
             else:
                 self._failed(command, ReportKind.PREPARE_FAILED, ReasonCode.DISK_FULL, why)
+        self._has_unowned |= bool(reserved)
         self.news.set()
 
     def _has_reserved(self, command: Prepare) -> bool:
@@ -306,6 +346,7 @@ class Kernels:
         }
         self._resets = {key for key in self._resets | found if self._inventory.is_live(key)}
         self.resetting(bool(self._resets))
+        self.ports_changed()
 
     def heard(self, events: "Sequence[Event]") -> None:
         ended: list[KernelKey] = []
@@ -320,6 +361,8 @@ class Kernels:
                 self._note_gpus((report.kernel, report.generation), report.shares)
             self.outbox.add(event["seq"], report)
         self._ports.release_fixed(ended)
+        if self._has_unowned:
+            self.ports_changed()  # some may have begun that an earlier agent had started
         self.news.set()
 
     def _reset_ended(self, key: KernelKey) -> None:

@@ -1,5 +1,8 @@
-"""The ports that the agents of this machine have reserved: an agent that has port N has locked byte
-N of a file.
+"""The ports that the agents of this machine have reserved: an agent that has a port has locked its
+byte of a file.
+
+Everybody sees in `/proc/locks` which bytes are locked. So that this tells nobody a port, a port's
+byte follows from it and from a secret, which is the file's content.
 
 Only agents of one user can open the file: if everybody could take reservations, as with names of
 sockets, any kernel could take them all. The locks belong to an open file and end with the agent,
@@ -8,15 +11,20 @@ however it ends. There is a file for each network namespace, because each has po
 
 import errno
 import fcntl
+import hashlib
 import os
+import secrets
 import stat
 import struct
 import tempfile
 from pathlib import Path
 
-from muster.files import make_directory
+from muster.files import make_directory, write_once
 
 _FLOCK = struct.Struct("hhqqi")  # type, from where, start, length, process: 0 for these locks
+_SECRET_BYTES = 16
+_OFFSET_BITS = 62
+"""A file has bytes up to 2**63."""
 _SHARED_BY_ROOT = Path("/run/muster")
 
 
@@ -25,6 +33,7 @@ class PortLocks:
 
     def __init__(self) -> None:
         self._fd = -1
+        self._secret = b""
         self._held: set[int] = set()  # the file's lock does not keep out the process that has it
 
     def take(self, port: int) -> bool:
@@ -37,6 +46,7 @@ class PortLocks:
             return False
         if self._fd < 0:
             self._fd = _open()
+            self._secret = os.pread(self._fd, _SECRET_BYTES, 0)
         try:
             self._set(port, fcntl.F_WRLCK)
         except OSError as error:
@@ -60,7 +70,12 @@ class PortLocks:
         self._held.clear()
 
     def _set(self, port: int, kind: int) -> None:
-        fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, port, 1, 0))
+        lock = _FLOCK.pack(kind, os.SEEK_SET, self._byte_of(port), 1, 0)
+        fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, lock)
+
+    def _byte_of(self, port: int) -> int:
+        digest = hashlib.blake2b(str(port).encode(), key=self._secret, digest_size=8).digest()
+        return int.from_bytes(digest) >> (64 - _OFFSET_BITS)
 
 
 def _open() -> int:
@@ -74,8 +89,9 @@ def _open() -> int:
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
         raise PermissionError(errno.EPERM, f"{directory} must be a directory of this user alone")
     network = Path("/proc/self/ns/net").stat().st_ino
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    return os.open(directory / f"ports-{network}.lock", flags, 0o600)
+    path = directory / f"ports-{network}.locks"
+    write_once(path, secrets.token_bytes(_SECRET_BYTES))
+    return os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
 def _directory() -> Path:

@@ -61,6 +61,12 @@ class PreparedPorts:
         """The kernels and their ports, without the fixed ones."""
         return self._ports
 
+    def locked(self) -> Mapping[KernelKey, tuple[int, ...]]:
+        """The kernels that have any ports, with all of them."""
+        fixed = {key: (port,) for key, port in self._fixed.items()}
+        keys = {key for key, ports in self._ports.items() if ports} | fixed.keys()
+        return {key: self._ports.get(key, ()) + fixed.get(key, ()) for key in keys}
+
     def reserve(self, key: KernelKey, count: int, fixed: int | None = None) -> tuple[int, ...]:
         """``count`` ports for a kernel, and the ``fixed`` one, which is not in the answer; if it
         has ports already, the answer is these. Nobody may be told of them before ``save``.

@@ -72,6 +72,7 @@ class KernelState(TypedDict):
     generation: int
     status: str
     shape: NotRequired[str]
+    pid: NotRequired[int]  # of its main process, once that runs
     lost: NotRequired[bool]  # it ended with a dead supervisor, and nobody has seen how
 
 

@@ -15,6 +15,7 @@ from muster.agent.cgroup_limits import ROOT as CGROUPS
 from muster.agent.gpus import find_gpus
 from muster.agent.health.check import CheckedMachine
 from muster.agent.health.found import check_class, check_names
+from muster.agent.port_rules import find_nft
 from muster.agent.trouble import read_trouble
 from muster.app.database_option import VARIABLE, named_database, running_elsewhere
 from muster.app.home import Home, RunningController, UnusableHome, default_home
@@ -61,6 +62,7 @@ def checks(home: Path | None = None) -> Iterator[Check]:
     yield _open_files()
     yield _limits()
     yield _users()
+    yield _ports()
     devices = find_gpus().devices
     yield _gpus(devices)
     yield _health_checks(devices)
@@ -135,6 +137,21 @@ def _limits() -> Check:
         f"{version} is not writable: kernels run without cpu and memory limits",
         "run agents as root, or delegate a cgroup to them",
     )
+
+
+def _ports() -> Check:
+    if os.getuid() != 0:
+        detail = "not root: ports of kernels are open to everybody on this machine"
+        return Check("ports", None, detail, "run agents as root, with nftables")
+    if find_nft() is None:
+        return Check(
+            "ports",
+            None,
+            "nft is not installed: any user's kernel reaches the replicas of private deployments "
+            "on its own machine, around the proxy",
+            "install nftables; `muster agents --json` shows in `ports` what an agent found",
+        )
+    return Check("ports", True, "nftables: reserved ports are their owners' on each machine")
 
 
 def _users() -> Check:

@@ -61,9 +61,9 @@ class Agent(Record):
     while it is silent; ``seen_known``, whether ``seen_at`` is when it last spoke, and not only a
     moment after which a former controller heard it; ``disk_full``, as it reports; ``checks``, the
     names of those that it has, empty if it does not tell; ``probes``, whether it can be asked to
-    probe replicas; ``clock_offset_s``, by which the controller's clock is ahead of the agent's at
-    most; and ``foreign_reports``, how many reports about kernels of other agents came on its
-    stream.
+    probe replicas, and ``sees_ports``, to tell who listens on their ports; ``clock_offset_s``, by
+    which the controller's clock is ahead of the agent's at most; and ``foreign_reports``, how many
+    reports about kernels of other agents came on its stream.
     """
 
     id: AgentId
@@ -101,6 +101,7 @@ class Agent(Record):
     disk_full: bool = False
     checks: tuple[str, ...] = ()
     probes: bool = False
+    sees_ports: bool = False
     clock_offset_s: float = 0.0
     foreign_reports: int = 0
     fixed: dict[str, str] = field(default_factory=dict)
@@ -115,7 +116,7 @@ class Agent(Record):
         self.seen_known = before.seen_known
         self.connected_at, self.absences = before.connected_at, before.absences
         self.disk_full, self.checks = before.disk_full, before.checks
-        self.probes = before.probes
+        self.probes, self.sees_ports = before.probes, before.sees_ports
         self.leapt_s, self.leapt_at = before.leapt_s, before.leapt_at
         self.clock_offset_s, self.foreign_reports = before.clock_offset_s, before.foreign_reports
 

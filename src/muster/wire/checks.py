@@ -12,6 +12,7 @@ from muster.core.health.counters import GpuMeans
 from muster.core.health.service import MAX_CHECKS, MAX_RESULT_BYTES
 from muster.core.health.verdict import MAX_WHAT
 from muster.core.resources import EXTRA_NAME, MAX_DEVICES, Device, Resources
+from muster.core.serving.port_holders import PortsSeen
 from muster.core.serving.probes import MAX_DETAIL as MAX_PROBE_DETAIL
 from muster.core.serving.probes import MAX_OF_AGENT
 from muster.core.text import ATTRIBUTE, MAX_NAME, NAME, check_text
@@ -69,6 +70,8 @@ def heard(message: pb.AgentMessage) -> AgentMessage:
             check_sightings(said)
         case ProbesSeen():
             check_probes(said)
+        case PortsSeen():
+            check_ports(said)
     return said
 
 
@@ -167,6 +170,18 @@ def check_probes(seen: ProbesSeen) -> None:
         _require(is_number, "a metric that is no number")
         _require(each.detail.isprintable(), "what a probe found in more than one line")
         _check_text("what a probe found", each.detail, MAX_PROBE_DETAIL)
+
+
+def check_ports(seen: PortsSeen) -> None:
+    """
+    Raises:
+        MalformedMessage: one of its texts, numbers or counts is out of bounds.
+    """
+    _at_most(MAX_OF_AGENT, "ports in one message", seen.ports)
+    for each in seen.ports:
+        is_route = len(each.route) <= 2 * MAX_ID
+        is_kernel = len(each.kernel) <= MAX_ID and each.generation >= 0
+        _require(is_route and is_kernel, "a port of no replica")
 
 
 def check_gpu_means(gpus: Sequence[GpuMeans]) -> None:

@@ -11,8 +11,10 @@ from muster.core.health.service import MAX_RESULT_BYTES
 from muster.core.ids import AgentId, KernelId
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Device, DeviceShare, Resources
+from muster.core.serving.port_holders import PortOrders, PortsSeen
 from muster.core.text import made_text
 from muster.wire import agent_pb2 as pb
+from muster.wire import port_codec
 from muster.wire.health_codec import (
     decode_gpu_means,
     decode_service,
@@ -81,6 +83,8 @@ def encode_agent_message(message: AgentMessage) -> pb.AgentMessage:
             return pb.AgentMessage(health_seen=encode_sightings(message))
         case ProbesSeen():
             return pb.AgentMessage(probes_seen=encode_results(message))
+        case PortsSeen():
+            return pb.AgentMessage(ports_seen=port_codec.encode_ports(message))
         case Hello():
             return pb.AgentMessage(hello=_encode_hello(message))
 
@@ -105,6 +109,8 @@ def decode_agent_message(message: pb.AgentMessage) -> AgentMessage:
             return decode_sightings(message.health_seen)
         case "probes_seen":
             return decode_results(message.probes_seen)
+        case "ports_seen":
+            return port_codec.decode_ports(message.ports_seen)
         case "hello":
             return _decode_hello(message.hello)
         case "held_kernels":
@@ -195,6 +201,7 @@ def _encode_hello(hello: Hello) -> pb.Hello:
         disk_full=hello.disk_full,
         checks=hello.checks,
         probes=hello.probes,
+        ports=hello.ports,
     )
 
 
@@ -228,6 +235,7 @@ def _decode_hello(hello: pb.Hello) -> Hello:
         disk_full=hello.disk_full,
         checks=tuple(hello.checks),
         probes=hello.probes,
+        ports=hello.ports,
     )
 
 
@@ -252,6 +260,8 @@ def encode_controller_message(message: ControllerMessage) -> pb.ControllerMessag
             return pb.ControllerMessage(health_noted=pb.HealthNoted(seq=message.seq))
         case ProbeOrders():
             return pb.ControllerMessage(probe_orders=encode_orders(message))
+        case PortOrders():
+            return pb.ControllerMessage(port_orders=port_codec.encode_port_orders(message))
 
 
 def decode_controller_message(message: pb.ControllerMessage) -> ControllerMessage:
@@ -271,6 +281,8 @@ def decode_controller_message(message: pb.ControllerMessage) -> ControllerMessag
             return HealthNoted(message.health_noted.seq)
         case "probe_orders":
             return decode_orders(message.probe_orders)
+        case "port_orders":
+            return port_codec.decode_port_orders(message.port_orders)
         case None:
             raise MalformedMessage("a message of a kind that this version does not know")
 

@@ -16,6 +16,7 @@ from muster.core.health.service import Service
 from muster.core.ids import AgentId, KernelId
 from muster.core.reasons import Reason, ReasonCode
 from muster.core.resources import Device, DeviceShare, Resources
+from muster.core.serving.port_holders import PortOrders, PortsSeen
 from muster.core.serving.probes import ProbeOrder, ProbeResult
 
 PROTOCOL = 2
@@ -178,7 +179,8 @@ class Hello:
     that ended before the reboot are told as ENDED, and their reports follow.
     ``instance`` tells the agent's directory from any other of this boot, ``supervisor`` the process
     that holds its kernels from any other of this machine. ``sent_s`` is the agent's
-    boot clock, ``time_s`` its time of day. ``probes`` says that the agent understands ProbeOrders.
+    boot clock, ``time_s`` its time of day. ``probes`` says that the agent understands ProbeOrders,
+    and ``ports`` that it understands PortOrders.
     """
 
     agent: AgentId
@@ -199,6 +201,7 @@ class Hello:
     disk_full: bool = False
     checks: tuple[str, ...] = ()
     probes: bool = False
+    ports: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,8 +270,8 @@ class ProbesSeen:
     results: tuple[ProbeResult, ...]
 
 
-AgentMessage = Hello | Reports | Heartbeat | Disk | HealthSeen | ProbesSeen
-NewsOfAgent = Hello | Reports | Disk | HealthSeen | ProbesSeen
+AgentMessage = Hello | Reports | Heartbeat | Disk | HealthSeen | ProbesSeen | PortsSeen
+NewsOfAgent = Hello | Reports | Disk | HealthSeen | ProbesSeen | PortsSeen
 """The messages that control hears; heartbeats are answered before."""
 
 
@@ -313,7 +316,7 @@ class ProbeOrders:
     orders: tuple[ProbeOrder, ...]
 
 
-ControllerMessage = Commands | Acknowledge | Renew | HealthNoted | ProbeOrders
+ControllerMessage = Commands | Acknowledge | Renew | HealthNoted | ProbeOrders | PortOrders
 
 
 class AgentLink(Protocol):

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
+from muster.core.serving.port_holders import PortOrders, PortsSeen
 from muster.wire import agent_pb2 as pb
 from muster.wire.codec import encode_agent_message, encode_controller_message
 from muster.wire.messages import (
@@ -36,6 +37,8 @@ def encode_in_pieces(
                 halves: Iterable[ControllerMessage] = map(Commands, _halves(commands))
             case ProbeOrders(orders) if len(orders) > 1:
                 halves = map(ProbeOrders, _halves(orders))
+            case PortOrders(ports) if len(ports) > 1:
+                halves = map(PortOrders, _halves(ports))
             case _:
                 halves = ()
         pieces = [piece for half in halves for piece in encode_in_pieces(half, limit_bytes)]
@@ -66,6 +69,8 @@ def encode_for_controller(message: AgentMessage, limit_bytes: int) -> Iterator[p
             halves = (Reports(middle_seq, first), Reports(last_seq, second))
         case ProbesSeen(results) if len(results) > 1:
             halves = tuple(map(ProbesSeen, _halves(results)))
+        case PortsSeen(ports) if len(ports) > 1:
+            halves = tuple(map(PortsSeen, _halves(ports)))
         case _:
             yield encoded
             return

@@ -31,6 +31,7 @@ from muster.control.tell_agent import CloseStream, TellAgent
 from muster.core.clock import Clock
 from muster.core.errors import Busy, LimitExceeded, MusterError
 from muster.core.ids import AgentId
+from muster.core.serving.port_holders import PortOrder, PortOrders, PortsSeen
 from muster.core.serving.probes import ProbeOrder
 from muster.core.states import AgentStatus
 from muster.store.live import Live
@@ -109,6 +110,7 @@ class AgentDesk:
         self._paces = {
             HealthSeen: Pace(clock, HEALTH_AT_ONCE, HEALTH_AGAIN_S),
             ProbesSeen: Pace(clock, at_once=20, again_s=0.1),
+            PortsSeen: Pace(clock, at_once=20, again_s=0.1),
         }
         self._forgetful = False  # reported failures are not stored: agents have to repeat them
         self._idle_reports = Pace(clock, MAX_IDLE, IDLE_AGAIN_S)
@@ -191,6 +193,8 @@ class AgentDesk:
                     work.emit(TellAgent(agent.id, HealthNoted(seen.sightings[-1].seq)))
             case ProbesSeen(results):
                 parts[ProbeReports].heard(work, agent, results)
+            case PortsSeen(ports):
+                parts[ProbeReports].ports_seen(work, agent, ports)
             case Reports() as batch:
                 self._hear_reports(work, parts[KernelReports], agent, batch)
 
@@ -323,6 +327,8 @@ class AgentDesk:
             self.link.send(agent, letters.noted)
         if letters.orders:
             self.link.send(agent, ProbeOrders(tuple(letters.orders.values())))
+        if letters.ports:
+            self.link.send(agent, PortOrders(tuple(letters.ports.values())))
 
 
 @dataclass(slots=True, eq=False)
@@ -338,6 +344,8 @@ class Said(Input):
         match self.message:
             case Reports(reports=told) | Hello(kernels=told) | ProbesSeen(results=told):
                 return 1 + len(told)
+            case PortsSeen(ports=seen):
+                return 1 + len(seen)
             case _:
                 return 1
 
@@ -380,6 +388,7 @@ class _Letters:
     acknowledged: Acknowledge | None = None
     noted: HealthNoted | None = None
     orders: dict[str, ProbeOrder] = field(default_factory=dict)
+    ports: dict[str, PortOrder] = field(default_factory=dict)
 
     @classmethod
     def of(cls, effects: Iterable[TellAgent]) -> dict[AgentId, Self]:
@@ -400,6 +409,8 @@ class _Letters:
                     letters.noted = noted
                 case ProbeOrder(route=route) as order:
                     letters.orders[route] = order
+                case PortOrder(route=route) as port_order:
+                    letters.ports[route] = port_order
                 case tuple() as ended:
                     letters.commands.pop(ended, None)
                 case command:

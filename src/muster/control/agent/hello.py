@@ -69,6 +69,7 @@ class Greeter:
         agent.disk_full = hello.disk_full
         agent.checks = hello.checks
         agent.probes = hello.probes
+        agent.sees_ports = hello.ports
         agent.version = hello.version
         agent.host = hello.host
         agent.capacity = hello.capacity

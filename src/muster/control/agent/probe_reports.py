@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from muster.control.engine.work import Work
+from muster.core.serving.port_holders import PortSeen
 from muster.core.serving.probes import ProbeResult
 from muster.store.records import Agent
 
@@ -17,6 +18,9 @@ class ProbeListener(Protocol):
 
     def heard(self, work: Work, agent: Agent, results: Sequence[ProbeResult]) -> None:
         """The agent tells results."""
+
+    def ports_seen(self, work: Work, agent: Agent, ports: Sequence[PortSeen]) -> None:
+        """The agent tells who listens on ports of replicas."""
 
 
 class ProbeReports:
@@ -35,3 +39,7 @@ class ProbeReports:
     def heard(self, work: Work, agent: Agent, results: Sequence[ProbeResult]) -> None:
         for listener in self._listeners:
             listener.heard(work, agent, results)
+
+    def ports_seen(self, work: Work, agent: Agent, ports: Sequence[PortSeen]) -> None:
+        for listener in self._listeners:
+            listener.ports_seen(work, agent, ports)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from muster.control.deployment.entity import Deployment, DeploymentId, Route
 from muster.control.deployment.sight import Sight
-from muster.core.ids import AgentId, SessionId
+from muster.core.ids import AgentId, KernelId, SessionId
+from muster.core.serving.port_holders import PortHolder
 from muster.serving.probing import LastProbe
 from muster.store.live import Live
 
@@ -42,6 +43,27 @@ class AgentAsked:
 
 
 @dataclass(slots=True)
+class PortWatched:
+    """The port of a route, at whose listeners its agent looks.
+
+    Args:
+        agent, kernel, generation: the replica's.
+        is_told: whether the agent was told so on its stream.
+        holder: who listens there, as it told last; None before.
+    """
+
+    agent: AgentId
+    kernel: KernelId
+    generation: int
+    is_told: bool = False
+    holder: PortHolder | None = None
+
+    @property
+    def key(self) -> tuple[AgentId, KernelId, int]:
+        return self.agent, self.kernel, self.generation
+
+
+@dataclass(slots=True)
 class Heard:
     """The last of what probers told of one route, and of what they were told; none of it is stored.
 
@@ -60,6 +82,7 @@ class Heard:
         value: of its metric, None where none was read.
         seen: the route as it was before the first of the probes that do not reach it.
         asked: the agent that is asked to probe it, None while the controller's probes are enough.
+        port: its port, at which its agent looks; None before it runs.
     """
 
     watched: int | None = None
@@ -76,6 +99,7 @@ class Heard:
     reached: bool = True
     seen: Seen | None = None
     asked: AgentAsked | None = None
+    port: PortWatched | None = None
 
     def last(self, now: float) -> LastProbe | None:
         """The last completed probe; None before the first."""
@@ -92,6 +116,13 @@ class Heard:
         self.watched = None
         if self.asked is not None:
             self.asked.told = None
+        if self.port is not None:
+            self.port.is_told = False
+
+    @property
+    def holder(self) -> PortHolder | None:
+        """The holder of its port; None if its agent has not told."""
+        return None if self.port is None else self.port.holder
 
     @property
     def is_seen_by_agent(self) -> bool:
@@ -226,6 +257,11 @@ class Routes:
     def heard_of(self, name: str) -> Heard | None:
         """The last that was heard of the route of this name; None if nothing was."""
         return self._heard.get(name)
+
+    def listens(self, route: Route) -> bool:
+        """Whether a route's own program may listen on its port, as far as its agent has told."""
+        heard = self._heard.get(route.name)
+        return heard is None or heard.holder in (None, PortHolder.REPLICA)
 
     def heard(self, route: Route) -> Heard:
         """The last that was heard of a route."""

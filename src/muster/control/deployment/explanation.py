@@ -4,9 +4,10 @@ from sqlalchemy import Connection
 
 from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, Route
+from muster.control.deployment.health_check import out_of_sight
 from muster.control.deployment.lifecycle import tells_of_starts, why_not
+from muster.control.deployment.port_watch import is_proven, taken, unseen
 from muster.control.deployment.probes import agent_of
-from muster.control.deployment.route_handlers import out_of_sight
 from muster.control.deployment.standing import session_of, standing, waits_for_room
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.explaining.explanation import Found, findings
@@ -100,6 +101,8 @@ def explain_route(
 def route_reasons(route: Route, routes: Routes, live: Live, now: float) -> list[Reason]:
     """Why a route is not healthy."""
     heard = routes.heard(route)
+    if (thief := taken(routes, route)) is not None:
+        return [thief]
     match route.status:
         case RouteStatus.PROVISIONING:
             session = session_of(route, live)
@@ -114,6 +117,8 @@ def route_reasons(route: Route, routes: Routes, live: Live, now: float) -> list[
             return [reason(ReasonCode.ROUTE_AGENT_CANNOT_PROBE)]
         case RouteStatus.DEGRADED if route.good is None and heard.completed_at is None:
             return [reason(ReasonCode.ROUTE_NOT_PROBED)]
+        case RouteStatus.DEGRADED if heard.good and not is_proven(routes, route, live):
+            return [unseen(route)]
         case RouteStatus.DEGRADED if heard.good is False:
             told = {"streak": heard.streak, "found": heard.detail, "route": route.id}
             if route.good_at is not None:

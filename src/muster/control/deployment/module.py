@@ -16,10 +16,12 @@ from muster.control.deployment.handlers import (
     RolloutDeployment,
     ScalingDeployment,
 )
+from muster.control.deployment.health_check import HealthCheckRoute
 from muster.control.deployment.lifecycle import DeploymentLifecycle, RouteLifecycle
 from muster.control.deployment.load_reports import LoadTold
 from muster.control.deployment.loads import Loads
 from muster.control.deployment.outages import TellOutages
+from muster.control.deployment.port_watch import WatchPorts
 from muster.control.deployment.probes import ProbesByAgents, ProbesTold, WatchRoutes
 from muster.control.deployment.probing.performer import RouteProber
 from muster.control.deployment.publishing.performer import TrafficPublisher
@@ -27,7 +29,6 @@ from muster.control.deployment.publishing.settings import load_settings
 from muster.control.deployment.requests import DeploymentRequests
 from muster.control.deployment.route_handlers import (
     FollowSessions,
-    HealthCheckRoute,
     ProvisioningRoute,
     RouteEviction,
     RunningRoute,
@@ -128,6 +129,7 @@ class DeploymentModule(EntityModule):
                 PublishTraffic(self._traffic),
                 TellOutages(routes, teller, live.of(Deployment).values()),
                 ServiceDiscoverySync(self._traffic),
+                WatchPorts(routes),
                 WatchRoutes(routes),
             ],
             offers=[routes, requests, self._loads, self._traffic],

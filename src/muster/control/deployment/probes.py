@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from muster.control.deployment.book import AgentAsked, Heard, Routes, Seen
 from muster.control.deployment.entity import Deployment, Route
+from muster.control.deployment.port_watch import be_told_anew, ports_seen, taken
 from muster.control.deployment.probing.effects import Watch
 from muster.control.deployment.probing.orders import order_of
 from muster.control.deployment.standing import session_of
@@ -14,6 +15,7 @@ from muster.control.engine.inputs import Input
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.tell_agent import TellAgent
+from muster.core.serving.port_holders import PortSeen
 from muster.core.serving.probes import ProbeOrder, ProbeResult, Watched
 from muster.core.specs.serving import ProbeSide
 from muster.core.states import AgentStatus
@@ -170,12 +172,16 @@ class ProbesByAgents:
             if (route := found.get(name)) is not None:
                 self._routes.heard(route).be_ordered_anew()
                 work.mark(route)
+        be_told_anew(self._routes, agent, work)
 
     def heard(self, work: Work, agent: Agent, results: Sequence[ProbeResult]) -> None:
         taking = _Taking(self._routes, work)
         for result in results:
             taking.from_agent(agent, result)
         taking.end()
+
+    def ports_seen(self, work: Work, agent: Agent, ports: Sequence[PortSeen]) -> None:
+        ports_seen(self._routes, agent, ports, work)
 
 
 class _Taking:
@@ -200,7 +206,8 @@ class _Taking:
         if is_late or result.generation != route.deployment.probe_version:
             return
         agent = agent_of(route, work.live)
-        _look(routes, route, heard, result, agent, work.now)
+        if taken(routes, route) is None:  # what a thief lets through tells nothing of the way
+            _look(routes, route, heard, result, agent, work.now)
         heard.here_at, heard.found_here = completed_at, result.detail
         match self._weight(route, heard, result, agent):
             case Weight.COUNTS:
@@ -253,13 +260,14 @@ class _Taking:
         if heard.completed_at is not None and completed_at < heard.completed_at:
             return
         heard.good, heard.streak, heard.detail = result.good, result.streak, result.detail
-        heard.completed_at, heard.value = completed_at, result.value
+        value = None if taken(self._routes, route) else result.value
+        heard.completed_at, heard.value = completed_at, value
         if not result.good and not self._routes.is_out_of_sight(route, self._work.now):
             heard.bad_at = completed_at
         settled = RouteStatus.HEALTHY if result.good else RouteStatus.UNHEALTHY
         if result.good is not route.good or route.status is not settled:
             self._work.mark(route)
-        if result.value is not None:
+        if value is not None:
             self._scaled[route.deployment] = None
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from muster.control.deployment.book import Heard, Routes
+from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, Route
 from muster.control.deployment.lifecycle import RouteLifecycle
 from muster.control.deployment.loads import Loads
@@ -28,12 +28,8 @@ from muster.core.reasons import DISPLACED, Reason, ReasonCode, reason
 from muster.core.states import SESSION_TABLE, SessionStatus
 from muster.core.states.deployment import PROBED, ROUTE_TABLE, RouteStatus
 from muster.serving.probing import (
-    Health,
-    HealthCode,
-    HealthVerdict,
     evicts,
     is_fresh,
-    judge,
 )
 from muster.serving.replicas import UP, Standing
 from muster.store.records import Session
@@ -120,81 +116,6 @@ def _wait(route: Route, why: Reason, work: Work, result: HandlerResult[Route]) -
     result.skipped[route] = (why,)
     if route.reason != why:
         route.reason = why
-        work.unit.touch(route)
-
-
-class HealthCheckRoute(LifecycleHandler[Route]):
-    """Judges routes by what their probes found; the probes themselves are the prober's."""
-
-    name = "HealthCheckRoute"
-    entity = Route
-    statuses = PROBED
-    transitions = StatusTransitions(
-        success=TransitionStatus(_R.HEALTHY),
-        failure=TransitionStatus(_R.UNHEALTHY),
-        stale=TransitionStatus(_R.DEGRADED),
-    )
-
-    def __init__(self, routes: Routes) -> None:
-        self._routes = routes
-
-    def execute(self, targets: Sequence[Route], work: Work) -> HandlerResult[Route]:
-        result: HandlerResult[Route] = HandlerResult()
-        for route in targets:
-            heard = self._routes.heard(route)
-            if self._routes.is_out_of_sight(route, work.now):
-                self._keep(route, heard, work)
-                if route.status is not _R.DEGRADED:
-                    result.stale[route] = out_of_sight(self._routes)
-                continue
-            _take_note(route, heard, work)
-            session = session_of(route, work.live)
-            started_at = None if session is None else session.started_at
-            health = judge(
-                route.deployment.spec.probe,
-                route.status,
-                heard.last(work.now),
-                work.now - (started_at or route.created_at),
-                route.good_at is not None,
-                heard.unheard_s(work.now),
-            )
-            why = _found(health, heard, route)
-            match health.verdict:
-                case HealthVerdict.HEALTHY:
-                    result.successes.append(route)
-                case HealthVerdict.UNHEALTHY:
-                    result.failures[route] = why
-                case HealthVerdict.FAILED_TO_START if route.status is not _R.UNHEALTHY:
-                    result.failures[route] = why
-                case HealthVerdict.STALE:
-                    heard.be_ordered_anew()
-                    result.stale[route] = why
-        return result
-
-    def _keep(self, route: Route, heard: Heard, work: Work) -> None:
-        """Have a route get the traffic that it got when it was seen, unless that is too long ago
-        to have been taken from it by the prober's blindness."""
-        seen, lately_s = heard.seen, route.deployment.spec.probe.stale_after_s()
-        if seen is None or work.now - seen.at > lately_s:
-            return
-        heard.bad_at = None  # what was bad was the way to it
-        if (route.good, route.healthy_since) != (seen.good, seen.healthy_since):
-            route.good, route.healthy_since = seen.good, seen.healthy_since
-            work.unit.touch(route)
-
-
-def _take_note(route: Route, heard: Heard, work: Work) -> None:
-    """Take note of a route's last probe. After a bad one the time in which it has been healthy
-    begins anew, with the next good one."""
-    if heard.good is None:
-        return
-    if heard.good and route.healthy_since is not None:
-        was_bad = heard.bad_at is not None and heard.bad_at > route.healthy_since
-        if was_bad or route.good is False:
-            route.healthy_since = work.now
-            work.unit.touch(route)
-    if heard.good is not route.good:
-        route.good = heard.good
         work.unit.touch(route)
 
 
@@ -370,29 +291,6 @@ class TakeDownRoutes(FollowingHandler[Route]):
     def follow(self, record: Route, work: Work) -> None:
         if record.deployment.is_going:
             take_away(self._lifecycle, record, work, self.name, record.deployment.reason)
-
-
-def out_of_sight(routes: Routes) -> Reason:
-    """Why nothing is known of routes while the prober is blind."""
-    sight = routes.sight
-    return reason(
-        ReasonCode.ROUTE_OUT_OF_SIGHT, unreached=sight.out_of_reach, machines=sight.machines
-    )
-
-
-def _found(health: Health, heard: Heard, route: Route) -> Reason:
-    """Why a route is judged so."""
-    told = health.why.numbers
-    match health.why.code:
-        case HealthCode.NEVER_GOOD:
-            return reason(ReasonCode.ROUTE_NEVER_GOOD, after_s=told["limit_s"], found=heard.detail)
-        case HealthCode.STALE:
-            return reason(ReasonCode.ROUTE_STALE, after_s=told["limit_s"])
-        case HealthCode.BAD:
-            told_of = {"found": heard.detail, "route": route.id}
-            return reason(ReasonCode.ROUTE_BAD, streak=int(told["streak"]), **told_of)
-        case _:
-            return reason(ReasonCode.ROUTE_NOT_PROBED)
 
 
 def _ended(route: Route, session: Session | None) -> Reason:

@@ -26,7 +26,9 @@ def service_of(deployment: Deployment, routes: Routes, own_hosts: Collection[str
     drained = [
         each
         for each in routes.of(deployment)
-        if each.status is RouteStatus.TERMINATING and each.address is not None
+        if each.status is RouteStatus.TERMINATING
+        and each.address is not None
+        and routes.listens(each)
     ]
     owner, scale = deployment.owner, spec.scale
     return Service(

@@ -10,6 +10,8 @@ from muster.control.deployment.loads import Loads, Total
 from muster.control.deployment.queries import rollout_view, unready_counts
 from muster.control.engine.module import Parts
 from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.serving.port_holders import BY_NOTHING, PORTS
+from muster.core.states import AgentStatus
 from muster.core.states.deployment import UP, RouteStatus
 from muster.core.views.base import OwnerView, ReasonView
 from muster.core.views.deployments import (
@@ -22,6 +24,8 @@ from muster.core.views.deployments import (
 from muster.store.accounts import Accounts
 from muster.store.live import Live
 
+SEVERAL = 2
+"""Users from whom each other's deployments are to be kept."""
 MOST_UNKNOWN = 5
 """Names that a warning tells."""
 
@@ -56,7 +60,8 @@ def live_deployment(deployment: Deployment, live: Live, parts: Parts) -> Deploym
 
 def accepted_deployment(deployment: Deployment, live: Live, parts: Parts) -> DeploymentView:
     """The answer to a deployment that is handed in."""
-    warnings = tuple(map(ReasonView.of, _unknown_access(deployment, live.accounts)))
+    found = [*_unknown_access(deployment, live.accounts), *_access_at_proxy_alone(deployment, live)]
+    warnings = tuple(map(ReasonView.of, found))
     return replace(live_deployment(deployment, live, parts), warnings=warnings)
 
 
@@ -71,6 +76,21 @@ def _unknown_access(deployment: Deployment, accounts: Accounts) -> Iterator[Reas
         more = len(unknown) - MOST_UNKNOWN
         named = ", ".join(unknown[:MOST_UNKNOWN]) + (f" and {more} more" if more > 0 else "")
         yield reason(ReasonCode.ACCESS_UNKNOWN, who=named, domain=domain)
+
+
+def _access_at_proxy_alone(deployment: Deployment, live: Live) -> Iterator[Reason]:
+    """That other users reach its replicas around the proxy, where there are others."""
+    if deployment.spec.access.public or len(live.accounts.users) < SEVERAL:
+        return
+    there = [
+        agent
+        for agent in live.agents.values()
+        if agent.group == deployment.group and agent.status is AgentStatus.ALIVE
+    ]
+    unkept = sum(agent.attributes.get(PORTS) == BY_NOTHING for agent in there)
+    if unkept:
+        told = {"open": unkept, "machines": len(there), "group": deployment.group}
+        yield reason(ReasonCode.ACCESS_AT_PROXY_ALONE, **told)
 
 
 def load_of(routes: Iterable[Route], loads: Loads, now: float, held: int = 0) -> LoadView:

@@ -49,6 +49,18 @@ OF_DEPLOYMENTS: Mapping[ReasonCode, Definition] = {
         "Look whether its program listens on PORT and answers the probe{route:?: `muster logs "
         "{route}`}.",
     ),
+    ReasonCode.ROUTE_PORT_TAKEN: Definition(
+        _O,
+        "{who} listens on its port {port}: it gets no requests",
+        "It is replaced, with another port where it has none of its own. The log of the machine's "
+        "agent names the account.",
+    ),
+    ReasonCode.ROUTE_PORT_UNSEEN: Definition(
+        _W,
+        "probes are good, but its agent does not see it listen on its port {port}",
+        "Its program has to listen on the machine's own network, as the account of its kernel or "
+        "as root: `muster logs {route}`.",
+    ),
     ReasonCode.ROUTE_STALE: Definition(
         _O,
         "no probe of it was completed for {after_s:~}: nothing is known of its health",
@@ -150,6 +162,13 @@ OF_DEPLOYMENTS: Mapping[ReasonCode, Definition] = {
     ),
     ReasonCode.SCALED_BY_LOAD: Definition(
         _W, "{before} → {after} replicas ({how}): {load} {metric}, {target} a replica are aimed at"
+    ),
+    ReasonCode.ACCESS_AT_PROXY_ALONE: Definition(
+        _O,
+        "on {open} of {machines:machine} of group {group} its access holds at the proxy alone: "
+        "kernels of other users there reach the port of a replica on their machine",
+        "Run those agents as root with nftables installed, or keep the deployment to machines that "
+        "have it: `constraints: [ports=nftables]`.",
     ),
     ReasonCode.ACCESS_UNKNOWN: Definition(
         _R,

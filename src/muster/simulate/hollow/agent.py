@@ -15,6 +15,7 @@ from muster.core.health.remedy import Remedy
 from muster.core.ids import AgentId
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Device, Resources
+from muster.core.serving.port_holders import PortOrders
 from muster.simulate.hollow.gateway import DISMISSED, UNKNOWN
 from muster.simulate.hollow.health import Health
 from muster.simulate.hollow.machine import Machine
@@ -71,8 +72,7 @@ Open = Callable[["HollowAgent"], Stream | None]
 
 
 class HollowAgent:
-    """One agent on one directory. Its process may be killed; the directory, with identity, ports
-    and the supervisor's journal, stays.
+    """One agent. Its directory, with identity, ports and journal, outlives its process.
 
     Args:
         open_stream: how it reaches the controller.
@@ -398,13 +398,13 @@ class HollowAgent:
                     self.supervisor.obey(lambda: self.supervisor.acknowledge(seq))
             case HealthNoted(seq):
                 self.sightings.noted(seq)
-            case ProbeOrders():
-                if self.probes is not None:
-                    self.probes.obey(message)
-            case Commands(commands):
-                if self.supervisor.agent is self:
-                    for command in commands:
-                        self._obey(command)
+            case ProbeOrders() if self.probes is not None:
+                self.probes.obey(message)
+            case Commands(commands) if self.supervisor.agent is self:
+                for command in commands:
+                    self._obey(command)
+            case ProbeOrders() | Commands() | PortOrders():
+                pass  # what it does not say that it can do, and the commands for another agent
             case unknown:
                 assert_never(unknown)
 
