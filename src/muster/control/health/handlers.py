@@ -125,7 +125,7 @@ class CheckMachines(_OfMachines):
         if waits_for_turn(incident) and self._is_over(incident, work):
             self._lifecycle.lapse(work, incident, self.name)
         elif waits_for_turn(incident):
-            most = self._lifecycle.most_out(incident)
+            most = self._lifecycle.most_out(incident.group)
             result.skipped[incident] = (why_no_turn(incident, self._incidents, most),)
         elif incident.has_turn and is_heal_due(incident):
             self._heal(incident, agent, result, work)

@@ -19,8 +19,9 @@ ended while there was none."""
 
 @dataclass(slots=True)
 class OfGroup:
-    """The incidents of a group: those that wait for a turn, those that have one, and those of which
-    the last check found out nothing. An isolated machine has no turn: nothing is tried on it.
+    """The incidents of a group: those that wait for a turn, those that have one, those that are
+    checked without one, and those of which the last check found out nothing. An isolated machine
+    has no turn: nothing is tried on it.
 
     ``unproven`` are machines of which nothing could be found out, each with the time until when
     they are checked for nothing but a fault; a restart forgets them.
@@ -28,6 +29,7 @@ class OfGroup:
 
     waiting: dict[IncidentId, Incident] = field(default_factory=dict)
     out: dict[IncidentId, Incident] = field(default_factory=dict)
+    beside: dict[IncidentId, Incident] = field(default_factory=dict)
     unknown: dict[IncidentId, Incident] = field(default_factory=dict)
     unproven: dict[AgentId, float] = field(default_factory=dict)
 
@@ -107,6 +109,7 @@ class Incidents:
         for members, belongs in (
             (of_group.waiting, waits_for_turn(incident)),
             (of_group.out, is_live and incident.has_turn and not is_isolated),
+            (of_group.beside, is_live and incident.needs_no_turn),
             (of_group.unknown, is_live and incident.progress.unknowns > 0),
         ):
             if belongs:

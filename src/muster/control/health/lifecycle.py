@@ -128,9 +128,13 @@ class IncidentLifecycle(HealthSteps):
 
     def check_if_idle(self, work: Work, incident: Incident) -> None:
         """Have a machine that waits for its turn checked without one where nothing holds what is to
-        be checked: that check displaces nobody. A heal needs a turn."""
+        be checked: that check displaces nobody. So many are checked so at a time as have turns, and
+        the others take work meanwhile. A heal needs a turn."""
         agent = self._live.agents.get(incident.agent_id)
         if agent is None or is_heal_due(incident) or not work.may_try(incident):
+            return
+        beside = self._incidents.in_group(incident.group).beside
+        if len(beside) >= self.most_out(incident.group):
             return
         check = Service(ServiceName.CHECK, devices=incident.devices)
         if self._services.refusal(work, agent, check) is None:

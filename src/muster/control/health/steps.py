@@ -208,7 +208,7 @@ class HealthSteps(Lifecycle[Incident]):
         """Whether the machine has a turn; a free one for which no other faulty machine waits is
         taken for it."""
         of_group = self._incidents.in_group(incident.group)
-        is_free = len(of_group.out) < self.most_out(incident)
+        is_free = len(of_group.out) < self.most_out(incident.group)
         if not incident.has_turn and is_free:
             incident.has_turn = not any(map(is_known_faulty, of_group.waiting.values()))
         incident.needs_no_turn = incident.needs_no_turn and not incident.has_turn
@@ -339,10 +339,10 @@ class HealthSteps(Lifecycle[Incident]):
         """How many agents a group has."""
         return len(self._cluster.groups[group].snapshot)
 
-    def most_out(self, incident: Incident) -> int:
-        """How many machines of the incident's group may be out of work at a time."""
-        share = self.spec_of(incident).max_unhealthy
-        return ladder.most_out(self.machines_of(incident.group), share)
+    def most_out(self, group: str) -> int:
+        """How many machines of a group may be out of work for their health at a time."""
+        spec = self._live.groups[group].health or _NO_HEALTH
+        return ladder.most_out(self.machines_of(group), spec.max_unhealthy)
 
     def means_of(self, agent: Agent) -> frozenset[Heal]:
         """The means by which a machine can be healed."""

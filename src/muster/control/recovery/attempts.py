@@ -293,7 +293,7 @@ class NoteFailures(FollowingHandler[Session]):
         if not self._asked.may_ask(session.owner, agent.id, work.now):
             return self._incidents.of(agent.id)
         job = session.job
-        at_once = job is not None and (job.spec.coscheduled or self._goes_first(agent, job, work))
+        at_once = job is not None and self._may_go_first(agent, job, work)
         incident = self._lifecycle.suspect(
             work, agent, self.name, why, devices=indexes, job=job.id if job and at_once else None
         )
@@ -302,18 +302,23 @@ class NoteFailures(FollowingHandler[Session]):
             self._asked.note(session.owner, agent.id, asked, work.now)
         return incident
 
-    def _goes_first(self, agent: Agent, job: Job, work: Work) -> bool:
-        """Whether no other machine of the agent's group is being checked for a job of the same user
-        without a turn. A gang has all of its own checked at once; of a user's tasks that fail each
-        by itself one goes first, and the others wait for turns or until nothing runs there, so that
+    def _may_go_first(self, agent: Agent, job: Job, work: Work) -> bool:
+        """Whether one more machine of the agent's group may be checked without a turn for this
+        user's jobs: of a gang as many at a time as have turns, of tasks that fail each by itself
+        one. The others wait for turns or until nothing runs there, and take work meanwhile, so that
         a program that merely fails takes few machines out of work."""
-        for each in self._incidents:
+        most = self._lifecycle.most_out(agent.group) if job.spec.coscheduled else 1
+        return self._checked_for_user(agent.group, job, work) < most
+
+    def _checked_for_user(self, group: str, job: Job, work: Work) -> int:
+        """How many machines of a group are checked without a turn for jobs of the job's user."""
+        count = 0
+        for each in self._incidents.in_group(group).beside.values():
             other = None if each.job is None else work.live.jobs.get(each.job)
-            if each.group != agent.group or other is None or not each.needs_no_turn:
-                continue
-            if (other.owner.domain, other.owner.user) == (job.owner.domain, job.owner.user):
-                return False
-        return True
+            if other is not None:
+                same = (other.owner.domain, other.owner.user) == (job.owner.domain, job.owner.user)
+                count += same
+        return count
 
 
 def _unchecked(found: RoundAgent, agent: Agent) -> RoundAgent:
