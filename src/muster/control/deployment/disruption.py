@@ -90,7 +90,7 @@ class ReplicaGuard(ServicesGuard):
 
     def _serving(self, deployment: Deployment) -> int:
         """How many replicas get requests."""
-        return len(in_traffic(self._routes.of(deployment), math.inf))
+        return len(in_traffic(deployment, self._routes, math.inf))
 
 
 def _serves(route: Route) -> bool:
