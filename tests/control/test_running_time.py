@@ -6,12 +6,14 @@ from tests.control.world import World
 
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec
-from muster.core.states import SessionStatus
+from muster.core.states import KernelStatus, SessionStatus
 from muster.simulate.hollow.supervisor import Run
 from muster.store.records import Session
+from muster.wire.messages import Start
 
 TIMEOUT_S = 900.0
 LEAP_S = 7200.0
+CPU = {"cpu": 1}
 
 
 @pytest.fixture
@@ -87,4 +89,28 @@ def test_no_time_is_over_before_the_agent_has_said_hello_to_a_new_controller(wor
     world.run(30)
     assert session.status is SessionStatus.RUNNING
     world.run(TIMEOUT_S)
+    assert timed_out(session)
+
+
+def test_timeout_of_a_gang_waits_for_no_machine_of_a_task_that_has_ended(
+    group_world: MakeWorld,
+) -> None:
+    def first_ends(start: Start) -> Run:
+        return Run(5.0) if start.env["MUSTER_TASK_INDEX"] == "0" else Run(1e9)
+
+    world = group_world({"a": 1, "b": 1}, first_ends, kernel_lease="60s")
+    world.submit(
+        JobSpec(command=["x"], tasks=2, coscheduled=True, timeout=TIMEOUT_S, grace=0, resources=CPU)
+    )
+    world.run(20)
+    session = world.only_session()
+    ended = session.kernels[0]
+    assert (session.status, ended.status) == (SessionStatus.RUNNING, KernelStatus.TERMINATED)
+    assert ended.agent_id is not None
+    world.disconnect(world.agents[ended.agent_id])
+    world.restart_controller()
+    world.run(TIMEOUT_S - 30)
+    session = world.only_session()
+    assert session.status is SessionStatus.RUNNING
+    world.run(20)
     assert timed_out(session)
