@@ -1,6 +1,5 @@
 """Bugs that the invariants of deployments find."""
 
-
 import pytest
 from tests.simulate.swarm.bugs.registry import finds
 
