@@ -258,11 +258,14 @@ class SessionLifecycle(Lifecycle[Session]):
         self.move(work, sessions, _ENDING, STOP, Move(phase, reason=why))
 
     def kill(self, work: Work, sessions: Iterable[Session], phase: str, why: Reason) -> None:
-        """Have the kernels of sessions that end already be killed at once, for ``why``
-        (``is_forced``). Their room is theirs until they are proven gone, as ever."""
+        """Have the kernels of sessions that end already be killed at once (``is_forced``). What
+        they end for stays their reason, unless somebody had cancelled them; history tells of
+        ``why``. Their room is theirs until they are proven gone, as ever."""
         for session in sessions:
             if session.status is SessionStatus.TERMINATING and not is_forced(session.reason):
-                session.reason = why
+                ends_for = session.reason
+                is_own = ends_for is not None and ends_for.code is not ReasonCode.CANCELLED
+                session.reason = with_force(ends_for) if ends_for and is_own else why
                 session.stop_at = 0.0
                 for kernel in session.kernels:
                     kernel.stop_sent_at = None
@@ -359,7 +362,12 @@ def cancelled(by: str, *, force: bool) -> Reason:
 
 def is_forced(why: Reason | None) -> bool:
     """Whether work that ends for this reason is killed at once."""
-    return why is not None and why.code is ReasonCode.CANCELLED and "forced" in dict(why.numbers)
+    return why is not None and "forced" in dict(why.numbers)
+
+
+def with_force(why: Reason) -> Reason:
+    """The same reason for an end, of work that is killed at once (``is_forced``)."""
+    return reason(why.code, **{**dict(why.numbers), "forced": True})
 
 
 def stop_again_at(kernel: Kernel, sent_at: float) -> float:
