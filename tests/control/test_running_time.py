@@ -33,10 +33,16 @@ def running(world: World) -> Session:
     return session
 
 
-def leap(world: World) -> None:
-    """The controller's time is ahead of the agent's clock from now on."""
-    world.clock.advance(LEAP_S)
-    world.agent("a").booted_at += LEAP_S
+def leap(world: World, by_s: float = LEAP_S) -> None:
+    """The controller's time is ahead of the agent's clock from now on, by so much more."""
+    world.clock.advance(by_s)
+    world.agent("a").booted_at += by_s
+
+
+def leap_while_the_agent_is_away(world: World) -> None:
+    world.disconnect(world.agent("a"))
+    leap(world)
+    world.connect(world.agent("a"))
 
 
 def timed_out(session: Session) -> bool:
@@ -75,6 +81,30 @@ def test_what_starts_after_a_leap_has_no_more_time_for_it(world: World) -> None:
     assert later is not former
     world.run(20)
     assert timed_out(later)
+
+
+def test_each_of_several_leaps_counts_for_what_ran_before_it(group_world: MakeWorld) -> None:
+    world = group_world({"a": 3}, lambda start: Run(1e9), kernel_lease="1d")
+    world.agent("a").reboot()
+    world.clock.advance(60)
+    world.connect(world.agent("a"))
+    first = running(world)
+    leap_while_the_agent_is_away(world)
+    world.run(1)
+    world.submit(JobSpec(command=["x"], timeout=TIMEOUT_S, grace=0))
+    world.run(5)
+    second = next(each for each in world.plane.live.sessions.values() if each is not first)
+    leap_while_the_agent_is_away(world)
+    world.run(1)
+    world.submit(JobSpec(command=["x"], timeout=TIMEOUT_S, grace=0))
+    world.run(TIMEOUT_S - 20)
+    running_ = [each.status for each in world.plane.live.sessions.values()]
+    assert running_ == [SessionStatus.RUNNING] * 3
+    third = next(each for each in world.plane.live.sessions.values() if each not in (first, second))
+    world.run(15)
+    assert [timed_out(each) for each in (first, second, third)] == [True, True, False]
+    world.run(10)
+    assert timed_out(third)
 
 
 def test_no_time_is_over_before_the_agent_has_said_hello_to_a_new_controller(world: World) -> None:

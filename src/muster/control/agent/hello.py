@@ -99,18 +99,22 @@ class Greeter:
 
     def _note_boot(self, work: Work, agent: Agent, boot_id: str) -> None:
         """Note when the agent's boot clock was 0. A controller's time that has gone ahead of that
-        clock has passed a leap, which counts for no kernel that ran before (design: Time)."""
+        clock has passed a leap, which counts for no kernel that ran before (design: Time); each
+        leap is noted while kernels are there."""
         booted_at = self._leases.booted_at(agent.id)
         if booted_at is None:
             return
-        ahead_s = booted_at - agent.booted_at
         knows = agent.boot_id == boot_id and agent.booted_at > 0
-        if knows and abs(ahead_s) >= LEAP_S and work.live.allocations_on.get(agent.id):
-            if not agent.leapt_s:
-                agent.leapt_at = work.now
-            agent.leapt_s = max(0.0, ahead_s)
-        else:
-            agent.booted_at, agent.leapt_s = booted_at, 0.0
+        if not (knows and work.live.allocations_on.get(agent.id)):
+            agent.booted_at = booted_at
+            agent.leaps.clear()
+            return
+        ahead_s = booted_at - agent.booted_at
+        before_s = agent.leaps[-1][1] if agent.leaps else 0.0
+        if abs(ahead_s - before_s) >= LEAP_S:
+            agent.leaps.append((work.now, ahead_s))
+        elif not agent.leaps:
+            agent.booted_at = booted_at
 
     def _lose(self, work: Work, agent: Agent, keys: Sequence[LedgerKey], why: Reason) -> None:
         """Count these kernels as lost at the moment when the agent was last heard before its Hello,

@@ -7,7 +7,7 @@ from muster.control.engine.handler import LifecycleHandler
 from muster.control.engine.work import Work
 from muster.core.ids import AgentId
 from muster.core.states import KERNEL_TABLE, AgentStatus
-from muster.store.records import Session
+from muster.store.records import Agent, Session
 
 Unheard = Callable[[], Set[AgentId]]
 """Tells the agents that have said something that waits for a later wake. After an outage messages
@@ -87,6 +87,13 @@ def timed_out_at(session: Session, timeout_s: float, work: Work) -> float:
             continue
         if not agent.connected_at:
             return math.inf
-        if started_at < agent.leapt_at:
-            leapt_s = max(leapt_s, agent.leapt_s)
+        leapt_s = max(leapt_s, _leapt_s(agent, started_at))
     return started_at + timeout_s + leapt_s
+
+
+def _leapt_s(agent: Agent, since: float) -> float:
+    """By how much the controller's time has gone ahead of the agent's boot clock since then."""
+    if not agent.leaps:
+        return 0.0
+    ahead_s = [ahead_s for at, ahead_s in agent.leaps if at <= since]
+    return max(0.0, agent.leaps[-1][1] - (ahead_s[-1] if ahead_s else 0.0))
