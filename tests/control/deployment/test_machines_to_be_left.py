@@ -52,7 +52,10 @@ def why_pool(cluster: Cluster) -> tuple[dict[ReasonCode, str], dict[ReasonCode, 
     (its_pool,) = live.of(Pool).values()
     slices = fleet.slices(its_pool.name)
     cluster_state = parts[ClusterState]
-    holders, holds = partial(held_up_by, live, cluster_state.guard, now), cluster_state.machine_holds
+    holders, holds = (
+        partial(held_up_by, live, cluster_state.guard, now),
+        cluster_state.machine_holds,
+    )
     of_slices = [
         explain_slice(each, its_pool, fleet, parts[RouteDemand], holders, holds, now)
         for each in slices

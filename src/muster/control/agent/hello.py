@@ -16,6 +16,7 @@ from muster.control.session.handlers.barrier import note_ready
 from muster.control.session.handlers.environment import preparation
 from muster.control.session.handlers.start import send_starts
 from muster.control.session.kernel_reports import KernelReports
+from muster.control.session.lifecycle import is_asked_back, stop_asked_back
 from muster.control.tell_agent import TellAgent
 from muster.core.clock import LEAP_S
 from muster.core.reasons import Reason, ReasonCode, reason
@@ -154,6 +155,9 @@ class Greeter:
         if kernel.status in _PREPARING:
             if held is not HeldStatus.PREPARED:
                 work.emit(TellAgent(agent.id, preparation(kernel)))
+        elif kernel.status is KernelStatus.CREATING and is_asked_back(kernel.session):
+            if held not in _GONE:
+                stop_asked_back(work, kernel)  # the Stop may have been lost
         elif kernel.status is KernelStatus.CREATING:
             # A Recall, or the Start of a kernel that is only queued there, may have been lost.
             kernel.stop_sent_at = None

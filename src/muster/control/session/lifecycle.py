@@ -90,6 +90,13 @@ def _may_have_ended(session: Session) -> bool:
     return kernel.status is KernelStatus.CREATING and kernel.failure is None
 
 
+def is_asked_back(session: Session) -> bool:
+    """Whether the agent of a session that has to leave was told to stop it before it told that the
+    session runs: its report decides (``SessionLifecycle.displace``)."""
+    is_displaced = session.reason is not None and session.reason.code in DISPLACED
+    return is_displaced and session.status is SessionStatus.CREATING
+
+
 def _never_waits_anew(session: Record) -> bool:
     """Whether the session is stopped where another one goes back to the queue: it has begun, or is
     a service, which is about this one machine."""
@@ -245,11 +252,26 @@ class SessionLifecycle(Lifecycle[Session]):
 
     def _put_out(self, work: Work, session: Session, phase: str, why: Reason) -> None:
         """Have a session that has not started be placed anew; any other is stopped, and its job
-        begins another attempt, unless the report of its end says that it ended well before."""
-        if session.status in PLACED_SESSION and not _may_have_ended(session):
-            self.reschedule(work, session, phase, why)
-        else:
+        begins another attempt, unless the report of its end says that it ended well before. Nobody
+        would begin another attempt of a session without a job: where it may have started, its
+        agent's report decides."""
+        if session.status not in PLACED_SESSION:
             self.terminate(work, [session], phase, why)
+        elif not _may_have_ended(session):
+            self.reschedule(work, session, phase, why)
+        elif session.job is not None:
+            self.terminate(work, [session], phase, why)
+        elif not is_asked_back(session):
+            self._ask_back(work, session, phase, why)
+
+    def _ask_back(self, work: Work, session: Session, phase: str, why: Reason) -> None:
+        """Have the agent stop a session of which it is not known whether it has started. One that
+        never did is placed anew then (``KernelReports``), any other ends."""
+        session.reason = why
+        work.unit.touch(session)
+        work.unit.note(session, phase, SchedulingResult.SUCCESS, why)
+        for kernel in session.kernels:
+            stop_asked_back(work, kernel)
 
     def terminate(
         self, work: Work, sessions: Sequence[Session], phase: str, why: Reason | None
@@ -342,6 +364,14 @@ def begin_again(session: Session, work: Work) -> Sequence[Kernel]:
     for kernel in failed:
         work.unit.fail(kernel, None)
     return failed
+
+
+def stop_asked_back(work: Work, kernel: Kernel) -> None:
+    """Tell the agent to stop a kernel whose session is asked back (``is_asked_back``)."""
+    why = kernel.session.reason
+    if kernel.agent_id is not None and why is not None:
+        key, grace_s = (kernel.id, kernel.generation), kernel.process.grace
+        work.emit(TellAgent(kernel.agent_id, Stop(*key, grace_s, why.sentence()[:200])))
 
 
 def failure_to_judge(session: Session) -> Reason | None:
