@@ -3,11 +3,13 @@
 import httpx
 import pytest
 from click.testing import CliRunner
-from tests.api.served import ServedCluster
+from tests.api.served import LIMIT_S, ServedCluster
+from tests.patience import until
 
 from muster.cli.cluster import Cluster
 from muster.cli.main import app
 from muster.core.errors import Conflict, NotFound
+from muster.simulate.hollow.supervisor import Run
 
 FOREVER = {"command": ["forever"], "resources": {"cpu": "10m"}, "grace": "5m"}
 
@@ -24,6 +26,22 @@ def test_job_and_session_are_killed_by_force_and_say_so(cluster: ServedCluster) 
         assert reason.sentence == "cancelled by ada, with force"
         session = client.submit({"kind": "session", "kernels": [FOREVER]})
         assert client.sessions.cancel(session.id, force=True).changed
+
+
+def test_job_that_had_ended_says_so_when_what_is_left_of_it_is_killed(
+    cluster: ServedCluster,
+) -> None:
+    with cluster.client() as client:
+        cluster.behaviour = lambda start: Run(3600.0, stubborn=True)
+        job = client.submit(FOREVER | {"name": "slow"})
+        until(lambda: client.job(job.id).status == "RUNNING", LIMIT_S)
+        client.cancel("slow")
+        until(lambda: client.job(job.id).status == "KILLED", LIMIT_S)
+        killed = client.cancel(job.id, force=True)
+    assert not killed.changed
+    assert killed.message == (
+        f"job slow ({job.id}) had ended already: it is killed; what is left of it is killed at once"
+    )
 
 
 def test_grace_is_told_where_there_is_one(cluster: ServedCluster) -> None:

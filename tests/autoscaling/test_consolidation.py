@@ -149,6 +149,23 @@ def test_neither_a_held_nor_a_young_slice_nor_one_of_the_minimum_is_emptied() ->
     assert fleet(*work, pools={"p": {"min_slices": 2}}, slices=TWO).to_try() == []
 
 
+def awaited(of: Fleet, name: str) -> Fleet:
+    """A fleet where a job waits for this slice."""
+    slices = [
+        replace(each, state=replace(each.state, awaited="job-x")) if each.state.id == name else each
+        for each in of.slices
+    ]
+    return replace(of, slices=slices)
+
+
+def test_slice_for_which_a_job_waits_is_not_emptied_and_takes_nothing_in() -> None:
+    two = fleet(at("x", "a"), at("y", "b"), slices=TWO)
+    assert awaited(two, "a").to_try() == ["b"]
+    held = fleet(at("x", "a"), held="b", slices=TWO)
+    assert held.emptied() == "a"
+    assert awaited(held, "b").emptied() is None
+
+
 def test_nothing_is_emptied_after_a_slice_was_made_or_emptied() -> None:
     two = fleet(at("x", "a"), at("y", "b"), slices=TWO)
     assert two.to_try(emptied_s=QUIET_S - 1) == []

@@ -167,3 +167,8 @@ class Cluster:
     def serving(self) -> list[int]:
         services = self.world.plane.parts[Traffic].view().services
         return [t.revision for each in services for t in each.targets if t.weight]
+
+    def weights(self) -> list[tuple[int, int]]:
+        """The revision and the weight of each target that is published."""
+        services = self.world.plane.parts[Traffic].view().services
+        return [(t.revision, t.weight) for each in services for t in each.targets]

@@ -2,6 +2,7 @@
 
 import pytest
 from tests.control.conftest import MakeWorld
+from tests.control.scenarios import deaf_to
 from tests.control.world import ADA, World
 
 from muster.control.agent.requests import AgentRequests
@@ -205,6 +206,60 @@ def test_batch_session_that_had_ended_well_before_it_was_displaced_does_not_run_
     world.run(60.0)
     assert (session.status, session.kernels[0].exit_code) == (SessionStatus.TERMINATED, 0)
     assert [len(world.agent(name).starts) for name in "ab"] == [1, 0]
+
+
+def displaced_session(
+    group_world: MakeWorld, seconds: float, during_s: float
+) -> tuple[World, Session]:
+    """The same of a batch session without a job, which nobody would begin anew."""
+    world = late_starter(group_world, seconds)
+    world.submit_session(BATCH)
+    session = drain_once_it_is_creating(world, during_s)
+    leave_b_to_work(world)
+    world.run(60.0)
+    return world, session
+
+
+def test_batch_session_that_never_began_before_it_was_displaced_runs_elsewhere(
+    group_world: MakeWorld,
+) -> None:
+    world, session = displaced_session(group_world, seconds=1.0, during_s=0.5)
+    assert (session.status, session.kernels[0].exit_code) == (SessionStatus.TERMINATED, 0)
+    assert len(world.agent("b").starts) == 1
+
+
+def test_batch_session_that_ran_when_it_was_displaced_ends_and_says_why(
+    group_world: MakeWorld,
+) -> None:
+    world, session = displaced_session(group_world, seconds=1000.0, during_s=3.3)
+    assert session.status is SessionStatus.TERMINATED
+    assert session.reason is not None
+    assert session.reason.code is ReasonCode.DRAINED
+    assert [len(world.agent(name).starts) for name in "ab"] == [1, 0]
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_batch_session_whose_start_was_lost_runs_elsewhere_once_its_agent_says_so(
+    group_world: MakeWorld, restart: bool
+) -> None:
+    world = group_world({"a": 1, "b": 1}, lambda start: Run(1.0))
+    drain(world, "b", None)
+    deaf_to(Start, world.agent("a"))
+    world.submit_session(BATCH)
+    world.plane.step()
+    session = world.only_session()
+    assert session.status is SessionStatus.CREATING
+    if restart:  # with the Stop on its way
+        world.disconnect(world.agent("a"))
+        drain(world, "a", 0.0)
+        world.restart_controller()
+        session = world.only_session()
+    else:
+        drain(world, "a", 0.0)
+    leave_b_to_work(world)
+    world.run(60.0)
+    assert (session.status, session.kernels[0].exit_code) == (SessionStatus.TERMINATED, 0)
+    assert [len(world.agent(name).starts) for name in "ab"] == [0, 1]
 
 
 def test_task_that_never_began_before_it_was_displaced_runs_elsewhere_and_is_charged_nothing(

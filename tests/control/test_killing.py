@@ -14,6 +14,7 @@ from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import JobState, SessionStatus
 from muster.simulate.hollow.supervisor import Run
 from muster.store.records import Job, Session
+from muster.wire.messages import Start
 
 GRACE_S = 300.0
 STUBBORN = Run(1e9, stubborn=True)
@@ -161,3 +162,41 @@ def test_stops_that_an_agent_cannot_hear_end_no_session(group_world: MakeWorld) 
     world.run(60)
     assert session.status is SessionStatus.TERMINATING
     assert session.tries == 0
+
+
+def test_job_that_failed_by_itself_stays_failed_when_what_is_left_of_it_is_killed(
+    group_world: MakeWorld,
+) -> None:
+    def first_fails(start: Start) -> Run:
+        return Run(5, exit_code=1) if start.env["MUSTER_TASK_INDEX"] == "0" else STUBBORN
+
+    world = group_world({"a": 4}, first_fails)
+    failed = world.submit(JobSpec(command=["x"], tasks=2, grace=GRACE_S))
+    world.run(10)
+    (left,) = world.plane.live.sessions.values()
+    assert (state(failed), left.status) == (JobState.FAILED, SessionStatus.TERMINATING)
+    assert failed.reason is not None
+    before, of_session = failed.reason.sentence(), why(left)
+    answered = cancel(world, failed, force=True)
+    world.run(1)
+    assert answered.status is JobState.FAILED
+    assert answered.reason is not None
+    assert answered.reason.sentence() == before
+    assert why(left) == of_session
+    assert stops(world) == [GRACE_S, 0.0]
+
+
+def test_session_that_ends_for_its_timeout_keeps_that_reason_when_it_is_killed(
+    group_world: MakeWorld,
+) -> None:
+    world = group_world({"a": 1}, lambda start: STUBBORN)
+    kernel = {"command": ["x"], "grace": GRACE_S}
+    spec = SessionSpec.model_validate({"type": "batch", "timeout": 10, "kernels": [kernel]})
+    session = world.submit_session(spec)
+    world.run(20)
+    assert session.status is SessionStatus.TERMINATING
+    world.ask(lambda work, parts: parts[SessionRequests].cancel(work, ADA, session.id, force=True))
+    world.run(1)
+    assert session.reason is not None
+    assert session.reason.code is ReasonCode.TIMEOUT
+    assert stops(world) == [GRACE_S, 0.0]

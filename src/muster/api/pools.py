@@ -70,8 +70,9 @@ def _without_secrets(view: PoolView, call: Caller) -> PoolView:
 
 def _explain(live: Live, parts: Parts, id_: str, now: float, asker: Principal) -> WhyView:
     pool, fleet = live.of(Pool)[id_], parts[Fleet]
-    holders = partial(held_up_by, live, parts[ClusterState].guard, now)
-    return explain_pool(pool, fleet.slices(pool.name), fleet, holders, now)
+    cluster = parts[ClusterState]
+    holders, holds = partial(held_up_by, live, cluster.guard, now), cluster.machine_holds
+    return explain_pool(pool, fleet.slices(pool.name), fleet, holders, holds, now)
 
 
 POOLS: Resource[Pool, PoolView] = Resource(

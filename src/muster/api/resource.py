@@ -301,17 +301,22 @@ class Resource(Generic[R, V]):
             if request is None:
                 raise Conflict(f"{self.named(found)} is not cancelled with force: leave that out")
 
-            def action(work: Work, parts: Parts) -> tuple[R, Collection[float]]:
+            def action(work: Work, parts: Parts) -> tuple[R, Collection[float], bool]:
                 live = work.live.of(self.entity.record).get(self.name_of(found))
+                ended = live is None or live.status in self.entity.states.terminal
                 graces_s = () if live is None or force else self.graces_s(live)
-                return request(work, parts, principal, found.id), graces_s
+                return request(work, parts, principal, found.id), graces_s, force and ended
 
             try:
-                cancelled, graces_s = await call.change(action)
+                cancelled, graces_s, had_ended = await call.change(action)
             except NotFound:
                 found = await call.read(self.read, principal, found.id)
                 said = f"{self.named(found)} had ended already: it is {found.status.lower()}"
                 return answer(_cancel_view(found, False, said))
+            if had_ended:
+                ended = f"{self.named(found)} had ended already: it is {cancelled.status.lower()}"
+                said = f"{ended}; what is left of it is killed at once"
+                return answer(_cancel_view(cancelled, False, said))
             end = "; its processes are killed at once" if force else _grace_left(graces_s)
             said = f"{self.named(found)} is cancelled{end}"
             return answer(_cancel_view(cancelled, True, said))

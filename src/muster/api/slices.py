@@ -50,9 +50,9 @@ def slices_seen(views: Sequence[SliceView], call: Caller) -> list[SliceView]:
 
 def _explain(live: Live, parts: Parts, id_: str, now: float, asker: Principal) -> WhyView:
     slice_, fleet = live.of(Slice)[id_], parts[Fleet]
-    holders = partial(held_up_by, live, parts[ClusterState].guard, now)
-    pool = fleet.pool(slice_.pool)
-    return explain_slice(slice_, pool, fleet, parts[RouteDemand], holders, now)
+    cluster, pool = parts[ClusterState], fleet.pool(slice_.pool)
+    holders, holds = partial(held_up_by, live, cluster.guard, now), cluster.machine_holds
+    return explain_slice(slice_, pool, fleet, parts[RouteDemand], holders, holds, now)
 
 
 def _filters(

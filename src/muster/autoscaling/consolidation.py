@@ -140,6 +140,7 @@ def slices_to_try(
         for each in slices
         if each.state.busy
         and not each.state.is_kept
+        and not each.state.awaited
         and (each.age_s or 0.0) >= rules.after_s
         and each.state.pool in pools
         and left[each.state.pool] > pools[each.state.pool].min_slices
@@ -274,8 +275,11 @@ class _OtherMachines:
 
 def _stays(slice_: UsedSlice, spec: PoolSpec, left: int) -> bool:
     """Whether a slice stays whatever becomes of others. One that is idle for want of work would go,
-    and one that is kept as a buffer would be replaced."""
+    and one that is kept as a buffer would be replaced. The room of one for which a job waits is for
+    that job."""
     state = slice_.state
+    if state.awaited:
+        return False
     if slice_.age_s is None or state.busy:
         return state.busy
     return not spec.buffer_slices and (state.is_kept or left <= spec.min_slices)

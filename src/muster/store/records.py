@@ -34,6 +34,9 @@ LedgerKey = tuple[KernelId, int]
 MAX_ABSENCES = 64
 """The number of latest absences of an agent that are remembered; during earlier absences it counts
 as heard."""
+MAX_LEAPS = 64
+"""The number of latest leaps of time of an agent that are remembered; those before them count for
+all that began before these."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -51,8 +54,9 @@ class Agent(Record):
     attributes that the token with which it joined gave it, whatever it says itself: those of its
     pool and slice.
 
-    Not stored are ``leapt_s``, by how much the controller's time was ahead of the agent's boot
-    clock when that was found, at ``leapt_at``, since ``booted_at`` was noted; ``term_s``;
+    Not stored are ``leaps``, the latest moments at which the controller's time was found to have
+    leapt against the agent's boot clock, each with by how much it was ahead of it from then on,
+    compared to ``booted_at``; ``term_s``;
     ``withheld``, why it takes no work for the sake of its slice, empty if it may; ``ill``, the same
     for the sake of its health; ``in_service``, whether a service has all of it to itself, as the
     ledger says; ``connected``, whether it has a stream to this process, and ``connected_at``, since
@@ -93,8 +97,7 @@ class Agent(Record):
     machine: str = ""
     supervisor: str = ""
     booted_at: float = 0.0
-    leapt_s: float = 0.0
-    leapt_at: float = 0.0
+    leaps: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=MAX_LEAPS))
     term_s: float = 0.0
     lost_at: float = -math.inf
     seen_known: bool = True
@@ -117,7 +120,7 @@ class Agent(Record):
         self.connected_at, self.absences = before.connected_at, before.absences
         self.disk_full, self.checks = before.disk_full, before.checks
         self.probes, self.sees_ports = before.probes, before.sees_ports
-        self.leapt_s, self.leapt_at = before.leapt_s, before.leapt_at
+        self.leaps = before.leaps
         self.clock_offset_s, self.foreign_reports = before.clock_offset_s, before.foreign_reports
 
 

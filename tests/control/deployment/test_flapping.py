@@ -1,5 +1,7 @@
 """Replicas whose probes are good and bad by turns, and those of which all are bad at once."""
 
+from typing import Any
+
 import pytest
 from tests.control.conftest import MakeWorld
 from tests.control.served_cluster import Cluster
@@ -114,3 +116,78 @@ def test_only_the_good_one_gets_requests_where_the_others_are_bad(cluster: Clust
     cluster.sick = {each.name for each in cluster.routes()[1:]}
     cluster.run(1)
     assert cluster.serving() == [1]
+
+
+def side_by_side(cluster: Cluster, **update: Any) -> None:
+    """Roll out a second revision beside the two replicas of the first."""
+    cluster.deploy(replicas=2, drain=0, probe=CALM)
+    cluster.run(30)
+    asked = {"surge": 2, "min_healthy_time": 5, "progress_deadline": 300, **update}
+    cluster.deploy(replicas=2, drain=0, probe=CALM, update=asked, command=["serve", "2"])
+    cluster.run(15)
+
+
+CANARY = {"strategy": "canary", "steps": [{"weight": 5, "watch": 600}]}
+
+
+@pytest.mark.parametrize("bad", [1, 2])
+def test_bad_probes_of_one_revision_leave_the_parts_of_a_canary_as_they_are(
+    cluster: Cluster, bad: int
+) -> None:
+    side_by_side(cluster, **CANARY)
+    parts = [(1, 19), (1, 19), (2, 2)]
+    assert cluster.weights() == parts
+    cluster.bad = {bad}
+    cluster.run(1)
+    assert cluster.weights() == parts
+    cluster.bad.clear()
+    cluster.run(2)
+    assert cluster.weights() == parts
+
+
+def test_bad_probes_of_the_former_send_nobody_to_an_untested_green(cluster: Cluster) -> None:
+    side_by_side(cluster, strategy="blue-green", min_healthy_time=60, keep_old=600)
+    before = [(1, 1), (1, 1), (2, 0), (2, 0)]
+    assert cluster.weights() == before
+    cluster.bad = {1}
+    cluster.run(1)
+    assert cluster.weights() == before
+
+
+def test_bad_probes_of_green_after_the_switch_send_nobody_back(cluster: Cluster) -> None:
+    side_by_side(cluster, strategy="blue-green", keep_old=600)
+    after = [(1, 0), (1, 0), (2, 1), (2, 1)]
+    assert cluster.weights() == after
+    cluster.bad = {2}
+    cluster.run(1)
+    assert cluster.weights() == after
+
+
+def test_one_good_replica_of_a_revision_gets_its_part_where_the_other_is_bad(
+    cluster: Cluster,
+) -> None:
+    side_by_side(cluster, **CANARY)
+    cluster.sick = {next(each.name for each in cluster.routes() if each.revision == 1)}
+    cluster.run(1)
+    assert cluster.weights() == [(1, 19), (2, 1)]
+
+
+def test_other_revision_gets_all_once_one_is_unhealthy(cluster: Cluster) -> None:
+    side_by_side(cluster, **CANARY)
+    cluster.bad = {1}
+    cluster.run(4)
+    assert cluster.weights() == [(2, 1)]
+
+
+def test_replica_with_a_bad_probe_is_left_out_of_a_rolling_update_while_others_serve(
+    cluster: Cluster,
+) -> None:
+    cluster.deploy(replicas=2, drain=0, probe=CALM)
+    cluster.run(30)
+    update = {"surge": 1, "min_healthy_time": 20, "progress_deadline": 300}
+    cluster.deploy(replicas=2, drain=0, probe=CALM, update=update, command=["serve", "2"])
+    cluster.run(15)
+    assert cluster.weights() == [(1, 1), (1, 1), (2, 1)]
+    cluster.bad = {2}
+    cluster.run(1)
+    assert cluster.weights() == [(1, 1), (1, 1)]

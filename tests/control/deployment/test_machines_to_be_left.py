@@ -51,13 +51,17 @@ def why_pool(cluster: Cluster) -> tuple[dict[ReasonCode, str], dict[ReasonCode, 
     fleet, now = parts[Fleet], cluster.world.clock.now()
     (its_pool,) = live.of(Pool).values()
     slices = fleet.slices(its_pool.name)
-    holders = partial(held_up_by, live, parts[ClusterState].guard, now)
+    cluster_state = parts[ClusterState]
+    holders, holds = (
+        partial(held_up_by, live, cluster_state.guard, now),
+        cluster_state.machine_holds,
+    )
     of_slices = [
-        explain_slice(each, its_pool, fleet, parts[RouteDemand], holders, now)
+        explain_slice(each, its_pool, fleet, parts[RouteDemand], holders, holds, now)
         for each in slices
         if each.doomed is not None
     ]
-    of_pool = explain_pool(its_pool, slices, fleet, holders, now)
+    of_pool = explain_pool(its_pool, slices, fleet, holders, holds, now)
     told = [each for answer in of_slices for each in answer.reasons]
     return (
         {ReasonCode(each.code): each.sentence for each in told},

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.control.conftest import MakeWorld
+from tests.control.conftest import MakeWorld, cpus
 from tests.control.deployment.test_disruption import end_drain
 from tests.control.served_cluster import Cluster
 from tests.control.test_draining import drain
@@ -33,6 +33,27 @@ def test_new_deployment_that_waits_for_room_is_never_given_up(worlds: MakeWorld)
     end_drain(cluster.world, "m0")
     cluster.run(60)
     assert cluster.serving() == [1]
+
+
+def test_replicas_wait_for_room_in_one_session_each_whatever_the_pending_timeout(
+    worlds: MakeWorld,
+) -> None:
+    cluster = impatient(worlds, agents=1)
+    cluster.deploy(replicas=4, **FULL)
+    cluster.run(10)
+    live = cluster.world.plane.live
+    before = {each.name for each in cluster.routes()}, set(live.sessions)
+    cluster.run(100)
+    assert ({each.name for each in cluster.routes()}, set(live.sessions)) == before
+    assert [len(each) for each in before] == [4, 4]
+    assert cluster.serving() == [1]
+    cluster.world.restart_controller()
+    cluster.run(100)
+    live = cluster.world.plane.live
+    assert ({each.name for each in cluster.routes()}, set(live.sessions)) == before
+    cluster.world.add_agent("m9", cpus(4))
+    cluster.run(10)
+    assert cluster.serving() == [1, 1]
 
 
 def test_replica_that_waits_for_room_again_and_again_leaves_the_budget_of_its_revision(

@@ -15,6 +15,8 @@ from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.pool.records import Slice
 from muster.control.pool.requests import PoolRequests
+from muster.control.session.cluster.machine_holds import MachineHold, MachineHolds
+from muster.core.ids import AgentId, JobId
 from muster.core.reasons import ReasonCode
 from muster.core.specs import ScalingGroup, SessionSpec
 from muster.core.states import JobState, SessionStatus
@@ -257,3 +259,15 @@ def test_no_work_is_lost_and_what_was_placed_needs_no_further_slice(
     assert emptied, "there was something to be saved"
     assert world.farm.made.total() == made
     world.close()
+
+
+def test_slice_for_which_a_job_waits_is_not_emptied(tmp_path: Path) -> None:
+    class AllAreAwaited(MachineHolds):
+        def on(self, agent: AgentId, now: float) -> MachineHold | None:
+            return MachineHold(JobId("job-x"), now + 600.0)
+
+    world = make(tmp_path, price=2)
+    world.cluster.machine_holds = AllAreAwaited()
+    half_empty(world)
+    world.run(SOON_S, STEP_S)
+    assert doomed(world) == []

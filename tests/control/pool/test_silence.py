@@ -12,6 +12,7 @@ from muster.control.pool.fleet import Fleet
 from muster.control.pool.records import Slice
 from muster.control.pool.states import PoolStatus
 from muster.control.pool.views import live_slice
+from muster.control.session.cluster.machine_holds import MachineHolds
 from muster.core.reasons import ReasonCode
 from muster.core.states.slice import SliceStatus
 from muster.core.views.pools import SliceView
@@ -56,7 +57,8 @@ def test_silent_machine_is_named_with_the_time_until_its_slice_is_replaced(tmp_p
     assert view.silent.sentence.endswith("unless it is heard again")
     assert silence_of(world, other) == ""
     fleet, routing = world.plane.parts[Fleet], world.plane.parts[RouteDemand]
-    why = explain_slice(slice_, fleet.pool("cpu"), fleet, routing, lambda *_: (), world.clock.now())
+    pool_, now = fleet.pool("cpu"), world.clock.now()
+    why = explain_slice(slice_, pool_, fleet, routing, lambda *_: (), MachineHolds(), now)
     assert why.reasons[0].code == ReasonCode.SLICE_SILENT
     world.run(in_s - 20)
     assert is_to_stay(slice_)

@@ -17,6 +17,7 @@ from muster.control.pool.hollow import FarmFaults
 from muster.control.pool.records import Slice
 from muster.control.pool.slices import WORDS_S
 from muster.control.pool.views import live_slice
+from muster.control.session.cluster.machine_holds import MachineHolds
 from muster.core.states import JobState
 from muster.core.states.slice import SliceStatus
 from muster.providers.provider import Listing
@@ -125,7 +126,8 @@ def test_last_words_that_do_not_come_are_those_of_the_last_list(
     shown = live_slice(slice_, fleet, fleet.pool("cpu"), world.clock.now()).reason
     assert shown is not None
     assert shown.sentence == words, "it is told before the time limit"
-    why = explain_slice(slice_, fleet.pool("cpu"), fleet, routing, lambda *_: (), world.clock.now())
+    pool_, now = fleet.pool("cpu"), world.clock.now()
+    why = explain_slice(slice_, pool_, fleet, routing, lambda *_: (), MachineHolds(), now)
     assert words in [each.sentence for each in why.reasons]
     world.farm.faults = FarmFaults(lost=1.0)
     began = world.clock.now()

@@ -5,8 +5,13 @@ from typing import Any
 from tests.control.conftest import MakeWorld
 from tests.control.pool_scenarios import pool
 from tests.control.recovery.clinic import FAULTY, Clinic, clinic, fails
+from tests.control.world import ROOT
 
+from muster.control.pool.explanation import explain_pool
+from muster.control.pool.fleet import Fleet
 from muster.control.pool.records import Slice
+from muster.control.pool.requests import PoolRequests
+from muster.control.session.cluster.state import ClusterState
 from muster.core.reasons import ReasonCode
 from muster.core.states import JobState
 from muster.core.states.health import ILL, HealthStatus
@@ -88,3 +93,35 @@ def test_slice_of_an_isolated_machine_is_replaced_at_once_for_a_job_that_takes_a
     assert here.ended(job) is JobState.SUCCEEDED
     assert here.ran_on[0, 2] != faulty
     assert here.world.farm.made.total() == 2
+
+
+def test_pools_replace_leaves_what_a_recovery_waits_for_until_it_waits_no_longer(
+    worlds: MakeWorld,
+) -> None:
+    here = with_pool(worlds)
+    job = here.gang(recovery={"replace": False, "return_timeout": 600})
+    faulty = has_fault(here, 1)
+    here.never_return.add(faulty)
+    recovery = here.recovery(job)
+    here.until(recovery, RecoveryStatus.PENDING_RESTART)
+    since = recovery.status_changed_at
+    here.world.apply(pool("gpu", machine={**GPU_NODE, "cpu": 9}, max_slices=4, idle_timeout=5))
+    here.world.ask(lambda work, parts: parts[PoolRequests].replace(work, ROOT, "gpu", 2))
+    here.run(60)
+    old = [each for each in here.world.slices() if each.revision == 1]
+    assert [each.doomed for each in old] == [None, None]
+    assert recovery.status is RecoveryStatus.PENDING_RESTART
+    assert job.id in said_of_pool(here)
+    assert here.ended(job) is JobState.FAILED
+    assert here.world.clock.now() - since >= 600
+    here.run_until(lambda: all(each.doomed for each in old), 100)
+
+
+def said_of_pool(here: Clinic) -> str:
+    """The answer of `muster why` about the pool."""
+    parts, now = here.world.plane.parts, here.world.clock.now()
+    fleet, holds = parts[Fleet], parts[ClusterState].machine_holds
+    gpu = fleet.pool("gpu")
+    assert gpu is not None
+    why = explain_pool(gpu, fleet.slices("gpu"), fleet, lambda *_: (), holds, now)
+    return "; ".join(each.sentence for each in why.reasons)

@@ -16,6 +16,7 @@ from muster.control.session.handlers.barrier import note_ready
 from muster.control.session.handlers.environment import preparation
 from muster.control.session.handlers.start import send_starts
 from muster.control.session.kernel_reports import KernelReports
+from muster.control.session.lifecycle import is_asked_back, stop_asked_back
 from muster.control.tell_agent import TellAgent
 from muster.core.clock import LEAP_S
 from muster.core.reasons import Reason, ReasonCode, reason
@@ -100,18 +101,22 @@ class Greeter:
 
     def _note_boot(self, work: Work, agent: Agent, boot_id: str) -> None:
         """Note when the agent's boot clock was 0. A controller's time that has gone ahead of that
-        clock has passed a leap, which counts for no kernel that ran before (design: Time)."""
+        clock has passed a leap, which counts for no kernel that ran before (design: Time); each
+        leap is noted while kernels are there."""
         booted_at = self._leases.booted_at(agent.id)
         if booted_at is None:
             return
-        ahead_s = booted_at - agent.booted_at
         knows = agent.boot_id == boot_id and agent.booted_at > 0
-        if knows and abs(ahead_s) >= LEAP_S and work.live.allocations_on.get(agent.id):
-            if not agent.leapt_s:
-                agent.leapt_at = work.now
-            agent.leapt_s = max(0.0, ahead_s)
-        else:
-            agent.booted_at, agent.leapt_s = booted_at, 0.0
+        if not (knows and work.live.allocations_on.get(agent.id)):
+            agent.booted_at = booted_at
+            agent.leaps.clear()
+            return
+        ahead_s = booted_at - agent.booted_at
+        before_s = agent.leaps[-1][1] if agent.leaps else 0.0
+        if abs(ahead_s - before_s) >= LEAP_S:
+            agent.leaps.append((work.now, ahead_s))
+        elif not agent.leaps:
+            agent.booted_at = booted_at
 
     def _lose(self, work: Work, agent: Agent, keys: Sequence[LedgerKey], why: Reason) -> None:
         """Count these kernels as lost at the moment when the agent was last heard before its Hello,
@@ -151,6 +156,9 @@ class Greeter:
         if kernel.status in _PREPARING:
             if held is not HeldStatus.PREPARED:
                 work.emit(TellAgent(agent.id, preparation(kernel)))
+        elif kernel.status is KernelStatus.CREATING and is_asked_back(kernel.session):
+            if held not in _GONE:
+                stop_asked_back(work, kernel)  # the Stop may have been lost
         elif kernel.status is KernelStatus.CREATING:
             # A Recall, or the Start of a kernel that is only queued there, may have been lost.
             kernel.stop_sent_at = None

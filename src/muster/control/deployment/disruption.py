@@ -79,6 +79,9 @@ class ReplicaGuard(ServicesGuard):
             disruption=str(deployment.spec.disruption),
         )
 
+    def waits_without_limit(self, session: SessionId) -> bool:
+        return self._routes.of_session(session) is not None
+
     def _no_counts(self) -> dict[DeploymentId, int]:
         """Of each deployment how many more replicas may be taken in a wake, as far as asked."""
         return {}
@@ -90,7 +93,7 @@ class ReplicaGuard(ServicesGuard):
 
     def _serving(self, deployment: Deployment) -> int:
         """How many replicas get requests."""
-        return len(in_traffic(self._routes.of(deployment), math.inf))
+        return len(in_traffic(deployment, self._routes, math.inf))
 
 
 def _serves(route: Route) -> bool:

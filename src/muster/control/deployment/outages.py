@@ -59,7 +59,7 @@ class TellOutages(FollowingHandler[Deployment]):
             self._teller.serves_nobody(work, record, OUTAGE_S, self._why(record))
 
     def _serves(self, deployment: Deployment) -> bool:
-        return bool(in_traffic(self._routes.of(deployment), math.inf))
+        return bool(in_traffic(deployment, self._routes, math.inf))
 
     def _forget(self, deployment: Deployment, work: Work) -> None:
         if deployment.unserved_at is not None:

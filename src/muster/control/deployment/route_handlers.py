@@ -78,7 +78,7 @@ class ProvisioningRoute(LifecycleHandler[Route]):
             session = session_of(route, work.live)
             if session is None or session.status not in SESSION_TABLE.live:
                 why = _ended(route, session)
-                if not _went_with_machine(session) and why.code is not ReasonCode.ROUTE_NO_ROOM:
+                if not _went_with_machine(session):
                     self._lifecycle.failed(work, route, why)
                 result.failures[route] = why
             elif session.status is SessionStatus.RUNNING:
@@ -296,9 +296,6 @@ class TakeDownRoutes(FollowingHandler[Route]):
 def _ended(route: Route, session: Session | None) -> Reason:
     """Why a route's session ended, as far as is known."""
     why = None if session is None else session.reason
-    if why is not None and why.code is ReasonCode.SCHEDULING_TIMEOUT:
-        waited_s, name = dict(why.numbers)["timeout_s"], route.deployment.name
-        return reason(ReasonCode.ROUTE_NO_ROOM, waited_s=waited_s, deployment=name)
     how = "" if why is None else why.sentence()
     told = {"how": how, "session": route.session_id or ""}
     return reason(ReasonCode.ROUTE_ENDED, **told, lost=_went_with_machine(session))

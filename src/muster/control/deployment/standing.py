@@ -1,6 +1,6 @@
 """Routes and deployments as the pure decisions see them (``muster.serving``)."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from muster.control.deployment.book import Routes
@@ -8,6 +8,7 @@ from muster.control.deployment.entity import Deployment, Route
 from muster.core.states import AgentBar, AgentStatus, SessionStatus
 from muster.core.states.deployment import RouteStatus
 from muster.serving.replicas import SERVING, Replica, Standing
+from muster.serving.rollout import weights_of
 from muster.store.live import Live
 from muster.store.records import Session
 
@@ -38,13 +39,41 @@ def standing(route: Route, now: float) -> Standing:
     return Standing.AVAILABLE
 
 
-def in_traffic(routes: Iterable[Route], now: float) -> list[Route]:
-    """The routes of a deployment that get requests: those that are healthy and whose last completed
-    probe was good. Where that is none, because the probes of all were bad at once, the published
-    set stands: the WITHDRAWN ones, until one is good again or they are UNHEALTHY."""
-    found = [(each, standing(each, now)) for each in routes if each.address is not None]
-    serving = [each for each, its in found if its in SERVING]
-    return serving or [each for each, its in found if its is Standing.WITHDRAWN]
+def percent_wished(deployment: Deployment) -> Mapping[int, int]:
+    """Percent of the requests, by revision, while an update has two revisions side by side;
+    revisions that are not named share the rest."""
+    rollout = deployment.rollout
+    if rollout is None:
+        return {}
+    return weights_of(rollout, deployment.spec.update, deployment.replicas)
+
+
+def in_traffic(deployment: Deployment, routes: Routes, now: float) -> list[Route]:
+    """The routes of a deployment that get requests, oldest first: those that are healthy and whose
+    last completed probe was good. Where that is none, because the probes of all were bad at once,
+    the published set stands: the WITHDRAWN ones, until one is good again or they are UNHEALTHY.
+
+    That holds for each part of the requests by itself (``percent_wished``): bad probes of one
+    revision do not send its part to the other, which may not be tested yet or be too few.
+    """
+    wished = percent_wished(deployment)
+    rest = 100 - sum(wished.values())
+    found = [each for each in routes.of(deployment) if each.address is not None]
+    stands = {each: standing(each, now) for each in found}
+    serving = {each for each in found if stands[each] in SERVING}
+    served_parts = {_part(each, wished) for each in serving}
+    for each in found:
+        part = _part(each, wished)
+        share = rest if part is None else wished[part]
+        is_published = share > 0 and part not in served_parts
+        if stands[each] is Standing.WITHDRAWN and (is_published or not served_parts):
+            serving.add(each)
+    return [each for each in found if each in serving]
+
+
+def _part(route: Route, wished: Mapping[int, int]) -> int | None:
+    """The revision of a route, if it has a part of the requests to itself."""
+    return route.revision if route.revision in wished else None
 
 
 def _since(route: Route) -> float:
@@ -88,11 +117,13 @@ def replicas(deployment: Deployment, routes: Routes, live: Live, now: float) -> 
         )
         for route in mine
     ]
-    if any(each.serves for each in found):
+    if all(each.standing is not Standing.WITHDRAWN for each in found):
         return found
-    serving = {each.name for each in in_traffic(mine, now)}
+    serving = {each.name for each in in_traffic(deployment, routes, now)}
     return [
-        replace(each, standing=Standing.HEALTHY) if each.route in serving else each
+        replace(each, standing=Standing.HEALTHY)
+        if each.standing is Standing.WITHDRAWN and each.route in serving
+        else each
         for each in found
     ]
 

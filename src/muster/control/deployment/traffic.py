@@ -7,22 +7,20 @@ from collections.abc import Collection, Mapping
 from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, DeploymentId, Route
 from muster.control.deployment.publishing.effects import PublishServices
-from muster.control.deployment.standing import in_traffic
+from muster.control.deployment.standing import in_traffic, percent_wished
 from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.work import Work
 from muster.core.serving.traffic import Service, Target, TrafficView
 from muster.core.states.deployment import DEPLOYMENT_TABLE, RouteStatus
-from muster.serving.rollout import weights_of
 from muster.serving.weights import of_replicas
 
 
 def service_of(deployment: Deployment, routes: Routes, own_hosts: Collection[str] = ()) -> Service:
     """A deployment as proxies see it; a route that is drained has weight 0. A host that is one of
     the proxies' own is left out: whoever had it would get all requests that come by path."""
-    serving = in_traffic(routes.of(deployment), math.inf)
-    spec, rollout = deployment.spec, deployment.rollout
-    wished = {} if rollout is None else weights_of(rollout, spec.update, deployment.replicas)
-    weight = of_replicas(wished, Counter(each.revision for each in serving))
+    serving, spec = in_traffic(deployment, routes, math.inf), deployment.spec
+    in_all = Counter(each.revision for each in serving)
+    weight = of_replicas(percent_wished(deployment), in_all)
     drained = [
         each
         for each in routes.of(deployment)

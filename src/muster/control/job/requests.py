@@ -23,7 +23,7 @@ from muster.control.session.cluster.priorities import set_priority, tell_priorit
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.cluster.workloads import job_class
 from muster.control.session.ended_specs import EndedSpecs
-from muster.control.session.lifecycle import SessionLifecycle, cancelled
+from muster.control.session.lifecycle import SessionLifecycle, cancelled, with_force
 from muster.core.errors import Conflict, NotFound
 from muster.core.ids import JobId
 from muster.core.owner import Owner, Principal
@@ -160,7 +160,7 @@ class JobRequests:
 
         Args:
             force: kill its processes at once, also those that are ending already, as they may be
-                for a while after the job has ended.
+                for a while after the job has ended, whose end stays as it was.
 
         Raises:
             NotFound: no such live job of the principal's; with ``force``, none with processes
@@ -172,11 +172,14 @@ class JobRequests:
             job = left[0].job
         if job is None or not principal.may_change(job.owner):
             raise NotFound(f"there is no live job {id_}")
-        job.reason = cancelled(principal.owner.user, force=force)
-        self._sessions.kill(work, left, PHASE, job.reason)
+        why = cancelled(principal.owner.user, force=force)
+        self._sessions.kill(work, left, PHASE, why)
         if job.status in JOB_TABLE.terminal:
+            if job.reason is not None:
+                job.reason = with_force(job.reason)
             work.look_later(left)  # those that have not heard of the job's end yet
             return job
+        job.reason = why
         work.unit.touch(job)
         self._ended_specs.pay(work, job.owner, job.spec_bytes)
         if not job.tasks and job.next_task < job.tasks_total:

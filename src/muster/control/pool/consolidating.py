@@ -137,6 +137,7 @@ class ConsolidateSlices(LifecycleHandler[Pool]):
             self._slices.doom(work, slice_, self.name, why)
 
     def _used(self, slice_: Slice, now: float) -> UsedSlice:
+        hold = self._fleet.awaited(slice_, self._cluster.machine_holds, now)
         state = SliceState(
             slice_.id,
             slice_.pool,
@@ -144,6 +145,8 @@ class ConsolidateSlices(LifecycleHandler[Pool]):
             busy=self._fleet.is_used(slice_),
             held_by=slice_.held_by,
             isolated=self._fleet.isolated(slice_),
+            awaited="" if hold is None else hold.job,
+            awaited_until=0.0 if hold is None else hold.until,
         )
         return UsedSlice(
             state,

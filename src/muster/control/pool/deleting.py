@@ -19,6 +19,7 @@ from muster.control.pool.fleet import MISSED_LISTS, Fleet, is_silent
 from muster.control.pool.records import Pool, Slice
 from muster.control.pool.slices import DEAD_S, LEAVE_S, MAY_STAY_S, SliceLifecycle
 from muster.control.pool.states import PoolStatus
+from muster.control.session.cluster.state import ClusterState
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult
@@ -207,15 +208,17 @@ def note_loss(work: Work, pool: Pool) -> None:
 
 class ReplaceSlices(FollowingHandler[Pool]):
     """Replaces slices of former revisions where an operator asked for that: some at a time, idle
-    ones first, each once its work has ended. It stops once slices of the present revision fail."""
+    ones first, each once its work has ended and no job waits for a machine of it. It stops once
+    slices of the present revision fail."""
 
     name = "ReplaceSlices"
     entity = Pool
     statuses = frozenset({PoolStatus.ACTIVE})
 
-    def __init__(self, fleet: Fleet, slices: SliceLifecycle) -> None:
+    def __init__(self, fleet: Fleet, slices: SliceLifecycle, cluster: ClusterState) -> None:
         self._fleet = fleet
         self._slices = slices
+        self._cluster = cluster
 
     def follow(self, record: Pool, work: Work) -> None:
         if not record.replacing or record.group in self._slices.changed_groups:
@@ -231,7 +234,9 @@ class ReplaceSlices(FollowingHandler[Pool]):
             work.unit.touch(record)
             return
         under_way = sum(each.doomed is not None or each.is_coming for each in slices)
-        old.sort(key=lambda each: (each.idle_since is None, each.idle_since or 0.0, each.id))
-        for each in old[: max(0, record.replacing - under_way)]:
+        holds = self._cluster.machine_holds
+        may_go = [each for each in old if self._fleet.awaited(each, holds, work.now) is None]
+        may_go.sort(key=lambda each: (each.idle_since is None, each.idle_since or 0.0, each.id))
+        for each in may_go[: max(0, record.replacing - under_way)]:
             why = reason(ReasonCode.SLICE_OUTDATED, revision=each.revision, now=record.revision)
             self._slices.doom(work, each, self.name, why, leave_by=math.inf)

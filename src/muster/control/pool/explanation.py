@@ -17,6 +17,7 @@ from muster.control.pool.silence import silence
 from muster.control.pool.slices import MAY_STAY_S, time_limit_s
 from muster.control.pool.states import PoolStatus
 from muster.control.pool.views import differs, refusal, stays
+from muster.control.session.cluster.machine_holds import MachineHolds
 from muster.core import sentences
 from muster.core.owner import Principal
 from muster.core.reasons import Reason, ReasonCode, reason
@@ -39,16 +40,24 @@ def kept_until(slice_: Slice) -> float | None:
 
 
 def explain_pool(
-    pool: Pool, slices: Sequence[Slice], fleet: Fleet, holders: Holders, now: float
+    pool: Pool,
+    slices: Sequence[Slice],
+    fleet: Fleet,
+    holders: Holders,
+    holds: MachineHolds,
+    now: float,
 ) -> WhyView:
     """Whether a pool makes machines, everything that keeps it from that, and what keeps its slices
-    from going that are to go.
+    from going that are to go or to be replaced.
 
     Args:
         slices: of the pool.
     """
     closed = why_closed(pool, now)
     held = dict.fromkeys(why for each in slices for why in _held_up(each, fleet, holders))
+    if pool.replacing:
+        old = [each for each in slices if each.revision < pool.revision]
+        held |= dict.fromkeys(why for each in old for why in _awaited(each, fleet, holds, now))
     reasons = [*_of_pool(pool, slices, closed), *[*held][:MOST_TOLD]]
     makes = closed is None and pool.status is PoolStatus.ACTIVE
     return WhyView(
@@ -98,6 +107,7 @@ def explain_slice(
     fleet: Fleet,
     routing: RouteDemand,
     holders: Holders,
+    holds: MachineHolds,
     now: float,
 ) -> WhyView:
     """The state of a slice: what it waits for, or why it stays.
@@ -105,7 +115,9 @@ def explain_slice(
     Args:
         pool: of the slice.
     """
-    reasons = *_of_slice(slice_, pool, fleet, now), *_held_up(slice_, fleet, holders)
+    reasons = [*_of_slice(slice_, pool, fleet, now), *_held_up(slice_, fleet, holders)]
+    if all(each.code is not ReasonCode.SLICE_AWAITED for each in reasons):
+        reasons += _awaited(slice_, fleet, holds, now)
     return WhyView(
         subject=slice_.id,
         status=slice_.status,
@@ -124,6 +136,14 @@ def _held_up(slice_: Slice, fleet: Fleet, holders: Holders) -> Sequence[Reason]:
         why for agent in fleet.agents(slice_).values() for why in holders(agent, until)
     )
     return [*found][:MOST_TOLD]
+
+
+def _awaited(slice_: Slice, fleet: Fleet, holds: MachineHolds, now: float) -> Sequence[Reason]:
+    """The job that waits for a machine of a slice, which is neither idle nor replaced meanwhile."""
+    hold = fleet.awaited(slice_, holds, now)
+    if hold is None or slice_.doomed is not None:
+        return ()
+    return (reason(ReasonCode.SLICE_AWAITED, job=hold.job, in_s=round(hold.until - now)),)
 
 
 def explain_ended_slice(

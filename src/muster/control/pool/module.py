@@ -73,7 +73,7 @@ class PoolModule(EntityModule):
                 WatchSlices(fleet, slices),
                 DeleteSlices(fleet, slices, parts[SessionLifecycle]),
                 BreakPools(fleet),
-                ReplaceSlices(fleet, slices),
+                ReplaceSlices(fleet, slices, cluster),
                 ListPools(fleet),
                 EndPools(fleet),
                 routing,

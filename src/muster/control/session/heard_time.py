@@ -6,8 +6,8 @@ from collections.abc import Callable, Set
 from muster.control.engine.handler import LifecycleHandler
 from muster.control.engine.work import Work
 from muster.core.ids import AgentId
-from muster.core.states import KERNEL_TABLE
-from muster.store.records import Session
+from muster.core.states import KERNEL_TABLE, AgentStatus
+from muster.store.records import Agent, Session
 
 Unheard = Callable[[], Set[AgentId]]
 """Tells the agents that have said something that waits for a later wake. After an outage messages
@@ -15,6 +15,8 @@ may fill several wakes: what an agent said is heard before its silence is judged
 kernels."""
 TELLING_S = 5.0
 """The time that an agent has after it connects to report what happened meanwhile."""
+_GONE = frozenset({AgentStatus.LOST, AgentStatus.REMOVED})
+"""States of agents that need not come back."""
 LOOK_AGAIN_S = 1.0
 """How long a verdict is put off because a message of an agent waits."""
 
@@ -74,16 +76,24 @@ def _told_by(session: Session, work: Work) -> float:
 
 def timed_out_at(session: Session, timeout_s: float, work: Work) -> float:
     """When a running session has run for so long, by the clocks of its agents: a leap of the
-    controller's time since it started does not count (design: Time). Infinite while an agent has
-    not said Hello to this controller, because its clock is not known; its Hello or its loss
-    follows."""
+    controller's time since it started does not count (design: Time). Infinite while an agent of its
+    live kernels has not said Hello to this controller, because its clock is not known; its Hello or
+    its loss follows. Machines of kernels that have ended are not waited for: they may never come
+    back."""
     started_at, leapt_s = session.started_at or work.now, 0.0
-    for kernel in session.kernels:
-        agent = work.live.agents.get(kernel.agent_id) if kernel.agent_id else None
-        if agent is None:
+    for agent_id in {k.agent_id for k in session.kernels if k.status in KERNEL_TABLE.live}:
+        agent = work.live.agents.get(agent_id) if agent_id else None
+        if agent is None or agent.status in _GONE:
             continue
         if not agent.connected_at:
             return math.inf
-        if started_at < agent.leapt_at:
-            leapt_s = max(leapt_s, agent.leapt_s)
+        leapt_s = max(leapt_s, _leapt_s(agent, started_at))
     return started_at + timeout_s + leapt_s
+
+
+def _leapt_s(agent: Agent, since: float) -> float:
+    """By how much the controller's time has gone ahead of the agent's boot clock since then."""
+    if not agent.leaps:
+        return 0.0
+    ahead_s = [ahead_s for at, ahead_s in agent.leaps if at <= since]
+    return max(0.0, agent.leaps[-1][1] - (ahead_s[-1] if ahead_s else 0.0))

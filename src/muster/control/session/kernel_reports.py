@@ -12,7 +12,7 @@ from muster.control.session.cluster.state import ClusterState
 from muster.control.session.handlers.barrier import is_closed, may_have_run, note_ready
 from muster.control.session.handlers.environment import fixed_port
 from muster.control.session.handlers.start import send_starts
-from muster.control.session.lifecycle import LOST_CODES, SessionLifecycle
+from muster.control.session.lifecycle import LOST_CODES, SessionLifecycle, is_asked_back
 from muster.control.tell_agent import TellAgent
 from muster.core.health.verdict import MAX_TOLD, bounded
 from muster.core.ids import AgentId
@@ -80,6 +80,8 @@ class KernelReports:
                     # No failure of its own, and time may cure it.
                     why = self._why(work, agent_id, report)
                     self._lifecycle.reschedule(work, kernel.session, PHASE, why)
+                elif is_asked_back(kernel.session):
+                    self._lifecycle.reschedule(work, kernel.session, PHASE, kernel.session.reason)
                 elif kernel.status in KERNEL_TABLE.live and kernel.session.status in PLACED_SESSION:
                     work.unit.fail(kernel, self._why(work, agent_id, report))
                     kernel.failed_at = report.at
@@ -125,6 +127,8 @@ class KernelReports:
     def _started(self, work: Work, agent: Agent, kernel: Kernel, report: KernelReport) -> None:
         if kernel.status is KernelStatus.RUNNING and kernel.shares == report.shares:
             return  # the report is repeated
+        if is_asked_back(kernel.session):
+            self._lifecycle.terminate(work, [kernel.session], PHASE, kernel.session.reason)
         key = (kernel.id, kernel.generation)
         allocation = work.live.ledger.get(key)
         shares = self._devices_of(
@@ -166,19 +170,31 @@ class KernelReports:
         assert agent_id is not None, "a kernel that an agent reports has an agent"
         why = self._why(work, agent_id, report)
         _release(work, key, report.heir)
-        if session.status in PLACED_SESSION and why.code is ReasonCode.NEVER_STARTED:
+        if is_asked_back(session):
+            self._end_asked_back(work, kernel, why)
+        elif session.status in PLACED_SESSION and why.code is ReasonCode.NEVER_STARTED:
             # The kernel never ran: its session goes back to the queue, and nobody is to blame; but
             # a gang that was let go ends. A lost kernel may have run unreported, so its attempt
             # must not run again.
             work.unit.fail(kernel, why)
             self._lifecycle.reschedule(work, session, PHASE, why)
-            if session.status is SessionStatus.PENDING:
-                return
+        if session.status is SessionStatus.PENDING:
+            return
         if session.service is not None and report.result is not None:
             kernel.result = report.result
             work.unit.rewrite(kernel)
         at = report.at + work.live.agents[agent_id].clock_offset_s
         self.end(work, kernel, why, at, report.exit_code, report.signal)
+
+    def _end_asked_back(self, work: Work, kernel: Kernel, why: Reason) -> None:
+        """Have a session that had to leave while it was being started be placed anew if its agent
+        never started it. The agent vouches for that also where it does not know the kernel: it
+        knows those whose end was not acknowledged. Any other session ends."""
+        session = kernel.session
+        if why.code in (ReasonCode.NEVER_STARTED, ReasonCode.KERNEL_VANISHED):
+            self._lifecycle.reschedule(work, session, PHASE, session.reason)
+        else:
+            self._lifecycle.terminate(work, [session], PHASE, session.reason)
 
     def end(
         self,

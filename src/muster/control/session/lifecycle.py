@@ -90,6 +90,13 @@ def _may_have_ended(session: Session) -> bool:
     return kernel.status is KernelStatus.CREATING and kernel.failure is None
 
 
+def is_asked_back(session: Session) -> bool:
+    """Whether the agent of a session that has to leave was told to stop it before it told that the
+    session runs: its report decides (``SessionLifecycle.displace``)."""
+    is_displaced = session.reason is not None and session.reason.code in DISPLACED
+    return is_displaced and session.status is SessionStatus.CREATING
+
+
 def _never_waits_anew(session: Record) -> bool:
     """Whether the session is stopped where another one goes back to the queue: it has begun, or is
     a service, which is about this one machine."""
@@ -245,11 +252,26 @@ class SessionLifecycle(Lifecycle[Session]):
 
     def _put_out(self, work: Work, session: Session, phase: str, why: Reason) -> None:
         """Have a session that has not started be placed anew; any other is stopped, and its job
-        begins another attempt, unless the report of its end says that it ended well before."""
-        if session.status in PLACED_SESSION and not _may_have_ended(session):
-            self.reschedule(work, session, phase, why)
-        else:
+        begins another attempt, unless the report of its end says that it ended well before. Nobody
+        would begin another attempt of a session without a job: where it may have started, its
+        agent's report decides."""
+        if session.status not in PLACED_SESSION:
             self.terminate(work, [session], phase, why)
+        elif not _may_have_ended(session):
+            self.reschedule(work, session, phase, why)
+        elif session.job is not None:
+            self.terminate(work, [session], phase, why)
+        elif not is_asked_back(session):
+            self._ask_back(work, session, phase, why)
+
+    def _ask_back(self, work: Work, session: Session, phase: str, why: Reason) -> None:
+        """Have the agent stop a session of which it is not known whether it has started. One that
+        never did is placed anew then (``KernelReports``), any other ends."""
+        session.reason = why
+        work.unit.touch(session)
+        work.unit.note(session, phase, SchedulingResult.SUCCESS, why)
+        for kernel in session.kernels:
+            stop_asked_back(work, kernel)
 
     def terminate(
         self, work: Work, sessions: Sequence[Session], phase: str, why: Reason | None
@@ -258,11 +280,14 @@ class SessionLifecycle(Lifecycle[Session]):
         self.move(work, sessions, _ENDING, STOP, Move(phase, reason=why))
 
     def kill(self, work: Work, sessions: Iterable[Session], phase: str, why: Reason) -> None:
-        """Have the kernels of sessions that end already be killed at once, for ``why``
-        (``is_forced``). Their room is theirs until they are proven gone, as ever."""
+        """Have the kernels of sessions that end already be killed at once (``is_forced``). What
+        they end for stays their reason, unless somebody had cancelled them; history tells of
+        ``why``. Their room is theirs until they are proven gone, as ever."""
         for session in sessions:
             if session.status is SessionStatus.TERMINATING and not is_forced(session.reason):
-                session.reason = why
+                ends_for = session.reason
+                is_own = ends_for is not None and ends_for.code is not ReasonCode.CANCELLED
+                session.reason = with_force(ends_for) if ends_for and is_own else why
                 session.stop_at = 0.0
                 for kernel in session.kernels:
                     kernel.stop_sent_at = None
@@ -341,6 +366,14 @@ def begin_again(session: Session, work: Work) -> Sequence[Kernel]:
     return failed
 
 
+def stop_asked_back(work: Work, kernel: Kernel) -> None:
+    """Tell the agent to stop a kernel whose session is asked back (``is_asked_back``)."""
+    why = kernel.session.reason
+    if kernel.agent_id is not None and why is not None:
+        key, grace_s = (kernel.id, kernel.generation), kernel.process.grace
+        work.emit(TellAgent(kernel.agent_id, Stop(*key, grace_s, why.sentence()[:200])))
+
+
 def failure_to_judge(session: Session) -> Reason | None:
     """The failure by which a phase is to be judged now; None if there is none. A failure that no
     other try can cure is judged at once, any other only if no next try is set."""
@@ -359,7 +392,12 @@ def cancelled(by: str, *, force: bool) -> Reason:
 
 def is_forced(why: Reason | None) -> bool:
     """Whether work that ends for this reason is killed at once."""
-    return why is not None and why.code is ReasonCode.CANCELLED and "forced" in dict(why.numbers)
+    return why is not None and "forced" in dict(why.numbers)
+
+
+def with_force(why: Reason) -> Reason:
+    """The same reason for an end, of work that is killed at once (``is_forced``)."""
+    return reason(why.code, **{**dict(why.numbers), "forced": True})
 
 
 def stop_again_at(kernel: Kernel, sent_at: float) -> float:

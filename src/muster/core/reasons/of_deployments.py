@@ -24,11 +24,6 @@ OF_DEPLOYMENTS: Mapping[ReasonCode, Definition] = {
         "session {session} ended{how:?: {how}}",
         "`muster logs {session}` shows what it wrote.",
     ),
-    ReasonCode.ROUTE_NO_ROOM: Definition(
-        _W,
-        "it found no room in time, which counts as no failure: its session waited for {waited_s:~}",
-        "Another one waits in its place: `muster why {deployment}`.",
-    ),
     ReasonCode.ROUTE_NEVER_GOOD: Definition(
         _R,
         f"no probe was good within {{after_s:~}} of its start{_FOUND}",

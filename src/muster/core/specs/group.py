@@ -99,7 +99,8 @@ class ScalingGroup(Spec):
         fixed: no further agents will join: work that its present agents could never hold is
             refused.
         workspaces: directories inside which a spec's ``workdir`` may lie.
-        pending_timeout: longest wait of a session for a place; None is for ever.
+        pending_timeout: longest wait of a session for a place, but for a deployment's; None is for
+            ever.
         starvation_after: past this wait no younger session overtakes.
         prepare_timeout, create_timeout, terminate_timeout: longest stay in that phase.
         max_tries: tries in one phase before the session is re-scheduled.

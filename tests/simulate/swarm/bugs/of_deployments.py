@@ -1,7 +1,5 @@
 """Bugs that the invariants of deployments find."""
 
-from collections.abc import Iterable
-
 import pytest
 from tests.simulate.swarm.bugs.registry import finds
 
@@ -29,8 +27,9 @@ from muster.store.live import Live
 
 @finds(deployments.TrafficGoesToTheHealthy, first=5)
 def requests_go_to_all_that_run(patch: pytest.MonkeyPatch) -> None:
-    def all_that_run(routes: Iterable[Route], now: float) -> list[Route]:
-        return [each for each in routes if each.address is not None and each.status in PROBED]
+    def all_that_run(deployment: Deployment, routes: Routes, now: float) -> list[Route]:
+        found = routes.of(deployment)
+        return [each for each in found if each.address is not None and each.status in PROBED]
 
     patch.setattr(traffic, "in_traffic", all_that_run)
 

@@ -1,7 +1,5 @@
 """Bugs where two systems meet, which the invariants of pairs find."""
 
-from collections.abc import Iterable
-
 import pytest
 from tests.simulate.swarm.bugs.registry import finds
 
@@ -9,7 +7,8 @@ from muster.autoscaling.decision import RoutingDecision
 from muster.autoscaling.demand import Demand
 from muster.autoscaling.routing import route_demand
 from muster.control.deployment import standing, traffic
-from muster.control.deployment.entity import Route
+from muster.control.deployment.book import Routes
+from muster.control.deployment.entity import Deployment, Route
 from muster.control.engine.work import Work
 from muster.control.health.entity import Incident
 from muster.control.health.lifecycle import IncidentLifecycle
@@ -75,7 +74,7 @@ def replicas_with_a_bad_probe_count_until_they_are_unhealthy(patch: pytest.Monke
 def nobody_is_published_where_all_were_bad_at_once(patch: pytest.MonkeyPatch) -> None:
     published = standing.in_traffic
 
-    def without_withdrawn(routes: Iterable[Route], now: float) -> list[Route]:
-        return [each for each in published(routes, now) if each.good is not False]
+    def without_withdrawn(deployment: Deployment, routes: Routes, now: float) -> list[Route]:
+        return [each for each in published(deployment, routes, now) if each.good is not False]
 
     patch.setattr(traffic, "in_traffic", without_withdrawn)

@@ -37,3 +37,9 @@ class ServicesGuard:
             left_s: how much longer the service may have it stay; None without a limit.
         """
         return None
+
+    def waits_without_limit(self, session: SessionId) -> bool:
+        """Whether a session waits for a place for as long as its service wants it, however short
+        the group's ``pending_timeout`` is: in place of one that ends, its service would hand in
+        another one at once."""
+        return False

@@ -12,7 +12,7 @@ from muster.control.engine.handler import (
 from muster.control.engine.work import Work
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.heard_time import timed_out_at
-from muster.control.session.lifecycle import STOP, UNPREPARED, UNSTARTED
+from muster.control.session.lifecycle import STOP, UNPREPARED, UNSTARTED, is_forced, with_force
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import (
     JOB_TABLE,
@@ -148,4 +148,5 @@ def why_with_job(job: Job) -> Reason:
     if job.reason is not None and job.reason.code is ReasonCode.CANCELLED:
         return job.reason
     code = ReasonCode.JOB_FAILED if job.status is JobState.FAILED else ReasonCode.JOB_ENDED
-    return reason(code, state=job.status)
+    why = reason(code, state=job.status)
+    return with_force(why) if is_forced(job.reason) else why

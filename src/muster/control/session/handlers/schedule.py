@@ -277,6 +277,8 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
                 self._sessions.reschedule(work, kernel.session, self.name, None)
 
     def timeout_s(self, record: Session, work: Work) -> float | None:
+        if self._cluster.guard.waits_without_limit(record.id):
+            return None
         return record.scheduling_timeout_s or work.live.groups[record.group].pending_timeout
 
     def since(self, record: Session, work: Work) -> float:

@@ -1,6 +1,8 @@
 """Invariants of deployments and routes: no replica without end, traffic for those that are
 well. What probers told is the world's."""
 
+from collections.abc import Sequence
+
 from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, DeploymentId, Route
 from muster.control.deployment.traffic import Traffic
@@ -117,9 +119,7 @@ class TrafficGoesToTheHealthy(Invariant):
         live = controller.store.live
         for service in controller.plane.parts[Traffic].view().services:
             deployment = live.of(Deployment).get(service.id)
-            stands = deployment is not None and not any(
-                each.status in SERVING and serves(each) for each in _of(live, deployment)
-            )
+            its = [] if deployment is None else _of(live, deployment)
             for target in service.targets:
                 route = routes.get(f"{service.id}/{target.route}")
                 if not target.weight:
@@ -128,7 +128,7 @@ class TrafficGoesToTheHealthy(Invariant):
                 if route is None or route.status not in SERVING:
                     self.expect(False, f"{told} {None if route is None else route.status}")
                     continue
-                if stands:  # the last probes of all were bad at once
+                if _are_bad_at_once(route, its):
                     well = route.status is RouteStatus.HEALTHY and route.healthy_since is not None
                     self.expect(well, f"{told} {route.status}")
                     continue
@@ -141,6 +141,18 @@ class TrafficGoesToTheHealthy(Invariant):
                 )
                 bad = last is not None and is_current and not last.good
                 self.expect(not bad and route.good is True, f"{told} found bad: {last}")
+
+
+def _are_bad_at_once(route: Route, others: Sequence[Route]) -> bool:
+    """Whether no route serves that is of the same revision, or of any where these are alike."""
+    deployment = route.deployment
+    is_update = deployment.rollout is not None
+    by_revision = is_update and deployment.spec.update.strategy in _SIDE_BY_SIDE
+    return not any(
+        each.status in SERVING and serves(each)
+        for each in others
+        if each.revision == route.revision or not by_revision
+    )
 
 
 class EnoughServe(Invariant):
