@@ -132,6 +132,10 @@ class Caller:
         checked = self.still_allowed(action)
         return await self.api.plane.request(checked, owner=self.principal.owner)
 
+    async def report(self, action: Callable[[Work, Parts], T]) -> T:
+        """``change``, for what a program reports by itself: no person waits for the answer."""
+        return await self.api.plane.request(self.still_allowed(action))
+
 
 async def _caller(request: Request) -> Caller:
     return Caller(request.scope["principal"], request.app.state.api)
