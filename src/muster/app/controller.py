@@ -55,6 +55,7 @@ from muster.app.process import (
     allow_files,
     garbage_collection_off,
     settle_memory,
+    stay_above_kernels,
     take_turns_quickly,
 )
 from muster.app.proxy_config import proxy_directory
@@ -167,6 +168,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
         "fence",
         partial(watch_fence, plane, store, leases, clock, driver.hint, database.hold_on),
     )
+    await run_beside("priority", stay_above_kernels)
     await run_beside("checkpoints", partial(keep_checkpointing, plane, engine))
     await _complete(plane, database)
     if agent_port is None:
