@@ -14,7 +14,7 @@ from muster.api.answers import add_error_handlers
 from muster.api.auth import Access, BearerAuth
 from muster.api.bodies import LargeBodies
 from muster.api.changes import Changes
-from muster.api.context import Api, ReadLog
+from muster.api.context import Api, ClockState, ReadLog
 from muster.api.deployments import DEPLOYMENTS, ROUTES
 from muster.api.health import INCIDENTS
 from muster.api.jobs import JOBS
@@ -71,9 +71,8 @@ def create_app(
     trouble_beside: Callable[[], str | None] = lambda: None,
     home: Path | None = None,
     on_loopback: bool = False,
-    leap_s: Callable[[], float] = lambda: 0.0,
+    clock_state: ClockState | None = None,
     turns: Turns | None = None,
-    clock_confirmed: bool = True,
 ) -> FastAPI:
     """The HTTP API of a controller, to be served on the plane's event loop.
 
@@ -85,9 +84,8 @@ def create_app(
         trouble_beside: tells which parts beside the plane rest because they failed, and why.
         home: the controller's folder, where providers keep files; None where they are not asked.
         on_loopback: whether agents on other machines cannot join.
-        leap_s: tells by how much the time of day is ahead of ``clock``.
+        clock_state: of ``clock``, where it may differ from the time of day.
         turns: of callers, in place of those by real time.
-        clock_confirmed: whether it is known how much time had passed when the controller started.
 
     ``stop`` is called before the server is stopped.
     """
@@ -119,8 +117,7 @@ def create_app(
         ),
         agent_address=agent_address,
         trouble_beside=trouble_beside,
-        leap_s=leap_s,
-        clock_confirmed=clock_confirmed,
+        clock_state=clock_state or ClockState(),
         provider_checks=ProviderChecks(home, on_loopback=on_loopback),
     )
     app.state.large_bodies = LargeBodies()

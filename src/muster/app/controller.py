@@ -19,6 +19,7 @@ from muster.agent.config import AgentConfig
 from muster.agent.supervisor.priority import raise_priority
 from muster.api.app import create_app
 from muster.api.app import stop as stop_requests
+from muster.api.context import ClockState
 from muster.app import cluster_time
 from muster.app.addresses import (
     address,
@@ -184,8 +185,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
         trouble_beside=lambda: beside.trouble or (proxy.trouble if proxy else None),
         home=home.path,
         on_loopback=not door.elsewhere,
-        leap_s=clock.leap_s,
-        clock_confirmed=is_confirmed,
+        clock_state=ClockState(clock.leap_s, clock.suspended_s, is_confirmed),
     )
     scheme = "https" if config.tls else "http"
     reachable = reachable_host(config.host, config.tls)
