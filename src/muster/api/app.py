@@ -89,17 +89,7 @@ def create_app(
 
     ``stop`` is called before the server is stopped.
     """
-    app = FastAPI(
-        title="Muster",
-        version=__version__,
-        description="Batch jobs and sessions on a cluster. Every request but /health carries "
-        "`Authorization: Bearer TOKEN`; amounts and times are canonical: thousandths, bytes, "
-        "seconds since the epoch.",
-        openapi_url=None,  # ``describe`` serves it
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-    )
+    app = _bare_app()
     requests = OpenRequests()
     access = Access(plane, clock, requests)
     reader = reader or Reader(engine)
@@ -121,17 +111,35 @@ def create_app(
         provider_checks=ProviderChecks(home, on_loopback=on_loopback),
     )
     app.state.large_bodies = LargeBodies()
-    for resource in resources:
-        app.include_router(resource.router)
-    app.include_router(plan_router(tuple(resources)))
-    for module in _OTHERS:
-        app.include_router(module.router)
+    _include_endpoints(app, resources)
     app.add_middleware(BearerAuth, access=access, turns=turns or Turns())
     app.add_middleware(Stopping, requests=requests)
     app.add_middleware(UrlBounds)  # the last one is the outermost
     add_error_handlers(app)
     describe(app)
     return app
+
+
+def _bare_app() -> FastAPI:
+    return FastAPI(
+        title="Muster",
+        version=__version__,
+        description="Batch jobs and sessions on a cluster. Every request but /health carries "
+        "`Authorization: Bearer TOKEN`; amounts and times are canonical: thousandths, bytes, "
+        "seconds since the epoch.",
+        openapi_url=None,  # ``describe`` serves it
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+
+
+def _include_endpoints(app: FastAPI, resources: Sequence[Resource[Any, Any]]) -> None:
+    for resource in resources:
+        app.include_router(resource.router)
+    app.include_router(plan_router(tuple(resources)))
+    for module in _OTHERS:
+        app.include_router(module.router)
 
 
 def stop(app: FastAPI) -> None:

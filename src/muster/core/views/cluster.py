@@ -157,8 +157,8 @@ class ClusterView(View):
     why the controller is "degraded", if it is; only admins are told. ``now`` is the cluster's time,
     of which the time of day on the controller's machine is ``clock_leap_s`` ahead: a clock that is
     set does not change the cluster's time. Of these seconds the machine was suspended for
-    ``clock_suspended_s``, while the controller ran. It is not ``clock_confirmed`` where no agent could tell
-    how much time had passed when the controller started."""
+    ``clock_suspended_s``, while the controller ran. It is not ``clock_confirmed`` where no agent
+    could tell how much time had passed when the controller started."""
 
     id: str
     version: str
