@@ -34,7 +34,7 @@ class Clock(Protocol):
 
 class SteadyClock:
     """The machine's time: the wall clock at construction, the monotonic clock since. It stands
-    still while the machine is suspended: nothing that waited for an answer meanwhile is late."""
+    still while the machine is suspended, so that no time limit ends anything when it wakes."""
 
     def __init__(self) -> None:
         self.go_on_from(time.time())
