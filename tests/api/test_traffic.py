@@ -98,3 +98,17 @@ def test_table_comes_once_it_is_another_and_at_once_to_who_knows_one_of_another_
     found = waits.result(timeout=20).json()
     assert [each["name"] for each in found["services"]] == ["web"]
     assert found["version"] > first["version"]
+
+
+def test_report_of_a_proxy_makes_no_wake_shorter_as_a_person_does(cluster: ServedCluster) -> None:
+    share = cluster.run(cluster.plane.request(lambda work, _: work.share))
+    cluster.pass_time(10.0)
+    now = cluster.clock.now()
+    headers = {"Authorization": f"Bearer {cluster.token(role=Role.ADMIN)}"}
+    report = {"proxy": "p1", "seconds": 1.0}
+    told = httpx.post(f"{cluster.url}/v1/traffic/load", json=report, headers=headers, timeout=60)
+    assert told.status_code == 202
+    assert not share.is_beside_people(now)
+    with cluster.client() as client:
+        client.submit({"command": ["true"]})
+    assert share.is_beside_people(now)

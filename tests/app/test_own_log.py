@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from muster.app.own_log import MAX_KINDS, MAX_OF_KIND, WINDOW_S, KindLimit
+from muster.control.pool.entries import BOUND, MOST_LOGGED, DecisionLog
 
 SCRIPT = """
 import logging, os, sys
@@ -83,6 +84,38 @@ def test_lines_of_one_kind_are_limited_in_a_minute_and_counted() -> None:
     later = line("agent %s lies", WINDOW_S)
     assert limit.filter(later)
     assert later.getMessage() == "agent agt-1 lies (40 more like this were left out before)"
+
+
+def test_lines_of_decisions_are_bounded_by_kind_and_group_as_the_page_says() -> None:
+    shown: list[str] = []
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            shown.append(record.getMessage())
+
+    handler = Kept()
+    handler.addFilter(KindLimit())
+    logger = logging.getLogger("muster.control.pool.entries")
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        decisions = DecisionLog()
+        for number in range(11):  # each with a hundred new entries
+            lines = (f"session=ses-{number}-{each} pool=p" for each in range(MOST_LOGGED))
+            decisions._log("entry", "g1", lines)
+        for kind, group in (("unmet", "g1"), ("entry", "g2"), ("withheld", "g3")):
+            decisions._log(kind, group, iter(["session=ses-9"]))
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+    entries = [each for each in shown if each.startswith("autoscaler entry group=g1 ")]
+    assert len(entries) == BOUND["most_of_kind"]
+    assert shown[len(entries) :] == [
+        "autoscaler unmet group=g1 session=ses-9",
+        "autoscaler entry group=g2 session=ses-9",
+        "autoscaler withheld group=g3 session=ses-9",
+    ]
 
 
 def test_kinds_without_end_fill_no_memory() -> None:

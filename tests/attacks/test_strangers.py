@@ -1,13 +1,16 @@
 """Strangers at both ports, and an agent that says what no agent may say."""
 
 import asyncio
-from contextlib import AsyncExitStack
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 import grpc
 import pytest
 from grpc import aio
 from tests.attacks.hostile_agent import hostile_agent
-from tests.attacks.target import Target
+from tests.attacks.target import MALLORYS_ADDRESS, Target
 from tests.patience import until_awaited
 from tests.wire.test_checks import HELLOS
 
@@ -47,6 +50,65 @@ async def test_strangers_who_join_with_megabytes_are_refused_unread(
                 group.create_task(join(channel))
     assert codes
     assert grpc.StatusCode.OK not in codes
+
+
+@asynccontextmanager
+async def relayed(address: str) -> AsyncIterator[str]:
+    """An address at which whoever connects reaches ``address`` as from Mallory's."""
+    host, _, port = address.rpartition(":")
+    carried: list[asyncio.Task[None]] = []
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there = await asyncio.open_connection(host, int(port), local_addr=(MALLORYS_ADDRESS, 0))
+        try:
+            await asyncio.gather(copy(reader, there[1]), copy(there[0], writer))
+        finally:
+            for each in (there[1], writer):
+                each.transport.abort()
+
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        carried.append(asyncio.create_task(carry(reader, writer)))
+
+    async with await asyncio.start_server(connected, "127.0.0.1", 0) as server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        for each in carried:
+            each.cancel()
+        await asyncio.gather(*carried, return_exceptions=True)
+
+
+async def test_address_that_says_nothing_keeps_no_other_from_joining(target: Target) -> None:
+    codes: list[grpc.StatusCode] = []
+
+    async def say_nothing(channel: aio.Channel) -> None:
+        while True:
+            join: aio.StreamUnaryMultiCallable[Any, Any] = channel.stream_unary(
+                "/muster.wire.v1.AgentGateway/Join"
+            )
+            codes.append(await join().code())
+            await asyncio.sleep(0.1)
+
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    async with relayed(target.agent_address) as address, AsyncExitStack() as stack:
+        channels = [
+            await stack.enter_async_context(aio.insecure_channel(address, options))
+            for _ in range(20)
+        ]
+        async with asyncio.TaskGroup() as group:
+            silent = [group.create_task(say_nothing(each)) for each in channels for _ in range(16)]
+            try:
+                await until_awaited(lambda: grpc.StatusCode.RESOURCE_EXHAUSTED in codes)
+                for number in range(5):
+                    began_s = time.monotonic()
+                    async with hostile_agent(target, f"neighbour-{number}"):
+                        assert time.monotonic() - began_s < 3.0
+            finally:
+                for each in silent:
+                    each.cancel()
 
 
 async def test_strangers_who_guess_tokens_are_refused(target: Target) -> None:

@@ -50,18 +50,29 @@ def test_controller_is_well_only_by_its_own_word(
     assert "changes are refused" not in check.detail, "the controller itself says so where it is so"
 
 
+AHEAD = "the time of day is 2h00m ahead of the cluster's time"
+BEHIND = "the time of day is 1m00s behind the cluster's time"
+SLEPT = "the machine was suspended for 8h00m"
+
+
 @pytest.mark.parametrize(
-    ("leap_s", "said"),
+    ("leap_s", "suspended_s", "said"),
     [
-        (0.4, []),
-        (7200.0, ["the time of day is 2h00m ahead of the cluster's time"]),
-        (-60.0, ["the time of day is 1m00s behind the cluster's time"]),
+        (0.4, 0.0, []),
+        (7200.0, 0.0, [AHEAD]),
+        (-60.0, 0.0, [BEHIND]),
+        (28_800.4, 28_800.0, [SLEPT]),
+        (28_740.0, 28_800.0, [SLEPT, BEHIND]),
+        (2.0, 2.0, []),
     ],
 )
 def test_time_of_day_that_is_not_the_clusters_is_told(
-    leap_s: float, said: list[str], tmp_path: Path
+    leap_s: float, suspended_s: float, said: list[str], tmp_path: Path
 ) -> None:
-    answer = b'{"status": "ok", "version": "1", "id": "x", "now": 0, "clock_leap_s": %.1f}' % leap_s
+    answer = (
+        b'{"status": "ok", "version": "1", "id": "x", "now": 0, "clock_leap_s": %.1f, '
+        b'"clock_suspended_s": %.1f}' % (leap_s, suspended_s)
+    )
     home = Home(tmp_path)
     with home.locked(), served(answer) as port:
         url = f"http://127.0.0.1:{port}"

@@ -8,10 +8,11 @@ from muster.control import inbox
 from muster.control.engine.coordinator import MAX_CHANGES
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
-from muster.control.inbox import LARGE, LARGE_AGAIN_S, Unavailable
+from muster.control.inbox import INPUTS_A_WAKE, LARGE, LARGE_AGAIN_S, Unavailable
 from muster.control.plane import RETRY_COMMIT_S
 from muster.control.session.requests import SessionRequests
-from muster.core.owner import Principal
+from muster.core.ids import KernelId
+from muster.core.owner import Owner, Principal
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import JobState
@@ -19,7 +20,7 @@ from muster.simulate.hollow.supervisor import Run
 from muster.store.records import Session
 from muster.store.store import CommitFailed, Store
 from muster.store.unit import Unit
-from muster.wire.messages import Reports
+from muster.wire.messages import KernelReport, ReportKind, Reports
 
 
 @pytest.fixture
@@ -170,3 +171,67 @@ def test_message_with_more_reports_than_a_wake_should_look_at_is_taken_by_itself
     job = world.submit(JobSpec(command=["x"], tasks=4))
     world.run(3)
     assert job.status is JobState.SUCCEEDED
+
+
+def flood(world: World, messages: int, reports: int) -> None:
+    """Each agent reports so many kernels that nobody knows, in so many messages."""
+    for number in range(messages):
+        batch = tuple(
+            KernelReport(KernelId(f"krn-{number}-{index}"), 1, ReportKind.STARTED, 1.0)
+            for index in range(reports)
+        )
+        for agent in world.agents.values():
+            world.desk.agent_said(agent.id, Reports(1000 + (number + 1) * reports, batch))
+
+
+@pytest.mark.parametrize("wakes_before", range(4))
+def test_request_is_answered_at_once_however_much_of_agents_waits(
+    worlds: MakeWorld, monkeypatch: pytest.MonkeyPatch, wakes_before: int
+) -> None:
+    monkeypatch.setattr(inbox, "MAX_TOLD", 50)
+    world = worlds({f"a{n}": Resources(cpu_milli=1000) for n in range(4)})
+    flood(world, messages=40, reports=10)
+    for _ in range(wakes_before):
+        world.plane.step()
+    answers: list[Exception | None] = []
+    for wakes in range(1, 10):
+        world.plane.ask(lambda work, parts: None, lambda result, error: answers.append(error))
+        world.plane.step()
+        waiting = len([*world.inbox.waiting()])
+        assert (len(answers), waiting > 50) == (wakes, True)
+    assert set(answers) == {None}
+
+
+def test_agent_is_heard_soon_however_many_requests_wait(
+    worlds: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inbox, "MAX_TOLD", 50)  # as many requests, too
+    world = worlds({"a": Resources(cpu_milli=1000)})
+    world.disconnect(world.agent("a"))
+    for _ in range(3):
+        for _ in range(INPUTS_A_WAKE + 500):
+            world.plane.ask(lambda work, parts: None, lambda result, error: None)
+        world.plane.step()
+        if not world.plane.live.agents[world.agent("a").id].connected:
+            break
+    assert len([*world.inbox.waiting()]) > INPUTS_A_WAKE
+    assert not world.plane.live.agents[world.agent("a").id].connected
+
+
+def test_requests_that_fill_all_wakes_leave_a_part_to_agents(world: World) -> None:
+    world.disconnect(world.agent("a"))
+    for _ in range(INPUTS_A_WAKE + 500):
+        world.plane.ask(lambda work, parts: None, lambda result, error: None)
+    world.plane.step()
+    assert not world.plane.live.agents[world.agent("a").id].connected
+
+
+@pytest.mark.parametrize("owner", [None, ADA.owner])
+def test_only_requests_of_people_make_wakes_shorter(world: World, owner: Owner | None) -> None:
+    world.clock.advance(10)
+    share = world.ask(lambda work, parts: work.share)
+    now = world.clock.now()
+    assert not share.is_beside_people(now), "the controller asked itself"
+    world.plane.ask(lambda work, parts: None, lambda result, error: None, owner)
+    world.plane.step()
+    assert share.is_beside_people(now) is (owner is not None)

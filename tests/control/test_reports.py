@@ -10,6 +10,7 @@ from tests.control.world import World
 from tests.databases import ON_BOTH
 
 from muster.control.agent.desk import MAX_FOREIGN, MAX_IDLE, REPORTS_IN_ONE
+from muster.control.engine.sweeps import SWEEP_S
 from muster.core.ids import AgentId, KernelId
 from muster.core.reasons import ReasonCode
 from muster.core.resources import DeviceShare, Resources
@@ -208,6 +209,19 @@ def test_agent_whose_reports_say_nothing_new_is_not_heard_for_a_while(
     world.desk.agent_said(agent.id, Reports(1_000, (nobodys,) * 1_000))
     world.settle()
     assert {id_ for id_, _ in world.closed} == {agent.id}
+
+
+def test_agent_whose_reports_said_nothing_new_is_forgotten_after_a_while(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world("a", lambda start: Run(20.0))
+    agent = world.agent("a")
+    nobodys = KernelReport(KernelId("krn-nobodys"), 0, ReportKind.ENDED, 0.0, exit_code=1)
+    world.desk.agent_said(agent.id, Reports(1, (nobodys,)))
+    world.settle()
+    assert len(world.desk._idle_reports) == 1
+    world.run(2 * SWEEP_S, step_s=5.0)
+    assert len(world.desk._idle_reports) == 0
 
 
 def test_end_says_what_else_the_agent_tells_of_it(make_world: MakeWorld) -> None:

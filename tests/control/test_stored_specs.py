@@ -1,172 +1,68 @@
-"""What one owner may have in the database: open work, its specs, and specs of what has ended."""
+"""Specs that were stored before today's rules for handing in."""
 
-import json
 from typing import Any
 
 import pytest
-from sqlalchemy import select
 from tests.control.conftest import MakeWorld
-from tests.control.world import ADA, BOB, World
-from tests.databases import ON_BOTH
+from tests.control.served_cluster import Cluster
 
-from muster.control.deployment.requests import DeploymentRequests
-from muster.control.group.requests import GroupRequests
-from muster.control.job.requests import JobRequests
-from muster.control.session.requests import SessionRequests
-from muster.core.errors import Conflict
-from muster.core.owner import Principal
-from muster.core.specs import DeploymentSpec, JobSpec, Level, QuotaSpec, SessionSpec
+from muster.control.deployment.entity import Deployment
+from muster.core.errors import InvalidSpec
+from muster.core.specs import JobSpec, SessionSpec, parse_spec
+from muster.core.specs.deployment import DeploymentSpec
 from muster.simulate.hollow.supervisor import Run
-from muster.store import schema
-from muster.store.load import load_job
-from muster.store.records import Job, Session
 
-pytestmark = ON_BOTH
-
-LARGE = 100_000
-"""Characters of a spec's one long variable."""
-
-
-@pytest.fixture
-def world(group_world: MakeWorld) -> World:
-    return group_world({}, lambda start: Run(1))
-
-
-def large_job(**more: object) -> JobSpec:
-    return JobSpec.model_validate({"command": ["x"], "env": {"A": "a" * LARGE}, **more})
+REFUSED_PROCESSES: list[dict[str, Any]] = [
+    {"files": {"./train.py": ""}},
+    {"files": {"a//b": "", "c/": ""}},
+    {"files": {"é" * 200: ""}},
+    {"files": {"a": "", "a/b": ""}},
+    {"env": {"MUSTER_TASK": "7"}},
+]
+"""Keys of a process that a version before this one took, and this one refuses at hand-in."""
+REFUSED_JOBS = [
+    *REFUSED_PROCESSES,
+    {"coscheduled": True, "tasks": 2, "recovery": {"scope": "task"}},
+]
 
 
-def large_session() -> SessionSpec:
-    kernel = {"command": ["x"], "env": {"A": "a" * LARGE}}
-    return SessionSpec.model_validate({"kernels": [kernel]})
-
-
-def limit(world: World, name: str = "default/default/ada", **limits: object) -> None:
-    spec = QuotaSpec.model_validate({"level": Level.USER, "name": name, **limits})
-    world.ask(lambda work, parts: parts[GroupRequests].put_quota(work, spec))
-
-
-def deploy(world: World, name: str, principal: Principal = ADA) -> Any:
-    said = {"name": name, "command": ["x"], "env": {"A": "a" * LARGE}}
-    spec = DeploymentSpec.model_validate(said)
-    return world.ask(lambda work, parts: parts[DeploymentRequests].apply(work, principal, spec))
-
-
-def cancel(world: World, work_: Job | Session) -> None:
-    if isinstance(work_, Job):
-        world.ask(lambda work, parts: parts[JobRequests].cancel(work, ADA, work_.id))
-    else:
-        world.ask(lambda work, parts: parts[SessionRequests].cancel(work, ADA, work_.id))
-    world.settle()
-
-
-def stored(world: World, table: Any = schema.jobs) -> dict[str, Any]:
-    """The rows of a table by their ids."""
-    with world.store.engine.connect() as connection:
-        return {row.id: row for row in connection.execute(select(table))}
-
-
-def whole(world: World) -> list[str]:
-    """The jobs whose specs are stored whole, the oldest first."""
-    return sorted(id_ for id_, row in stored(world).items() if len(row.spec) > LARGE)
-
-
-def test_number_of_work_that_has_not_ended_is_limited_over_all_kinds(world: World) -> None:
-    limit(world, open_work=3)
-    job = world.submit(JobSpec(command=["x"]))
-    world.submit_session(large_session())
-    deploy(world, "model")
-    with pytest.raises(Conflict, match=r"not ended: 3 \+ requested 1 > limit 3, over by 1"):
-        world.submit(JobSpec(command=["x"]))
-    with pytest.raises(Conflict, match="open_work"):
-        deploy(world, "other")
-    world.submit(JobSpec(command=["x"]), BOB)  # who has a limit of his own
-    cancel(world, job)
-    world.submit(JobSpec(command=["x"]))
-
-
-def test_bytes_of_open_specs_are_limited_over_all_kinds(world: World) -> None:
-    limit(world, open_specs=3 * LARGE)
-    world.submit(large_job())
-    world.submit_session(large_session())
-    refused = r"specs of work that has not ended: 195\.\dKiB \+ "
-    with pytest.raises(Conflict, match=refused):
-        world.submit(large_job())
-    with pytest.raises(Conflict, match=refused):
-        world.submit_session(large_session())
-    with pytest.raises(Conflict, match=refused):
-        deploy(world, "model")
-    world.submit(JobSpec(command=["x"]))
-
-
-def test_without_a_quota_a_user_has_a_limit(world: World) -> None:
-    held = [world.submit(large_job(name=f"j{n}")) for n in range(3)]
-    holdings, scope = world.plane.live.holdings, (Level.USER, "default/default/ada")
-    assert holdings.of(scope).work == len(held)
-    holdings.set_open("another", ADA.owner, 32 * 2**20 - 3 * LARGE)
-    with pytest.raises(Conflict, match="limit 32MiB"):
-        world.submit(large_job())
-
-
-def test_limits_hold_over_a_restart(world: World) -> None:
-    limit(world, open_specs=2 * LARGE)
-    job = world.submit(large_job())
-    world.settle()
+@pytest.mark.parametrize("keys", REFUSED_JOBS)
+def test_controller_starts_with_a_job_that_it_would_refuse(
+    group_world: MakeWorld, keys: dict[str, Any]
+) -> None:
+    written = {"command": ["x"], **keys}
+    with pytest.raises(InvalidSpec):
+        parse_spec(JobSpec, written)
+    world = group_world({"a": 2}, lambda start: Run(1e6))
+    job = world.submit(JobSpec.model_validate(written))
+    world.run(2)
     world.restart_controller()
-    with pytest.raises(Conflict, match="open_specs"):
-        world.submit(large_job())
-    again = world.plane.live.jobs[job.id]
-    cancel(world, again)
-    world.submit(large_job())
+    assert world.plane.live.jobs[job.id].spec == job.spec
 
 
-def test_oldest_specs_of_ended_work_above_the_share_are_cut(world: World) -> None:
-    limit(world, ended_specs=2 * LARGE + 10_000)
-    jobs = [world.submit(large_job(name=f"j{n}")) for n in range(4)]
-    for job in jobs:
-        cancel(world, job)
-    world.run(130)
-    assert whole(world) == [jobs[2].id, jobs[3].id]
-    row = stored(world)[jobs[0].id]
-    told = json.loads(row.spec_cut)
-    assert (told["limit"], row.large_bytes) == (2 * LARGE + 10_000, None)
-    assert LARGE < told["size"] < LARGE + 1000
-    assert load_job(row).spec == JobSpec(command=["x"], name="j0")
-    assert stored(world)[jobs[3].id].spec_cut is None
-
-
-def test_specs_of_live_work_and_of_other_owners_are_left_whole(world: World) -> None:
-    limit(world, ended_specs=0)
-    live = world.submit(large_job(name="live"))
-    others = world.submit(large_job(), BOB)
-    world.ask(lambda work, parts: parts[JobRequests].cancel(work, BOB, others.id))
-    cancel(world, world.submit(large_job()))
-    world.run(130)
-    assert whole(world) == sorted([live.id, others.id])
-
-
-def test_submission_pays_for_as_much_as_it_brings(world: World) -> None:
-    limit(world, ended_specs=2 * LARGE + 10_000)
-    for _ in range(20):  # without a sweep between them
-        cancel(world, world.submit(large_job()))
-        assert len(whole(world)) <= 4
-
-
-def test_share_is_known_over_a_restart(world: World) -> None:
-    jobs = [world.submit(large_job(name=f"j{n}")) for n in range(3)]
-    for job in jobs:
-        cancel(world, job)
+@pytest.mark.parametrize("keys", REFUSED_PROCESSES)
+def test_controller_starts_with_a_session_that_it_would_refuse(
+    group_world: MakeWorld, keys: dict[str, Any]
+) -> None:
+    written = {"kernels": [{"command": ["x"], **keys}]}
+    with pytest.raises(InvalidSpec):
+        parse_spec(SessionSpec, written)
+    world = group_world({"a": 2}, lambda start: Run(1e6))
+    session = world.submit_session(SessionSpec.model_validate(written))
+    world.run(2)
     world.restart_controller()
-    assert world.plane.live.holdings.ended_bytes(ADA.owner) > 3 * LARGE
-    limit(world, ended_specs=LARGE + 10_000)
-    world.run(130)
-    assert whole(world) == [jobs[2].id]
+    assert session.id in world.plane.live.sessions
 
 
-def test_cut_spec_of_a_session_keeps_what_its_kernels_ask_for(world: World) -> None:
-    limit(world, ended_specs=0)
-    session = world.submit_session(large_session())
-    cancel(world, session)
-    world.run(130)
-    spec = json.loads(stored(world, schema.sessions)[session.id].spec)
-    assert spec["kernels"] == [{"command": ["x"]}]
+@pytest.mark.parametrize("keys", REFUSED_PROCESSES)
+def test_controller_starts_with_a_deployment_that_it_would_refuse(
+    worlds: MakeWorld, keys: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidSpec):
+        parse_spec(DeploymentSpec, {"name": "web", "command": ["x"], **keys})
+    cluster = Cluster(worlds)
+    deployment = cluster.deploy(**keys)
+    cluster.run(2)
+    cluster.world.restart_controller()
+    loaded = cluster.world.plane.live.of(Deployment)[deployment.id]
+    assert loaded.spec == deployment.spec

@@ -20,10 +20,12 @@ HOUR_S = 3600.0
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """The machine's two clocks, to be set by hand."""
-    hands = SimpleNamespace(wall_s=1_700_000_000.0, monotonic_s=500.0)
+    """The machine's clocks, to be set by hand."""
+    hands = SimpleNamespace(wall_s=1_700_000_000.0, monotonic_s=500.0, asleep_s=100.0)
     monkeypatch.setattr(time, "time", lambda: hands.wall_s)
     monkeypatch.setattr(time, "monotonic", lambda: hands.monotonic_s)
+    boot_clock = {time.CLOCK_BOOTTIME: lambda: hands.monotonic_s + hands.asleep_s}
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: boot_clock[clock]())
     return hands
 
 
@@ -55,6 +57,20 @@ def test_leap_is_how_far_the_time_of_day_is_ahead(machine: SimpleNamespace) -> N
     assert steady.leap_s() == 2 * HOUR_S
     assert said_leap(2 * HOUR_S).startswith("the time of day is 2h00m ahead of the cluster's time")
     assert said_leap(-60.0).startswith("the time of day is 1m00s behind the cluster's time")
+
+
+def test_time_stands_still_while_the_machine_is_suspended_and_says_for_how_long(
+    machine: SimpleNamespace,
+) -> None:
+    steady = SteadyClock()
+    began_s = steady.now()
+    machine.wall_s += 8 * HOUR_S + 5.0
+    machine.asleep_s += 8 * HOUR_S
+    machine.monotonic_s += 5.0
+    assert steady.now() == began_s + 5.0
+    assert steady.leap_s() == steady.suspended_s() == 8 * HOUR_S
+    steady.go_on_from(machine.wall_s)
+    assert steady.leap_s() == steady.suspended_s() == 0.0
 
 
 NOW_S = 1_700_000_000.0

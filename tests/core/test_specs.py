@@ -81,7 +81,7 @@ def test_json_is_read_as_well_as_yaml() -> None:
         ({"command": "x", "files": {"a/": ""}}, "expected a path without '.'"),
         ({"command": "x", "files": {"a/" + "é" * 128: ""}}, "at most 255 bytes between two"),
         ({"command": "x", "files": {"a/" * 512 + "b": ""}}, "expected at most 1024 bytes"),
-        ({"command": "x", "files": {"a/b/c": "", "a/b": ""}}, "'a/b' is a file, and a directory"),
+        ({"command": "x", "files": {"a/b/c": "", "a/b": ""}}, "'a/b': this is a file, and a dir"),
         ({"command": "x", "workdir": "../up"}, "workdir is '../up': expected an absolute path"),
         ({"command": "x", "timeout": "soon"}, "timeout is 'soon': expected a duration"),
         ({"command": "x", "timeout": 0}, "timeout is 0: expected more than 0"),

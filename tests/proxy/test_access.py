@@ -17,10 +17,10 @@ from tests.proxy.around import (
 )
 
 from muster.core.errors import MusterError
+from muster.core.origins import origin_of
 from muster.core.serving.traffic import Identity
 from muster.proxy.access import Access, may_be_ours
 from muster.proxy.answers import Refused
-from muster.proxy.connections import origin_of
 from muster.proxy.limits import Limits
 from muster.store.tokens import new_secret
 

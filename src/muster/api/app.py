@@ -14,7 +14,7 @@ from muster.api.answers import add_error_handlers
 from muster.api.auth import Access, BearerAuth
 from muster.api.bodies import LargeBodies
 from muster.api.changes import Changes
-from muster.api.context import Api, ReadLog
+from muster.api.context import Api, ClockState, ReadLog
 from muster.api.deployments import DEPLOYMENTS, ROUTES
 from muster.api.health import INCIDENTS
 from muster.api.jobs import JOBS
@@ -71,9 +71,8 @@ def create_app(
     trouble_beside: Callable[[], str | None] = lambda: None,
     home: Path | None = None,
     on_loopback: bool = False,
-    leap_s: Callable[[], float] = lambda: 0.0,
+    clock_state: ClockState | None = None,
     turns: Turns | None = None,
-    clock_confirmed: bool = True,
 ) -> FastAPI:
     """The HTTP API of a controller, to be served on the plane's event loop.
 
@@ -85,23 +84,12 @@ def create_app(
         trouble_beside: tells which parts beside the plane rest because they failed, and why.
         home: the controller's folder, where providers keep files; None where they are not asked.
         on_loopback: whether agents on other machines cannot join.
-        leap_s: tells by how much the time of day is ahead of ``clock``.
+        clock_state: of ``clock``, where it may differ from the time of day.
         turns: of callers, in place of those by real time.
-        clock_confirmed: whether it is known how much time had passed when the controller started.
 
     ``stop`` is called before the server is stopped.
     """
-    app = FastAPI(
-        title="Muster",
-        version=__version__,
-        description="Batch jobs and sessions on a cluster. Every request but /health carries "
-        "`Authorization: Bearer TOKEN`; amounts and times are canonical: thousandths, bytes, "
-        "seconds since the epoch.",
-        openapi_url=None,  # ``describe`` serves it
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-    )
+    app = _bare_app()
     requests = OpenRequests()
     access = Access(plane, clock, requests)
     reader = reader or Reader(engine)
@@ -119,22 +107,39 @@ def create_app(
         ),
         agent_address=agent_address,
         trouble_beside=trouble_beside,
-        leap_s=leap_s,
-        clock_confirmed=clock_confirmed,
+        clock_state=clock_state or ClockState(),
         provider_checks=ProviderChecks(home, on_loopback=on_loopback),
     )
     app.state.large_bodies = LargeBodies()
-    for resource in resources:
-        app.include_router(resource.router)
-    app.include_router(plan_router(tuple(resources)))
-    for module in _OTHERS:
-        app.include_router(module.router)
+    _include_endpoints(app, resources)
     app.add_middleware(BearerAuth, access=access, turns=turns or Turns())
     app.add_middleware(Stopping, requests=requests)
     app.add_middleware(UrlBounds)  # the last one is the outermost
     add_error_handlers(app)
     describe(app)
     return app
+
+
+def _bare_app() -> FastAPI:
+    return FastAPI(
+        title="Muster",
+        version=__version__,
+        description="Batch jobs and sessions on a cluster. Every request but /health carries "
+        "`Authorization: Bearer TOKEN`; amounts and times are canonical: thousandths, bytes, "
+        "seconds since the epoch.",
+        openapi_url=None,  # ``describe`` serves it
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+
+
+def _include_endpoints(app: FastAPI, resources: Sequence[Resource[Any, Any]]) -> None:
+    for resource in resources:
+        app.include_router(resource.router)
+    app.include_router(plan_router(tuple(resources)))
+    for module in _OTHERS:
+        app.include_router(module.router)
 
 
 def stop(app: FastAPI) -> None:

@@ -16,9 +16,9 @@ from muster.control.identity.tokens import principal_now, verify
 from muster.control.plane import ControlPlane, Events
 from muster.core.clock import Clock
 from muster.core.errors import Busy
+from muster.core.origins import origin_of
 from muster.core.owner import Principal, Role
 from muster.core.views.base import ErrorCode
-from muster.proxy.connections import origin_of
 
 log = logging.getLogger(__name__)
 

@@ -48,12 +48,14 @@ async def get_health(request: Request) -> Response:
 async def get_cluster(call: Call) -> Response:
     """The cluster as a whole."""
     live, cluster = call.api.plane.live, call.api.plane.parts[ClusterState]
+    state = call.api.clock_state
     view = ClusterView(
         id=await call.read(read_cluster_id),
         version=__version__,
         now=call.api.clock.now(),
-        clock_leap_s=round(call.api.leap_s(), 3),
-        clock_confirmed=call.api.clock_confirmed,
+        clock_leap_s=round(state.leap_s(), 3),
+        clock_suspended_s=round(state.suspended_s(), 3),
+        clock_confirmed=state.is_confirmed,
         agents=dict(Counter(agent.status for agent in live.agents.values())),
         jobs=len(live.jobs),
         sessions=len(live.sessions),

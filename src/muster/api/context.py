@@ -36,11 +36,24 @@ _WHILE_NOTHING_IS_STORED = "what runs goes on, and changes are refused until thi
 
 
 @dataclass(frozen=True, slots=True)
+class ClockState:
+    """The controller's clock beside the time of day.
+
+    Args:
+        leap_s: tells by how much the time of day is ahead.
+        suspended_s: tells for how much of that the machine was suspended.
+        is_confirmed: whether it is known how much time had passed when the controller started.
+    """
+
+    leap_s: Callable[[], float] = lambda: 0.0
+    suspended_s: Callable[[], float] = lambda: 0.0
+    is_confirmed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Api:
     """The parts behind the API, injected; ``agent_address`` is where agents on other
-    machines find the controller, ``trouble_beside`` tells which parts beside the plane rest, and
-    ``leap_s`` by how much the time of day is ahead of ``clock``; ``clock_confirmed`` is whether it
-    is known how much time had passed when the controller started."""
+    machines find the controller, and ``trouble_beside`` tells which parts beside the plane rest."""
 
     plane: ControlPlane
     reader: Reader
@@ -52,8 +65,7 @@ class Api:
     output_readers: Allowance
     agent_address: str
     trouble_beside: Callable[[], str | None]
-    leap_s: Callable[[], float]
-    clock_confirmed: bool
+    clock_state: ClockState
     provider_checks: ProviderChecks
 
     @property
@@ -131,6 +143,10 @@ class Caller:
         """
         checked = self.still_allowed(action)
         return await self.api.plane.request(checked, owner=self.principal.owner)
+
+    async def report(self, action: Callable[[Work, Parts], T]) -> T:
+        """``change``, for what a program reports by itself: no person waits for the answer."""
+        return await self.api.plane.request(self.still_allowed(action))
 
 
 async def _caller(request: Request) -> Caller:

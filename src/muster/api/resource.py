@@ -166,6 +166,12 @@ class Resource(Generic[R, V]):
             "one (a live one first).",
             response_model=self.detail or self.view,
         )
+        self._add_actions(router)
+        return router
+
+    def _add_actions(self, router: APIRouter) -> None:
+        """Add the endpoints that change one record, or explain it."""
+        name = self.entity.name
         if self.cancel is not None:
             router.add_api_route(
                 "/{ref}/cancel",
@@ -195,7 +201,6 @@ class Resource(Generic[R, V]):
                 description=f"Why a {name} is in its state: every reason that holds now.",
                 response_model=WhyView,
             )
-        return router
 
     async def hand_in(
         self,

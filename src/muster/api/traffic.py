@@ -98,7 +98,7 @@ async def tell_load(request: Request, call: Call) -> Response:
         report = msgspec.json.decode(body, type=LoadReport)
     except msgspec.MsgspecError as error:
         raise InvalidSpec([Problem("", "the report", str(error)[:200])]) from None
-    await call.change(lambda work, parts: take_load(work, parts, report))
+    await call.report(lambda work, parts: take_load(work, parts, report))
     return Response(status_code=202)
 
 

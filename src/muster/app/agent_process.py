@@ -16,7 +16,8 @@ from typing import Any
 from muster.agent.config import AgentConfig
 from muster.agent.daemon import run
 from muster.agent.supervisor.priority import raise_priority
-from muster.app.process import run_process
+from muster.app.beside import Beside
+from muster.app.process import run_process, stay_above_kernels
 from muster.wire.transport import KeepAlive
 
 # The written form of values that JSON does not know, and the way back.
@@ -74,7 +75,8 @@ async def serve(config: AgentConfig) -> None:
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, stop.set)
-    await run(config, stop)
+    async with Beside().running("priority", stay_above_kernels):
+        await run(config, stop)
 
 
 def main() -> None:

@@ -1,24 +1,22 @@
 """The controller process: state, control, agents' gateway and HTTP, put together."""
 
 import asyncio
-import contextlib
 import logging
 import os
-import random
 import secrets
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from muster.agent.boot import boot_id, machine_id
 from muster.agent.config import AgentConfig
 from muster.agent.supervisor.priority import raise_priority
 from muster.api.app import create_app
 from muster.api.app import stop as stop_requests
+from muster.api.context import ClockState
 from muster.app import cluster_time
 from muster.app.addresses import (
     address,
@@ -30,14 +28,11 @@ from muster.app.addresses import (
 from muster.app.beside import Beside
 from muster.app.checkpoints import keep_checkpointing
 from muster.app.controller_config import ControllerConfig
+from muster.app.controller_core import Core, make_core
 from muster.app.credentials import mend_credential
 from muster.app.database import (
-    FENCE_LOOK_S,
     Opened,
-    holder,
     home_held,
-    in_charge_s,
-    opened,
     url_of,
     watch_fence,
 )
@@ -48,44 +43,35 @@ from muster.app.http_server import serving
 from muster.app.listening import listen, once_free
 from muster.app.local_agents import LocalAgents
 from muster.app.local_machines import keep_machines
-from muster.app.lost_supervisors import START_S, agents_started_here, watch_supervisors
+from muster.app.lost_supervisors import watch_supervisors
 from muster.app.own_accounts import own_accounts, write_accounts
 from muster.app.plugin_watchdog import watch_plugins
 from muster.app.process import (
     allow_files,
     garbage_collection_off,
     settle_memory,
+    stay_above_kernels,
     take_turns_quickly,
 )
 from muster.app.proxy_config import proxy_directory
 from muster.app.proxy_keeper import KeptProxy, stop_unwished
 from muster.control.accounts import first_admin
-from muster.control.agent.desk import AgentDesk
-from muster.control.agent.leases import LeaseBook
-from muster.control.engine.effects import AgentsDoor, Surroundings
-from muster.control.engine.inputs import Input
+from muster.control.engine.effects import AgentsDoor
 from muster.control.group.requests import GroupRequests
 from muster.control.identity.tokens import create_open_join_token, verify
-from muster.control.inbox import Inbox
-from muster.control.modules import cluster_entities, cluster_modules
 from muster.control.plane import ControlPlane
-from muster.core.clock import SteadyClock
-from muster.core.errors import Busy
-from muster.core.ids import IdFactory
 from muster.core.owner import OWNER_NAME, Owner
 from muster.core.specs import ScalingGroup
 from muster.store.database import shown_url
 from muster.store.queries.cluster import read_cluster_id
-from muster.store.store import Store
 from muster.version import __version__
 from muster.wire.gateway_thread import GatewayThread
 
 log = logging.getLogger(__name__)
 
 DEFAULT_GROUP = "default"
-HEARD_LATELY_S = 5 * FENCE_LOOK_S
-"""How long after a look at the fence its answer stands for those who repeat what was wished before:
-less than a server takes to give a database to another controller."""
+_Part = Callable[[], Coroutine[None, None, None]]
+_RunBeside = Callable[[str, _Part], Awaitable[None]]
 
 
 async def serve(config: ControllerConfig) -> None:
@@ -116,107 +102,111 @@ async def serve(config: ControllerConfig) -> None:
 
 
 async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.Event) -> None:
-    home, clock = config.home, SteadyClock()
     agents_place = stack.enter_context(ExitStack())
     listener = await _listener(config, agents_place, stop)
     stack.callback(listener.close)
-    opening = opened(url_of(config.database, home), home, stop, waits=config.waits)
-    database = await stack.enter_async_context(opening)
-    engine = database.engine
-    store = await database.patience.done(
-        lambda: Store(engine, cluster_entities(), holder(home, engine))
-    )
-    stack.callback(store.close)
-    stack.callback(store.leave)  # once the gateway, which renews leases, has stopped
-    is_confirmed = await cluster_time.resume(clock, store, database.patience)
-    ids = IdFactory(clock, random.Random(secrets.randbits(64)))
-    driver = Driver(clock)
-    own_ids = boot_id(), machine_id()
-    leases = LeaseBook(clock, *own_ids, in_charge_s(engine), store.former_renews_s)
-    started_here = partial(agents_started_here, home, config.agents, config.former_agents)
-    leases.expect(started_here(), START_S)
-    inbox = Inbox(driver.hint)
-    desk = AgentDesk(store, clock, leases, inbox)
-    door = AgentsDoor()
-    surroundings = Surroundings(
-        engine,
-        _reporting(inbox),
-        home.path,
-        is_loopback(config.host),
-        door,
-        *own_ids,
-        in_charge=partial(leases.is_in_charge, HEARD_LATELY_S),
-    )
-    modules = cluster_modules(desk, leases, surroundings)
-    plane = ControlPlane(store, clock, ids, inbox, modules)
-    stack.callback(plane.close)
-    gateway = GatewayThread(desk, desk, leases, tls=config.tls)
-    desk.link = gateway
-    opening_of_gateway = partial(_open_gateway, gateway, config, agents_place, stack)
-    agent_port = None
+    core = await make_core(config, stack, stop)
+    home, plane, clock, database = config.home, core.plane, core.clock, core.database
+    opening_of_gateway = partial(_open_gateway, core.gateway, config, agents_place, stack)
+    agent_port, is_confirmed = None, core.is_confirmed
     if not is_confirmed:  # nothing is decided before agents had the chance to confirm it
         agent_port = await opening_of_gateway()
-        is_confirmed = await cluster_time.confirm(clock, store, leases, database.patience, stop)
-    await stack.enter_async_context(_driving(driver, plane, stop))
+        is_confirmed = await cluster_time.confirm(
+            clock, core.store, core.leases, database.patience, stop
+        )
+    await stack.enter_async_context(_driving(core.driver, plane, stop))
     beside = Beside()
-
-    async def run_beside(name: str, part: Callable[[], Coroutine[None, None, None]]) -> None:
-        await stack.enter_async_context(beside.running(name, part))
-
-    await run_beside(
-        "fence",
-        partial(watch_fence, plane, store, leases, clock, driver.hint, database.hold_on),
-    )
-    await run_beside("checkpoints", partial(keep_checkpointing, plane, engine))
+    run_beside = partial(_run_beside, stack, beside)
+    await _run_beside_plane(core, run_beside)
     await _complete(plane, database)
     if agent_port is None:
         agent_port = await opening_of_gateway()
-    _open_door(door, config, agent_port)
+    _open_door(core.door, config, agent_port)
     proxy = KeptProxy(config.proxy) if config.proxy is not None else None
     app = create_app(
         plane=plane,
-        engine=engine,
+        engine=database.engine,
         clock=clock,
-        read_log=gateway.read_log,
+        read_log=core.gateway.read_log,
         agent_address=address(host_for_others(config.host, config.tls), agent_port),
         trouble_beside=lambda: beside.trouble or (proxy.trouble if proxy else None),
         home=home.path,
-        on_loopback=not door.elsewhere,
-        leap_s=clock.leap_s,
-        clock_confirmed=is_confirmed,
+        on_loopback=not core.door.elsewhere,
+        clock_state=ClockState(clock.leap_s, clock.suspended_s, is_confirmed),
     )
     scheme = "https" if config.tls else "http"
     reachable = reachable_host(config.host, config.tls)
     url = f"{scheme}://{address(reachable, listener.getsockname()[1])}"
     await stack.enter_async_context(serving(app, listener, config.tls))
     user, join_token = await _introduce(home, plane, url, clock.now(), config.authority)
-    door.accounts = write_accounts(home, user)
-    door.beside = address(reachable, agent_port)  # machines of local pools may be made from now on
+    core.door.accounts = write_accounts(home, user)
+    agents_at = address(reachable, agent_port)
+    core.door.beside = agents_at  # machines of local pools may be made from now on
     own_address = address(config.host, agent_port)
     started = partial(_local, controller=own_address, token=join_token, user=user, home=home)
-    agents = [started(agent) for agent in config.agents]
+    await _run_beside_api(config, core, beside, run_beside, started, proxy)
+    stack.callback(stop_requests, app)  # called first: no new requests while other parts stop
+    running = RunningController(
+        os.getpid(),
+        url,
+        agents_at,
+        __version__,
+        clock.now(),
+        len(config.agents),
+        len(plane.live.accounts.users),
+        shown_url(database.engine.url),
+    )
+    home.write_running(running)
+
+
+async def _run_beside(stack: AsyncExitStack, beside: Beside, name: str, part: _Part) -> None:
+    await stack.enter_async_context(beside.running(name, part))
+
+
+async def _run_beside_plane(core: Core, run_beside: _RunBeside) -> None:
+    """Run what the control plane needs from the beginning."""
+    fence = partial(
+        watch_fence,
+        core.plane,
+        core.store,
+        core.leases,
+        core.clock,
+        core.driver.hint,
+        core.database.hold_on,
+    )
+    await run_beside("fence", fence)
+    await run_beside("priority", stay_above_kernels)
+    await run_beside("checkpoints", partial(keep_checkpointing, core.plane, core.database.engine))
+
+
+async def _run_beside_api(
+    config: ControllerConfig,
+    core: Core,
+    beside: Beside,
+    run_beside: _RunBeside,
+    started: Callable[[AgentConfig], AgentConfig],
+    proxy: KeptProxy | None,
+) -> None:
+    """Run what needs the API and the gateway: agents, the proxy, and the watches over them.
+
+    Args:
+        started: the settings of one of the home's own agents, as it is started.
+    """
+    home, plane, leases = config.home, core.plane, core.leases
     mend = partial(mend_credential, plane)
     former = FormerAgents(
         plane, leases, home, config.former_agents, lambda at: started(_former(config, at)), mend
     )
     await run_beside("former agents", former.forget)
-    await run_beside("supervisors", partial(watch_supervisors, plane, leases, started_here))
-    local_agents = LocalAgents(agents, mend, beside)
+    supervisors = partial(watch_supervisors, plane, leases, core.started_here)
+    await run_beside("supervisors", supervisors)
+    local_agents = LocalAgents([started(agent) for agent in config.agents], mend, beside)
     await run_beside("local agents", local_agents.run)
     if proxy is not None:
         await run_beside(proxy.name, proxy.keep)
     else:
         await run_beside("former proxy", partial(stop_unwished, proxy_directory(home)))
     await run_beside("local machines", partial(keep_machines, home.providers))
-    stack.callback(stop_requests, app)  # called first: no new requests while other parts stop
-    now = clock.now()
-    agents_at = address(reachable, agent_port)
-    users = len(plane.live.accounts.users)
-    shown = shown_url(engine.url)
-    running = RunningController(
-        os.getpid(), url, agents_at, __version__, now, len(agents), users, shown
-    )
-    home.write_running(running)
 
 
 async def _listener(
@@ -315,22 +305,6 @@ def _open_door(door: AgentsDoor, config: ControllerConfig, port: int) -> None:
         door.authority = config.authority.read_text()
     if not is_loopback(elsewhere) and not is_everywhere(elsewhere):
         door.elsewhere = address(elsewhere, port)
-
-
-def _reporting(inbox: Inbox) -> Callable[[Input], None]:
-    """Takes outcomes of effects from any thread. An outcome that finds the inbox full or the loop
-    closed is lost: its effect is tried again."""
-    loop = asyncio.get_running_loop()
-
-    def put(outcome: Input) -> None:
-        with contextlib.suppress(Busy):
-            inbox.put(outcome)
-
-    def report(outcome: Input) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(put, outcome)
-
-    return report
 
 
 def _ports(first: int, tried: int) -> range:

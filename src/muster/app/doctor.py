@@ -24,7 +24,7 @@ from muster.app.local_agents import former_directories, holder
 from muster.app.proxy_config import LOG_FILE, proxy_directory, running_proxy
 from muster.client import Client
 from muster.client.errors import Silent
-from muster.core.clock import LEAP_S, NOT_CONFIRMED, said_leap
+from muster.core.clock import LEAP_S, NOT_CONFIRMED, said_leap, said_suspended
 from muster.core.errors import MusterError
 from muster.core.resources import Device
 from muster.core.text import count
@@ -228,6 +228,10 @@ def _clock(home: Home) -> Iterator[Check]:
     with suppress(MusterError), _client(home, running) as client:
         told = client.cluster()
         leap_s = told.clock_leap_s
+        if told.clock_suspended_s >= LEAP_S and told.clock_confirmed:
+            leap_s -= told.clock_suspended_s
+            remedy = "start the controller again: its time goes on by the boot clock then"
+            yield Check("clock", False, said_suspended(told.clock_suspended_s), remedy)
         if not told.clock_confirmed:
             remedy = (
                 "set the clocks of this machine and of the agents' machines, and start the "

@@ -13,7 +13,8 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from muster.proxy.connections import Connections, origin_of
+from muster.core.origins import origin_of
+from muster.proxy.connections import Connections
 from muster.proxy.tls_server import TlsServer
 from muster.wire.transport import ServerTls
 

@@ -123,34 +123,18 @@ def up(options: UpOptions, ready: Callable[[UpReport], None] = lambda report: No
     if is_kept(home):
         raise Conflict(_being_started(home, keeper_of(home)))
     last = home.settings()
-    asked = _agents(last.agents, options)
-    configs = agent_configs(home, asked)
-    if asked.accounts.users_directory is not None:
-        require_users_directory(Path(asked.accounts.users_directory))
-    database = named_database(options.database, home)
-    port = options.port or last.port or DEFAULT_PORT
-    proxy = _proxy(last.proxy, options)
-    config = ControllerConfig(
-        home,
-        port=port,
-        ports_tried=1 if options.port else PORTS_TRIED,
-        agent_port=last.agent_port or agent_port_after(port),
-        agent_ports_tried=PORTS_TRIED,
-        agents=configs,
-        former_agents=(*identities_in(former_directories(home, len(configs))),),
-        proxy=_proxy_config(home, proxy) if proxy.is_started else None,
-        database=database,
-    )
+    asked, proxy = _agents(last.agents, options), _proxy(last.proxy, options)
+    config = _config(home, last, asked, proxy, options)
     told_to_stop = threading.Event()
     with _on_signals(told_to_stop.set) if options.foreground else nullcontext():
         controller = DetachedController.start(config, kept=not options.foreground)
         try:
             running = controller.wait_until_ready(told_to_stop)
             # A port that nobody chose is not kept.
-            kept = database if options.database is not None else last.database
+            kept = config.database if options.database is not None else last.database
             port = options.port or last.port
             home.write_settings(Settings(port, running.agent_port, asked, proxy, kept))
-            names = [agent.name for agent in configs]
+            names = tuple(agent.name for agent in config.agents)
             parts = wait_for_parts(home, names, proxy.is_started, told_to_stop, JOINED_WITHIN_S)
         except BaseException:
             controller.end()
@@ -160,18 +144,44 @@ def up(options: UpOptions, ready: Callable[[UpReport], None] = lambda report: No
         report = UpReport(
             url=running.url,
             pid=running.pid,
-            agents=tuple(agent.name for agent in configs),
+            agents=names,
             agent_address=running.agent_address,
             join_token_file=home.join_token_file,
             home=home.path,
             took_s=time.monotonic() - began_s,
             parts=parts,
-            warnings=(*warnings(configs, running.users), *warnings_of(options.database)),
+            warnings=(*warnings(config.agents, running.users), *warnings_of(options.database)),
         )
         ready(report)
         if options.foreground:
             _stay(controller, home, told_to_stop)
     return report
+
+
+def _config(
+    home: Home, last: Settings, asked: LocalAgents, proxy: LocalProxy, options: UpOptions
+) -> ControllerConfig:
+    """The settings of the controller, with its agents and its proxy.
+
+    Raises:
+        MusterError: see ``up``.
+    """
+    agents = agent_configs(home, asked)
+    if asked.accounts.users_directory is not None:
+        require_users_directory(Path(asked.accounts.users_directory))
+    database = named_database(options.database, home)
+    port = options.port or last.port or DEFAULT_PORT
+    return ControllerConfig(
+        home,
+        port=port,
+        ports_tried=1 if options.port else PORTS_TRIED,
+        agent_port=last.agent_port or agent_port_after(port),
+        agent_ports_tried=PORTS_TRIED,
+        agents=agents,
+        former_agents=(*identities_in(former_directories(home, len(agents))),),
+        proxy=_proxy_config(home, proxy) if proxy.is_started else None,
+        database=database,
+    )
 
 
 def _being_started(home: Home, keeper: int | None) -> str:

@@ -9,7 +9,8 @@ from muster.core.text import printable
 
 MAX_OF_KIND = 60
 """Lines of one kind in a minute: further ones are counted, so that nobody who has the log written
-pushes what matters out of it."""
+pushes what matters out of it. A line with another bound for its kind has it as ``most_of_kind``
+(``extra`` of ``logging``)."""
 WINDOW_S = 60.0
 MAX_KINDS = 1_000
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -27,9 +28,10 @@ def log_to_stderr() -> None:
 
 @dataclass(slots=True)
 class _Window:
-    """The lines of one kind since ``began_s``."""
+    """The lines of one kind since ``began_s``, of which ``most`` are shown."""
 
     began_s: float
+    most: int
     lines: int = 0
 
 
@@ -44,17 +46,18 @@ class KindLimit(logging.Filter):
         kind = record.name, str(record.msg)
         window = self._windows.get(kind)
         if window is None or record.created - window.began_s >= WINDOW_S:
-            left_out = 0 if window is None else window.lines - MAX_OF_KIND
-            window = self._begin(kind, record.created)
+            left_out = 0 if window is None else window.lines - window.most
+            most: int = getattr(record, "most_of_kind", MAX_OF_KIND)
+            window = self._begin(kind, _Window(record.created, most))
             if left_out > 0:
                 record.msg = f"{record.msg} ({left_out} more like this were left out before)"
         window.lines += 1
-        return window.lines <= MAX_OF_KIND
+        return window.lines <= window.most
 
-    def _begin(self, kind: tuple[str, str], now_s: float) -> _Window:
+    def _begin(self, kind: tuple[str, str], window: _Window) -> _Window:
         if len(self._windows) >= MAX_KINDS:
             self._windows.clear()
-        window = self._windows[kind] = _Window(now_s)
+        self._windows[kind] = window
         return window
 
 

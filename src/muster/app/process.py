@@ -1,5 +1,6 @@
 """The frame of every process of Muster: logging, and one sentence when its work fails."""
 
+import asyncio
 import gc
 import resource
 import sys
@@ -9,6 +10,7 @@ from typing import Any
 
 import uvloop
 
+from muster.agent.supervisor.priority import raise_threads
 from muster.app.own_log import log_to_stderr
 from muster.core.errors import MustEnd, MusterError
 
@@ -22,6 +24,9 @@ SWITCH_S = 0.0005
 
 OPEN_FILES = 65_536
 """Open files: connections of people and agents, and as many again for everything else."""
+
+PRIORITY_EVERY_S = 1.0
+"""The longest for which a new thread of a process that is to run above kernels is like them."""
 
 
 def run_process(title: str, work: Coroutine[Any, Any, None]) -> None:
@@ -66,6 +71,14 @@ def take_turns_quickly() -> None:
     """Have threads give the interpreter to each other sooner, so that the event loop waits less for
     a thread that reads for somebody."""
     sys.setswitchinterval(SWITCH_S)
+
+
+async def stay_above_kernels() -> None:
+    """Raise the priority of threads that begin, whoever begins them (gRPC and the event loop do,
+    too): one that kernels keep from the processor keeps the interpreter from all others."""
+    while True:
+        raise_threads()
+        await asyncio.sleep(PRIORITY_EVERY_S)
 
 
 def settle_memory() -> None:

@@ -30,6 +30,8 @@ _User = tuple[str, str]
 MAX_INPUTS = 100_000
 """Inputs that may wait for the next wake (design: Everything is bounded)."""
 INPUTS_A_WAKE = 2_000
+LEAST_OF_LATER = 200
+"""Inputs of a wake that the later one of its two queues may fill, however long the first one is."""
 MAX_TOLD = 5_000
 """Reports, and kernels told of in Hellos, that a wake looks at before further inputs wait for the
 next wake: reports that are repeated change nothing, but to find that out takes 3 µs for each."""
@@ -97,10 +99,10 @@ class Answers(Performer[Answer[object]]):
 
 
 class Inbox:
-    """Inputs in the order in which they came, requests of people before all others, unless the last
-    wake had no room for those. Inputs of users who send large ones are taken one per wake, from
-    these users in turn; inputs of all others are taken in between. Inputs of undone wakes are taken
-    first, in the batches in which they were given back.
+    """Inputs in the order in which they came, requests before all others; after a wake that had no
+    room for any of the others these come first, once. Inputs of users who send large ones are taken
+    one per wake, from these users in turn; inputs of all others are taken in between. Inputs of
+    undone wakes are taken first, in the batches in which they were given back.
 
     Args:
         hint: called whenever something came in.
@@ -111,6 +113,7 @@ class Inbox:
         self._requests: deque[Input] = deque()
         self._fresh: deque[Input] = deque()
         self._requests_wait = False  # the inputs of agents come first in the next wake
+        self._behind_requests = 0  # inputs of agents that this wake took behind requests
         self._slow: dict[_User, deque[Input]] = {}  # of large senders, the next user first
         self._slow_is_next = False
         self._senders: dict[_User, float] = {}  # large ones, until when
@@ -192,6 +195,7 @@ class Inbox:
     def take(self, now: float) -> list[Input]:
         """The inputs of the wake at ``now``, seconds."""
         self._senders = {user: until for user, until in self._senders.items() if until > now}
+        self._behind_requests = 0
         if self._again:
             return self._again.popleft()
         others = bool(self._requests or self._fresh)
@@ -204,14 +208,15 @@ class Inbox:
                 self._slow[user] = queue  # behind the other users
             return taken
         self._slow_is_next = bool(self._slow)
-        queues = [self._requests, self._fresh]
-        if self._requests_wait:
-            queues.reverse()
-        self._requests_wait = False
-        taken = []
-        for queue in queues:
-            taken += [queue.popleft() for _ in range(min(len(queue), INPUTS_A_WAKE - len(taken)))]
-        return taken
+        agents_first, self._requests_wait = self._requests_wait, False
+        queues = self._requests, self._fresh
+        first, later = reversed(queues) if agents_first else queues
+        kept_free = min(len(later), LEAST_OF_LATER)
+        taken = _taken(first, INPUTS_A_WAKE - kept_free)
+        taken_later = _taken(later, INPUTS_A_WAKE - len(taken))
+        if not agents_first:
+            self._behind_requests = len(taken_later)
+        return taken + taken_later
 
     def apply(self, inputs: list[Input], work: Work, parts: Parts) -> None:
         """Apply the inputs of a wake; those left after MAX_CHANGES changes, or MAX_TOLD reports, or
@@ -227,7 +232,7 @@ class Inbox:
         size, most_marked, told = work.unit.size, work.marked + share.of(MAX_RECORDS), 0
         for position, item in enumerate(inputs):
             told += item.amount
-            if not item.is_kept:
+            if item.owner is not None:
                 share.asked(work.now)
             is_much = told > most_told and position > 0
             if is_much or size > most_changes or work.marked >= most_marked:
@@ -273,7 +278,8 @@ class Inbox:
         if self._again:  # later inputs of the same agents may be among them
             self.give_back(inputs)
             return
-        self._requests_wait = any(item.is_kept for item in inputs)
+        of_agents = sum(item.is_kept for item in inputs)
+        self._requests_wait = 0 < of_agents == self._behind_requests
         for item in reversed(inputs):
             self._queue_of(item).appendleft(item)
 
@@ -311,6 +317,11 @@ class Inbox:
         self.give_back(inputs[middle:])
         self.give_back(inputs[:middle])
         return None
+
+
+def _taken(queue: deque[Input], most: int) -> list[Input]:
+    """The first inputs of a queue, which are removed from it."""
+    return [queue.popleft() for _ in range(min(len(queue), most))]
 
 
 def refuse(item: Input, error: Exception) -> None:

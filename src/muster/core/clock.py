@@ -33,14 +33,16 @@ class Clock(Protocol):
 
 
 class SteadyClock:
-    """The machine's time: the wall clock at construction, the monotonic clock since."""
+    """The machine's time: the wall clock at construction, the monotonic clock since. It stands
+    still while the machine is suspended, so that no time limit ends anything when it wakes."""
 
     def __init__(self) -> None:
-        self._offset_s = time.time() - time.monotonic()
+        self.go_on_from(time.time())
 
     def go_on_from(self, moment_s: float) -> None:
         """Have it be ``moment_s`` now."""
         self._offset_s = moment_s - time.monotonic()
+        self._asleep_s = self.boot_s() - time.monotonic()
 
     def now(self) -> float:
         return self._offset_s + time.monotonic()
@@ -48,6 +50,10 @@ class SteadyClock:
     def leap_s(self) -> float:
         """By how much the time of day is ahead of this clock; negative if it is behind."""
         return time.time() - self.now()
+
+    def suspended_s(self) -> float:
+        """For how long the machine was suspended since the clock began or was set."""
+        return self.boot_s() - time.monotonic() - self._asleep_s
 
     def boot_s(self) -> float:
         return time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -93,6 +99,14 @@ def said_leap(leap_s: float) -> str:
     return (
         f"the time of day is {duration(abs(leap_s))} {side} the cluster's time, which goes on as "
         f"it was: nothing ends because a clock was set"
+    )
+
+
+def said_suspended(suspended_s: float) -> str:
+    """A sentence about a machine that was suspended for so long while its controller ran."""
+    return (
+        f"the machine was suspended for {duration(suspended_s)}, which the cluster's time has left "
+        f"out"
     )
 
 

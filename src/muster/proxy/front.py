@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, cast
 
 import httptools
 
+from muster.core.origins import origin_of
 from muster.proxy.answers import Refused
-from muster.proxy.connections import origin_of
 from muster.proxy.exchange import Exchange
 from muster.proxy.heads import Header, read_request
 from muster.proxy.replica import BUFFER_BYTES, too_large

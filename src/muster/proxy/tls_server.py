@@ -10,7 +10,8 @@ import ssl
 from collections.abc import Callable
 from contextlib import suppress
 
-from muster.proxy.connections import Connections, origin_of
+from muster.core.origins import origin_of
+from muster.proxy.connections import Connections
 
 log = logging.getLogger(__name__)
 

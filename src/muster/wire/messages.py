@@ -19,9 +19,10 @@ from muster.core.resources import Device, DeviceShare, Resources
 from muster.core.serving.port_holders import PortOrders, PortsSeen
 from muster.core.serving.probes import ProbeOrder, ProbeResult
 
-PROTOCOL = 2
-"""The version of agent.proto. Controller and agents are released together: another version is
-refused."""
+PROTOCOL = 3
+"""The version of agent.proto, and of the limits in ``wire.transport``. Controller and agents are
+released together: another version is refused, whatever its agent holds runs on. It is another one
+with each change by which one side would misread or refuse what the other says."""
 
 MAX_DETAIL = 4096
 """Characters of a report's text."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from muster.core.errors import MusterError
+from muster.core.origins import origin_of
 
 MAX_TO_AGENT_BYTES = 16 * 1024 * 1024
 """No message to an agent is longer; a kernel whose command and files are cannot be started on Linux
@@ -152,14 +153,29 @@ def is_loopback(address: str) -> bool:
     """Whether "host:port", or a peer as gRPC calls it, is on this machine's loopback interface."""
     if address.startswith(("unix:", "unix-abstract:")):
         return True
-    address = unquote(re.sub(r"^ipv[46]:", "", address))
-    host = address.rpartition(":")[0].strip("[]")
+    host = _host_of(address)
     if host == "localhost":
         return True
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def peer_origin(peer: str) -> str:
+    """A peer, as gRPC calls it, as limits count it: those on this machine's sockets are one."""
+    if peer.startswith(("unix:", "unix-abstract:")):
+        return "unix"
+    try:
+        return origin_of(_host_of(peer))
+    except ValueError:
+        return peer
+
+
+def _host_of(address: str) -> str:
+    """The host of "host:port", or of a peer as gRPC calls it."""
+    address = unquote(re.sub(r"^ipv[46]:", "", address))
+    return address.rpartition(":")[0].strip("[]")
 
 
 def speaks_tls(host: str, port: int) -> bool:

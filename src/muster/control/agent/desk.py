@@ -291,7 +291,7 @@ class AgentDesk:
         ``committed`` that failed."""
         live = self._store.live
         self._leases.forget_all_but(live.agents)
-        for pace in self._paces.values():
+        for pace in (*self._paces.values(), self._idle_reports):
             pace.forget_all_but(live.agents)
         for agent in live.agents.values():
             self._leases.publish(agent, live.groups[agent.group])

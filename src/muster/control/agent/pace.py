@@ -30,6 +30,10 @@ class Pace:
         self._free_at[agent] = free_at + amount * self._again_s
         return True
 
+    def __len__(self) -> int:
+        """How many agents are remembered."""
+        return len(self._free_at)
+
     def forget_all_but(self, agents: Container[AgentId]) -> None:
         """Forget agents that are no more, and those that have been silent for long."""
         now = self._clock.now()

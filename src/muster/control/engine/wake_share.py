@@ -37,14 +37,17 @@ class WakeShare:
         """Note that a request of a person came."""
         self._asked_at = now
 
+    def is_beside_people(self, now: float) -> bool:
+        """Whether people are taken to wait for wakes."""
+        return now < self._asked_at + PEOPLE_S
+
     def end(self, now: float, *, was_full: bool) -> None:
         """Note that the wake has ended, and whether it left something undone."""
         ended_s = self._processor_s()
         if self._began_s is None or ended_s is None:
             return
         cost_s = ended_s - self._began_s
-        beside_people = now < self._asked_at + PEOPLE_S
-        aim_s = LONGEST_BESIDE_PEOPLE_S if beside_people else LONGEST_S
+        aim_s = LONGEST_BESIDE_PEOPLE_S if self.is_beside_people(now) else LONGEST_S
         if cost_s > aim_s:
             self.part = max(LEAST, self.part * max(aim_s / cost_s, 0.25))
         elif was_full and cost_s < aim_s / GROWTH:

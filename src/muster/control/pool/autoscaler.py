@@ -14,7 +14,7 @@ from muster.autoscaling.slice_plan import SlicePlan, plan_slices
 from muster.control.engine.handler import HandlerResult, LifecycleHandler, StatusTransitions
 from muster.control.engine.work import Work
 from muster.control.pool.coming_room import first_of_pools, for_demand, kept_room, waits_for
-from muster.control.pool.entries import DecisionLog
+from muster.control.pool.entries import BOUND, DecisionLog
 from muster.control.pool.fleet import Fleet
 from muster.control.pool.followers import followers
 from muster.control.pool.outlook import GroupOutlook
@@ -346,13 +346,14 @@ class RouteDemand(LifecycleHandler[Pool]):
         unmet = sum(each.sessions for each in decision.unmet)
         if plan.launch or plan.delete or bool(unmet) != seen.told_unmet:
             made = [f"{pool}:{count}" for pool, count in plan.launch.items()]
+            line = f"autoscaler group={name} make=%s delete=%s routed=%d unmet=%d"
             log.info(
-                "autoscaler group=%s make=%s delete=%s routed=%d unmet=%d",
-                name,
+                line,  # each group is bounded by itself
                 _some(made),
                 _some(list(plan.delete)),
                 len(decision.routed),
                 unmet,
+                extra=BOUND,
             )
         seen.told_unmet = bool(unmet)
 

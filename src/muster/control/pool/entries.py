@@ -31,6 +31,9 @@ MOST_POOLS = 5
 """Pools whose reasons are logged for each of them, those first that have the machines."""
 MOST_LOGGED = 100
 """Lines of one kind that a decision logs; another line counts the others."""
+BOUND = {"most_of_kind": 1_000}
+"""The bound on what the log of the process keeps in a minute of one kind of line of one group: more
+than of others, because these are the record of what was decided and why."""
 _WHY = {
     Destination.FREE: "agents have room for it, and its turn has to come",
     Destination.COMING: "the slice is coming and has room for it",
@@ -161,7 +164,8 @@ class DecisionLog:
         before = self._logged.get(kind, frozenset())
         news = [line for line in now if line not in before]
         self._logged[kind] = frozenset(now)
+        message = f"autoscaler {kind} group={group} %s"  # each kind and group is bounded by itself
         for line in news[:MOST_LOGGED]:
-            log.info("autoscaler %s group=%s %s", kind, group, line)
+            log.info(message, line, extra=BOUND)
         if len(news) > MOST_LOGGED:
-            log.info("autoscaler %s group=%s and %d more", kind, group, len(news) - MOST_LOGGED)
+            log.info(message, f"and {len(news) - MOST_LOGGED} more", extra=BOUND)

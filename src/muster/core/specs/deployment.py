@@ -113,7 +113,7 @@ class DeploymentSpec(Process):
         if self.host is not None and is_of_machine(self.host):
             expected = "expected a name of its own: by this one all deployments are reached"
             yield Problem("host", repr(self.host), expected)
-        yield from self.overridden()
+        yield from super().contradictions()
         yield from self.update.contradictions()
         for key, value in self.placement.between_kernels():
             yield Problem(f"placement.{key}", value, "this is for gangs: a replica is one process")

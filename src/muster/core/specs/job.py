@@ -122,7 +122,7 @@ class JobSpec(Process):
     def contradictions(self) -> Iterator[Problem]:
         yield from self.placement.contradictions()
         yield from like_an_id(self.name)
-        yield from self.overridden()
+        yield from super().contradictions()
         if self.tasks > 1 and not self.coscheduled:
             for key, value in self.placement.between_kernels():
                 yield Problem(f"placement.{key}", value, "this is for gangs: set coscheduled: true")

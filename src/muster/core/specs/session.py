@@ -107,12 +107,7 @@ class Process(Spec):
 
     @field_validator("files")
     @classmethod
-    def _inside(cls, files: dict[str, str]) -> dict[str, str]:
-        for path in files:
-            if (wrong := wrong_path(path)) is not None:
-                raise ValueError(f"{wrong}, not {path[:80]!r}")
-        if (both := file_and_directory(files)) is not None:
-            raise ValueError(f"{both[:80]!r} is a file, and a directory of another file")
+    def _bounded(cls, files: dict[str, str]) -> dict[str, str]:
         if sum(len(text.encode()) for text in files.values()) > MAX_FILES_BYTES:
             raise ValueError(f"expected at most {MAX_FILES_BYTES // 1024} KiB of text in all")
         return files
@@ -125,7 +120,15 @@ class Process(Spec):
             )
         return self
 
-    def overridden(self) -> Iterator[Problem]:
+    def contradictions(self) -> Iterator[Problem]:
+        yield from self._overridden()
+        for path in self.files:
+            if (wrong := wrong_path(path)) is not None:
+                yield Problem("files", repr(path[:80]), wrong)
+        if (both := file_and_directory(self.files)) is not None:
+            yield Problem("files", repr(both[:80]), "this is a file, and a directory of another")
+
+    def _overridden(self) -> Iterator[Problem]:
         """Problems with variables in ``env`` that Muster sets itself, whatever the spec says."""
         for name in self.env:
             if name.startswith("MUSTER_") and name not in CLIENT_VARIABLES:
@@ -215,5 +218,5 @@ class SessionSpec(Spec):
             if kernel.port is not None and not alone:
                 expected = "this is for sessions of one kernel: use ports, and MUSTER_PORTS"
                 yield Problem(f"kernels.{index}.port", str(kernel.port), expected)
-            for problem in kernel.overridden():
+            for problem in kernel.contradictions():
                 yield replace(problem, field=f"kernels.{index}.{problem.field}")

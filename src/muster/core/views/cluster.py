@@ -162,13 +162,15 @@ class ClusterView(View):
     good token since the controller started; the other counts are of live records. ``trouble`` is
     why the controller is "degraded", if it is; only admins are told. ``now`` is the cluster's time,
     of which the time of day on the controller's machine is ``clock_leap_s`` ahead: a clock that is
-    set does not change the cluster's time. It is not ``clock_confirmed`` where no agent could tell
-    how much time had passed when the controller started."""
+    set does not change the cluster's time. Of these seconds the machine was suspended for
+    ``clock_suspended_s``, while the controller ran. It is not ``clock_confirmed`` where no agent
+    could tell how much time had passed when the controller started."""
 
     id: str
     version: str
     now: float
     clock_leap_s: float = 0.0
+    clock_suspended_s: float = 0.0
     clock_confirmed: bool = True
     agents: dict[AgentStatus, int] = field(default_factory=dict)
     jobs: int = 0
