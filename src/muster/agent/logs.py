@@ -66,7 +66,7 @@ class LogFiles:
         poll_s = FIRST_POLL_S
         while True:
             live = self._is_live(key)  # asked first, so that output up to its end is seen
-            chunk = self._read_now(request, ended=not live)
+            chunk = self.read_now(request, ended=not live)
             if chunk.data or not live or not request.follow:
                 return chunk
             if asyncio.get_running_loop().time() >= deadline_s:
@@ -85,7 +85,12 @@ class LogFiles:
             if self._followed.get(key) is over:
                 del self._followed[key]
 
-    def _read_now(self, request: LogRequest, *, ended: bool) -> LogChunk:
+    def read_now(self, request: LogRequest, *, ended: bool) -> LogChunk:
+        """A piece of output that is there, a window at most; ``ended`` if no more can come.
+
+        Raises:
+            OSError: the log cannot be read.
+        """
         with ExitStack() as files:
             spans = self._open(request, files)
             kept_from, end = (spans[0].start, spans[-1].end) if spans else (0, 0)
@@ -99,6 +104,12 @@ class LogFiles:
                 and start < span.end
             )
         return LogChunk(offset, data, eof=ended and offset + len(data) >= end)
+
+    def has(self, key: KernelKey) -> bool:
+        """Whether a kernel left a log."""
+        kernel, generation = key
+        log = self._directory / f"{kernel}.{generation}.log"
+        return bool(_NAME.fullmatch(kernel)) and log.is_file()
 
     def _open(self, request: LogRequest, files: ExitStack) -> list[_Span]:
         """The files of a log, the oldest first, as they were at one moment."""
