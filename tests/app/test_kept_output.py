@@ -1,4 +1,4 @@
-"""Output of agents that were removed: read from their directories, where the home still has them."""
+"""Output of removed agents: read from their directories, where the home still has them."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
