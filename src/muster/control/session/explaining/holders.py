@@ -209,7 +209,7 @@ def _holders(holds: Iterable[_Hold], unit: Unit, asker: Principal) -> tuple[Hold
     for sessions, amount, yours in (own, amount_of_own, True), (others, amount_of_others, False):
         if sessions:
             text = unit.written(amount)
-            told.append(HolderView(sessions, amount=text, held_amount=amount, yours=yours))
+            told.append(HolderView(sessions=sessions, amount=text, held_amount=amount, yours=yours))
     return tuple(told)
 
 
