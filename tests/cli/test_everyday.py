@@ -136,6 +136,9 @@ def test_ps_lists_sessions_beside_jobs_and_filters_on_the_server(typed: Typed) -
     assert typed.json("ps", "-a", "--state", "failed", "--name", "swept", "--json")
     assert not typed.json("ps", "--group", "other", "--json")
     assert not typed.json("ps", "--owner", "bob", "--json")
+    other = typed.run("ps", "--group", "other")
+    assert other.exit_code == 1
+    assert "there is no group 'other'; groups are: default" in other.stderr
     wrong = typed.run("ps", "--state", "bad")
     assert wrong.exit_code == 2
     assert "expected one of live, ended, all" in wrong.stderr
