@@ -151,7 +151,7 @@ class HealthCheckRoute(LifecycleHandler[Route]):
             session = session_of(route, work.live)
             started_at = None if session is None else session.started_at
             health = judge(
-                route.deployment.spec.probe,
+                route.probe,
                 route.status,
                 heard.last(work.now),
                 work.now - (started_at or route.created_at),
@@ -174,7 +174,7 @@ class HealthCheckRoute(LifecycleHandler[Route]):
     def _keep(self, route: Route, heard: Heard, work: Work) -> None:
         """Have a route get the traffic that it got when it was seen, unless that is too long ago
         to have been taken from it by the prober's blindness."""
-        seen, lately_s = heard.seen, route.deployment.spec.probe.stale_after_s()
+        seen, lately_s = heard.seen, route.probe.stale_after_s()
         if seen is None or work.now - seen.at > lately_s:
             return
         heard.bad_at = None  # what was bad was the way to it
@@ -243,7 +243,7 @@ class RouteEviction(LifecycleHandler[Route]):
         room: dict[Deployment, int] = {}
         for route in targets:
             deployment = route.deployment
-            probe, last = deployment.spec.probe, self._routes.heard(route).last(work.now)
+            probe, last = route.probe, self._routes.heard(route).last(work.now)
             never_good = route.good_at is None and is_fresh(probe, last)
             unhealthy_s = work.now - route.status_changed_at
             if not never_good and not evicts(probe, unhealthy_s, is_fresh(probe, last)):
