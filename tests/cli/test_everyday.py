@@ -1,6 +1,7 @@
 """Everyday lines against the real API: sweeps that fail, their retries, JSON, listings."""
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -123,6 +124,30 @@ def test_run_says_in_json_how_the_job_ended(typed: Typed) -> None:
 
 
 NOTEBOOK = {"kind": "session", "kernels": [{"command": ["forever"]}], "name": "notebook"}
+
+
+def test_second_drain_keeps_what_is_not_given_anew(typed: Typed) -> None:
+    def drained(*options: str) -> tuple[str, float | None]:
+        said = typed.run("drain", "a2", *options, role=Role.ADMIN)
+        assert said.exit_code == 0, said.stderr
+        (agent,) = [each for each in typed.json("agents", "--json") if each["name"] == "a2"]
+        assert agent["barred"] == "draining"
+        return agent["bar_note"], agent["leave_by"]
+
+    typed.run("cordon", "a2", "--reason", "loud fan", role=Role.ADMIN)
+    try:
+        note, leave_by = drained()
+        assert (note, leave_by is not None) == ("loud fan", True), "an hour unless another is given"
+        assert drained("--deadline", "5h")[1] != leave_by
+        later = drained("--reason", "new disks")[1]
+        assert drained() == ("new disks", later)
+        why = typed.said("why", "a2")
+        assert "`muster uncordon a2` has it take work again" in why
+        assert re.search(r"what still runs there in 5h00m\s+is\s+stopped", why), why
+        assert drained("--deadline", "never") == ("new disks", None)
+        assert drained() == ("new disks", None)
+    finally:
+        typed.run("uncordon", "a2", role=Role.ADMIN)
 
 
 def test_ps_lists_sessions_beside_jobs_and_filters_on_the_server(typed: Typed) -> None:

@@ -118,7 +118,9 @@ class BarSpec(Spec):
     """The reason for which an agent is to take no new work; null has it take work again.
 
     ``note`` is an explanation for people. Kernels that still run on a draining agent after
-    ``deadline`` are stopped, to run elsewhere; without a deadline they run to their end.
+    ``deadline`` are stopped, to run elsewhere; without a deadline they run to their end. An agent
+    that is cordoned or draining already keeps its note, and one that is draining its deadline,
+    where none is given; null is no deadline.
     """
 
     bar: Literal["cordoned", "draining"] | None
@@ -138,9 +140,11 @@ async def bar_agent(request: Request, call: Call, ref: str) -> Response:
     principal, plane = call.principal, call.api.plane
     id_ = await agent_of(call, ref)
     bar = AgentBar(spec.bar) if spec.bar is not None else None
+    note = spec.note if "note" in spec.model_fields_set else None
+    keeps_deadline = "deadline" not in spec.model_fields_set
     await call.change(
         lambda work, parts: parts[AgentRequests].bar(
-            work, principal, id_, bar, spec.note, spec.deadline
+            work, principal, id_, bar, note, spec.deadline, keeps_deadline=keeps_deadline
         )
     )
     agent = plane.live.agents.get(id_)
