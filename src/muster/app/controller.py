@@ -178,7 +178,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
         plane=plane,
         engine=engine,
         clock=clock,
-        read_log=KeptOutput(lambda id_: id_ in plane.live.agents, home, gateway.read_log).read,
+        read_log=KeptOutput(lambda: plane.live, home, gateway.read_log).read,
         agent_address=address(host_for_others(config.host, config.tls), agent_port),
         trouble_beside=lambda: beside.trouble or (proxy.trouble if proxy else None),
         home=home.path,

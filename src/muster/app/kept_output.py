@@ -1,4 +1,4 @@
-"""Output of kernels of agents that were removed, where their directories are on this machine."""
+"""Output of kernels of agents that are away, where their directories are on this machine."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -9,7 +9,9 @@ from functools import partial
 from muster.agent.logs import LogFiles
 from muster.api.context import ReadLog
 from muster.app.home import Home
-from muster.core.ids import AgentId
+from muster.core.ids import AgentId, KernelId
+from muster.core.states import KERNEL_TABLE
+from muster.store.live import Live
 from muster.wire.log_reading import AgentUnreachable, LogUnreadable
 from muster.wire.messages import LogChunk, LogRequest
 from muster.wire.transport import LOG_WINDOW_BYTES
@@ -19,15 +21,15 @@ WHY_GONE = "was removed; the output of its kernels was on its machine and nowher
 
 @dataclass(frozen=True, slots=True)
 class KeptOutput:
-    """Reads output from agents, and from directories of the home's own former agents: those stay
-    when fewer agents are started than before (docs/operating.md).
+    """Reads output from agents, and of ended kernels also from directories of the home's own agents
+    that are away: those of former agents stay when fewer are started (docs/operating.md).
 
     Args:
-        exists: whether an agent has not been removed.
+        live: the mirror, which says whether an agent exists and is connected, and a kernel lives.
         from_agent: reads from an agent that exists, see ``AgentGateway.read_log``.
     """
 
-    exists: Callable[[AgentId], bool]
+    live: Callable[[], Live]
     home: Home
     from_agent: ReadLog
 
@@ -38,34 +40,46 @@ class KeptOutput:
             AgentUnreachable: also when the agent was removed and no directory has the output.
             LogUnreadable, Busy: see ``LogReader.read``.
         """
-        if self.exists(agent):
+        files = None
+        if self._is_away(agent, request.kernel):
+            files = await asyncio.to_thread(_kept_by, self.home, request)
+        if files is not None:
+            chunks = _read(files, request)
+        elif agent in self.live().agents:
             chunks = self.from_agent(agent, request)
         else:
-            chunks = self._from_directory(agent, request)
+            raise AgentUnreachable(agent, WHY_GONE)
         async with aclosing(chunks):
             async for chunk in chunks:
                 yield chunk
 
-    async def _from_directory(
-        self, agent: AgentId, request: LogRequest
-    ) -> AsyncGenerator[LogChunk, None]:
-        """The output of an ended kernel, as ``LogReader.read`` gives it."""
-        files = await asyncio.to_thread(_kept_by, self.home, request)
-        if files is None:
-            raise AgentUnreachable(agent, WHY_GONE)
-        left_bytes = request.limit_bytes
-        while True:
-            asked_bytes = min(left_bytes, LOG_WINDOW_BYTES)
-            asked = replace(request, limit_bytes=asked_bytes)
-            try:
-                chunk = await asyncio.to_thread(partial(files.read_now, asked, ended=True))
-            except OSError as error:
-                raise LogUnreadable(error.strerror or str(error)) from None
-            yield chunk
-            left_bytes -= len(chunk.data)
-            if chunk.eof or not chunk.data or left_bytes <= 0:
-                return
-            request = replace(request, offset=chunk.offset + len(chunk.data))
+    def _is_away(self, agent: AgentId, kernel: KernelId) -> bool:
+        """Whether an agent is not there to be asked about a kernel that has ended."""
+        live = self.live()
+        known, runs = live.agents.get(agent), live.kernels.get(kernel)
+        if runs is not None and runs.status not in KERNEL_TABLE.terminal:
+            return False
+        return known is None or not known.connected
+
+
+async def _read(files: LogFiles, request: LogRequest) -> AsyncGenerator[LogChunk, None]:
+    """The output of an ended kernel, as ``LogReader.read`` gives it.
+
+    Raises:
+        LogUnreadable: a file cannot be read.
+    """
+    left_bytes = request.limit_bytes
+    while True:
+        asked = replace(request, limit_bytes=min(left_bytes, LOG_WINDOW_BYTES))
+        try:
+            chunk = await asyncio.to_thread(partial(files.read_now, asked, ended=True))
+        except OSError as error:
+            raise LogUnreadable(error.strerror or str(error)) from None
+        yield chunk
+        left_bytes -= len(chunk.data)
+        if chunk.eof or not chunk.data or left_bytes <= 0:
+            return
+        request = replace(request, offset=chunk.offset + len(chunk.data))
 
 
 def _kept_by(home: Home, request: LogRequest) -> LogFiles | None:
