@@ -1,7 +1,6 @@
 """Commands that change deployments, and wait until they are as wished."""
 
 import http.server
-import json
 import os
 import re
 import signal
@@ -56,21 +55,6 @@ def test_deploy_scale_and_undo_tell_each_change_once(cluster: ServedCluster) -> 
         assert all(one != other for one, other in pairwise(lines))
     assert (back.exit_code, back.stderr) == (0, "")
     assert '"revision": 3' in back.stdout
-
-
-def test_replicas_are_listed_among_sessions_only_when_asked_for(cluster: ServedCluster) -> None:
-    with passing_time(cluster):
-        typed(cluster, "deploy", "-", stdin=WEB)
-    session = "kind: session\nname: nb\ntype: inference\nkernels: [{command: forever}]\n"
-    assert typed(cluster, "submit", "-q", "-", stdin=session).exit_code == 0
-
-    def names(*options: str) -> list[str]:
-        return [
-            each["name"] for each in json.loads(typed(cluster, "ps", "--json", *options).stdout)
-        ]
-
-    assert names() == names("-a") == ["nb"]
-    assert names("--replicas") == ["nb", "web-1", "web-1"]
 
 
 def test_detached_command_waits_for_nothing(cluster: ServedCluster) -> None:

@@ -126,6 +126,23 @@ def test_run_says_in_json_how_the_job_ended(typed: Typed) -> None:
 NOTEBOOK = {"kind": "session", "kernels": [{"command": ["forever"]}], "name": "notebook"}
 
 
+def test_ps_lists_replicas_of_deployments_only_when_asked_for(typed: Typed) -> None:
+    web = {"kind": "deployment", "name": "web", "command": ["forever"], "replicas": 2}
+    alone = {**NOTEBOOK, "name": "web-alone", "type": "inference"}
+    small = {"resources": {"cpu": "10m"}}
+    typed.said("deploy", "-d", "-", stdin=json.dumps(web | small))
+    typed.said("submit", "-q", "-", stdin=json.dumps(alone))
+    typed.cluster.pass_time(2.0)
+
+    def listed(*options: str) -> list[str]:
+        found = typed.json("ps", "--name", "web-*", "--json", *options)
+        return sorted(each["name"] for each in found)
+
+    assert listed() == listed("-a") == ["web-alone"]
+    assert listed("--replicas") == ["web-1", "web-1", "web-alone"]
+    typed.said("cancel", "web", "web-alone")
+
+
 def test_second_drain_keeps_what_is_not_given_anew(typed: Typed) -> None:
     def drained(*options: str) -> tuple[str, float | None]:
         said = typed.run("drain", "a2", *options, role=Role.ADMIN)

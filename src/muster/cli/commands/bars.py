@@ -64,10 +64,13 @@ def drain(
     Agents that are drained already keep the reason and the deadline that are not given anew."""
 
     def act(client: "Client", ref: str) -> None:
-        within = deadline
-        if within is None and client.agents.show(ref).barred is not AgentBar.DRAINING:
-            within = DEADLINE
-        _say(client.bar_agent(ref, AgentBar.DRAINING, note=reason, deadline=within))
+        within = None if deadline == "never" else deadline or DEADLINE
+        is_new = deadline is not None
+        _say(
+            client.bar_agent(
+                ref, AgentBar.DRAINING, note=reason, deadline=within, keep_deadline=not is_new
+            )
+        )
 
     each_agent(cluster, refs, act)
 
