@@ -150,7 +150,8 @@ def make_directory(path: Path, mode: int = 0o700, *, is_set: bool = False) -> No
         if path.parent == path:
             raise
         make_directory(path.parent, PARENT_MODE)
-        make_directory(path, mode)
+        path.mkdir(mode=mode, exist_ok=True)  # fails where none can be made, as in /proc
+        path.chmod(mode)
     else:
         path.chmod(mode)
 

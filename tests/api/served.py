@@ -9,7 +9,7 @@ import random
 import socket
 import threading
 from collections.abc import (
-    AsyncIterator,
+    AsyncGenerator,
     Awaitable,
     Callable,
     Generator,
@@ -309,7 +309,7 @@ class ServedCluster:
 
     # -- output ----------------------------------------------------------------------------------
 
-    async def read_log(self, agent: AgentId, request: LogRequest) -> AsyncIterator[LogChunk]:
+    async def read_log(self, agent: AgentId, request: LogRequest) -> AsyncGenerator[LogChunk, None]:
         """Fills ``AgentGateway.read_log``, in pieces of 64 KiB."""
         output = self.outputs.setdefault(request.kernel, Output())
         position = request.offset if request.offset >= 0 else len(output.data) + request.offset
@@ -317,7 +317,7 @@ class ServedCluster:
         try:
             while True:
                 if self.unreachable:
-                    raise AgentUnreachable(f"agent {agent} is not connected")
+                    raise AgentUnreachable(agent, "is not connected")
                 output.grown.clear()
                 position = max(position, output.lost, 0)
                 data = output.data[position : position + 65536]

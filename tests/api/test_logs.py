@@ -173,12 +173,15 @@ def test_headers_tell_the_last_attempt_from_those_before_it(tmp_path: Path) -> N
             none = http.get(f"/v1/jobs/{job}/logs", params={"attempt": 3})
             next_ = http.get(f"/v1/jobs/{job}/logs", params={"attempt": 3, "follow": True})
             far = http.get(f"/v1/jobs/{job}/logs", params={"attempt": 5, "follow": True})
+            cluster.call(lambda: setattr(cluster, "unreachable", True))
+            lost = http.get(f"/v1/jobs/{job}/logs", params={"attempt": 1, "follow": True})
     finally:
         cluster.stop()
     assert (latest.text, latest.headers[LOG_ATTEMPT_HEADER]) == ("attempt 2", "2")
     assert latest.headers[LOG_END_HEADER] == "all"
     assert (first.text, first.headers[LOG_END_HEADER]) == ("attempt 1", "attempt")
     assert (none.status_code, far.status_code) == (404, 404)
+    assert (lost.status_code, lost.json()["error"]) == (502, "agent a1 is not connected")
     assert f"task {job}/0 has no attempt 3: its attempts are 1 to 2" in none.json()["error"]
     # Who follows asks for the next one, and may be told that there is none.
     assert (next_.text, next_.headers[LOG_END_HEADER]) == ("", "all")
@@ -193,12 +196,23 @@ def unreachable(cluster: ServedCluster) -> Iterator[None]:
 
 @pytest.mark.usefixtures("unreachable")
 def test_agent_that_cannot_be_reached_is_a_clear_error(ada: httpx.Client) -> None:
+    answer = ada.get(f"/v1/jobs/{submit(ada)}/logs")
+    assert answer.status_code == 502
+    assert answer.json()["code"] == "agent_unreachable"
+    assert answer.json()["error"] == "agent a1 is not connected"
+
+
+def test_following_waits_for_the_agent_of_a_kernel_that_may_run_still(
+    cluster: ServedCluster, ada: httpx.Client
+) -> None:
     job = submit(ada)
-    for follow in (False, True):
-        answer = ada.get(f"/v1/jobs/{job}/logs", params={"follow": follow})
-        assert answer.status_code == 502
-        assert answer.json()["code"] == "agent_unreachable"
-        assert "is not connected" in answer.json()["error"]
+    cluster.write(kernel_of(ada, job), b"one ")
+    cluster.call(lambda: setattr(cluster, "unreachable", True))
+    answer = ada.get(f"/v1/jobs/{job}/logs", params={"follow": True, "offset": 4})
+    cluster.call(lambda: setattr(cluster, "unreachable", False))
+    assert (answer.status_code, answer.text) == (200, "")
+    assert answer.headers[LOG_OFFSET_HEADER] == "4"
+    assert answer.headers[LOG_END_HEADER] == "open"
 
 
 def test_following_ends_where_rotation_took_output_away(

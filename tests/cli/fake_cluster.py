@@ -406,14 +406,15 @@ class FakeCluster(FakeAccounts):
         ref: str,
         bar: AgentBar | None,
         *,
-        note: str = "",
+        note: str | None = None,
         deadline: float | str | None = None,
+        keep_deadline: bool = False,
     ) -> AgentView:
-        self.asked.append(("bar_agent", (ref, bar, note, deadline)))
+        self.asked.append(("bar_agent", (ref, bar, note, deadline, *["kept"][:keep_deadline])))
         found = next((each for each in self.agents_ if each.name == ref), None)
         if found is None:
             raise NotFound(f"there is no agent {ref!r}")
-        return msgspec.structs.replace(found, barred=bar, bar_note=note)
+        return msgspec.structs.replace(found, barred=bar, bar_note=note or "")
 
     def remove_agent(self, ref: str, *, lost: bool = False) -> None:
         self.asked.append(("remove_agent", (ref, "lost") if lost else ref))

@@ -204,6 +204,12 @@ def test_replicas_that_are_missing_are_listed_with_how_they_are(cluster: ServedC
         client.deploy({"name": "huge", "command": ["forever"], "resources": {"cpu": "64"}})
     listed = " ".join(typed(cluster, "deployments").stdout.split())
     assert "1 pending" in listed
+    rows = [line.split() for line in typed(cluster, "deployments").stdout.splitlines()]
+    assert [row[1] for row in rows if row[0] == "web"] == ["ready"]
+    assert [row[1:3] for row in rows if row[0] == "huge"] == [["not", "ready"]]
+    shown = typed(cluster, "show", "huge").stdout
+    assert shown.startswith("huge  not ready ")
+    assert "  pending  revision 1" in shown or "  provisioning  revision 1" in shown
     assert "READY" not in typed(cluster, "why", "huge").stdout
     assert "deployment huge: 0 of 1 replica healthy" in typed(cluster, "why", "huge").stdout
 

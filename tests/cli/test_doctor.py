@@ -1,6 +1,9 @@
 """`muster doctor` judges a home."""
 
+import json
 import os
+import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from muster.agent.identity import locked
 from muster.agent.trouble import Trouble
 from muster.app.doctor import Check, checks
 from muster.app.home import Home, RunningController
+from muster.app.keeper import KeeperRecord
 
 
 def test_controller_that_died_is_named_with_what_to_do(tmp_path: Path) -> None:
@@ -48,6 +52,21 @@ def test_controller_is_well_only_by_its_own_word(
     assert check.ok is ok
     assert said in check.detail
     assert "changes are refused" not in check.detail, "the controller itself says so where it is so"
+
+
+@pytest.mark.parametrize(("ago_s", "ok"), [(5.0, False), (3600.0, None)])
+def test_crash_is_a_fault_only_until_the_controller_has_been_well_for_a_while(
+    ago_s: float, ok: bool | None, tmp_path: Path
+) -> None:
+    home = Home(tmp_path)
+    kept = KeeperRecord(os.getpid(), 1, "signal 9", time.time() - ago_s)
+    (tmp_path / "keeper.json").write_text(json.dumps(asdict(kept)))
+    with home.locked(), served(b'{"status": "ok", "version": "1"}') as port:
+        url = f"http://127.0.0.1:{port}"
+        home.write_running(RunningController(os.getpid(), url, "127.0.0.1:7601", "1.0", 0.0))
+        check = _of_controller(home)
+    assert check.ok is ok
+    assert "crashed 1 time, last with signal 9 " in check.detail
 
 
 AHEAD = "the time of day is 2h00m ahead of the cluster's time"

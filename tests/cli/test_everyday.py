@@ -1,6 +1,7 @@
 """Everyday lines against the real API: sweeps that fail, their retries, JSON, listings."""
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -125,6 +126,47 @@ def test_run_says_in_json_how_the_job_ended(typed: Typed) -> None:
 NOTEBOOK = {"kind": "session", "kernels": [{"command": ["forever"]}], "name": "notebook"}
 
 
+def test_ps_lists_replicas_of_deployments_only_when_asked_for(typed: Typed) -> None:
+    web = {"kind": "deployment", "name": "web", "command": ["forever"], "replicas": 2}
+    alone = {**NOTEBOOK, "name": "web-alone", "type": "inference"}
+    small = {"resources": {"cpu": "10m"}}
+    typed.said("deploy", "-d", "-", stdin=json.dumps(web | small))
+    typed.said("submit", "-q", "-", stdin=json.dumps(alone))
+    typed.cluster.pass_time(2.0)
+
+    def listed(*options: str) -> list[str]:
+        found = typed.json("ps", "--name", "web-*", "--json", *options)
+        return sorted(each["name"] for each in found)
+
+    assert listed() == listed("-a") == ["web-alone"]
+    assert listed("--replicas") == ["web-1", "web-1", "web-alone"]
+    typed.said("cancel", "web", "web-alone")
+
+
+def test_second_drain_keeps_what_is_not_given_anew(typed: Typed) -> None:
+    def drained(*options: str) -> tuple[str, float | None]:
+        said = typed.run("drain", "a2", *options, role=Role.ADMIN)
+        assert said.exit_code == 0, said.stderr
+        (agent,) = [each for each in typed.json("agents", "--json") if each["name"] == "a2"]
+        assert agent["barred"] == "draining"
+        return agent["bar_note"], agent["leave_by"]
+
+    typed.run("cordon", "a2", "--reason", "loud fan", role=Role.ADMIN)
+    try:
+        note, leave_by = drained()
+        assert (note, leave_by is not None) == ("loud fan", True), "an hour unless another is given"
+        assert drained("--deadline", "5h")[1] != leave_by
+        later = drained("--reason", "new disks")[1]
+        assert drained() == ("new disks", later)
+        why = typed.said("why", "a2")
+        assert "`muster uncordon a2` has it take work again" in why
+        assert re.search(r"what still runs there in 5h00m\s+is\s+stopped", why), why
+        assert drained("--deadline", "never") == ("new disks", None)
+        assert drained() == ("new disks", None)
+    finally:
+        typed.run("uncordon", "a2", role=Role.ADMIN)
+
+
 def test_ps_lists_sessions_beside_jobs_and_filters_on_the_server(typed: Typed) -> None:
     typed.submit(name="keeps-1", command=["forever"])
     session = typed.said("submit", "-q", "-", stdin=json.dumps(NOTEBOOK)).strip()
@@ -136,6 +178,9 @@ def test_ps_lists_sessions_beside_jobs_and_filters_on_the_server(typed: Typed) -
     assert typed.json("ps", "-a", "--state", "failed", "--name", "swept", "--json")
     assert not typed.json("ps", "--group", "other", "--json")
     assert not typed.json("ps", "--owner", "bob", "--json")
+    other = typed.run("ps", "--group", "other")
+    assert other.exit_code == 1
+    assert "there is no group 'other'; groups are: default" in other.stderr
     wrong = typed.run("ps", "--state", "bad")
     assert wrong.exit_code == 2
     assert "expected one of live, ended, all" in wrong.stderr

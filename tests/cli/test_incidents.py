@@ -65,6 +65,13 @@ def agent(**fields: Any) -> AgentView:
     )
 
 
+def test_agent_of_which_all_is_held_tells_what_is_free_by_name() -> None:
+    capacity = ResourcesView(cpu_milli=2000, memory_bytes=2**30)
+    found = agent(capacity=capacity, free=ResourcesView(memory_bytes=2**29))
+    lines = shown(agent_parts(wide(), found, (), NOW))
+    assert any(line.split(maxsplit=1) == ["free", "0 cpu, 512MiB memory"] for line in lines)
+
+
 def test_incident_tells_what_was_found_what_was_tried_and_for_how_long() -> None:
     found = incident(
         rounds=1,

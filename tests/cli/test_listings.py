@@ -77,6 +77,20 @@ def test_ps_asks_why_of_a_few_waiting_jobs_only() -> None:
     assert len(asked) == EXPLAINED
 
 
+def test_ps_says_why_a_job_that_has_run_stands_still() -> None:
+    """Its state stays running when its only task goes back to the queue."""
+    cluster = FakeCluster(
+        jobs_=[
+            job("stands", counts={TaskState.PENDING: 1}, number=1),
+            job("runs", counts={TaskState.PENDING: 1, TaskState.RUNNING: 1}, number=0),
+        ],
+        why_={IDS[1]: TOO_BIG, IDS[0]: TOO_BIG},
+    )
+    stands, runs = cluster.run("ps").stdout.splitlines()[1:]
+    assert stands.endswith(NEVER_FITS.sentence)
+    assert runs.endswith("default")
+
+
 def test_ps_watch_without_a_terminal_is_refused() -> None:
     result = FakeCluster().run("ps", "--watch")
     assert result.exit_code == 2

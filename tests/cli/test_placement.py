@@ -328,11 +328,11 @@ def agent(**fields: Any) -> AgentView:
         ),
         (
             ("drain",),
-            (AgentBar.DRAINING, "", "1h"),
+            (AgentBar.DRAINING, None, "1h", "kept"),
             "agent a1 is draining and takes nothing new; it runs 1 ",
         ),
-        (("drain", "--deadline", "never"), (AgentBar.DRAINING, "", None), "agent a1 is draining"),
-        (("uncordon",), (None, "", None), "agent a1 takes work again"),
+        (("drain", "--deadline", "never"), (AgentBar.DRAINING, None, None), "agent a1 is draining"),
+        (("uncordon",), (None, None, None), "agent a1 takes work again"),
     ],
 )
 def test_agents_are_barred_and_taken_back(

@@ -51,8 +51,8 @@ def test_undo_of_an_update_that_was_given_up_says_that_nothing_is_rolled_out(
     undone = typed(cluster, "rollout", "undo", "web")
     assert (undone.exit_code, undone.stdout) == (0, "")
     assert undone.stderr.splitlines() == [
-        "deployment web: revision 1 serves already; the note of revision 2, which was given up, is "
-        "gone",
+        "deployment web: revision 1 serves already; revision 2, which was given up, is not wished "
+        "any more",
         "deployment web: 1 of 1 replica healthy",
     ]
     again = typed(cluster, "rollout", "undo", "web", "--to", "1", "--detach")

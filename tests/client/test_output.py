@@ -13,15 +13,20 @@ from muster.core.views.work import LOG_ATTEMPT_HEADER, LOG_END_HEADER, LOG_OFFSE
 
 
 class Attempts:
-    """A task whose attempts wrote this; None is on a machine that does not answer."""
+    """A task whose attempts wrote this; None is on a machine that does not answer. A request that
+    follows waits for the ``later`` one too."""
 
-    def __init__(self, *written: bytes | None) -> None:
+    def __init__(self, *written: bytes | None, later: bytes | None = None) -> None:
         self._written = written
+        self._later = later
         self._left = b""
 
     def ask(self, request: Request, _patience_s: float) -> Exchange[Answer]:
         yield from ()
-        (attempt,) = map(int, parse_qs(urlsplit(request.path).query)["attempt"])
+        query = parse_qs(urlsplit(request.path).query)
+        (attempt,) = map(int, query["attempt"])
+        if self._later is not None and query.get("follow") == ["true"]:
+            self._written, self._later = (*self._written, self._later), None
         if attempt > len(self._written):
             raise Conflict("it has not started")
         data = self._written[attempt - 1]
@@ -68,7 +73,15 @@ def test_attempt_that_cannot_be_read_is_told_after_those_that_can() -> None:
         next(pieces)
 
 
-def test_last_attempt_that_cannot_be_read_is_told_at_once() -> None:
+def test_attempt_that_begins_after_one_that_cannot_be_read_is_shown() -> None:
+    """The agent of the first attempt was away for a moment: the next one is waited for."""
+    pieces = Attempts(None, later=b"two").read()
+    assert next(pieces) == b"two"
+    with pytest.raises(AgentUnreachable, match="attempt 1"):
+        next(pieces)
+
+
+def test_last_attempt_that_cannot_be_read_is_told() -> None:
     pieces = read(b"one", None)
     assert next(pieces) == b"one"
     with pytest.raises(AgentUnreachable, match="attempt 2"):

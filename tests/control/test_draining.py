@@ -349,6 +349,6 @@ def test_why_of_running_work_tells_that_its_machine_is_being_emptied(
     why = explain_job(world.plane.live, world.cluster, job.id, world.clock.now())
     (told,) = why.reasons
     assert told.sentence == (
-        "agent a is being drained (new disk): what still runs there in 50 s is stopped"
+        "agent a is being drained (new disk): what still runs there in 50s is stopped"
     )
     assert "start again on another agent" in told.remedy

@@ -64,6 +64,21 @@ def test_many_holders_are_counted_together_but_for_the_largest(group_world: Make
     (room,) = why(world, world.submit(job("waits"), ADA), ADA).held
     assert [each.name for each in room.holders] == ["j0", "j1", "j2", "j3", "j4", None]
     assert (room.holders[-1].sessions, room.holders[-1].amount) == (3, "3")
+    assert room.holders[-1].yours
+    assert room.sentence.endswith(", 3 more sessions of yours (3)")
+
+
+def test_holders_past_the_limit_are_counted_by_whose_they_are(group_world: MakeWorld) -> None:
+    world = group_world({"a": 9}, lambda start: Run(1000))
+    for index in range(7):
+        world.submit(job(f"j{index}"), ADA)
+    world.submit(job("theirs", 2), BOB)
+    waits = world.submit(job("waits"), ADA)
+    (room,) = why(world, waits, ADA).held
+    assert room.sentence.endswith(", 2 more sessions of yours (2), a session of others (2)")
+    (seen,) = why(world, waits, ROOT).held
+    assert seen.holders[0].name == "theirs"
+    assert seen.sentence.endswith(", 3 sessions of others (3)")
 
 
 def test_session_ahead_of_it_is_named_to_those_who_may_see_it(group_world: MakeWorld) -> None:

@@ -66,6 +66,8 @@ def test_json_is_read_as_well_as_yaml() -> None:
         ({"command": "x", "tasks": 0}, "tasks is 0: expected at least 1"),
         ({"command": "x", "priority": 101}, "priority is 101: expected at most 100"),
         ({"command": "x", "gpu": 1}, "gpu: unknown key; did you mean resources.gpu?"),
+        ({"command": "x", "retries": 2}, "unknown key; did you mean max_retries_failure?"),
+        ({"command": "x", "time": "1h"}, "time: unknown key; did you mean timeout?"),
         ({"command": "x", "env": {"1A": ""}}, "at most 255 of them, the first no digit"),
         ({"command": "x", "resources": {"gpu_model": "T4"}}, "gpu_model is 'T4': expected only"),
         ({"command": "x", "resources": {"cpu": -1}}, "resources.cpu is -1: expected a number"),

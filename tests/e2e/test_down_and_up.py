@@ -41,6 +41,33 @@ def kernels(home: Home) -> list[int]:
     ]
 
 
+def test_output_stays_readable_when_its_agent_is_not_started_and_when_it_is_again(
+    home: Home,
+) -> None:
+    up(UpOptions(home.path, agents=2, cpus="1"))
+    shorten_silence(home)
+    with client_of(home) as cluster:
+        there = {"agents": ["agent-2"]}
+        job = cluster.submit(command=["echo", "hello"], placement=there).id
+        assert cluster.wait(job).state == "SUCCEEDED"
+        assert b"".join(cluster.logs(job)) == b"hello\n"
+    down(home.path)
+
+    up(UpOptions(home.path, agents=1))
+    with client_of(home) as cluster:
+        assert b"".join(cluster.logs(job)) == b"hello\n"
+        until(lambda: names(home) == ["agent-1"])
+        assert b"".join(cluster.logs(job)) == b"hello\n"
+    down(home.path)
+
+    up(UpOptions(home.path, agents=2))
+    with client_of(home) as cluster:
+        until(lambda: names(home) == ["agent-1", "agent-2"])
+        assert b"".join(cluster.logs(job)) == b"hello\n"
+        assert b"".join(cluster.logs(job, follow=True)) == b"hello\n"
+    down(home.path)
+
+
 def test_agent_that_is_not_started_any_more_is_forgotten_with_what_it_ran(home: Home) -> None:
     up(UpOptions(home.path, agents=2, cpus="1"))
     shorten_silence(home)

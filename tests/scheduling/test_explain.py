@@ -262,7 +262,7 @@ def test_head_is_told_when_it_starts_at_the_latest() -> None:
     other = explain(behind, queue, snapshot, policy(), seen)
     assert other.reservation is None
     assert [reason.sentence() for reason in other.reasons] == [
-        "would delay the session ahead of it in group pool, which is to start in 90 s"
+        "would delay the session ahead of it in group pool, which is to start in 1m30s"
     ]
 
 

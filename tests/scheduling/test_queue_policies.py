@@ -146,7 +146,7 @@ def test_backfill_starts_what_has_left_when_the_head_starts() -> None:
     assert found is not None
     assert (found.expected_at, found.waits_for) == (110, ("ses-x",))
     assert sentences(result)[1] == (
-        "would delay the session ahead of it in group pool, which is to start in 100 s"
+        "would delay the session ahead of it in group pool, which is to start in 1m40s"
     )
 
 

@@ -1,6 +1,7 @@
 """Output of kernels, read from their agents: windows, following, and what goes wrong."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
@@ -221,6 +222,18 @@ async def test_log_of_an_agent_that_is_not_connected_is_not_waited_for_long(
     async with controller() as made:
         with pytest.raises(AgentUnreachable, match="not connected"):
             await read(made)
+
+
+async def test_agent_that_left_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_reading, "AGENT_WAIT_S", 0.5)
+    async with controller() as made:
+        async with served(made, Log(b"one", ended=True)):
+            await read(made)
+        began_s = time.monotonic()
+        for _ in range(20):
+            with pytest.raises(AgentUnreachable, match="not connected"):
+                await read(made)
+        assert time.monotonic() - began_s < 5.0
 
 
 async def test_agent_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,7 @@ from muster.agent.listening import sees_sockets
 from muster.agent.port_rules import PortRules
 from muster.agent.port_watch import PortWatch
 from muster.agent.ports import PreparedPorts
+from muster.agent.removed_outputs import FILE as REMOVED_OUTPUTS
 from muster.agent.removed_outputs import RemovedOutputs
 from muster.agent.route_probes import RouteProbes, own_address
 from muster.agent.services import OwnServices
@@ -128,7 +129,7 @@ class AgentDaemon:
         logs = config.directory / "logs"
         terms = Terms(config.log_max_bytes, config.pids_max, scratch_max_bytes(config))
         services = OwnServices(config, machine.devices)
-        self._removed = RemovedOutputs(config.directory / "removed-outputs")
+        self._removed = RemovedOutputs(config.directory / REMOVED_OUTPUTS)
         self._kernels = Kernels(
             self._ports, logs, self._removed, self._accounts, services, terms, clock
         )

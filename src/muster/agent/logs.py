@@ -72,7 +72,7 @@ class LogFiles:
         poll_s = FIRST_POLL_S
         while True:
             live = self._is_live(key)  # asked first, so that output up to its end is seen
-            chunk = self._read_now(request, ended=not live)
+            chunk = self.read_now(request, ended=not live)
             if chunk.data or not live or not request.follow:
                 return chunk
             if asyncio.get_running_loop().time() >= deadline_s:
@@ -91,7 +91,12 @@ class LogFiles:
             if self._followed.get(key) is over:
                 del self._followed[key]
 
-    def _read_now(self, request: LogRequest, *, ended: bool) -> LogChunk:
+    def read_now(self, request: LogRequest, *, ended: bool) -> LogChunk:
+        """A piece of output that is there, a window at most; ``ended`` if no more can come.
+
+        Raises:
+            OSError: the log cannot be read.
+        """
         with ExitStack() as files:
             spans = self._open(request, files)
             removed = self._removed.of((request.kernel, request.generation))
@@ -108,6 +113,12 @@ class LogFiles:
                 and start < span.end
             )
         return LogChunk(offset, data, eof=ended and offset + len(data) >= end)
+
+    def has(self, key: KernelKey) -> bool:
+        """Whether a kernel left a log."""
+        kernel, generation = key
+        log = self._directory / f"{kernel}.{generation}.log"
+        return bool(_NAME.fullmatch(kernel)) and log.is_file()
 
     def _open(self, request: LogRequest, files: ExitStack) -> list[_Span]:
         """The files of a log, the oldest first, as they were at one moment."""

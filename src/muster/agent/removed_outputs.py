@@ -12,6 +12,8 @@ from muster.wire.messages import KernelKey
 
 log = logging.getLogger(__name__)
 
+FILE = "removed-outputs"
+"""In the agent's directory."""
 MAX_REMEMBERED = 50_000
 """Removed outputs of which it is remembered why; the oldest are forgotten first."""
 

@@ -27,7 +27,7 @@ from muster.control.session.cluster.state import ClusterState
 from muster.core.errors import NotFound, Problem
 from muster.core.ids import AgentId
 from muster.core.owner import Principal
-from muster.core.specs.amounts import Duration, Spec
+from muster.core.specs.amounts import Duration, Flag, Spec
 from muster.core.specs.pool import SLICE
 from muster.core.states import AgentBar
 from muster.core.views.cluster import AgentPage, AgentView
@@ -117,13 +117,16 @@ Note = Annotated[str, StringConstraints(max_length=200), AfterValidator(_line)]
 class BarSpec(Spec):
     """The reason for which an agent is to take no new work; null has it take work again.
 
-    ``note`` is an explanation for people. Kernels that still run on a draining agent after
-    ``deadline`` are stopped, to run elsewhere; without a deadline they run to their end.
+    ``note`` is an explanation for people; an agent that is cordoned or draining already keeps its
+    note where none is given. Kernels that still run on a draining agent after ``deadline`` are
+    stopped, to run elsewhere; without a deadline they run to their end. With ``keep_deadline`` an
+    agent that is draining already keeps its deadline instead.
     """
 
     bar: Literal["cordoned", "draining"] | None
     note: Note = ""
     deadline: Duration | None = None
+    keep_deadline: Flag = False
 
     def contradictions(self) -> Iterator[Problem]:
         if self.deadline is not None and self.bar != "draining":
@@ -138,9 +141,10 @@ async def bar_agent(request: Request, call: Call, ref: str) -> Response:
     principal, plane = call.principal, call.api.plane
     id_ = await agent_of(call, ref)
     bar = AgentBar(spec.bar) if spec.bar is not None else None
+    note = spec.note if "note" in spec.model_fields_set else None
     await call.change(
         lambda work, parts: parts[AgentRequests].bar(
-            work, principal, id_, bar, spec.note, spec.deadline
+            work, principal, id_, bar, note, spec.deadline, keeps_deadline=spec.keep_deadline
         )
     )
     agent = plane.live.agents.get(id_)

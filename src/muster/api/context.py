@@ -1,7 +1,7 @@
 """The context of every endpoint: the caller, and the parts of the controller behind the API."""
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import Annotated, Concatenate, ParamSpec, TypeVar
 
@@ -29,7 +29,7 @@ from muster.wire.messages import LogChunk, LogRequest
 P = ParamSpec("P")
 T = TypeVar("T")
 
-ReadLog = Callable[[AgentId, LogRequest], AsyncIterator[LogChunk]]
+ReadLog = Callable[[AgentId, LogRequest], AsyncGenerator[LogChunk, None]]
 
 
 _WHILE_NOTHING_IS_STORED = "what runs goes on, and changes are refused until this is mended"

@@ -23,6 +23,7 @@ from muster.core.specs import MAX_GANG, MAX_TASKS
 from muster.core.views.work import LOG_ATTEMPT_HEADER, LOG_END_HEADER, LOG_OFFSET_HEADER, LogEnd
 from muster.store.queries.output import OutputSource, session_output, task_output
 from muster.store.queries.tasks import job_row, task_view
+from muster.wire.log_reading import AgentUnreachable
 from muster.wire.messages import LogChunk, LogRequest
 
 log = logging.getLogger(__name__)
@@ -148,9 +149,22 @@ async def _answer(
 
 async def _from_agent(api: Api, source: OutputSource, offset: int, *, follow: bool) -> Response:
     """The present output, then the output that follows. The first piece is awaited here, so that an
-    agent that cannot be reached makes an error and not an empty answer."""
+    agent that cannot be reached makes an error and not an empty answer.
+
+    A reader that follows a kernel that may run still waits for its agent.
+
+    Raises:
+        AgentUnreachable: see ``LogReader.read``.
+    """
     pieces = api.read_log(_agent(source), _request(source, offset, follow=False))
-    first = await anext(pieces)
+    try:
+        first = await anext(pieces)
+    except AgentUnreachable as error:
+        if not follow or source.ended or offset < 0:
+            raise AgentUnreachable(source.agent_name, error.why) from None
+        body = _bounded(api, _followed(api, source, offset))
+        headers = _headers(source, offset, ended=False)
+        return Streamed(body, headers=headers, media_type=_TEXT)
     body = _joined(api, source, first, pieces, follow=follow)
     if follow:
         body = _bounded(api, body)

@@ -4,9 +4,11 @@ from collections.abc import Collection, Mapping
 from typing import Annotated, Any
 
 from fastapi import Query
+from sqlalchemy import Connection
 
 from muster.api.live_views import accepted_session
 from muster.api.resource import Resource, Submission
+from muster.control.deployment.queries import is_replica
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.health.stragglers import StragglerWatch, with_stragglers
@@ -22,14 +24,30 @@ from muster.core.views.placement import PlanView, WhyView
 from muster.core.views.work import SessionDetail, SessionPage, SessionView
 from muster.store.entities import SESSION
 from muster.store.live import Live
+from muster.store.queries.listing import Listing
 from muster.store.queries.sessions import list_sessions, read_session, read_session_detail
 from muster.store.records import Session
 
 
 def _filters(
     of_jobs: Annotated[bool, Query(description="those that belong to jobs too")] = False,
+    of_deployments: Annotated[
+        bool, Query(description="those that are replicas of deployments too")
+    ] = False,
 ) -> Mapping[str, Any]:
-    return {"of_jobs": of_jobs}
+    return {"of_jobs": of_jobs, "of_deployments": of_deployments}
+
+
+def _list(
+    connection: Connection,
+    principal: Principal,
+    listing: Listing,
+    *,
+    of_jobs: bool,
+    of_deployments: bool,
+) -> SessionPage:
+    but = None if of_deployments else is_replica()
+    return list_sessions(connection, principal, listing, of_jobs=of_jobs, but=but)
 
 
 def _submit(
@@ -75,7 +93,7 @@ SESSIONS: Resource[Session, SessionView] = Resource(
     view_of=accepted_session,
     read=read_session,
     show=read_session_detail,
-    list_of=list_sessions,
+    list_of=_list,
     filters=_filters,
     named=lambda session: f"session {session.id}",
     submission=Submission(SessionSpec, _submit, _plan),

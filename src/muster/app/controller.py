@@ -40,6 +40,7 @@ from muster.app.driver import Driver
 from muster.app.former_agents import FormerAgents
 from muster.app.home import Home, RunningController, write_private
 from muster.app.http_server import serving
+from muster.app.kept_output import KeptOutput
 from muster.app.listening import listen, once_free
 from muster.app.local_agents import LocalAgents
 from muster.app.local_machines import keep_machines
@@ -127,7 +128,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
         plane=plane,
         engine=database.engine,
         clock=clock,
-        read_log=core.gateway.read_log,
+        read_log=KeptOutput(lambda: plane.live, home, core.gateway.read_log).read,
         agent_address=address(host_for_others(config.host, config.tls), agent_port),
         trouble_beside=lambda: beside.trouble or (proxy.trouble if proxy else None),
         home=home.path,

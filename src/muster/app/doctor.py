@@ -6,6 +6,7 @@ import resource
 import shutil
 import sqlite3
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from muster.agent.port_rules import find_nft
 from muster.agent.trouble import read_trouble
 from muster.app.database_option import VARIABLE, named_database, running_elsewhere
 from muster.app.home import Home, RunningController, UnusableHome, default_home
-from muster.app.keeper import keeper_of, last_kept
+from muster.app.keeper import STEADY_S, KeeperRecord, keeper_of, last_kept
 from muster.app.local_agents import former_directories, holder
 from muster.app.proxy_config import LOG_FILE, proxy_directory, running_proxy
 from muster.client import Client
@@ -27,7 +28,7 @@ from muster.client.errors import Silent
 from muster.core.clock import LEAP_S, NOT_CONFIRMED, said_leap, said_suspended
 from muster.core.errors import MusterError
 from muster.core.resources import Device
-from muster.core.text import count
+from muster.core.text import count, duration
 
 HEALTH_TIMEOUT_S = 5.0
 """How long the controller may take to tell its health."""
@@ -201,13 +202,16 @@ def _controller(home: Home) -> Check:
     kept, keeper = last_kept(home), keeper_of(home)
     crashed = ""
     if kept is not None and kept.crashes:
-        crashed = f"; crashed {count(kept.crashes, 'time')}, last with {kept.last_end}"
+        ago = duration(max(time.time() - kept.last_at, 0.0))
+        times = count(kept.crashes, "time")
+        crashed = f"; crashed {times}, last with {kept.last_end} {ago} ago"
     if home.is_running() and running is not None:
         by = f", kept alive by process {keeper}" if keeper is not None else ""
         said = f"{running.url} (process {running.pid}{by}){crashed}"
         if trouble := _trouble(home, running):
             return Check("controller", False, f"{said}; {trouble}", f"see {home.log}")
-        return Check("controller", not crashed, said, f"see {home.log} for why it crashed")
+        is_well = None if crashed and _is_steady(kept) else not crashed
+        return Check("controller", is_well, said, f"see {home.log} for why it crashed")
     if keeper is not None:
         trouble = read_trouble(home.path)
         said = f"is being started again by process {keeper}{crashed}"
@@ -218,6 +222,11 @@ def _controller(home: Home) -> Check:
         died += "; given up" if kept is not None and kept.gave_up else ""
         return Check("controller", False, died, "run `muster up` again: nothing is lost")
     return Check("controller", None, "does not run here", "start one with `muster up`")
+
+
+def _is_steady(kept: KeeperRecord | None) -> bool:
+    """Whether the last crash is so long ago that the keeper counts anew."""
+    return kept is None or time.time() - kept.last_at >= STEADY_S
 
 
 def _clock(home: Home) -> Iterator[Check]:
@@ -253,7 +262,11 @@ def _proxy(home: Home) -> Check:
     directory = proxy_directory(home)
     if (proxy := running_proxy(directory)) is not None:
         return Check("proxy", True, f"{proxy.url} (process {proxy.pid})")
-    if not home.settings().proxy.is_started:
+    try:
+        is_wished = home.settings().proxy.is_started
+    except MusterError as error:
+        return Check("proxy", False, "it is not known whether it should run", str(error))
+    if not is_wished:
         return Check("proxy", None, "does not run, as was wished", "`muster up --proxy` starts it")
     if not home.is_running():
         return Check("proxy", None, "does not run", "`muster up` starts it")

@@ -235,18 +235,33 @@ class Home:
     # -- small files -----------------------------------------------------------------------------
 
     def settings(self) -> Settings:
-        found = _read_json(self._settings_file)
+        """The settings of the last start; the defaults before the first.
+
+        Raises:
+            UnusableHome: the file cannot be read, or is damaged.
+        """
+        import msgspec
+
+        path = self._settings_file
         try:
-            kept = found.pop("agents", {})
-            accounts = AccountOptions(**kept.pop("accounts", {}))
-            agents = LocalAgents(**kept, accounts=accounts)
-            proxy = LocalProxy(**found.pop("proxy", {}))
-            return Settings(**found, agents=agents, proxy=proxy)
-        except (TypeError, AttributeError):
+            return msgspec.json.decode(path.read_bytes(), type=Settings)
+        except FileNotFoundError:
             return Settings()
+        except OSError as error:
+            raise UnusableHome(f"cannot read {path}: {error.strerror}") from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise UnusableHome(
+                f"{path} is damaged ({error}): mend it, or remove it and name the options of "
+                f"`muster up` again"
+            ) from None
 
     def write_settings(self, settings: Settings) -> None:
-        write_private(self._settings_file, json.dumps(asdict(settings)))
+        """
+        Raises:
+            UnusableHome: they cannot be written.
+        """
+        text = json.dumps(asdict(settings))
+        write_private(self._settings_file, text, is_synced=True)
 
     def client(self) -> dict[str, Any]:
         """URL and token for clients on this machine; empty before the first start."""
@@ -284,14 +299,14 @@ def open_log(path: Path) -> BinaryIO:
     return file
 
 
-def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read, whole or not at all.
+def write_private(path: Path, text: str, *, is_synced: bool = False) -> None:
+    """Write a file that only its owner may read, whole or not at all; see ``write_whole``.
 
     Raises:
         UnusableHome: it cannot be written.
     """
     try:
-        write_whole(path, text, is_synced=False)
+        write_whole(path, text, is_synced=is_synced)
     except OSError as error:
         raise UnusableHome(f"cannot write {path}: {error.strerror}") from None
 

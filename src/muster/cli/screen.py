@@ -43,6 +43,7 @@ FLEXIBLE = 24
 _STYLES = {state.value: colour for state, colour in COLOURS.items()} | {
     "ALIVE": COLOURS[TaskState.SUCCEEDED],
     "NOT_CONNECTED": COLOURS[TaskState.PENDING],
+    "NOT_READY": COLOURS[TaskState.FAILED],
     "UNREACHABLE": COLOURS[TaskState.PENDING],
     "LOST": COLOURS[TaskState.FAILED],
     "REMOVED": COLOURS[TaskState.KILLED],

@@ -89,21 +89,28 @@ class Cluster(ResourceCalls):
         ref: str,
         bar: AgentBar | str | None,
         *,
-        note: str = "",
+        note: str | None = None,
         deadline: float | str | None = None,
+        keep_deadline: bool = False,
     ) -> Exchange[AgentView]:
         """Have an agent take no new work (``cordoned``, or ``draining`` until it is empty), or,
         with None, take work again. For admins.
 
         Args:
-            note: an explanation for people.
+            note: an explanation for people; None keeps that of an agent that takes none already.
             deadline: kernels that still run on a draining agent after so long (seconds, or as
                 ``"1h"``) are stopped, to run elsewhere; without a deadline they run to their end.
+            keep_deadline: whether an agent that is draining already keeps its deadline instead.
 
         Raises:
             NotFound: there is no such agent.
         """
-        body = json_of({"bar": bar, "note": note, "deadline": deadline})
+        asked: dict[str, Any] = {"bar": bar, "deadline": deadline}
+        if note is not None:
+            asked["note"] = note
+        if keep_deadline:
+            asked["keep_deadline"] = True
+        body = json_of(asked)
         return self._read(AgentView, self._send("POST", AGENTS.of(ref, "bar"), body=body))
 
     @exchange

@@ -79,9 +79,11 @@ def read_output(
         except (AgentUnreachable, OutputRemoved) as error:
             if not retries or attempt is None:
                 raise
-            if not (yield from _has(ask, path, whose, attempt + 1)):
-                raise
             missing, end = missing or error, LogEnd.ATTEMPT
+        except (Conflict, NotFound):
+            if missing is None:
+                raise
+            raise missing from None  # there is no later attempt
         except StreamBroke as error:
             broke = True
             breaks = 0 if got else breaks + 1
@@ -97,17 +99,6 @@ def read_output(
             return
         elif not got and time.monotonic() - began_s < _EMPTY_PAUSE_S:
             yield Pause(_EMPTY_PAUSE_S)
-
-
-def _has(ask: Ask, path: str, whose: Mapping[str, int], attempt: int) -> Exchange[bool]:
-    """Whether the attempt exists and has begun."""
-    try:
-        yield from ask(_opening(path, {**whose, "attempt": attempt}), PATIENCE_S)
-    except (AgentUnreachable, OutputRemoved):  # the attempt exists
-        return True
-    except (Conflict, NotFound):
-        return False
-    return True
 
 
 def _opening(path: str, parameters: Mapping[str, int | bool | None]) -> Request:

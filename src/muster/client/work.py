@@ -52,15 +52,17 @@ def newest_sessions(
     state: str = "live",
     *,
     of_jobs: bool = False,
+    of_deployments: bool = False,
     name: str | None = None,
     owner: str | None = None,
     group: str | None = None,
     limit: int = 100,
 ) -> Listing:
-    """Sessions, newest first; sessions of jobs only with ``of_jobs``. The other arguments are as
-    for jobs."""
+    """Sessions, newest first; sessions of jobs only with ``of_jobs``, and those that are replicas
+    of deployments only with ``of_deployments``. The other arguments are as for jobs."""
     listing = newest(state, name=name, owner=owner, group=group, limit=limit)
-    return Listing({**listing.filters, "of_jobs": of_jobs}, listing.limit)
+    filters = {**listing.filters, "of_jobs": of_jobs, "of_deployments": of_deployments}
+    return Listing(filters, listing.limit)
 
 
 SESSIONS = Resource(

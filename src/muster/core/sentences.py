@@ -408,11 +408,15 @@ def ahead(holder: HolderView, now: float) -> str:
 
 
 def _holder(holder: HolderView, now: float, counted: bool = False) -> str:
-    """train (yours, 4, for 2h10m); 3 sessions of others (6), unless ``counted`` by sessions."""
+    """train (yours, 4, for 2h10m); 2 more sessions of yours (4); 3 sessions of others (6); without
+    the amount if it is ``counted`` by sessions."""
     facts = [holder.amount] if holder.amount and not counted else []
     if holder.name is None:
+        amount = f" ({facts[0]})" if facts else ""
+        if holder.yours:
+            return f"{count(holder.sessions, 'more session')} of yours{amount}"
         sessions = count(holder.sessions, "session") if holder.sessions > 1 else "a session"
-        return f"{sessions} of others" + (f" ({facts[0]})" if facts else "")
+        return f"{sessions} of others{amount}"
     if holder.since is not None:
         facts.append(f"for {duration(now - holder.since)}")
     if holder.sessions > 1:

@@ -6,6 +6,7 @@ delays another, and a read continues where it was after the agent has connected 
 
 import asyncio
 import itertools
+import time
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any
@@ -23,7 +24,8 @@ from muster.wire.messages import LogChunk, LogRequest
 from muster.wire.transport import LOG_WAIT_S, LOG_WINDOW_BYTES, MAX_LOG_READS
 
 AGENT_WAIT_S = 10.0
-"""How long a read waits for an agent that is not connected."""
+"""How long reads wait for an agent that has left, from then on, or from the controller's start; a
+read that follows waits so long in any case."""
 
 REPLY_TIMEOUT_S = LOG_WAIT_S + 10.0
 
@@ -33,7 +35,16 @@ Context = aio.ServicerContext[Any, Any]
 
 
 class AgentUnreachable(MusterError):
-    """An agent is not connected, or does not answer in time."""
+    """Output is on an agent that is not connected, does not answer in time, or was removed.
+
+    Args:
+        agent: the agent's id or name.
+        why: completes the sentence that begins with the agent.
+    """
+
+    def __init__(self, agent: str, why: str) -> None:
+        super().__init__(f"agent {agent} {why}")
+        self.why = why
 
 
 class LogUnreadable(MusterError):
@@ -117,10 +128,17 @@ class LogReader:
     def __init__(self) -> None:
         self._streams: dict[AgentId, LogStream] = {}
         self._arrival = asyncio.Event()
+        self._started_s = time.monotonic()
+        self._left_s: dict[AgentId, float] = {}  # agents that left within AGENT_WAIT_S
+
+    def started(self) -> None:
+        """Note that agents can connect from now on."""
+        self._started_s = time.monotonic()
 
     def attach(self, agent: AgentId) -> LogStream:
         """A new stream of an agent; it takes the place of an older one."""
         stream = LogStream()
+        self._left_s.pop(agent, None)
         if (older := self._streams.get(agent)) is not None:
             older.end()
         self._streams[agent] = stream
@@ -133,6 +151,9 @@ class LogReader:
         stream.end()
         if self._streams.get(agent) is stream:
             del self._streams[agent]
+            now_s = time.monotonic()
+            recent = {id_: at for id_, at in self._left_s.items() if at > now_s - AGENT_WAIT_S}
+            self._left_s = {**recent, agent: now_s}
 
     async def read(self, agent: AgentId, request: LogRequest) -> AsyncGenerator[LogChunk, None]:
         """The output of a kernel, as ``LogRequest`` describes: at least one chunk, unless the
@@ -165,7 +186,7 @@ class LogReader:
 
     async def _ask(self, agent: AgentId, request: LogRequest) -> pb.LogReply:
         while True:
-            stream = await self._stream(agent)
+            stream = await self._stream(agent, follows=request.follow)
             try:
                 async with asyncio.timeout(REPLY_TIMEOUT_S):
                     return await stream.ask(request)
@@ -173,17 +194,19 @@ class LogReader:
                 continue
             except TimeoutError:
                 raise AgentUnreachable(
-                    f"agent {agent} did not answer within {REPLY_TIMEOUT_S:.0f} s"
+                    agent, f"did not answer within {REPLY_TIMEOUT_S:.0f} s"
                 ) from None
 
-    async def _stream(self, agent: AgentId) -> LogStream:
+    async def _stream(self, agent: AgentId, *, follows: bool) -> LogStream:
+        now_s = time.monotonic()
+        left_s = now_s if follows else self._left_s.get(agent, self._started_s)
         try:
-            async with asyncio.timeout(AGENT_WAIT_S):
+            async with asyncio.timeout(max(0.0, left_s + AGENT_WAIT_S - now_s)):
                 while (stream := self._streams.get(agent)) is None:
                     await self._arrival.wait()
         except TimeoutError:
             raise AgentUnreachable(
-                f"agent {agent} is not connected; its kernels' output is on its machine"
+                agent, "is not connected; its kernels' output is on its machine"
             ) from None
         return stream
 

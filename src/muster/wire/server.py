@@ -134,6 +134,7 @@ class AgentGateway(agent_pb2_grpc.AgentGatewayServicer):
                 f"address of this machine; is another controller running?"
             )
         await server.start()
+        self._logs.started()
         self._server = server
         return port
 

@@ -26,13 +26,16 @@ AgentRefs = Annotated[
         autocompletion=complete_agent,
     ),
 ]
+DEADLINE = "1h"
+"""The deadline of a drain for which none is given."""
 Reason = Annotated[
-    str, Option("--reason", "-r", metavar="TEXT", help="Why, for those who look.", field="note")
+    str | None,
+    Option("--reason", "-r", metavar="TEXT", help="Why, for those who look.", field="note"),
 ]
 
 
 @on_cluster
-def cordon(cluster: Cluster, refs: AgentRefs, reason: Reason = "") -> None:
+def cordon(cluster: Cluster, refs: AgentRefs, reason: Reason = None) -> None:
     """Have agents take nothing new; what they run goes on."""
     each_agent(
         cluster,
@@ -45,25 +48,31 @@ def cordon(cluster: Cluster, refs: AgentRefs, reason: Reason = "") -> None:
 def drain(
     cluster: Cluster,
     refs: AgentRefs,
-    reason: Reason = "",
+    reason: Reason = None,
     deadline: Annotated[
-        str,
+        str | None,
         Option(
             "--deadline",
             metavar="TIME",
-            help="Then what still runs is stopped, to run elsewhere: 0 at once, never for never.",
+            help="Then what still runs is stopped, to run elsewhere: 0 at once, never for never. "
+            f"[default: {DEADLINE}]",
         ),
-    ] = "1h",
+    ] = None,
 ) -> None:
-    """Empty agents: nothing new, and what they run has to leave."""
-    within = None if deadline == "never" else deadline
-    each_agent(
-        cluster,
-        refs,
-        lambda client, ref: _say(
-            client.bar_agent(ref, AgentBar.DRAINING, note=reason, deadline=within)
-        ),
-    )
+    """Empty agents: nothing new, and what they run has to leave.
+
+    Agents that are drained already keep the reason and the deadline that are not given anew."""
+
+    def act(client: "Client", ref: str) -> None:
+        within = None if deadline == "never" else deadline or DEADLINE
+        is_new = deadline is not None
+        _say(
+            client.bar_agent(
+                ref, AgentBar.DRAINING, note=reason, deadline=within, keep_deadline=not is_new
+            )
+        )
+
+    each_agent(cluster, refs, act)
 
 
 @on_cluster

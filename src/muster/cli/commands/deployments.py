@@ -9,7 +9,7 @@ from rich.text import Text
 from muster.cli.arguments import AsJson, InGroup
 from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.completion import complete_deployment
-from muster.cli.described.deployment import said_unready
+from muster.cli.described.deployment import said_unready, shown_status
 from muster.cli.follow.deployment import follow, scaled
 from muster.cli.kinds import deployment as deployment_kind
 from muster.cli.nearest import check_filters, suggesting
@@ -79,7 +79,7 @@ def _row(found: "DeploymentView", now: float) -> list[Text | str]:
         revision += f" → {found.revision}" if found.rollout is not None else ""
     return [
         plain(found.name),
-        status(found.status),
+        status(shown_status(found)),
         duration(now - found.status_changed_at),
         f"{found.healthy}/{found.replicas}",
         revision,

@@ -12,6 +12,7 @@ from muster.cli import kinds
 from muster.cli.arguments import AsJson, InGroup
 from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.completion import complete_user
+from muster.cli.nearest import check_filters
 from muster.cli.parameters import Option
 from muster.core.errors import MusterError
 from muster.core.text import either
@@ -36,10 +37,16 @@ class Wanted:
     name: str | None = None
     owner: str | None = None
     group: str | None = None
+    replicas: bool = False
 
     def look(self, client: "Client", limit: int) -> list[RecordView]:
         """The work, newest first, with one more than the limit if there is more."""
-        filters = {"name": self.name, "owner": self.owner, "group": self.group}
+        filters: dict[str, Any] = {
+            "name": self.name,
+            "owner": self.owner,
+            "group": self.group,
+            "replicas": self.replicas,
+        }
         found: list[RecordView] = []
         for kind in kinds.work():
             if self.state in _ANY or self.state.upper() in kind.states.live | kind.states.terminal:
@@ -78,11 +85,18 @@ def ps(
         ),
     ] = None,
     group: InGroup = None,
+    replicas: Annotated[
+        bool,
+        Option("--replicas", help="Also the sessions of deployments, which `routes` lists."),
+    ] = False,
     limit: Annotated[int, Option("--limit", "-n", min=1, help="Newest ones shown.")] = 50,
     as_json: AsJson = False,
 ) -> None:
-    """List jobs and sessions, newest first."""
-    wanted = Wanted(_state(state, show_all), name, owner, group)
+    """List jobs and sessions, newest first.
+
+    Replicas of deployments are sessions, too: --replicas lists them, `muster routes` says more.
+    """
+    wanted = Wanted(_state(state, show_all), name, owner, group, replicas)
     if watched:
         from muster.cli.watching import watch
 
@@ -97,6 +111,8 @@ def ps(
     with cluster.client() as client:
         found = wanted.look(client, limit)
         shown = found[:limit]
+        if not shown and not as_json:
+            check_filters(client, group=group)
         why = {} if as_json else reasons(client, shown)
     if as_json or shown:
         _show(shown, why, as_json=as_json)
@@ -157,13 +173,9 @@ def _nothing(wanted: Wanted) -> str:
 
 
 def reasons(client: "Client", work: Sequence[RecordView]) -> dict[str, str]:
-    """Reasons by id: why the first few waiting ones wait, and why others ended."""
+    """Reasons by id: why the first few wait of which nothing runs, and why others ended."""
     why = {each.id: each.reason.sentence for each in work if each.reason is not None}
-    waiting = [
-        each
-        for each in work
-        if each.id not in why and each.status == kinds.of_work(each).states.initial
-    ]
+    waiting = [each for each in work if each.id not in why and kinds.of_work(each).stands(each)]
     for each in waiting[:EXPLAINED]:
         with suppress(MusterError):  # the work may have ended meanwhile
             answer = client.why(each.id)

@@ -10,6 +10,7 @@ from muster.cli.described.incident import about, incidents_table, why
 from muster.cli.described.record import ago, heading, sentences
 from muster.cli.screen import fields, plain
 from muster.cli.words import count, duration, moment
+from muster.core.resources import KERNELS, format_amount
 
 if TYPE_CHECKING:
     from muster.core.views.cluster import AgentView
@@ -35,7 +36,7 @@ def agent_parts(
                 ("host", agent.host),
                 ("version", agent.version),
                 ("has", agent.capacity.resources().describe()),
-                ("free", agent.free.resources().describe() if agent.connected else None),
+                ("free", _free(agent) if agent.connected else None),
                 ("gpus", plain(", ".join(devices))),
                 ("runs", f"{kernels}, {agent.prefilled:,} more in its backlog"),
                 (
@@ -49,6 +50,17 @@ def agent_parts(
     if incidents:
         parts += [Text(), incidents_table(console, incidents, now)]
     return parts
+
+
+def _free(agent: "AgentView") -> str:
+    """How much is free of each resource that the agent has, also where that is nothing."""
+    free = agent.free.resources().as_dict()
+    amounts = (
+        f"{format_amount(name, free.get(name, 0))} {name}"
+        for name in agent.capacity.resources().as_dict()
+        if name != KERNELS
+    )
+    return ", ".join(amounts)
 
 
 def _health(incidents: "Sequence[IncidentView]", now: float) -> str | None:

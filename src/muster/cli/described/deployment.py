@@ -10,10 +10,13 @@ from muster.cli.described.record import ago, heading, sentences
 from muster.cli.described.revision import command_of
 from muster.cli.screen import fields, plain, status
 from muster.cli.words import count, duration, moment
+from muster.core.states.deployment import EndpointLifecycle
 
 if TYPE_CHECKING:
     from muster.core.views.deployments import DeploymentDetail, DeploymentView, RouteView
 
+NOT_READY = "NOT_READY"
+"""The word for a deployment without a healthy replica."""
 MOST_ROUTES = 30
 """Routes that are shown with their deployment."""
 
@@ -29,7 +32,7 @@ def deployment_parts(found: "DeploymentDetail", now: float) -> list[RenderableTy
     if len(found.routes) > MOST_ROUTES:
         routes.append(f"and {len(found.routes) - MOST_ROUTES} more: `muster routes {found.name}`")
     return [
-        heading(found.name, found.status, found.id),
+        heading(found.name, shown_status(found), found.id),
         fields(
             [
                 ("reason", sentences(found.reason)),
@@ -70,6 +73,13 @@ def route_parts(route: "RouteView", name: str, now: float) -> list[RenderableTyp
             ]
         ),
     ]
+
+
+def shown_status(found: "DeploymentView") -> str:
+    """Its status, as people read it: READY means that nothing is to be done, also where none of the
+    replicas that are wished is healthy."""
+    is_hollow = found.status is EndpointLifecycle.READY and found.replicas and not found.healthy
+    return NOT_READY if is_hollow else found.status
 
 
 def said_replicas(found: "DeploymentView") -> str:
@@ -119,7 +129,7 @@ def said_undo(before: "DeploymentView", after: "DeploymentView", to: int | None)
     said += f": revision {after.stable} serves already{alike}"
     if before.revision == before.stable:
         return f"{said}: nothing is rolled out"
-    return f"{said}; the note of revision {before.revision}, which was given up, is gone"
+    return f"{said}; revision {before.revision}, which was given up, is not wished any more"
 
 
 def _follows(spec: Mapping[str, Any]) -> str:
@@ -143,6 +153,7 @@ def _mark(number: int, found: "DeploymentDetail") -> str:
 
 
 def _route(route: "RouteView", now: float) -> str:
-    said = f"{route.id}  {route.status}  revision {route.revision}  {route.address or '-'}"
+    state = status(route.status).plain
+    said = f"{route.id}  {state}  revision {route.revision}  {route.address or '-'}"
     said += f"  for {duration(now - route.status_changed_at)}"
     return f"{said}: {route.reason.sentence}" if route.reason is not None else said

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from muster.cli.kinds.kind import Json, Row, Shown, WorkKind
 from muster.cli.kinds.outputs import Extent, Outputs, Runs
-from muster.core.states import JOB_TABLE
+from muster.core.states import JOB_TABLE, TaskState
 from muster.core.views.work import JobDetail, JobView
 
 if TYPE_CHECKING:
@@ -88,9 +88,18 @@ class JobKind(WorkKind[JobView, JobDetail]):
     outputs = TaskOutputs()
 
     def newest(
-        self, client: "Client", state: str, *, limit: int, **filters: Any
+        self,
+        client: "Client",
+        state: str,
+        *,
+        limit: int,
+        replicas: bool = False,
+        **filters: Any,
     ) -> Sequence[JobView]:
         return client.jobs(state, limit=limit, **filters)
+
+    def stands(self, record: JobView) -> bool:
+        return not (record.ended or record.counts.get(TaskState.RUNNING))
 
     def name_of(self, record: JobView) -> str:
         return record.name

@@ -59,7 +59,7 @@ class Kind(Generic[V, D]):
 
     def newest(self, client: "Client", state: str, *, limit: int, **filters: Any) -> Sequence[V]:
         """The newest of those records whose names are offered; ``filters`` are those of
-        `muster ps`."""
+        `muster ps`, where ``replicas`` asks for those of deployments too."""
         return ()
 
     def name_of(self, record: V | D) -> str | None:
@@ -129,6 +129,11 @@ class WorkKind(Kind[V, D], ABC):
 
     def ended(self, record: RecordView) -> bool:
         return record.status in self.states.terminal
+
+    def stands(self, record: V) -> bool:
+        """Whether it has not ended, and nothing of it runs, though it may have run: `muster ps`
+        says why."""
+        return bool(record.status == self.states.initial)
 
     @abstractmethod
     def row(self, record: V) -> Row:

@@ -57,9 +57,15 @@ class SessionKind(WorkKind[SessionView, SessionDetail]):
     outputs = KernelOutputs()
 
     def newest(
-        self, client: "Client", state: str, *, limit: int, **filters: Any
+        self,
+        client: "Client",
+        state: str,
+        *,
+        limit: int,
+        replicas: bool = False,
+        **filters: Any,
     ) -> Sequence[SessionView]:
-        return client.sessions(state, limit=limit, **filters)
+        return client.sessions(state, limit=limit, of_deployments=replicas, **filters)
 
     def name_of(self, record: SessionView) -> str | None:
         return record.name

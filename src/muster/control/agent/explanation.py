@@ -111,7 +111,8 @@ def _reasons(agent: Agent, now: float) -> list[Reason]:
     elif not agent.connected:
         found.append(silence_of(agent, now))
     if agent.barred is not None:
-        found.append(reason(ReasonCode.AGENT_BARRED, bar=agent.barred, note=agent.bar_note))
+        told = {"bar": agent.barred, "note": agent.bar_note, "agent": agent.name}
+        found.append(reason(ReasonCode.AGENT_BARRED, **told))
     if agent.leave_by is not None:
         found.append(departure_of(agent, agent.leave_by, now))
     if agent.disk_full:

@@ -33,14 +33,17 @@ class AgentRequests:
         principal: Principal,
         id_: AgentId,
         bar: AgentBar | None,
-        note: str = "",
+        note: str | None = "",
         leave_within_s: float | None = None,
+        *,
+        keeps_deadline: bool = False,
     ) -> Agent:
         """Have an agent take no new work; or, with None, take work again.
 
         Args:
-            note: an operator's explanation.
+            note: an operator's explanation; None keeps that of an agent that takes none already.
             leave_within_s: after so long the agent's kernels are stopped, to run elsewhere.
+            keeps_deadline: whether an agent that is drained already keeps its deadline.
 
         Raises:
             NotFound: no such agent.
@@ -48,12 +51,17 @@ class AgentRequests:
         agent = _found(work, id_)
         leave_by = None if leave_within_s is None else work.now + leave_within_s
         before = agent.barred, agent.bar_note
+        if keeps_deadline and agent.barred is bar is AgentBar.DRAINING:
+            leave_by = agent.leave_by
+        if note is None:
+            note = agent.bar_note if bar is not None else ""
         agent.barred, agent.bar_note, agent.leave_by = bar, note, leave_by
         work.unit.touch(agent)
         work.mark(agent)
         if before != (bar, note):
             code = ReasonCode.AGENT_BARRED if bar else ReasonCode.AGENT_UNBARRED
-            why = reason(code, bar=bar or "", note=note, by=principal.owner.user)
+            by = principal.owner.user
+            why = reason(code, bar=bar or "", note=note, by=by, agent=agent.name)
             work.unit.note(agent, PHASE, SchedulingResult.SUCCESS, why)
             self._cluster.agent_changed(agent)
             if bar is not None:

@@ -252,7 +252,7 @@ class Routes:
         asked = heard.asked
         if asked is None or asked.answered_at is not None:
             return asked is None
-        return now > asked.since + route.deployment.spec.probe.stale_after_s()
+        return now > asked.since + route.probe.stale_after_s()
 
     def heard_of(self, name: str) -> Heard | None:
         """The last that was heard of the route of this name; None if nothing was."""

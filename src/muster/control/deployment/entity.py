@@ -23,6 +23,7 @@ from muster.core.ids import IdKind, KernelId, SessionId
 from muster.core.owner import Owner
 from muster.core.reasons import Reason
 from muster.core.specs.deployment import DeploymentSpec
+from muster.core.specs.serving import ProbeSpec
 from muster.core.states.deployment import (
     DEPLOYMENT_TABLE,
     ROUTE_TABLE,
@@ -129,7 +130,7 @@ class Deployment(Tried):
     ``revision`` is the number of the spec's own revision, ``stable`` that of the revision which
     serves while none is rolled out; they differ while ``rollout`` is under way, and after it has
     failed. ``proven`` says that a replica of ``stable`` has been healthy. ``replicas`` is how many
-    are wished, changed last at ``scaled_at``. ``probe_version`` counts changes of the probe.
+    are wished, changed last at ``scaled_at``. ``probe_version`` counts changes of probes.
     ``failed_starts`` counts replicas of ``stable`` in a row that ended before they had served, the
     last of them at ``failed_at``. ``unserved_at`` is when its last replica that served was lost,
     None while one serves; ``outage_told`` says that channels were told of that. ``spec_bytes`` is
@@ -177,6 +178,16 @@ class Deployment(Tried):
         """A revision by its number; None if it is not kept."""
         return next((each for each in self.revisions if each.number == number), None)
 
+    def probe_of(self, number: int) -> ProbeSpec:
+        """The probe of a revision's replicas. That of a former one is what it was when another was
+        handed in, so that no probe of another program judges it."""
+        if number == self.revision:
+            return self.spec.probe
+        revision = self.numbered(number)
+        if revision is None or revision.probe is None:
+            return self.spec.probe
+        return revision.probe
+
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Route(Tried):
@@ -210,6 +221,11 @@ class Route(Tried):
     @property
     def owner(self) -> Owner:
         return self.deployment.owner
+
+    @property
+    def probe(self) -> ProbeSpec:
+        """The probe of its revision."""
+        return self.deployment.probe_of(self.revision)
 
 
 _DEPLOYMENTS = Lookup(

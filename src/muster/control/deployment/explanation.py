@@ -123,7 +123,7 @@ def route_reasons(route: Route, routes: Routes, live: Live, now: float) -> list[
             told = {"streak": heard.streak, "found": heard.detail, "route": route.id}
             if route.good_at is not None:
                 return [reason(ReasonCode.ROUTE_BAD, **told)]
-            told["limit_s"] = route.deployment.spec.probe.start_timeout
+            told["limit_s"] = route.probe.start_timeout
             return [reason(ReasonCode.ROUTE_NOT_YET_GOOD, **told)]
         case _:
             return [] if route.reason is None else [route.reason]
@@ -132,7 +132,7 @@ def route_reasons(route: Route, routes: Routes, live: Live, now: float) -> list[
 def _cannot_be_probed(route: Route, live: Live) -> bool:
     """Whether only its agent is to probe a route, and it cannot."""
     agent = agent_of(route, live)
-    if agent is None or route.deployment.spec.probe.side is not ProbeSide.AGENT:
+    if agent is None or route.probe.side is not ProbeSide.AGENT:
         return False
     return agent.connected and not agent.probes
 

@@ -72,7 +72,7 @@ class HealthCheckRoute(LifecycleHandler[Route]):
     def _keep(self, route: Route, heard: Heard, work: Work) -> None:
         """Have a route get the traffic that it got when it was seen, unless that is too long ago
         to have been taken from it by the prober's blindness."""
-        seen, lately_s = heard.seen, route.deployment.spec.probe.stale_after_s()
+        seen, lately_s = heard.seen, route.probe.stale_after_s()
         if seen is None or work.now - seen.at > lately_s:
             return
         heard.bad_at = None  # what was bad was the way to it
@@ -90,7 +90,7 @@ def _judged(route: Route, heard: Heard, work: Work) -> Health:
     session = session_of(route, work.live)
     started_at = None if session is None else session.started_at
     return judge(
-        route.deployment.spec.probe,
+        route.probe,
         route.status,
         last,
         work.now - (started_at or route.created_at),

@@ -222,7 +222,7 @@ class RouteLifecycle(Lifecycle[Route]):
         work.unit.touch(deployment)
 
     def deadlines(self, record: Route, work: Work) -> Iterable[float]:
-        probe = record.deployment.spec.probe
+        probe = record.probe
         match record.status:
             case RouteStatus.TERMINATING:
                 yield work.now + LOOK_AGAIN_S

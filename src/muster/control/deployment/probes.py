@@ -51,7 +51,7 @@ class WatchRoutes(FollowingHandler[Route]):
             self._watch(record, work)
 
     def _watch(self, record: Route, work: Work) -> None:
-        heard, side = self._routes.heard(record), record.deployment.spec.probe.side
+        heard, side = self._routes.heard(record), record.probe.side
         if heard.asked_at is None:
             heard.asked_at = work.now
         if side is ProbeSide.AGENT:
@@ -93,7 +93,7 @@ class WatchRoutes(FollowingHandler[Route]):
 
 
 def _is_heard(record: Route, heard_at: float, work: Work) -> bool:
-    return work.now < heard_at + record.deployment.spec.probe.stale_after_s()
+    return work.now < heard_at + record.probe.stale_after_s()
 
 
 def _watched(record: Route) -> Watched:
@@ -106,7 +106,7 @@ def _watched(record: Route) -> Watched:
         generation=record.deployment.probe_version,
         host=host,
         port=int(port),
-        probe=record.deployment.spec.probe,
+        probe=record.probe,
         metric=scale if scale is not None and scale.name is not None else None,
     )
 
@@ -245,7 +245,7 @@ class _Taking:
     ) -> Weight:
         asked = heard.asked
         return weigh(
-            route.deployment.spec.probe,
+            route.probe,
             good=result.good,
             reached=result.reached,
             asked=None if asked is None else self._asked(asked),

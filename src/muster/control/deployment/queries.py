@@ -5,11 +5,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, select
+from sqlalchemy import ColumnElement, Connection, Row, and_, func, select
 
 from muster.control.deployment.entity import DEPLOYMENT, ROUTE, deployments, routes
 from muster.control.deployment.revisions import Revision, load_revisions
 from muster.core.owner import Principal
+from muster.core.specs import SessionType
 from muster.core.specs.deployment import DeploymentSpec
 from muster.core.states.deployment import (
     ROUTE_TABLE,
@@ -29,6 +30,7 @@ from muster.core.views.deployments import (
     RouteView,
 )
 from muster.serving.rollout import Rollout, weights_of
+from muster.store import schema
 from muster.store.queries.listing import (
     Listing,
     listed,
@@ -42,6 +44,13 @@ from muster.store.sql import one_of
 
 MAX_ROUTES = 1000
 """Routes that are shown with their deployment."""
+
+
+def is_replica() -> ColumnElement[bool]:
+    """Whether a session is one that a route handed in."""
+    sessions = schema.sessions.c
+    handed_in = select(routes.c.session_id).where(routes.c.session_id.is_not(None))
+    return and_(sessions.type == SessionType.INFERENCE, sessions.id.in_(handed_in))
 
 
 def read_deployment(connection: Connection, principal: Principal, ref: str) -> DeploymentView:

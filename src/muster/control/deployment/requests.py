@@ -12,7 +12,7 @@ from muster.control.deployment.lifecycle import (
     starts_left,
     tells_of_starts,
 )
-from muster.control.deployment.revisions import Revision, kept
+from muster.control.deployment.revisions import Revision, kept, with_probe
 from muster.control.engine.handler import TransitionStatus
 from muster.control.engine.work import Move, Work
 from muster.control.session.admission import admit_spec, check_workdirs
@@ -174,6 +174,8 @@ class DeploymentRequests:
             known = ", ".join(str(each.number) for each in deployment.revisions)
             raise NotFound(f"{deployment.name} has no revision {number}; kept are {known}")
         spec = deployment.spec.with_template(revision.template)
+        if (probe := deployment.probe_of(number)) != spec.probe:
+            spec = spec.model_copy(update={"probe": probe})
         self._must_fit(work, deployment, spec)
         was, tried = deployment.revision, deployment.rollout
         self._change(work, principal, deployment, spec, of=number)
@@ -292,11 +294,10 @@ class DeploymentRequests:
         spec: DeploymentSpec,
         of: int | None = None,
     ) -> None:
-        before = deployment.spec
+        before, was = deployment.spec, deployment.revision
+        probed = {each.number: deployment.probe_of(each.number) for each in deployment.revisions}
         deployment.spec = spec
         self._routes.named(deployment, before.host)
-        if spec.probe != before.probe or spec.scale != before.scale:
-            deployment.probe_version += 1
         if of is None:
             self.set_replicas(work, deployment, _wished(deployment, spec))
         digest = spec.digest()
@@ -309,6 +310,11 @@ class DeploymentRequests:
             or not starts_left(deployment)  # what it runs may be mended outside the spec
         ):
             self._try_again(work, deployment)
+        if deployment.revision != was:
+            deployment.revisions = with_probe(deployment.revisions, was, before.probe)
+        now_probed = (deployment.probe_of(number) == probe for number, probe in probed.items())
+        if spec.scale != before.scale or not all(now_probed):
+            deployment.probe_version += 1
         for route in self._routes.of(deployment):
             work.mark(route)
         deployment.spec_bytes = stored_bytes(spec, deployment.revisions)

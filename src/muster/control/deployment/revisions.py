@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
+
+from muster.core.specs.serving import ProbeSpec
 
 MAX_REVISIONS = 10
 """Revisions of a deployment that are kept, to go back to."""
@@ -22,6 +24,8 @@ class Revision:
         created_at: when it was handed in.
         by: the user who did so.
         of: the revision to which it goes back; None for one that is new.
+        probe: of its replicas, kept from when another revision was handed in; None while it is the
+            latest, whose probe is that of the deployment's spec.
     """
 
     number: int
@@ -30,16 +34,28 @@ class Revision:
     created_at: float
     by: str
     of: int | None = None
+    probe: ProbeSpec | None = None
 
 
 def dump_revisions(revisions: Sequence[Revision]) -> str:
     """The revisions as they are stored."""
-    return json.dumps([asdict(each) for each in revisions])
+    return json.dumps([_dumped(each) for each in revisions])
+
+
+def _dumped(revision: Revision) -> dict[str, Any]:
+    probe = revision.probe
+    kept_probe = None if probe is None else probe.model_dump(mode="json", exclude_defaults=True)
+    return asdict(replace(revision, probe=None)) | {"probe": kept_probe}
 
 
 def load_revisions(text: str) -> tuple[Revision, ...]:
     """The revisions that were stored."""
-    return tuple(Revision(**each) for each in json.loads(text))
+    return tuple(_loaded(each) for each in json.loads(text))
+
+
+def _loaded(stored: Mapping[str, Any]) -> Revision:
+    probe = stored.get("probe")  # earlier versions stored none
+    return Revision(**{**stored, "probe": None if probe is None else ProbeSpec(**probe)})
 
 
 def kept(revisions: Sequence[Revision], needed: frozenset[int]) -> tuple[Revision, ...]:
@@ -53,3 +69,12 @@ def kept(revisions: Sequence[Revision], needed: frozenset[int]) -> tuple[Revisio
         if is_latest or revision.number in needed:
             found.append(revision)
     return tuple(reversed(found))
+
+
+def with_probe(
+    revisions: Sequence[Revision], number: int, probe: ProbeSpec
+) -> tuple[Revision, ...]:
+    """The revisions, of which the one of this number keeps its probe."""
+    return tuple(
+        replace(each, probe=probe) if each.number == number else each for each in revisions
+    )

@@ -164,7 +164,7 @@ class RouteEviction(LifecycleHandler[Route]):
         room: dict[Deployment, int] = {}
         for route in targets:
             deployment = route.deployment
-            probe, last = deployment.spec.probe, self._routes.heard(route).last(work.now)
+            probe, last = route.probe, self._routes.heard(route).last(work.now)
             never_good = route.good_at is None and is_fresh(probe, last)
             unhealthy_s = work.now - route.status_changed_at
             if not never_good and not evicts(probe, unhealthy_s, is_fresh(probe, last)):

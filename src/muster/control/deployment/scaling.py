@@ -83,7 +83,6 @@ class ScaleByLoad(FollowingHandler[Deployment]):
                 return None
             return float(sum(self._loads.in_flight(route) for route in routes))
         total = 0.0
-        fresh_s = deployment.spec.probe.stale_after_s()
         serving = [route for route in routes if standing(route, now) in replicas.UP]
         if deployment.replicas and not serving:
             return None  # that none can tell is no sign of rest
@@ -91,7 +90,7 @@ class ScaleByLoad(FollowingHandler[Deployment]):
             heard = self._routes.heard(route)
             if heard.value is None or heard.completed_at is None:
                 return None
-            if now - heard.completed_at > fresh_s:
+            if now - heard.completed_at > route.probe.stale_after_s():
                 return None
             total += heard.value
         return total

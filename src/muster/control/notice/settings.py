@@ -8,8 +8,7 @@ from pydantic import Field, StringConstraints
 from muster.control.notice.addresses import Reach
 from muster.core.errors import InvalidSpec, Problem
 from muster.core.specs.amounts import Flag, Spec
-from muster.core.specs.documents import load_keys
-from muster.core.specs.load import parse_spec
+from muster.core.specs.load import load_settings_file
 from muster.core.specs.notify import scheme_of
 
 FILE = "notices.yaml"
@@ -61,15 +60,9 @@ def load_settings(folder: Path | None) -> NoticeSettings:
     Raises:
         InvalidSpec: the file is wrong, or names a service of the machine itself.
     """
-    try:
-        text = (folder / FILE).read_text() if folder is not None else None
-    except FileNotFoundError:
-        text = None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidSpec([Problem(FILE, "", f"it cannot be read: {error}")]) from None
-    if text is None:
+    if folder is None:
         return NoticeSettings()
-    settings = parse_spec(NoticeSettings, load_keys(text))
+    settings = load_settings_file(NoticeSettings, folder / FILE)
     if local := sorted(_LOCAL.intersection(settings.schemes)):
         expected = "expected services elsewhere: these act on the controller's machine"
         raise InvalidSpec([Problem(f"{FILE}: schemes", ", ".join(local), expected)])

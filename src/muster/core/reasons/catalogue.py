@@ -80,7 +80,7 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ),
     ReasonCode.BEHIND_RESERVATION: Definition(
         _W,
-        "would delay the session ahead of it in group {group}, which is to start in {in_s} s",
+        "would delay the session ahead of it in group {group}, which is to start in {in_s:~}",
         _STARTS + "{leaving:!after that one}. With a `timeout` short enough it would start before.",
     ),
     ReasonCode.STRICT_ORDER: Definition(
@@ -323,8 +323,8 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ),
     ReasonCode.TO_LEAVE: Definition(
         _O,
-        "agent {agent} is being drained{note:? ({note})}: what still runs there in {in_s} s is "
-        "stopped",
+        "agent {agent} is being drained{note:? ({note})}: what still runs there in {in_s:~} "
+        "is stopped",
         "Nothing: the tasks of jobs start again on another agent.",
     ),
     ReasonCode.JOB_FAILED: Definition(_R, "stopped because the job failed"),
@@ -372,7 +372,7 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ReasonCode.AGENT_BARRED: Definition(
         _O,
         "{bar}{by:? by {by}}{note:? ({note})}: it takes nothing new",
-        "`muster uncordon AGENT` has an agent take work again.",
+        "`muster uncordon {agent:!AGENT}{agent:?{agent}}` has it take work again.",
     ),
     ReasonCode.AGENT_UNBARRED: Definition(_W, "takes work again, says {by}"),
     ReasonCode.DISK_LIMIT: Definition(

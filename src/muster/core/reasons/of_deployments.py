@@ -177,7 +177,7 @@ OF_DEPLOYMENTS: Mapping[ReasonCode, Definition] = {
     ReasonCode.ROLLOUT_UNDONE_BY: Definition(
         _W,
         "{by} goes back to revision {of}{revision:?, as revision {revision}}"
-        "{given_up:?; the note of revision {given_up} is gone}",
+        "{given_up:?; revision {given_up}, which was given up, is not wished any more}",
     ),
     ReasonCode.ROLLOUT_PAUSED_BY: Definition(_W, "{by} pauses the update to revision {revision}"),
     ReasonCode.ROLLOUT_RESUMED_BY: Definition(

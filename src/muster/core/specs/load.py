@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import date
+from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ValidationError
@@ -81,6 +82,22 @@ def parse_spec(model: type[S], data: Any) -> S:
     return spec
 
 
+def load_settings_file(model: type[S], path: Path) -> S:
+    """An operator's settings; the defaults where there is no file.
+
+    Raises:
+        InvalidSpec: the file cannot be read, or is wrong; each problem names it.
+    """
+    try:
+        return parse_spec(model, load_keys(path.read_text()))
+    except FileNotFoundError:
+        return model()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidSpec([Problem(path.name, "", f"it cannot be read: {error}")]) from None
+    except InvalidSpec as error:
+        raise error.in_file(path.name) from None
+
+
 _EXPECTED: Mapping[str, str] = {
     "bool_parsing": "expected true or false",
     "bool_type": "expected true or false",
@@ -124,7 +141,8 @@ def _problem(model: type[BaseModel], detail: ErrorDetails) -> Problem:
     match kind:
         case "extra_forbidden":
             known = _known_keys(model, place[:-1])
-            near = _deeper(model, place) or _nearest(str(place[-1]), known)
+            near = _meant(str(place[-1]), known) or _deeper(model, place)
+            near = near or _nearest(str(place[-1]), known)
             written, expected = "", f"unknown key{near or _listed(known)}"
         case "model_type" | "dict_type":
             known = _known_keys(model, place) if kind == "model_type" else []
@@ -220,6 +238,29 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next(filter(None, map(_model_in, get_args(annotation))), None)
+
+
+_MEANT: Mapping[str, str] = {
+    "cmd": "command",
+    "cwd": "workdir",
+    "depends_on": "after",
+    "environment": "env",
+    "gang": "coscheduled",
+    "max_retries": "max_retries_failure",
+    "nodes": "kernels",
+    "retries": "max_retries_failure",
+    "time": "timeout",
+    "time_limit": "timeout",
+    "variables": "env",
+    "working_dir": "workdir",
+    "working_directory": "workdir",
+}
+"""Words of options, and of other schedulers, and the keys that they mean."""
+
+
+def _meant(word: str, known: Sequence[str]) -> str:
+    key = _MEANT.get(word.replace("-", "_"))
+    return f"; did you mean {key}?" if key in known else ""
 
 
 def _nearest(word: str, known: Mapping[str, object] | list[str]) -> str:

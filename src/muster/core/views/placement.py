@@ -10,7 +10,8 @@ from muster.core.views.work import ShareView
 
 class HolderView(View):
     """A holder of a resource that work waits for: sessions that the caller may see, by the ``name``
-    of their job or their own, or all sessions of others together.
+    of their job or their own; or, without a name, all further sessions of the caller together, or
+    all sessions of others.
 
     Args:
         amount: of the resource that they hold, in the unit that a person expects.

@@ -2,7 +2,7 @@
 on, and are answered under virtual time."""
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping
+from collections.abc import AsyncGenerator, Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -141,5 +141,5 @@ class FrontDoor:
         answered(Answered(status, json.loads(text) if text else None))
 
 
-def _nothing_to_read(agent: AgentId, request: LogRequest) -> AsyncIterator[LogChunk]:
-    raise AgentUnreachable(f"agent {agent} is hollow")
+def _nothing_to_read(agent: AgentId, request: LogRequest) -> AsyncGenerator[LogChunk, None]:
+    raise AgentUnreachable(agent, "is hollow")

@@ -26,6 +26,7 @@ class OutputSource:
         last: whether no other attempt will follow it.
         ended: whether the attempt is over; if so, and without a ``kernel``, it never started.
         kernel, generation, agent: where the output is; None as long as there is no output.
+        agent_name: as people know the agent, also one that was removed.
     """
 
     entity: str
@@ -36,6 +37,7 @@ class OutputSource:
     kernel: KernelId | None = None
     generation: int = 0
     agent: AgentId | None = None
+    agent_name: str = ""
 
 
 def task_output(
@@ -61,7 +63,7 @@ def task_output(
     ).one_or_none()
     if row is None:
         return OutputSource(entity, task.state, wanted, last, ended=task.ended)
-    return _source(row, entity, task.state, last)
+    return _source(connection, row, entity, task.state, last)
 
 
 def session_output(
@@ -80,11 +82,15 @@ def session_output(
     ).one_or_none()
     if row is None:
         raise NotFound(f"session {ref} has no kernel {index}")
-    return _source(row, id_, status, last=True)
+    return _source(connection, row, id_, status, last=True)
 
 
-def _source(row: Row[Any], entity: str, state: str, last: bool) -> OutputSource:
+def _source(
+    connection: Connection, row: Row[Any], entity: str, state: str, last: bool
+) -> OutputSource:
     started = row.started_at is not None and row.agent_id is not None
+    agents = schema.agents
+    named = select(agents.c.name).where(agents.c.id == row.agent_id)
     return OutputSource(
         entity=entity,
         state=state,
@@ -94,4 +100,5 @@ def _source(row: Row[Any], entity: str, state: str, last: bool) -> OutputSource:
         kernel=KernelId(row.id) if started else None,
         generation=row.generation,
         agent=AgentId(row.agent_id) if started else None,
+        agent_name=connection.execute(named).scalar_one() if started else "",
     )

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Row, Select, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, not_, select
 
 from muster.core.owner import Principal
 from muster.core.states import KernelStatus, SessionStatus
@@ -27,12 +27,20 @@ _WITHOUT_SPEC = [column for column in schema.sessions.c if column is not schema.
 
 
 def list_sessions(
-    connection: Connection, principal: Principal, listing: Listing, *, of_jobs: bool
+    connection: Connection,
+    principal: Principal,
+    listing: Listing,
+    *,
+    of_jobs: bool,
+    but: ColumnElement[bool] | None = None,
 ) -> SessionPage:
-    """Sessions that were handed in by themselves; with ``of_jobs`` the sessions of jobs too."""
+    """Sessions without a job; with ``of_jobs`` the sessions of jobs too. Those for which ``but``
+    holds are left out."""
     query = listed(select(*_WITHOUT_SPEC), SESSION, principal, listing)
     if not of_jobs:
         query = query.where(schema.sessions.c.job_id.is_(None))
+    if but is not None:
+        query = query.where(not_(but))
     rows = connection.execute(query).all()
     items, cursor = page_of(rows, listing, _view)
     return SessionPage(items=items, next=cursor)

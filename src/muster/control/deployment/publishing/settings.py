@@ -14,8 +14,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 
 from muster.core.errors import InvalidSpec, Problem
 from muster.core.specs.amounts import Duration, Flag, PathText, ShortText, Spec, Text
-from muster.core.specs.documents import load_keys
-from muster.core.specs.load import parse_spec
+from muster.core.specs.load import load_settings_file
 from muster.core.specs.serving import Host, HostSuffix
 
 FILE = "traffic.yaml"
@@ -165,15 +164,9 @@ def load_settings(folder: Path | None) -> TrafficSettings:
     Raises:
         InvalidSpec: the file cannot be read, or is wrong; with every problem.
     """
-    try:
-        text = (folder / FILE).read_text() if folder is not None else None
-    except FileNotFoundError:
-        text = None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidSpec([Problem(FILE, "", f"it cannot be read: {error}")]) from None
-    if text is None:
+    if folder is None:
         return TrafficSettings()
-    settings = parse_spec(TrafficSettings, load_keys(text))
+    settings = load_settings_file(TrafficSettings, folder / FILE)
     found = [each for each in (settings.haproxy, settings.etcd) if each is not None]
     if problems := [problem for each in found for problem in each.problems()]:
         raise InvalidSpec(problems)

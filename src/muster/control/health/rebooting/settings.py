@@ -9,10 +9,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from muster.core.errors import InvalidSpec, Problem
 from muster.core.specs.amounts import Duration, Spec, Text
-from muster.core.specs.documents import load_keys
-from muster.core.specs.load import parse_spec
+from muster.core.specs.load import load_settings_file
 
 FILE = "health.yaml"
 LONGEST_S = 50.0
@@ -49,10 +47,6 @@ def load_settings(folder: Path | None) -> HealthSettings:
     Raises:
         InvalidSpec: the file cannot be read, or is wrong.
     """
-    try:
-        text = (folder / FILE).read_text() if folder is not None else None
-    except FileNotFoundError:
-        text = None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidSpec([Problem(FILE, "", f"it cannot be read: {error}")]) from None
-    return HealthSettings() if text is None else parse_spec(HealthSettings, load_keys(text))
+    if folder is None:
+        return HealthSettings()
+    return load_settings_file(HealthSettings, folder / FILE)

@@ -28,7 +28,7 @@ from muster.store.live import Live
 from muster.store.records import Session
 
 MOST_HOLDERS = 5
-"""Holders that are named; the others are counted together."""
+"""Holders that are named; the others are counted together, apart from the asker's own."""
 _MOST_AGENTS = 8
 _MOST_SESSIONS = 20_000
 _SHORT = frozenset({ReasonCode.LACKS_FREE, ReasonCode.NO_SINGLE_DEVICE})
@@ -174,7 +174,8 @@ def _quota(why: Reason, cluster: ClusterState, asker: Principal, now: float) -> 
 
 
 def _holders(holds: Iterable[_Hold], unit: Unit, asker: Principal) -> tuple[HolderView, ...]:
-    """The holders that the asker may see by name, the largest first; the others as one."""
+    """The holders that the asker may see by name, the largest first; then the asker's own that are
+    past the limit as one, and all others as one."""
     named: dict[str, _Sum] = {}
     seen: set[str] = set()
     others, amount_of_others, unnamed = 0, 0, set[str]()
@@ -195,12 +196,20 @@ def _holders(holds: Iterable[_Hold], unit: Unit, asker: Principal) -> tuple[Hold
         total.since = min(total.since, placed_since(session))
         seen.add(session.id)
     ordered = sorted(named.values(), key=lambda each: (-each.amount, each.since))
-    others += len(unnamed) + sum(each.sessions for each in ordered[MOST_HOLDERS:])
-    amount_of_others += sum(each.amount for each in ordered[MOST_HOLDERS:])
     told = [_holder(each, unit.written(each.amount), asker) for each in ordered[:MOST_HOLDERS]]
-    if others:
-        text = unit.written(amount_of_others)
-        told.append(HolderView(sessions=others, amount=text, held_amount=amount_of_others))
+    others += len(unnamed)
+    own, amount_of_own = 0, 0
+    for each in ordered[MOST_HOLDERS:]:
+        if each.first.owner == asker.owner:
+            own += each.sessions
+            amount_of_own += each.amount
+        else:
+            others += each.sessions
+            amount_of_others += each.amount
+    for sessions, amount, yours in (own, amount_of_own, True), (others, amount_of_others, False):
+        if sessions:
+            text = unit.written(amount)
+            told.append(HolderView(sessions=sessions, amount=text, held_amount=amount, yours=yours))
     return tuple(told)
 
 
