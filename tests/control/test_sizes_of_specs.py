@@ -1,4 +1,4 @@
-"""What one owner may have in the database: open work, its specs, and specs of what has ended."""
+"""The share of one owner in the database: open work, its specs, and specs of what has ended."""
 
 import json
 from typing import Any

@@ -19,8 +19,8 @@ MAX_REMEMBERED = 50_000
 
 
 class RemovedOutputs:
-    """What is remembered, in memory and in a file of lines of JSON, which is written anew when half
-    of it is no longer needed.
+    """The reasons of removals, kept in memory and in a file of lines of JSON, which is written anew
+    when half of it is no longer needed.
 
     Args:
         file: it need not exist.

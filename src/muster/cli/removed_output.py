@@ -1,4 +1,4 @@
-"""What agents have removed of the output of work, and why, as `muster show` and `muster history`
+"""Output of work that agents have removed, and why, as `muster show` and `muster history`
 tell it."""
 
 from collections.abc import Iterable, Iterator

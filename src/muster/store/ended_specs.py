@@ -1,4 +1,4 @@
-"""The stored specs of ended work: reading them to cut them, and the cut itself.
+"""The stored specs of ended work: which are whole, reading them to cut them, and the cut itself.
 
 A cut spec is still a spec: it lacks its long values, among them variables and files, and the rest
 of its command. Resources and kernels stay, from which placement learns.
@@ -11,9 +11,12 @@ from typing import Any
 from sqlalchemy import Connection, Table, bindparam, select, update
 from sqlalchemy.sql.dml import Update
 
+from muster.core.owner import Owner
 from muster.core.text import made_text
 from muster.scheduling.accounting.holdings import EndedSpec
 from muster.store import schema
+from muster.store.live import Live
+from muster.store.sql import one_of
 
 _TEXTS = ("spec", "revisions")
 _MAX_VALUE_CHARS = 256
@@ -26,6 +29,19 @@ _KEPT = ("only",)
 
 Texts = dict[str, str]
 """Stored texts by the column."""
+
+
+def load_ended_specs(connection: Connection, live: Live) -> None:
+    """Read which large specs of ended work are stored whole; the specs themselves are not read."""
+    for entity in live.entities.values():
+        table = entity.table
+        if "large_bytes" not in table.c:
+            continue
+        columns = table.c.id, table.c.domain, table.c.project, table.c.user, table.c.large_bytes
+        is_whole = table.c.large_bytes.is_not(None), one_of(table.c.status, entity.states.terminal)
+        for row in connection.execute(select(*columns).where(*is_whole).order_by(table.c.id)):
+            spec = EndedSpec(table.name, row.id, row.large_bytes)
+            live.holdings.keep(Owner(row.domain, row.project, row.user), spec)
 
 
 def read_whole(connection: Connection, spec: EndedSpec) -> Texts | None:

@@ -33,9 +33,9 @@ from muster.core.states import (
     TaskState,
 )
 from muster.core.task_ranges import TaskRanges
-from muster.scheduling.accounting.holdings import EndedSpec
 from muster.store import schema
 from muster.store.accounts import read_accounts
+from muster.store.ended_specs import load_ended_specs
 from muster.store.entity import Entities
 from muster.store.live import Live
 from muster.store.lookup import Lookup
@@ -106,7 +106,7 @@ def load_live(connection: Connection, entities: Entities) -> Live:
     for entity in entities.values():
         if entity.load is not None:
             entity.load(connection, live)
-    _load_ended_specs(connection, live)
+    load_ended_specs(connection, live)
     _load_ended_dependencies(connection, live)
     for row in _ALLOCATIONS.each(connection):
         live.allocate(_allocation(row))
@@ -120,19 +120,6 @@ def load_agents(connection: Connection, live: Live) -> None:
         live.credentials[hash_] = AgentId(id_)
     for row in _AGENTS.named(connection):
         live.add(load_agent(row))
-
-
-def _load_ended_specs(connection: Connection, live: Live) -> None:
-    """Read which large specs of ended work are stored whole; the specs themselves are not read."""
-    for entity in live.entities.values():
-        table = entity.table
-        if "large_bytes" not in table.c:
-            continue
-        columns = table.c.id, table.c.domain, table.c.project, table.c.user, table.c.large_bytes
-        is_whole = table.c.large_bytes.is_not(None), one_of(table.c.status, entity.states.terminal)
-        for row in connection.execute(select(*columns).where(*is_whole).order_by(table.c.id)):
-            spec = EndedSpec(table.name, row.id, row.large_bytes)
-            live.holdings.keep(_owner(row.domain, row.project, row.user), spec)
 
 
 def _load_ended_dependencies(connection: Connection, live: Live) -> None:

@@ -33,8 +33,7 @@ KernelKey = tuple[KernelId, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelTemplate:
-    """The part that equal kernels share: one object for all of them, so that it travels once a
-    batch.
+    """The part that equal kernels share: one object for all, so that it travels once a batch.
 
     ``workdir`` None means a scratch directory on the agent, into which ``files`` are written.
     ``cpu_milli`` and ``memory_bytes`` are limits where the agent can set them; 0 sets none. With
@@ -351,8 +350,7 @@ class Occupied(Exception):
 
 
 class Leases(Protocol):
-    """The agents that may connect, and the leases to renew: the gateway asks here, without
-    waiting."""
+    """The agents that may connect, and the leases to renew: the gateway asks, without waiting."""
 
     def admit(self, hello: Hello, *, beside: bool) -> Renew | None:
         """Make a stream the agent's current one. The answer renews the agent's lease, if that is
@@ -365,8 +363,7 @@ class Leases(Protocol):
         """
 
     def renew(self, agent: AgentId, heartbeat: Heartbeat) -> Renew | None:
-        """Answer a heartbeat of the agent's current stream; None if the lease is not to be
-        renewed."""
+        """Answer a heartbeat of the current stream; None if the lease is not to be renewed."""
 
     def heard(self, agent: AgentId) -> None:
         """Note that the agent sent a message other than a heartbeat."""

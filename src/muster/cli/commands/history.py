@@ -64,7 +64,7 @@ def history(
 
 
 def _removed(client: "Client", ref: str) -> list[Text]:
-    """What agents have removed of the output of the work that ``ref`` names."""
+    """The removals by agents of the output of the work that ``ref`` names."""
     subject = parse_ref(ref)
     with suppress(MusterError):
         return removed_outputs(client, client.show(subject.ref), subject.index)

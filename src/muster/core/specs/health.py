@@ -25,7 +25,8 @@ class HealthSpec(Spec):
         reboot_timeout: the longest that a reboot may take until another boot has joined; so long a
             silent machine is waited for, too.
         max_unhealthy: the part of the group's machines that may be emptied, checked and healed at a
-            time; one at least. Isolated machines, and checks of idle ones, are not among them.
+            time; one at least. Isolated machines are not among them; as many again may be checked
+            where that displaces nobody.
         passive: whether errors that a driver reports, and jobs that fail one after the other on a
             machine, put it under suspicion.
         replace_isolated: whether a pool's machine that cannot be healed is replaced, with its

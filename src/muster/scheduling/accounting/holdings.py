@@ -35,7 +35,7 @@ _NOTHING = Held()
 
 
 class Holdings:
-    """What each owner has in the database, kept current as work is handed in and ends."""
+    """The holdings of each owner in the database, kept current as work is handed in and ends."""
 
     def __init__(self) -> None:
         self._open: dict[str, tuple[Owner, int]] = {}  # by the id of the work
