@@ -16,7 +16,7 @@ from muster.core.errors import Conflict
 ENV = {f"A{number}": secrets.token_hex(14_000) for number in range(32)}
 """Variables of 0.9 MB: nearly as much as a spec may have."""
 MANY = 300
-OPEN_BYTES = 32 << 20
+OPEN_BYTES = 24 << 20
 """The limit of a user's open specs."""
 MOST_BYTES = 70 << 20
 """Of the database, without its log: the open specs, those of ended work, and everything else."""
@@ -50,7 +50,7 @@ def filled(mallory: Client, hand_in: Callable[[Client], Any]) -> list[str]:
         while len(ids) < MANY:
             ids.append(hand_in(mallory).id)
 
-    with pytest.raises(Conflict, match=r"specs of work that has not ended: .* limit 32MiB"):
+    with pytest.raises(Conflict, match=r"specs of work that has not ended: .* limit 24MiB"):
         hand_in_many()
     return ids
 
@@ -61,7 +61,7 @@ def test_waiting_work_with_large_specs_has_a_bound_and_gives_its_bytes_back(
     with target.client("mallory") as mallory:
         for _ in range(2):  # the second time pages are used again
             ids = filled(mallory, job)
-            assert 30 < len(ids) < OPEN_BYTES // len(str(ENV)) + 1
+            assert 20 < len(ids) < OPEN_BYTES // len(str(ENV)) + 1
             for id_ in ids:
                 mallory.cancel(id_)
             until(lambda: open_bytes(mallory) == 0)

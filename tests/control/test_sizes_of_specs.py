@@ -103,8 +103,8 @@ def test_without_a_quota_a_user_has_a_limit(world: World) -> None:
     held = [world.submit(large_job(name=f"j{n}")) for n in range(3)]
     holdings, scope = world.plane.live.holdings, (Level.USER, "default/default/ada")
     assert holdings.of(scope).work == len(held)
-    holdings.set_open("another", ADA.owner, 32 * 2**20 - 3 * LARGE)
-    with pytest.raises(Conflict, match="limit 32MiB"):
+    holdings.set_open("another", ADA.owner, 24 * 2**20 - 3 * LARGE)
+    with pytest.raises(Conflict, match="limit 24MiB"):
         world.submit(large_job())
 
 

@@ -57,7 +57,7 @@ _Count = Annotated[Whole, Field(ge=0, le=10_000_000)]
 
 MAX_OPEN_WORK = 100_000
 """Jobs, sessions and deployments of a user that have not ended, unless a quota says otherwise."""
-MAX_OPEN_SPECS_BYTES = 32 * 2**20
+MAX_OPEN_SPECS_BYTES = 24 * 2**20
 """Bytes of the specs of a user's open work, unless a quota says otherwise."""
 MAX_ENDED_SPECS_BYTES = 16 * 2**20
 """Bytes of large specs of a user's ended work that are kept whole, unless a quota says
@@ -79,7 +79,7 @@ class QuotaSpec(Spec):
         open_work: how many jobs, sessions and deployments that have not ended may be there; more
             are refused at submission. A user without this limit has 100,000.
         open_specs: bytes of the specs of work that has not ended; more are refused at submission.
-            A user without this limit has 32MiB.
+            A user without this limit has 24MiB.
         ended_specs: bytes of specs over 16KiB of a user's ended work that are kept whole; of older
             ones the long values are removed. A user without this limit has 16MiB; it has no effect
             at other levels.
