@@ -6,10 +6,11 @@ devices.
 
 from collections import Counter, defaultdict
 
-from muster.control.pool.records import Slice
+from muster.control.pool.records import Pool, Slice
 from muster.control.session.cluster.state import ClusterState
 from muster.core.ids import AgentId, KernelId
 from muster.core.specs.group import QueuePolicy
+from muster.core.specs.pool import PoolSpec
 from muster.core.states import SessionStatus
 from muster.scheduling.accounting.usage import Scope, scopes
 from muster.simulate.swarm.judge import Invariant, Judge, Observer
@@ -139,22 +140,22 @@ class RoomIsKept(_OfPlacements):
 
 
 def _has_other_machines(live: Live, session: Session, other: Session) -> bool:
-    """Whether machines are coming on which the session finds room, and the other one would not."""
-    return any(
-        slice_.group == session.group
-        and slice_.is_coming
-        and slice_.doomed is None
-        and _can_use(slice_, session)
-        and not _can_use(slice_, other)
-        for slice_ in live.of(Slice).values()
+    """Whether machines are coming on which the session finds room, and the other one can use fewer
+    pools: room that only few can use is kept for those, behind others, too."""
+    slices = [each for each in live.of(Slice).values() if each.group == session.group]
+    comes = any(
+        each.is_coming and each.doomed is None and _can_use(each.spec, session) for each in slices
+    )
+    return comes and any(
+        _can_use(each.spec, session) and not _can_use(each.spec, other)
+        for each in live.of(Pool).values()
+        if each.group == session.group
     )
 
 
-def _can_use(slice_: Slice, session: Session) -> bool:
+def _can_use(machines: PoolSpec, session: Session) -> bool:
     kernels = [kernel.resources for kernel in session.kernels]
-    return meets(slice_.spec, spec_of(session)) and all(
-        holds(slice_.spec, each) for each in kernels
-    )
+    return meets(machines, spec_of(session)) and all(holds(machines, each) for each in kernels)
 
 
 class AgentsTakeWork(Invariant):
