@@ -107,8 +107,7 @@ def test_why_output_is_gone_is_known_over_a_restart_of_the_agent(
     cluster: Cluster, flood: tuple[str, str, Client]
 ) -> None:
     _, many, mallory = flood
-    before = until(lambda: removed(mallory, many))
+    before = set(until(lambda: removed(mallory, many)))
     cluster.kill_agent("one")
     cluster.start_agent("one")
-    until(lambda: [each.status for each in mallory.agents()] == ["ALIVE"])
-    assert set(before) <= set(until(lambda: removed(mallory, many)))
+    until(lambda: before <= set(removed(mallory, many)))  # it may be away for a moment
