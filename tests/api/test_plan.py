@@ -123,7 +123,7 @@ def test_quota_is_set_told_with_its_use_to_whom_it_binds_and_removed(
         assert admin.delete("/v1/quotas/domain/*").status_code == 204
     assert admin.delete(f"/v1/quotas/user/{name}").status_code == 404
     (default,) = ada.get("/v1/quotas").json()["items"]
-    assert default["open_specs"]["limit"] == 32 * 2**20
+    assert default["open_specs"]["limit"] == 24 * 2**20
     assert default["open_specs"]["used"] > 0
     ada.post(f"/v1/jobs/{job}/cancel")
 

@@ -87,6 +87,7 @@ def test_number_below_none_is_no_option_that_is_not_there(cluster: ServedCluster
 
 def test_show_tells_how_a_deployment_is_reached_and_a_route_s_times(cluster: ServedCluster) -> None:
     with cluster.client() as client:
+        client.set_hosts("default", ["example.org"])
         keys = {
             "access": {"users": ["bob"]},
             "scale": {"min": 1, "max": 3},

@@ -263,7 +263,7 @@ def test_admin_sets_and_removes_quotas_and_bars_agents(client: Client, admin: Cl
     (default,) = client.quotas()  # what everybody has without a quota
     assert (default.name, default.limits, default.sessions) == ("*/*/*", (), None)
     assert default.open_specs is not None
-    assert default.open_specs.limit == 32 * 2**20
+    assert default.open_specs.limit == 24 * 2**20
     with pytest.raises(NotFound):
         admin.remove_quota("user", "default/default/*")
     with pytest.raises(Forbidden):

@@ -1,7 +1,7 @@
 """`muster why` of machines that are ill: what is waited for, and until when."""
 
 from tests.control.health.conftest import MakeWard
-from tests.control.health.ward import FAILS, FAULTY, HANGS, UNKNOWN, Ward
+from tests.control.health.ward import FAILS, FAULTY, HANGS, UNKNOWN, WHY, Ward
 from tests.control.world import ROOT
 
 from muster.control.agent.explanation import explain_agent
@@ -53,7 +53,7 @@ def test_suspect_tells_for_how_long_its_work_may_stay(ward: MakeWard) -> None:
         "1 kernel still holds room there, and may stay for 1m30s",
         "it is checked once nothing is in the way any more",
     )
-    assert [each.sentence for each in told.reasons] == ["Xid 79 on GPU 0"]
+    assert [each.sentence for each in told.reasons] == [WHY.sentence()]
 
 
 def test_machine_that_waits_for_its_turn_tells_how_many_may_be_out(ward: MakeWard) -> None:
@@ -66,7 +66,7 @@ def test_machine_that_waits_for_its_turn_tells_how_many_may_be_out(ward: MakeWar
     (turn, suspicion) = told.reasons
     assert turn.code == ReasonCode.HEALTH_WAITS_TURN
     assert "1 of at most 1 machine of group default" in turn.sentence
-    assert suspicion.sentence == "Xid 79 on GPU 0"
+    assert suspicion.sentence == WHY.sentence()
     takes = why_agent(two, "b")
     assert takes.verdict == "agent b takes work; it runs 1 kernel"
     assert takes.details[0].startswith("agent b is under suspicion")
@@ -161,7 +161,7 @@ def test_reset_that_failed_is_told_in_the_words_of_the_tool(ward: MakeWard) -> N
     refused.suspect(remedy=Remedy.RESET, confirmed=True)
     refused.until(H.REBOOTING)
     told = [each.sentence for each in why(refused).reasons]
-    assert told == ["the reset failed: nvidia-smi says no", "Xid 79 on GPU 0"]
+    assert told == ["the reset failed: nvidia-smi says no", WHY.sentence()]
 
 
 def test_faulty_machine_that_waits_for_its_turn_tells_that_it_takes_no_work(

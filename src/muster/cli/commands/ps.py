@@ -45,12 +45,12 @@ class Wanted:
             "name": self.name,
             "owner": self.owner,
             "group": self.group,
-            "replicas": self.replicas,
         }
         found: list[RecordView] = []
         for kind in kinds.work():
             if self.state in _ANY or self.state.upper() in kind.states.live | kind.states.terminal:
-                found += kind.newest(client, self.state, limit=limit + 1, **filters)
+                beside = {"replicas": True} if self.replicas and kind.has_replicas else {}
+                found += kind.newest(client, self.state, limit=limit + 1, **filters, **beside)
         # After its kind an id tells the time of creation.
         return sorted(found, key=lambda each: each.id.partition("-")[2], reverse=True)[: limit + 1]
 

@@ -88,13 +88,7 @@ class JobKind(WorkKind[JobView, JobDetail]):
     outputs = TaskOutputs()
 
     def newest(
-        self,
-        client: "Client",
-        state: str,
-        *,
-        limit: int,
-        replicas: bool = False,
-        **filters: Any,
+        self, client: "Client", state: str, *, limit: int, **filters: Any
     ) -> Sequence[JobView]:
         return client.jobs(state, limit=limit, **filters)
 

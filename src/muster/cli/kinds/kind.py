@@ -51,15 +51,17 @@ class Kind(Generic[V, D]):
         name: as sentences call it.
         is_cancelled: whether `muster cancel` offers it.
         has_parts: whether it has tasks or kernels, to which a REF can refer by an index.
+        has_replicas: whether some are of deployments, and ``replicas`` is one of its filters.
     """
 
     name: ClassVar[str] = "record"
     is_cancelled: ClassVar[bool] = False
     has_parts: ClassVar[bool] = False
+    has_replicas: ClassVar[bool] = False
 
     def newest(self, client: "Client", state: str, *, limit: int, **filters: Any) -> Sequence[V]:
         """The newest of those records whose names are offered; ``filters`` are those of
-        `muster ps`, where ``replicas`` asks for those of deployments too."""
+        `muster ps`."""
         return ()
 
     def name_of(self, record: V | D) -> str | None:

@@ -54,6 +54,7 @@ class SessionKind(WorkKind[SessionView, SessionDetail]):
     name = "session"
     states = SESSION_TABLE
     has_parts = True
+    has_replicas = True
     outputs = KernelOutputs()
 
     def newest(

@@ -139,7 +139,7 @@ class DeploymentRequests:
         if replicas != before:
             told = {"before": before, "after": replicas}
             _tell(work, principal, deployment, ReasonCode.DEPLOYMENT_SCALED_BY, **told)
-        work.unit.rewrite(deployment)
+        _rewrite(work, deployment)
         return deployment
 
     def set_replicas(self, work: Work, deployment: Deployment, replicas: int) -> None:
@@ -317,9 +317,7 @@ class DeploymentRequests:
             deployment.probe_version += 1
         for route in self._routes.of(deployment):
             work.mark(route)
-        deployment.spec_bytes = stored_bytes(spec, deployment.revisions)
-        work.live.holdings.set_open(deployment.id, deployment.owner, deployment.spec_bytes)
-        work.unit.rewrite(deployment)
+        _rewrite(work, deployment)
         work.unit.touch(deployment)
         work.mark(deployment)
 
@@ -384,6 +382,13 @@ class DeploymentRequests:
             work.unit.touch(deployment)
             work.mark(deployment)
         return deployment
+
+
+def _rewrite(work: Work, deployment: Deployment) -> None:
+    """Have a deployment's spec and revisions stored anew, and count their size."""
+    deployment.spec_bytes = stored_bytes(deployment.spec, deployment.revisions)
+    work.live.holdings.set_open(deployment.id, deployment.owner, deployment.spec_bytes)
+    work.unit.rewrite(deployment)
 
 
 def _tell(

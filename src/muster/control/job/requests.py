@@ -235,6 +235,8 @@ class JobRequests:
         before = job.spec.priority
         if priority != before:
             job.spec = job.spec.model_copy(update={"priority": priority})
+            job.spec_bytes = spec_size(job.spec)
+            work.live.holdings.set_open(job.id, job.owner, job.spec_bytes)
             work.unit.rewrite(job)
             attempts = live_attempts(job, work.live)
             set_priority(work, self._cluster, attempts, priority, job.id)

@@ -5,10 +5,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
+from muster.control.engine.settings_file import load_settings_file
 from muster.control.notice.addresses import Reach
 from muster.core.errors import InvalidSpec, Problem
 from muster.core.specs.amounts import Flag, Spec
-from muster.core.specs.load import load_settings_file
 from muster.core.specs.notify import scheme_of
 
 FILE = "notices.yaml"

@@ -129,6 +129,8 @@ class SessionRequests:
         before, spec = session.priority, session.spec
         if priority != before and spec is not None:
             session.spec = work.live.shared(spec.model_copy(update={"priority": priority}))
+            session.spec_bytes = spec_size(session.spec)
+            work.live.holdings.set_open(session.id, session.owner, session.spec_bytes)
             set_priority(work, self._cluster, [session], priority)
             tell_priority(work, session, before, priority, principal)
         return before

@@ -18,6 +18,7 @@ from muster.core.specs.service import service_spec
 from muster.core.states import AgentStatus, KernelStatus, SessionStatus
 from muster.store.load import spec_processes
 from muster.store.records import Agent, Kernel, Session
+from muster.store.rows import spec_size
 
 _PLACED = TransitionStatus(SessionStatus.SCHEDULED, TransitionStatus(KernelStatus.SCHEDULED))
 _WAITING = frozenset({SessionStatus.PENDING})
@@ -89,6 +90,7 @@ class Services:
             group=agent.group,
             priority=_PRIORITY,
             spec=spec,
+            spec_bytes=spec_size(spec),
             status=SessionStatus.PENDING,
             status_changed_at=work.now,
             created_at=work.now,

@@ -5,7 +5,6 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import date
-from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ValidationError
@@ -80,22 +79,6 @@ def parse_spec(model: type[S], data: Any) -> S:
     if problems := list(spec.contradictions()):
         raise InvalidSpec(problems)
     return spec
-
-
-def load_settings_file(model: type[S], path: Path) -> S:
-    """An operator's settings; the defaults where there is no file.
-
-    Raises:
-        InvalidSpec: the file cannot be read, or is wrong; each problem names it.
-    """
-    try:
-        return parse_spec(model, load_keys(path.read_text()))
-    except FileNotFoundError:
-        return model()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidSpec([Problem(path.name, "", f"it cannot be read: {error}")]) from None
-    except InvalidSpec as error:
-        raise error.in_file(path.name) from None
 
 
 _EXPECTED: Mapping[str, str] = {

@@ -12,9 +12,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints
 
+from muster.control.engine.settings_file import load_settings_file
 from muster.core.errors import InvalidSpec, Problem
 from muster.core.specs.amounts import Duration, Flag, PathText, ShortText, Spec, Text
-from muster.core.specs.load import load_settings_file
 from muster.core.specs.serving import Host, HostSuffix
 
 FILE = "traffic.yaml"

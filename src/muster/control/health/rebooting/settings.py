@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
+from muster.control.engine.settings_file import load_settings_file
 from muster.core.specs.amounts import Duration, Spec, Text
-from muster.core.specs.load import load_settings_file
 
 FILE = "health.yaml"
 LONGEST_S = 50.0
