@@ -22,6 +22,7 @@ from muster.cli.follow import deployment as follow_module
 from muster.cli.follow.deployment import Follower, rolled_out
 from muster.cli.words import moment
 from muster.control.deployment.load_reports import take_load
+from muster.core.owner import Role
 from muster.core.serving.traffic import LoadReport
 from muster.simulate.hollow.supervisor import Run
 
@@ -86,8 +87,9 @@ def test_number_below_none_is_no_option_that_is_not_there(cluster: ServedCluster
 
 
 def test_show_tells_how_a_deployment_is_reached_and_a_route_s_times(cluster: ServedCluster) -> None:
+    with cluster.client(role=Role.ADMIN) as admin:
+        admin.set_hosts("default", ["example.org"])
     with cluster.client() as client:
-        client.set_hosts("default", ["example.org"])
         keys = {
             "access": {"users": ["bob"]},
             "scale": {"min": 1, "max": 3},
