@@ -47,6 +47,10 @@ QUOTA_WAIT_S, LONGEST_QUOTA_WAIT_S = 5.0, 30.0
 has waited so far, within these bounds."""
 
 
+HANDED_IN_A_WAKE = 1_000
+"""Sessions of routes that one wake hands in, of its share; the others follow in the next ones."""
+
+
 class ProvisioningRoute(LifecycleHandler[Route]):
     """Hands in a route's session, and waits until it runs."""
 
@@ -67,7 +71,13 @@ class ProvisioningRoute(LifecycleHandler[Route]):
     def execute(self, targets: Sequence[Route], work: Work) -> HandlerResult[Route]:
         result: HandlerResult[Route] = HandlerResult()
         refused: dict[tuple[str, int], Reason] = {}  # its siblings would be as well
+        new = [route for route in targets if route.session_id is None]
+        later = new[work.share.of(HANDED_IN_A_WAKE) :]
+        work.look_later(later)
+        others = set(later)
         for route in targets:
+            if route in others:
+                continue
             if route.session_id is None:
                 key = route.deployment.id, route.revision
                 if key not in refused and (why := self._hand_in(route, work, result)) is not None:
