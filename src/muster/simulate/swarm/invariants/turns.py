@@ -16,8 +16,8 @@ from muster.store.live import Live
 class NobodyWaitsForTheIsolated(Invariant):
     """Judged while the controller has nothing to do. An isolated machine is out of work, and counts
     for no share: nothing that is tried on it could be cut short by a wrong check of another. A
-    machine without work costs nobody anything while it is checked, so its check needs no turn; its
-    heal needs one, also where it counts as faulty because nothing could be found out."""
+    machine without work is checked without a turn, as many at a time as have turns; its heal needs
+    one, also where it counts as faulty because nothing could be found out."""
 
     says = "no healthy machine waits for an isolated one"
 
@@ -34,6 +34,7 @@ class NobodyWaitsForTheIsolated(Invariant):
             for each in _live(live)
             if each.has_turn and each.status is not HealthStatus.ISOLATED
         )
+        beside = Counter(each.group for each in _live(live) if each.needs_no_turn)
         for incident in waiting:
             most, has = most_out(live, incident.group), healing[incident.group]
             self.expect(
@@ -43,8 +44,9 @@ class NobodyWaitsForTheIsolated(Invariant):
             )
             is_empty = not live.allocations_on.get(incident.agent_id)
             waits_for_heal = incident.confirmed or incident.heal is not None
+            is_full = most is not None and beside[incident.group] >= most
             self.expect(
-                waits_for_heal or not is_empty,
+                waits_for_heal or not is_empty or is_full,
                 f"{incident.agent} waits for a turn to be checked, and nothing runs there",
             )
 
