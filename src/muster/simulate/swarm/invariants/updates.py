@@ -14,9 +14,10 @@ from muster.store.unit import Unit
 
 class UpdatesKeepServing(Invariant):
     """A new replica counts once all of its probes were good for ``min_healthy_time``, a former one
-    if its last was. What is lost by itself, or with its machine, is not the doing of an update;
-    replicas that an update left behind which was given up or undone go within the disruption.
-    Where all replicas are bad at once, requests go where they went."""
+    if its last was; neither does before it was found healthy. What is lost by itself, or with its
+    machine, is not the doing of an update; replicas that an update left behind which was given up
+    or undone go within the disruption. Where all replicas are bad at once, requests go where they
+    went."""
 
     says = "what serves is never less than the update allows"
 
@@ -28,7 +29,7 @@ class UpdatesKeepServing(Invariant):
     def committed(self, unit: Unit) -> None:
         before = dict(self._good_since)
         for route in unit.touched[Route]:
-            if route.good is True:
+            if serves(route):
                 self._good_since.setdefault(route.name, unit.now)
             else:
                 self._good_since.pop(route.name, None)
