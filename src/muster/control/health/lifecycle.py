@@ -39,6 +39,7 @@ class IncidentLifecycle(HealthSteps):
         remedy: Remedy = Remedy.CHECK,
         confirmed: bool = False,
         job: JobId | None = None,
+        at_once: bool = True,
     ) -> Incident | None:
         """Put a machine under suspicion, or add a further suspicion to its incident.
 
@@ -47,8 +48,8 @@ class IncidentLifecycle(HealthSteps):
             remedy: the one that what was seen calls for.
             confirmed: whether the hardware itself, or its driver, says that there is a fault: the
                 remedy is then due whatever a check finds.
-            job: whose recovery wants the check, of devices that its own attempt held. That check
-                needs no turn; any heal does.
+            job: whose recovery wants the check, of devices that its own attempt held.
+            at_once: whether that check needs no turn; any heal does.
 
         Returns:
             The incident. None if the group's machines are not checked, or the machine waits for an
@@ -71,7 +72,9 @@ class IncidentLifecycle(HealthSteps):
             if not is_new and incident.status is _H.ISOLATED:
                 return None
         if job is not None and incident.status is not _H.ISOLATED:
-            self._exempt(work, incident, job)
+            incident.job = job
+            if at_once:
+                self._exempt(work, incident)
         self.changed(work, incident)
         return incident
 
@@ -117,10 +120,9 @@ class IncidentLifecycle(HealthSteps):
         work.unit.note(incident, phase, SchedulingResult.SUCCESS, why)
         return True
 
-    def _exempt(self, work: Work, incident: Incident, job: JobId) -> None:
+    def _exempt(self, work: Work, incident: Incident) -> None:
         """Have the machine checked for the sake of a job though it has no turn, unless it is known
         to be faulty already."""
-        incident.job = job
         waits = incident.status is _H.SUSPECT and not incident.has_turn
         if waits and not is_heal_due(incident) and not incident.needs_no_turn:
             work.begin_try(incident)

@@ -293,9 +293,14 @@ class NoteFailures(FollowingHandler[Session]):
         if not self._asked.may_ask(session.owner, agent.id, work.now):
             return self._incidents.of(agent.id)
         job = session.job
-        at_once = job is not None and self._may_go_first(agent, job, work)
         incident = self._lifecycle.suspect(
-            work, agent, self.name, why, devices=indexes, job=job.id if job and at_once else None
+            work,
+            agent,
+            self.name,
+            why,
+            devices=indexes,
+            job=None if job is None else job.id,
+            at_once=job is not None and self._may_go_first(agent, job, work),
         )
         if incident is not None and not incident.has_turn:
             asked = incident.id, incident.leave_by or 0.0
