@@ -23,6 +23,7 @@ from muster.core.states.health import ILL, HealthStatus
 from muster.simulate.swarm.oracle import causes
 from muster.simulate.swarm.oracle.room import NOTICED_S, quota_of, requested, spec_of
 from muster.simulate.swarm.oracle.standing import Standing, fit_for, work_of
+from muster.simulate.swarm.oracle.verdicts import DISPLACED
 from muster.store.records import Agent, Session
 
 _ENDED = {*JOB_TABLE.terminal, *SESSION_TABLE.terminal}
@@ -342,11 +343,13 @@ def _has_tasks_to_come(claim: Claim) -> bool:
 
 
 def _was_placed_in_vain(claim: Claim) -> bool:
-    """Whether an agent has told so, or the session went back to the queue for this."""
+    """Whether an agent has told so, or the session went back to the queue for this, or does once
+    its agent has told that it never ran."""
     case, session = claim.case, claim.session
     if session.reason is not None and session.reason.code is claim.code:
         waits = session.status in (SessionStatus.PENDING, SessionStatus.TERMINATING)
-        return waits and causes.is_true(case)
+        asked_back = claim.code in DISPLACED and session.status is SessionStatus.CREATING
+        return (waits or asked_back) and causes.is_true(case)
     return claim.code in case.codes()
 
 
