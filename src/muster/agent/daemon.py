@@ -30,8 +30,7 @@ from muster.agent.listening import sees_sockets
 from muster.agent.port_rules import PortRules
 from muster.agent.port_watch import PortWatch
 from muster.agent.ports import PreparedPorts
-from muster.agent.removed_outputs import FILE as REMOVED_OUTPUTS
-from muster.agent.removed_outputs import RemovedOutputs
+from muster.agent.removed_outputs import REMOVED_OUTPUTS, RemovedOutputs
 from muster.agent.route_probes import RouteProbes, own_address
 from muster.agent.services import OwnServices
 from muster.agent.supervisor.launch import launch

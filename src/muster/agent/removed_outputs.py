@@ -12,8 +12,8 @@ from muster.wire.messages import KernelKey
 
 log = logging.getLogger(__name__)
 
-FILE = "removed-outputs"
-"""In the agent's directory."""
+REMOVED_OUTPUTS = "removed-outputs"
+"""The file of an agent's removed outputs, in its directory."""
 MAX_REMEMBERED = 50_000
 """Removed outputs of which it is remembered why; the oldest are forgotten first."""
 

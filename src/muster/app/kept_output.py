@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from muster.agent.logs import LogFiles
-from muster.agent.removed_outputs import FILE as REMOVED_OUTPUTS
-from muster.agent.removed_outputs import RemovedOutputs
+from muster.agent.removed_outputs import REMOVED_OUTPUTS, RemovedOutputs
 from muster.api.context import ReadLog
 from muster.app.home import Home
 from muster.core.ids import AgentId, KernelId
