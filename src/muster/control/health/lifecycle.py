@@ -155,8 +155,8 @@ class IncidentLifecycle(HealthSteps):
         self.changed(work, incident)
 
     def end_exemption(self, work: Work, incident: Incident, phase: str) -> None:
-        """Have a machine that work did not leave in time wait for its turn. Where that is others'
-        work, which was not told to leave, a failed task is no reason to have it leave."""
+        """Have a machine that work did not leave in time wait for its turn. Others' work, which was
+        not told to leave, does not leave for what nothing confirms: then the machine is let be."""
         if self.is_no_reason(work, incident):
             self.let_be(work, incident, phase)
             return
@@ -165,8 +165,8 @@ class IncidentLifecycle(HealthSteps):
         self.changed(work, incident)
 
     def is_no_reason(self, work: Work, incident: Incident) -> bool:
-        """Whether work goes on that holds what is to be checked, and would have to leave for a
-        failed task alone."""
+        """Whether work goes on that holds what is to be checked, and would have to leave for what
+        nothing confirms (``is_mere``)."""
         if not is_mere(incident):
             return False
         for row in work.live.allocations_on.get(incident.agent_id, {}).values():
