@@ -317,13 +317,11 @@ class NoteFailures(FollowingHandler[Session]):
 
     def _checked_for_user(self, group: str, job: Job, work: Work) -> int:
         """How many machines of a group are checked without a turn for jobs of the job's user."""
-        count = 0
-        for each in self._incidents.in_group(group).beside.values():
-            other = None if each.job is None else work.live.jobs.get(each.job)
-            if other is not None:
-                same = (other.owner.domain, other.owner.user) == (job.owner.domain, job.owner.user)
-                count += same
-        return count
+        beside = self._incidents.in_group(group).beside.values()
+        jobs = (work.live.jobs.get(each.job) for each in beside if each.job is not None)
+        owners = [each.owner for each in jobs if each is not None]
+        user = (job.owner.domain, job.owner.user)
+        return sum((owner.domain, owner.user) == user for owner in owners)
 
 
 def _unchecked(found: RoundAgent, agent: Agent) -> RoundAgent:
