@@ -72,7 +72,10 @@ class ProvisioningRoute(LifecycleHandler[Route]):
         result: HandlerResult[Route] = HandlerResult()
         refused: dict[tuple[str, int], Reason] = {}  # its siblings would be as well
         new = [route for route in targets if route.session_id is None]
-        later = new[work.share.of(HANDED_IN_A_WAKE) :]
+        handed_in = work.once(_handed_in)
+        room = max(0, work.share.of(HANDED_IN_A_WAKE) - len(handed_in))
+        handed_in += new[:room]
+        later = new[room:]
         work.look_later(later)
         others = set(later)
         for route in targets:
@@ -117,6 +120,11 @@ class ProvisioningRoute(LifecycleHandler[Route]):
         work.unit.touch(route)
         self._routes.has_session(route)
         return None
+
+
+def _handed_in() -> list[Route]:
+    """The routes whose sessions the wake has handed in, or tried to."""
+    return []
 
 
 def _wait(route: Route, why: Reason, work: Work, result: HandlerResult[Route]) -> None:
