@@ -44,6 +44,14 @@ def serves(route: Route) -> bool:
     return route.good is True and route.healthy_since is not None
 
 
+def _answers_with_errors(route: Route) -> bool:
+    """Whether the revision of a route was given up because its requests failed."""
+    deployment = route.deployment
+    why = deployment.reason
+    was_given_up = why is not None and why.code is ReasonCode.ROLLOUT_ERRORS
+    return was_given_up and deployment.rollout is None and route.revision != deployment.stable
+
+
 def runs(route: Route, live: Live) -> bool:
     """Whether the session of a route is RUNNING."""
     session = None if route.session_id is None else live.sessions.get(route.session_id)
@@ -157,7 +165,8 @@ def _are_bad_at_once(route: Route, others: Sequence[Route]) -> bool:
 
 class EnoughServe(Invariant):
     """Judged of replicas that were taken away while they served and their sessions ran: those that
-    end by themselves, or with their machines, ask nobody."""
+    end by themselves, or with their machines, ask nobody. A revision that was given up because
+    requests failed is no service, however its probes end."""
 
     says = "never fewer healthy routes than the update, or the disruption, allows"
 
@@ -170,6 +179,7 @@ class EnoughServe(Invariant):
             and serves(route)
             and runs(route, unit.live)
             and not route.deployment.is_going
+            and not _answers_with_errors(route)
         }
         for deployment, route in taken.items():
             wanted, spec = deployment.replicas, deployment.spec
