@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import pytest
-from sqlalchemy import Column, Connection, Float, Integer, MetaData, String, Table, select
+from sqlalchemy import MetaData, select
 from tests.control.conftest import MakeWorld, cpus
 from tests.control.fake_agent import FakeAgent
 from tests.control.world import ADA, World
@@ -31,12 +31,8 @@ from muster.core.states import SESSION_TABLE, SessionStatus, StateTable
 from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 from muster.store.entity import Entity, Tried, Visible
-from muster.store.live import Live
-from muster.store.mapping import RowMapping
-from muster.store.queries.listing import owner_of
+from muster.store.record_table import Fixed, Key, RecordTable
 from muster.store.records import Session
-from muster.store.rows import OWNER
-from muster.store.sql import one_of
 
 pytestmark = ON_BOTH
 
@@ -59,55 +55,29 @@ KIOSK_TABLE: StateTable[KioskStatus] = StateTable(
     allowed={(KioskStatus.OPEN, KioskStatus.CLOSED): "it was closed"},
 )
 
-kiosks = Table(
-    "kiosks",
-    MetaData(),  # its own: the product's migrations do not make it
-    Column("id", String, primary_key=True),
-    *schema.owner_columns(),
-    Column("status", String, nullable=False),
-    Column("status_changed_at", Float, nullable=False),
-    Column("tries", Integer, nullable=False),
-    Column("retry_at", Float, nullable=False),
-    Column("session_id", String),
-)
-
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Kiosk(Tried):
     """A kiosk refers to its session by id, as a task does; its tries are the sessions in a row that
     ended before they ran."""
 
-    id: str
-    owner: Owner
+    id: Key[str]
+    owner: Fixed[Owner]
     status: KioskStatus
     session_id: SessionId | None = None
 
 
-def _load(connection: Connection, live: Live) -> None:
-    for row in connection.execute(select(kiosks).where(one_of(kiosks.c.status, KIOSK_TABLE.live))):
-        live.add(
-            Kiosk(
-                id=row.id,
-                owner=owner_of(row),
-                status=KioskStatus(row.status),
-                status_changed_at=row.status_changed_at,
-                tries=row.tries,
-                retry_at=row.retry_at,
-                session_id=row.session_id,
-            )
-        )
-
+KIOSKS = RecordTable(
+    Kiosk,
+    "kiosks",
+    KIOSK_TABLE,
+    among=MetaData(),  # its own: the product's migrations do not make it
+)
+kiosks = KIOSKS.table
 
 KIOSK = Entity(
     "kiosk",
-    Kiosk,
-    KIOSK_TABLE,
-    RowMapping[Kiosk](
-        kiosks,
-        changing=("status", "status_changed_at", "tries", "retry_at", "session_id"),
-        sources=OWNER,
-    ),
-    _load,
+    KIOSKS,
     described="a place that is attended as long as it is open",
     prefix="ksk",
     visible=Visible.TO_OWNER,

@@ -31,6 +31,7 @@ from muster.core.views.accounts import (
     UserView,
     WhoamiView,
 )
+from muster.core.views.projection import view_of
 from muster.store.accounts import Accounts, Project, User
 from muster.store.live import Live
 
@@ -219,20 +220,8 @@ def _accounts(call: Caller) -> Accounts:
 
 
 def _project_view(project: Project, outside: tuple[str, ...] = ()) -> ProjectView:
-    return ProjectView(
-        domain=project.domain,
-        name=project.name,
-        created_at=project.created_at,
-        hosts=project.hosts,
-        outside=outside,
-    )
+    return view_of(ProjectView, project, outside=outside)
 
 
 def _user_view(user: User, warning: str = "") -> UserView:
-    return UserView(
-        domain=user.domain,
-        name=user.name,
-        projects=user.projects,
-        created_at=user.created_at,
-        warning=warning,
-    )
+    return view_of(UserView, user, warning=warning)

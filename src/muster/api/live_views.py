@@ -22,11 +22,12 @@ from muster.control.session.explaining.explanation import session_needs_agent
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.resources import GPU_WHOLE, Resources
 from muster.core.states import JOB_TABLE
-from muster.core.views.base import OwnerView, ReasonView, ResourcesView
+from muster.core.views.base import ReasonView, ResourcesView
 from muster.core.views.cluster import AgentView, GroupView
+from muster.core.views.projection import view_of
 from muster.core.views.work import JobView, SessionView
 from muster.store.live import Live
-from muster.store.queries.agents import capacity_of, view_of
+from muster.store.queries.agents import capacity_of, stored_agent
 from muster.store.queries.jobs import all_counts
 from muster.store.records import Agent, Job, Session
 
@@ -48,43 +49,19 @@ def _views(reasons: Iterable[Reason]) -> tuple[ReasonView, ...]:
 
 def job_view(job: Job) -> JobView:
     ended = job.status in JOB_TABLE.terminal
-    return JobView(
-        id=job.id,
-        name=job.name,
-        owner=OwnerView.of(job.owner),
-        group=job.group,
+    return view_of(
+        JobView,
+        job,
         state=job.status,
         state_changed_at=job.status_changed_at,
-        tasks_total=job.tasks_total,
         task_count=job.spec.tasks,
         counts=all_counts(job.counts, job.tasks_total, job.next_task, ended=ended),
-        submitted_at=job.submitted_at,
-        started_at=job.started_at,
-        finished_at=job.finished_at,
-        reason=ReasonView.of(job.reason) if job.reason else None,
-        retry_of=job.retry_of,
     )
 
 
 def session_view(session: Session) -> SessionView:
-    return SessionView(
-        id=session.id,
-        job_id=session.job.id if session.job else None,
-        name=session.name,
-        type=session.type,
-        owner=OwnerView.of(session.owner),
-        group=session.group,
-        priority=session.priority,
-        status=session.status,
-        status_changed_at=session.status_changed_at,
-        created_at=session.created_at,
-        queued_at=session.queued_at,
-        tries=session.tries,
-        reschedules=session.reschedules,
-        started_at=session.started_at,
-        finished_at=session.finished_at,
-        reason=ReasonView.of(session.reason) if session.reason else None,
-    )
+    job_id = None if session.job is None else session.job.id
+    return view_of(SessionView, session, job_id=job_id)
 
 
 def agent_view(agent: Agent, live: Live, parts: Parts) -> AgentView:
@@ -104,7 +81,7 @@ def agent_view(agent: Agent, live: Live, parts: Parts) -> AgentView:
     )
     rows = live.allocations_on.get(agent.id, {}).values()
     charged = sum(1 for row in rows if row.charged)
-    shown, incident = view_of(agent), parts[Incidents].of(agent.id)
+    shown, incident = stored_agent(agent), parts[Incidents].of(agent.id)
     return replace(
         shown,
         free=ResourcesView.of(free),

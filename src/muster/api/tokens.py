@@ -24,6 +24,7 @@ from muster.core.views.accounts import (
     TokenPage,
     TokenView,
 )
+from muster.core.views.projection import view_of
 from muster.store.tokens import JoinToken, Token
 
 router = APIRouter(prefix="/v1", tags=["tokens"])
@@ -96,28 +97,8 @@ async def delete_join_token(call: Call, ref: str) -> Response:
 
 
 def token_view(token: Token, now: float) -> TokenView:
-    return TokenView(
-        id=token.id,
-        name=token.name,
-        domain=token.domain,
-        user=token.user,
-        project=token.project,
-        role=token.role,
-        created_at=token.created_at,
-        expires_at=token.expires_at,
-        expired=token.has_expired(now),
-        last_used_at=token.last_used_at,
-    )
+    return view_of(TokenView, token, expired=token.has_expired(now))
 
 
 def _join_token_view(token: JoinToken, now: float) -> JoinTokenView:
-    return JoinTokenView(
-        id=token.id,
-        agent=token.agent,
-        group=token.group,
-        uses_left=token.uses_left,
-        good=token.is_good(now),
-        made_by=token.made_by,
-        created_at=token.created_at,
-        expires_at=token.expires_at,
-    )
+    return view_of(JoinTokenView, token, good=token.is_good(now))

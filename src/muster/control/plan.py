@@ -50,7 +50,7 @@ from muster.scheduling.workload import (
     WorkloadClass,
 )
 from muster.store.live import Live
-from muster.store.rows import spec_size
+from muster.store.spec_columns import spec_size
 
 MAX_TRIED = 10_000
 """Sessions of one job that are tried; later ones become candidates once these are placed."""

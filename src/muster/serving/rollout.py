@@ -5,9 +5,8 @@ A canary and a blue-green update pass through stages, in which both revisions st
 then, and where there is no stage, replicas are exchanged until only new ones are left.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import ceil
 
@@ -72,13 +71,6 @@ class Rollout:
     requests: int = 0
     failures: int = 0
     counted: str = ""
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
-    @staticmethod
-    def from_json(text: str) -> "Rollout":
-        return Rollout(**json.loads(text))
 
     def without(self, requests: int, failures: int) -> "Rollout":
         """The roll-out once a replica of the new revision has ended that had so many: they count in

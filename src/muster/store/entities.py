@@ -10,19 +10,27 @@ from sqlalchemy import String
 
 from muster.core.ids import IdKind
 from muster.core.states import (
-    AGENT_TABLE,
-    JOB_TABLE,
-    KERNEL_TABLE,
-    SESSION_TABLE,
     TASK_TABLE,
     KernelStatus,
     TaskState,
 )
-from muster.store import rows, schema
+from muster.store import schema
 from muster.store.entity import Entities, Entity, Told, Visible
 from muster.store.live import Live
 from muster.store.load import load_agents, load_jobs, load_sessions, load_tasks
-from muster.store.records import Agent, Job, Kernel, Session, Task, tally_of
+from muster.store.records import (
+    AGENTS,
+    JOBS,
+    KERNELS,
+    SESSIONS,
+    TASKS,
+    Agent,
+    Job,
+    Kernel,
+    Session,
+    Task,
+    tally_of,
+)
 from muster.store.unit import Unit
 
 
@@ -89,9 +97,7 @@ def _kernel_moved(unit: Unit, kernel: Kernel, before: StrEnum) -> None:
 
 AGENT = Entity(
     "agent",
-    Agent,
-    AGENT_TABLE,
-    rows.AGENTS,
+    AGENTS,
     load_agents,
     described="the machine as the controller sees it",
     lasts=True,
@@ -102,9 +108,7 @@ AGENT = Entity(
 )
 JOB = Entity(
     "job",
-    Job,
-    JOB_TABLE,
-    rows.JOBS,
+    JOBS,
     load_jobs,
     described="work of many tasks; its status is derived from theirs",
     prefix=IdKind.JOB,
@@ -115,9 +119,7 @@ JOB = Entity(
 )
 TASK = Entity(
     "task",
-    Task,
-    TASK_TABLE,
-    rows.TASKS,
+    TASKS,
     load_tasks,
     described="one replica of a job; it FAILED only once no retry is left",
     visible=Visible.TO_OWNER,
@@ -132,9 +134,7 @@ TASK = Entity(
 )
 SESSION = Entity(
     "session",
-    Session,
-    SESSION_TABLE,
-    rows.SESSIONS,
+    SESSIONS,
     load_sessions,
     described="what is placed: kernels that start together or not at all",
     prefix=IdKind.SESSION,
@@ -145,9 +145,7 @@ SESSION = Entity(
 )
 KERNEL = Entity(
     "kernel",
-    Kernel,
-    KERNEL_TABLE,
-    rows.KERNELS,
+    KERNELS,
     described="one process tree on one agent",
     prefix=IdKind.KERNEL,
     part_of=lambda kernel: kernel.session,

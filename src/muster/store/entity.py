@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Connection, Table
 from muster.core.reasons import Reason, ReasonCode
 from muster.core.results import SchedulingResult
 from muster.core.states import StateTable
-from muster.store.mapping import RowMapping
+from muster.store.record_table import Memory, RecordTable
 
 if TYPE_CHECKING:
     from muster.store.live import Live
@@ -64,7 +64,7 @@ class Tried(Record):
 
     tries: int = 0
     retry_at: float = 0.0
-    repeats: tuple[Repeat, ...] = ()
+    repeats: Memory[tuple[Repeat, ...]] = ()
 
 
 class Told(Enum):
@@ -88,12 +88,10 @@ class Entity(Generic[R]):
 
     Args:
         name: of the kind, for people, events and history: ``session``.
-        record: the class of its records.
-        states: its state machine.
+        rows: its table, with the class of its records and their states.
+        load: reads the records that have not ended from SQL, and adds them to the mirror. Needed
+            for records that refer to others, unless another entity's ``load`` brings them along.
         described: what a record is, in a few words: the beginning of the diagram.
-        rows: its table, and the mapping both ways.
-        load: reads the records that have not ended from SQL, and adds them to the mirror; None if
-            another entity's ``load`` brings them along.
         prefix: of its ids, three letters: ``ses``; without one, ids tell no kind.
         visible: who may see a record.
         owned_with: the entity of a record whose owner is this one's too, if this entity's table has
@@ -116,9 +114,7 @@ class Entity(Generic[R]):
     def __init__(
         self,
         name: str,
-        record: type[R],
-        states: StateTable[Any],
-        rows: RowMapping[R],
+        rows: RecordTable[R],
         load: "Callable[[Connection, Live], None] | None" = None,
         *,
         described: str = "",
@@ -137,10 +133,11 @@ class Entity(Generic[R]):
         moved: "Callable[[Unit, R, StrEnum], None] | None" = None,
     ) -> None:
         self.name = name
-        self.record = record
-        self.states = states
+        assert rows.states is not None, f"the records of {name!r} have no states"
+        self.record: type[R] = rows.record
+        self.states: StateTable[Any] = rows.states
         self.rows = rows
-        self.load = load
+        self.load = self._load if load is None and rows.is_whole else load
         self.described = described
         self.prefix = prefix
         self.visible = visible
@@ -160,6 +157,10 @@ class Entity(Generic[R]):
     @property
     def table(self) -> Table:
         return self.rows.table
+
+    def _load(self, connection: Connection, live: "Live") -> None:
+        for row in self.rows.live.each(connection):
+            live.add(self.rows.load(row))
 
 
 class Entities(dict[type, Entity[Any]]):

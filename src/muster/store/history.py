@@ -7,11 +7,15 @@ from sqlalchemy import Connection
 
 from muster.core.reasons import Reason
 from muster.core.results import SchedulingResult
-from muster.store import rows
+from muster.store import schema
+from muster.store.batch import inserting_together, updating
 from muster.store.entity import Entities, Repeat, Tried
+from muster.store.stored_values import dump_reasons
 
 MAX_REPEATS = 4
 """History rows of a record with which later ones may merge."""
+_INSERT = inserting_together(schema.history, schema.history.columns.keys(), ("entity", "seq"))
+_UPDATE = updating(schema.history, ("reasons", "times", "last_at"), ("entity", "seq"))
 COUNTS_WRITTEN_S = 300.0
 """Seconds by which the stored count of a merged refusal may lag: a kill -9 loses no more of the
 counts. Each sweep counts a refusal of every waiting session; writing each count at once would cost
@@ -40,8 +44,8 @@ class History:
 
     def write(self, connection: Connection) -> None:
         """Write all rows and counts, in the connection's transaction."""
-        rows.INSERT_HISTORY.execute(connection, self._rows)
-        rows.UPDATE_HISTORY.execute(connection, self._merged.values())
+        _INSERT.execute(connection, self._rows)
+        _UPDATE.execute(connection, self._merged.values())
 
     def repeat(
         self, record: Tried, phase: str, result: SchedulingResult, reasons: tuple[Reason, ...]
@@ -75,7 +79,7 @@ class History:
     def _write_count(self, repeat: Repeat, record: Tried) -> None:
         if repeat.count > 1:
             repeat.written_at = self._now
-            reasons = rows.dump_reasons(repeat.reasons)
+            reasons = dump_reasons(repeat.reasons)
             row = (
                 reasons,
                 repeat.count,
@@ -104,7 +108,7 @@ class History:
                 before,
                 to,
                 result,
-                rows.dump_reasons(reasons) if reasons else None,
+                dump_reasons(reasons) if reasons else None,
                 1,
                 self._now,
                 self._now,

@@ -11,7 +11,7 @@ from muster.core.resources import GPU_WHOLE
 from muster.store import schema
 from muster.store.lookup import Selection
 from muster.store.records import Allocation
-from muster.store.rows import load_resources, load_shares
+from muster.store.stored_values import load_resources, load_shares
 
 Amounts = dict[str | int, int]
 """Amounts by the name of a resource, and in thousandths by the index of a device."""

@@ -1,14 +1,12 @@
 """Reading the mirror from SQL: when a store begins, and after a failed commit."""
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, TypeAlias
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, Table, bindparam, select
 
-from muster.core.ids import AgentId, JobId, KernelId, SessionId
-from muster.core.owner import Owner
+from muster.core.ids import AgentId, JobId
 from muster.core.resources import Resources
 from muster.core.specs import (
     JobSpec,
@@ -16,23 +14,14 @@ from muster.core.specs import (
     QuotaSpec,
     ScalingGroup,
     SessionSpec,
-    SessionType,
 )
 from muster.core.specs.service import stored_spec
 from muster.core.specs.session import Process
 from muster.core.states import (
     AGENT_TABLE,
-    JOB_TABLE,
     SESSION_TABLE,
     TASK_TABLE,
-    AgentBar,
-    AgentStatus,
-    JobState,
-    KernelStatus,
-    SessionStatus,
-    TaskState,
 )
-from muster.core.task_ranges import TaskRanges
 from muster.store import schema
 from muster.store.accounts import read_accounts
 from muster.store.ended_specs import load_ended_specs
@@ -40,23 +29,24 @@ from muster.store.entity import Entities
 from muster.store.live import Live
 from muster.store.lookup import Lookup
 from muster.store.queries.dependencies import read_ended_by_id
-from muster.store.records import Agent, Allocation, Job, Kernel, Session, Task
-from muster.store.rows import (
-    load_devices,
-    load_list,
-    load_reason,
-    load_request,
-    load_resources,
-    load_shares,
+from muster.store.records import (
+    AGENTS,
+    ALLOCATIONS,
+    JOBS,
+    KERNELS,
+    SESSIONS,
+    TASKS,
+    Agent,
+    Allocation,
+    Job,
+    Kernel,
+    Session,
 )
 from muster.store.sql import one_of
+from muster.store.stored_values import load_request
 
-# Sessions are many, so the values of their rows are taken by their places: by name it takes thrice
-# as long.
-_TYPES = {str(each): each for each in SessionType}
-_SESSION_STATUSES = {str(each): each for each in SessionStatus}
-_KERNEL_STATUSES = {str(each): each for each in KernelStatus}
-
+_make_session = SESSIONS.maker("job", "spec", "spec_bytes", "retry_at")
+_make_kernel = KERNELS.maker("session", "process", "resources")
 CHUNK = 500  # bound parameters a statement
 _Processes: TypeAlias = Sequence[tuple[Process, Resources]]
 
@@ -76,18 +66,12 @@ _AGENTS = Lookup(
     .where(schema.agents.c.status.not_in(sorted(AGENT_TABLE.terminal)))
     .order_by(schema.agents.c.id)
 )
-_JOBS = Lookup(
-    select(schema.jobs)
-    .where(one_of(schema.jobs.c.status, JOB_TABLE.live))
-    .order_by(schema.jobs.c.id)
-)
 _TASKS = Lookup(
     select(schema.tasks)
     .where(schema.tasks.c.status.in_(sorted(TASK_TABLE.live)))
     .order_by(schema.tasks.c.job_id, schema.tasks.c.idx)
 )
 _IS_LIVE = one_of(schema.sessions.c.status, SESSION_TABLE.live)
-_SESSIONS = Lookup(select(schema.sessions).where(_IS_LIVE).order_by(schema.sessions.c.id))
 _KERNELS = Lookup(
     select(schema.kernels)
     .where(schema.kernels.c.session_id.in_(select(schema.sessions.c.id).where(_IS_LIVE)))
@@ -108,7 +92,7 @@ def load_live(connection: Connection, entities: Entities) -> Live:
             entity.load(connection, live)
     load_ended_specs(connection, live)
     _load_ended_dependencies(connection, live)
-    for row in _ALLOCATIONS.each(connection):
+    for row in _ALLOCATIONS.named(connection):
         live.allocate(_allocation(row))
     _load_orphans(connection, live)
     return live
@@ -153,7 +137,7 @@ def _by_index(kernel: Row[Any]) -> int:
 
 def load_jobs(connection: Connection, live: Live) -> None:
     """Read the jobs that have not ended."""
-    for row in _JOBS.named(connection):
+    for row in JOBS.live.named(connection):
         live.add(load_job(row))
 
 
@@ -166,7 +150,7 @@ def load_tasks(connection: Connection, live: Live) -> None:
     for row in _TASKS.named(connection):
         job = live.jobs.get(JobId(row.job_id))
         if job is not None:
-            task = job.tasks[row.idx] = _task(row, job)
+            task = job.tasks[row.idx] = TASKS.load(row, job=job)
             if task.session_id not in live.sessions:
                 task.session_id = None
             if task.session_id is None:
@@ -175,7 +159,7 @@ def load_tasks(connection: Connection, live: Live) -> None:
 
 def load_sessions(connection: Connection, live: Live) -> None:
     """Read the sessions that have not ended, with their kernels."""
-    found = [*_SESSIONS.named(connection)]
+    found = [*SESSIONS.live.named(connection)]
     for session in _sessions(connection, live, found, _KERNELS.named(connection)):
         live.add(session)
 
@@ -245,196 +229,29 @@ def _job_processes(job: Job | None) -> _Processes:
     return [(job.spec, job.resources)] * (job.tasks_total if job.spec.coscheduled else 1)
 
 
-@lru_cache(maxsize=4096)
-def _owner(domain: str, project: str, user: str) -> Owner:
-    return Owner(domain, project, user)
-
-
 def load_agent(row: Row[Any]) -> Agent:
     """The agent of a row."""
-    return Agent(
-        id=AgentId(row.id),
-        name=row.name,
-        group=row.group,
-        status=AgentStatus(row.status),
-        status_changed_at=row.status_changed_at,
-        credential_hash=row.credential_hash,
-        boot_id=row.boot_id,
-        version=row.version,
-        host=row.host,
-        capacity=load_resources(row.capacity),
-        devices=load_devices(row.devices),
-        attributes=json.loads(row.attributes),
-        fixed=json.loads(row.fixed),
-        joined_at=row.joined_at,
-        seen_at=row.seen_at,
-        barred=AgentBar(row.barred) if row.barred else None,
-        bar_note=row.bar_note,
-        leave_by=row.leave_by,
-        instance=row.instance,
-        lease_s=row.lease_s,
-        silence_s=row.silence_s,
-        machine=row.machine,
-        supervisor=row.supervisor,
-        booted_at=row.booted_at,
-        term_s=row.lease_s,
-        reason=load_reason(row.reason, row.reason_numbers),
-    )
+    return AGENTS.load(row, term_s=row.lease_s)
 
 
 def load_job(row: Row[Any]) -> Job:
     """The job of a row."""
     spec = JobSpec.model_validate_json(row.spec)
-    return Job(
-        id=JobId(row.id),
-        name=row.name,
-        owner=_owner(row.domain, row.project, row.user),
-        group=row.group,
-        spec=spec,
-        resources=spec.resources.resources(),
-        status=JobState(row.status),
-        status_changed_at=row.status_changed_at,
-        tasks_total=row.tasks_total,
-        next_task=row.next_task,
-        counts={TaskState(state): count for state, count in json.loads(row.counts).items()},
-        submitted_at=row.submitted_at,
-        started_at=row.started_at,
-        finished_at=row.finished_at,
-        reason=load_reason(row.reason, row.reason_numbers),
-        retry_of=row.retry_of and JobId(row.retry_of),
-        stopped=TaskRanges.parse(row.stopped) if row.stopped else None,
-        spec_bytes=len(row.spec.encode()),
-    )
+    size = len(row.spec.encode())
+    return JOBS.load(row, spec=spec, resources=spec.resources.resources(), spec_bytes=size)
 
 
-def _task(row: Row[Any], job: Job) -> Task:
-    return Task(
-        job=job,
-        index=row.idx,
-        status=TaskState(row.status),
-        status_changed_at=row.status_changed_at,
-        attempt=row.attempt,
-        failure_count=row.failure_count,
-        preemption_count=row.preemption_count,
-        session_id=row.session_id and SessionId(row.session_id),
-        kernel_id=row.kernel_id and KernelId(row.kernel_id),
-        started_at=row.started_at,
-        finished_at=row.finished_at,
-        exit_code=row.exit_code,
-        reason=load_reason(row.reason, row.reason_numbers),
-    )
+def _session(row: Row[Any], job: Job | None, spec: SessionSpec | None) -> Session:
+    size = len(row.spec.encode()) if row.spec else 0
+    # The failure for which it waits is not stored, and will be reported again.
+    return _make_session(row, job, spec, size, 0.0)
 
 
-def _session(row: Sequence[Any], job: Job | None, spec: SessionSpec | None) -> Session:
-    (
-        id_,
-        _job_id,
-        name,
-        type_,
-        domain,
-        project,
-        user,
-        group,
-        priority,
-        text,
-        status,
-        status_changed_at,
-        created_at,
-        queued_at,
-        tries,
-        _retry_at,  # the failure for which it waits is not stored, and will be reported again
-        reschedules,
-        failed_agents,
-        started_at,
-        finished_at,
-        reason,
-        reason_numbers,
-        barrier_opened_at,
-        _large_bytes,
-        _spec_cut,
-    ) = row
-    return Session(
-        id=id_,
-        job=job,
-        name=name,
-        type=_TYPES[type_],
-        owner=_owner(domain, project, user),
-        group=group,
-        priority=priority,
-        spec=spec,
-        status=_SESSION_STATUSES[status],
-        status_changed_at=status_changed_at,
-        created_at=created_at,
-        queued_at=queued_at,
-        tries=tries,
-        reschedules=reschedules,
-        failed_agents=load_list(failed_agents),
-        started_at=started_at,
-        finished_at=finished_at,
-        barrier_opened_at=barrier_opened_at,
-        spec_bytes=len(text.encode()) if text else 0,
-        reason=load_reason(reason, reason_numbers),
-    )
+def _kernel(row: Row[Any], session: Session, processes: _Processes) -> Kernel:
+    process, resources = processes[row.idx]
+    return _make_kernel(row, session, process, resources)
 
 
-def _kernel(row: Sequence[Any], session: Session, processes: _Processes) -> Kernel:
-    (
-        _session_id,
-        index,
-        id_,
-        _job_id,
-        task_index,
-        attempt,
-        status,
-        status_changed_at,
-        generation,
-        agent_id,
-        devices,
-        ports,
-        started_at,
-        ended_at,
-        exit_code,
-        signal,
-        reason,
-        reason_numbers,
-        failed_at,
-        result,
-    ) = row
-    process, resources = processes[index]
-    return Kernel(
-        id=id_,
-        session=session,
-        index=index,
-        process=process,
-        resources=resources,
-        status=_KERNEL_STATUSES[status],
-        status_changed_at=status_changed_at,
-        task_index=task_index,
-        attempt=attempt,
-        generation=generation,
-        agent_id=agent_id,
-        shares=load_shares(devices),
-        ports=load_list(ports),
-        started_at=started_at,
-        ended_at=ended_at,
-        exit_code=exit_code,
-        signal=signal,
-        reason=load_reason(reason, reason_numbers),
-        failed_at=failed_at,
-        result=result,
-    )
-
-
-def _allocation(row: Sequence[Any]) -> Allocation:
-    kernel_id, generation, agent_id, charged, cpu, memory, disk, gpu, extra, devices, *rest = row
-    boot_id, since = rest
-    return Allocation(
-        kernel_id=kernel_id,
-        generation=generation,
-        agent_id=agent_id,
-        charged=bool(charged),
-        resources=load_request(cpu, memory, disk, gpu, extra),
-        shares=load_shares(devices),
-        boot_id=boot_id,
-        since=since,
-    )
+def _allocation(row: Any) -> Allocation:
+    amounts = row.cpu_milli, row.memory_bytes, row.disk_bytes, row.gpu_milli, row.extra
+    return ALLOCATIONS.load(row, resources=load_request(*amounts))

@@ -1,4 +1,5 @@
-"""The mirror's records: agents, jobs, tasks, sessions, kernels. Only a unit of work changes them.
+"""The mirror's records and their tables: agents, jobs, tasks, sessions, kernels. Only a unit of
+work changes them.
 
 A record lives here from its creation until the commit after its end; from then on it is read from
 SQL. The objects refer to each other, so that a pass needs no look-ups.
@@ -9,6 +10,9 @@ from collections import Counter, deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Annotated
+
+from sqlalchemy import BigInteger, String, Text
 
 from muster.core.health.service import Service
 from muster.core.ids import AgentId, JobId, KernelId, SessionId
@@ -19,6 +23,11 @@ from muster.core.specs import JobSpec, SessionSpec, SessionType
 from muster.core.specs.service import ServiceSpec
 from muster.core.specs.session import Process
 from muster.core.states import (
+    AGENT_TABLE,
+    JOB_TABLE,
+    KERNEL_TABLE,
+    SESSION_TABLE,
+    TASK_TABLE,
     AgentBar,
     AgentStatus,
     JobState,
@@ -28,6 +37,31 @@ from muster.core.states import (
 )
 from muster.core.task_ranges import TaskRanges
 from muster.store.entity import Record, Tried
+from muster.store.record_table import (
+    Computed,
+    Fixed,
+    Key,
+    LongInteger,
+    LongText,
+    Memory,
+    RecordTable,
+    Reference,
+    Seldom,
+    StoredAs,
+    id_or_none,
+)
+from muster.store.spec_columns import dump_spec, spec_columns
+from muster.store.stored_values import (
+    dump_bar,
+    dump_extra,
+    dump_list,
+    dump_resources,
+    dump_shares,
+    load_bar,
+    load_list,
+    load_resources,
+    load_shares,
+)
 
 LedgerKey = tuple[KernelId, int]
 """A kernel and its generation."""
@@ -70,47 +104,51 @@ class Agent(Record):
     reports about kernels of other agents came on its stream.
     """
 
-    id: AgentId
-    name: str
+    id: Key[AgentId]
+    name: Fixed[str]
     group: str
     status: AgentStatus
     credential_hash: str
     boot_id: str
     version: str
     host: str
-    capacity: Resources
+    capacity: Annotated[Resources, StoredAs(Text, dump_resources, load_resources)]
     devices: tuple[Device, ...]
     attributes: dict[str, str]
-    joined_at: float
+    joined_at: Fixed[float]
     seen_at: float
     reason: Reason | None = None
-    barred: AgentBar | None = None
-    bar_note: str = ""
+    barred: Annotated[AgentBar | None, StoredAs(String, dump_bar, load_bar, False)] = None
+    bar_note: LongText = ""
     leave_by: float | None = None
-    connected: bool = False
-    connected_at: float = 0.0
-    left_at: float | None = None
-    absences: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=MAX_ABSENCES))
+    connected: Memory[bool] = False
+    connected_at: Memory[float] = 0.0
+    left_at: Memory[float | None] = None
+    absences: Memory[deque[tuple[float, float]]] = field(
+        default_factory=lambda: deque(maxlen=MAX_ABSENCES)
+    )
     instance: str = ""
     lease_s: float = 0.0
     silence_s: float = 0.0
     machine: str = ""
     supervisor: str = ""
     booted_at: float = 0.0
-    leaps: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=MAX_LEAPS))
-    term_s: float = 0.0
-    lost_at: float = -math.inf
-    seen_known: bool = True
-    disk_full: bool = False
-    checks: tuple[str, ...] = ()
-    probes: bool = False
-    sees_ports: bool = False
-    clock_offset_s: float = 0.0
-    foreign_reports: int = 0
+    leaps: Memory[deque[tuple[float, float]]] = field(
+        default_factory=lambda: deque(maxlen=MAX_LEAPS)
+    )
+    term_s: Memory[float] = 0.0
+    lost_at: Memory[float] = -math.inf
+    seen_known: Memory[bool] = True
+    disk_full: Memory[bool] = False
+    checks: Memory[tuple[str, ...]] = ()
+    probes: Memory[bool] = False
+    sees_ports: Memory[bool] = False
+    clock_offset_s: Memory[float] = 0.0
+    foreign_reports: Memory[int] = 0
     fixed: dict[str, str] = field(default_factory=dict)
-    withheld: str = ""
-    ill: str = ""
-    in_service: bool = False
+    withheld: Memory[str] = ""
+    ill: Memory[str] = ""
+    in_service: Memory[bool] = False
 
     def remember(self, before: "Agent") -> None:
         """Take over the facts that are not stored from the record ``before`` the state was read
@@ -133,25 +171,25 @@ class Job(Record):
     which this one runs tasks again. ``spec_bytes`` is the size of the spec as it was stored
     first."""
 
-    id: JobId
-    name: str
-    owner: Owner
-    group: str
-    spec: JobSpec
-    resources: Resources
+    id: Key[JobId]
+    name: Fixed[str]
+    owner: Fixed[Owner]
+    group: Fixed[str]
+    spec: Seldom[JobSpec]
+    resources: Memory[Resources]
     status: JobState
-    tasks_total: int
-    next_task: int
+    tasks_total: Fixed[LongInteger]
+    next_task: LongInteger
     counts: dict[TaskState, int]
-    submitted_at: float
+    submitted_at: Fixed[float]
     started_at: float | None = None
     finished_at: float | None = None
     reason: Reason | None = None
-    retry_of: JobId | None = None
-    stopped: TaskRanges | None = None
-    spec_bytes: int = 0
-    tasks: "dict[int, Task]" = field(default_factory=dict)
-    waiting: "dict[int, Task]" = field(default_factory=dict)
+    retry_of: Fixed[JobId | None] = None
+    stopped: Annotated[TaskRanges | None, StoredAs(Text, str, TaskRanges.parse)] = None
+    spec_bytes: Memory[int] = 0
+    tasks: Memory["dict[int, Task]"] = field(default_factory=dict)
+    waiting: Memory["dict[int, Task]"] = field(default_factory=dict)
 
     @property
     def stopped_rows(self) -> int:
@@ -169,9 +207,11 @@ class Task(Tried):
     the current attempt's, None between two attempts; ``kernel_id`` is the last attempt's. Its tries
     are those to begin an attempt: the latest ones in a row that failed. They are not stored."""
 
-    job: Job
-    index: int
+    job: Key[Annotated[Job, Reference("job_id")]]
+    index: Key[Annotated[int, StoredAs(BigInteger, name="idx")]]
     status: TaskState
+    tries: Memory[int] = 0
+    retry_at: Memory[float] = 0.0
     attempt: int = 0
     failure_count: int = 0
     preemption_count: int = 0
@@ -298,29 +338,29 @@ class Session(Tried):
     ``spec_bytes`` is the size of its own spec as it was stored first, 0 without one. ``tally`` is
     kept by units of work; it, ``stop_at``, ``unfit`` and ``returns_to`` are not stored."""
 
-    id: SessionId
-    job: Job | None
-    name: str | None
-    type: SessionType
-    owner: Owner
-    group: str
-    priority: int
-    spec: SessionSpec | None
+    id: Key[SessionId]
+    job: Annotated[Job | None, Reference("job_id")]
+    name: Fixed[str | None]
+    type: Fixed[SessionType]
+    owner: Fixed[Owner]
+    group: Fixed[str]
+    priority: Seldom[int]
+    spec: Seldom[Annotated[SessionSpec | None, StoredAs(Text, dump_spec)]]
     status: SessionStatus
-    created_at: float
+    created_at: Fixed[float]
     queued_at: float
-    kernels: "Sequence[Kernel]" = ()
+    kernels: Memory["Sequence[Kernel]"] = ()
     reschedules: int = 0
-    failed_agents: tuple[AgentId, ...] = ()
+    failed_agents: Annotated[tuple[AgentId, ...], StoredAs(Text, dump_list, load_list)] = ()
     started_at: float | None = None
     finished_at: float | None = None
     barrier_opened_at: float | None = None
     reason: Reason | None = None
-    spec_bytes: int = 0
-    stop_at: float = 0.0
-    tally: Tally | LoneTally = _EMPTY
-    unfit: tuple[tuple[AgentId, Reason], ...] = ()
-    returns_to: tuple[str, ...] | None = None
+    spec_bytes: Memory[int] = 0
+    stop_at: Memory[float] = 0.0
+    tally: Memory[Tally | LoneTally] = _EMPTY
+    unfit: Memory[tuple[tuple[AgentId, Reason], ...]] = ()
+    returns_to: Memory[tuple[str, ...] | None] = None
 
     @property
     def timeout_s(self) -> float | None:
@@ -346,28 +386,30 @@ class Kernel(Record):
     agent's last Hello told of a failed try after the next one had been sent. ``stop_sent_at`` is
     when the kernel was last told to stop. ``result`` is the text that a service left at its end."""
 
-    id: KernelId
-    session: Session
-    index: int
-    process: Process
-    resources: Resources
+    session: Key[Annotated[Session, Reference("session_id")]]
+    index: Key[Annotated[int, StoredAs(name="idx")]]
+    id: Fixed[KernelId]
+    process: Memory[Process]
+    resources: Memory[Resources]
     status: KernelStatus
-    task_index: int | None = None
-    attempt: int = 0
+    task_index: Fixed[LongInteger | None] = None
+    attempt: Fixed[int] = 0
     generation: int = 0
     agent_id: AgentId | None = None
-    shares: tuple[DeviceShare, ...] = ()
-    ports: tuple[int, ...] = ()
+    shares: Annotated[
+        tuple[DeviceShare, ...], StoredAs(Text, dump_shares, load_shares, True, "devices")
+    ] = ()
+    ports: Annotated[tuple[int, ...], StoredAs(Text, dump_list, load_list, True)] = ()
     started_at: float | None = None
     ended_at: float | None = None
     exit_code: int | None = None
     signal: int | None = None
     reason: Reason | None = None
-    failure: Reason | None = None
+    failure: Memory[Reason | None] = None
     failed_at: float | None = None
-    next_try_may_be_lost: bool = False
-    stop_sent_at: float | None = None
-    result: str | None = None
+    next_try_may_be_lost: Memory[bool] = False
+    stop_sent_at: Memory[float | None] = None
+    result: Seldom[LongText | None] = None
 
     @property
     def ended_well(self) -> bool:
@@ -384,15 +426,65 @@ class Allocation:
     Rows are kept by their ``key``.
     """
 
-    kernel_id: KernelId
-    generation: int
-    agent_id: AgentId
+    kernel_id: Key[KernelId]
+    generation: Key[int]
+    agent_id: Fixed[AgentId]
     charged: bool
-    resources: Resources
-    shares: tuple[DeviceShare, ...]
+    resources: Memory[Resources]
+    shares: Annotated[
+        tuple[DeviceShare, ...], StoredAs(Text, dump_shares, load_shares, name="devices")
+    ]
     boot_id: str
-    since: float
-    key: LedgerKey = field(init=False)
+    since: Fixed[float]
+    key: Memory[LedgerKey] = field(init=False)
 
     def __post_init__(self) -> None:
         self.key = self.kernel_id, self.generation
+
+
+AGENTS = RecordTable(
+    Agent,
+    "agents",
+    AGENT_TABLE,
+    lagging=("seen_at",),  # heartbeats cost no commit
+)
+JOBS = RecordTable(
+    Job,
+    "jobs",
+    JOB_TABLE,
+    computed={
+        "task_count": Computed(BigInteger, "spec.tasks"),  # the tasks' indexes are below it
+        "only": Computed(Text, "spec.only", lambda only: only and str(only), may_be_null=True),
+        **spec_columns(),
+    },
+)
+TASKS = RecordTable(Task, "tasks", TASK_TABLE, differ=("idx", "session_id", "kernel_id"))
+SESSIONS = RecordTable(
+    Session,
+    "sessions",
+    SESSION_TABLE,
+    computed=spec_columns(),
+    differ=("id", "name"),
+    alike=True,
+    lagging=("retry_at",),  # the failure for which a session waits is reported again
+)
+KERNELS = RecordTable(
+    Kernel,
+    "kernels",
+    KERNEL_TABLE,
+    computed={"job_id": Computed(String, "session.job", id_or_none, may_be_null=True)},
+    differ=("session_id", "idx", "id", "task_index", "agent_id"),
+    number="idx",
+)
+ALLOCATIONS = RecordTable(
+    Allocation,
+    "allocations",
+    computed={
+        "cpu_milli": Computed(BigInteger, "resources.cpu_milli"),
+        "memory_bytes": Computed(BigInteger, "resources.memory_bytes"),
+        "disk_bytes": Computed(BigInteger, "resources.disk_bytes"),
+        "gpu_milli": Computed(BigInteger, "resources.gpu_milli"),
+        "extra": Computed(Text, "resources.extra", dump_extra),
+    },
+    differ=("kernel_id", "agent_id"),
+)

@@ -18,13 +18,12 @@ from sqlalchemy import Connection
 from muster.core.reasons import Reason
 from muster.core.resources import DeviceShare
 from muster.core.results import SchedulingResult
-from muster.store import rows
 from muster.store.batch import Batch, Row
 from muster.store.entity import Record, Told, Tried
 from muster.store.history import REPEATING, History
 from muster.store.ledger import overcommitted
 from muster.store.live import Live
-from muster.store.records import Agent, Allocation, Kernel, LedgerKey
+from muster.store.records import ALLOCATIONS, Agent, Allocation, Kernel, LedgerKey
 
 NEW = ""  # in place of a stored status: the row does not exist yet
 
@@ -327,12 +326,12 @@ class Unit:
                 if not created:
                     deletes.append(key)
             elif created:
-                inserts.append(rows.ALLOCATIONS.whole(allocation))
+                inserts.append(ALLOCATIONS.whole(allocation))
             else:
-                updates.append(rows.ALLOCATIONS.changed(allocation))
-        rows.ALLOCATIONS.delete.execute(connection, deletes)
-        rows.ALLOCATIONS.insert.execute(connection, inserts)
-        written = rows.ALLOCATIONS.update.execute(connection, updates)
+                updates.append(ALLOCATIONS.changed(allocation))
+        ALLOCATIONS.delete.execute(connection, deletes)
+        ALLOCATIONS.insert.execute(connection, inserts)
+        written = ALLOCATIONS.update.execute(connection, updates)
         if written != len(updates):
             kept = [
                 allocation
@@ -342,7 +341,7 @@ class Unit:
             gone = [
                 allocation
                 for allocation in kept
-                if rows.ALLOCATIONS.stored(connection, allocation) is None
+                if ALLOCATIONS.stored(connection, allocation) is None
             ]
             raise StaleWrite(f"{len(gone)} rows of the ledger are gone", gone)
         if self._granted:

@@ -6,7 +6,8 @@ import pytest
 from tests.control.conftest import MakeWorld
 from tests.control.served_cluster import Cluster
 
-from muster.control.deployment.revisions import Revision, dump_revisions, load_revisions
+from muster.control.deployment.entity import dump_revisions, load_revisions
+from muster.control.deployment.revisions import Revision
 from muster.core.serving.probes import ProbeResult
 from muster.core.specs.serving import ProbeSpec
 

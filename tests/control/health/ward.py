@@ -10,7 +10,7 @@ from tests.control.world import World
 
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
-from muster.control.health.entity import Incident, incidents, load_incident
+from muster.control.health.entity import INCIDENTS, Incident, incidents
 from muster.control.health.incidents import Incidents
 from muster.control.health.lifecycle import IncidentLifecycle
 from muster.core.health.remedy import Remedy
@@ -212,7 +212,7 @@ class Ward:
         newest = incidents.select().where(c.agent == name).order_by(c.id.desc()).limit(1)
         with self.world.store.engine.connect() as connection:
             row = connection.execute(newest).first()
-        return None if row is None else load_incident(row)
+        return None if row is None else INCIDENTS.load(row)
 
     def is_well(self, name: str = "a") -> bool:
         """Whether the machine takes work, as far as its health goes."""

@@ -5,16 +5,13 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muster.control.recovery.entity import RECOVERIES, load_open, load_rounds
 from muster.control.recovery.rounds import (
     FAULTS,
     AgentResult,
     Round,
     RoundAgent,
     RoundTask,
-    dump_round,
-    dump_rounds,
-    load_round,
-    load_rounds,
 )
 from muster.control.recovery.rules import Turn, after_check, after_heal, after_restart
 from muster.core.ids import AgentId
@@ -140,13 +137,14 @@ def test_restart_ends_unless_it_queues(
 
 @given(st.lists(rounds, max_size=3))
 def test_rounds_are_read_as_they_were_written(some: list[Round]) -> None:
-    assert load_rounds(dump_rounds(some)) == tuple(some)
+    dump, dump_open = RECOVERIES.dumper("kept"), RECOVERIES.dumper("open")
+    assert load_rounds(dump(some)) == tuple(some)
     for each in some:
-        assert load_round(dump_round(each)) == each
+        assert load_open(dump_open(each)) == each
         left = replace(each, tasks=(RoundTask(0, 1, had_to_leave=True),), leaves_before=2)
-        assert load_round(dump_round(left)) == left
+        assert load_open(dump_open(left)) == left
         over = each.closed(200.0, reason(ReasonCode.RECOVERY_HEALED, agent="m0", others=0))
-        assert load_round(dump_round(over)) == over
+        assert load_open(dump_open(over)) == over
 
 
 def test_cost_of_a_round_is_what_its_gpus_did_not_do() -> None:

@@ -1,24 +1,12 @@
-"""The entities of deployments and routes: their records, tables, and the mappings between them."""
+"""The entities of deployments and routes: their records and their tables."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NewType
+from typing import Annotated, Any, NewType
 
-from sqlalchemy import (
-    Boolean,
-    Column,
-    Connection,
-    Float,
-    Index,
-    Integer,
-    Row,
-    String,
-    Table,
-    Text,
-    select,
-)
+from sqlalchemy import Connection, Index, Row, String, select
 
-from muster.control.deployment.revisions import Revision, dump_revisions, load_revisions
+from muster.control.deployment.revisions import Revision
 from muster.core.ids import IdKind, KernelId, SessionId
 from muster.core.owner import Owner
 from muster.core.reasons import Reason
@@ -31,96 +19,33 @@ from muster.core.states.deployment import (
     RouteStatus,
 )
 from muster.serving.rollout import Rollout
-from muster.store import schema
 from muster.store.entity import Entity, Tried, Visible
 from muster.store.live import Live
 from muster.store.lookup import Lookup
-from muster.store.mapping import RowMapping
-from muster.store.queries.listing import owner_of
-from muster.store.rows import OWNER, REASON, STORED_SPEC, load_reason
+from muster.store.record_table import (
+    Computed,
+    Fixed,
+    Key,
+    Memory,
+    RecordTable,
+    Reference,
+    Seldom,
+    StoredAs,
+    Written,
+    index,
+    index_by_owner,
+    index_live,
+    owner_through,
+)
+from muster.store.spec_columns import index_whole_specs, spec_columns
 from muster.store.sql import one_of
 
 DeploymentId = NewType("DeploymentId", str)
 RouteId = NewType("RouteId", str)
 
-deployments = Table(
-    "deployments",
-    schema.metadata,
-    Column("id", String, primary_key=True),
-    Column("name", String, nullable=False),
-    Column("host", String, nullable=True),
-    *schema.owner_columns(),
-    Column("group", String, nullable=False),
-    Column("status", String, nullable=False),
-    Column("status_changed_at", Float, nullable=False),
-    Column("created_at", Float, nullable=False),
-    Column("finished_at", Float, nullable=True),
-    Column("spec", Text, nullable=False),  # JSON, as DeploymentSpec
-    Column("revisions", Text, nullable=False),  # JSON, as a list of Revision
-    Column("revision", Integer, nullable=False),
-    Column("stable", Integer, nullable=False),
-    Column("proven", Boolean, nullable=False),
-    Column("replicas", Integer, nullable=False),
-    Column("scaled_at", Float, nullable=False),
-    Column("probe_version", Integer, nullable=False),
-    Column("rollout", Text, nullable=True),  # JSON, as Rollout
-    Column("failed_starts", Integer, nullable=False),
-    Column("failed_at", Float, nullable=True),
-    Column("unserved_at", Float, nullable=True),
-    Column("outage_told", Boolean, nullable=False),
-    Column("tries", Integer, nullable=False),
-    Column("retry_at", Float, nullable=False),
-    *schema.reason_columns(),
-    *schema.stored_spec_columns(),
-    sqlite_with_rowid=False,
-)
-schema.index_whole_specs(deployments, DEPLOYMENT_TABLE.terminal)
-routes = Table(
-    "routes",
-    schema.metadata,
-    Column("id", String, primary_key=True),
-    Column("deployment_id", String, nullable=False),
-    *schema.owner_columns(),
-    Column("revision", Integer, nullable=False),
-    Column("status", String, nullable=False),
-    Column("status_changed_at", Float, nullable=False),
-    Column("created_at", Float, nullable=False),
-    Column("finished_at", Float, nullable=True),
-    Column("session_id", String, nullable=True),
-    Column("kernel_id", String, nullable=True),
-    Column("address", String, nullable=True),  # as host:port
-    Column("good", Boolean, nullable=True),
-    Column("good_at", Float, nullable=True),
-    Column("healthy_since", Float, nullable=True),
-    Column("tries", Integer, nullable=False),
-    Column("retry_at", Float, nullable=False),
-    *schema.reason_columns(),
-    sqlite_with_rowid=False,
-)
-_LIVE_DEPLOYMENTS = deployments.c.status.in_(sorted(DEPLOYMENT_TABLE.live))
-_LIVE_ROUTES = routes.c.status.in_(sorted(ROUTE_TABLE.live))
-Index(
-    "deployments_live",
-    deployments.c.id,
-    sqlite_where=_LIVE_DEPLOYMENTS,
-    postgresql_where=_LIVE_DEPLOYMENTS,
-)
-Index(
-    "deployments_by_owner",
-    deployments.c.domain,
-    deployments.c.project,
-    deployments.c.user,
-    deployments.c.id,
-)
-Index("routes_live", routes.c.id, sqlite_where=_LIVE_ROUTES, postgresql_where=_LIVE_ROUTES)
-Index("routes_by_deployment", routes.c.deployment_id, routes.c.id)
-Index(
-    "routes_live_by_deployment",
-    routes.c.deployment_id,
-    routes.c.status,
-    sqlite_where=_LIVE_ROUTES,
-    postgresql_where=_LIVE_ROUTES,
-)
+
+def _dump_spec(spec: DeploymentSpec) -> str:
+    return spec.model_dump_json(exclude_unset=True)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -138,14 +63,14 @@ class Deployment(Tried):
     revision was given up, until there is another.
     """
 
-    id: DeploymentId
-    name: str
-    owner: Owner
+    id: Key[DeploymentId]
+    name: Fixed[str]
+    owner: Fixed[Owner]
     status: EndpointLifecycle
-    created_at: float
+    created_at: Fixed[float]
     finished_at: float | None = None
-    spec: DeploymentSpec
-    revisions: tuple[Revision, ...]
+    spec: Seldom[Annotated[DeploymentSpec, StoredAs(dump=_dump_spec)]]
+    revisions: Seldom[tuple[Revision, ...]]
     revision: int
     stable: int
     proven: bool = False
@@ -157,7 +82,7 @@ class Deployment(Tried):
     failed_at: float | None = None
     unserved_at: float | None = None
     outage_told: bool = False
-    spec_bytes: int = 0
+    spec_bytes: Memory[int] = 0
     reason: Reason | None = None
 
     @property
@@ -199,11 +124,11 @@ class Route(Tried):
     ``kernel_id`` is that of its session, by which it is known whether room is held for it still.
     """
 
-    id: RouteId
-    deployment: Deployment
-    revision: int
+    id: Key[RouteId]
+    deployment: Annotated[Deployment, Reference("deployment_id")]
+    revision: Fixed[int]
     status: RouteStatus
-    created_at: float
+    created_at: Fixed[float]
     finished_at: float | None = None
     session_id: SessionId | None = None
     kernel_id: KernelId | None = None
@@ -228,11 +153,28 @@ class Route(Tried):
         return self.deployment.probe_of(self.revision)
 
 
-_DEPLOYMENTS = Lookup(
-    select(deployments)
-    .where(one_of(deployments.c.status, DEPLOYMENT_TABLE.live))
-    .order_by(deployments.c.id)
+DEPLOYMENTS = RecordTable(
+    Deployment,
+    "deployments",
+    DEPLOYMENT_TABLE,
+    computed={
+        "host": Computed(String, "spec.host", may_be_null=True, written=Written.SELDOM),
+        "group": Computed(String, "spec.group", written=Written.SELDOM),
+        **spec_columns(Written.SELDOM),
+    },
 )
+deployments = DEPLOYMENTS.table
+index_live(DEPLOYMENTS)
+index_by_owner(deployments)
+index_whole_specs(DEPLOYMENTS)
+
+ROUTES = RecordTable(Route, "routes", ROUTE_TABLE, computed=owner_through("deployment.owner"))
+routes = ROUTES.table
+index_live(ROUTES)
+Index("routes_by_deployment", routes.c.deployment_id, routes.c.id)
+_IS_LIVE = routes.c.status.in_(sorted(ROUTE_TABLE.live))
+index("routes_live_by_deployment", routes.c.deployment_id, routes.c.status, where=_IS_LIVE)
+
 _DESTROYED = Lookup(
     select(deployments)
     .where(
@@ -243,13 +185,10 @@ _DESTROYED = Lookup(
     )
     .order_by(deployments.c.id)
 )
-_ROUTES = Lookup(
-    select(routes).where(one_of(routes.c.status, ROUTE_TABLE.live)).order_by(routes.c.id)
-)
 
 
 def _load_deployments(connection: Connection, live: Live) -> None:
-    for row in _DEPLOYMENTS.named(connection):
+    for row in DEPLOYMENTS.live.named(connection):
         live.add(_deployment(row))
 
 
@@ -257,64 +196,20 @@ def _load_routes(connection: Connection, live: Live) -> None:
     """Bring the live routes, those of deployments that were destroyed before them too."""
     gone = {row.id: _deployment(row) for row in _DESTROYED.named(connection)}
     known = live.of(Deployment)
-    for row in _ROUTES.named(connection):
+    for row in ROUTES.live.named(connection):
         deployment = known.get(row.deployment_id) or gone.get(row.deployment_id)
         if deployment is not None:
-            live.add(_route(row, deployment))
+            live.add(ROUTES.load(row, deployment=deployment))
 
 
 def _deployment(row: Row[Any]) -> Deployment:
-    return Deployment(
-        id=DeploymentId(row.id),
-        name=row.name,
-        owner=owner_of(row),
-        status=EndpointLifecycle(row.status),
-        status_changed_at=row.status_changed_at,
-        created_at=row.created_at,
-        finished_at=row.finished_at,
-        spec=DeploymentSpec.model_validate_json(row.spec),
-        revisions=load_revisions(row.revisions),
-        spec_bytes=len(row.spec.encode()) + len(row.revisions.encode()),
-        revision=row.revision,
-        stable=row.stable,
-        proven=bool(row.proven),  # SQLite has numbers only
-        replicas=row.replicas,
-        scaled_at=row.scaled_at,
-        probe_version=row.probe_version,
-        rollout=None if row.rollout is None else Rollout.from_json(row.rollout),
-        failed_starts=row.failed_starts,
-        failed_at=row.failed_at,
-        unserved_at=row.unserved_at,
-        outage_told=bool(row.outage_told),
-        tries=row.tries,
-        retry_at=row.retry_at,
-        reason=load_reason(row.reason, row.reason_numbers),
-    )
+    size = len(row.spec.encode()) + len(row.revisions.encode())
+    return DEPLOYMENTS.load(row, spec_bytes=size)
 
 
-def _route(row: Row[Any], deployment: Deployment) -> Route:
-    return Route(
-        id=RouteId(row.id),
-        deployment=deployment,
-        revision=row.revision,
-        status=RouteStatus(row.status),
-        status_changed_at=row.status_changed_at,
-        created_at=row.created_at,
-        finished_at=row.finished_at,
-        session_id=row.session_id,
-        kernel_id=row.kernel_id,
-        address=row.address,
-        good=None if row.good is None else bool(row.good),
-        good_at=row.good_at,
-        healthy_since=row.healthy_since,
-        tries=row.tries,
-        retry_at=row.retry_at,
-        reason=load_reason(row.reason, row.reason_numbers),
-    )
-
-
-def _dump_spec(spec: DeploymentSpec) -> str:
-    return spec.model_dump_json(exclude_unset=True)
+dump_revisions = DEPLOYMENTS.dumper("revisions")
+load_revisions = DEPLOYMENTS.loader("revisions")
+load_rollout = DEPLOYMENTS.loader("rollout")
 
 
 def stored_bytes(spec: DeploymentSpec, revisions: Sequence[Revision]) -> int:
@@ -330,45 +225,9 @@ def _leaves(live: Live, deployment: Deployment) -> None:
     live.holdings.ended(deployments.name, deployment.id)
 
 
-def _dump_rollout(rollout: Rollout | None) -> str | None:
-    return None if rollout is None else rollout.to_json()
-
-
 DEPLOYMENT = Entity(
     "deployment",
-    Deployment,
-    DEPLOYMENT_TABLE,
-    RowMapping[Deployment](
-        deployments,
-        changing=(
-            "status",
-            "status_changed_at",
-            "finished_at",
-            "revision",
-            "stable",
-            "proven",
-            "replicas",
-            "scaled_at",
-            "probe_version",
-            "rollout",
-            "failed_starts",
-            "failed_at",
-            "unserved_at",
-            "outage_told",
-            "tries",
-            "retry_at",
-            *REASON,
-        ),
-        seldom=("host", "group", "spec", "revisions", "large_bytes"),
-        sources={
-            "spec": ("spec", _dump_spec),
-            "revisions": ("revisions", dump_revisions),
-            "rollout": ("rollout", _dump_rollout),
-            **STORED_SPEC,
-            **OWNER,
-            **REASON,
-        },
-    ),
+    DEPLOYMENTS,
     _load_deployments,
     described="a service that wants replicas",
     joins=_joins,
@@ -379,32 +238,7 @@ DEPLOYMENT = Entity(
 
 ROUTE = Entity(
     "route",
-    Route,
-    ROUTE_TABLE,
-    RowMapping[Route](
-        routes,
-        changing=(
-            "status",
-            "status_changed_at",
-            "finished_at",
-            "session_id",
-            "kernel_id",
-            "address",
-            "good",
-            "good_at",
-            "healthy_since",
-            "tries",
-            "retry_at",
-            *REASON,
-        ),
-        sources={
-            "deployment_id": "deployment.id",
-            "domain": "deployment.owner.domain",
-            "project": "deployment.owner.project",
-            "user": "deployment.owner.user",
-            **REASON,
-        },
-    ),
+    ROUTES,
     _load_routes,
     described="a replica of a deployment: an inference session and its address",
     prefix=IdKind.ROUTE,

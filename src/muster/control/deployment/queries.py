@@ -7,8 +7,15 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, func, select
 
-from muster.control.deployment.entity import DEPLOYMENT, ROUTE, deployments, routes
-from muster.control.deployment.revisions import Revision, load_revisions
+from muster.control.deployment.entity import (
+    DEPLOYMENT,
+    ROUTE,
+    deployments,
+    load_revisions,
+    load_rollout,
+    routes,
+)
+from muster.control.deployment.revisions import Revision
 from muster.core.owner import Principal
 from muster.core.specs import SessionType
 from muster.core.specs.deployment import DeploymentSpec
@@ -29,6 +36,7 @@ from muster.core.views.deployments import (
     RoutePage,
     RouteView,
 )
+from muster.core.views.projection import view_of
 from muster.serving.rollout import Rollout, weights_of
 from muster.store import schema
 from muster.store.queries.listing import (
@@ -80,17 +88,7 @@ def read_deployment_detail(
         **_fields(row, _counts(connection, [row.id])),
         spec=json.loads(row.spec),
         spec_cut=spec_cut_view(row),
-        revisions=tuple(
-            RevisionView(
-                number=each.number,
-                digest=each.digest,
-                template=dict(each.template),
-                created_at=each.created_at,
-                by=each.by,
-                of=each.of,
-            )
-            for each in load_revisions(row.revisions)
-        ),
+        revisions=tuple(view_of(RevisionView, each) for each in load_revisions(row.revisions)),
         routes=tuple(map(_route_view, connection.execute(live))),
     )
 
@@ -178,7 +176,7 @@ def _fields(row: Row[Any], counts: _Counts) -> dict[str, Any]:
     rollout = None
     if row.rollout is not None:
         rollout = rollout_view(
-            Rollout.from_json(row.rollout),
+            load_rollout(row.rollout),
             DeploymentSpec.model_validate_json(row.spec),
             row.replicas,
             load_revisions(row.revisions),
@@ -223,16 +221,10 @@ def rollout_view(
 
 
 def _route_view(row: Row[Any]) -> RouteView:
-    return RouteView(
-        id=row.id,
+    return view_of(
+        RouteView,
+        row,
         deployment=row.deployment_id,
-        revision=row.revision,
-        status=RouteStatus(row.status),
-        status_changed_at=row.status_changed_at,
-        created_at=row.created_at,
-        finished_at=row.finished_at,
         session=row.session_id,
-        address=row.address,
-        good=row.good,
         reason=reason_view(row),
     )

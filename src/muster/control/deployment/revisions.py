@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from muster.core.specs.serving import ProbeSpec
@@ -35,27 +35,6 @@ class Revision:
     by: str
     of: int | None = None
     probe: ProbeSpec | None = None
-
-
-def dump_revisions(revisions: Sequence[Revision]) -> str:
-    """The revisions as they are stored."""
-    return json.dumps([_dumped(each) for each in revisions])
-
-
-def _dumped(revision: Revision) -> dict[str, Any]:
-    probe = revision.probe
-    kept_probe = None if probe is None else probe.model_dump(mode="json", exclude_defaults=True)
-    return asdict(replace(revision, probe=None)) | {"probe": kept_probe}
-
-
-def load_revisions(text: str) -> tuple[Revision, ...]:
-    """The revisions that were stored."""
-    return tuple(_loaded(each) for each in json.loads(text))
-
-
-def _loaded(stored: Mapping[str, Any]) -> Revision:
-    probe = stored.get("probe")  # earlier versions stored none
-    return Revision(**{**stored, "probe": None if probe is None else ProbeSpec(**probe)})
 
 
 def kept(revisions: Sequence[Revision], needed: frozenset[int]) -> tuple[Revision, ...]:

@@ -13,7 +13,7 @@ from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.serving.port_holders import BY_NOTHING, PORTS
 from muster.core.states import AgentStatus
 from muster.core.states.deployment import UP, RouteStatus
-from muster.core.views.base import OwnerView, ReasonView
+from muster.core.views.base import ReasonView
 from muster.core.views.deployments import (
     DeploymentDetail,
     DeploymentView,
@@ -21,6 +21,7 @@ from muster.core.views.deployments import (
     RouteLoadView,
     TopView,
 )
+from muster.core.views.projection import view_of
 from muster.store.accounts import Accounts
 from muster.store.live import Live
 
@@ -37,24 +38,13 @@ def live_deployment(deployment: Deployment, live: Live, parts: Parts) -> Deploym
         rollout = rollout_view(
             deployment.rollout, deployment.spec, deployment.replicas, deployment.revisions
         )
-    return DeploymentView(
-        id=deployment.id,
-        name=deployment.name,
-        host=deployment.host,
-        group=deployment.group,
-        owner=OwnerView.of(deployment.owner),
-        status=deployment.status,
-        status_changed_at=deployment.status_changed_at,
-        created_at=deployment.created_at,
-        finished_at=deployment.finished_at,
-        revision=deployment.revision,
-        stable=deployment.stable,
-        replicas=deployment.replicas,
+    return view_of(
+        DeploymentView,
+        deployment,
         up=sum(route.status in UP for route in mine),
         healthy=sum(route.status is RouteStatus.HEALTHY for route in mine),
         unready=unready_counts((route.status, route.good_at is not None, 1) for route in mine),
         rollout=rollout,
-        reason=None if deployment.reason is None else ReasonView.of(deployment.reason),
     )
 
 

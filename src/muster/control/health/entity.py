@@ -1,25 +1,17 @@
-"""The entity of incidents: its record, its table, and the mapping between them."""
+"""The entity of incidents: its record and its table."""
 
-import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NewType
+from typing import TYPE_CHECKING, Annotated, NewType
 
-from sqlalchemy import Column, Connection, Float, Index, Integer, Row, String, Table, Text, select
+from sqlalchemy import Index
 
 from muster.control.health.ladder import Heal, Progress
-from muster.core.health.remedy import Remedy
 from muster.core.health.verdict import CheckResult
 from muster.core.ids import AgentId, IdKind, JobId, SessionId
 from muster.core.reasons import Reason
 from muster.core.states.health import HEALTH_TABLE, HealthStatus
-from muster.store import schema
 from muster.store.entity import Entity, Tried, Visible
-from muster.store.live import Live
-from muster.store.lookup import Lookup
-from muster.store.mapping import RowMapping
-from muster.store.rows import REASON, load_reason
-from muster.store.sql import one_of
+from muster.store.record_table import Fixed, Flag, Key, Memory, RecordTable, StoredAs, index_live
 
 if TYPE_CHECKING:
     from muster.control.health.rebooting.effects import MachineRebooted
@@ -28,47 +20,6 @@ IncidentId = NewType("IncidentId", str)
 
 MAX_CHECKS = 16
 """The newest completed checks that an incident keeps."""
-
-incidents = Table(
-    "incidents",
-    schema.metadata,
-    Column("id", String, primary_key=True),
-    Column("agent_id", String, nullable=False),
-    Column("agent", String, nullable=False),
-    Column("group", String, nullable=False),
-    Column("job_id", String, nullable=True),
-    Column("status", String, nullable=False),
-    Column("status_changed_at", Float, nullable=False),
-    Column("why", String, nullable=False),
-    Column("why_numbers", Text, nullable=False),
-    Column("devices", Text, nullable=False),  # JSON, indexes
-    Column("confirmed", Integer, nullable=False),
-    Column("is_out", Integer, nullable=False),
-    Column("has_turn", Integer, nullable=False),
-    Column("needs_no_turn", Integer, nullable=False),
-    Column("progress", Text, nullable=False),  # JSON, as Progress
-    Column("heal", Integer, nullable=True),
-    Column("boot_id", String, nullable=False),
-    Column("leave_by", Float, nullable=True),
-    Column("acted_at", Float, nullable=True),
-    Column("session", String, nullable=True),
-    Column("generation", Integer, nullable=False),
-    Column("result", String, nullable=True),  # CheckResult
-    Column("checks", Text, nullable=False),  # JSON, as CheckRecord
-    Column("began_at", Float, nullable=False),
-    Column("finished_at", Float, nullable=True),
-    Column("tries", Integer, nullable=False),
-    Column("retry_at", Float, nullable=False),
-    *schema.reason_columns(),
-    sqlite_with_rowid=False,
-)
-Index(
-    "incidents_live",
-    incidents.c.id,
-    sqlite_where=incidents.c.status.in_(sorted(HEALTH_TABLE.live)),
-    postgresql_where=incidents.c.status.in_(sorted(HEALTH_TABLE.live)),
-)
-Index("incidents_by_agent", incidents.c.agent_id, incidents.c.id)
 
 
 def name_of(id_: str, agent_id: str) -> str:
@@ -121,18 +72,18 @@ class Incident(Tried):
     ``rebooted``, which is not stored, is the outcome of the hard reboot under way.
     """
 
-    id: IncidentId
-    agent_id: AgentId
-    agent: str
-    group: str
-    job: JobId | None = None
+    id: Key[IncidentId]
+    agent_id: Fixed[AgentId]
+    agent: Fixed[str]
+    group: Fixed[str]
+    job: Annotated[JobId | None, StoredAs(name="job_id")] = None
     status: HealthStatus
-    why: Reason
+    why: Fixed[Reason]
     devices: tuple[int, ...] = ()
-    confirmed: bool = False
-    is_out: bool = False
-    has_turn: bool = False
-    needs_no_turn: bool = False
+    confirmed: Flag = False
+    is_out: Flag = False
+    has_turn: Flag = False
+    needs_no_turn: Flag = False
     progress: Progress = field(default_factory=Progress)
     heal: Heal | None = None
     boot_id: str = ""
@@ -142,132 +93,20 @@ class Incident(Tried):
     generation: int = 0
     result: CheckResult | None = None
     checks: tuple[CheckRecord, ...] = ()
-    began_at: float
+    began_at: Fixed[float]
     finished_at: float | None = None
     reason: Reason | None = None
-    rebooted: "MachineRebooted | None" = None
+    rebooted: Memory["MachineRebooted | None"] = None
 
 
-# Rows
-
-
-def _dump_progress(progress: Progress) -> str:
-    last = None if progress.last is None else int(progress.last)
-    steps = progress.rounds, progress.unknowns, last, progress.remedy, progress.healed
-    return json.dumps(steps)
-
-
-def _load_progress(text: str) -> Progress:
-    rounds, unknowns, last, remedy, *healed = json.loads(text)  # older rows do not count heals
-    return Progress(rounds, unknowns, None if last is None else Heal(last), Remedy(remedy), *healed)
-
-
-def _dump_checks(checks: Sequence[CheckRecord]) -> str:
-    return json.dumps(
-        [
-            [each.at, each.result, each.sentence, each.took_s, each.session, each.rest]
-            for each in checks
-        ]
-    )
-
-
-def _load_checks(text: str) -> tuple[CheckRecord, ...]:
-    return tuple(
-        CheckRecord(at, CheckResult(result), sentence, took_s, SessionId(session), *rest)
-        for at, result, sentence, took_s, session, *rest in json.loads(text)
-    )
-
-
-def load_incident(row: Row[Any]) -> Incident:
-    """The incident of a row, whether it has ended or not."""
-    why = load_reason(row.why, row.why_numbers)
-    assert why is not None, "an incident begins with a suspicion"
-    return Incident(
-        id=IncidentId(row.id),
-        agent_id=AgentId(row.agent_id),
-        agent=row.agent,
-        group=row.group,
-        job=None if row.job_id is None else JobId(row.job_id),
-        status=HealthStatus(row.status),
-        status_changed_at=row.status_changed_at,
-        why=why,
-        devices=tuple(json.loads(row.devices)),
-        confirmed=bool(row.confirmed),
-        is_out=bool(row.is_out),
-        has_turn=bool(row.has_turn),
-        needs_no_turn=bool(row.needs_no_turn),
-        progress=_load_progress(row.progress),
-        heal=None if row.heal is None else Heal(row.heal),
-        boot_id=row.boot_id,
-        leave_by=row.leave_by,
-        acted_at=row.acted_at,
-        session=None if row.session is None else SessionId(row.session),
-        generation=row.generation,
-        result=None if row.result is None else CheckResult(row.result),
-        checks=_load_checks(row.checks),
-        began_at=row.began_at,
-        finished_at=row.finished_at,
-        tries=row.tries,
-        retry_at=row.retry_at,
-        reason=load_reason(row.reason, row.reason_numbers),
-    )
-
-
-_LIVE = Lookup(
-    select(incidents).where(one_of(incidents.c.status, HEALTH_TABLE.live)).order_by(incidents.c.id)
-)
-
-
-def _load(connection: Connection, live: Live) -> None:
-    for row in _LIVE.named(connection):
-        live.add(load_incident(row))
-
+INCIDENTS = RecordTable(Incident, "incidents", HEALTH_TABLE)
+incidents = INCIDENTS.table
+index_live(INCIDENTS)
+Index("incidents_by_agent", incidents.c.agent_id, incidents.c.id)
 
 INCIDENT = Entity(
     "incident",
-    Incident,
-    HEALTH_TABLE,
-    RowMapping[Incident](
-        incidents,
-        changing=(
-            "job_id",
-            "status",
-            "status_changed_at",
-            "devices",
-            "confirmed",
-            "is_out",
-            "has_turn",
-            "needs_no_turn",
-            "progress",
-            "heal",
-            "boot_id",
-            "leave_by",
-            "acted_at",
-            "session",
-            "generation",
-            "result",
-            "checks",
-            "finished_at",
-            "tries",
-            "retry_at",
-            *REASON,
-        ),
-        sources={
-            "job_id": "job",
-            "why": ("why", lambda why: why.code),
-            "why_numbers": ("why", Reason.to_json),
-            "devices": ("devices", json.dumps),
-            "confirmed": ("confirmed", int),
-            "is_out": ("is_out", int),
-            "has_turn": ("has_turn", int),
-            "needs_no_turn": ("needs_no_turn", int),
-            "progress": ("progress", _dump_progress),
-            "heal": ("heal", lambda heal: None if heal is None else int(heal)),
-            "checks": ("checks", _dump_checks),
-            **REASON,
-        },
-    ),
-    _load,
+    INCIDENTS,
     described="a stretch of a machine's ill health",
     prefix=IdKind.INCIDENT,
     visible=Visible.TO_ALL,

@@ -4,10 +4,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, and_, or_, select
 
-from muster.control.health.entity import INCIDENT, Incident, incidents, load_incident
+from muster.control.health.entity import INCIDENT, INCIDENTS, Incident, incidents
+from muster.control.health.ladder import words
 from muster.core.owner import Principal
-from muster.core.views.base import ReasonView
-from muster.core.views.health import CheckView, IncidentPage, IncidentView
+from muster.core.views.health import IncidentPage, IncidentView
+from muster.core.views.projection import view_of
 from muster.store import schema
 from muster.store.entities import JOB
 from muster.store.queries.listing import Listing, listed, page_of
@@ -45,44 +46,22 @@ def _with_job(principal: Principal) -> Select[Any]:
 
 
 def _view(row: Row[Any]) -> IncidentView:
-    return view_of(load_incident(row), row.job_name)
+    return incident_view(INCIDENTS.load(row), row.job_name)
 
 
-def view_of(incident: Incident, job: str | None) -> IncidentView:
+def incident_view(incident: Incident, job: str | None) -> IncidentView:
     """An incident as people are shown it.
 
     Args:
         job: the name of the job that found it, if they may see that job.
     """
     heal = incident.heal or incident.progress.last
-    return IncidentView(
-        id=incident.id,
-        agent=incident.agent,
-        agent_id=incident.agent_id,
-        group=incident.group,
-        status=incident.status,
-        status_changed_at=incident.status_changed_at,
-        why=ReasonView.of(incident.why),
-        reason=None if incident.reason is None else ReasonView.of(incident.reason),
-        devices=incident.devices,
-        confirmed=incident.confirmed,
-        is_out=incident.is_out,
+    return view_of(
+        IncidentView,
+        incident,
         job=job,
         remedy=incident.progress.remedy,
-        heal=None if heal is None else heal.name.lower().replace("_", " "),
+        heal=None if heal is None else words(heal),
         rounds=incident.progress.rounds,
         unknowns=incident.progress.unknowns,
-        leave_by=incident.leave_by,
-        checks=tuple(
-            CheckView(
-                at=each.at,
-                result=each.result,
-                sentence=each.sentence,
-                took_s=each.took_s,
-                rest=each.rest,
-            )
-            for each in incident.checks
-        ),
-        began_at=incident.began_at,
-        finished_at=incident.finished_at,
     )

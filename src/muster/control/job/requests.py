@@ -34,7 +34,7 @@ from muster.core.states import JOB_TABLE, JobState, TaskState
 from muster.core.task_ranges import MAX_RANGES, TaskRanges
 from muster.store.live import Live
 from muster.store.records import Job, Session, Task
-from muster.store.rows import spec_size
+from muster.store.spec_columns import spec_size
 
 PHASE = "Request"
 

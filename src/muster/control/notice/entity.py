@@ -1,69 +1,30 @@
-"""The entity of notices: its record, its table, and the mapping between them."""
+"""The entity of notices: its record and its table."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NewType
+from typing import TYPE_CHECKING, NewType
 
-from sqlalchemy import (
-    Column,
-    Connection,
-    Float,
-    Index,
-    Integer,
-    Row,
-    String,
-    Table,
-    Text,
-    func,
-    select,
-)
+from sqlalchemy import func
 
 from muster.control.notice.states import NOTICE_TABLE, NoticeStatus
 from muster.core.ids import IdKind
 from muster.core.owner import Owner
 from muster.core.reasons import Reason
-from muster.store import schema
 from muster.store.entity import Entity, Tried, Visible
-from muster.store.live import Live
-from muster.store.lookup import Lookup
-from muster.store.mapping import RowMapping
-from muster.store.queries.listing import owner_of
-from muster.store.rows import OWNER, REASON, load_reason
-from muster.store.sql import one_of
+from muster.store.record_table import (
+    Fixed,
+    Key,
+    LongText,
+    Memory,
+    RecordTable,
+    index_by_owner,
+    index_live,
+)
 
 if TYPE_CHECKING:
     from muster.control.notice.effects import NoticeOutcome
 
 NoticeId = NewType("NoticeId", str)
-
-notices = Table(
-    "notices",
-    schema.metadata,
-    Column("id", String, primary_key=True),
-    Column("subject", String, nullable=True),  # id of the job or session; null for a trial
-    *schema.owner_columns(),
-    Column("shown", String, nullable=False),
-    Column("url", Text, nullable=False),  # a secret; empty once the notice has ended
-    Column("title", Text, nullable=False),
-    Column("body", Text, nullable=False),
-    Column("tone", String, nullable=False),
-    Column("status", String, nullable=False),
-    Column("status_changed_at", Float, nullable=False),
-    Column("created_at", Float, nullable=False),
-    Column("finished_at", Float, nullable=True),
-    Column("generation", Integer, nullable=False),
-    Column("tries", Integer, nullable=False),
-    Column("retry_at", Float, nullable=False),
-    *schema.reason_columns(),
-    sqlite_with_rowid=False,
-)
-Index(
-    "notices_live",
-    notices.c.id,
-    sqlite_where=notices.c.status.in_(sorted(NOTICE_TABLE.live)),
-    postgresql_where=notices.c.status.in_(sorted(NOTICE_TABLE.live)),
-)
-Index("notices_by_owner", notices.c.domain, notices.c.project, notices.c.user, notices.c.id)
 
 
 def name_of(id_: str, subject: str | None) -> str:
@@ -91,26 +52,30 @@ class Message:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Notice(Tried):
-    """A message for one channel. ``shown`` is its URL as people may see it; ``generation`` counts
-    how often it was handed to the performer; ``reason`` is why its last try failed, or its end.
+    """A message for one channel, the id of whose ``subject`` is a job's or session's, None for a
+    trial. ``shown`` is its URL as people may see it; ``url`` is a secret, and empty once it has
+    ended. ``generation`` counts how often it was handed to the performer; ``reason`` is why its
+    last try failed, or its end.
 
     Two fields are not stored: ``handed_at`` is when the attempt under way was begun, None if there
     is none; ``outcome`` is the outcome of that attempt.
     """
 
-    id: NoticeId
-    subject: str | None
-    owner: Owner
-    shown: str
-    url: str = field(repr=False)
-    message: Message
+    id: Key[NoticeId]
+    subject: Fixed[str | None]
+    owner: Fixed[Owner]
+    shown: Fixed[str]
+    url: LongText = field(repr=False)
+    title: Fixed[LongText]
+    body: Fixed[LongText]
+    tone: Fixed[Tone]
     status: NoticeStatus
-    created_at: float
+    created_at: Fixed[float]
     finished_at: float | None = None
     generation: int = 0
     reason: Reason | None = None
-    handed_at: float | None = None
-    outcome: "NoticeOutcome | None" = None
+    handed_at: Memory[float | None] = None
+    outcome: Memory["NoticeOutcome | None"] = None
 
     def end(self, now: float, why: Reason | None) -> None:
         """Note the end, and forget the secret."""
@@ -123,60 +88,14 @@ class Notice(Tried):
         return name_of(self.id, self.subject)
 
 
-_LIVE = Lookup(
-    select(notices).where(one_of(notices.c.status, NOTICE_TABLE.live)).order_by(notices.c.id)
-)
-
-
-def _load(connection: Connection, live: Live) -> None:
-    for row in _LIVE.named(connection):
-        live.add(_notice(row))
-
-
-def _notice(row: Row[Any]) -> Notice:
-    return Notice(
-        id=NoticeId(row.id),
-        subject=row.subject,
-        owner=owner_of(row),
-        shown=row.shown,
-        url=row.url,
-        message=Message(row.title, row.body, Tone(row.tone)),
-        status=NoticeStatus(row.status),
-        status_changed_at=row.status_changed_at,
-        created_at=row.created_at,
-        finished_at=row.finished_at,
-        generation=row.generation,
-        tries=row.tries,
-        retry_at=row.retry_at,
-        reason=load_reason(row.reason, row.reason_numbers),
-    )
-
+NOTICES = RecordTable(Notice, "notices", NOTICE_TABLE)
+notices = NOTICES.table
+index_live(NOTICES)
+index_by_owner(notices)
 
 NOTICE = Entity(
     "notice",
-    Notice,
-    NOTICE_TABLE,
-    RowMapping[Notice](
-        notices,
-        changing=(
-            "status",
-            "status_changed_at",
-            "url",
-            "finished_at",
-            "generation",
-            "tries",
-            "retry_at",
-            *REASON,
-        ),
-        sources={
-            "title": "message.title",
-            "body": "message.body",
-            "tone": "message.tone",
-            **OWNER,
-            **REASON,
-        },
-    ),
-    _load,
+    NOTICES,
     described="a message for one channel; it tells the end of work",
     prefix=IdKind.NOTICE,
     visible=Visible.TO_OWNER,

@@ -8,6 +8,7 @@ from sqlalchemy import Connection, Row, select
 from muster.control.notice.entity import NOTICE, Message, NoticeId, Tone, notices
 from muster.core.owner import Principal
 from muster.core.views.notices import NoticePage, NoticeView
+from muster.core.views.projection import view_of
 from muster.store.queries.listing import Listing, listed, page_of, reason_view
 from muster.store.queries.refs import resolve
 
@@ -45,13 +46,4 @@ def list_notices(connection: Connection, principal: Principal, listing: Listing)
 
 
 def _view(row: Row[Any]) -> NoticeView:
-    return NoticeView(
-        id=row.id,
-        subject=row.subject,
-        channel=row.shown,
-        status=row.status,
-        created_at=row.created_at,
-        finished_at=row.finished_at,
-        tries=row.tries,
-        reason=reason_view(row),
-    )
+    return view_of(NoticeView, row, channel=row.shown, reason=reason_view(row))

@@ -8,10 +8,10 @@ from sqlalchemy import ColumnElement, Connection, Row, case, func, select
 
 from muster.control.pool.records import (
     POOL,
+    POOLS,
     SLICE,
     OwnMachine,
     load_machines,
-    load_pool,
     pools,
     slices,
 )
@@ -27,7 +27,7 @@ from muster.core.states.slice import SLICE_TABLE
 from muster.core.views.pools import PoolPage, PoolView, SlicePage, SliceView, UsageView
 from muster.store.queries.listing import Listing, listed, page_of
 from muster.store.queries.refs import resolve
-from muster.store.rows import load_reason
+from muster.store.record_table import load_reason
 from muster.store.sql import one_of
 
 MAX_ENDED = 10_000
@@ -113,7 +113,7 @@ def _or_0(amount: ColumnElement[float]) -> ColumnElement[float]:
 
 
 def _pool(row: Row[Any]) -> PoolView:
-    return stored_pool(load_pool(row))
+    return stored_pool(POOLS.load(row))
 
 
 def _slice(row: Row[Any], machines: Sequence[OwnMachine] = ()) -> SliceView:

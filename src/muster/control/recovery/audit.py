@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 from sqlalchemy import select
 
-from muster.control.recovery.entity import recoveries
-from muster.control.recovery.rounds import load_round, load_rounds
+from muster.control.recovery.entity import load_next, load_open, load_rounds, recoveries
 from muster.core.states import JOB_TABLE
 from muster.core.states.recovery import RECOVERY_TABLE, RecoveryStatus
 from muster.store.audit.finding import MAX_SENTENCE, UNREADABLE, Audit, Finding, Stored
@@ -29,7 +28,7 @@ def _outliving(stored: Stored) -> Iterator[Finding]:
 def _wrong_rounds(stored: Stored) -> Iterator[Finding]:
     for row in stored.connection.execute(select(recoveries).order_by(recoveries.c.id)):
         try:
-            open_, next_, kept = load_round(row.open), load_round(row.next), load_rounds(row.kept)
+            open_, next_, kept = load_open(row.open), load_next(row.next), load_rounds(row.kept)
         except UNREADABLE as error:
             yield Finding(row.id, f"cannot be read: {error!r}"[:MAX_SENTENCE])
             continue

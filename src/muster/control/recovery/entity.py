@@ -1,73 +1,33 @@
-"""The entity of recoveries: its record, its table, and the mapping between them."""
+"""The entity of recoveries: its record and its table."""
 
 from dataclasses import dataclass
-from typing import Any, NewType
+from typing import Annotated, NewType
 
-from sqlalchemy import Column, Connection, Float, Index, Integer, Row, String, Table, Text, select
+from sqlalchemy import Connection, Index, String
 
-from muster.control.recovery.rounds import (
-    Round,
-    dump_round,
-    dump_rounds,
-    load_round,
-    load_rounds,
-)
+from muster.control.recovery.rounds import Round
 from muster.core.ids import IdKind, JobId
 from muster.core.owner import Owner
 from muster.core.reasons import Reason
 from muster.core.states.recovery import RECOVERY_TABLE, RecoveryStatus
-from muster.store import schema
 from muster.store.entity import Entity, Record, Visible
 from muster.store.live import Live
-from muster.store.lookup import Lookup
-from muster.store.mapping import RowMapping
+from muster.store.record_table import (
+    Computed,
+    Fixed,
+    Key,
+    RecordTable,
+    Reference,
+    index_by_owner,
+    index_live,
+    owner_through,
+)
 from muster.store.records import Job
-from muster.store.rows import REASON, load_reason
-from muster.store.sql import one_of
 
 RecoveryId = NewType("RecoveryId", str)
 
 MAX_KEPT = 16
 """Rounds of one recovery that are kept when they are over; earlier ones are counted."""
-
-recoveries = Table(
-    "recoveries",
-    schema.metadata,
-    Column("id", String, primary_key=True),
-    Column("job_id", String, nullable=False),
-    Column("name", String, nullable=False),  # of the job
-    Column("group", String, nullable=False),
-    *schema.owner_columns(),
-    Column("status", String, nullable=False),
-    Column("status_changed_at", Float, nullable=False),
-    Column("created_at", Float, nullable=False),
-    Column("finished_at", Float, nullable=True),
-    Column("restarts", Integer, nullable=False),
-    Column("rounds", Integer, nullable=False),  # how many began
-    Column("open", Text, nullable=True),  # JSON, as Round
-    Column("next", Text, nullable=True),  # JSON, as Round
-    Column("kept", Text, nullable=False),  # JSON, as a list of Round
-    Column("lost_gpu_s", Float, nullable=False),  # of rounds that are over
-    Column("ran_s", Float, nullable=False),
-    Column("runs_since", Float, nullable=True),
-    Column("started_at", Float, nullable=True),
-    *schema.reason_columns(),
-    sqlite_with_rowid=False,
-)
-Index(
-    "recoveries_live",
-    recoveries.c.id,
-    sqlite_where=recoveries.c.status.in_(sorted(RECOVERY_TABLE.live)),
-    postgresql_where=recoveries.c.status.in_(sorted(RECOVERY_TABLE.live)),
-)
-Index("recoveries_by_job", recoveries.c.job_id)
-Index(
-    "recoveries_by_owner",
-    recoveries.c.domain,
-    recoveries.c.project,
-    recoveries.c.user,
-    recoveries.c.id,
-)
 
 
 def name_of(id_: str, job: str) -> str:
@@ -90,10 +50,10 @@ class Recovery(Record):
     ``started_at`` when the first of them did.
     """
 
-    id: RecoveryId
-    job: Job
+    id: Key[RecoveryId]
+    job: Annotated[Job, Reference("job_id")]
     status: RecoveryStatus
-    created_at: float
+    created_at: Fixed[float]
     finished_at: float | None = None
     restarts: int = 0
     rounds: int = 0
@@ -146,75 +106,34 @@ class Recovery(Record):
             self.lost_gpu_s += over.gpu_hours(over.ended_at) * 3600
 
 
-_LIVE = Lookup(
-    select(recoveries)
-    .where(one_of(recoveries.c.status, RECOVERY_TABLE.live))
-    .order_by(recoveries.c.id)
+RECOVERIES = RecordTable(
+    Recovery,
+    "recoveries",
+    RECOVERY_TABLE,
+    computed={
+        "name": Computed(String, "job.name"),
+        "group": Computed(String, "job.group"),
+        **owner_through("job.owner"),
+    },
 )
+recoveries = RECOVERIES.table
+index_live(RECOVERIES)
+index_by_owner(recoveries)
+Index("recoveries_by_job", recoveries.c.job_id)
+load_open, load_next = RECOVERIES.loader("open"), RECOVERIES.loader("next")
+load_rounds = RECOVERIES.loader("kept")
 
 
 def _load(connection: Connection, live: Live) -> None:
-    for row in _LIVE.named(connection):
+    for row in RECOVERIES.live.named(connection):
         job = live.jobs.get(JobId(row.job_id))
         if job is not None:  # an audit tells of one that outlived its job
-            live.add(_recovery(row, job))
-
-
-def _recovery(row: Row[Any], job: Job) -> Recovery:
-    return Recovery(
-        id=RecoveryId(row.id),
-        job=job,
-        status=RecoveryStatus(row.status),
-        status_changed_at=row.status_changed_at,
-        created_at=row.created_at,
-        finished_at=row.finished_at,
-        restarts=row.restarts,
-        rounds=row.rounds,
-        open=load_round(row.open),
-        next=load_round(row.next),
-        kept=load_rounds(row.kept),
-        lost_gpu_s=row.lost_gpu_s,
-        ran_s=row.ran_s,
-        runs_since=row.runs_since,
-        started_at=row.started_at,
-        reason=load_reason(row.reason, row.reason_numbers),
-    )
+            live.add(RECOVERIES.load(row, job=job))
 
 
 RECOVERY = Entity(
     "recovery",
-    Recovery,
-    RECOVERY_TABLE,
-    RowMapping[Recovery](
-        recoveries,
-        changing=(
-            "status",
-            "status_changed_at",
-            "finished_at",
-            "restarts",
-            "rounds",
-            "open",
-            "next",
-            "kept",
-            "lost_gpu_s",
-            "ran_s",
-            "runs_since",
-            "started_at",
-            *REASON,
-        ),
-        sources={
-            "job_id": "job.id",
-            "name": "job.name",
-            "group": "job.group",
-            "open": ("open", dump_round),
-            "next": ("next", dump_round),
-            "kept": ("kept", dump_rounds),
-            "domain": "job.owner.domain",
-            "project": "job.owner.project",
-            "user": "job.owner.user",
-            **REASON,
-        },
-    ),
+    RECOVERIES,
     _load,
     described="a job's way through faults of its machines, where it opts in",
     prefix=IdKind.RECOVERY,

@@ -4,11 +4,17 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select
 
-from muster.control.recovery.entity import RECOVERY, recoveries
-from muster.control.recovery.rounds import Round, load_round, load_rounds
+from muster.control.recovery.entity import (
+    RECOVERY,
+    load_next,
+    load_open,
+    load_rounds,
+    recoveries,
+)
+from muster.control.recovery.rounds import Round
 from muster.core.owner import Principal
 from muster.core.states.recovery import RecoveryStatus
-from muster.core.views.base import ReasonView
+from muster.core.views.projection import view_of
 from muster.core.views.recoveries import (
     RecoveryDetail,
     RecoveryPage,
@@ -36,7 +42,7 @@ def read_recovery_detail(connection: Connection, principal: Principal, ref: str)
     """
     row = _row(connection, principal, ref)
     rounds = [*load_rounds(row.kept)]
-    rounds += [each for each in (load_round(row.open), load_round(row.next)) if each is not None]
+    rounds += filter(None, (load_open(row.open), load_next(row.next)))
     return RecoveryDetail(**_fields(row), rounds=tuple(map(_round_view, rounds)))
 
 
@@ -57,7 +63,7 @@ def _view(row: Row[Any]) -> RecoveryView:
 
 
 def _fields(row: Row[Any]) -> dict[str, Any]:
-    open_ = load_round(row.open)
+    open_ = load_open(row.open)
     return {
         "id": row.id,
         "job": row.job_id,
@@ -80,27 +86,21 @@ def _fields(row: Row[Any]) -> dict[str, Any]:
 
 
 def _round_view(round_: Round) -> RoundView:
-    return RoundView(
-        number=round_.number,
-        why=ReasonView.of(round_.why),
+    agents = (
+        view_of(
+            RoundAgentView,
+            each,
+            agent=each.name,
+            agent_id=each.id,
+            incident=each.incident or None,
+        )
+        for each in round_.agents
+    )
+    return view_of(
+        RoundView,
+        round_,
         tasks=tuple(task.index for task in round_.tasks),
         attempt=round_.tasks[0].attempt,
-        agents=tuple(
-            RoundAgentView(
-                agent=each.name,
-                agent_id=each.id,
-                devices=each.devices,
-                incident=each.incident or None,
-                result=each.result,
-                heals=each.heals,
-                said=each.said,
-            )
-            for each in round_.agents
-        ),
-        began_at=round_.began_at,
-        checked_at=round_.checked_at,
-        healed_at=round_.healed_at,
-        ended_at=round_.ended_at,
-        outcome=None if round_.outcome is None else ReasonView.of(round_.outcome),
+        agents=tuple(agents),
         gpus=round_.gpu_milli / 1000,
     )

@@ -1,15 +1,12 @@
 """Rounds: what a recovery does about one failed attempt of its job, as values."""
 
-import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
 
 from muster.core.health.verdict import bounded
 from muster.core.ids import AgentId
-from muster.core.reasons import Reason, reason
-from muster.core.reasons.codes import ReasonCode
+from muster.core.reasons import Reason
 
 MAX_TASKS = 64
 """Tasks of one round: where more of them fail at the same time, their program rather than so many
@@ -228,69 +225,3 @@ class Round:
             if ended.get(task.index) == task.attempt and task.index not in charged
         )
         return replace(self, tasks=(*others, *tasks, *uncharged))
-
-
-def dump_rounds(rounds: Sequence[Round]) -> str:
-    return json.dumps([_dumped(each) for each in rounds]) if rounds else "[]"
-
-
-def load_rounds(text: str) -> tuple[Round, ...]:
-    return tuple(map(_loaded, json.loads(text)))
-
-
-def dump_round(round_: Round | None) -> str | None:
-    return None if round_ is None else json.dumps(_dumped(round_))
-
-
-def load_round(text: str | None) -> Round | None:
-    return None if text is None else _loaded(json.loads(text))
-
-
-def _dumped(round_: Round) -> dict[str, Any]:
-    return {
-        "number": round_.number,
-        "why": _dump_reason(round_.why),
-        "tasks": [
-            [each.index, each.attempt, each.charged, each.had_to_leave, each.agent]
-            for each in round_.tasks
-        ],
-        "agents": [
-            [each.id, each.name, each.devices, each.incident, each.result, each.heals, each.said]
-            for each in round_.agents
-        ],
-        "gpu_milli": round_.gpu_milli,
-        "times": [round_.began_at, round_.checked_at, round_.healed_at, round_.ended_at],
-        "outcome": None if round_.outcome is None else _dump_reason(round_.outcome),
-        "leaves_before": round_.leaves_before,
-        "is_counted": round_.is_counted,
-    }
-
-
-def _loaded(data: dict[str, Any]) -> Round:
-    began_at, checked_at, healed_at, ended_at = data["times"]
-    return Round(
-        number=data["number"],
-        why=_load_reason(data["why"]),
-        tasks=tuple(RoundTask(*each) for each in data["tasks"]),
-        agents=tuple(
-            RoundAgent(AgentId(id_), name, tuple(devices), incident, AgentResult(result), *more)
-            for id_, name, devices, incident, result, *more in data["agents"]
-        ),
-        gpu_milli=data["gpu_milli"],
-        began_at=began_at,
-        checked_at=checked_at,
-        healed_at=healed_at,
-        ended_at=ended_at,
-        outcome=None if data["outcome"] is None else _load_reason(data["outcome"]),
-        leaves_before=data.get("leaves_before", 0),
-        is_counted=data.get("is_counted", False),
-    )
-
-
-def _dump_reason(why: Reason) -> list[Any]:
-    return [why.code, dict(why.numbers)]
-
-
-def _load_reason(data: list[Any]) -> Reason:
-    code, numbers = data
-    return reason(ReasonCode(code), **numbers)

@@ -22,7 +22,7 @@ from muster.core.specs import SessionSpec
 from muster.core.states import KernelStatus, SessionStatus
 from muster.store.load import spec_processes
 from muster.store.records import Kernel, Session
-from muster.store.rows import spec_size
+from muster.store.spec_columns import spec_size
 
 PHASE = "Request"
 

@@ -18,7 +18,7 @@ from muster.core.specs.service import service_spec
 from muster.core.states import AgentStatus, KernelStatus, SessionStatus
 from muster.store.load import spec_processes
 from muster.store.records import Agent, Kernel, Session
-from muster.store.rows import spec_size
+from muster.store.spec_columns import spec_size
 
 _PLACED = TransitionStatus(SessionStatus.SCHEDULED, TransitionStatus(KernelStatus.SCHEDULED))
 _WAITING = frozenset({SessionStatus.PENDING})

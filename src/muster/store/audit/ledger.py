@@ -14,9 +14,11 @@ from muster.store.audit.finding import MAX_SENTENCE, UNREADABLE, Audit, Finding,
 from muster.store.ledger import capacity_of, charged_amounts, exceeds
 from muster.store.lookup import Lookup, given
 from muster.store.queries.workload_history import request_of
-from muster.store.rows import load_devices, load_shares
+from muster.store.records import AGENTS
+from muster.store.stored_values import load_shares
 
 _AGENTS_AT_A_TIME = 500
+_devices_of = AGENTS.loader("devices")
 _GONE = frozenset({AgentStatus.LOST, AgentStatus.REMOVED})
 """Statuses of an agent whose kernels are proven gone."""
 _allocations, _kernels, _agents = schema.allocations, schema.kernels, schema.agents
@@ -158,7 +160,7 @@ def _overcommitted(stored: Stored) -> Iterator[Finding]:
     for agents in stored.connection.execute(_CHARGED).partitions(_AGENTS_AT_A_TIME):
         charged = charged_amounts(stored.connection, [agent.id for agent in agents])
         for agent in agents:
-            indexes = {device.index for device in load_devices(agent.devices)}
+            indexes = {device.index for device in _devices_of(agent.devices)}
             capacity = capacity_of(agent.capacity)
             for name, amount in charged.get(agent.id, {}).items():
                 if exceeds(name, amount, capacity):

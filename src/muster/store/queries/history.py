@@ -15,7 +15,7 @@ from muster.store.entities import JOB, TASK
 from muster.store.entity import Entities, Entity
 from muster.store.queries.refs import resolve
 from muster.store.queries.tasks import job_row, task_view
-from muster.store.rows import load_reasons
+from muster.store.stored_values import load_reasons
 
 MAX_SESSIONS = 1000
 """The number of a job's latest sessions whose history is shown with that of the job."""

@@ -1,13 +1,12 @@
 """Sessions and their kernels as the API tells them."""
 
-import json
 from typing import Any
 
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Row, Select, not_, select
 
 from muster.core.owner import Principal
-from muster.core.states import KernelStatus, SessionStatus
+from muster.core.views.projection import view_of
 from muster.core.views.work import KernelView, SessionDetail, SessionPage, SessionView, ShareView
 from muster.store import schema
 from muster.store.entities import SESSION
@@ -21,7 +20,7 @@ from muster.store.queries.listing import (
     spec_view,
 )
 from muster.store.queries.refs import resolve
-from muster.store.rows import load_shares
+from muster.store.stored_values import load_list, load_shares
 
 _WITHOUT_SPEC = [column for column in schema.sessions.c if column is not schema.sessions.c.spec]
 
@@ -84,45 +83,19 @@ def kernels_with_agents() -> Select[Any]:
 
 def kernel_view(row: Row[Any]) -> KernelView:
     """The view of a kernel, of a row of ``kernels_with_agents``."""
-    return KernelView(
-        id=row.id,
-        session_id=row.session_id,
+    devices = (
+        ShareView(index=share.index, share=share.milli / 1000) for share in load_shares(row.devices)
+    )
+    return view_of(
+        KernelView,
+        row,
         index=row.idx,
-        task_index=row.task_index,
-        attempt=row.attempt,
-        status=KernelStatus(row.status),
-        status_changed_at=row.status_changed_at,
-        agent_id=row.agent_id,
         agent=row.agent_name,
-        devices=tuple(
-            ShareView(index=share.index, share=share.milli / 1000)
-            for share in load_shares(row.devices)
-        ),
-        ports=tuple(json.loads(row.ports or "[]")),
-        started_at=row.started_at,
-        ended_at=row.ended_at,
-        exit_code=row.exit_code,
-        signal=row.signal,
+        devices=tuple(devices),
+        ports=load_list(row.ports),
         reason=reason_view(row),
     )
 
 
 def _view(row: Row[Any]) -> SessionView:
-    return SessionView(
-        id=row.id,
-        job_id=row.job_id,
-        name=row.name,
-        type=row.type,
-        owner=owner_view(row),
-        group=row.group,
-        priority=row.priority,
-        status=SessionStatus(row.status),
-        status_changed_at=row.status_changed_at,
-        created_at=row.created_at,
-        queued_at=row.queued_at,
-        tries=row.tries,
-        reschedules=row.reschedules,
-        started_at=row.started_at,
-        finished_at=row.finished_at,
-        reason=reason_view(row),
-    )
+    return view_of(SessionView, row, owner=owner_view(row), reason=reason_view(row))
