@@ -59,7 +59,7 @@ class Rebooters:
         if pool is not None:
             spec = self._performers.pool(pool)
             slice_ = f"sl-{name}"
-            machines = columns.pop("machines", json.dumps([[name, f"i-{name}", ""]]))
+            machines = columns.pop("machines", json.dumps([{"name": name, "id": f"i-{name}"}]))
             self._performers.slice(slice_, spec, status="READY", machines=machines)
             fixed = {POOL: pool, SLICE: slice_}
         agent = {

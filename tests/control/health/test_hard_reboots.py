@@ -60,7 +60,7 @@ def test_words_of_a_provider_are_bounded_and_without_secrets(rebooters: Rebooter
 
 
 def test_machine_that_its_provider_has_not_told_of_is_not_rebooted(rebooters: Rebooters) -> None:
-    effect = rebooters.machine("m1", pool="a", machines='[["m1", "", ""]]')
+    effect = rebooters.machine("m1", pool="a", machines='[{"name": "m1"}]')
     outcome = rebooters.outcome(effect)
     assert (outcome.done, outcome.error) == (False, "its provider has not told of this machine")
     assert not rebooters.cloud.asked

@@ -182,7 +182,7 @@ class Performers:
         has_ended = columns.get("status") in SLICE_TABLE.terminal
         row["revision"] = self._revision(spec, keeps=not has_ended)
         own = {"status": "REQUESTING", "generation": 1, "secret": SECRET}
-        self._insert(slices, {**row, **own, "machines": f'[["{id_}-0", "", ""]]', **columns})
+        self._insert(slices, {**row, **own, "machines": f'[{{"name": "{id_}-0"}}]', **columns})
 
     def _revision(self, spec: PoolSpec, *, keeps: bool) -> int:
         """The revision of a pool that has this spec, which is stored if a slice ``keeps`` it."""

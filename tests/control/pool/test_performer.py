@@ -55,7 +55,7 @@ def cloud(performers: Performers) -> Cloud:
 
 def test_slice_is_made_as_the_database_says(performers: Performers, cloud: Cloud) -> None:
     spec = performers.pool("h100", preemptible=True, attributes={"zone": "a"})
-    performers.slice("sl-1", spec, group="gpu", machines='[["sl-1-0","",""],["sl-1-1","",""]]')
+    performers.slice("sl-1", spec, group="gpu", machines='[{"name":"sl-1-0"},{"name":"sl-1-1"}]')
     performers.make(making(1))
     assert performers.reported.until(1) == [made(1)]
     attributes = {"zone": "a", "pool": "h100", "slice": "sl-1", "preemptible": "true"}
@@ -367,7 +367,7 @@ def test_last_words_are_told_from_their_end_without_the_token(
     performers: Performers, cloud: Cloud, said: object, told: str
 ) -> None:
     spec = performers.pool("a")
-    performers.slice("sl-1", spec, machines='[["sl-1-0", "i-7", ""]]')
+    performers.slice("sl-1", spec, machines='[{"name": "sl-1-0", "id": "i-7"}]')
     cloud.answers["log"] = lambda: said
     assert words_of(performers) == told
     assert cloud.told("log") == ["i-7"]
