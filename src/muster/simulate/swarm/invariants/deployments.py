@@ -280,6 +280,9 @@ def _tried(deployment: Deployment) -> int:
 
 
 class FailedStayFailed(Invariant):
+    """Judged of replicas that are there: one that was made before its revision was given up in the
+    same wake has ended in that, before it had a session."""
+
     says = "a revision that was given up stays so until the spec changes, and the former serves"
 
     def __init__(self, judge: Judge) -> None:
@@ -299,7 +302,8 @@ class FailedStayFailed(Invariant):
             if why is not None and why.code in _GIVEN_UP and deployment.rollout is None:
                 self._given_up[deployment.id] = deployment.revision
         for route, stored in unit.touched[Route].items():
-            if stored == NEW and self._given_up.get(route.deployment.id) is not None:
+            is_made = stored == NEW and route.status in UP
+            if is_made and self._given_up.get(route.deployment.id) is not None:
                 wrong = route.revision == self._given_up[route.deployment.id]
                 self.expect(not wrong, f"{route.name} is of a revision that was given up")
 
