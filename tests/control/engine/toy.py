@@ -7,6 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar
 
+from proving.hollow.virtual_clock import VirtualClock
 from sqlalchemy import Column, Connection, Float, Integer, MetaData, String, Table, select
 from tests.databases import open_unsynced, url_at
 
@@ -25,7 +26,6 @@ from muster.control.engine.races import Races
 from muster.control.engine.retries import RetryPolicy
 from muster.control.engine.steps import Order
 from muster.control.engine.work import Move, Work
-from muster.core.clock import VirtualClock
 from muster.core.ids import IdFactory
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.resources import DeviceShare
