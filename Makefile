@@ -30,10 +30,10 @@ test: setup ## Run the tests (WORKERS=1 for one after the other)
 	exit $$failed
 
 soak: setup ## Run the control plane from seed after seed, until stopped; goes on where it was
-	@$(BIN)/python -m muster.simulate.swarm --state .soak --resume
+	@$(BIN)/python -m proving.swarm --state .soak --resume
 
 mutants: setup ## Put deliberate bugs into a copy of the code, and see that seeds find them
-	@$(BIN)/python -m tests.simulate.swarm.mutants
+	@$(BIN)/python -m proving.mutants
 
 lint: setup ## Check format, lint, types and import layers
 	$(BIN)/ruff format --check
@@ -54,4 +54,4 @@ proto: setup ## Regenerate the agent protocol's modules from its proto files
 clean: ## Remove all that the other targets made, .venv included
 	rm -rf $(VENV) build dist benchmarks/results .hypothesis .*_cache .soak
 	rm -f $(foreach suffix,py pyi,src/muster/wire/*_pb2.$(suffix) src/muster/wire/*_pb2_grpc.$(suffix))
-	find src tests benchmarks demo -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src proving tests benchmarks demo -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.results import Figure, MeaninglessFigures, Results
+from proving.hollow.supervisor import Run
 from tests.control.world import ADA, World
 
 from muster.app.driver import LONGEST_PAUSE_S
@@ -19,7 +20,6 @@ from muster.control.session.requests import SessionRequests
 from muster.core.resources import Resources
 from muster.core.specs import SessionSpec
 from muster.core.states import SESSION_TABLE, SessionStatus
-from muster.simulate.hollow.supervisor import Run
 from muster.store.records import Session
 
 TITLE = "Gangs: how long one wake holds the event loop"

@@ -25,7 +25,7 @@ USERS = Path("/var/lib/muster/users")
 LEAVING_S = 20.0
 WAITING = {Path(__file__).with_name(folder) for folder in ("e2e", "providers")}
 """Their tests wait for other processes, most of the time."""
-BUSY = Path(__file__).with_name("simulate")
+BUSY = Path(__file__).with_name("proving")
 """Its tests take long, and wait for nothing."""
 OTHERS_EACH = 5
 """Files of other tests that are begun for each file of those that wait: they take as long."""

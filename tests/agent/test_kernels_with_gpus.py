@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from proving.hollow.virtual_clock import VirtualClock
 
 from muster.agent.accounts import Accounts
 from muster.agent.kernels import Kernels
@@ -14,7 +15,6 @@ from muster.agent.ports import PreparedPorts
 from muster.agent.removed_outputs import RemovedOutputs
 from muster.agent.services import RESETS, OwnServices
 from muster.agent.supervisor_link import KernelState, Terms
-from muster.core.clock import VirtualClock
 from muster.wire.messages import KernelReport
 
 if TYPE_CHECKING:

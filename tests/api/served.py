@@ -24,6 +24,11 @@ from typing import Any, TypeVar, cast
 
 import uvicorn
 from fastapi import FastAPI
+from proving.hollow.performers.notices import HollowSender
+from proving.hollow.performers.probing import HollowProber
+from proving.hollow.performers.providers import Farm, HollowMachine, HollowProviders
+from proving.hollow.supervisor import Behaviour, Run
+from proving.hollow.virtual_clock import VirtualClock
 from tests.control.fake_agent import FakeAgent
 from tests.databases import migrated_url, open_unsynced
 from tests.patience import until
@@ -38,7 +43,6 @@ from muster.control.agent.joining import join
 from muster.control.agent.leases import LeaseBook
 from muster.control.agent.lifecycle import AgentLifecycle
 from muster.control.deployment.probes import ProbesTold
-from muster.control.deployment.probing.hollow import HollowProber
 from muster.control.engine.declared import SomePerformer
 from muster.control.engine.effects import Surroundings
 from muster.control.engine.module import EntityModule, Parts
@@ -47,17 +51,13 @@ from muster.control.group.requests import GroupRequests
 from muster.control.identity.tokens import create_open_join_token, create_token
 from muster.control.inbox import Inbox
 from muster.control.modules import ENTITY_MODULES, cluster_entities, cluster_modules
-from muster.control.notice.hollow import HollowSender
 from muster.control.plane import ControlPlane
-from muster.control.pool.hollow import Farm, HollowMachine, HollowProviders
-from muster.core.clock import VirtualClock
 from muster.core.ids import AgentId, IdFactory, KernelId
 from muster.core.owner import Owner, Principal, Role
 from muster.core.resources import Device, Resources
 from muster.core.specs import ScalingGroup
 from muster.core.specs.account import TokenSpec
 from muster.core.views.cluster import EventView
-from muster.simulate.hollow.supervisor import Behaviour, Run
 from muster.store.records import Agent
 from muster.store.store import Store
 from muster.wire.log_reading import AgentUnreachable

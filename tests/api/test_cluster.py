@@ -6,13 +6,13 @@ from typing import Any
 
 import httpx
 import pytest
+from proving.hollow.supervisor import Run
 from tests.api.served import LARGE, ServedCluster
 from tests.control.fake_agent import task_index
 
 from muster.core.errors import NotFound
 from muster.core.owner import Role
 from muster.core.states import AgentBar
-from muster.simulate.hollow.supervisor import Run
 from muster.wire.messages import Start
 
 TRUE = {"command": ["true"], "resources": {"cpu": "10m"}}

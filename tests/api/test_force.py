@@ -3,13 +3,13 @@
 import httpx
 import pytest
 from click.testing import CliRunner
+from proving.hollow.supervisor import Run
 from tests.api.served import LIMIT_S, ServedCluster
 from tests.patience import until
 
 from muster.cli.cluster import Cluster
 from muster.cli.main import app
 from muster.core.errors import Conflict, NotFound
-from muster.simulate.hollow.supervisor import Run
 
 FOREVER = {"command": ["forever"], "resources": {"cpu": "10m"}, "grace": "5m"}
 

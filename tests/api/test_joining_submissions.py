@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from proving.hollow.virtual_clock import VirtualClock
 from tests.api.served import ADA, BOB
 from tests.databases import migrated_url, open_unsynced
 
 from muster.api.reader import Reader
 from muster.api.submissions import Submissions
-from muster.core.clock import VirtualClock
 from muster.core.errors import Conflict
 from muster.core.owner import Owner
 

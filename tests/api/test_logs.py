@@ -7,12 +7,12 @@ from typing import Any
 
 import httpx
 import pytest
+from proving.hollow.supervisor import Run
 from tests.api.served import LARGE, LIMIT_S, ServedCluster
 
 from muster.api import streamed
 from muster.api.allowance import Allowance
 from muster.core.views.work import LOG_ATTEMPT_HEADER, LOG_END_HEADER, LOG_OFFSET_HEADER
-from muster.simulate.hollow.supervisor import Run
 
 TRUE = {"command": ["true"], "resources": {"cpu": "10m"}}
 TOO_LARGE = {**TRUE, "resources": {"cpu": 99}}

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
+from proving.hollow.performers.notices import NO_FAULTS, Faults
+from proving.hollow.supervisor import Run
 from tests.api.served import BOB, LARGE, ServedCluster
 
 from muster.client import Client
-from muster.control.notice.hollow import NO_FAULTS, Faults
 from muster.core.errors import InvalidSpec
 from muster.core.specs import SessionSpec
-from muster.simulate.hollow.supervisor import Run
 
 TOKEN = "t0p-s3cr3t"
 URL = f"https://hooks.example.org/{TOKEN}"

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.api.served import BOB, LARGE, ServedCluster
 from tests.control.fake_agent import task_index
 
@@ -11,7 +12,6 @@ from muster.client import Client
 from muster.core.errors import Conflict, InvalidSpec, NotFound
 from muster.core.states import JobState, TaskState
 from muster.core.views.work import JobView
-from muster.simulate.hollow.supervisor import Run
 from muster.wire.messages import Start
 
 SWEEP = {"command": ["sweep"], "resources": {"cpu": "100m"}, "timeout": 100}

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import httpx
 import pytest
+from proving.hollow.supervisor import Run
 from sqlalchemy.exc import OperationalError
 from tests.api.served import ADMIN, LARGE, LIMIT_S, ROOT, ServedCluster
 from tests.api.test_waiting import TRUE, in_background, wait
@@ -15,7 +16,6 @@ from tests.api.test_waiting import TRUE, in_background, wait
 from muster.api.sessions import SESSIONS
 from muster.control.job.requests import JobRequests
 from muster.core.owner import Role
-from muster.simulate.hollow.supervisor import Run
 from muster.store.store import CommitFailed
 from muster.store.unit import Unit
 from muster.wire.messages import Reports

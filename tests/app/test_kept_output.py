@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.control.conftest import cpus
 from tests.control.world import ADA, World
 
@@ -12,7 +13,6 @@ from muster.control.agent.requests import AgentRequests
 from muster.core.ids import KernelId
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, AgentBar
-from muster.simulate.hollow.supervisor import Run
 from muster.wire.log_reading import AgentUnreachable, LogReader
 from muster.wire.messages import LogChunk, LogRequest
 from muster.wire.transport import LOG_WINDOW_BYTES

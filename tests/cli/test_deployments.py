@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.api.served import BOB, ServedCluster
 from tests.cli.deployed import AGENTS, WEB, deployed, passing_time, settled, typed
 from tests.cli.test_status_line import terminal_of
@@ -24,7 +25,6 @@ from muster.cli.words import moment
 from muster.control.deployment.load_reports import take_load
 from muster.core.owner import Role
 from muster.core.serving.traffic import LoadReport
-from muster.simulate.hollow.supervisor import Run
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from proving.hollow.supervisor import Run
 from tests.api.served import LARGE, ServedCluster
 from tests.control.fake_agent import task_index
 
@@ -16,7 +17,6 @@ from muster.cli.cluster import Cluster
 from muster.cli.main import app
 from muster.core.ids import KernelId
 from muster.core.owner import Role
-from muster.simulate.hollow.supervisor import Run
 from muster.wire.messages import Start
 
 SWEEP = {"command": ["sweep"], "resources": {"cpu": "50m"}}

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from proving.hollow.supervisor import Run
 from tests.api.served import ADA, LARGE, ServedCluster
 from tests.cli.fake_cluster import NOW, because
 from tests.cli.rendered import shown
@@ -17,7 +18,6 @@ from muster.core.reasons import ReasonCode
 from muster.core.states.recovery import RecoveryStatus
 from muster.core.views.base import OwnerView
 from muster.core.views.recoveries import RecoveryDetail, RoundAgentView, RoundView
-from muster.simulate.hollow.supervisor import Run
 
 HEALED = RoundAgentView(
     agent="a1",

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 import pytest
 from click.testing import CliRunner, Result
+from proving.hollow.performers.notices import NO_FAULTS, Faults
+from proving.hollow.supervisor import Run
 from tests.api.served import ADA, BOB, LARGE, ServedCluster
 from tests.cli.fake_cluster import because
 from tests.cli.rendered import shown
@@ -18,10 +20,8 @@ from muster.cli.cluster import Cluster
 from muster.cli.described.record import record_parts
 from muster.cli.main import app
 from muster.client import Client
-from muster.control.notice.hollow import NO_FAULTS, Faults
 from muster.core.owner import Owner, Role
 from muster.core.reasons import ReasonCode
-from muster.simulate.hollow.supervisor import Run
 from muster.wire.messages import Start
 
 COMMANDS = ("show", "why", "history")

@@ -3,9 +3,9 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from proving.hollow.virtual_clock import VirtualClock
 
 from muster.cli.words import SHORT_ID, clock_time, count, duration, moment, shorten, signal_name
-from muster.core.clock import VirtualClock
 from muster.core.ids import IdFactory
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.api.served import LARGE, LIMIT_S, ServedCluster
 from tests.control.fake_agent import attempt
 
 from muster.client import Client, Unreachable
 from muster.core.states import JobState
-from muster.simulate.hollow.supervisor import Run
 
 SMALL: dict[str, Any] = {"command": ["true"], "resources": {"cpu": "10m"}}
 

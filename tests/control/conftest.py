@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+from proving.hollow.supervisor import Behaviour, Run
 from tests.control.moves import Moves, observed
 from tests.control.strangers import install
 from tests.control.world import World
@@ -14,7 +15,6 @@ from tests.control.world import World
 from muster.control.engine.declared import SomePerformer
 from muster.core.resources import Resources
 from muster.core.specs import ScalingGroup
-from muster.simulate.hollow.supervisor import Behaviour, Run
 
 MakeWorld: TypeAlias = Callable[..., World]
 

@@ -2,12 +2,12 @@
 
 from typing import Any
 
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
 from tests.control.served_cluster import SERVES, Cluster
 from tests.control.world import World
 
 from muster.core.reasons import ReasonCode
-from muster.simulate.hollow.supervisor import Run
 
 UPDATE = {"min_healthy_time": 1}
 

@@ -13,15 +13,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import assert_never
 
-from muster.core.clock import VirtualClock
+from proving.hollow.services import has_it_reboot, result_of
+from proving.hollow.supervisor import Behaviour, Run
+from proving.hollow.virtual_clock import VirtualClock
+
 from muster.core.health.counters import GpuMeans
 from muster.core.ids import AgentId
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Device, DeviceShare, Resources
 from muster.core.serving.port_holders import PortOrder, PortOrders
 from muster.core.serving.probes import ProbeOrder
-from muster.simulate.hollow.services import has_it_reboot, result_of
-from muster.simulate.hollow.supervisor import Behaviour, Run
 from muster.wire.messages import (
     Acknowledge,
     Command,

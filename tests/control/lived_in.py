@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
+from proving.hollow.supervisor import Run
 from tests.control.pool_scenarios import pool
 from tests.control.world import World
 
 from muster.control.group.requests import GroupRequests
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
-from muster.simulate.hollow.supervisor import Run
 
 GIB = 1 << 30
 

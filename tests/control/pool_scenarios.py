@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from proving.hollow.performers.providers import FarmFaults
 from tests.control.conftest import MakeWorld
 from tests.control.world import ROOT, World
 
 from muster.autoscaling.standing import CreateOutcome
-from muster.control.pool.hollow import FarmFaults
 from muster.control.pool.requests import PoolRequests
 from muster.core.specs import JobSpec
 from muster.core.specs.pool import PoolSpec

@@ -1,6 +1,7 @@
 """Situations of jobs that recover, by which tests reach all that their handlers declare."""
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
 from tests.control.world import World
 
@@ -11,7 +12,6 @@ from muster.control.engine.work import Work
 from muster.control.health.lifecycle import IncidentLifecycle
 from muster.core.reasons import ReasonCode, reason
 from muster.core.specs import JobSpec, RecoverySpec
-from muster.simulate.hollow.supervisor import Run
 from muster.wire.messages import Start
 
 HEALTH = {"max_unhealthy": 1.0, "passive": False, "leave": 0}

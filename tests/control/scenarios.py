@@ -6,6 +6,8 @@ from functools import partial
 from typing import Any
 
 import pytest
+from proving.hollow.performers.notices import Faults
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
 from tests.control.deployment_scenarios import (
     deployment_that_comes_and_goes,
@@ -38,7 +40,6 @@ from muster.control.job.requests import JobRequests
 from muster.control.job.settle import SettleTasks
 from muster.control.notice import ends
 from muster.control.notice.entity import Notice
-from muster.control.notice.hollow import Faults
 from muster.control.notice.lifecycle import MAX_WAIT_S
 from muster.control.notice.turns import MAX_SENDING_OF_ONE
 from muster.control.pool.deleting import GONE
@@ -49,7 +50,6 @@ from muster.core.reasons import ReasonCode, reason
 from muster.core.results import SchedulingResult
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import AgentBar, SessionStatus
-from muster.simulate.hollow.supervisor import Run
 from muster.store.records import Job, Session
 from muster.wire.messages import Command, Commands, ControllerMessage, Prepare, Start
 

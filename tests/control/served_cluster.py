@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld, cpus
 from tests.control.world import ADA, World
 
@@ -25,7 +26,6 @@ from muster.core.serving.probes import ProbeResult
 from muster.core.specs.deployment import DeploymentSpec
 from muster.core.states.deployment import RouteStatus
 from muster.core.views.placement import WhyView
-from muster.simulate.hollow.supervisor import Run
 from muster.wire.messages import ProbesSeen
 
 SERVES = Run(1e9)

@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from proving.hollow.supervisor import Run
 from sqlalchemy import insert, select, text
 from tests.control.conftest import MakeWorld
 from tests.control.fake_agent import FakeAgent, attempt
@@ -25,7 +26,6 @@ from muster.core.resources import Resources
 from muster.core.specs import JobSpec, ScalingGroup
 from muster.core.specs.account import JoinTokenSpec
 from muster.core.states import AgentStatus, TaskState
-from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 from muster.store.records import Agent
 from muster.store.tokens import token_hash

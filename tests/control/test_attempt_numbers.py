@@ -1,5 +1,6 @@
 """An attempt that ran, or may have run, is not run again: the next one has another number."""
 
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
 from tests.control.fake_agent import attempt
 from tests.control.world import ADA, World, state
@@ -7,7 +8,6 @@ from tests.control.world import ADA, World, state
 from muster.control.job.requests import JobRequests
 from muster.core.specs import JobSpec
 from muster.core.states import JobState
-from muster.simulate.hollow.supervisor import Run
 from muster.store.records import Job
 from muster.wire.messages import Start
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
 from tests.control.fake_agent import task_index
 from tests.control.world import World, state
@@ -10,7 +11,6 @@ from tests.control.world import World, state
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec
 from muster.core.states import JobState
-from muster.simulate.hollow.supervisor import Run
 
 
 def job(name: str, tasks: int = 1, **more: Any) -> JobSpec:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from proving.hollow.supervisor import Behaviour, Run
 from sqlalchemy import func, select
 from tests.control.conftest import MakeWorld, under
 from tests.control.fake_agent import task_index
@@ -18,7 +19,6 @@ from muster.core.resources import Resources
 from muster.core.specs import JobSpec, Level, QuotaSpec
 from muster.core.specs.group import QueuePolicy
 from muster.core.states import JOB_TABLE, JobState, TaskState
-from muster.simulate.hollow.supervisor import Behaviour, Run
 from muster.store import schema
 from muster.store.records import Job, Kernel
 from muster.wire.messages import Commands, Start, Stop

@@ -3,6 +3,7 @@
 import gc
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
 from tests.control.fake_agent import task_index
 from tests.control.world import ADA, World
@@ -13,7 +14,6 @@ from muster.core.ids import AgentId, IdFactory, KernelId
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import JOB_TABLE, AgentBar, JobState
-from muster.simulate.hollow.supervisor import Run
 
 ZONES = {"a": {"zone": "north", "disk": "100"}, "b": {"zone": "south", "disk": "900"}, "c": {}}
 

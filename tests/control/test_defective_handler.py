@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from proving.hollow.supervisor import Run
 from sqlalchemy import select
 from tests.control.conftest import MakeWorld
 from tests.control.world import World
@@ -22,7 +23,6 @@ from muster.core.specs import JobSpec, ScalingGroup
 from muster.core.states import JOB_TABLE, JobState, SessionStatus
 from muster.scheduling.passes.group_state import GroupState
 from muster.scheduling.passes.pass_result import Placed
-from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 from muster.store.records import Session
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from proving.hollow.supervisor import Run
 from sqlalchemy import insert, select
 from tests.control.conftest import MakeWorld
 from tests.control.world import ADA, World, state
@@ -22,7 +23,6 @@ from muster.core.errors import MusterError
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, AgentStatus, JobState
-from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 from muster.store.live import Live
 from muster.store.store import Store

@@ -1,6 +1,7 @@
 """Work that starts after other work has come so far."""
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld, cpus
 from tests.control.world import ADA, World
 from tests.databases import ON_BOTH
@@ -11,7 +12,6 @@ from muster.core.errors import InvalidSpec
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import JOB_TABLE, JobState, SessionStatus
-from muster.simulate.hollow.supervisor import Run
 from muster.store.records import Job
 from muster.wire.messages import Start
 

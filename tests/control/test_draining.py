@@ -1,6 +1,7 @@
 """Agents that are emptied: what they run has a while to end, then it runs elsewhere."""
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
 from tests.control.scenarios import deaf_to
 from tests.control.world import ADA, World
@@ -14,7 +15,6 @@ from muster.core.ids import AgentId
 from muster.core.reasons import ReasonCode, reason
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import AgentBar, JobState, SessionStatus, TaskState
-from muster.simulate.hollow.supervisor import Run
 from muster.store.queries.tasks import read_task
 from muster.store.records import Job, Session, Task
 from muster.wire.messages import Commands, ControllerMessage, Start, Stop

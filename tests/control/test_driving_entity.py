@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import pytest
+from proving.hollow.supervisor import Run
 from sqlalchemy import MetaData, select
 from tests.control.conftest import MakeWorld, cpus
 from tests.control.fake_agent import FakeAgent
@@ -28,7 +29,6 @@ from muster.core.owner import Owner, Principal, Role
 from muster.core.reasons import ReasonCode, reason
 from muster.core.specs import SessionSpec
 from muster.core.states import SESSION_TABLE, SessionStatus, StateTable
-from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 from muster.store.entity import Entity, Tried, Visible
 from muster.store.record_table import Fixed, Key, RecordTable

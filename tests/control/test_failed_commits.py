@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from proving.hollow.supervisor import Run
 from sqlalchemy import text
 from tests.control.world import ADA, World
 from tests.databases import ONLY_SQLITE
@@ -19,7 +20,6 @@ from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, JobState
-from muster.simulate.hollow.supervisor import Run
 from muster.store.database import sqlite
 from muster.store.store import CommitFailed
 from muster.store.unit import Unit

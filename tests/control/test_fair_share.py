@@ -1,6 +1,7 @@
 """Fair share on the live control plane: what people have had of late is not forgotten."""
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
 from tests.control.world import ADA, BOB, World
 
@@ -8,7 +9,6 @@ from muster.control.group.requests import GroupRequests
 from muster.core.owner import Principal
 from muster.core.specs import JobSpec, Level, ScalingGroup, SessionSpec
 from muster.core.states import JOB_TABLE, JobState
-from muster.simulate.hollow.supervisor import Run
 from muster.wire.messages import Start
 
 HOUR_S = 3600.0

@@ -3,6 +3,7 @@
 from functools import partial
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld, cpus
 from tests.control.world import ADA, state
 
@@ -13,7 +14,6 @@ from muster.core.errors import InvalidSpec
 from muster.core.ids import AgentId
 from muster.core.specs import JobSpec
 from muster.core.states import AgentBar, JobState
-from muster.simulate.hollow.supervisor import Run
 
 
 def asking(cpu: int, tasks: int = 1, **placement: object) -> JobSpec:

@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from proving.hollow.supervisor import Behaviour, Run
 from tests.control.conftest import MakeWorld, under
 from tests.control.fake_agent import FakeAgent, attempt, kernel_index
 from tests.control.world import ADA, World, state
@@ -16,7 +17,6 @@ from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, JobState, SessionStatus
-from muster.simulate.hollow.supervisor import Behaviour, Run
 from muster.store.records import Job
 from muster.wire.messages import Command, Commands, ControllerMessage, Go, Start
 

@@ -3,6 +3,7 @@
 from collections import Counter
 
 import pytest
+from proving.hollow.supervisor import Behaviour, Run
 from tests.control.conftest import MakeWorld, under
 from tests.control.fake_agent import attempt, kernel_index
 from tests.control.world import World
@@ -19,7 +20,6 @@ from muster.core.states import (
     SessionStatus,
     TaskState,
 )
-from muster.simulate.hollow.supervisor import Behaviour, Run
 from muster.wire.messages import Start
 
 pytestmark = ON_BOTH

@@ -8,6 +8,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.control.fake_agent import attempt
 from tests.control.world import ADA, World
 
@@ -22,7 +23,6 @@ from muster.core.resources import Resources
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.specs.amounts import ResourcesSpec
 from muster.core.states import JOB_TABLE, JobState, SessionStatus, TaskState
-from muster.simulate.hollow.supervisor import Run
 from muster.store.records import Job, Session
 from muster.wire.codec import encode_controller_message
 from muster.wire.messages import Commands, Start

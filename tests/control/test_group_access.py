@@ -1,5 +1,6 @@
 """A group that is closed to a project: work of it that waits is cancelled, what runs goes on."""
 
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
 from tests.control.world import ADA, World, state
 
@@ -8,7 +9,6 @@ from muster.core.owner import Owner, Principal, Role
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, ScalingGroup
 from muster.core.states import JobState
-from muster.simulate.hollow.supervisor import Run
 
 EVE = Principal(Owner("default", "lab", "eve"), Role.USER)
 

@@ -2,6 +2,7 @@
 
 import re
 
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
 from tests.control.world import ADA, BOB, World
 
@@ -12,7 +13,6 @@ from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, QuotaSpec
 from muster.core.states import AgentStatus, JobState
 from muster.core.views.placement import WhyView
-from muster.simulate.hollow.supervisor import Run
 from muster.store.records import Job
 
 ROOT = Principal(Owner("default", "default", "root"), Role.ADMIN)

@@ -1,6 +1,7 @@
 """Hooks of session types run when sessions are queued, started and ended."""
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
 from tests.control.fake_agent import task_index
 from tests.control.strangers import BadgeHook, Hook
@@ -11,7 +12,6 @@ from muster.control.session.explaining.explanation import explain_session
 from muster.core.ids import SessionId
 from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
 from muster.core.states import JOB_TABLE, JobState, SessionStatus
-from muster.simulate.hollow.supervisor import Run
 from muster.store.records import Session
 from muster.wire.messages import Start
 

@@ -1,6 +1,7 @@
 """In which order inputs are taken."""
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
 from tests.control.world import ADA, BOB, World
 
@@ -16,7 +17,6 @@ from muster.core.owner import Owner, Principal
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import JobState
-from muster.simulate.hollow.supervisor import Run
 from muster.store.records import Session
 from muster.store.store import CommitFailed, Store
 from muster.store.unit import Unit

@@ -2,6 +2,7 @@
 
 import re
 
+from proving.hollow.supervisor import Run
 from sqlalchemy import select
 from tests.control.conftest import MakeWorld
 from tests.control.fake_agent import attempt, kernel_index, task_index
@@ -15,7 +16,6 @@ from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec
 from muster.core.states import JobState, SessionStatus, TaskState
-from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 from muster.store.load import load_live
 from muster.wire.messages import Start

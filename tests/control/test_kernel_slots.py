@@ -1,5 +1,6 @@
 """However little kernels ask for, an agent holds a number of them at most."""
 
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
 from tests.control.world import World
 
@@ -12,7 +13,6 @@ from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
 from muster.core.specs.amounts import ResourcesSpec
 from muster.core.specs.group import MAX_KERNELS_PER_AGENT
 from muster.core.states import JOB_TABLE, JobState, SessionStatus
-from muster.simulate.hollow.supervisor import Run
 from muster.store.records import Job, Session
 
 NOTHING = ResourcesSpec(cpu=0)

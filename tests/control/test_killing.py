@@ -2,6 +2,7 @@
 until they are proven gone."""
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
 from tests.control.world import ADA, World
 
@@ -12,7 +13,6 @@ from muster.core.errors import NotFound
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import JobState, SessionStatus
-from muster.simulate.hollow.supervisor import Run
 from muster.store.records import Job, Session
 from muster.wire.messages import Start
 

@@ -4,6 +4,7 @@ import itertools
 from collections import Counter
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld, cpus
 from tests.control.world import ADA, World, state
 from tests.databases import ON_BOTH
@@ -14,7 +15,6 @@ from muster.control.job.requests import JobRequests
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec
 from muster.core.states import JobState, SessionStatus, TaskState
-from muster.simulate.hollow.supervisor import Run
 from muster.store.records import Job
 
 pytestmark = ON_BOTH

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld, cpus
 from tests.control.strangers import CuriousSelector
 from tests.control.world import ADA, World
@@ -14,7 +15,6 @@ from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import JOB_TABLE, SESSION_TABLE
 from muster.scheduling.policy.selectors import Fragmentation
-from muster.simulate.hollow.supervisor import Run
 from muster.store.queries import workload_history
 
 FRAGMENTATION = {"selector": "fragmentation", "options": {"fragmentation": {"seed": 3}}}

@@ -13,6 +13,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from proving.hollow.supervisor import Run
 from tests.control.fake_agent import FakeAgent, task_index
 from tests.control.world import World
 
@@ -23,7 +24,6 @@ from muster.core.ids import AgentId
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, ScalingGroup
 from muster.core.states import AgentStatus, TaskState
-from muster.simulate.hollow.supervisor import Run
 from muster.wire.messages import (
     ControllerMessage,
     Heartbeat,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.control.fake_agent import FakeAgent
 from tests.control.world import World
 
@@ -15,7 +16,6 @@ from muster.control.group.requests import GroupRequests
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, ScalingGroup
 from muster.core.states import AgentStatus, JobState
-from muster.simulate.hollow.supervisor import Run
 from muster.store.records import Agent
 from muster.wire.messages import Heartbeat, Hello, Occupied, Overtaken
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from proving.hollow.supervisor import Behaviour, Run
 from sqlalchemy import select
 from tests.control.conftest import MakeWorld, under
 from tests.control.fake_agent import FakeAgent, attempt, task_index
@@ -16,7 +17,6 @@ from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec
 from muster.core.states import JobState
-from muster.simulate.hollow.supervisor import Behaviour, Run
 from muster.store import schema
 from muster.wire.messages import (
     Command,

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from proving.hollow.supervisor import Run
 from sqlalchemy import insert, select, update
 from tests.control.conftest import MakeWorld
 from tests.control.world import ADA, World
@@ -24,7 +25,6 @@ from muster.scheduling.passes.placement import place
 from muster.scheduling.passes.queue import Queue
 from muster.scheduling.policy.group_policy import Policy
 from muster.scheduling.policy.plugins import PassContext
-from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 from muster.store.records import Session
 from muster.store.store import LostRace

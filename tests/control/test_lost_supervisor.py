@@ -3,6 +3,7 @@
 import itertools
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
 from tests.control.fake_agent import LosesSupervisor, attempt
 
@@ -10,7 +11,6 @@ from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, JobState
-from muster.simulate.hollow.supervisor import Run
 from muster.wire.messages import ReportKind, Start
 
 

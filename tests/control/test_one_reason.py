@@ -2,6 +2,7 @@
 
 import json
 
+from proving.hollow.supervisor import Run
 from sqlalchemy import select
 from tests.control.conftest import MakeWorld
 from tests.control.world import ADA, World
@@ -9,7 +10,6 @@ from tests.control.world import ADA, World
 from muster.control.job.requests import JobRequests
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec
-from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld, cpus
 from tests.control.fake_agent import FakeAgent
 from tests.control.pool_scenarios import pool
@@ -17,7 +18,6 @@ from tests.control.world import World
 from muster.core.ids import SessionId
 from muster.core.specs import JobSpec, ScalingGroup
 from muster.core.states import JobState, SessionStatus
-from muster.simulate.hollow.supervisor import Run
 from muster.store.records import Job, Session
 from muster.wire.messages import Start
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from proving.hollow.supervisor import Run
 from sqlalchemy import Connection, Engine
 from tests.control.conftest import cpus
 from tests.control.world import ADA, World
@@ -21,7 +22,6 @@ from muster.control.inbox import Unavailable
 from muster.control.job.requests import JobRequests
 from muster.core.specs import JobSpec, ScalingGroup
 from muster.core.states import JobState
-from muster.simulate.hollow.supervisor import Run
 from muster.store.database import committing, patience
 from muster.store.database.committing import DatabaseAway
 from muster.store.database.postgresql import writing_connection

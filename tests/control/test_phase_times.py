@@ -4,6 +4,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
+from proving.hollow.supervisor import Run
 from sqlalchemy import select, text
 from tests.control.conftest import MakeWorld
 from tests.control.fake_agent import attempt, task_index
@@ -15,7 +16,6 @@ from muster.core.errors import MusterError
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, JobState
-from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 from muster.store.records import Job
 from muster.wire.messages import KernelReport, ReportKind, Reports, Start

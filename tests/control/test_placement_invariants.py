@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from proving.hollow.supervisor import Run
 from tests.control.conftest import cpus
 from tests.control.world import ADA, World
 
@@ -19,7 +20,6 @@ from muster.core.owner import Owner, Principal, Role
 from muster.core.specs import JobSpec, Level, QuotaSpec, ScalingGroup, SessionSpec
 from muster.core.states import AgentBar, SessionStatus
 from muster.scheduling.accounting.usage import Scope, scopes
-from muster.simulate.hollow.supervisor import Run
 from muster.store.records import Session
 
 OWNERS = (ADA, Principal(Owner("default", "lab", "bob"), Role.USER))

@@ -3,13 +3,13 @@
 import json
 
 import msgspec
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
 from tests.control.world import ADA, BOB
 
 from muster.control.job.explanation import explain_job
 from muster.core.specs import JobSpec
 from muster.core.views.placement import WhyView
-from muster.simulate.hollow.supervisor import Run
 
 
 def test_room_that_is_kept_is_told_by_agent_and_without_the_work_of_others(

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from proving.hollow.supervisor import Run
 from sqlalchemy import func, select
 from tests.control.conftest import MakeWorld, under
 from tests.control.world import ADA, BOB, World
@@ -22,7 +23,6 @@ from muster.core.specs import JobSpec, Level, QuotaSpec, SessionSpec, load_spec
 from muster.core.states import JobState, SessionStatus
 from muster.core.views.placement import PlanOutcome, PlanView
 from muster.scheduling.workload import DependencyState, Progress
-from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 
 BOX = Resources(cpu_milli=4000, memory_bytes=2**33)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
 from tests.control.strangers import CuriousSelector
 from tests.control.world import BOB, World
@@ -16,7 +17,6 @@ from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, ScalingGroup
 from muster.core.states import JOB_TABLE, JobState
-from muster.simulate.hollow.supervisor import Run
 
 BROKEN: list[tuple[dict[str, Any], str, str]] = [
     ({"validators": ["raising_validator"]}, "validator", r"raised KeyError\('weather'\)"),

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from proving.hollow.supervisor import Run
 from sqlalchemy import select
 from tests.control.conftest import MakeWorld
 from tests.control.fake_agent import FakeAgent, task_index
@@ -13,7 +14,6 @@ from muster.control.job.explanation import explain_job
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, Level, QuotaSpec, SessionSpec
 from muster.core.states import JOB_TABLE, JobState, SessionStatus, TaskState
-from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 from muster.store.records import Job
 from muster.wire.messages import Start

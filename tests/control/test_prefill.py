@@ -6,6 +6,7 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from proving.hollow.supervisor import Run
 from tests.control.conftest import cpus
 from tests.control.fake_agent import FakeAgent
 from tests.control.world import World
@@ -13,7 +14,6 @@ from tests.control.world import World
 from muster.core.resources import DeviceShare
 from muster.core.specs import JobSpec, ScalingGroup
 from muster.core.states import SessionStatus
-from muster.simulate.hollow.supervisor import Run
 from muster.wire.messages import KernelKey, Start
 
 SHORT_S = 0.1

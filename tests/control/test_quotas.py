@@ -3,6 +3,7 @@
 from collections import Counter
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld, cpus
 from tests.control.fake_agent import kernel_index
 from tests.control.world import ADA, BOB, World, state
@@ -16,7 +17,6 @@ from muster.core.owner import Owner, Principal, Role
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, Level, QuotaSpec, ScalingGroup, SessionSpec
 from muster.core.states import JOB_TABLE, SESSION_TABLE, JobState, SessionStatus, TaskState
-from muster.simulate.hollow.supervisor import Run
 
 pytestmark = ON_BOTH
 

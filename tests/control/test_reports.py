@@ -4,6 +4,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from proving.hollow.supervisor import Behaviour, Run
 from sqlalchemy import func, select
 from tests.control.conftest import MakeWorld, under
 from tests.control.world import World
@@ -16,7 +17,6 @@ from muster.core.reasons import ReasonCode
 from muster.core.resources import DeviceShare, Resources
 from muster.core.specs import JobSpec, ResourcesSpec, ScalingGroup
 from muster.core.states import JOB_TABLE, JobState, KernelStatus, SessionStatus
-from muster.simulate.hollow.supervisor import Behaviour, Run
 from muster.store import schema
 from muster.store.records import Kernel
 from muster.wire.messages import KernelReport, ReportKind, Reports, Start

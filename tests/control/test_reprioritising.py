@@ -4,6 +4,7 @@ at once, and so does a new controller."""
 from typing import Any
 
 import pytest
+from proving.hollow.supervisor import Run
 from sqlalchemy import select
 from tests.control.conftest import MakeWorld, under
 from tests.control.world import ADA, BOB, World
@@ -18,7 +19,6 @@ from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import JobState, SessionStatus, TaskState
-from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 from muster.store.queries.history import read_history
 from muster.store.queries.jobs import read_job_detail

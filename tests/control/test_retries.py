@@ -1,6 +1,7 @@
 """Retries that find no place at once: in the queue, or because an attempt is not proven gone."""
 
 import pytest
+from proving.hollow.supervisor import Run
 from sqlalchemy import select
 from tests.control.conftest import MakeWorld
 from tests.control.fake_agent import attempt, task_index
@@ -10,7 +11,6 @@ from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, JobState, TaskState
-from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 from muster.wire.messages import Start
 

@@ -1,13 +1,13 @@
 """Running time is that of the agent's boot clock: a leap of the controller's time ends no work."""
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
 from tests.control.world import World
 
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec
 from muster.core.states import KernelStatus, SessionStatus
-from muster.simulate.hollow.supervisor import Run
 from muster.store.records import Session
 from muster.wire.messages import Start
 

@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from proving.hollow.supervisor import Run
 from tests.control.conftest import cpus
 from tests.control.test_services import WHY, begin, job
 from tests.control.world import World
@@ -16,7 +17,6 @@ from muster.control.engine.work import Work
 from muster.control.session.services import Services
 from muster.core.health.service import Service, ServiceName
 from muster.core.ids import SessionId
-from muster.simulate.hollow.supervisor import Run
 from muster.store.records import Session
 
 _SERVICES = st.tuples(

@@ -1,6 +1,7 @@
 """Services: kernels by which a machine is checked, with what they are about to themselves."""
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld, cpus, under
 from tests.control.world import ADA, ROOT, World
 
@@ -17,7 +18,6 @@ from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.resources import GPU_WHOLE
 from muster.core.specs import JobSpec, Level, QuotaSpec, SessionSpec, parse_spec
 from muster.core.states import AgentBar, JobState, KernelStatus, SessionStatus
-from muster.simulate.hollow.supervisor import Run
 from muster.store.queries.listing import Listing
 from muster.store.queries.sessions import list_sessions, read_session_detail
 from muster.store.records import Session

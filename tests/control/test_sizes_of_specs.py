@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from proving.hollow.supervisor import Run
 from sqlalchemy import select
 from tests.control.conftest import MakeWorld
 from tests.control.world import ADA, BOB, World
@@ -16,7 +17,6 @@ from muster.control.session.requests import SessionRequests
 from muster.core.errors import Conflict
 from muster.core.owner import Principal
 from muster.core.specs import DeploymentSpec, JobSpec, Level, QuotaSpec, SessionSpec
-from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 from muster.store.load import load_job
 from muster.store.records import Job, Session

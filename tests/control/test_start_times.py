@@ -3,13 +3,13 @@
 from datetime import UTC, datetime
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
 
 from muster.control.engine.timers import RESOLUTION_S
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec
 from muster.core.states import JobState
-from muster.simulate.hollow.supervisor import Run
 
 
 @pytest.mark.parametrize("restart", [False, True])

@@ -1,6 +1,7 @@
 """People stop single tasks of a job: the others go on."""
 
 import pytest
+from proving.hollow.supervisor import Run
 from sqlalchemy import select
 from tests.control.conftest import MakeWorld
 from tests.control.recovery.clinic import clinic, fails
@@ -15,7 +16,6 @@ from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, JobState, TaskState
 from muster.core.states.recovery import RecoveryStatus
-from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 from muster.store.records import Job
 from muster.wire.messages import Start

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
 from tests.control.served_cluster import Cluster
 
@@ -10,7 +11,6 @@ from muster.control.deployment.entity import Deployment
 from muster.core.errors import InvalidSpec
 from muster.core.specs import JobSpec, SessionSpec, parse_spec
 from muster.core.specs.deployment import DeploymentSpec
-from muster.simulate.hollow.supervisor import Run
 
 REFUSED_PROCESSES: list[dict[str, Any]] = [
     {"files": {"./train.py": ""}},

@@ -4,12 +4,12 @@ import sys
 
 from hypothesis import given
 from hypothesis import strategies as st
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
 
 from muster.core.reasons import ReasonCode, reason
 from muster.core.specs import JobSpec
 from muster.core.states import KernelStatus
-from muster.simulate.hollow.supervisor import Run
 from muster.store.records import LoneTally, Tally, tally_of
 
 

@@ -14,6 +14,7 @@ from typing import Any, assert_type, cast
 import httpx
 import pytest
 from click.testing import CliRunner
+from proving.hollow.supervisor import Run
 from tests.api.served import ADMIN, BOB, LARGE, ServedCluster
 from tests.control.lamp.api import LAMPS, LampSpec, LampView
 from tests.control.lamp.client import AsyncLampClient, LampClient
@@ -28,7 +29,6 @@ from muster.cli.main import app
 from muster.client import Client, InvalidSpec, NotFound
 from muster.core.owner import Role
 from muster.core.specs import load
-from muster.simulate.hollow.supervisor import Run
 from muster.store.entity import Visible
 
 CELLAR = "kind: lamp\nname: cellar\n"

@@ -3,6 +3,7 @@
 from collections import Counter
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
 from tests.control.world import ADA, World
 
@@ -18,7 +19,6 @@ from muster.scheduling.passes.placement import never_fits
 from muster.scheduling.policy.group_policy import Policy
 from muster.scheduling.policy.guard import PluginFault
 from muster.scheduling.workload import WorkloadClass
-from muster.simulate.hollow.supervisor import Run
 from muster.wire.messages import Start
 
 MISSING = Run(create_failure=ReasonCode.WORKDIR_MISSING)

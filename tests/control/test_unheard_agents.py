@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from proving.hollow.supervisor import Run
 from sqlalchemy import func, select
 from tests.control.conftest import MakeWorld
 from tests.control.fake_agent import FakeAgent
@@ -15,7 +16,6 @@ from muster.control import inbox
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, ScalingGroup
 from muster.core.states import AgentStatus, SessionStatus
-from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 from muster.store.store import CommitFailed
 from muster.store.unit import Unit

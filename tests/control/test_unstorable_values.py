@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from proving.hollow.supervisor import Run
 from sqlalchemy import select
 from tests.control.conftest import MakeWorld, cpus
 from tests.control.world import World
@@ -19,7 +20,6 @@ from muster.control.session.handlers.start import StartSessions
 from muster.core.reasons import Reason, ReasonCode
 from muster.core.specs import JobSpec
 from muster.core.states import JobState
-from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 from muster.store.records import Job, Session
 

@@ -1,6 +1,7 @@
 """Reasons that waiting work tells: those that hold, and none that held before."""
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
 from tests.control.scenarios import deaf_to
 from tests.control.test_unfit_agents import MISSING
@@ -11,7 +12,6 @@ from muster.control.session.explaining.explanation import explain_session
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec
 from muster.core.states import JobState, SessionStatus
-from muster.simulate.hollow.supervisor import Run
 from muster.store.records import Job, Session
 from muster.wire.messages import Stop
 

@@ -1,6 +1,7 @@
 """The member of a gang that failed first is found, though machines' clocks disagree."""
 
 import pytest
+from proving.hollow.supervisor import Run
 from sqlalchemy import select
 from tests.control.conftest import MakeWorld
 from tests.control.fake_agent import FakeAgent, attempt, kernel_index
@@ -8,7 +9,6 @@ from tests.control.world import World
 
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, JobState
-from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 from muster.store.records import Job
 from muster.wire.messages import Start

@@ -10,6 +10,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from proving.hollow.performers.notices import NO_FAULTS, Faults, HollowSender
+from proving.hollow.performers.providers import Farm, HollowMachine, HollowProviders
+from proving.hollow.performers.rebooting import HollowRebooter
+from proving.hollow.supervisor import Behaviour, Run
+from proving.hollow.virtual_clock import VirtualClock
 from tests.control.fake_agent import FakeAgent
 from tests.databases import open_unsynced, url_at
 
@@ -22,27 +27,22 @@ from muster.control.engine.effects import Surroundings
 from muster.control.engine.module import EntityModule, Module, Parts
 from muster.control.engine.work import Work
 from muster.control.group.requests import GroupRequests
-from muster.control.health.rebooting.hollow import HollowRebooter
 from muster.control.identity.tokens import create_open_join_token
 from muster.control.inbox import Inbox
 from muster.control.job.requests import JobRequests
 from muster.control.modules import ENTITY_MODULES, cluster_entities, cluster_modules
-from muster.control.notice.hollow import NO_FAULTS, Faults, HollowSender
 from muster.control.plane import ControlPlane
-from muster.control.pool.hollow import Farm, HollowMachine, HollowProviders
 from muster.control.pool.records import Pool, Slice
 from muster.control.pool.requests import PoolRequests
 from muster.control.session.admission import Ended
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.requests import SessionRequests
-from muster.core.clock import VirtualClock
 from muster.core.ids import AgentId, IdFactory
 from muster.core.owner import Owner, Principal, Role
 from muster.core.resources import Device, Resources
 from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
 from muster.core.specs.pool import PoolSpec
 from muster.core.states import JobState
-from muster.simulate.hollow.supervisor import Behaviour, Run
 from muster.store.queries.dependencies import read_ended
 from muster.store.records import Agent, Job, Session
 from muster.store.store import Store

@@ -93,7 +93,7 @@ ELSEWHERE = re.compile(
 
 def cited_files() -> list[Path]:
     folders = [("src/muster", "*.py"), ("src/muster", "*.proto"), ("tests", "*.py")]
-    folders += [("benchmarks", "*.py"), ("scripts", "*.py"), ("docs", "*.md")]
+    folders += [("proving", "*.py"), ("benchmarks", "*.py"), ("scripts", "*.py"), ("docs", "*.md")]
     files = [path for folder, kind in folders for path in (ROOT / folder).rglob(kind)]
     return [*files, ROOT / "README.md", ROOT / "pyproject.toml"]
 

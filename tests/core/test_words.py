@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from proving.hollow.virtual_clock import VirtualClock
 
 from muster.control.modules import cluster_entities
-from muster.core.clock import VirtualClock
 from muster.core.ids import IdFactory, prefix_range
 from muster.core.reasons import CATALOGUE, Reason, ReasonCode, reason
 from muster.core.reasons.sentences import numbers_of

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.control.pool_scenarios import job
 from tests.control.world import World
 from tests.providers.aws_cloud import Fault, made_by, new_scope, pool_spec, serving
@@ -14,7 +15,6 @@ from muster.control.pool.records import Slice
 from muster.core.reasons import ReasonCode
 from muster.core.states import JobState
 from muster.providers.provider import SliceOrder
-from muster.simulate.hollow.supervisor import Run
 
 
 def why(slice_: Slice) -> ReasonCode | None:

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from proving.hollow.virtual_clock import VirtualClock
 from sqlalchemy import select
 from tests.databases import ON_BOTH, open_unsynced, url_at
 from tests.store.watching import Watch
 
-from muster.core.clock import VirtualClock
 from muster.core.ids import IdFactory
 from muster.core.owner import Owner
 from muster.core.reasons import Reason, ReasonCode, reason

@@ -3,13 +3,13 @@
 from collections import Counter
 from pathlib import Path
 
+from proving.hollow.supervisor import Run
 from sqlalchemy import update
 from tests.control.world import World
 from tests.databases import ON_BOTH
 
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec
-from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from proving.hollow.supervisor import Run
 from sqlalchemy import Connection, event, insert, select, text
 from tests.control.fake_agent import task_index
 from tests.control.world import ADA, World
@@ -19,7 +20,6 @@ from muster.core.resources import Resources
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import KernelStatus, TaskState
 from muster.core.views.work import TaskView
-from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 from muster.store.entities import AGENT, ENTITIES, JOB
 from muster.store.queries.history import read_history

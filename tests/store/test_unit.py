@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from proving.hollow.virtual_clock import VirtualClock
 from sqlalchemy import update
 from tests.databases import ON_BOTH, open_unsynced, url_at
 from tests.store.watching import Watch
 
-from muster.core.clock import VirtualClock
 from muster.core.ids import AgentId, IdFactory
 from muster.core.owner import Owner
 from muster.core.reasons import ReasonCode, reason

@@ -90,7 +90,8 @@ class Entity(Generic[R]):
         name: of the kind, for people, events and history: ``session``.
         rows: its table, with the class of its records and their states.
         load: reads the records that have not ended from SQL, and adds them to the mirror. Needed
-            for records that refer to others, unless another entity's ``load`` brings them along.
+            for records that refer to others, unless they are ``listed``, and so are brought along
+            by another entity's ``load``.
         described: what a record is, in a few words: the beginning of the diagram.
         prefix: of its ids, three letters: ``ses``; without one, ids tell no kind.
         visible: who may see a record.
@@ -137,7 +138,8 @@ class Entity(Generic[R]):
         self.record: type[R] = rows.record
         self.states: StateTable[Any] = rows.states
         self.rows = rows
-        self.load = self._load if load is None and rows.is_whole else load
+        comes_alone = rows.is_whole and listed is None
+        self.load = self._load if load is None and comes_alone else load
         self.described = described
         self.prefix = prefix
         self.visible = visible

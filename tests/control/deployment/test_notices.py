@@ -1,12 +1,12 @@
 """Notices of deployments."""
 
 import pytest
+from proving.hollow.supervisor import Run
 from sqlalchemy import select
 from tests.control.conftest import MakeWorld
 from tests.control.served_cluster import Cluster
 
 from muster.control.notice.entity import Tone, notices
-from muster.simulate.hollow.supervisor import Run
 
 HOOK = "https://hooks.example.org/x/secret"
 

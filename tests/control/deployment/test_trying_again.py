@@ -1,12 +1,12 @@
 """Revisions of which no replica became healthy, and that are handed in again."""
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
 from tests.control.served_cluster import Cluster
 
 from muster.core.reasons import Reason, ReasonCode
 from muster.core.states.deployment import EndpointLifecycle
-from muster.simulate.hollow.supervisor import Run
 
 PROBE = {"interval": 1, "timeout": 1, "start_timeout": 2}
 MENDED = {**PROBE, "path": "/health"}

@@ -7,7 +7,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar
 
-from sqlalchemy import Column, Connection, Float, Integer, MetaData, String, Table, select
+from proving.hollow.virtual_clock import VirtualClock
+from sqlalchemy import Connection, MetaData, select
 from tests.databases import open_unsynced, url_at
 
 from muster.control.engine.coordinator import Coordinator
@@ -25,7 +26,6 @@ from muster.control.engine.races import Races
 from muster.control.engine.retries import RetryPolicy
 from muster.control.engine.steps import Order
 from muster.control.engine.work import Move, Work
-from muster.core.clock import VirtualClock
 from muster.core.ids import IdFactory
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.resources import DeviceShare
@@ -34,7 +34,7 @@ from muster.store import schema
 from muster.store.entities import ENTITIES
 from muster.store.entity import Entities, Entity, Record, Told, Tried
 from muster.store.live import Live
-from muster.store.mapping import RowMapping
+from muster.store.record_table import Fixed, Key, Memory, RecordTable
 from muster.store.records import Allocation
 from muster.store.store import Store
 
@@ -82,73 +82,36 @@ HINGE_TABLE: StateTable[HingeStatus] = StateTable(
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Hinge(Record):
-    id: str
-    door: str
+    id: Key[str]
+    door: Fixed[str]
     status: HingeStatus
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Door(Tried):
-    id: str
+    id: Key[str]
     status: DoorStatus
-    hinges: list[Hinge] = field(default_factory=list)
+    hinges: Memory[list[Hinge]] = field(default_factory=list)
 
 
-_metadata = MetaData()
-doors = Table(
-    "doors",
-    _metadata,
-    Column("id", String, primary_key=True),
-    Column("status", String, nullable=False),
-    Column("status_changed_at", Float, nullable=False),
-    Column("tries", Integer, nullable=False),
-    Column("retry_at", Float, nullable=False),
-)
-hinges = Table(
-    "hinges",
-    _metadata,
-    Column("id", String, primary_key=True),
-    Column("door", String, nullable=False),
-    Column("status", String, nullable=False),
-    Column("status_changed_at", Float, nullable=False),
-)
+_metadata = MetaData()  # its own: the product's migrations do not make these tables
+DOORS = RecordTable(Door, "doors", DOOR_TABLE, among=_metadata)
+HINGES = RecordTable(Hinge, "hinges", HINGE_TABLE, among=_metadata)
+doors, hinges = DOORS.table, HINGES.table
 
 
 def load_doors(connection: Connection, live: Live) -> None:
     by_door: dict[str, list[Hinge]] = {}
     for row in connection.execute(select(hinges)):
-        hinge = Hinge(
-            id=row.id,
-            door=row.door,
-            status=HingeStatus(row.status),
-            status_changed_at=row.status_changed_at,
-        )
-        by_door.setdefault(row.door, []).append(hinge)
+        by_door.setdefault(row.door, []).append(HINGES.load(row))
     for row in connection.execute(select(doors).where(doors.c.status != DoorStatus.GONE)):
-        live.add(
-            Door(
-                id=row.id,
-                status=DoorStatus(row.status),
-                status_changed_at=row.status_changed_at,
-                tries=row.tries,
-                retry_at=row.retry_at,
-                hinges=by_door.get(row.id, []),
-            )
-        )
+        live.add(DOORS.load(row, hinges=by_door.get(row.id, [])))
 
 
-DOOR = Entity(
-    "door",
-    Door,
-    DOOR_TABLE,
-    RowMapping[Door](doors, changing=("status", "status_changed_at", "tries", "retry_at")),
-    load_doors,
-)
+DOOR = Entity("door", DOORS, load_doors)
 HINGE = Entity(
     "hinge",
-    Hinge,
-    HINGE_TABLE,
-    RowMapping[Hinge](hinges, changing=("status", "status_changed_at")),
+    HINGES,
     listed=lambda live: (hinge for door in live.of(Door).values() for hinge in door.hinges),
     told=Told.NEVER,
 )

@@ -1,5 +1,6 @@
 """`muster why` of machines that are ill: what is waited for, and until when."""
 
+from proving.hollow.supervisor import Run
 from tests.control.health.conftest import MakeWard
 from tests.control.health.ward import FAILS, FAULTY, HANGS, UNKNOWN, WHY, Ward
 from tests.control.world import ROOT
@@ -15,7 +16,6 @@ from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec
 from muster.core.states.health import HealthStatus
 from muster.core.views.placement import WhyView
-from muster.simulate.hollow.supervisor import Run
 
 H = HealthStatus
 

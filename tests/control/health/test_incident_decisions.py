@@ -1,6 +1,7 @@
 """Operators decide about machines, whatever checks found; what comes late changes nothing."""
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.control.health.conftest import MakeWard
 from tests.control.health.test_incidents import path_of, reach
 from tests.control.health.ward import FAULTY, WHY
@@ -14,7 +15,6 @@ from muster.core.health.remedy import Remedy
 from muster.core.health.service import ServiceName
 from muster.core.reasons import ReasonCode, reason
 from muster.core.states.health import HEALTH_TABLE, ILL, HealthStatus
-from muster.simulate.hollow.supervisor import Run
 
 _H = HealthStatus
 CHECK, RESET, REBOOT = ServiceName.CHECK, ServiceName.RESET, ServiceName.REBOOT

@@ -1,17 +1,17 @@
 """Everything that an incident waits for has a limit."""
 
+from proving.hollow.performers.rebooting import RebootFaults
+from proving.hollow.supervisor import Run
 from tests.control.health.conftest import MakeWard
 from tests.control.health.ward import FAULTY, HANGS, WELL, Ward
 
 from muster.control.health.ladder import Heal
 from muster.control.health.limits import EMPTY_S
-from muster.control.health.rebooting.hollow import RebootFaults
 from muster.core.health.remedy import Remedy
 from muster.core.health.service import ServiceName
 from muster.core.health.verdict import CheckResult
 from muster.core.specs import JobSpec
 from muster.core.states.health import HealthStatus
-from muster.simulate.hollow.supervisor import Run
 
 _H = HealthStatus
 CHECK, RESET, REBOOT = ServiceName.CHECK, ServiceName.RESET, ServiceName.REBOOT

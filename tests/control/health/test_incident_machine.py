@@ -7,6 +7,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from proving.hollow.supervisor import Run
 from tests.control.health.ward import FAILS, FAULTY, HANGS, UNKNOWN, WELL, WORN_OUT, Ward
 
 from muster.control.health.ladder import most_out
@@ -15,7 +16,6 @@ from muster.core.health.service import ServiceName
 from muster.core.ids import JobId
 from muster.core.specs import JobSpec
 from muster.core.states.health import HealthStatus
-from muster.simulate.hollow.supervisor import Run
 
 NAMES = [*"abcdef"]
 SHARE = 0.4

@@ -1,15 +1,15 @@
 """A controller that ends, or loses its mirror, at any point of an incident goes on with it."""
 
 import pytest
+from proving.hollow.performers.rebooting import RebootFaults
+from proving.hollow.supervisor import Run
 from tests.control.health.conftest import MakeWard
 from tests.control.health.test_incidents import reach
 from tests.control.health.ward import FAULTY, UNKNOWN, Ward
 
-from muster.control.health.rebooting.hollow import RebootFaults
 from muster.core.health.remedy import Remedy
 from muster.core.health.service import ServiceName
 from muster.core.states.health import HEALTH_TABLE, HealthStatus
-from muster.simulate.hollow.supervisor import Run
 
 _H = HealthStatus
 CHECK, RESET, REBOOT = ServiceName.CHECK, ServiceName.RESET, ServiceName.REBOOT

@@ -1,6 +1,7 @@
 """No more than a share of a group is out of work for its health at a time."""
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.control.health.conftest import MakeWard
 from tests.control.health.ward import FAULTY, HANGS, UNKNOWN, WHY, Ward
 from tests.control.world import ADA, state
@@ -18,7 +19,6 @@ from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.specs import JobSpec
 from muster.core.states import JobState
 from muster.core.states.health import HealthStatus
-from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 from muster.store.records import Job
 

@@ -2,6 +2,7 @@
 the table of incidents is taken here once."""
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.control.health.conftest import MakeWard
 from tests.control.health.ward import FAILS, FAULTY, UNKNOWN, WELL, WHY, WORN_OUT, Ward
 from tests.control.world import ADA, state
@@ -16,7 +17,6 @@ from muster.core.reasons import ReasonCode, reason
 from muster.core.specs import JobSpec
 from muster.core.states import JobState
 from muster.core.states.health import HEALTH_TABLE, ILL, HealthStatus
-from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 from muster.store.queries.tasks import read_task
 

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from proving.hollow.supervisor import Run
+from proving.hollow.virtual_clock import VirtualClock
 from tests.control.fake_agent import FakeAgent
 from tests.control.health.ward import Ward
 
@@ -16,14 +18,12 @@ from muster.control.agent.desk import HEALTH_AT_ONCE as AT_ONCE
 from muster.control.agent.pace import Pace
 from muster.control.health.entity import Incident
 from muster.control.health.seen import LOOK_AGAIN_S, MOST_A_DAY, suspicions
-from muster.core.clock import VirtualClock
 from muster.core.health.remedy import Remedy
 from muster.core.ids import AgentId
 from muster.core.owner import Owner, Principal, Role
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec
 from muster.core.states.health import HealthStatus
-from muster.simulate.hollow.supervisor import Run
 from muster.store.store import CommitFailed
 from muster.wire.messages import HealthSeen, Sighting
 

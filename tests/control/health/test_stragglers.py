@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.control.health.ward import Ward
 from tests.control.world import ROOT
 
@@ -23,7 +24,6 @@ from muster.core.health.stragglers import IN_A_ROW
 from muster.core.ids import AgentId
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec
-from muster.simulate.hollow.supervisor import Run
 from muster.store.queries.history import read_history
 from muster.store.records import Job
 

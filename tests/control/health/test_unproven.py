@@ -1,6 +1,7 @@
 """Machines of which nothing can be found out, and which cannot be healed either."""
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.control.health.conftest import MakeWard
 from tests.control.health.ward import FAILS, UNKNOWN, WELL
 
@@ -11,7 +12,6 @@ from muster.core.health.service import ServiceName, dump
 from muster.core.health.verdict import missing, unknown
 from muster.core.reasons import ReasonCode
 from muster.core.states.health import HealthStatus
-from muster.simulate.hollow.supervisor import Run
 
 _H = HealthStatus
 CHECK, RESET, REBOOT = ServiceName.CHECK, ServiceName.RESET, ServiceName.REBOOT

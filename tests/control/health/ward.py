@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+from proving.hollow.supervisor import Run
 from tests.control.conftest import cpus
 from tests.control.fake_agent import FakeAgent
 from tests.control.world import World
@@ -20,7 +21,6 @@ from muster.core.ids import JobId
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.specs import ScalingGroup
 from muster.core.states.health import HealthStatus
-from muster.simulate.hollow.supervisor import Run
 from muster.wire.messages import Start
 
 WELL = Run(10.0)

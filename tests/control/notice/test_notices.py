@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from proving.hollow.performers.notices import Faults
+from proving.hollow.supervisor import Run
 from sqlalchemy import select
 from tests.control.fake_agent import task_index
 from tests.control.world import ADA, World, state
@@ -18,7 +20,6 @@ from tests.databases import ON_BOTH
 from muster.control.job.requests import JobRequests
 from muster.control.notice.effects import NoticeOutcome
 from muster.control.notice.entity import Notice, notices
-from muster.control.notice.hollow import Faults
 from muster.control.notice.states import NOTICE_TABLE, NoticeStatus
 from muster.control.notice.turns import MAX_SENDING_OF_ONE
 from muster.core.owner import Owner, Principal, Role
@@ -26,7 +27,6 @@ from muster.core.reasons import ReasonCode, reason
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import JOB_TABLE, JobState
-from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 from muster.wire.messages import Start
 

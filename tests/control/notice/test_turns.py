@@ -3,12 +3,12 @@
 from collections import Counter
 from pathlib import Path
 
+from proving.hollow.performers.notices import Faults
 from tests.control.world import ADA, World
 from tests.databases import ON_BOTH
 
 from muster.control.notice.effects import NoticeOutcome
 from muster.control.notice.entity import Notice
-from muster.control.notice.hollow import Faults
 from muster.control.notice.turns import MAX_SENDING, MAX_SENDING_OF_ONE
 from muster.core.owner import Owner, Principal, Role
 from muster.core.resources import Resources

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from proving.hollow.supervisor import Run
 from sqlalchemy import select
 from tests.control.pool_scenarios import job, pool
 from tests.control.world import ROOT, World
@@ -21,7 +22,6 @@ from muster.core.reasons import ReasonCode
 from muster.core.specs import ScalingGroup, SessionSpec
 from muster.core.states import JobState, SessionStatus
 from muster.core.states.slice import SliceStatus
-from muster.simulate.hollow.supervisor import Run
 from muster.store import schema
 from muster.store.records import Job, Session, Task
 from muster.wire.messages import Start

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from proving.hollow.supervisor import Run
 from tests.control.pool.pooled import codes, make, only, sentences
 from tests.control.pool_scenarios import job, pool
 from tests.control.world import ROOT, World
@@ -14,7 +15,6 @@ from muster.core.reasons import ReasonCode
 from muster.core.specs import Level, Limits, QuotaSpec, ScalingGroup
 from muster.core.states import JobState, SessionStatus
 from muster.core.states.slice import SliceStatus
-from muster.simulate.hollow.supervisor import Run
 
 
 def test_what_waits_for_a_slice_says_so(tmp_path: Path) -> None:

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
+from proving.hollow.performers.providers import FarmFaults
 from tests.control.pool.pooled import make, only, pool_of
 from tests.control.pool_scenarios import job
 from tests.control.world import ROOT, World
 
-from muster.control.pool.hollow import FarmFaults
 from muster.control.pool.pools import UNLISTED_S
 from muster.control.pool.records import Slice
 from muster.control.pool.requests import PoolRequests

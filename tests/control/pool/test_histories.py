@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
+from proving.hollow.performers.providers import FarmFaults
 from tests.control.pool.pooled import make, only, pool_of
 from tests.control.pool_scenarios import job, pool
 from tests.control.world import ROOT, World
 
 from muster.autoscaling.standing import CreateOutcome
-from muster.control.pool.hollow import FarmFaults
 from muster.core.reasons import ReasonCode
 from muster.core.states import JobState
 from muster.core.views.work import HistoryView

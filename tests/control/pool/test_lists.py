@@ -4,10 +4,10 @@ there really is; with hollow machines under virtual time."""
 from pathlib import Path
 from typing import Any
 
+from proving.hollow.performers.providers import FarmFaults
 from tests.control.pool_scenarios import job, pool
 from tests.control.world import ROOT, World
 
-from muster.control.pool.hollow import FarmFaults
 from muster.control.pool.records import Pool, SliceId
 from muster.control.pool.requests import PoolRequests
 from muster.control.pool.states import PoolStatus

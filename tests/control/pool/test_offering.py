@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.control.pool_scenarios import job, pool
 from tests.control.world import World
 
 from muster.core.specs import JobSpec
 from muster.core.states import JobState
-from muster.simulate.hollow.supervisor import Run
 from muster.store.records import Job
 
 IN_X = {"constraints": [{"attribute": "zone", "op": "EQ", "values": ["x"]}]}

@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import pytest
+from proving.hollow.performers.providers import FarmFaults
+from proving.hollow.supervisor import Run
 from sqlalchemy import text
 from tests.control.pool.pooled import codes, make, only, pool_of, pool_status
 from tests.control.pool_scenarios import job, pool
@@ -11,7 +13,6 @@ from tests.control.world import ROOT, World
 from muster.autoscaling.standing import CreateOutcome
 from muster.control.inbox import Unavailable
 from muster.control.pool.fleet import Fleet
-from muster.control.pool.hollow import FarmFaults
 from muster.control.pool.records import Pool, SliceId
 from muster.control.pool.requests import PoolRequests
 from muster.control.pool.slices import SliceLifecycle
@@ -21,7 +22,6 @@ from muster.core.reasons import ReasonCode, reason
 from muster.core.states import AgentStatus, JobState
 from muster.core.states.slice import SliceStatus
 from muster.providers.provider import MachineState
-from muster.simulate.hollow.supervisor import Run
 from muster.store.store import CommitFailed
 from muster.store.unit import Unit
 

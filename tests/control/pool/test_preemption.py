@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+from proving.hollow.supervisor import Run
 from tests.control.pool_scenarios import job, pool
 from tests.control.world import World
 
 from muster.autoscaling.standing import CreateOutcome
 from muster.core.specs import ScalingGroup
 from muster.core.states import JobState
-from muster.simulate.hollow.supervisor import Run
 from muster.store.records import Job
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from proving.hollow.performers.providers import FarmFaults
 from tests.control.pool.pooled import make, only
 from tests.control.pool_scenarios import job, pool
 from tests.control.world import World
@@ -13,7 +14,6 @@ from muster.control.pool.autoscaler import RouteDemand
 from muster.control.pool.effects import MAX_CALLS, LogRead
 from muster.control.pool.explanation import explain_slice
 from muster.control.pool.fleet import Fleet
-from muster.control.pool.hollow import FarmFaults
 from muster.control.pool.records import Slice
 from muster.control.pool.slices import WORDS_S
 from muster.control.pool.views import live_slice

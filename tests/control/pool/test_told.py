@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import pytest
+from proving.hollow.performers.providers import FarmFaults
+from proving.hollow.supervisor import Run
 from tests.control.pool.pooled import codes, make, only, pool_of, sentences
 from tests.control.pool_scenarios import job, pool
 from tests.control.world import ROOT, World
@@ -11,7 +13,6 @@ from muster.autoscaling.standing import CreateOutcome
 from muster.control.job.explanation import explain_job, job_needs_agent
 from muster.control.plan import plan_job
 from muster.control.pool.decisions import unmet_views
-from muster.control.pool.hollow import FarmFaults
 from muster.control.pool.outlook import GroupOutlook
 from muster.control.pool.requests import PoolRequests
 from muster.core.errors import InvalidSpec
@@ -19,7 +20,6 @@ from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, ScalingGroup
 from muster.core.states import JobState
 from muster.core.states.slice import SliceStatus
-from muster.simulate.hollow.supervisor import Run
 from muster.store.queries.history import read_history
 from muster.store.records import Job
 

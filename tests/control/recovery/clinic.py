@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld, under
 from tests.control.world import ADA, World
 
@@ -17,7 +18,6 @@ from muster.core.resources import Resources
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, JobState
 from muster.core.states.recovery import RecoveryStatus
-from muster.simulate.hollow.supervisor import Run
 from muster.store.records import Job
 from muster.wire.messages import Start
 

@@ -2,6 +2,7 @@
 adds to it."""
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
 from tests.control.recovery.clinic import (
     FAULTY,
@@ -22,7 +23,6 @@ from muster.core.health.service import ServiceName
 from muster.core.reasons import ReasonCode
 from muster.core.states import JobState, TaskState
 from muster.core.states.recovery import RecoveryStatus
-from muster.simulate.hollow.supervisor import Run
 
 pytestmark = ON_BOTH
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
 from tests.control.recovery.clinic import (
     CHECK_S,
@@ -25,7 +26,6 @@ from muster.core.health.service import ServiceName
 from muster.core.reasons import ReasonCode
 from muster.core.states import JobState, TaskState
 from muster.core.states.recovery import RecoveryStatus
-from muster.simulate.hollow.supervisor import Run
 
 pytestmark = ON_BOTH
 

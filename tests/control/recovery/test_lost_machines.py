@@ -3,6 +3,7 @@
 from functools import partial
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
 from tests.control.recovery.clinic import Clinic, clinic
 from tests.databases import ON_BOTH
@@ -10,7 +11,6 @@ from tests.databases import ON_BOTH
 from muster.core.reasons import ReasonCode
 from muster.core.states import JobState, TaskState
 from muster.core.states.recovery import RecoveryStatus
-from muster.simulate.hollow.supervisor import Run
 from muster.store.records import Job
 
 pytestmark = ON_BOTH

@@ -3,6 +3,7 @@ need."""
 
 from collections.abc import Mapping, Sequence
 
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
 from tests.control.recovery.clinic import FAULTY, Course, clinic
 from tests.databases import ON_BOTH
@@ -11,7 +12,6 @@ from muster.control.recovery.entity import Recovery
 from muster.core.reasons import ReasonCode
 from muster.core.states import JobState
 from muster.core.states.recovery import RecoveryStatus
-from muster.simulate.hollow.supervisor import Run
 
 pytestmark = ON_BOTH
 

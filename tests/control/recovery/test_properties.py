@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from proving.hollow.supervisor import Run
 from tests.control.conftest import under
 from tests.control.recovery.clinic import FAULTY, HEALTHY, NODE, UNKNOWN, Clinic
 from tests.control.world import World
@@ -14,7 +15,6 @@ from tests.control.world import World
 from muster.control.recovery.entity import Recovery
 from muster.core.states import JOB_TABLE, JobState, TaskState
 from muster.core.states.recovery import RECOVERY_TABLE, RecoveryStatus
-from muster.simulate.hollow.supervisor import Run
 
 NAMES = "abc"
 MAX_RESTARTS, RETRIES = 2, 1

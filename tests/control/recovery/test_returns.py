@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
 from tests.control.recovery.clinic import CHECK_S, FAULTY, UNKNOWN, Clinic, clinic, fails
 from tests.control.recovery_scenarios import isolated
@@ -16,7 +17,6 @@ from muster.core.health.service import ServiceName
 from muster.core.reasons import ReasonCode, reason
 from muster.core.states import JobState
 from muster.core.states.recovery import RecoveryStatus
-from muster.simulate.hollow.supervisor import Run
 
 pytestmark = ON_BOTH
 

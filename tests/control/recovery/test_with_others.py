@@ -2,6 +2,7 @@
 requests to stop it."""
 
 import pytest
+from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
 from tests.control.recovery.clinic import FAULTY, always_fails, clinic, fails
 from tests.control.world import ADA, BOB
@@ -13,7 +14,6 @@ from muster.core.errors import NotFound
 from muster.core.reasons import ReasonCode
 from muster.core.states import JobState, TaskState
 from muster.core.states.recovery import RecoveryStatus
-from muster.simulate.hollow.supervisor import Run
 from muster.store.records import Job
 
 pytestmark = ON_BOTH

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from proving.hollow.performers.publishing import HollowPublisher, PublishFaults
+from proving.hollow.virtual_clock import VirtualClock
 from tests.control.deployment.publishing.balancers import service
 from tests.patience import until
 
 from muster.control.deployment.publishing import sink as publishing_sink
 from muster.control.deployment.publishing.effects import PublishServices
-from muster.control.deployment.publishing.hollow import HollowPublisher, PublishFaults
 from muster.control.deployment.publishing.published import Addresses
 from muster.control.deployment.publishing.settings import FILE, load_settings
 from muster.control.deployment.publishing.sink import Sink, SinkError, SinkLine, Tended
-from muster.core.clock import VirtualClock
 from muster.core.errors import InvalidSpec
 from muster.core.serving.traffic import Service, Target
 

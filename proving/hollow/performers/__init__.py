@@ -1,0 +1,1 @@
+"""Hollow twins of performers (design: Effects): each loses, doubles and delays, by a seed."""

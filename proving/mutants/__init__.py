@@ -1,0 +1,1 @@
+"""Deliberate bugs, each put into a copy of the package: how good seeds are at finding them."""
