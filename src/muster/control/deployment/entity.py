@@ -1,7 +1,7 @@
 """The entities of deployments and routes: their records, tables, and the mappings between them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NewType
 
 from sqlalchemy import (
@@ -57,6 +57,7 @@ deployments = Table(
     Column("finished_at", Float, nullable=True),
     Column("spec", Text, nullable=False),  # JSON, as DeploymentSpec
     Column("revisions", Text, nullable=False),  # JSON, as a list of Revision
+    Column("secret", Text, nullable=False),
     Column("revision", Integer, nullable=False),
     Column("stable", Integer, nullable=False),
     Column("proven", Boolean, nullable=False),
@@ -135,7 +136,9 @@ class Deployment(Tried):
     last of them at ``failed_at``. ``unserved_at`` is when its last replica that served was lost,
     None while one serves; ``outage_told`` says that channels were told of that. ``spec_bytes`` is
     the size of spec and revisions as they are stored. ``reason`` is why it is as it is: why a
-    revision was given up, until there is another.
+    revision was given up, until there is another. ``secret`` is what requests of proxies and
+    probers carry to its replicas (``muster.core.serving.secret``); no view has it but that of
+    proxies.
     """
 
     id: DeploymentId
@@ -146,6 +149,7 @@ class Deployment(Tried):
     finished_at: float | None = None
     spec: DeploymentSpec
     revisions: tuple[Revision, ...]
+    secret: str = field(repr=False)
     revision: int
     stable: int
     proven: bool = False
@@ -274,6 +278,7 @@ def _deployment(row: Row[Any]) -> Deployment:
         finished_at=row.finished_at,
         spec=DeploymentSpec.model_validate_json(row.spec),
         revisions=load_revisions(row.revisions),
+        secret=row.secret,
         spec_bytes=len(row.spec.encode()) + len(row.revisions.encode()),
         revision=row.revision,
         stable=row.stable,
