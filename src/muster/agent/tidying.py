@@ -26,7 +26,7 @@ from muster.agent.retention import (
 from muster.agent.scratch_sizes import ScratchSizes
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.resources import Unit
-from muster.wire.messages import KernelKey
+from muster.wire.messages import FileRemoval, KernelKey
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +41,9 @@ class Tidying:
         config: the agent's limits, and its directory.
         removed: remembers which outputs were removed.
         is_live: whether a kernel may still write.
+
+    Attributes:
+        removals: what the last run removed, or has the supervisor remove, and why.
     """
 
     def __init__(self, config: AgentConfig, removed: RemovedOutputs, is_live: IsLive) -> None:
@@ -49,6 +52,7 @@ class Tidying:
         self._removed = removed
         self._is_live = is_live
         self._sizes = ScratchSizes()
+        self.removals: list[FileRemoval] = []
 
     def run(self, places: Sequence[Path], now: float) -> list[tuple[KernelKey, tuple[Path, ...]]]:
         """Remove the logs and the scratch directories above their owners' shares. The answer is the
@@ -64,30 +68,41 @@ class Tidying:
         at = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
         leftovers = left_by_kernels(self._config.directory, places)
         old = too_old(leftovers, now, self._config.logs_max_age_s, self._is_live)
-        reasons: dict[KernelKey, Reason] = {}
-        for key in old:
-            if leftovers[key].has_log:
-                numbers = {"at": at, "kept_s": self._config.logs_max_age_s}
-                reasons[key] = reason(ReasonCode.OUTPUT_TOO_OLD, **numbers)
         gone = set(old)
         young = {key: each for key, each in leftovers.items() if key not in gone}
-        above = self._logs_above(young)
-        reasons |= {each.key: _why(ReasonCode.OUTPUT_ABOVE_SHARE, each, at) for each in above}
-        if reasons:
-            self._removed.note(reasons)
-        if above:
-            log.info("removing %d logs of owners with more than their share", len(above))
-            noted = {key for key, each in young.items() if each.scratch}
-            remove_logs(self._logs, [each.key for each in above], noted)
-        self._tidy_scratch(young)
+        too_old_s = {"at": at, "kept_s": self._config.logs_max_age_s}
+        of_output = {
+            key: reason(ReasonCode.OUTPUT_TOO_OLD, **too_old_s)
+            for key in old
+            if leftovers[key].has_log
+        }
+        of_output |= self._tidy_logs(young, at)
+        of_scratch = {
+            key: reason(ReasonCode.SCRATCH_TOO_OLD, **too_old_s)
+            for key in old
+            if leftovers[key].scratch and not leftovers[key].has_log
+        }
+        of_scratch |= self._tidy_scratch(young, at)
+        told = chain(of_output.items(), of_scratch.items())
+        self.removals = [FileRemoval(*key, why) for key, why in told]
+        if of_output:
+            self._removed.note(of_output)
         return [(key, tuple(leftovers[key].places)) for key in old]
 
-    def _logs_above(self, young: Leftovers) -> list[AboveShare]:
+    def _tidy_logs(self, young: Leftovers, at: str) -> dict[KernelKey, Reason]:
+        """Remove the logs above their owners' shares; the answer is why."""
         owner_of = partial(owner_of_log, self._logs)
-        return above_share(young, self._config.logs_max_bytes, owner_of, self._is_live)
+        above = above_share(young, self._config.logs_max_bytes, owner_of, self._is_live)
+        reasons = {each.key: _why(ReasonCode.OUTPUT_ABOVE_SHARE, each, at) for each in above}
+        if above:
+            self._removed.note(reasons)  # before they are gone
+            log.info("removing %d logs of owners with more than their share", len(above))
+            noted = {key for key, each in young.items() if each.scratch}
+            remove_logs(self._logs, reasons, noted)
+        return reasons
 
-    def _tidy_scratch(self, young: Leftovers) -> None:
-        """Remove the scratch directories above their owners' shares."""
+    def _tidy_scratch(self, young: Leftovers, at: str) -> dict[KernelKey, Reason]:
+        """Remove the scratch directories above their owners' shares; the answer is why."""
         self._sizes.measure(young, self._is_live)
         room_bytes = kept_scratch_max_bytes(self._config)
         owner_of = partial(owner_of_scratch, self._logs, young)
@@ -95,6 +110,7 @@ class Tidying:
         if above:
             log.info("removing scratch of %d kernels of owners with more than a share", len(above))
             _remove(chain.from_iterable(young[each.key].scratch for each in above))
+        return {each.key: _why(ReasonCode.SCRATCH_ABOVE_SHARE, each, at) for each in above}
 
 
 def _why(code: ReasonCode, above: AboveShare, at: str) -> Reason:
