@@ -91,6 +91,12 @@ for wanted in haproxy:haproxy etcd:etcd-server; do
     fi
 done
 
+# Those of ports write rules of nftables, whose package starts nothing, and are skipped without it.
+if ! PATH="$PATH:/usr/sbin:/sbin" command -v nft >/dev/null; then
+    (need_packages 'the tests want nft, which is missing' nftables) ||
+        echo 'setup: without nftables the tests of rules for ports are skipped' >&2
+fi
+
 # Compiled now, so that no command compiles at each start what it imports: Python may be told not to
 # write bytecode, or be run by who may not write here. What only the demonstration draws and learns
 # with is left out, and so is what some package keeps that is no Python of this version.

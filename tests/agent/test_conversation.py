@@ -12,11 +12,13 @@ from muster.agent.health.counters import INTERVAL_S, GpuCounters
 from muster.agent.health.sightings import SightingBox
 from muster.agent.kernels import Kernels
 from muster.agent.outbox import Outbox
+from muster.agent.removal_box import AT_ONCE, RemovalBox
 from muster.agent.route_probes import RouteProbes
 from muster.agent.supervisor import clock
 from muster.core.health.counters import GpuMeans
 from muster.core.health.remedy import Remedy
-from muster.core.ids import AgentId
+from muster.core.ids import AgentId, KernelId
+from muster.core.reasons import ReasonCode, reason
 from muster.core.resources import Resources
 from muster.core.serving.probes import ProbeOrder, ProbeResult, ProbeTarget
 from muster.wire.client import ControllerStream, Disconnected
@@ -24,6 +26,8 @@ from muster.wire.messages import (
     AgentMessage,
     ControllerMessage,
     Disk,
+    FileRemoval,
+    FilesRemoved,
     HealthNoted,
     HealthSeen,
     Heartbeat,
@@ -120,6 +124,7 @@ class Talk:
         self.sightings = SightingBox()
         self.counters = GpuCounters(lambda: self.now_s)
         self.probes = FakeProbes()
+        self.removals = RemovalBox()
         self.now_s = 0.0
 
     async def run(self) -> None:
@@ -131,6 +136,7 @@ class Talk:
             self.sightings,
             self.counters,
             cast(RouteProbes, self.probes),
+            removals=self.removals,
         )
         with suppress(Disconnected):
             await conversation.run(HELLO)
@@ -261,6 +267,21 @@ async def test_controller_that_knows_no_sightings_is_told_of_none() -> None:
         await made.stream.answers.put(Renew(hello.sent_s, 60.0, 2 * SELDOM_S, hears_health=False))
         await made.heartbeat()
     assert made.sightings.kept == (sighting,)
+
+
+async def test_removals_are_told_once_and_to_a_controller_alone_that_hears_them() -> None:
+    removal = FileRemoval(KernelId("krn-1"), 1, reason(ReasonCode.OUTPUT_REMOVED))
+    async with talk() as (made, hello):
+        made.removals.add([removal] * (AT_ONCE + 1))
+        await made.stream.answers.put(Renew(hello.sent_s, 60.0, SELDOM_S, hears_removals=False))
+        await made.heartbeat()
+        made.kernels.news.set()
+        await made.renew(hello.sent_s, 60.0, heartbeat_s=1.0)
+        told = [await made.heard() for _ in range(3)]
+        assert FilesRemoved((removal,) * AT_ONCE) in told
+        assert FilesRemoved((removal,)) in told
+        await made.heartbeat()
+    assert not made.removals.has_news
 
 
 async def test_replicas_are_probed_as_ordered_for_as_long_as_the_stream_lasts() -> None:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muster.agent import scratch_sizes
 from muster.agent.config import AgentConfig
 from muster.agent.removed_outputs import MAX_REMEMBERED, RemovedOutputs
 from muster.agent.retention import (
@@ -17,6 +18,7 @@ from muster.agent.retention import (
     remove_logs,
     too_old,
 )
+from muster.agent.scratch_sizes import ScratchSizes
 from muster.agent.tidying import Tidying
 from muster.core.ids import KernelId
 from muster.core.reasons import ReasonCode, reason
@@ -158,10 +160,22 @@ def test_files_of_a_user_take_no_room_from_the_logs_of_others(
 # -- tidying ---------------------------------------------------------------------------------------
 
 
-def tidying(directory: Path, max_bytes: int = 2**40) -> tuple[Tidying, RemovedOutputs]:
-    config = AgentConfig(directory, "host:1", "a", logs_max_age_s=100.0, logs_max_bytes=max_bytes)
+def tidying(
+    directory: Path,
+    max_bytes: int = 2**40,
+    scratch_bytes: int = 2**40,
+    live: frozenset[KernelKey] = NONE,
+) -> tuple[Tidying, RemovedOutputs]:
+    config = AgentConfig(
+        directory,
+        "host:1",
+        "a",
+        logs_max_age_s=100.0,
+        logs_max_bytes=max_bytes,
+        kept_scratch_max_bytes=scratch_bytes,
+    )
     removed = RemovedOutputs(directory / "removed-outputs")
-    return Tidying(config, removed, lambda _: False), removed
+    return Tidying(config, removed, live.__contains__), removed
 
 
 def test_scratch_directory_is_looked_for_where_it_was_found(directory: Path, scratch: Path) -> None:
@@ -179,7 +193,7 @@ def test_log_above_a_share_goes_and_the_scratch_directory_stays(directory: Path)
     (directory / "kernels" / "krn-b.1").mkdir()
     tidy, removed = tidying(directory, max_bytes=8 * BLOCK)
     assert tidy.run((), NOW) == []
-    assert names(directory) == ["krn-a.1.log", "krn-a.1.log.owner"]
+    assert names(directory) == ["krn-a.1.log", "krn-a.1.log.owner", "krn-b.1.log.owner"]
     assert (directory / "kernels" / "krn-b.1").is_dir()
     told = removed.of(key("krn-b"))
     assert told is not None
@@ -188,6 +202,90 @@ def test_log_above_a_share_goes_and_the_scratch_directory_stays(directory: Path)
         "32KiB on its machine, more than the share of 16KiB, and the oldest goes first"
     )
     assert removed.of(key("krn-a")) is None
+
+
+def leave(place: Path, kernel: str, age_s: float, blocks: int) -> Path:
+    """Have a kernel leave a scratch directory with a file of so many blocks in it."""
+    scratch = place / f"{kernel}.1"
+    (scratch / "deep").mkdir(parents=True)
+    (scratch / "deep" / "weights").write_bytes(b"x" * blocks * BLOCK)
+    os.utime(scratch, (NOW - age_s, NOW - age_s))
+    return scratch
+
+
+def left(place: Path) -> list[str]:
+    return sorted(path.name.partition(".")[0] for path in place.iterdir())
+
+
+def test_owner_with_the_most_scratch_loses_its_oldest_and_keeps_the_output(
+    directory: Path,
+) -> None:
+    kernels = directory / "kernels"
+    for kernel, age_s, owner in (("krn-a", 90, "d/p/ada"), ("krn-b", 80, "d/p/mallory")):
+        log(directory, f"{kernel}.1.log", age_s, owner=owner)
+        leave(kernels, kernel, age_s, 100)
+    log(directory, "krn-c.1.log", 70, owner="d/p/mallory")
+    leave(kernels, "krn-c", 70, 200)
+    assert tidying(directory, scratch_bytes=420 * BLOCK)[0].run((), NOW) == []
+    assert left(kernels) == ["krn-a", "krn-b", "krn-c"]
+    assert tidying(directory, scratch_bytes=350 * BLOCK)[0].run((), NOW) == []
+    assert left(kernels) == ["krn-a", "krn-c"]
+    assert len([name for name in names(directory) if name.endswith(".log")]) == 3
+
+
+def test_scratch_of_a_kernel_that_runs_neither_goes_nor_counts(directory: Path) -> None:
+    kernels = directory / "kernels"
+    leave(kernels, "krn-a", 90, 500)
+    leave(kernels, "krn-b", 80, 50)
+    live = frozenset({key("krn-a")})
+    tidying(directory, scratch_bytes=100 * BLOCK, live=live)[0].run((), NOW)
+    assert left(kernels) == ["krn-a", "krn-b"]
+    tidying(directory, scratch_bytes=10 * BLOCK, live=live)[0].run((), NOW)
+    assert left(kernels) == ["krn-a"]
+
+
+def test_owner_of_scratch_is_known_once_its_log_was_removed(directory: Path) -> None:
+    kernels = directory / "kernels"
+    for kernel, owner in (("krn-a", "d/p/ada"), ("krn-b", "d/p/mallory")):
+        log(directory, f"{kernel}.1.log", 50, 4 * BLOCK, owner=owner)
+    leave(kernels, "krn-a", 50, 10)
+    leave(kernels, "krn-b", 40, 100)
+    tidy, _ = tidying(directory, max_bytes=0, scratch_bytes=80 * BLOCK)
+    tidy.run((), NOW)
+    assert names(directory) == ["krn-a.1.log.owner", "krn-b.1.log.owner"]
+    assert left(kernels) == ["krn-a"]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root's kernels run as other users")
+def test_scratch_of_another_user_is_that_users(directory: Path, scratch: Path) -> None:
+    other = scratch.parents[1] / "200001" / "scratch"
+    other.mkdir(parents=True)
+    for place, uid, kernel, blocks in (
+        (scratch, 200_000, "krn-a", 50),
+        (other, 200_001, "krn-b", 60),
+        (other, 200_001, "krn-c", 70),
+    ):
+        os.chown(leave(place, kernel, 50, blocks), uid, uid)
+    tidying(directory, scratch_bytes=150 * BLOCK)[0].run([scratch, other], NOW)
+    assert left(scratch) == ["krn-a"]
+    assert len(left(other)) == 1
+
+
+def test_tree_is_measured_once_and_again_after_a_while(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes, scratch = ScratchSizes(), leave(directory / "kernels", "krn-a", 50, 10)
+
+    def measured() -> int:
+        found = left_by_kernels(directory, ())
+        sizes.measure(found, NONE.__contains__)
+        return found[key("krn-a")].scratch_bytes // BLOCK
+
+    first = measured()
+    (scratch / "more").write_bytes(b"x" * 10 * BLOCK)
+    assert measured() == first
+    monkeypatch.setattr(scratch_sizes, "AGAIN_S", 0.0)
+    assert measured() >= first + 10
 
 
 def test_why_an_output_was_removed_is_known_over_a_restart(directory: Path) -> None:

@@ -10,7 +10,7 @@ from tests.api.served import ADMIN, LARGE, ServedCluster
 from tests.api.test_waiting import in_background
 
 from muster.api.traffic import _prometheus, _traefik
-from muster.control.deployment.entity import DeploymentId
+from muster.control.deployment.entity import Deployment, DeploymentId, Route
 from muster.control.deployment.traffic import Traffic
 from muster.core.owner import Role
 from muster.core.serving.traffic import Identity, Service, Target
@@ -65,6 +65,32 @@ def test_token_for_discovery_sees_the_routes_of_everybody_where_a_viewers_sees_n
         assert seen(path, Role.DISCOVERY) == seen(path, Role.ADMIN)
     assert len(seen("prometheus", Role.DISCOVERY)) == 2
     assert list(seen("traefik", Role.DISCOVERY)["http"]["routers"]) == ["dep-1"]
+
+
+def test_secrets_are_for_those_alone_who_send_the_requests_of_all(cluster: ServedCluster) -> None:
+    with cluster.client() as client:
+        made = client.deploy({"name": "web", "command": ["true"], "resources": {"cpu": "10m"}})
+    cluster.pass_time(1.0)
+    secret = cluster.plane.live.of(Deployment)[made.id].secret
+    assert len(secret) == 43
+
+    def get(path: str, role: Role) -> str:
+        headers = {"Authorization": f"Bearer {cluster.token(role=role)}"}
+        return httpx.get(f"{cluster.url}{path}", headers=headers, timeout=60).text
+
+    assert secret in get("/v1/traffic", Role.ADMIN)
+    for role in (Role.USER, Role.VIEWER):
+        assert '"web"' in get("/v1/traffic", role)
+        assert secret not in get("/v1/traffic", role)
+    for path in ("traffic/prometheus", "traffic/traefik", "traffic/top"):
+        assert secret not in get(f"/v1/{path}", Role.ADMIN)
+    assert secret not in get("/v1/traffic/prometheus", Role.DISCOVERY)
+    for path in ("", "/history", "/revisions", "/routes", "/why"):
+        assert secret not in get(f"/v1/deployments/{made.id}{path}", Role.ADMIN)
+    (route,) = cluster.plane.live.of(Route).values()
+    told = get(f"/v1/sessions/{route.session_id}", Role.ADMIN)
+    assert "MUSTER_DEPLOYMENT" in told
+    assert secret not in told
 
 
 def test_token_for_discovery_opens_no_deployment(cluster: ServedCluster) -> None:

@@ -1,5 +1,5 @@
-"""One user's output fills the room that an agent has for logs: nobody else loses any, scratch
-directories stay, and who asks for an output that was removed is told when and why."""
+"""One user's output, or scratch directories, fill the room that an agent has for them: nobody else
+loses any, and who lost some is told when and why."""
 
 from collections.abc import Iterator
 
@@ -10,6 +10,7 @@ from tests.patience import until
 from muster.cli.removed_output import removed_outputs
 from muster.client import Client, OutputRemoved
 from muster.core.states import JobState, SessionStatus
+from muster.core.views.work import HistoryView
 
 MIB = 2**20
 ROOM_BYTES = 8 * MIB
@@ -22,7 +23,8 @@ LEFT = "weights"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    one = agent("one", cpu_milli=16_000, gpus="none", logs_max_bytes=ROOM_BYTES, tidy_period_s=0.2)
+    rooms = {"logs_max_bytes": ROOM_BYTES, "kept_scratch_max_bytes": ROOM_BYTES}
+    one = agent("one", cpu_milli=16_000, gpus="none", tidy_period_s=0.2, **rooms)
     made = Cluster(tmp_path_factory.mktemp("outputs") / "home", [one])
     with started(made):
         yield made
@@ -73,8 +75,15 @@ def test_output_of_one_user_removes_nobody_elses(
     assert sum(path.lstat().st_size for path in logs.iterdir()) <= ROOM_BYTES
 
 
-def test_whoever_lost_output_is_told_when_and_why(flood: tuple[str, str, Client]) -> None:
-    _, many, mallory = flood
+def rows_of_removals(client: Client, ref: str) -> list[HistoryView]:
+    """The rows of a history that tell what an agent removed."""
+    return [row for row in client.history(ref, limit=1000).items if row.phase == "Retention"]
+
+
+def test_whoever_lost_output_is_told_when_and_why(
+    victim: Client, flood: tuple[str, str, Client]
+) -> None:
+    job, many, mallory = flood
     (first, *_) = until(lambda: removed(mallory, many))
     with pytest.raises(OutputRemoved) as told:
         list(mallory.logs(many, task=first))
@@ -83,6 +92,11 @@ def test_whoever_lost_output_is_told_when_and_why(flood: tuple[str, str, Client]
     assert "more than the share of" in str(told.value)
     (line,) = removed_outputs(mallory, mallory.job(many), first)
     assert str(line) == f"task {first}: {told.value}"
+    row = until(lambda: rows_of_removals(mallory, f"{many}/{first}"))[0]
+    (why,) = row.reasons
+    assert str(told.value).startswith(why.sentence)
+    assert row.task_index == first
+    assert rows_of_removals(victim, job) == []
 
 
 def test_removed_output_of_a_session_is_told_too(flood: tuple[str, str, Client]) -> None:
@@ -101,6 +115,27 @@ def test_removed_output_of_a_session_is_told_too(flood: tuple[str, str, Client])
     until(is_removed)
     (line,) = removed_outputs(mallory, mallory.session(session.id), None)
     assert str(line).startswith("kernel 0: its output was removed at 20")
+    until(lambda: rows_of_removals(mallory, session.id))
+
+
+def test_scratch_of_one_user_removes_nobody_elses(
+    cluster: Cluster, victim: Client, flood: tuple[str, str, Client]
+) -> None:
+    job, _, mallory = flood
+    fills = ["sh", "-c", "head -c 1048576 /dev/zero > filled"]
+    many = mallory.submit(command=fills, tasks=KERNELS, resources={"cpu": 0.1})
+    assert mallory.wait(many.id, 120.0).state is JobState.SUCCEEDED
+    rows = until(lambda: rows_of_removals(mallory, many.id))
+    assert rows[0].reasons[0].sentence.startswith("its scratch directory was removed at 20")
+    places = [cluster.home.agent_directory("one") / "kernels", cluster.users_directory]
+
+    def kept(client: Client, work: str, task: int, name: str) -> bool:
+        kernel = client.task(work, task).attempts[0].id
+        return any(path.is_file() for at in places for path in at.rglob(f"{kernel}.*/{name}"))
+
+    until(lambda: sum(kept(mallory, many.id, task, "filled") for task in range(KERNELS)) <= 8)
+    assert kept(victim, job, 0, LEFT)
+    assert rows_of_removals(victim, job) == []
 
 
 def test_why_output_is_gone_is_known_over_a_restart_of_the_agent(

@@ -2,13 +2,19 @@
 it."""
 
 import os
+import subprocess
+import sys
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
+import httpx
 import pytest
 from tests.attacks.target import Target
 from tests.patience import until
 
 from muster.agent.port_rules import find_nft
+from muster.app.proxy_config import dump_proxy, proxy_beside, running_proxy
 from muster.client import Client
 from muster.core.reasons import ReasonCode
 from muster.core.states.deployment import RouteStatus
@@ -49,6 +55,16 @@ class Server(http.server.ThreadingHTTPServer):
         super().server_activate()
         print("listens", flush=True)
 Server((sys.argv[1], int(sys.argv[2])), Thief).serve_forever()
+"""
+GUARDED = r"""
+import hmac, http.server, os
+class Guarded(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        sent = self.headers.get("Muster-Secret", "").encode()
+        proven = hmac.compare_digest(sent, os.environ["MUSTER_SECRET"].encode())
+        self.send_response(200 if proven else 403)
+        self.end_headers()
+http.server.HTTPServer(("127.0.0.1", int(os.environ["PORT"])), Guarded).serve_forever()
 """
 TRIED_S = 3.0
 """Seconds for which a thief is watched: it was HEALTHY after 1 to 2."""
@@ -115,3 +131,44 @@ def test_private_replica_is_not_reached_around_the_proxy(target: Target) -> None
             answers.append(b"".join(client.logs(job.id)).decode().strip())
         ada.cancel("alone")
     assert answers == ["ConnectionRefusedError", "b'HTTP/1.0 200 OK'"]
+
+
+@contextmanager
+def proxy_of(target: Target) -> Iterator[str]:
+    """A proxy of the cluster's own, and its URL."""
+    config = proxy_beside(target.cluster.home, port=0)
+    config.directory.mkdir(mode=0o700, exist_ok=True)
+    command = [sys.executable, "-P", "-m", "muster.app.proxy_process"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        assert process.stdin is not None
+        process.stdin.write(dump_proxy(config))
+        process.stdin.close()
+        running = until(lambda: running_proxy(config.directory))
+        yield running.url
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def test_program_knows_requests_of_the_proxy_from_those_around_it(target: Target) -> None:
+    """Where nothing keeps its port from others: its owner's other kernels reach it always."""
+    guarded = {"name": "guarded", "command": ["python3", "-I", "-S", "-c", GUARDED]}
+    with target.client("ada") as ada, proxy_of(target) as url:
+        ada.deploy({**REPLICA, **guarded, "access": "owner"})
+        port = str(replica(ada, "guarded", RouteStatus.HEALTHY).address).rpartition(":")[2]
+        around = ["sh", "-c", 'env | grep -c ^MUSTER_SECRET=; exec python3 -I -S -c "$0" $1']
+        job = ada.submit(command=[*around, ASKS, port])
+        ada.wait(job.id)
+        asked = b"".join(ada.logs(job.id)).decode().split("\n")
+        headers = {"Authorization": f"Bearer {target.tokens['ada']}", "Muster-Secret": "guessed"}
+        through = until(lambda: _status(f"{url}/guarded/", headers))
+        ada.cancel("guarded")
+    assert asked[:2] == ["0", "b'HTTP/1.0 403 Fo'"]
+    assert through == 200
+
+
+def _status(url: str, headers: Mapping[str, str]) -> int | None:
+    """The status of an answer by a replica; None while the proxy knows none."""
+    answer = httpx.get(url, headers=headers, timeout=20)
+    return None if answer.status_code in (404, 503) else answer.status_code

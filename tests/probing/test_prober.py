@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -159,6 +160,19 @@ def test_connection_is_enough_for_a_probe_by_tcp(prober: Prober, told: Told) -> 
         result = told.last("rou-1", 3)
     assert (result.good, result.detail) == (True, "connected")
     assert set(heard) == {b""}
+
+
+def test_request_carries_the_secret_of_its_deployment_and_no_other() -> None:
+    probe = quick(headers={"muster-secret": "guessed", "X-Own": "1"})
+    order = order_of(replace(watched("rou-1", 80, probe, metric="load"), secret="known"))
+    assert order.target is not None
+    for request in (order.target.request, order.target.metric_request):
+        assert b"\r\nMuster-Secret: known\r\n" in request
+        assert b"guessed" not in request
+    assert "known" not in repr(order), "it is in no log"
+    plain = order_of(watched("rou-1", 80)).target
+    assert plain is not None
+    assert b"Muster-Secret" not in plain.request
 
 
 def test_request_is_as_the_spec_says(prober: Prober, told: Told) -> None:

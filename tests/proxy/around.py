@@ -120,7 +120,8 @@ async def authorise(token: str) -> Identity | None:
 
 def service(*targets: Target, name: str = "web", public: bool = True, holds: bool = False,
             affinity: str | None = None, host: str | None = None, drain_s: float = 30.0,
-            users: tuple[str, ...] = (), projects: tuple[str, ...] = ()) -> Service:  # fmt: skip
+            users: tuple[str, ...] = (), projects: tuple[str, ...] = (),
+            secret: str = "") -> Service:  # fmt: skip
     return Service(
         id=f"id-{name}",
         name=name,
@@ -134,6 +135,7 @@ def service(*targets: Target, name: str = "web", public: bool = True, holds: boo
         affinity=affinity,
         drain_s=drain_s,
         holds=holds,
+        secret=secret,
         targets=targets,
     )
 

@@ -31,6 +31,20 @@ async def test_request_reaches_the_service_that_its_path_names() -> None:
     assert got["connection"] is None
 
 
+@pytest.mark.parametrize("name", ["Muster-Secret", "muster_secret"])
+async def test_request_carries_the_secret_of_its_service_and_none_of_the_callers(
+    name: str,
+) -> None:
+    async with Backend(saying("hello")).running() as web, serving() as served:
+        served.set(service(web.target(), secret="known"), service(web.target(), name="other"))
+        await served.get("/web/", f"{name}: guessed")
+        await served.get("/other/", f"{name}: guessed")
+    got, of_other = web.requests
+    assert got["muster-secret"] == "known"
+    assert [each for each in got.headers + of_other.headers if each[1] == "guessed"] == []
+    assert of_other["muster-secret"] is None
+
+
 @pytest.mark.parametrize("host", ["web.EXAMPLE.org:8282", "web.example.org.", "web.example.org.:1"])
 async def test_request_reaches_the_service_that_its_host_names_with_its_path_whole(
     host: str,

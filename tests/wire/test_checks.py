@@ -15,6 +15,7 @@ from muster.core.health.counters import GpuMeans
 from muster.core.health.remedy import Remedy
 from muster.core.health.service import MAX_RESULT_BYTES
 from muster.core.ids import AgentId, KernelId
+from muster.core.reasons import ReasonCode, reason
 from muster.core.resources import MAX_DEVICES, Device, DeviceShare, Resources
 from muster.core.serving.port_holders import PortHolder, PortSeen, PortsSeen
 from muster.core.serving.probes import ProbeResult
@@ -25,6 +26,7 @@ from muster.wire.codec import encode_agent_message
 from muster.wire.messages import (
     MAX_DETAIL,
     PROTOCOL,
+    FilesRemoved,
     HealthSeen,
     Heartbeat,
     HeldKernel,
@@ -165,6 +167,36 @@ def test_wrong_port_is_refused_with_a_sentence(wrong: str) -> None:
     with pytest.raises(MalformedMessage) as refused:
         checks.check_ports(PortsSeen(PORTS[wrong]))
     assert 10 < len(str(refused.value)) < 400
+
+
+REMOVED = pb.FileRemoval(kernel="krn-1", why=pb.OutputRemoved(reason="OUTPUT_TOO_OLD"))
+REMOVALS = {
+    "long kernel": [pb.FileRemoval(kernel="k" * 300)],
+    "negative generation": [pb.FileRemoval(kernel="krn-1", generation=-1)],
+    "long numbers": [pb.FileRemoval(why=pb.OutputRemoved(numbers="9" * 5000))],
+    "many": [REMOVED] * 201,
+}
+
+
+@pytest.mark.parametrize("wrong", REMOVALS)
+def test_wrong_removal_is_refused_with_a_sentence(wrong: str) -> None:
+    checks.heard(pb.AgentMessage(files_removed=pb.FilesRemoved(removals=[REMOVED])))
+    with pytest.raises(MalformedMessage) as refused:
+        checks.heard(pb.AgentMessage(files_removed=pb.FilesRemoved(removals=REMOVALS[wrong])))
+    assert 10 < len(str(refused.value)) < 400
+
+
+def test_reason_of_a_removal_that_is_none_becomes_one_without_numbers() -> None:
+    for told, numbers in (
+        ("DISK_FULL", "{}"),
+        ("NO_CODE", "{}"),
+        ("OUTPUT_TOO_OLD", "[]"),
+        ("OUTPUT_TOO_OLD", '{"kept_s": Infinity}'),
+    ):
+        removed = pb.FileRemoval(kernel="k", why=pb.OutputRemoved(reason=told, numbers=numbers))
+        heard = checks.heard(pb.AgentMessage(files_removed=pb.FilesRemoved(removals=[removed])))
+        assert isinstance(heard, FilesRemoved)
+        assert [each.why for each in heard.removals] == [reason(ReasonCode.OUTPUT_REMOVED)]
 
 
 def test_holder_that_is_none_is_refused() -> None:

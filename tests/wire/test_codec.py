@@ -12,7 +12,7 @@ from muster.core.health.counters import GpuMeans
 from muster.core.health.remedy import Remedy
 from muster.core.health.service import Service, ServiceName
 from muster.core.ids import AgentId, KernelId
-from muster.core.reasons import ReasonCode
+from muster.core.reasons import ReasonCode, reason
 from muster.core.resources import Device, DeviceShare, Resources
 from muster.core.serving.port_holders import (
     PortHolder,
@@ -31,6 +31,8 @@ from muster.wire.messages import (
     Commands,
     ControllerMessage,
     Disk,
+    FileRemoval,
+    FilesRemoved,
     HealthNoted,
     HealthSeen,
     Heartbeat,
@@ -139,6 +141,17 @@ SIGHTINGS = st.builds(
     boot_id=TEXT,
     at=SECONDS,
 )
+REMOVALS = st.builds(
+    FileRemoval,
+    KERNELS,
+    GENERATIONS,
+    st.builds(
+        reason,
+        st.sampled_from([ReasonCode.OUTPUT_TOO_OLD, ReasonCode.SCRATCH_TOO_OLD]),
+        at=TEXT,
+        kept_s=st.floats(0, 1e9),
+    ),
+)
 AGENT_MESSAGES: st.SearchStrategy[AgentMessage] = (
     HELLOS
     | REPORTS
@@ -147,6 +160,7 @@ AGENT_MESSAGES: st.SearchStrategy[AgentMessage] = (
     | st.builds(HealthSeen, st.lists(SIGHTINGS, max_size=4).map(tuple))
     | st.builds(ProbesSeen, st.lists(PROBE_RESULTS, max_size=4).map(tuple))
     | st.builds(PortsSeen, st.lists(PORTS, max_size=4).map(tuple))
+    | st.builds(FilesRemoved, st.lists(REMOVALS, max_size=4).map(tuple))
 )
 
 SERVICES = st.builds(
@@ -217,7 +231,7 @@ CONTROLLER_MESSAGES: st.SearchStrategy[ControllerMessage] = (
     | st.builds(HealthNoted, INT64)
     | PROBE_ORDERS
     | PORT_ORDERS
-    | st.builds(Renew, SECONDS, SECONDS | st.just(math.inf), SECONDS, st.booleans())
+    | st.builds(Renew, SECONDS, SECONDS | st.just(math.inf), SECONDS, st.booleans(), st.booleans())
 )
 
 

@@ -38,6 +38,8 @@ class AgentConfig:
         logs_max_age_s: logs and scratch directories of ended kernels that are older are removed.
         logs_max_bytes: of all logs. Where they take more, owners lose their oldest logs of ended
             kernels, those with the most first; nobody loses any of an equal share.
+        kept_scratch_max_bytes: of all scratch directories of ended kernels, likewise; None is half
+            of the file system.
         tidy_period_s: how often it is looked for what is to be removed.
         keepalive: how soon a frozen or unreachable controller is noticed.
         accounts: users of the cluster ("user", or "domain/user" outside of the default domain) by
@@ -77,6 +79,7 @@ class AgentConfig:
     log_max_bytes: int = GIB // 16
     logs_max_age_s: float = 7 * DAY_S
     logs_max_bytes: int = 10 * GIB
+    kept_scratch_max_bytes: int | None = None
     tidy_period_s: float = 120.0
     keepalive: KeepAlive = field(default_factory=KeepAlive)
     accounts: Mapping[str, str] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from muster.agent.health.counters import GpuCounters
 from muster.agent.health.sightings import SightingBox
 from muster.agent.kernels import Kernels
 from muster.agent.port_watch import PortWatch
+from muster.agent.removal_box import RemovalBox
 from muster.agent.route_probes import RouteProbes
 from muster.agent.supervisor import clock
 from muster.core.serving.port_holders import PortOrders
@@ -49,6 +50,7 @@ class Conversation:
         counters: the means of its GPUs, which heartbeats tell.
         probes: of replicas on the machine; None if nobody is to order any.
         ports: at whose listeners is looked; None where the machine does not tell of them.
+        removals: of files of ended kernels, to be told.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Conversation:
         counters: GpuCounters | None = None,
         probes: RouteProbes | None = None,
         ports: PortWatch | None = None,
+        removals: RemovalBox | None = None,
     ) -> None:
         self._stream = stream
         self._kernels = kernels
@@ -70,6 +73,7 @@ class Conversation:
         self._counters = GpuCounters() if counters is None else counters
         self._probes = probes
         self._ports = ports
+        self._removals = RemovalBox() if removals is None else removals
         self._probes_timer: asyncio.TimerHandle | None = None
         self._now_s: Callable[[], float] = asyncio.get_running_loop().time
         self._heard_at_s = self._now_s()
@@ -79,6 +83,7 @@ class Conversation:
         lease."""
         self._heartbeat_due = False
         self._hears_health = False  # until the controller says that it does
+        self._hears_removals = False  # likewise
         self._pace_changed = asyncio.Event()
         self.accepted = asyncio.Event()
         """Whether the controller has answered, and so accepted this stream as the agent's."""
@@ -132,8 +137,10 @@ class Conversation:
             case Renew():
                 # Exactly what was sent comes back, so it is compared before it is converted.
                 self._kernels.renew_lease(message, self._boot_began_s)
-                if message.hears_health and not self._hears_health:
-                    self._hears_health = True
+                heard_before = self._hears_health, self._hears_removals
+                self._hears_health |= message.hears_health
+                self._hears_removals |= message.hears_removals
+                if (self._hears_health, self._hears_removals) != heard_before:
                     self._kernels.news.set()
                 if message.heartbeat_s != self.heartbeat_s:
                     self.heartbeat_s = message.heartbeat_s
@@ -158,6 +165,7 @@ class Conversation:
                 or self._is_health_due()
                 or self._are_probes_due()
                 or self._has_ports()
+                or self._has_removals()
             ):
                 news.clear()
                 await news.wait()
@@ -175,8 +183,10 @@ class Conversation:
                 message = self._ports.take()
             elif self._probes is not None and self._are_probes_due():
                 message = self._probes.take(time.monotonic())
-            else:
+            elif outbox:
                 message = outbox.take(BATCH_REPORTS)
+            else:
+                message = self._removals.take()
             await self._stream.send(message)
 
     def _is_health_due(self) -> bool:
@@ -192,6 +202,10 @@ class Conversation:
     def _has_ports(self) -> bool:
         """Whether something is to be told of ports."""
         return self._ports is not None and self._ports.has_news
+
+    def _has_removals(self) -> bool:
+        """Whether removals are to be told, which have the time that reports leave."""
+        return self._hears_removals and self._removals.has_news
 
     async def _look_at_ports(self) -> None:
         if self._ports is not None:

@@ -30,6 +30,7 @@ from muster.agent.listening import sees_sockets
 from muster.agent.port_rules import PortRules
 from muster.agent.port_watch import PortWatch
 from muster.agent.ports import PreparedPorts
+from muster.agent.removal_box import RemovalBox
 from muster.agent.removed_outputs import REMOVED_OUTPUTS, RemovedOutputs
 from muster.agent.route_probes import RouteProbes, own_address
 from muster.agent.services import OwnServices
@@ -129,6 +130,7 @@ class AgentDaemon:
         terms = Terms(config.log_max_bytes, config.pids_max, scratch_max_bytes(config))
         services = OwnServices(config, machine.devices)
         self._removed = RemovedOutputs(config.directory / REMOVED_OUTPUTS)
+        self._removals = RemovalBox()
         self._kernels = Kernels(
             self._ports, logs, self._removed, self._accounts, services, terms, clock
         )
@@ -286,6 +288,7 @@ class AgentDaemon:
                 None if self._health is None else self._health.counters,
                 await self._prober(hello.host),
                 self._port_watch,
+                self._removals,
             )
 
             async def serve_logs() -> None:
@@ -390,15 +393,21 @@ class AgentDaemon:
         tidying = Tidying(config, self._removed, self._kernels.is_live)
         while True:
             await asyncio.sleep(config.tidy_period_s)
+            link = self._link
+            if link is None:
+                continue
             try:
                 places = await asyncio.to_thread(self._accounts.scratch_directories)
                 old = await asyncio.to_thread(tidying.run, places, time.time())
             except OSError as error:
                 log.warning("old logs cannot be looked for: %s", error)
                 continue
-            if old and self._link is not None:
+            if old:
                 log.info("removing the files of %d kernels", len(old))
-                self._link.forget(old)
+                link.forget(old)
+            if tidying.removals:
+                self._removals.add(tidying.removals)
+                self._kernels.news.set()
 
 
 def _instance(directory: Path) -> str:

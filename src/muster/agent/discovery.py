@@ -117,6 +117,13 @@ def scratch_max_bytes(config: AgentConfig) -> int:
     return shutil.disk_usage(config.directory).total // 2
 
 
+def kept_scratch_max_bytes(config: AgentConfig) -> int:
+    """The room for the scratch directories of ended kernels."""
+    if config.kept_scratch_max_bytes is not None:
+        return config.kept_scratch_max_bytes
+    return shutil.disk_usage(config.directory).total // 2
+
+
 def _attributes(gpus: Gpus) -> dict[str, str]:
     system = os.uname()
     found = {

@@ -1,8 +1,8 @@
 """Ended kernels whose logs or scratch directories are to be removed.
 
-Both go by their age. Logs also go by their size: each owner has an equal share of the room for
-logs, and whoever has more than that loses the oldest of its own (design: Shares). Scratch
-directories do not go by the size of logs.
+Both go by their age. Both also go by their size, each by its own: an owner has an equal share of
+the room for logs, and of that for scratch directories, and whoever has more than that loses the
+oldest of its own (design: Shares).
 
 Where the agent is not root, kernels can write into the directory of scratch directories. So only
 entries with names that a kernel can have are looked at there, a bounded number of them.
@@ -10,6 +10,7 @@ entries with names that a kernel can have are looked at there, a bounded number 
 
 import os
 import re
+import stat
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -26,29 +27,42 @@ MAX_ENTRIES_OF_ONE = 100_000
 
 _BLOCK_BYTES = 512  # the unit of st_blocks
 _NAME = re.compile(
-    r"([A-Za-z0-9_][A-Za-z0-9._-]{0,127}?)\.([0-9]{1,9})(?:\.log(?:\.1|\.start|\.owner)?)?"
+    r"([A-Za-z0-9_][A-Za-z0-9._-]{0,127}?)\.([0-9]{1,9})(\.log(?:\.1|\.start|\.owner)?)?"
 )
-_LOG_ENDINGS = (".log", ".log.1", ".log.start", ".log.owner")
+_OWNER_ENDING = ".log.owner"
+_LOG_ENDINGS = (".log", ".log.1", ".log.start")
 
 IsLive = Callable[[KernelKey], bool]
 
 
 @dataclass(slots=True)
 class Leftover:
-    """Files that a kernel left: when they were last written, the space that its log takes, whether
-    there is a log, and the users' places in which some of them lie."""
+    """Files that a kernel left.
+
+    Args:
+        written_at: when they were last written, in seconds since the epoch.
+        log_bytes: the space that its log takes.
+        has_log: whether there is a log.
+        places: the users' places in which some of them lie.
+        scratch: its scratch directories; of several, in different places, each counts.
+        scratch_bytes: the space that they take, as far as it was measured.
+        scratch_uid: the user to whom they belong.
+    """
 
     written_at: float = 0.0
     log_bytes: int = 0
     has_log: bool = False
     places: list[Path] = field(default_factory=list)
+    scratch: list[Path] = field(default_factory=list)
+    scratch_bytes: int = 0
+    scratch_uid: int = -1
 
 
 Leftovers = dict[KernelKey, Leftover]
 
 
 class AboveShare(NamedTuple):
-    """A log to be removed because its owner's logs took ``used_bytes``, more than
+    """Files of a kernel to be removed because those of its owner took ``used_bytes``, more than
     ``share_bytes``."""
 
     key: KernelKey
@@ -67,15 +81,17 @@ def left_by_kernels(directory: Path, places: Sequence[Path]) -> Leftovers:
         OSError: a directory cannot be read.
     """
     leftovers: Leftovers = {}
-    for key, status in _in(directory / "logs"):
+    for key, ending, status in _in(directory / "logs"):
         leftover = _note(leftovers, key, status)
         leftover.log_bytes += status.st_blocks * _BLOCK_BYTES
-        leftover.has_log = True
-    for key, status in _in(directory / "kernels"):
-        _note(leftovers, key, status)
+        leftover.has_log |= ending != _OWNER_ENDING
+    for key, _, status in _in(directory / "kernels"):
+        _note_scratch(_note(leftovers, key, status), directory / "kernels", key, status)
     for place in places:
-        for key, status in _in(place, MAX_ENTRIES_OF_ONE):
-            _note(leftovers, key, status).places.append(place)
+        for key, _, status in _in(place, MAX_ENTRIES_OF_ONE):
+            leftover = _note(leftovers, key, status)
+            leftover.places.append(place)
+            _note_scratch(leftover, place, key, status)
     return leftovers
 
 
@@ -91,25 +107,40 @@ def too_old(leftovers: Leftovers, now: float, max_age_s: float, is_live: IsLive)
     return [key for key in old if not is_live(key)]
 
 
+def log_bytes(leftover: Leftover) -> int:
+    """The space that a kernel's log takes."""
+    return leftover.log_bytes
+
+
+def scratch_bytes(leftover: Leftover) -> int:
+    """The space that a kernel's scratch directories take, as far as it was measured."""
+    return leftover.scratch_bytes
+
+
 def above_share(
-    leftovers: Leftovers, max_bytes: int, owner_of: Callable[[KernelKey], str], is_live: IsLive
+    leftovers: Leftovers,
+    max_bytes: int,
+    owner_of: Callable[[KernelKey], str],
+    is_live: IsLive,
+    bytes_of: Callable[[Leftover], int] = log_bytes,
 ) -> list[AboveShare]:
-    """The logs that are to be removed where all logs take more than ``max_bytes``: the oldest of
-    each owner that has more than its share, until it has no more than that. Logs of live kernels
-    count, and stay.
+    """The files that are to be removed where all of their kind take more than ``max_bytes``: the
+    oldest of each owner that has more than its share, until it has no more than that. Files of live
+    kernels count, and stay.
 
     Args:
-        owner_of: the owner of a kernel's log; logs of which it is not known count as one owner's.
+        owner_of: the owner of a kernel's files; those of which it is not known count as one
+            owner's.
+        bytes_of: the space that a kernel's files of this kind take.
     """
-    if sum(each.log_bytes for each in leftovers.values()) <= max_bytes:
+    sizes = {key: bytes_of(each) for key, each in leftovers.items()}
+    if sum(sizes.values()) <= max_bytes:
         return []
     of_owner: defaultdict[str, list[KernelKey]] = defaultdict(list)
-    for key, each in leftovers.items():
-        if each.log_bytes:
+    for key, size in sizes.items():
+        if size:
             of_owner[owner_of(key)].append(key)
-    used = {
-        owner: sum(leftovers[key].log_bytes for key in keys) for owner, keys in of_owner.items()
-    }
+    used = {owner: sum(sizes[key] for key in keys) for owner, keys in of_owner.items()}
     share_bytes = equal_share(used.values(), max_bytes)
     found = []
     for owner, keys in of_owner.items():
@@ -119,7 +150,7 @@ def above_share(
                 break
             if not is_live(key):
                 found.append(AboveShare(key, used[owner], share_bytes))
-                left_bytes -= leftovers[key].log_bytes
+                left_bytes -= sizes[key]
     return found
 
 
@@ -144,11 +175,25 @@ def owner_of_log(directory: Path, key: KernelKey) -> str:
         return ""
 
 
-def remove_logs(directory: Path, keys: Collection[KernelKey]) -> None:
+def owner_of_scratch(directory: Path, leftovers: Leftovers, key: KernelKey) -> str:
+    """The owner of a kernel's scratch directories: the user to whom they belong. Where that is the
+    agent's own, it is the owner that the supervisor noted beside the log in ``directory``."""
+    uid = leftovers[key].scratch_uid
+    return owner_of_log(directory, key) if uid == os.geteuid() else f"uid {uid}"
+
+
+def remove_logs(
+    directory: Path, keys: Collection[KernelKey], noted: Collection[KernelKey] = ()
+) -> None:
     """Remove the logs of ended kernels from the directory of logs; what cannot be removed now is
-    found again."""
-    for kernel, generation in keys:
-        for ending in _LOG_ENDINGS:
+    found again.
+
+    Args:
+        noted: kernels of which the owner stays noted, because they left scratch directories.
+    """
+    for key in keys:
+        kernel, generation = key
+        for ending in _LOG_ENDINGS if key in noted else (*_LOG_ENDINGS, _OWNER_ENDING):
             with suppress(OSError):
                 (directory / f"{kernel}.{generation}{ending}").unlink()
 
@@ -159,9 +204,15 @@ def _note(leftovers: Leftovers, key: KernelKey, status: os.stat_result) -> Lefto
     return leftover
 
 
-def _in(place: Path, limit: int | None = None) -> Iterator[tuple[KernelKey, os.stat_result]]:
-    """The kernels that left files in a directory, and the state of each file; ``limit`` entries are
-    looked at."""
+def _note_scratch(leftover: Leftover, place: Path, key: KernelKey, status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        leftover.scratch.append(place / f"{key[0]}.{key[1]}")
+        leftover.scratch_uid = status.st_uid
+
+
+def _in(place: Path, limit: int | None = None) -> Iterator[tuple[KernelKey, str, os.stat_result]]:
+    """The kernels that left files in a directory, and of each file the ending of a log's files and
+    its state; ``limit`` entries are looked at."""
     with os.scandir(place) as entries:
         for entry in islice(entries, limit):
             name = _NAME.fullmatch(entry.name)
@@ -171,4 +222,4 @@ def _in(place: Path, limit: int | None = None) -> Iterator[tuple[KernelKey, os.s
                 status = entry.stat(follow_symlinks=False)
             except FileNotFoundError:
                 continue
-            yield (KernelId(name[1]), int(name[2])), status
+            yield (KernelId(name[1]), int(name[2])), name[3] or "", status

@@ -1,26 +1,37 @@
 """Removing the files of ended kernels from time to time, and remembering why."""
 
 import logging
-from collections.abc import Sequence
+import subprocess
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from muster.agent.config import AgentConfig
+from muster.agent.discovery import kept_scratch_max_bytes
 from muster.agent.removed_outputs import RemovedOutputs
 from muster.agent.retention import (
+    AboveShare,
     IsLive,
+    Leftovers,
     above_share,
     left_by_kernels,
     owner_of_log,
+    owner_of_scratch,
     remove_logs,
+    scratch_bytes,
     too_old,
 )
+from muster.agent.scratch_sizes import ScratchSizes
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.resources import Unit
-from muster.wire.messages import KernelKey
+from muster.wire.messages import FileRemoval, KernelKey
 
 log = logging.getLogger(__name__)
+
+REMOVED_AT_ONCE = 200
+"""Scratch directories that are removed by one process."""
 
 
 class Tidying:
@@ -30,16 +41,23 @@ class Tidying:
         config: the agent's limits, and its directory.
         removed: remembers which outputs were removed.
         is_live: whether a kernel may still write.
+
+    Attributes:
+        removals: what the last run removed, or has the supervisor remove, and why.
     """
 
     def __init__(self, config: AgentConfig, removed: RemovedOutputs, is_live: IsLive) -> None:
         self._config = config
+        self._logs = config.directory / "logs"
         self._removed = removed
         self._is_live = is_live
+        self._sizes = ScratchSizes()
+        self.removals: list[FileRemoval] = []
 
     def run(self, places: Sequence[Path], now: float) -> list[tuple[KernelKey, tuple[Path, ...]]]:
-        """Remove the logs above their owners' shares. The answer is the kernels all of whose files
-        the supervisor is to remove, each with the ``places`` of other users that have some.
+        """Remove the logs and the scratch directories above their owners' shares. The answer is the
+        kernels all of whose files the supervisor is to remove, each with the ``places`` of other
+        users that have some.
 
         Args:
             now: in seconds since the epoch.
@@ -47,26 +65,65 @@ class Tidying:
         Raises:
             OSError: a directory cannot be read.
         """
-        config, logs = self._config, self._config.directory / "logs"
         at = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
-        leftovers = left_by_kernels(config.directory, places)
-        old = too_old(leftovers, now, config.logs_max_age_s, self._is_live)
-        reasons: dict[KernelKey, Reason] = {}
-        for key in old:
-            if leftovers[key].has_log:
-                numbers = {"at": at, "kept_s": config.logs_max_age_s}
-                reasons[key] = reason(ReasonCode.OUTPUT_TOO_OLD, **numbers)
+        leftovers = left_by_kernels(self._config.directory, places)
+        old = too_old(leftovers, now, self._config.logs_max_age_s, self._is_live)
         gone = set(old)
         young = {key: each for key, each in leftovers.items() if key not in gone}
-        above = above_share(
-            young, config.logs_max_bytes, partial(owner_of_log, logs), self._is_live
-        )
-        for key, used_bytes, share_bytes in above:
-            sizes = {"used": used_bytes, "limit": share_bytes, "unit": Unit.BYTES}
-            reasons[key] = reason(ReasonCode.OUTPUT_ABOVE_SHARE, at=at, **sizes)
-        if reasons:
-            self._removed.note(reasons)
-        if above:
-            log.info("removing %d logs of owners with more than their share", len(above))
-            remove_logs(logs, [each.key for each in above])
+        too_old_s = {"at": at, "kept_s": self._config.logs_max_age_s}
+        of_output = {
+            key: reason(ReasonCode.OUTPUT_TOO_OLD, **too_old_s)
+            for key in old
+            if leftovers[key].has_log
+        }
+        of_output |= self._tidy_logs(young, at)
+        of_scratch = {
+            key: reason(ReasonCode.SCRATCH_TOO_OLD, **too_old_s)
+            for key in old
+            if leftovers[key].scratch and not leftovers[key].has_log
+        }
+        of_scratch |= self._tidy_scratch(young, at)
+        told = chain(of_output.items(), of_scratch.items())
+        self.removals = [FileRemoval(*key, why) for key, why in told]
+        if of_output:
+            self._removed.note(of_output)
         return [(key, tuple(leftovers[key].places)) for key in old]
+
+    def _tidy_logs(self, young: Leftovers, at: str) -> dict[KernelKey, Reason]:
+        """Remove the logs above their owners' shares; the answer is why."""
+        owner_of = partial(owner_of_log, self._logs)
+        above = above_share(young, self._config.logs_max_bytes, owner_of, self._is_live)
+        reasons = {each.key: _why(ReasonCode.OUTPUT_ABOVE_SHARE, each, at) for each in above}
+        if above:
+            self._removed.note(reasons)  # before they are gone
+            log.info("removing %d logs of owners with more than their share", len(above))
+            noted = {key for key, each in young.items() if each.scratch}
+            remove_logs(self._logs, reasons, noted)
+        return reasons
+
+    def _tidy_scratch(self, young: Leftovers, at: str) -> dict[KernelKey, Reason]:
+        """Remove the scratch directories above their owners' shares; the answer is why."""
+        self._sizes.measure(young, self._is_live)
+        room_bytes = kept_scratch_max_bytes(self._config)
+        owner_of = partial(owner_of_scratch, self._logs, young)
+        above = above_share(young, room_bytes, owner_of, self._is_live, scratch_bytes)
+        if above:
+            log.info("removing scratch of %d kernels of owners with more than a share", len(above))
+            _remove(chain.from_iterable(young[each.key].scratch for each in above))
+        return {each.key: _why(ReasonCode.SCRATCH_ABOVE_SHARE, each, at) for each in above}
+
+
+def _why(code: ReasonCode, above: AboveShare, at: str) -> Reason:
+    sizes = {"used": above.used_bytes, "limit": above.share_bytes, "unit": Unit.BYTES}
+    return reason(code, at=at, **sizes)
+
+
+def _remove(scratch: Iterable[Path]) -> None:
+    """Remove trees, which may be deeper than this process could go; what cannot be removed now is
+    found again."""
+    paths = [str(path) for path in scratch]
+    for first in range(0, len(paths), REMOVED_AT_ONCE):
+        some = paths[first : first + REMOVED_AT_ONCE]
+        ended = subprocess.run(["rm", "-rf", "--", *some], stderr=subprocess.DEVNULL, check=False)
+        if ended.returncode:
+            log.warning("scratch of ended kernels cannot be removed from %s", Path(some[0]).parent)

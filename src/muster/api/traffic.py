@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Query, Request
+from msgspec.structs import replace
 from starlette.responses import Response
 
 from muster.api.answers import answer, json_answer
@@ -41,9 +42,9 @@ async def get_traffic(
     since: Annotated[int | None, Query(ge=0, le=2**62)] = None,
     wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT_S)] = DEFAULT_WAIT_S,
 ) -> Response:
-    """The services that the caller may see, with the replicas to which requests may go. With
-    ``since`` the answer comes once there is another version than that, after ``wait`` seconds at
-    the latest."""
+    """The services that the caller may see, with the replicas to which requests may go; for admins,
+    whose proxies send these, with the secrets that they carry. With ``since`` the answer comes once
+    there is another version than that, after ``wait`` seconds at the latest."""
     changes = call.api.changes
     until_s = asyncio.get_running_loop().time() + wait
     with changes.bell(call.principal.owner, TRAFFIC) as bell:
@@ -128,15 +129,17 @@ async def identify(request: Request, call: Call) -> Response:
 
 
 def _seen(call: Caller) -> TrafficView:
-    view = call.api.plane.parts[Traffic].view()
-    if call.principal.role in (Role.ADMIN, Role.DISCOVERY):
+    """The published services as the caller may see them; their secrets are for admins alone."""
+    view, principal = call.api.plane.parts[Traffic].view(), call.principal
+    if principal.role is Role.ADMIN:
         return view
-    mine = (
-        each
+    seen = [
+        replace(each, secret="")
         for each in view.services
-        if call.principal.may_see(Owner(each.domain, each.project, each.user))
-    )
-    return TrafficView(version=view.version, services=tuple(mine))
+        if principal.role is Role.DISCOVERY
+        or principal.may_see(Owner(each.domain, each.project, each.user))
+    ]
+    return TrafficView(version=view.version, services=tuple(seen))
 
 
 def _prometheus(services: Iterable[Service]) -> list[dict[str, Any]]:

@@ -1,5 +1,4 @@
-"""Output of work that agents have removed, and why, as `muster show` and `muster history`
-tell it."""
+"""Output of work that agents have removed, and why, as `muster show` tells it."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice

@@ -305,6 +305,7 @@ class Exchange:
             self.front.address_bytes,
             self._proxy.scheme,
             self._authorization,
+            self._found.live.service.secret,
         )
         if self.kept and not self.head.websocket:
             body = bytes(self.kept)

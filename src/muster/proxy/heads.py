@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from muster.core.serving.secret import SECRET_HEADER
 from muster.proxy.answers import Refused
 
 Header = tuple[bytes, bytes]
@@ -41,6 +42,7 @@ _REQUEST = _CONNECTION | {
     b"content-length",
     b"expect",
     b"authorization",
+    SECRET_HEADER.lower().encode(),
     b"proxy",  # CGI would make the variable HTTP_PROXY of it
     b"forwarded",
     b"via",
@@ -232,7 +234,7 @@ def _origin(target: bytes, host: bytes) -> bytes:
 
 def forwarded(
     head: RequestHead, target: bytes, host: bytes, prefix: bytes, client: bytes, scheme: bytes,
-    authorization: bytes | None,
+    authorization: bytes | None, secret: str = "",
 ) -> bytes:  # fmt: skip
     """The head as a replica gets it.
 
@@ -242,11 +244,14 @@ def forwarded(
         client: its address.
         scheme: by which the client came, http or https.
         authorization: passed on, unless it was meant for the proxy.
+        secret: that of the deployment; empty for none.
     """
     own = head.host or host
     words = [head.method, b" ", target, b" HTTP/1.1\r\nHost: ", own, b"\r\n", *head.lines]
     if authorization is not None:
         words += (b"Authorization: ", authorization, b"\r\n")
+    if secret:
+        words.append(f"{SECRET_HEADER}: {secret}\r\n".encode())
     if head.chunked:
         words.append(b"Transfer-Encoding: chunked\r\n")
     elif head.length is not None:

@@ -1,7 +1,7 @@
 """The store: one writer's connection, the mirror, and commits."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 
 from sqlalchemy import Connection, Engine, delete, select, update
@@ -15,7 +15,9 @@ from sqlalchemy.exc import (
 
 from muster.core.clock import ClockAnchor, Resumed, resumed
 from muster.core.errors import MustEnd
+from muster.core.ids import AgentId, SessionId
 from muster.core.owner import Owner
+from muster.core.reasons import Reason
 from muster.core.resources import Resources
 from muster.scheduling.accounting.fairness import UsageSpan
 from muster.scheduling.accounting.holdings import EndedSpec
@@ -33,6 +35,8 @@ from muster.store.load import load_live
 from muster.store.queries.cluster import read_clock_anchor, write_clock_anchor
 from muster.store.queries.jobs import free_number
 from muster.store.queries.workload_history import read_ended_requests, read_ended_usage
+from muster.store.records import LedgerKey
+from muster.store.removals import EndedKernel, kernels_that_ran, told_already
 from muster.store.unit import LedgerWatch, StaleWrite, Unit
 from muster.store.unstorable import unstorable_records
 
@@ -168,6 +172,18 @@ class Store:
         """
         with self._reading() as connection:
             return read_whole(connection, spec)
+
+    def removed(
+        self, agent: AgentId, keys: Collection[LedgerKey], phase: str
+    ) -> tuple[dict[LedgerKey, EndedKernel], set[tuple[SessionId, Reason]]]:
+        """See ``removals``: the kernels that ran on the agent, and what history tells of them.
+
+        Raises:
+            SQLAlchemyError: the database cannot be read.
+        """
+        with self._reading() as connection:
+            ran = kernels_that_ran(connection, agent, keys)
+            return ran, told_already(connection, {each.session for each in ran.values()}, phase)
 
     def unit(self, now: float, watch: LedgerWatch) -> Unit:
         """A unit of work over the mirror, to be committed with ``commit``."""

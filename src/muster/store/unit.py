@@ -174,6 +174,12 @@ class Unit:
         name, status = self._entities.name_of(record), record.status
         self._history.add(name, phase, status, status, result, reasons)
 
+    def note_ended(
+        self, entity: str, status: str, phase: str, result: SchedulingResult, reason: Reason
+    ) -> None:
+        """Add a history row of a record by its id and status: it may have left the mirror."""
+        self._history.add(entity, phase, status, status, result, (reason,))
+
     def skip(self, record: Tried, phase: str, reasons: tuple[Reason, ...]) -> None:
         """Add a refusal of a record to history; see ``History.repeat``."""
         self._history.repeat(record, phase, SchedulingResult.SKIPPED, reasons)

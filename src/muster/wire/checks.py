@@ -22,6 +22,7 @@ from muster.wire.messages import (
     MAX_DETAIL,
     PROTOCOL,
     AgentMessage,
+    FilesRemoved,
     HealthSeen,
     Heartbeat,
     Hello,
@@ -41,6 +42,8 @@ MAX_EXTRA = 32
 MAX_PORTS = 64
 MAX_SIGHTINGS = 32
 """Sightings in one message, at most."""
+MAX_REMOVALS = 200
+"""Removals of files in one message, at most."""
 MAX_ID = 128
 _MAX_AMOUNT = 2**62
 _MAX_SEQ = 2**62
@@ -72,6 +75,8 @@ def heard(message: pb.AgentMessage) -> AgentMessage:
             check_probes(said)
         case PortsSeen():
             check_ports(said)
+        case FilesRemoved():
+            check_removals(message.files_removed)
     return said
 
 
@@ -184,6 +189,18 @@ def check_ports(seen: PortsSeen) -> None:
         _require(is_route and is_kernel, "a port of no replica")
 
 
+def check_removals(removed: pb.FilesRemoved) -> None:
+    """
+    Raises:
+        MalformedMessage: one of its texts, numbers or counts is out of bounds.
+    """
+    _at_most(MAX_REMOVALS, "removals in one message", removed.removals)
+    for each in removed.removals:
+        is_kernel = len(each.kernel) <= MAX_ID and each.generation >= 0
+        _require(is_kernel, "a removal of what no kernel left")
+        _check_why_removed(each.why)
+
+
 def check_gpu_means(gpus: Sequence[GpuMeans]) -> None:
     """
     Raises:
@@ -209,8 +226,12 @@ def check_log_reply(reply: pb.LogReply) -> None:
     _require(len(reply.data) <= LOG_WINDOW_BYTES, "more of an output than it was asked for")
     _require(reply.offset >= 0, "output from before its beginning")
     _check_text("reason why an output cannot be read", reply.error, MAX_DETAIL)
-    _check_text("reason why an output was removed", reply.removed.reason, MAX_DETAIL)
-    _check_text("numbers of a removed output", reply.removed.numbers, MAX_DETAIL)
+    _check_why_removed(reply.removed)
+
+
+def _check_why_removed(why: pb.OutputRemoved) -> None:
+    _check_text("reason why an output was removed", why.reason, MAX_DETAIL)
+    _check_text("numbers of a removed output", why.numbers, MAX_DETAIL)
 
 
 def _check_facts(report: KernelReport) -> None:

@@ -28,6 +28,7 @@ from muster.wire.messages import (
     Refused,
 )
 from muster.wire.pieces import encode_for_controller
+from muster.wire.removal_codec import encode_why_removed
 from muster.wire.transport import (
     CONNECTION,
     DISMISSED,
@@ -238,8 +239,7 @@ class _LogServer:
                     request=number, offset=chunk.offset, data=chunk.data, eof=chunk.eof
                 )
                 if chunk.removed is not None:
-                    reply.removed.reason = chunk.removed.code.value
-                    reply.removed.numbers = chunk.removed.to_json()
+                    reply.removed.CopyFrom(encode_why_removed(chunk.removed))
             await self._reply(reply)
         except (aio.AioRpcError, asyncio.InvalidStateError):
             pass  # the stream is over; ``run`` raises for that

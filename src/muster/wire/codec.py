@@ -31,6 +31,7 @@ from muster.wire.messages import (
     Commands,
     ControllerMessage,
     Disk,
+    FilesRemoved,
     Go,
     HealthNoted,
     HealthSeen,
@@ -53,6 +54,7 @@ from muster.wire.messages import (
     Stop,
 )
 from muster.wire.probe_codec import decode_orders, decode_results, encode_orders, encode_results
+from muster.wire.removal_codec import decode_removed, encode_removed
 
 V = TypeVar("V")
 
@@ -85,6 +87,8 @@ def encode_agent_message(message: AgentMessage) -> pb.AgentMessage:
             return pb.AgentMessage(probes_seen=encode_results(message))
         case PortsSeen():
             return pb.AgentMessage(ports_seen=port_codec.encode_ports(message))
+        case FilesRemoved():
+            return pb.AgentMessage(files_removed=encode_removed(message))
         case Hello():
             return pb.AgentMessage(hello=_encode_hello(message))
 
@@ -111,6 +115,8 @@ def decode_agent_message(message: pb.AgentMessage) -> AgentMessage:
             return decode_results(message.probes_seen)
         case "ports_seen":
             return port_codec.decode_ports(message.ports_seen)
+        case "files_removed":
+            return decode_removed(message.files_removed)
         case "hello":
             return _decode_hello(message.hello)
         case "held_kernels":
@@ -254,6 +260,7 @@ def encode_controller_message(message: ControllerMessage) -> pb.ControllerMessag
                 lease_s=message.lease_s,
                 heartbeat_s=message.heartbeat_s,
                 hears_health=message.hears_health,
+                hears_removals=message.hears_removals,
             )
             return pb.ControllerMessage(renew=renew)
         case HealthNoted():
@@ -276,7 +283,13 @@ def decode_controller_message(message: pb.ControllerMessage) -> ControllerMessag
             return Acknowledge(message.acknowledge.seq)
         case "renew":
             renew = message.renew
-            return Renew(renew.sent_s, renew.lease_s, renew.heartbeat_s, renew.hears_health)
+            return Renew(
+                renew.sent_s,
+                renew.lease_s,
+                renew.heartbeat_s,
+                renew.hears_health,
+                renew.hears_removals,
+            )
         case "health_noted":
             return HealthNoted(message.health_noted.seq)
         case "probe_orders":

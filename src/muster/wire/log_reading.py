@@ -15,12 +15,13 @@ from grpc import aio
 
 from muster.core.errors import Busy, MusterError
 from muster.core.ids import AgentId
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
 from muster.wire import agent_pb2 as pb
 from muster.wire.call_codec import encode_log_request
 from muster.wire.checks import check_log_reply
 from muster.wire.duplex import run_until_one_ends
 from muster.wire.messages import LogChunk, LogRequest
+from muster.wire.removal_codec import decode_why_removed
 from muster.wire.transport import LOG_WAIT_S, LOG_WINDOW_BYTES, MAX_LOG_READS
 
 AGENT_WAIT_S = 10.0
@@ -28,8 +29,6 @@ AGENT_WAIT_S = 10.0
 read that follows waits so long in any case."""
 
 REPLY_TIMEOUT_S = LOG_WAIT_S + 10.0
-
-_REMOVALS = frozenset({ReasonCode.OUTPUT_ABOVE_SHARE, ReasonCode.OUTPUT_TOO_OLD})
 
 Context = aio.ServicerContext[Any, Any]
 
@@ -175,7 +174,7 @@ class LogReader:
             if reply.error:
                 raise LogUnreadable(reply.error)
             if reply.HasField("removed"):
-                raise OutputRemoved(_why_removed(reply.removed))
+                raise OutputRemoved(decode_why_removed(reply.removed))
             if reply.data or reply.eof or not request.follow:
                 yield LogChunk(reply.offset, reply.data, reply.eof)
             left_bytes -= len(reply.data)
@@ -209,15 +208,3 @@ class LogReader:
                 agent, "is not connected; its kernels' output is on its machine"
             ) from None
         return stream
-
-
-def _why_removed(told: pb.OutputRemoved) -> Reason:
-    """The reason that an agent tells; one that this version does not know, or cannot say in words,
-    becomes one without numbers."""
-    unknown = reason(ReasonCode.OUTPUT_REMOVED)
-    try:
-        found = Reason.from_json(told.reason, told.numbers)
-        found.sentence()
-    except (ValueError, LookupError, TypeError, AttributeError):
-        return unknown
-    return found if found.code in _REMOVALS else unknown

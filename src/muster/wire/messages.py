@@ -270,8 +270,28 @@ class ProbesSeen:
     results: tuple[ProbeResult, ...]
 
 
-AgentMessage = Hello | Reports | Heartbeat | Disk | HealthSeen | ProbesSeen | PortsSeen
-NewsOfAgent = Hello | Reports | Disk | HealthSeen | ProbesSeen | PortsSeen
+@dataclass(frozen=True, slots=True)
+class FileRemoval:
+    """The output or the scratch directory of an ended kernel was removed by its agent; ``why`` says
+    which of them, and when."""
+
+    kernel: KernelId
+    generation: int
+    why: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class FilesRemoved:
+    """Removals, told once: nothing repeats them, and none are told to a controller whose renewals
+    do not say that it hears them."""
+
+    removals: tuple[FileRemoval, ...]
+
+
+AgentMessage = (
+    Hello | Reports | Heartbeat | Disk | HealthSeen | ProbesSeen | PortsSeen | FilesRemoved
+)
+NewsOfAgent = Hello | Reports | Disk | HealthSeen | ProbesSeen | PortsSeen | FilesRemoved
 """The messages that control hears; heartbeats are answered before."""
 
 
@@ -292,13 +312,14 @@ class Renew:
     """The kernel lease ends ``lease_s`` after ``sent_s``, the moment on the agent's boot clock at
     which it sent the Hello or heartbeat that this message answers: however long the answer took,
     and even if the lease had a later end before. ``heartbeat_s`` is how often the agent is to ask
-    for the next renewal. ``hears_health`` says that the controller understands HealthSeen: an older
-    one would end the stream over it."""
+    for the next renewal. ``hears_health`` and ``hears_removals`` say that the controller
+    understands HealthSeen and FilesRemoved: an older one would end the stream over them."""
 
     sent_s: float
     lease_s: float
     heartbeat_s: float
     hears_health: bool = True
+    hears_removals: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from muster.wire.messages import (
     AgentMessage,
     Commands,
     ControllerMessage,
+    FilesRemoved,
     Hello,
     ProbeOrders,
     ProbesSeen,
@@ -71,6 +72,8 @@ def encode_for_controller(message: AgentMessage, limit_bytes: int) -> Iterator[p
             halves = tuple(map(ProbesSeen, _halves(results)))
         case PortsSeen(ports) if len(ports) > 1:
             halves = tuple(map(PortsSeen, _halves(ports)))
+        case FilesRemoved(removals) if len(removals) > 1:
+            halves = tuple(map(FilesRemoved, _halves(removals)))
         case _:
             yield encoded
             return

@@ -11,11 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from muster.cli import kinds
-from muster.cli.arguments import AnyRef, AsJson, parse_ref
+from muster.cli.arguments import AnyRef, AsJson
 from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Option
-from muster.cli.removed_output import removed_outputs
 from muster.cli.screen import Column, plain, print_json, status, stderr, stdout, table, write
 from muster.cli.words import clock_time
 from muster.core.errors import MusterError
@@ -52,23 +51,14 @@ def history(
     with cluster.client() as client, suggesting(client, ref, kinds.every()):
         page = client.history(ref, limit=limit)
         revisions = {} if as_json else _revisions(client, page.items)
-        removed = [] if as_json else _removed(client, ref)
     if as_json:
         print_json(page.items)
         return
     console = stdout()
     shown = [entry for entry in page.items if every or not _is_step(entry)]
-    write(console, history_table(console, shown, time.time(), revisions), *removed)
+    write(console, history_table(console, shown, time.time(), revisions))
     if page.left_out:
         stderr().print(Text(f"older entries are left out: --limit {limit * 10} shows more"))
-
-
-def _removed(client: "Client", ref: str) -> list[Text]:
-    """The removals by agents of the output of the work that ``ref`` names."""
-    subject = parse_ref(ref)
-    with suppress(MusterError):
-        return removed_outputs(client, client.show(subject.ref), subject.index)
-    return []
 
 
 def _is_step(entry: "HistoryView") -> bool:

@@ -27,6 +27,7 @@ from muster.control.engine.work import Work
 from muster.control.inbox import Inbox
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.kernel_reports import KernelReports
+from muster.control.session.removed_files import RemovedFiles
 from muster.control.tell_agent import CloseStream, TellAgent
 from muster.core.clock import Clock
 from muster.core.errors import Busy, LimitExceeded, MusterError
@@ -46,6 +47,7 @@ from muster.wire.messages import (
     ControllerMessage,
     Disk,
     Dismissed,
+    FilesRemoved,
     HealthNoted,
     HealthSeen,
     Hello,
@@ -111,6 +113,7 @@ class AgentDesk:
             HealthSeen: Pace(clock, HEALTH_AT_ONCE, HEALTH_AGAIN_S),
             ProbesSeen: Pace(clock, at_once=20, again_s=0.1),
             PortsSeen: Pace(clock, at_once=20, again_s=0.1),
+            FilesRemoved: Pace(clock, at_once=20, again_s=0.1),
         }
         self._forgetful = False  # reported failures are not stored: agents have to repeat them
         self._idle_reports = Pace(clock, MAX_IDLE, IDLE_AGAIN_S)
@@ -195,6 +198,8 @@ class AgentDesk:
                 parts[ProbeReports].heard(work, agent, results)
             case PortsSeen(ports):
                 parts[ProbeReports].ports_seen(work, agent, ports)
+            case FilesRemoved(removals):
+                parts[RemovedFiles].hear(work, agent.id, removals)
             case Reports() as batch:
                 self._hear_reports(work, parts[KernelReports], agent, batch)
 
@@ -241,8 +246,9 @@ class AgentDesk:
                 self.close(agent, why)
             case None:
                 self.connected.discard(agent)
-            case ProbesSeen():
-                log.warning("probes of agent %s are dropped: %s", agent, error)
+            case ProbesSeen() | FilesRemoved():
+                said_of = type(said.message).__name__
+                log.warning("%s of agent %s is dropped: %s", said_of, agent, error)
             case _:
                 self.link.close(agent, why)
 
@@ -346,6 +352,8 @@ class Said(Input):
                 return 1 + len(told)
             case PortsSeen(ports=seen):
                 return 1 + len(seen)
+            case FilesRemoved(removals):
+                return 1 + len(removals)
             case _:
                 return 1
 

@@ -27,6 +27,7 @@ class AgentAsked:
     Args:
         since: when it was asked.
         told: the generation that it was told on its stream, None before.
+        has_secret: whether its probes were told to carry the deployment's secret.
         ordered_at: when it was told so last.
         answered_at: when the last probe of which it told was completed, None before the first.
     """
@@ -34,6 +35,7 @@ class AgentAsked:
     agent: AgentId
     since: float
     told: int | None = None
+    has_secret: bool = False
     ordered_at: float = 0.0
     answered_at: float | None = None
 
@@ -70,6 +72,7 @@ class Heard:
     Args:
         watched: the generation under which the controller's prober watches it, None while it does
             not.
+        has_secret: whether these probes were told to carry the deployment's secret.
         asked_at: since when this controller has had it watched.
         ordered_at: when the controller's prober was told so last; it is again where nothing is
             heard of it.
@@ -86,6 +89,7 @@ class Heard:
     """
 
     watched: int | None = None
+    has_secret: bool = False
     asked_at: float | None = None
     ordered_at: float = 0.0
     here_at: float | None = None

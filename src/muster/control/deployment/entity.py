@@ -1,7 +1,7 @@
 """The entities of deployments and routes: their records and their tables."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, NewType
 
 from sqlalchemy import Connection, Index, Row, String, select
@@ -26,6 +26,7 @@ from muster.store.record_table import (
     Computed,
     Fixed,
     Key,
+    LongText,
     Memory,
     RecordTable,
     Reference,
@@ -60,7 +61,9 @@ class Deployment(Tried):
     last of them at ``failed_at``. ``unserved_at`` is when its last replica that served was lost,
     None while one serves; ``outage_told`` says that channels were told of that. ``spec_bytes`` is
     the size of spec and revisions as they are stored. ``reason`` is why it is as it is: why a
-    revision was given up, until there is another.
+    revision was given up, until there is another. ``secret`` is what requests of proxies and
+    probers carry to its replicas (``muster.core.serving.secret``); no view has it but that of
+    proxies.
     """
 
     id: Key[DeploymentId]
@@ -71,6 +74,7 @@ class Deployment(Tried):
     finished_at: float | None = None
     spec: Seldom[Annotated[DeploymentSpec, StoredAs(dump=_dump_spec)]]
     revisions: Seldom[tuple[Revision, ...]]
+    secret: Fixed[LongText] = field(repr=False)
     revision: int
     stable: int
     proven: bool = False

@@ -37,6 +37,7 @@ from muster.control.deployment.route_handlers import (
     TerminatingRoute,
 )
 from muster.control.deployment.scaling import ScaleByLoad
+from muster.control.deployment.sessions import ReplicaVariables
 from muster.control.deployment.sight import Sight
 from muster.control.deployment.telling import DeploymentTeller
 from muster.control.deployment.traffic import PublishTraffic, Traffic
@@ -99,6 +100,7 @@ class DeploymentModule(EntityModule):
         sessions = parts[SessionLifecycle]
         cluster = parts[ClusterState]
         cluster.guard = ReplicaGuard(routes, of_routes)
+        cluster.service_variables = ReplicaVariables(routes)
         parts[ProbeReports].listen(ProbesByAgents(routes))
         requests = DeploymentRequests(
             routes,

@@ -117,6 +117,15 @@ def is_proven(routes: Routes, route: Route, live: Live) -> bool:
     return agent is not None and was_connected and not agent.sees_ports
 
 
+def may_get_secret(routes: Routes, route: Route, live: Live) -> bool:
+    """Whether probes of a route may carry its deployment's secret: once its own program listens on
+    its port, and as long as nobody else is seen there. One that was healthy before this controller
+    began gets it at once, as it gets requests."""
+    if taken(routes, route) is not None:
+        return False
+    return route.good_at is not None or is_proven(routes, route, live)
+
+
 def taken(routes: Routes, route: Route) -> Reason | None:
     """The thief of a route's port, who listens there; None if nobody does."""
     heard = routes.heard_of(route.name)

@@ -6,7 +6,12 @@ from dataclasses import dataclass
 
 from muster.control.deployment.book import AgentAsked, Heard, Routes, Seen
 from muster.control.deployment.entity import Deployment, Route
-from muster.control.deployment.port_watch import be_told_anew, ports_seen, taken
+from muster.control.deployment.port_watch import (
+    be_told_anew,
+    may_get_secret,
+    ports_seen,
+    taken,
+)
 from muster.control.deployment.probing.effects import Watch
 from muster.control.deployment.probing.orders import order_of
 from muster.control.deployment.standing import session_of
@@ -73,31 +78,41 @@ class WatchRoutes(FollowingHandler[Route]):
 
     def _watch_from_here(self, record: Route, heard: Heard, work: Work) -> None:
         generation = record.deployment.probe_version
+        has_secret = may_get_secret(self._routes, record, work.live)
         is_heard = _is_heard(record, heard.heard_at(), work)
-        if heard.watched == generation and is_heard:
+        is_told = heard.watched == generation and heard.has_secret == has_secret
+        if is_told and is_heard:
             return
         if heard.ordered_at and not is_heard and heard.asked is None:
             self._ask(record, work)  # this side finds nothing out
         heard.watched, heard.ordered_at = generation, work.now
-        work.emit(Watch(record.name, generation, _watched(record)))
+        heard.has_secret = has_secret
+        work.emit(Watch(record.name, generation, _watched(record, has_secret=has_secret)))
 
     def _watch_from_agent(self, record: Route, asked: AgentAsked, work: Work) -> None:
         generation, agent = record.deployment.probe_version, work.live.agents.get(asked.agent)
         if agent is None or not (agent.connected and agent.probes):
             asked.told = None
             return
-        if asked.told == generation and _is_heard(record, asked.heard_at(), work):
+        has_secret = may_get_secret(self._routes, record, work.live)
+        is_told = asked.told == generation and asked.has_secret == has_secret
+        if is_told and _is_heard(record, asked.heard_at(), work):
             return
         asked.told, asked.ordered_at = generation, work.now
-        work.emit(TellAgent(agent.id, order_of(_watched(record))))
+        asked.has_secret = has_secret
+        work.emit(TellAgent(agent.id, order_of(_watched(record, has_secret=has_secret))))
 
 
 def _is_heard(record: Route, heard_at: float, work: Work) -> bool:
     return work.now < heard_at + record.probe.stale_after_s()
 
 
-def _watched(record: Route) -> Watched:
-    """The address of a route, and how it is probed."""
+def _watched(record: Route, *, has_secret: bool) -> Watched:
+    """The address of a route, and how it is probed.
+
+    Args:
+        has_secret: whether probes carry its deployment's secret.
+    """
     assert record.address is not None
     host, _, port = record.address.rpartition(":")
     scale = record.deployment.spec.scale
@@ -108,6 +123,7 @@ def _watched(record: Route) -> Watched:
         port=int(port),
         probe=record.probe,
         metric=scale if scale is not None and scale.name is not None else None,
+        secret=record.deployment.secret if has_secret else "",
     )
 
 

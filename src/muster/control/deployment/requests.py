@@ -27,6 +27,7 @@ from muster.core.serving.hosts import HostRule
 from muster.core.specs.deployment import DeploymentSpec
 from muster.core.states.deployment import DEPLOYMENT_TABLE, EndpointLifecycle
 from muster.serving.rollout import Rollout
+from muster.store.tokens import new_secret
 
 PHASE = "Request"
 MAX_DEPLOYMENTS = 10_000
@@ -275,6 +276,7 @@ class DeploymentRequests:
             created_at=work.now,
             spec=spec,
             revisions=(first,),
+            secret=new_secret(),
             revision=1,
             stable=1,
             replicas=spec.first_replicas(),

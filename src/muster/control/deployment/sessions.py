@@ -1,6 +1,13 @@
-"""The session of a route, made of its revision's template."""
+"""The session of a route, made of its revision's template, and the variables that its kernel gets
+besides."""
 
+from collections.abc import Mapping
+
+from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Route
+from muster.control.session.cluster.service_variables import ServiceVariables
+from muster.core.ids import SessionId
+from muster.core.serving.secret import SECRET_VARIABLE
 from muster.core.specs import SessionSpec, SessionType
 from muster.core.specs.session import KernelSpec
 
@@ -39,3 +46,14 @@ def session_spec(route: Route) -> SessionSpec:
         priority=deployment.spec.priority,
         placement=placement,
     )
+
+
+class ReplicaVariables(ServiceVariables):
+    """The secret of its deployment for each replica."""
+
+    def __init__(self, routes: Routes) -> None:
+        self._routes = routes
+
+    def of(self, session: SessionId) -> Mapping[str, str]:
+        route = self._routes.of_session(session)
+        return {} if route is None else {SECRET_VARIABLE: route.deployment.secret}

@@ -40,6 +40,7 @@ def service_of(deployment: Deployment, routes: Routes, own_hosts: Collection[str
         users=spec.access.users,
         projects=spec.access.projects,
         affinity=spec.affinity,
+        secret=deployment.secret,
         drain_s=spec.drain,
         holds=scale is not None and scale.min == 0,
         targets=tuple(

@@ -21,6 +21,7 @@ from muster.control.session.handlers.terminate import TerminateSessions
 from muster.control.session.heard_time import Unheard
 from muster.control.session.kernel_reports import KernelReports
 from muster.control.session.lifecycle import SessionLifecycle
+from muster.control.session.removed_files import RemovedFiles
 from muster.control.session.requests import SessionRequests
 from muster.control.session.services import Services
 from muster.scheduling.accounting.fairness import UsageSpan
@@ -67,6 +68,7 @@ class SessionModule(Module):
                 KernelReports(sessions, cluster),
                 SessionRequests(cluster, sessions, self._ended_specs),
                 self._ended_specs,
+                RemovedFiles(store.removed),
                 Services(sessions),
             ],
             watch=cluster,

@@ -209,17 +209,31 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ),
     ReasonCode.OUTPUT_ABOVE_SHARE: Definition(
         _L,
-        "its output was removed at {at}, because output of its owner took {used:=} on its machine, "
-        "more than the share of {limit:=}, and the oldest goes first",
+        "{of:?{of}: }its output was removed at {at}, because output of its owner took {used:=} on "
+        "its machine, more than the share of {limit:=}, and the oldest goes first",
         "Have less written, or copy output while it is there; an operator may give output more "
         "room (`logs_max_bytes` of the agent).",
     ),
     ReasonCode.OUTPUT_TOO_OLD: Definition(
         _L,
-        "its output was removed at {at}, because an agent keeps output for {kept_s:~}",
+        "{of:?{of}: }its output was removed at {at}, because an agent keeps output for {kept_s:~}",
         "Copy output while it is there: `muster logs --save DIR`.",
     ),
     ReasonCode.OUTPUT_REMOVED: Definition(_L, "its output was removed by its agent"),
+    ReasonCode.SCRATCH_ABOVE_SHARE: Definition(
+        _L,
+        "{of:?{of}: }its scratch directory was removed at {at}, because those of its owner's ended "
+        "kernels took {used:=} on its machine, more than the share of {limit:=}, and the oldest "
+        "goes first",
+        "Have less left there, or copy it while it is there; an operator may give it more room "
+        "(`kept_scratch_max_bytes` of the agent).",
+    ),
+    ReasonCode.SCRATCH_TOO_OLD: Definition(
+        _L,
+        "{of:?{of}: }its scratch directory was removed at {at}, because an agent keeps it for "
+        "{kept_s:~}",
+        "Copy what is to be kept while it is there.",
+    ),
     ReasonCode.DEPENDENCY_NOT_MET: Definition(
         _W, "waits until {on} {condition}; it is {state}", "Nothing: it starts after that."
     ),

@@ -162,8 +162,9 @@ OF_DEPLOYMENTS: Mapping[ReasonCode, Definition] = {
         _O,
         "on {open} of {machines:machine} of group {group} its access holds at the proxy alone: "
         "kernels of other users there reach the port of a replica on their machine",
-        "Run those agents as root with nftables installed, or keep the deployment to machines that "
-        "have it: `constraints: [ports=nftables]`.",
+        "Run those agents as root with nftables installed, keep the deployment to machines that "
+        "have it (`constraints: [ports=nftables]`), or have its program check the header "
+        "Muster-Secret against MUSTER_SECRET.",
     ),
     ReasonCode.ACCESS_UNKNOWN: Definition(
         _R,

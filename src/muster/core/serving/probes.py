@@ -1,6 +1,6 @@
 """The words between control and probers (design: Effects)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from muster.core.specs.serving import ProbeSpec, ScaleSpec
 
@@ -22,6 +22,7 @@ class Watched:
         host, port: where the replica listens.
         probe: how.
         metric: the metric that is to be read as well, where replicas follow one.
+        secret: that of the deployment, which requests carry; empty for none.
     """
 
     route: str
@@ -30,6 +31,7 @@ class Watched:
     port: int
     probe: ProbeSpec
     metric: ScaleSpec | None = None
+    secret: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +49,9 @@ class ProbeTarget:
     port: int
     interval_s: float
     timeout_s: float
-    request: bytes = b""
+    request: bytes = field(default=b"", repr=False)  # it may carry a secret
     good: tuple[tuple[int, int], ...] = ()
-    metric_request: bytes = b""
+    metric_request: bytes = field(default=b"", repr=False)
     metric: str = ""
 
 

@@ -80,6 +80,8 @@ class Service(View):
         affinity: the header whose value decides the replica.
         drain_s: longest time that requests under way may take once their replica is withdrawn.
         holds: whether requests wait for a replica while there is none: its number follows load.
+        secret: what requests to its replicas carry (``muster.core.serving.secret``); empty for
+            whoever is to send none.
         targets: its replicas.
     """
 
@@ -95,6 +97,7 @@ class Service(View):
     affinity: str | None = None
     drain_s: float = 30.0
     holds: bool = False
+    secret: str = ""
     targets: tuple[Target, ...] = ()
 
     def is_known_to(self, identity: Identity) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from muster.core.serving.probes import ProbeOrder, ProbeTarget, Watched
+from muster.core.serving.secret import SECRET_HEADER
 from muster.core.specs.serving import ProbeKind, ScaleMetric
 
 _OURS = {"User-Agent": "muster-probe", "Accept": "*/*"}
@@ -44,11 +45,14 @@ def _request(
     theirs: Mapping[str, str] | None = None,
     body: bytes = b"",
 ) -> bytes:
-    """A request of HTTP, in which headers that users give take the place of ours."""
+    """A request of HTTP, in which headers that users give take the place of ours, but for that of
+    the secret."""
     host = f"[{watched.host}]" if ":" in watched.host else watched.host
     headers = {"host": ("Host", f"{host}:{watched.port}")}
     headers |= {name.lower(): (name, value) for name, value in ours.items()}
     headers |= {name.lower(): (name, value) for name, value in (theirs or {}).items()}
+    if watched.secret:
+        headers[SECRET_HEADER.lower()] = (SECRET_HEADER, watched.secret)
     lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.values())]
     if body or method == "POST":
         lines.append(f"Content-Length: {len(body)}")

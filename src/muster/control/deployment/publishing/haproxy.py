@@ -20,6 +20,7 @@ from muster.control.deployment.publishing.haproxy_config import (
     NOTHING,
     Wished,
     addresses_in,
+    has_secrets,
     wished,
 )
 from muster.control.deployment.publishing.haproxy_load import Counters, Growth
@@ -390,5 +391,6 @@ def _text(path: Path) -> str | None:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write a file whole or not at all; whoever runs HAProxy may read it."""
-    write_whole(path, text, 0o644)
+    """Write a file whole or not at all; whoever runs HAProxy may read it. With secrets in it, it is
+    for its owner and its group alone."""
+    write_whole(path, text, 0o640 if has_secrets(text) else 0o644)

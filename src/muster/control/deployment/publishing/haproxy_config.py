@@ -16,9 +16,11 @@ from muster.control.deployment.publishing.published import (
     Addresses,
     header_of,
     published,
+    secret_of,
     sound,
 )
 from muster.control.deployment.publishing.settings import HaproxySettings
+from muster.core.serving.secret import SECRET_HEADER
 from muster.core.serving.traffic import Service, Target
 
 PREFIX = "muster-"
@@ -31,6 +33,7 @@ _SERVER = re.compile(
     re.MULTILINE,
 )
 _SECTION = re.compile(r"^backend (?P<name>\S+)\n(?:[ \t].*\n)*", re.MULTILINE)
+_SET_SECRET = f"http-request set-header {SECRET_HEADER} "
 _FIRST_LINE = "# Written by Muster; whatever else is written here is lost.\n"
 
 
@@ -185,7 +188,14 @@ def _lines(service: Service, settings: HaproxySettings) -> tuple[str, ...]:
     balance: tuple[str, ...] = (f"balance {settings.balance}",)
     if (header := header_of(service)) is not None:
         balance = (f"balance hdr({header})", "hash-type consistent")
-    return ("mode http", *balance, "option redispatch 1", "retries 3")
+    lines = ("mode http", *balance, "option redispatch 1", "retries 3")
+    secret = secret_of(service) if settings.secrets else None
+    return lines if secret is None else (*lines, f"{_SET_SECRET}{secret}")
+
+
+def has_secrets(config: str) -> bool:
+    """Whether a text of ``Wished.config`` is not for everybody to read."""
+    return _SET_SECRET in config
 
 
 def _weights(targets: list[Target]) -> list[int]:

@@ -22,6 +22,7 @@ LOOK_UPS = 32
 _NAME = re.compile(NAME)
 _HOST = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 _MACHINE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.:_-]{0,251}[A-Za-z0-9])?|::[0-9a-f:]{0,40}")
+_SECRET = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _HEADER = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
@@ -66,6 +67,11 @@ def header_of(service: Service) -> str | None:
     if service.affinity is None or _HEADER.fullmatch(service.affinity) is None:
         return None
     return service.affinity
+
+
+def secret_of(service: Service) -> str | None:
+    """The secret that its requests carry, if it can be put into a configuration."""
+    return service.secret if _SECRET.fullmatch(service.secret) else None
 
 
 class Addresses:

@@ -64,6 +64,8 @@ class HaproxySettings(Spec):
         reload: in place of ``master``: a command that reloads HAProxy, started without a shell.
         balance: how a replica is chosen where the deployment has no affinity.
         all: whether services are published that ask for a token: somebody else checks access.
+        secrets: whether requests carry their deployment's secret, as those of Muster's proxy do.
+            Then ``file`` is for its owner and its group alone to read.
     """
 
     socket: Socket
@@ -72,6 +74,7 @@ class HaproxySettings(Spec):
     reload: Annotated[tuple[Text, ...], Field(max_length=_MAX_WORDS)] = ()
     balance: Balance = Balance.ROUND_ROBIN
     all: Flag = False
+    secrets: Flag = False
 
     def problems(self) -> Iterator[Problem]:
         if self.master is not None and self.reload:

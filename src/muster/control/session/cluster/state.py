@@ -15,6 +15,7 @@ from muster.control.session.cluster.guard import ServicesGuard
 from muster.control.session.cluster.hooks import Hooks
 from muster.control.session.cluster.machine_holds import MachineHolds
 from muster.control.session.cluster.service_room import ServiceRoom
+from muster.control.session.cluster.service_variables import ServiceVariables
 from muster.control.session.cluster.shapes import Shapes
 from muster.control.session.cluster.taken_ports import TakenPorts
 from muster.control.session.cluster.workloads import (
@@ -57,6 +58,7 @@ class ClusterState:
         dependencies: the progress of work for which other work waits.
         ports: the fixed ports that agents have told to be in use.
         guard: has a say when sessions of services are to leave.
+        service_variables: the variables that services give to their kernels.
         machine_holds: tells which machines work waits for.
         quota_waits: the groups whose last passes left sessions waiting for others of their quotas.
     """
@@ -74,6 +76,7 @@ class ClusterState:
         self.hooks = Hooks(self.groups, self.plugin_failed)
         self.ports = TakenPorts(self.groups)
         self.guard = ServicesGuard()
+        self.service_variables = ServiceVariables()
         self.machine_holds = MachineHolds()
         self._services = ServiceRoom(live, self.groups, self.agent_changed)
         self._kernel_of: dict[LedgerKey, Kernel] = {}  # of charged allocations

@@ -160,6 +160,7 @@ def send_starts(
     gang = templates.gang(session, work)
     hold = is_closed(session)
     has_hook = session.service is None
+    of_service = cluster.service_variables.of(session.id)
     asks_hook = has_hook and cluster.hooks.changes_environments(session)
     for kernel in kernels:
         allocation = work.live.ledger.get((kernel.id, kernel.generation))
@@ -175,6 +176,8 @@ def send_starts(
             wanted = cluster.hooks.before_start(session, whole)
             if wanted is not whole:
                 shared, own = templates.changed(shared, wanted)
+        if of_service:  # after the hook, which is not to see a secret
+            own = {**own, **of_service}
         command = Start(
             kernel.id,
             kernel.generation,
