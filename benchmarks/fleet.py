@@ -34,6 +34,9 @@ from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
 from muster.core.specs import ScalingGroup
 from muster.store.store import Store
+from muster.wire.calls import (
+    JoinRequest,
+)
 from muster.wire.messages import (
     Acknowledge,
     Command,
@@ -42,7 +45,6 @@ from muster.wire.messages import (
     HealthNoted,
     Heartbeat,
     Hello,
-    JoinRequest,
     KernelReport,
     Prepare,
     Renew,

@@ -38,7 +38,7 @@ from muster.core.specs.pool import PoolSpec
 from muster.core.states import AgentStatus
 from muster.core.states.slice import SliceStatus
 from muster.providers import found
-from muster.providers.provider import Listing, Machine, MachineState, Provider, SliceOrder
+from muster.providers.provider import Machine, MachineListing, MachineState, Provider, SliceOrder
 from muster.store.database import open_engine, sqlite_url
 from muster.store.records import Agent
 from muster.store.store import Store
@@ -73,8 +73,8 @@ class Ledger(Provider):
     def delete(self, slice_: str) -> bool:
         return True
 
-    def list(self) -> Listing:
-        return Listing((), complete=False)
+    def list(self) -> MachineListing:
+        return MachineListing((), complete=False)
 
     def reboot(self, machine: Machine, *, hard: bool = False) -> None:
         return

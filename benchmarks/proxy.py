@@ -23,7 +23,7 @@ from benchmarks.results import Figure, MeaninglessFigures, Results
 from tests.patience import until
 
 from muster.app.proxy_config import ProxyConfig, dump_proxy
-from muster.core.serving.traffic import Service, Target, TrafficView
+from muster.core.serving.traffic import Target, TrafficService, TrafficView
 
 TITLE = "The proxy: small requests"
 CONNECTIONS = 32
@@ -106,7 +106,7 @@ def measure(plan: Plan) -> Results:
 def _proxy(directory: Path, replica: int) -> Iterator[tuple[int, psutil.Process]]:
     """The port and process of a proxy whose controller is away."""
     target = Target(route="r1", host="127.0.0.1", port=replica, revision=1)
-    web = Service(
+    web = TrafficService(
         id="s1", name="web", domain="d", project="p", user="u", public=True, targets=(target,)
     )
     services = msgspec.json.encode(TrafficView(version=1, services=(web,)))

@@ -18,7 +18,7 @@ from muster.control.deployment.publishing.effects import PublishServices
 from muster.control.deployment.publishing.performer import TrafficPublisher
 from muster.control.deployment.publishing.runtime_api import RuntimeApi
 from muster.control.deployment.publishing.settings import TrafficSettings
-from muster.core.serving.traffic import Service, Target
+from muster.core.serving.traffic import Target, TrafficService
 
 TITLE = "Publishing: from a change of health to HAProxy"
 REPLICAS = 10
@@ -98,7 +98,7 @@ def _is_serving(api: RuntimeApi, backend: str) -> bool:
     return any(row[3:4] == ["rte-0-0"] and row[6] == "0" for row in rows)
 
 
-def _services(plan: Plan, *, are_all: bool) -> tuple[Service, ...]:
+def _services(plan: Plan, *, are_all: bool) -> tuple[TrafficService, ...]:
     """The services; one replica may be missing."""
     return tuple(
         service(

@@ -51,7 +51,7 @@ SECTIONS: tuple[tuple[str, type[amounts.Spec]], ...] = (
     ("Load of a deployment", serving.ScaleSpec),
     ("Access to a deployment", serving.AccessSpec),
     ("A quota (`kind: quota`)", quota.QuotaSpec),
-    ("Limits", quota.Limits),
+    ("Limits", quota.QuotaLimits),
 )
 _TITLE = {model: title for title, model in SECTIONS}
 _READ_BY = {

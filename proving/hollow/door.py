@@ -17,8 +17,11 @@ from muster.control.plane import ControlPlane
 from muster.core.clock import Clock
 from muster.core.ids import AgentId
 from muster.core.owner import Owner
-from muster.wire.log_reading import AgentUnreachable
-from muster.wire.messages import LogChunk, LogRequest
+from muster.wire.calls import (
+    LogChunk,
+    LogRequest,
+)
+from muster.wire.log_reading import OutputUnreachable
 from proving.hollow.loop import TimelineLoop
 from proving.hollow.timeline import Timeline
 
@@ -142,4 +145,4 @@ class FrontDoor:
 
 
 def _nothing_to_read(agent: AgentId, request: LogRequest) -> AsyncGenerator[LogChunk, None]:
-    raise AgentUnreachable(agent, "is hollow")
+    raise OutputUnreachable(agent, "is hollow")

@@ -5,12 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from muster.core.ids import AgentId
+from muster.wire.calls import (
+    Dismissed,
+)
 from muster.wire.messages import (
     AgentEvents,
     AgentMessage,
     ControllerMessage,
     Disk,
-    Dismissed,
     HealthSeen,
     Heartbeat,
     Hello,

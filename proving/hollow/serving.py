@@ -7,7 +7,7 @@ from muster.control.deployment.probes import ProbesTold
 from muster.control.deployment.publishing.effects import PublishServices
 from muster.control.engine.inputs import Input
 from muster.core.serving.probes import ProbeResult
-from muster.core.serving.traffic import Service
+from muster.core.serving.traffic import TrafficService
 from proving.hollow.performers.probing import NO_PROBE_FAULTS, HollowProber, ProbeFaults
 from proving.hollow.performers.publishing import (
     NO_PUBLISH_FAULTS,
@@ -55,7 +55,7 @@ class HollowServing:
         self.blind_until = 0.0
         self.told: dict[str, ProbeResult] = {}
         self.version = -1
-        self.services: tuple[Service, ...] = ()
+        self.services: tuple[TrafficService, ...] = ()
 
     def prober(self, report: Callable[[Input], None]) -> HollowProber:
         """The prober of a new controller, which knows nothing of what the former one heard."""

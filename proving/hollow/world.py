@@ -22,7 +22,9 @@ from muster.core.owner import Owner, Principal, Role
 from muster.core.specs import ScalingGroup
 from muster.core.specs.account import JoinTokenSpec
 from muster.store.store import Store
-from muster.wire.messages import JoinRequest
+from muster.wire.calls import (
+    JoinRequest,
+)
 from proving.hollow.agent import HollowAgent, Identity, Offer
 from proving.hollow.controller import Controller, Wakes
 from proving.hollow.fate import Fate

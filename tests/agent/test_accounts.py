@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.agent.accounts import Account, Accounts, NoAccount, require_users_directory
+from muster.agent.accounts import Account, MachineAccounts, NoAccount, require_users_directory
 from muster.agent.config import AgentConfig
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can become other users")
@@ -30,14 +30,14 @@ def config(directory: Path, users: Path, **fields: object) -> AgentConfig:
     return AgentConfig(directory, "127.0.0.1:1", "a1", **(defaults | fields))  # type: ignore[arg-type]
 
 
-def of(accounts: Accounts, owner: str) -> Account:
+def of(accounts: MachineAccounts, owner: str) -> Account:
     account = accounts.of(owner)
     assert account is not None
     return account
 
 
 def test_each_user_has_a_uid_of_its_own_in_all_its_projects(tmp_path: Path, users: Path) -> None:
-    accounts = Accounts(config(tmp_path, users))
+    accounts = MachineAccounts(config(tmp_path, users))
 
     ada = of(accounts, "default/vision/ada")
     bob = of(accounts, "default/vision/bob")
@@ -56,10 +56,10 @@ def test_directory_that_users_cannot_enter_is_told_before_anything_runs(users: P
 
 
 def test_uid_stays_its_users_whatever_agent_asks_next(tmp_path: Path, users: Path) -> None:
-    first = of(Accounts(config(tmp_path, users)), "default/default/ada")
-    of(Accounts(config(tmp_path, users)), "default/default/bob")
+    first = of(MachineAccounts(config(tmp_path, users)), "default/default/ada")
+    of(MachineAccounts(config(tmp_path, users)), "default/default/bob")
 
-    again = of(Accounts(config(tmp_path, users)), "default/default/ada")
+    again = of(MachineAccounts(config(tmp_path, users)), "default/default/ada")
 
     assert again == first
 
@@ -67,8 +67,8 @@ def test_uid_stays_its_users_whatever_agent_asks_next(tmp_path: Path, users: Pat
 def test_user_of_another_cluster_on_the_machine_is_somebody_else(
     tmp_path: Path, users: Path
 ) -> None:
-    here = of(Accounts(config(tmp_path, users)), "default/default/ada")
-    there = of(Accounts(config(tmp_path, users, cluster="there")), "default/default/ada")
+    here = of(MachineAccounts(config(tmp_path, users)), "default/default/ada")
+    there = of(MachineAccounts(config(tmp_path, users, cluster="there")), "default/default/ada")
 
     assert here.uid != there.uid
 
@@ -76,7 +76,7 @@ def test_user_of_another_cluster_on_the_machine_is_somebody_else(
 def test_uid_is_not_given_again_while_files_of_it_may_exist(tmp_path: Path, users: Path) -> None:
     (users / str(UIDS[0])).mkdir()
 
-    assert of(Accounts(config(tmp_path, users)), "default/default/ada").uid == UIDS[1]
+    assert of(MachineAccounts(config(tmp_path, users)), "default/default/ada").uid == UIDS[1]
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_uid_that_somebody_may_take_on_in_a_container_is_given_to_nobody(
     tmp_path: Path, users: Path, subordinate_ids: Path
 ) -> None:
     subordinate_ids.write_text(f"# none\nbob:{UIDS[0] - 10}:11\ncarol:{UIDS[2]}:65536\nbroken\n")
-    accounts = Accounts(config(tmp_path, users))
+    accounts = MachineAccounts(config(tmp_path, users))
 
     assert of(accounts, "default/default/ada").uid == UIDS[1]
     with pytest.raises(NoAccount, match="--uid-range"):
@@ -101,15 +101,15 @@ def test_uid_that_somebody_may_take_on_in_a_container_is_given_to_nobody(
 def test_user_whose_uid_has_become_somebody_elses_too_has_no_account(
     tmp_path: Path, users: Path, subordinate_ids: Path
 ) -> None:
-    uid = of(Accounts(config(tmp_path, users)), "default/default/ada").uid
+    uid = of(MachineAccounts(config(tmp_path, users)), "default/default/ada").uid
     subordinate_ids.write_text(f"bob:{uid}:65536\n")
 
     with pytest.raises(NoAccount, match=f"uid {uid} .* bob"):
-        Accounts(config(tmp_path, users)).of("default/default/ada")
+        MachineAccounts(config(tmp_path, users)).of("default/default/ada")
 
 
 def test_range_that_is_used_up_has_no_account_for_one_more(tmp_path: Path, users: Path) -> None:
-    accounts = Accounts(config(tmp_path, users))
+    accounts = MachineAccounts(config(tmp_path, users))
     for number in range(len(UIDS)):
         accounts.of(f"default/default/user{number}")
 
@@ -118,7 +118,7 @@ def test_range_that_is_used_up_has_no_account_for_one_more(tmp_path: Path, users
 
 
 def test_home_is_the_users_alone(tmp_path: Path, users: Path) -> None:
-    account = of(Accounts(config(tmp_path, users)), "default/default/ada")
+    account = of(MachineAccounts(config(tmp_path, users)), "default/default/ada")
 
     assert _owned(Path(account.home)) == (account.uid, account.gid, 0o700)
     assert _owned(Path(account.home).parent) == (0, 0, 0o711)
@@ -128,7 +128,7 @@ def test_home_is_the_users_alone(tmp_path: Path, users: Path) -> None:
 def test_user_can_put_nothing_where_its_scratch_directories_are(
     tmp_path: Path, users: Path, before: str
 ) -> None:
-    account = of(Accounts(config(tmp_path, users)), "default/default/ada")
+    account = of(MachineAccounts(config(tmp_path, users)), "default/default/ada")
     scratch = Path(account.scratch)
     scratch.chmod(0o700)
     if before == "nothing":
@@ -136,7 +136,7 @@ def test_user_can_put_nothing_where_its_scratch_directories_are(
     elif before == "the user's own":
         os.chown(scratch, account.uid, account.gid)
 
-    again = of(Accounts(config(tmp_path, users)), "default/default/ada")
+    again = of(MachineAccounts(config(tmp_path, users)), "default/default/ada")
 
     assert again == account
     assert _owned(Path(account.scratch)) == (0, 0, 0o711)
@@ -149,7 +149,9 @@ def _owned(path: Path) -> tuple[int, int, int]:
 
 def test_mapped_user_has_the_account_that_it_is_mapped_to(tmp_path: Path, users: Path) -> None:
     entry = pwd.getpwnam("daemon")
-    accounts = Accounts(config(tmp_path, users, accounts={"ada": "daemon", "lab/bob": "daemon"}))
+    accounts = MachineAccounts(
+        config(tmp_path, users, accounts={"ada": "daemon", "lab/bob": "daemon"})
+    )
 
     ada = of(accounts, "default/default/ada")
     assert (ada.uid, ada.gid, ada.name, ada.home) == (
@@ -163,14 +165,17 @@ def test_mapped_user_has_the_account_that_it_is_mapped_to(tmp_path: Path, users:
 
 
 def test_user_that_is_mapped_to_root_runs_as_the_agent(tmp_path: Path, users: Path) -> None:
-    assert Accounts(config(tmp_path, users, accounts={"ada": "root"})).of("default/x/ada") is None
+    assert (
+        MachineAccounts(config(tmp_path, users, accounts={"ada": "root"})).of("default/x/ada")
+        is None
+    )
 
 
 @pytest.mark.parametrize("account", ["nobody", "no-such-account"])
 def test_user_that_is_mapped_to_no_account_has_none(
     tmp_path: Path, users: Path, account: str
 ) -> None:
-    accounts = Accounts(config(tmp_path, users, accounts={"ada": account}))
+    accounts = MachineAccounts(config(tmp_path, users, accounts={"ada": account}))
 
     with pytest.raises(NoAccount, match=account):
         accounts.of("default/default/ada")
@@ -180,7 +185,7 @@ def test_user_that_is_mapped_to_no_account_has_none(
 def test_services_of_the_machine_are_nobodys_account_by_name(
     tmp_path: Path, users: Path, user: str
 ) -> None:
-    accounts = Accounts(config(tmp_path, users, system_accounts=True))
+    accounts = MachineAccounts(config(tmp_path, users, system_accounts=True))
 
     assert of(accounts, f"default/default/{user}").uid in UIDS
 
@@ -193,11 +198,11 @@ def test_person_of_the_machine_has_its_own_account_if_the_operator_says_so(
     monkeypatch.setattr(pwd, "getpwnam", lambda name: entry if name == "ada" else known(name))
     monkeypatch.setattr(os, "getgrouplist", lambda _name, gid: [gid, 50, 0])
 
-    ada = of(Accounts(config(tmp_path, users, system_accounts=True)), "default/default/ada")
+    ada = of(MachineAccounts(config(tmp_path, users, system_accounts=True)), "default/default/ada")
 
     assert (ada.uid, ada.gid, ada.groups, ada.home) == (4242, 4243, (4243, 50), "/home/ada")
     assert ada.gains_privileges is True
-    assert of(Accounts(config(tmp_path, users)), "default/default/ada").uid in UIDS
+    assert of(MachineAccounts(config(tmp_path, users)), "default/default/ada").uid in UIDS
 
 
 @pytest.mark.parametrize(
@@ -209,7 +214,7 @@ def test_place_that_users_cannot_enter_or_others_can_write_is_refused(
     users.chmod(mode)
 
     with pytest.raises(NoAccount, match=word):
-        Accounts(config(tmp_path, users)).of("default/default/ada")
+        MachineAccounts(config(tmp_path, users)).of("default/default/ada")
 
 
 def test_place_that_is_a_link_or_somebody_elses_is_refused(tmp_path: Path, users: Path) -> None:
@@ -219,19 +224,19 @@ def test_place_that_is_a_link_or_somebody_elses_is_refused(tmp_path: Path, users
 
     for name, word in (("link", "symbolic link"), ("owned", "another user")):
         with pytest.raises(NoAccount, match=word):
-            Accounts(config(tmp_path, users / name)).of("default/default/ada")
+            MachineAccounts(config(tmp_path, users / name)).of("default/default/ada")
 
 
 def test_link_in_place_of_a_users_directory_is_refused(tmp_path: Path, users: Path) -> None:
-    account = of(Accounts(config(tmp_path, users)), "default/default/ada")
+    account = of(MachineAccounts(config(tmp_path, users)), "default/default/ada")
     Path(account.home).rmdir()
     Path(account.home).symlink_to("/etc")
 
     with pytest.raises(NoAccount, match="is not its"):
-        Accounts(config(tmp_path, users)).of("default/default/ada")
+        MachineAccounts(config(tmp_path, users)).of("default/default/ada")
 
 
 @pytest.mark.parametrize("owner", ["", "ada", "default//"])
 def test_what_is_no_owner_has_no_account(tmp_path: Path, users: Path, owner: str) -> None:
     with pytest.raises(NoAccount):
-        Accounts(config(tmp_path, users)).of(owner)
+        MachineAccounts(config(tmp_path, users)).of(owner)

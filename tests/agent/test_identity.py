@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from muster.agent.identity import (
-    Identity,
+    AgentIdentity,
     UnusableDirectory,
     load_identity,
     locked,
@@ -15,7 +15,7 @@ from muster.agent.identity import (
 from muster.core.errors import Conflict
 from muster.core.ids import AgentId
 
-IDENTITY = Identity(AgentId("agt-1"), "secret")
+IDENTITY = AgentIdentity(AgentId("agt-1"), "secret")
 
 
 def mode(path: Path) -> int:
@@ -25,8 +25,8 @@ def mode(path: Path) -> int:
 def test_identity_saved_is_loaded_again(tmp_path: Path) -> None:
     assert load_identity(tmp_path) is None
     save_identity(tmp_path, IDENTITY)
-    save_identity(tmp_path, Identity(AgentId("agt-2"), "newer"))
-    assert load_identity(tmp_path) == Identity(AgentId("agt-2"), "newer")
+    save_identity(tmp_path, AgentIdentity(AgentId("agt-2"), "newer"))
+    assert load_identity(tmp_path) == AgentIdentity(AgentId("agt-2"), "newer")
 
 
 def test_directory_and_credential_are_for_their_owner_only(tmp_path: Path) -> None:

@@ -13,12 +13,14 @@ from tests.wire.controller import Controller, controller, template
 from muster.core.ids import KernelId
 from muster.core.reasons import ReasonCode
 from muster.core.resources import DeviceShare
+from muster.wire.calls import (
+    LogChunk,
+    LogRequest,
+)
 from muster.wire.messages import (
     HeldKernel,
     HeldStatus,
     KernelReport,
-    LogChunk,
-    LogRequest,
     Prepare,
     Recall,
     ReportKind,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from proving.hollow.virtual_clock import VirtualClock
 
-from muster.agent.accounts import Accounts
+from muster.agent.accounts import MachineAccounts
 from muster.agent.kernels import Kernels
 from muster.agent.ports import PreparedPorts
 from muster.agent.removed_outputs import RemovedOutputs
@@ -28,7 +28,7 @@ def kernels(tmp_path: Path) -> Iterator[Kernels]:
             ports,
             tmp_path,
             RemovedOutputs(tmp_path / "removed-outputs"),
-            cast(Accounts, None),
+            cast(MachineAccounts, None),
             cast(OwnServices, None),
             cast(Terms, None),
             VirtualClock(),

@@ -14,7 +14,13 @@ from muster.agent.logs import LogFiles
 from muster.agent.removed_outputs import RemovedOutputs
 from muster.core.ids import KernelId
 from muster.core.reasons import ReasonCode, reason
-from muster.wire.messages import KernelKey, LogChunk, LogRequest
+from muster.wire.calls import (
+    LogChunk,
+    LogRequest,
+)
+from muster.wire.messages import (
+    KernelKey,
+)
 from muster.wire.transport import LOG_WINDOW_BYTES
 
 KEY: KernelKey = (KernelId("krn-1"), 2)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from muster.core.errors import Problem
 from muster.core.specs.pool import PoolSpec
-from muster.providers.provider import Listing, Machine, Provider, SliceOrder
+from muster.providers.provider import Machine, MachineListing, Provider, SliceOrder
 
 
 class _NoMachines(Provider):
@@ -20,7 +20,7 @@ class _NoMachines(Provider):
     def delete(self, slice_: str) -> bool:
         raise NotImplementedError
 
-    def list(self) -> Listing:
+    def list(self) -> MachineListing:
         raise NotImplementedError
 
     def reboot(self, machine: Machine, *, hard: bool = False) -> None:

@@ -60,13 +60,15 @@ from muster.core.specs.account import TokenSpec
 from muster.core.views.cluster import EventView
 from muster.store.records import Agent
 from muster.store.store import Store
-from muster.wire.log_reading import AgentUnreachable
-from muster.wire.messages import (
-    ControllerMessage,
-    Hello,
+from muster.wire.calls import (
     JoinRequest,
     LogChunk,
     LogRequest,
+)
+from muster.wire.log_reading import OutputUnreachable
+from muster.wire.messages import (
+    ControllerMessage,
+    Hello,
     Reports,
 )
 
@@ -317,7 +319,7 @@ class ServedCluster:
         try:
             while True:
                 if self.unreachable:
-                    raise AgentUnreachable(agent, "is not connected")
+                    raise OutputUnreachable(agent, "is not connected")
                 output.grown.clear()
                 position = max(position, output.lost, 0)
                 data = output.data[position : position + 65536]

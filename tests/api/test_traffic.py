@@ -13,9 +13,9 @@ from muster.api.traffic import _prometheus, _traefik
 from muster.control.deployment.entity import Deployment, DeploymentId, Route
 from muster.control.deployment.traffic import Traffic
 from muster.core.owner import Role
-from muster.core.serving.traffic import Identity, Service, Target
+from muster.core.serving.traffic import Identity, Target, TrafficService
 
-WEB = Service(
+WEB = TrafficService(
     id="dep-1",
     name="web",
     host="web.example",
@@ -100,7 +100,7 @@ def test_token_for_discovery_opens_no_deployment(cluster: ServedCluster) -> None
     told = httpx.post(f"{cluster.url}/v1/traffic/identify", json=given, headers=headers)
     assert (told.status_code, told.json()) == (200, None)
 
-    private = Service(id="dep-2", name="mine", domain="d", project="p", user="ann")
+    private = TrafficService(id="dep-2", name="mine", domain="d", project="p", user="ann")
     identity = Identity(domain="d", user="ann", projects=("p",), role=Role.DISCOVERY)
     assert not private.admits(identity)
 

@@ -6,7 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from muster.api.turns import HEAVY_S, LONGEST_WAIT_S, MAX_WAITING_OF_ONE, OTHERS_S, Turn, Turns
+from muster.api.turns import (
+    HEAVY_S,
+    LONGEST_WAIT_S,
+    MAX_WAITING_OF_ONE,
+    OTHERS_S,
+    RequestTurn,
+    Turns,
+)
 from muster.core.errors import Busy
 
 ADA, BOB, EVE = ("default", "ada"), ("default", "bob"), ("default", "eve")
@@ -38,7 +45,7 @@ class Clock:
         self.now_s += cost_s
         self.turns.end(turn)
 
-    async def asked(self, caller: tuple[str, str]) -> "asyncio.Task[Turn]":
+    async def asked(self, caller: tuple[str, str]) -> "asyncio.Task[RequestTurn]":
         """A request that begins now, or waits."""
         task = asyncio.create_task(self.turns.begin(caller))
         await asyncio.sleep(0)

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from muster.app.account_options import AccountOptions
-from muster.app.home import Home, LocalAgents, LocalProxy, Settings, UnusableHome
+from muster.app.home import Home, LocalAgentSettings, LocalProxy, Settings, UnusableHome
 
 
 def test_settings_come_back_as_they_were_written(tmp_path: Path) -> None:
     home = Home(tmp_path)
     assert home.settings() == Settings()
-    agents = LocalAgents(
+    agents = LocalAgentSettings(
         count=2,
         cpus="4",
         attributes={"rack": "r1"},

@@ -13,8 +13,11 @@ from muster.control.agent.requests import AgentRequests
 from muster.core.ids import KernelId
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, AgentBar
-from muster.wire.log_reading import AgentUnreachable, LogReader
-from muster.wire.messages import LogChunk, LogRequest
+from muster.wire.calls import (
+    LogChunk,
+    LogRequest,
+)
+from muster.wire.log_reading import LogReader, OutputUnreachable
 from muster.wire.transport import LOG_WINDOW_BYTES
 
 ALL = 2**40
@@ -65,7 +68,7 @@ def _no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_agent_that_is_connected_is_asked_itself(tmp_path: Path) -> None:
-    with pytest.raises(AgentUnreachable, match="is not connected"):
+    with pytest.raises(OutputUnreachable, match="is not connected"):
         await Kept(tmp_path).read()
 
 
@@ -87,7 +90,7 @@ async def test_output_of_an_agent_that_is_away_is_read_from_its_directory(tmp_pa
 async def test_kernel_that_may_run_still_is_asked_of_its_agent(tmp_path: Path) -> None:
     kept = Kept(tmp_path, seconds=1000.0)
     kept.leave()
-    with pytest.raises(AgentUnreachable, match="is not connected"):
+    with pytest.raises(OutputUnreachable, match="is not connected"):
         await kept.read()
 
 
@@ -103,7 +106,7 @@ async def test_output_that_went_with_its_machine_is_said_to_be_gone_at_once(
 ) -> None:
     kept = Kept(tmp_path, data=None)
     kept.remove()
-    with pytest.raises(AgentUnreachable, match="was removed; the output of its kernels was on"):
+    with pytest.raises(OutputUnreachable, match="was removed; the output of its kernels was on"):
         await kept.read()
 
 
@@ -112,5 +115,5 @@ async def test_no_other_file_is_read_for_a_kernel_with_a_path_for_a_name(tmp_pat
     kept.remove()
     (tmp_path / "home" / "agents" / "agent-2" / "secret.0.log").write_bytes(b"secret")
     request = LogRequest(KernelId("../secret"), 0, 0, ALL, follow=False)
-    with pytest.raises(AgentUnreachable):
+    with pytest.raises(OutputUnreachable):
         await anext(kept.output.read(kept.agent.id, request))

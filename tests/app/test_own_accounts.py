@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from muster.agent.accounts import Accounts
+from muster.agent.accounts import MachineAccounts
 from muster.agent.config import AgentConfig
 from muster.app.account_options import AccountOptions
-from muster.app.home import Home, LocalAgents, Settings
+from muster.app.home import Home, LocalAgentSettings, Settings
 from muster.app.own_accounts import (
     own_accounts,
     users_directory_in,
@@ -40,7 +40,7 @@ def test_file_has_what_up_was_told_and_is_for_its_owner_alone(home: Home) -> Non
         mapped={"bob": "daemon"}, source="system", uid_range="300000-300009", pids_max=99
     )
     options = replace(options, users_directory="/srv/users", scratch_max="1GiB")
-    home.write_settings(Settings(agents=LocalAgents(count=0, accounts=options)))
+    home.write_settings(Settings(agents=LocalAgentSettings(count=0, accounts=options)))
     file = write_accounts(home, ADA)
     assert file.stat().st_mode & 0o777 == 0o600
     config = read(home)
@@ -52,7 +52,7 @@ def test_file_has_what_up_was_told_and_is_for_its_owner_alone(home: Home) -> Non
 
 def test_account_that_is_gone_since_keeps_no_controller_from_its_start(home: Home) -> None:
     options = AccountOptions(mapped={"bob": "nobody-has-this-account"})
-    home.write_settings(Settings(agents=LocalAgents(accounts=options)))
+    home.write_settings(Settings(agents=LocalAgentSettings(accounts=options)))
     write_accounts(home, ADA)
     assert read(home).accounts == {"default/ada": "root"}
 
@@ -64,7 +64,7 @@ def test_account_to_which_the_owner_is_mapped_comes_first() -> None:
 @pytest.mark.skipif(os.getuid() != 0, reason="only root's agents run kernels as other users")
 def test_owner_of_the_home_is_root_and_others_are_not(home: Home) -> None:
     write_accounts(home, ADA)
-    accounts = Accounts(read(home))
+    accounts = MachineAccounts(read(home))
     assert accounts.of("default/default/ada") is None, "the agent's own user"
     other = accounts.of("default/default/bob")
     assert other is not None

@@ -10,8 +10,10 @@ from tests.attacks.target import Target
 from tests.wire.test_gateway import hello
 
 from muster.core.ids import AgentId
+from muster.wire.calls import (
+    JoinRequest,
+)
 from muster.wire.client import ControllerChannel
-from muster.wire.messages import JoinRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,16 @@ from tests.wire.test_gateway import hello
 from muster.core.health.counters import GpuMeans
 from muster.core.health.remedy import Remedy
 from muster.core.resources import MAX_DEVICES
+from muster.wire.calls import (
+    AgentTurnedAway,
+)
 from muster.wire.client import ControllerStream, Disconnected
-from muster.wire.messages import AgentMessage, HealthSeen, Heartbeat, Refused, Sighting
+from muster.wire.messages import (
+    AgentMessage,
+    HealthSeen,
+    Heartbeat,
+    Sighting,
+)
 
 FLOOD = 3_000
 NAME = "mallorys-seer"
@@ -73,7 +81,7 @@ async def test_health_that_no_agent_may_tell_closes_its_stream(target: Target, w
         try:
             await stream.send(replace(hello(agent.id), name=agent.name))
             await stream.send(WRONG[wrong])
-            with pytest.raises((Disconnected, Refused)):
+            with pytest.raises((Disconnected, AgentTurnedAway)):
                 await asyncio.wait_for(_listen(stream), 20.0)
         finally:
             stream.close()

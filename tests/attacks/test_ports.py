@@ -152,7 +152,7 @@ def proxy_of(target: Target) -> Iterator[str]:
 
 
 def test_program_knows_requests_of_the_proxy_from_those_around_it(target: Target) -> None:
-    """Where nothing keeps its port from others: its owner's other kernels reach it always."""
+    """Nothing keeps its port from its owner's other kernels."""
     guarded = {"name": "guarded", "command": ["python3", "-I", "-S", "-c", GUARDED]}
     with target.client("ada") as ada, proxy_of(target) as url:
         ada.deploy({**REPLICA, **guarded, "access": "owner"})

@@ -17,8 +17,11 @@ from tests.wire.test_checks import HELLOS
 from muster.core.resources import Resources
 from muster.wire import agent_pb2 as pb
 from muster.wire import agent_pb2_grpc
+from muster.wire.calls import (
+    AgentTurnedAway,
+    JoinRequest,
+)
 from muster.wire.client import ControllerChannel, Disconnected
-from muster.wire.messages import JoinRequest, Refused
 
 CHANNELS, CALLS_OF_ONE = 40, 4
 CREDENTIAL = "the-credential-that-mallory-chose-for-her-machine"
@@ -114,14 +117,14 @@ async def test_address_that_says_nothing_keeps_no_other_from_joining(target: Tar
 async def test_strangers_who_guess_tokens_are_refused(target: Target) -> None:
     async with ControllerChannel(target.agent_address) as channel:
         for guess in range(200):
-            with pytest.raises(Refused):
+            with pytest.raises(AgentTurnedAway):
                 await channel.join(JoinRequest(f"guess-{guess}", "a", "default", CREDENTIAL))
 
 
 async def test_agent_that_says_what_no_agent_may_say_is_closed_alone(target: Target) -> None:
     async with hostile_agent(target, "mallorys") as agent:
         for wrong in HELLOS.values():
-            with pytest.raises((Disconnected, Refused)):
+            with pytest.raises((Disconnected, AgentTurnedAway)):
                 await agent.greet(**wrong)
 
 

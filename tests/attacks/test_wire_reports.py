@@ -10,8 +10,15 @@ from tests.attacks.target import KERNELS, Target
 from tests.wire.test_gateway import hello
 
 from muster.core.ids import KernelId
+from muster.wire.calls import (
+    AgentTurnedAway,
+)
 from muster.wire.client import Disconnected
-from muster.wire.messages import KernelReport, Refused, ReportKind, Reports
+from muster.wire.messages import (
+    KernelReport,
+    ReportKind,
+    Reports,
+)
 
 IN_ONE_MESSAGE = 5_000
 FLOOD_S = 6.0
@@ -37,7 +44,7 @@ async def flood(agent: HostileAgent, kernels: list[KernelId]) -> None:
             await stream.send(replace(hello(agent.id), name=agent.name))
             for seq in range(1, 1_000):
                 await stream.send(Reports(seq * IN_ONE_MESSAGE, tuple(reports)))
-        except (Disconnected, Refused):
+        except (Disconnected, AgentTurnedAway):
             await asyncio.sleep(0.01)
         finally:
             stream.close()

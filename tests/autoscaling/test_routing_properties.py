@@ -11,7 +11,7 @@ from tests.scheduling.strategies import clusters, queues
 from muster.autoscaling.decision import RoutedDemand, RoutingDecision
 from muster.autoscaling.gang_slices import is_tight
 from muster.autoscaling.modelled import Destination, modelled
-from muster.autoscaling.pool_state import Budget, Ceilings, ComingSlice, PoolState
+from muster.autoscaling.pool_state import CeilingBudget, Ceilings, ComingSlice, PoolState
 from muster.autoscaling.routing import route_demand
 from muster.core.reasons import ReasonCode, reason
 from muster.core.specs.placement import ClusterMode, PlacementSpec
@@ -193,7 +193,7 @@ def test_slice_is_opened_for_a_tight_gang_only_where_placement_finds_no_room(cas
 @given(cases())
 def test_no_single_slice_more_would_place_what_is_unmet(case: Case) -> None:
     decision = case.route()
-    budget = Budget("pool", case.ceilings, case.pools)
+    budget = CeilingBudget("pool", case.ceilings, case.pools)
     for pool_ in case.pools:
         budget.add(pool_.spec, decision.launches.get(pool_.spec.name, 0))
     for unmet in decision.unmet:
@@ -220,7 +220,7 @@ def test_no_more_is_launched_than_is_used_and_allowed(case: Case) -> None:
         for kernel in each.kernels
         if each.destination is Destination.LAUNCH
     }
-    budget = Budget("pool", case.ceilings, case.pools)
+    budget = CeilingBudget("pool", case.ceilings, case.pools)
     for each in case.pools:
         name, launches = each.spec.name, decision.launches.get(each.spec.name, 0)
         assert launches <= each.headroom

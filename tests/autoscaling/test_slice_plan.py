@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.autoscaling.fleets import pool
 
-from muster.autoscaling.pool_state import Budget, Ceilings, PoolState
+from muster.autoscaling.pool_state import CeilingBudget, Ceilings, PoolState
 from muster.autoscaling.slice_plan import SlicePlan, SliceState, plan_slices
 
 NOW = 10_000.0
@@ -27,7 +27,7 @@ def slice_(
 def planned(
     pool_: PoolState, *slices: SliceState, launches: int = 0, ceilings: Ceilings | None = None
 ) -> SlicePlan:
-    budget = Budget("pool", ceilings or Ceilings(), [pool_])
+    budget = CeilingBudget("pool", ceilings or Ceilings(), [pool_])
     return plan_slices([pool_], slices, {"a": launches}, budget, NOW)
 
 

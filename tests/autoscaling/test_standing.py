@@ -9,8 +9,8 @@ from muster.autoscaling.standing import (
     GOOD,
     MAX_TOLD,
     CreateOutcome,
-    Scope,
-    Standing,
+    OutcomeScope,
+    PoolStanding,
     breaks,
 )
 
@@ -18,7 +18,7 @@ FAILING = st.sampled_from(sorted(CONSEQUENCES))
 MIDDLE = 0.5  # of chance: no jitter
 
 
-def sentence(standing: Standing, now: float = 0.0) -> str | None:
+def sentence(standing: PoolStanding, now: float = 0.0) -> str | None:
     closed = standing.closed("a", "h100", now)
     return None if closed is None else closed.sentence()
 
@@ -38,7 +38,7 @@ def test_pool_without_stock_asks_again_after_three_minutes_then_less_and_less_of
 
 
 def test_quota_closes_all_pools_that_share_it() -> None:
-    assert CONSEQUENCES[CreateOutcome.QUOTA].scope is Scope.QUOTA
+    assert CONSEQUENCES[CreateOutcome.QUOTA].scope is OutcomeScope.QUOTA
     used_up = GOOD.after(CreateOutcome.QUOTA, 0, MIDDLE)
     assert sentence(used_up) == "pools of quota h100 ask again in 5m00s: it is used up"
 
@@ -49,7 +49,7 @@ def test_throttling_and_want_of_stock_are_no_fault_of_the_pool() -> None:
         standing = standing.after(CreateOutcome.THROTTLED, 0, MIDDLE)
         standing = standing.after(CreateOutcome.STOCK_OUT, 0, MIDDLE)
     assert (standing.failures, standing.at_once) == (0, None)
-    assert standing.made() == Standing(closed_until=standing.closed_until)
+    assert standing.made() == PoolStanding(closed_until=standing.closed_until)
 
 
 def test_pool_whose_slices_do_not_boot_makes_one_at_a_time_until_one_is_ready() -> None:

@@ -8,9 +8,9 @@ import pytest
 from muster.agent.config import AgentConfig
 from muster.app import local
 from muster.app.account_options import AccountOptions, with_accounts
-from muster.app.home import Home, LocalAgents, RunningController, Settings
+from muster.app.home import Home, LocalAgentSettings, RunningController, Settings
 from muster.app.local_agent_settings import agent_configs
-from muster.cli.agent_options import Accounts, AccountSource
+from muster.cli.agent_options import AccountSource, AgentAccountOptions
 from muster.cli.commands.agent import agent
 from muster.cli.commands.cluster import up
 from muster.cli.parameters import command_of
@@ -69,7 +69,7 @@ def test_up_keeps_what_was_said_of_accounts_until_something_else_is_said(tmp_pat
     home = Home(tmp_path)
     home.create()
     first = AccountOptions(mapped={"ada": "daemon"}, source="system", users_directory="/srv/users")
-    home.write_settings(Settings(agents=LocalAgents(count=2, accounts=first)))
+    home.write_settings(Settings(agents=LocalAgentSettings(count=2, accounts=first)))
     kept = home.settings().agents
     assert kept.accounts == first
     assert [dict(each.accounts) for each in agent_configs(home, kept)] == [{"ada": "daemon"}] * 2
@@ -85,11 +85,13 @@ def test_up_and_agent_take_the_same_words_about_accounts(tmp_path: Path) -> None
     for command in (up, agent):
         named = {option for each in command_of(command).params for option in each.opts}
         assert {word for word in words if word.startswith("--")} < named
-    assert Accounts(["ada=daemon"], AccountSource.SYSTEM, pids_max=99).options() == expected
-    kept = Settings(agents=LocalAgents(accounts=replace(expected, source="range")))
+    assert (
+        AgentAccountOptions(["ada=daemon"], AccountSource.SYSTEM, pids_max=99).options() == expected
+    )
+    kept = Settings(agents=LocalAgentSettings(accounts=replace(expected, source="range")))
     home = Home(tmp_path)
     home.write_settings(kept)
     home.write_running(RunningController(1, "http://127.0.0.1:7600", "127.0.0.1:7601", "1", 0.0))
     said = local._already_running(home, local.UpOptions(accounts=expected))
     assert "to which --accounts was not applied" in said
-    assert Accounts(["none"]).options() == AccountOptions(mapped={})
+    assert AgentAccountOptions(["none"]).options() == AccountOptions(mapped={})

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from muster.app import service as units
-from muster.app.service import Role, Service, unit_text
+from muster.app.service import SystemUnit, UnitRole, unit_text
 from muster.cli.main import app
 from muster.core.errors import MusterError, Superseded
 
@@ -48,13 +48,13 @@ def test_agent_unit_survives_restarts_with_its_kernels(settings: Path) -> None:
     file = settings / "systemd" / "user" / "muster-agent.service"
     verified(file)
     unit = parsed(file.read_text())
-    assert unit["Service"]["KillMode"] == "process"
-    assert unit["Service"]["Restart"] == "always"
+    assert unit["SystemUnit"]["KillMode"] == "process"
+    assert unit["SystemUnit"]["Restart"] == "always"
     assert unit["Unit"]["StartLimitIntervalSec"] == "0"
-    assert unit["Service"]["ExecStart"].endswith(
+    assert unit["SystemUnit"]["ExecStart"].endswith(
         'muster" "agent" "--controller" "controller.example:7601" "--token-file" "join token"'
     )
-    assert unit["Service"]["Environment"] == f'"MUSTER_HOME={settings / "home"}"'
+    assert unit["SystemUnit"]["Environment"] == f'"MUSTER_HOME={settings / "home"}"'
     assert unit["Install"]["WantedBy"] == "default.target"
     assert "systemctl --user enable --now muster-agent.service" in result.stdout
     assert muster("show", "agent", "--user").stdout == file.read_text()
@@ -78,15 +78,15 @@ def test_controller_whose_password_others_could_read_in_the_unit_is_refused(
     )
     assert installed.exit_code == 0, installed.output
     unit = parsed((settings / "systemd" / "user" / "muster-controller.service").read_text())
-    assert unit["Service"]["RestartPreventExitStatus"] == str(Superseded.exit_code)
+    assert unit["SystemUnit"]["RestartPreventExitStatus"] == str(Superseded.exit_code)
 
 
 def test_controller_unit_of_the_system_is_wanted_by_multi_user_target(settings: Path) -> None:
-    of_system = Service(Role.CONTROLLER, of_user=False)
+    of_system = SystemUnit(UnitRole.CONTROLLER, of_user=False)
     assert of_system.file == Path("/etc/systemd/system/muster-controller.service")
     unit = parsed(unit_text(of_system, ["--host", "0.0.0.0"], settings, settings))
     assert unit["Install"]["WantedBy"] == "multi-user.target"
-    assert unit["Service"]["KillMode"] == "mixed"
+    assert unit["SystemUnit"]["KillMode"] == "mixed"
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_unit_that_could_not_start_is_refused(settings: Path, words: tuple[str, 
 
 
 def test_words_are_quoted_and_what_no_unit_can_hold_is_refused(settings: Path) -> None:
-    service = Service(Role.AGENT, of_user=True)
+    service = SystemUnit(UnitRole.AGENT, of_user=True)
     text = unit_text(service, ['a "b" \\ $HOME %h'], settings, settings)
     assert '"a \\"b\\" \\\\ $$HOME %%h"' in text
     for word in ("two\nlines", "x" * 5000):

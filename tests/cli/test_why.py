@@ -8,7 +8,7 @@ from tests.cli.rendered import narrow, shown, wide
 
 from muster.cli.commands.why import explanation
 from muster.core.reasons import ReasonCode
-from muster.core.resources import Unit
+from muster.core.resources import AmountUnit
 from muster.core.views.placement import AheadView, HoldingView, PlacementView, WhyView
 
 NEVER_FITS = because(ReasonCode.NEVER_FITS, agents=3, group="default", request="1 cpu, 9 gpu")
@@ -92,7 +92,7 @@ def test_why_says_once_what_is_to_be_done_about_two_quotas() -> None:
         because(
             ReasonCode.QUOTA_IN_USE,
             resource=resource,
-            unit=Unit.MILLI,
+            unit=AmountUnit.MILLI,
             used=8000,
             requested=4000,
             limit=10_000,

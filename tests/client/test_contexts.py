@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from muster.client.connection import find_connection
-from muster.client.contexts import Context, Contexts, read_contexts, write_contexts
+from muster.client.contexts import Contexts, NamedCluster, read_contexts, write_contexts
 from muster.client.errors import NoConnection, NoToken
 
 FAR = "https://far.example:7600"
@@ -30,18 +30,20 @@ def local(directory: Path, token: str = "local") -> None:
 
 
 def logged_in(current: str | None = "far") -> None:
-    far = Context(FAR, "far", "/far.pem")
-    write_contexts(Contexts(current, {"far": far, "other": Context("https://other:1", "other")}))
+    far = NamedCluster(FAR, "far", "/far.pem")
+    write_contexts(
+        Contexts(current, {"far": far, "other": NamedCluster("https://other:1", "other")})
+    )
 
 
 def test_contexts_come_back_as_they_were_kept_and_are_for_their_owner_only(settings: Path) -> None:
     assert read_contexts() == Contexts()
     logged_in()
-    assert read_contexts().chosen == Context(FAR, "far", "/far.pem")
+    assert read_contexts().chosen == NamedCluster(FAR, "far", "/far.pem")
     path = settings / "config" / "muster" / "contexts.json"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-    assert "far" not in repr(Context("u", "far"))
+    assert "far" not in repr(NamedCluster("u", "far"))
 
 
 def test_flags_come_before_the_environment_that_before_the_context_and_that_before_the_home(

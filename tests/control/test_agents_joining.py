@@ -29,7 +29,10 @@ from muster.core.states import AgentStatus, TaskState
 from muster.store import schema
 from muster.store.records import Agent
 from muster.store.tokens import token_hash
-from muster.wire.messages import Dismissed, JoinRequest
+from muster.wire.calls import (
+    Dismissed,
+    JoinRequest,
+)
 
 pytestmark = ON_BOTH
 

@@ -12,13 +12,13 @@ from tests.control.lived_in import make_lived_in
 from tests.databases import OF_ITS_OWN
 
 from muster.control.modules import cluster_audits, cluster_entities
-from muster.store.audit.finding import Finding, carry_out, stored_in
+from muster.store.audit.finding import AuditFinding, carry_out, stored_in
 from muster.store.database import sqlite_url
 
 pytestmark = OF_ITS_OWN
 
 
-def findings(database: Path) -> dict[str, list[Finding]]:
+def findings(database: Path) -> dict[str, list[AuditFinding]]:
     """The findings of all audits, by their titles."""
     engine = create_engine(sqlite_url(database))
     try:

@@ -17,7 +17,7 @@ from muster.control.engine.defects import LEFT_OUT_S
 from muster.control.engine.module import Context, Module, Parts
 from muster.control.engine.sweeps import SWEEP_S
 from muster.control.engine.work import Work
-from muster.control.inbox import Unavailable
+from muster.control.inbox import NotStored
 from muster.control.job.requests import JobRequests
 from muster.core.errors import MusterError
 from muster.core.resources import Resources
@@ -241,7 +241,7 @@ def test_nothing_changes_while_a_module_cannot_take_over_the_state_and_nothing_i
     former = world.store.live
     stubborn.fails = True
     (answer,) = world.ask_together(refuse)
-    assert isinstance(answer, Unavailable)
+    assert isinstance(answer, NotStored)
     assert "cannot be taken over" in (world.plane.trouble or "")
     refused: list[Exception | None] = []
     for _ in range(5):
@@ -251,7 +251,7 @@ def test_nothing_changes_while_a_module_cannot_take_over_the_state_and_nothing_i
             world.beat(agent)
         world.plane.ask(submit, lambda _, error: refused.append(error))
         world.plane.step()
-    assert [type(error) for error in refused] == [Unavailable] * 5
+    assert [type(error) for error in refused] == [NotStored] * 5
 
     stubborn.fails = False
     world.clock.advance(1.0)

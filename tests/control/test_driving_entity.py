@@ -31,7 +31,8 @@ from muster.core.specs import SessionSpec
 from muster.core.states import SESSION_TABLE, SessionStatus, StateTable
 from muster.store import schema
 from muster.store.entity import Entity, Tried, Visible
-from muster.store.record_table import Fixed, Key, RecordTable
+from muster.store.fields import Fixed, Key
+from muster.store.record_table import RecordTable
 from muster.store.records import Session
 
 pytestmark = ON_BOTH

@@ -14,7 +14,7 @@ from tests.databases import ONLY_SQLITE
 from muster.control import plane
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
-from muster.control.inbox import Unavailable
+from muster.control.inbox import NotStored
 from muster.control.job.requests import JobRequests
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
@@ -55,7 +55,7 @@ def break_a_commit(world: World) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(world.store, "commit", full)
-        with pytest.raises(Unavailable):
+        with pytest.raises(NotStored):
             world.ask(change)
 
 
@@ -121,7 +121,7 @@ def test_log_tells_once_that_nothing_can_be_stored_and_once_that_it_can_again(
             world.plane.ask(change, lambda _, error: refused.append(error))
             world.plane.step()
             world.clock.advance(5.0)
-    assert len([each for each in refused if isinstance(each, Unavailable)]) == 3
+    assert len([each for each in refused if isinstance(each, NotStored)]) == 3
     world.ask(change)
     told = [each.getMessage() for each in caplog.records if each.name == plane.__name__]
     assert told == [
@@ -139,7 +139,7 @@ def test_leases_are_renewed_and_no_agent_is_cut_off_while_nothing_can_be_stored(
     world.submit(JobSpec(command=["x"]))
     with monkeypatch.context() as patch:
         patch.setattr(world.store, "commit", full)
-        with pytest.raises(Unavailable):
+        with pytest.raises(NotStored):
             world.submit(JobSpec(command=["y"]))
         for _ in range(120):  # for twice the lease
             world.clock.advance(5.0)
@@ -184,7 +184,7 @@ def test_nothing_is_read_again_before_something_can_be_stored(
         before = world.store.live
         with closing(sqlite3.connect(world.store.engine.url.database or "")) as other:
             other.execute("BEGIN IMMEDIATE")  # writers wait, readers do not
-            with pytest.raises(Unavailable):
+            with pytest.raises(NotStored):
                 world.submit(JobSpec(command=["x"]))
             for _ in range(10):
                 world.clock.advance(2.0)

@@ -9,7 +9,7 @@ from muster.control import inbox
 from muster.control.engine.coordinator import MAX_CHANGES
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
-from muster.control.inbox import INPUTS_A_WAKE, LARGE, LARGE_AGAIN_S, Unavailable
+from muster.control.inbox import INPUTS_A_WAKE, LARGE, LARGE_AGAIN_S, NotStored
 from muster.control.plane import RETRY_COMMIT_S
 from muster.control.session.requests import SessionRequests
 from muster.core.ids import KernelId
@@ -138,7 +138,7 @@ def test_requests_are_refused_while_nothing_can_be_stored_though_an_agent_has_mo
         world.plane.ask(lambda work, parts: None, lambda result, error: answers.append(error))
     world.clock.advance(RETRY_COMMIT_S)
     world.plane.step()
-    assert [type(error) for error in answers] == [Unavailable] * 3
+    assert [type(error) for error in answers] == [NotStored] * 3
 
 
 def test_reports_that_are_repeated_are_looked_at_a_bounded_number_a_wake(

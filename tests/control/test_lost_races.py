@@ -96,7 +96,7 @@ def test_race_that_is_lost_again_and_again_is_given_up_also_after_a_full_wake(
     )
     for _ in range(10 * races.MAX_IN_A_ROW):
         world.plane.step()
-    assert [type(error) for error in answers] == [inbox.Unavailable]
+    assert [type(error) for error in answers] == [inbox.NotStored]
     assert len(commits) == 1 + races.MAX_IN_A_ROW
 
 

@@ -10,7 +10,7 @@ from tests.databases import ON_BOTH
 
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
-from muster.control.inbox import Unavailable
+from muster.control.inbox import NotStored
 from muster.control.job.requests import JobRequests, Retried
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE
@@ -97,7 +97,7 @@ def test_submission_is_refused_while_names_cannot_be_read(
     reads: list[Any] = []
     monkeypatch.setattr(jobs.CALLED, "first", fail)
     answers = world.ask_together(submit, submit)
-    assert [type(each) for each in answers] == [Unavailable, Unavailable]
+    assert [type(each) for each in answers] == [NotStored, NotStored]
     assert "disk I/O error" in str(answers[0])
     assert len(reads) == 1, "the second would wait for the database, too"
     monkeypatch.undo()

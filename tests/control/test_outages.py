@@ -18,7 +18,7 @@ from tests.patience import until
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.group.requests import GroupRequests
-from muster.control.inbox import Unavailable
+from muster.control.inbox import NotStored
 from muster.control.job.requests import JobRequests
 from muster.core.specs import JobSpec, ScalingGroup
 from muster.core.states import JobState
@@ -86,7 +86,7 @@ def test_requests_are_refused_while_the_server_is_away_and_all_goes_on_after_it(
     assert world.plane.live.jobs[first.id].status is JobState.RUNNING
     server.stop()
     for moment in range(3):
-        with pytest.raises(Unavailable, match=r"could not be stored|cannot be read"):
+        with pytest.raises(NotStored, match=r"could not be stored|cannot be read"):
             world.ask(submission(f"refused-{moment}"))
         world.clock.advance(1.1)
     for _ in range(20):  # its kernel ends meanwhile, and the agent keeps the report
@@ -129,7 +129,7 @@ def test_request_whose_commit_has_no_answer_is_answered_once_it_is_settled(
     world.clock.advance(1.1)
     refused = Asked(world, "refused")
     world.settle()
-    assert [type(each) for each in refused.answers] == [Unavailable]
+    assert [type(each) for each in refused.answers] == [NotStored]
     assert doubtful.answers == []
     server.start()
     let_return(world)
@@ -138,7 +138,7 @@ def test_request_whose_commit_has_no_answer_is_answered_once_it_is_settled(
     if written:
         assert world.plane.live.jobs[answer.id].status is JobState.RUNNING
     else:
-        assert isinstance(answer, Unavailable)
+        assert isinstance(answer, NotStored)
     assert len(world.plane.live.jobs) == len(world.agent("a").starts) == int(written)
 
 
@@ -146,7 +146,7 @@ def test_server_that_comes_back_and_goes_away_again_at_once_is_looked_for_furthe
     world: World, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.stop()
-    with pytest.raises(Unavailable):
+    with pytest.raises(NotStored):
         world.ask(submission("x"))
     server.start()
     tries: list[Engine] = []
@@ -170,7 +170,7 @@ def test_connection_that_an_operator_ends_costs_the_requests_of_one_wake(
     server.execute(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'muster'"
     )
-    with pytest.raises(Unavailable):
+    with pytest.raises(NotStored):
         world.ask(submission("x"))
     let_return(world)
     assert world.submit(JobSpec(command=["x"])).status is JobState.RUNNING
@@ -192,7 +192,7 @@ def test_server_that_hangs_is_given_up_and_reached_anew(
     monkeypatch.setattr(patience, "ANSWER_S", 0.5)
     monkeypatch.setattr(patience, "QUESTION_S", 0.5)
     with server.hanging(server.backends(database_of(world))):
-        with pytest.raises(Unavailable, match="the server does not answer"):
+        with pytest.raises(NotStored, match="the server does not answer"):
             world.ask(submission("x"))
         let_return(world)
         assert world.submit(JobSpec(command=["x"])).status is JobState.RUNNING
@@ -205,7 +205,7 @@ def test_server_that_hangs_while_the_state_is_read_again_is_given_up(
     monkeypatch.setattr(patience, "QUESTION_S", 0.5)
     world.plane.read_again()
     with server.hanging(server.backends(database_of(world))):
-        with pytest.raises(Unavailable, match="the server does not answer"):
+        with pytest.raises(NotStored, match="the server does not answer"):
             world.ask(submission("x"))
         let_return(world)
         assert world.submit(JobSpec(command=["x"])).status is JobState.RUNNING
@@ -215,7 +215,7 @@ def test_lock_of_a_person_costs_requests_and_nothing_else(world: World, server: 
     with psycopg.connect(server.url(database_of(world))) as person:
         person.execute("LOCK TABLE jobs")
         for _ in range(2):
-            with pytest.raises(Unavailable, match="lock timeout"):
+            with pytest.raises(NotStored, match="lock timeout"):
                 world.ask(submission("x"))
             world.clock.advance(1.1)
     let_return(world)
@@ -229,7 +229,7 @@ def test_server_that_takes_no_changes_any_more_is_away_until_one_does(
     server.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
     for pid in server.backends(name):  # as where a standby takes the place of the server
         server.execute(f"SELECT pg_terminate_backend({pid})")
-    with pytest.raises(Unavailable):
+    with pytest.raises(NotStored):
         world.ask(submission("x"))
     let_time_pass(world, lambda: "is read-only" in (world.plane.trouble or ""))
     server.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only")
@@ -242,7 +242,7 @@ def refusal_of_a_group(world: World) -> str:
     group = ScalingGroup(name="default")
     try:
         world.ask(lambda work, parts: parts[GroupRequests].put_group(work, group))
-    except Unavailable as refusal:
+    except NotStored as refusal:
         return str(refusal)
     return ""
 
@@ -296,7 +296,7 @@ def test_control_whose_database_went_back_ends_and_the_next_one_goes_on_from_the
     for pid in server.backends(name):
         server.execute(f"SELECT pg_terminate_backend({pid})")
     server.execute(f"CREATE DATABASE {standby} TEMPLATE {name}")
-    with pytest.raises(Unavailable):
+    with pytest.raises(NotStored):
         world.ask(submission("refused"))
     let_return(world)
     world.submit(JobSpec(name="lost", command=["x"]))
@@ -306,7 +306,7 @@ def test_control_whose_database_went_back_ends_and_the_next_one_goes_on_from_the
         server.execute(f"SELECT pg_terminate_backend({pid})")
     server.execute(f"DROP DATABASE {name} WITH (FORCE)")
     server.execute(f"ALTER DATABASE {standby} RENAME TO {name}")
-    with pytest.raises(Unavailable):
+    with pytest.raises(NotStored):
         world.ask(submission("refused"))
     with pytest.raises(WentBack):
         let_return(world)
@@ -322,7 +322,7 @@ def test_control_whose_database_was_taken_over_ends(world: World, server: Server
     asked = Asked(world, "x")
     with pytest.raises(Fenced, match="the other"):
         world.plane.step()
-    assert [type(each) for each in asked.answers] == [Unavailable]
+    assert [type(each) for each in asked.answers] == [NotStored]
     world.clock.advance(5.0)
     with pytest.raises(Fenced):
         world.plane.step()

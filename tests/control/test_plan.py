@@ -22,7 +22,7 @@ from muster.core.resources import Resources
 from muster.core.specs import JobSpec, Level, QuotaSpec, SessionSpec, load_spec
 from muster.core.states import JobState, SessionStatus
 from muster.core.views.placement import PlanOutcome, PlanView
-from muster.scheduling.workload import DependencyState, Progress
+from muster.scheduling.workload import DependencyProgress, DependencyState
 from muster.store import schema
 
 BOX = Resources(cpu_milli=4000, memory_bytes=2**33)
@@ -228,12 +228,12 @@ def test_work_after_other_work_waits_for_it_without_being_followed(world: World)
 def test_work_after_what_has_ended_as_it_should_starts(
     world: World, state: DependencyState, after: str
 ) -> None:
-    ended = {"old": ("job-old", Progress(state, 1.0))}
+    ended = {"old": ("job-old", DependencyProgress(state, 1.0))}
     assert plan(world, job(after=[after]), ended=ended).outcome is PlanOutcome.STARTS
 
 
 def test_work_after_what_has_failed_is_refused_as_at_submission(world: World) -> None:
-    ended = {"old": ("job-old", Progress(DependencyState.ENDED_OTHERWISE, 1.0))}
+    ended = {"old": ("job-old", DependencyProgress(DependencyState.ENDED_OTHERWISE, 1.0))}
     with pytest.raises(InvalidSpec, match="ended without success"):
         plan(world, job(after=["old"]), ended=ended)
 

@@ -15,7 +15,7 @@ from muster.control.engine.coordinator import Coordinator
 from muster.control.engine.inputs import Input
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
-from muster.control.inbox import Inbox, RequestInput, Unavailable
+from muster.control.inbox import Inbox, NotStored, RequestInput
 from muster.control.job.requests import JobRequests
 from muster.control.session.kernel_reports import KernelReports
 from muster.core.errors import Conflict, MusterError
@@ -293,7 +293,7 @@ def test_no_input_is_dropped_while_the_state_itself_fails_every_wake(
         for _ in range(50):
             world.plane.step()
             world.clock.advance(1.0)
-    assert all(isinstance(answer, Unavailable) for answer in answers)
+    assert all(isinstance(answer, NotStored) for answer in answers)
     assert len(answers) == 1
     acknowledged = [each for _, each in world.outgoing if isinstance(each, Acknowledge)]
     assert not acknowledged, "the agent still has what ended"

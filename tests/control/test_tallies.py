@@ -10,7 +10,7 @@ from tests.control.conftest import MakeWorld
 from muster.core.reasons import ReasonCode, reason
 from muster.core.specs import JobSpec
 from muster.core.states import KernelStatus
-from muster.store.records import LoneTally, Tally, tally_of
+from muster.store.kernel_tallies import KernelTally, LoneTally, tally_of
 
 
 def test_tally_of_one_kernel_says_what_one_of_many_would(group_world: MakeWorld) -> None:
@@ -18,7 +18,7 @@ def test_tally_of_one_kernel_says_what_one_of_many_would(group_world: MakeWorld)
     world.submit(JobSpec(command=["x"]))
     session = world.only_session()
     (kernel,) = session.kernels
-    lone, counted = LoneTally(kernel), Tally([kernel])
+    lone, counted = LoneTally(kernel), KernelTally([kernel])
     failed = reason(ReasonCode.WORKDIR_MISSING, agent="a", detail="")
 
     @given(st.sampled_from(KernelStatus), st.sampled_from([None, 0, 1]), st.booleans())

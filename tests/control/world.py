@@ -46,10 +46,12 @@ from muster.core.states import JobState
 from muster.store.queries.dependencies import read_ended
 from muster.store.records import Agent, Job, Session
 from muster.store.store import Store
+from muster.wire.calls import (
+    JoinRequest,
+)
 from muster.wire.messages import (
     ControllerMessage,
     Hello,
-    JoinRequest,
     Renew,
     Reports,
 )

@@ -15,8 +15,8 @@ from muster.core.ids import IdFactory, prefix_range
 from muster.core.reasons import CATALOGUE, Reason, ReasonCode, reason
 from muster.core.reasons.sentences import numbers_of
 from muster.core.resources import (
+    AmountUnit,
     Resources,
-    Unit,
     format_bytes,
     format_milli,
     parse_bytes,
@@ -135,7 +135,7 @@ def test_reason_as_people_see_it_has_the_numbers_that_its_texts_tell_and_no_othe
 
 def test_amount_is_written_in_its_unit_and_one_stored_as_a_text_as_it_is() -> None:
     amounts = {"resource": "memory", "requested": 2**31, "capacity": 2**30}
-    why = reason(ReasonCode.LACKS_CAPACITY, unit=Unit.BYTES, **amounts)
+    why = reason(ReasonCode.LACKS_CAPACITY, unit=AmountUnit.BYTES, **amounts)
     assert why.sentence() == "memory: 2GiB asked, the agent has 1GiB"
     stored = Reason.from_json(why.code, why.to_json())
     assert stored == why

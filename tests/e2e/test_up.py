@@ -27,7 +27,7 @@ from muster.agent.supervisor.shutdown import shut_down
 from muster.app import local
 from muster.app.beside import Beside
 from muster.app.detached import has_ended
-from muster.app.home import Home, LocalAgents
+from muster.app.home import Home, LocalAgentSettings
 from muster.app.local import UpOptions, down, up
 from muster.app.local_agent_settings import agent_configs, warnings
 from muster.app.local_agents import LocalAgents as AgentProcesses
@@ -215,7 +215,7 @@ def test_agent_needs_processors_and_a_warning_tells_of_memory_that_is_not_there(
     assert not home.is_running()
     large, fitting, unknown = "900TiB", "1MiB", None
     told = [
-        warnings(agent_configs(home, LocalAgents(memory=memory)), users=1)
+        warnings(agent_configs(home, LocalAgentSettings(memory=memory)), users=1)
         for memory in (large, fitting, unknown)
     ]
     assert told[1:] == [(), ()]
@@ -225,7 +225,7 @@ def test_agent_needs_processors_and_a_warning_tells_of_memory_that_is_not_there(
 def test_warning_says_that_users_are_not_kept_apart_where_agents_are_not_root(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    configs = agent_configs(home, LocalAgents())
+    configs = agent_configs(home, LocalAgentSettings())
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert warnings(configs, users=1) == ()
     assert "each of them acts as your account" in " ".join(warnings(configs, users=2))

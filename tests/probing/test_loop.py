@@ -24,7 +24,7 @@ from tests.probing.told import quick, watched
 from muster.control.deployment.probing.orders import order_of
 from muster.core.serving.probes import ProbeOrder, Watched
 from muster.probing import loop, names
-from muster.probing.loop import Loop
+from muster.probing.loop import ProbeLoop
 from muster.probing.names import Address, LookUp, Names, look_up
 from muster.probing.prober import write_order
 
@@ -36,7 +36,7 @@ class Running:
         orders, self.orders = os.pipe()
         self.results, results = os.pipe()
         self._ends = (orders, results)
-        self._thread = threading.Thread(target=Loop(orders, results, found, at_once).run)
+        self._thread = threading.Thread(target=ProbeLoop(orders, results, found, at_once).run)
         self._unread = b""
         self.lines: list[list[Any]] = []
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from muster.probing.targets import FIRST_WITHIN_S, Target
+from muster.probing.targets import FIRST_WITHIN_S, ProbedAddress
 
 NOW_S = 12_345.678
 
 
-def target(number: int, interval_s: float) -> Target:
-    return Target(f"rou-{number}", 1, "127.0.0.1", 80, interval_s, 1.0, b"", ())
+def target(number: int, interval_s: float) -> ProbedAddress:
+    return ProbedAddress(f"rou-{number}", 1, "127.0.0.1", 80, interval_s, 1.0, b"", ())
 
 
 @pytest.mark.parametrize("interval_s", [0.1, 1.0, 5.0, 60.0, 3600.0])

@@ -24,7 +24,7 @@ from tests.providers.aws_cloud import (
 )
 
 from muster.autoscaling.standing import CreateOutcome
-from muster.providers.aws.calls import Limits
+from muster.providers.aws.calls import CallLimits
 from muster.providers.aws.errors import fate_of
 from muster.providers.provider import CALL_S, Provider, ProviderError, Scope
 
@@ -130,7 +130,7 @@ def test_a_profile_that_is_not_there_is_told(cloud: AwsCloud) -> None:
 
 
 def test_no_call_outlasts_its_caller() -> None:
-    assert Limits().longest_s < CALL_S
+    assert CallLimits().longest_s < CALL_S
 
 
 def test_a_call_of_a_silent_ec2_ends_in_time(cloud: AwsCloud) -> None:

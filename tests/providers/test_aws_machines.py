@@ -24,8 +24,8 @@ from tests.providers.aws_cloud import (
 from muster.autoscaling.standing import CreateOutcome
 from muster.providers.provider import (
     MAX_LOG,
-    Listing,
     Machine,
+    MachineListing,
     MachineState,
     Provider,
     ProviderError,
@@ -130,7 +130,7 @@ def test_instances_that_no_filter_kept_away_are_not_ours(cloud: AwsCloud) -> Non
     provider = made_by(cloud)
     cloud.faults["DescribeInstances"] = [page_of(new_scope(), range(3), "") for _ in range(2)]
 
-    assert provider.list() == Listing(())
+    assert provider.list() == MachineListing(())
     assert provider.delete("sl-0000")
     assert not cloud.asked("TerminateInstances")
 
@@ -369,7 +369,7 @@ def test_a_check_makes_nothing(cloud: AwsCloud) -> None:
     provider.check()
 
     assert [each["DryRun"] for each in cloud.asked("RunInstances")] == ["true"]
-    assert provider.list() == Listing(())
+    assert provider.list() == MachineListing(())
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from dataclasses import dataclass, field
 
 from muster.core.owner import Role
-from muster.core.serving.traffic import Identity, Service, Target, TrafficView
+from muster.core.serving.traffic import Identity, Target, TrafficService, TrafficView
 from muster.proxy.access import Authorise
 from muster.proxy.limits import Limits
 from muster.proxy.proxy import Proxy
@@ -121,8 +121,8 @@ async def authorise(token: str) -> Identity | None:
 def service(*targets: Target, name: str = "web", public: bool = True, holds: bool = False,
             affinity: str | None = None, host: str | None = None, drain_s: float = 30.0,
             users: tuple[str, ...] = (), projects: tuple[str, ...] = (),
-            secret: str = "") -> Service:  # fmt: skip
-    return Service(
+            secret: str = "") -> TrafficService:  # fmt: skip
+    return TrafficService(
         id=f"id-{name}",
         name=name,
         host=host,
@@ -148,7 +148,7 @@ class Served:
         self.port = port
         self._version = 0
 
-    def set(self, *services: Service) -> None:
+    def set(self, *services: TrafficService) -> None:
         self._version += 1
         self.proxy.set_table(TrafficView(version=self._version, services=services))
 

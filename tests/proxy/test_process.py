@@ -26,7 +26,7 @@ from tests.proxy.around import (
 )
 
 from muster.app.proxy_config import ProxyConfig, dump_proxy, load_proxy
-from muster.core.serving.traffic import LoadReport, Service, TrafficView
+from muster.core.serving.traffic import LoadReport, TrafficService, TrafficView
 from muster.proxy.controller import Controller, NoController
 from muster.proxy.proxy import Proxy
 from muster.wire.transport import ServerTls
@@ -45,7 +45,7 @@ class FakeController:
     identified: int = 0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def set(self, *services: Service) -> None:
+    def set(self, *services: TrafficService) -> None:
         self.view = TrafficView(version=self.view.version + 1, services=services)
         self.changed.set()
         self.changed = asyncio.Event()

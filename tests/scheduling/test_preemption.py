@@ -16,7 +16,7 @@ from muster.core.ids import SessionId
 from muster.core.owner import Owner
 from muster.core.resources import Resources
 from muster.core.specs.group import PreemptionSpec, VictimScope
-from muster.scheduling.budgets import Budget, within
+from muster.scheduling.budgets import DisruptionBudget, within
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.cluster.statement import Statement
 from muster.scheduling.fitting.fit import fit_session
@@ -270,7 +270,7 @@ class World:
     running: dict[SessionId, RunningSession]
     preemptor: SessionWorkload
     policy: PreemptionSpec
-    budgets: dict[SessionId, Budget]
+    budgets: dict[SessionId, DisruptionBudget]
 
 
 def world_of(seed: int) -> World:
@@ -313,7 +313,7 @@ def world_of(seed: int) -> World:
         minimum_lease=LEASE_S,
         least_difference=draw.choice([1, 1, 31]),
     )
-    services = [Budget(name, partial(int, draw.randint(0, 2))) for name in "xyz"]
+    services = [DisruptionBudget(name, partial(int, draw.randint(0, 2))) for name in "xyz"]
     budgets = {id_: draw.choice(services) for id_ in by_id if draw.random() < 0.4}
     return World(
         snapshot, by_id, session("p", *kernels_of, priority=50, mode=mode), policy, budgets
@@ -411,5 +411,5 @@ def test_budget_of_a_service_is_counted_once_for_all_its_sessions() -> None:
 
     running = [*world.running.values()]
     assert len(running) > 2
-    kept = within(running, (), (), lambda session: Budget("x", left))
+    kept = within(running, (), (), lambda session: DisruptionBudget("x", left))
     assert (len(kept), asked) == (1, ["x"])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.scheduling.clusters import ANN, BOB
 
 from muster.core.owner import Owner
-from muster.core.specs import Level, Limits, QuotaSpec
+from muster.core.specs import Level, QuotaLimits, QuotaSpec
 from muster.scheduling.accounting.usage import Quotas, Scope, ScopeUsage, Usage, scopes
 from muster.scheduling.cluster.snapshot import NotHeld
 
@@ -141,7 +141,7 @@ def test_usage_is_what_its_sessions_add_up_to(steps: list[tuple[str, Session]]) 
 
 
 def quota(level: Level, name: str, cpu: int) -> QuotaSpec:
-    return QuotaSpec(level=level, name=name, limits=Limits(cpu=cpu))
+    return QuotaSpec(level=level, name=name, limits=QuotaLimits(cpu=cpu))
 
 
 QUOTAS = Quotas(

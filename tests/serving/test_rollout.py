@@ -8,10 +8,10 @@ from tests.serving.replicas_of import World, replicas, written
 
 from muster.core.specs.serving import UpdateSpec
 from muster.serving.replicas import Standing
-from muster.serving.rollout import Rollout, RolloutCode, Step, Verdict, advance
+from muster.serving.rollout import Rollout, RolloutCode, RolloutStep, RolloutVerdict, advance
 
 NEW = Rollout(to_revision=2, from_revision=1, progress_at=0.0)
-GOES_ON, DONE, FAILED = Verdict.GOES_ON, Verdict.DONE, Verdict.FAILED
+GOES_ON, DONE, FAILED = RolloutVerdict.GOES_ON, RolloutVerdict.DONE, RolloutVerdict.FAILED
 
 
 def update(**keys: object) -> UpdateSpec:
@@ -29,7 +29,7 @@ class Run:
         self.seen: Mapping[int, tuple[int, int]] = {}
         self.counters = ""
 
-    def step(self) -> Step:
+    def step(self) -> RolloutStep:
         rollout = replace(self.rollout, failed_starts=self.world.failed)
         step = advance(
             rollout,
@@ -44,7 +44,7 @@ class Run:
         self.world.obey(step.create, step.remove)
         return step
 
-    def steps(self, most: int = 100) -> Iterator[Step]:
+    def steps(self, most: int = 100) -> Iterator[RolloutStep]:
         """The steps a second apart, until the last."""
         for _ in range(most):
             step = self.step()
@@ -53,7 +53,7 @@ class Run:
                 return
             self.world.later()
 
-    def until(self, code: RolloutCode) -> Step:
+    def until(self, code: RolloutCode) -> RolloutStep:
         return next(step for step in self.steps() if step.why.code is code)
 
     def __str__(self) -> str:
@@ -236,7 +236,7 @@ def test_canary_that_is_not_good_all_the_time_is_watched_anew() -> None:
 )
 @pytest.mark.parametrize("strategy", ["canary", "blue-green"])
 def test_errors_of_the_new_revision_take_the_old_back(
-    strategy: str, requests: int, failures: int, verdict: Verdict
+    strategy: str, requests: int, failures: int, verdict: RolloutVerdict
 ) -> None:
     run = Run("1:aaaa", update(strategy=strategy), 4)
     run.seen = {1: (5000, 4000), 2: (100, 100)}  # it was rolled out once before
@@ -269,7 +269,7 @@ def test_counters_that_were_lost_begin_anew() -> None:
     ("wanted", "failed", "verdict"),
     [(1, 2, GOES_ON), (1, 3, FAILED), (6, 17, GOES_ON), (6, 18, FAILED), (90, 20, FAILED)],
 )
-def test_budget_of_failed_starts(wanted: int, failed: int, verdict: Verdict) -> None:
+def test_budget_of_failed_starts(wanted: int, failed: int, verdict: RolloutVerdict) -> None:
     run = Run(f"1:{'a' * wanted}", update(), wanted)
     run.world.failed = failed
     step = run.step()

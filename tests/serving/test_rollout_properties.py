@@ -8,7 +8,7 @@ from tests.serving.replicas_of import LETTERS, World, replicas, written
 
 from muster.core.specs.serving import Strategy, UpdateSpec
 from muster.serving.replicas import Standing, level
-from muster.serving.rollout import Rollout, RolloutCode, Step, Verdict, advance
+from muster.serving.rollout import Rollout, RolloutCode, RolloutStep, RolloutVerdict, advance
 
 LONGEST = 400
 """Steps within which a roll-out of MOST replicas ends in a world that obeys it."""
@@ -49,7 +49,7 @@ def room_of(world: World, update: UpdateSpec) -> list[int]:
     return [world.room] if update.strategy is Strategy.ROLLING else [world.room - new, new]
 
 
-def take(world: World, update: UpdateSpec, wanted: int, rollout: Rollout) -> Step:
+def take(world: World, update: UpdateSpec, wanted: int, rollout: Rollout) -> RolloutStep:
     """A step that is obeyed, within the bounds of the update."""
     before, rooms = world.available, room_of(world, update)
     rollout = replace(rollout, failed_starts=world.failed)
@@ -60,16 +60,16 @@ def take(world: World, update: UpdateSpec, wanted: int, rollout: Rollout) -> Ste
     assert world.available >= min(before, wanted - unavailable)
     for now, former in zip(room_of(world, update), rooms, strict=True):
         assert now <= max(former, wanted + surge)
-    assert step.verdict is not Verdict.GOES_ON or (step.wake_at or 0.0) > world.now
+    assert step.verdict is not RolloutVerdict.GOES_ON or (step.wake_at or 0.0) > world.now
     return step
 
 
-def finish(world: World, update: UpdateSpec, wanted: int, rollout: Rollout) -> Step:
+def finish(world: World, update: UpdateSpec, wanted: int, rollout: Rollout) -> RolloutStep:
     """The last step of a roll-out, which comes in time."""
     for _ in range(LONGEST):
         step = take(world, update, wanted, rollout)
         rollout = step.rollout
-        if step.verdict is not Verdict.GOES_ON:
+        if step.verdict is not RolloutVerdict.GOES_ON:
             return step
         world.later()
     raise AssertionError(f"{written(world.all)} at {rollout} goes on for ever")
@@ -86,7 +86,7 @@ def test_new_revision_that_starts_takes_the_place_of_the_old(
 ) -> None:
     world = World(replicas(f"1:{old}"))
     step = finish(world, update, wanted, NEW)
-    assert step.verdict is Verdict.DONE
+    assert step.verdict is RolloutVerdict.DONE
     assert written(each for each in world.all if each.live) == (
         f"2:{'a' * wanted}" if wanted else ""
     )
@@ -98,7 +98,7 @@ def test_new_revision_that_never_starts_fails_within_its_budget_and_the_old_serv
 ) -> None:
     world = World(replicas(f"1:{'a' * wanted}"), broken=2)
     step = finish(world, update, wanted, NEW)
-    assert (step.verdict, step.why.code) == (Verdict.FAILED, RolloutCode.FAILED_STARTS)
+    assert (step.verdict, step.why.code) == (RolloutVerdict.FAILED, RolloutCode.FAILED_STARTS)
     assert world.failed < min(3 * wanted, 20) + 2 * wanted
     _, unavailable = limits(update, wanted)
     for _ in range(20):
@@ -118,7 +118,7 @@ def test_new_revision_of_which_nothing_is_heard_fails_by_its_deadline(
     for _ in range(LONGEST):
         step = take(world, update, wanted, rollout)
         rollout = step.rollout
-        if step.verdict is not Verdict.GOES_ON:
+        if step.verdict is not RolloutVerdict.GOES_ON:
             break
         there = sum(e.serves for e in world.all if e.revision == 2)
         new = [
@@ -127,7 +127,7 @@ def test_new_revision_of_which_nothing_is_heard_fails_by_its_deadline(
             if each.revision == 2 and each.standing is Standing.STARTING
         ]
         world.later(slow=new[max(0, started - there) :])
-    assert (step.verdict, step.why.code) == (Verdict.FAILED, RolloutCode.NO_PROGRESS)
+    assert (step.verdict, step.why.code) == (RolloutVerdict.FAILED, RolloutCode.NO_PROGRESS)
 
 
 @given(updates(), _any, _any, _any, st.data())
@@ -146,7 +146,7 @@ def test_rollout_keeps_its_bounds_whatever_happens_and_ends_once_nothing_does(
         others = [rollout, rollout.paused(world.now), rollout.resumed(world.now)]
         step = take_paused(world, update, wanted, data.draw(st.sampled_from(others)))
         rollout = step.rollout
-        if step.verdict is not Verdict.GOES_ON:
+        if step.verdict is not RolloutVerdict.GOES_ON:
             return
         world.later(data.draw(st.sets(st.sampled_from(routes))) if routes else ())
     rollout = rollout.resumed(world.now)
@@ -155,11 +155,11 @@ def test_rollout_keeps_its_bounds_whatever_happens_and_ends_once_nothing_does(
             world.turn(each.route, Standing.HELD)
     world.all = [replace(each, misplaced=False) for each in world.all]
     step = finish(world, update, wanted, rollout)
-    assert step.verdict is Verdict.DONE
+    assert step.verdict is RolloutVerdict.DONE
     assert {each.revision for each in world.all if each.live} <= {2}
 
 
-def take_paused(world: World, update: UpdateSpec, wanted: int, rollout: Rollout) -> Step:
+def take_paused(world: World, update: UpdateSpec, wanted: int, rollout: Rollout) -> RolloutStep:
     """A step; in a pause it replaces what is lost, by old ones within the bounds, and that is
     all."""
     if rollout.paused_at is None:

@@ -10,7 +10,7 @@ from muster.core.resources import Device
 from muster.core.specs import QuotaSpec
 from muster.simulate.cluster_file import ClusterAgent
 from muster.simulate.policy_file import NamedPolicy
-from muster.simulate.recording import Fate, Recording
+from muster.simulate.recording import Recording, SessionFate
 from muster.simulate.replay import replay
 from muster.simulate.trace import TraceSession
 
@@ -54,7 +54,7 @@ def starts(recording: Recording) -> dict[str, float | None]:
     return {fate.name: fate.started_at for fate in recording.fates}
 
 
-def fate(recording: Recording, name: str) -> Fate:
+def fate(recording: Recording, name: str) -> SessionFate:
     (found,) = [fate for fate in recording.fates if fate.name == name]
     return found
 

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Float, Integer, MetaData, Numeric, Table, create_engine, select
 from tests.databases import ON_BOTH, empty_url_at
 
-from muster.autoscaling.standing import CreateOutcome, Standing
+from muster.autoscaling.standing import CreateOutcome, PoolStanding
 from muster.control.health.entity import INCIDENTS, CheckRecord
 from muster.control.health.ladder import Heal, Progress
 from muster.control.pool.records import POOLS, SLICES, OwnMachine
@@ -71,7 +71,7 @@ ROUND = Round(
 MEANT: dict[RecordTable[Any], dict[str, Any]] = {
     AGENTS: {"devices": (Device(0, "H100", "GPU-1", 80), Device(1, "H100"))},
     SLICES: {"machines": (OwnMachine("m0", "i-1", "10.0.0.1"), OwnMachine("m1"))},
-    POOLS: {"standing": Standing(CreateOutcome.QUOTA, 2, 0, 17.5, "no more")},
+    POOLS: {"standing": PoolStanding(CreateOutcome.QUOTA, 2, 0, 17.5, "no more")},
     INCIDENTS: {
         "progress": Progress(1, 2, Heal.HARD_REBOOT, Remedy.RESET),
         "checks": (

@@ -7,24 +7,26 @@ from dataclasses import dataclass, field
 
 from muster.core.ids import AgentId, KernelId
 from muster.core.serving.port_holders import PortSeen, PortsSeen
+from muster.wire.calls import (
+    AgentTurnedAway,
+    Dismissed,
+    JoinReply,
+    JoinRequest,
+)
 from muster.wire.messages import (
     Acknowledge,
     Command,
     Commands,
     Disk,
-    Dismissed,
     HealthNoted,
     HealthSeen,
     Heartbeat,
     Hello,
-    JoinReply,
-    JoinRequest,
     KernelReport,
     KernelTemplate,
     NewsOfAgent,
     Occupied,
     Overtaken,
-    Refused,
     Renew,
     ReportKind,
     Reports,
@@ -86,7 +88,7 @@ class Controller:
     async def join(self, request: JoinRequest) -> JoinReply:
         self.joins.append(request)
         if request.token != TOKEN:
-            raise Refused("the join token is not valid")
+            raise AgentTurnedAway("the join token is not valid")
         agent = AgentId(f"agt-{len(self.joins)}")
         self.credentials[request.credential] = agent
         return JoinReply(agent)

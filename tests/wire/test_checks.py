@@ -21,6 +21,10 @@ from muster.core.serving.port_holders import PortHolder, PortSeen, PortsSeen
 from muster.core.serving.probes import ProbeResult
 from muster.wire import agent_pb2 as pb
 from muster.wire import agent_pb2_grpc, checks, join_gate
+from muster.wire.calls import (
+    AgentTurnedAway,
+    JoinRequest,
+)
 from muster.wire.client import ControllerChannel, Disconnected
 from muster.wire.codec import encode_agent_message
 from muster.wire.messages import (
@@ -32,11 +36,9 @@ from muster.wire.messages import (
     HeldKernel,
     HeldStatus,
     Hello,
-    JoinRequest,
     KernelReport,
     MalformedMessage,
     ProbesSeen,
-    Refused,
     ReportKind,
     Reports,
     Sighting,
@@ -319,7 +321,7 @@ async def test_agent_with_a_wrong_report_is_closed_and_no_other() -> None:
 @pytest.mark.parametrize("name", ["", LONG, "a b", "a\x1b", "-a"])
 async def test_join_with_a_wrong_name_is_refused(name: str) -> None:
     async with controller() as made, ControllerChannel(made.address) as channel:
-        with pytest.raises(Refused, match="expected"):
+        with pytest.raises(AgentTurnedAway, match="expected"):
             await channel.join(JoinRequest(TOKEN, name, "default", "credential"))
         assert not made.joins
 

@@ -24,6 +24,11 @@ from muster.core.serving.port_holders import (
 from muster.core.serving.probes import ProbeOrder, ProbeResult, ProbeTarget
 from muster.wire import agent_pb2 as pb
 from muster.wire import call_codec, codec
+from muster.wire.calls import (
+    JoinReply,
+    JoinRequest,
+    LogRequest,
+)
 from muster.wire.messages import (
     Acknowledge,
     AgentMessage,
@@ -39,11 +44,8 @@ from muster.wire.messages import (
     HeldKernel,
     HeldStatus,
     Hello,
-    JoinReply,
-    JoinRequest,
     KernelReport,
     KernelTemplate,
-    LogRequest,
     MalformedMessage,
     Prepare,
     ProbeOrders,

@@ -17,6 +17,10 @@ from muster.core.ids import AgentId, KernelId
 from muster.core.resources import Resources
 from muster.wire import agent_pb2 as pb
 from muster.wire import agent_pb2_grpc
+from muster.wire.calls import (
+    AgentTurnedAway,
+    JoinRequest,
+)
 from muster.wire.client import ControllerChannel, ControllerStream, Disconnected
 from muster.wire.codec import encode_agent_message
 from muster.wire.messages import (
@@ -25,8 +29,6 @@ from muster.wire.messages import (
     ControllerMessage,
     Heartbeat,
     Hello,
-    JoinRequest,
-    Refused,
     Renew,
     Start,
 )
@@ -78,7 +80,7 @@ async def test_join_with_the_token_makes_the_chosen_credential_that_of_one_agent
 
 async def test_join_with_a_wrong_token_is_refused_with_the_reason() -> None:
     async with controller() as made, ControllerChannel(made.address) as channel:
-        with pytest.raises(Refused, match="the join token is not valid"):
+        with pytest.raises(AgentTurnedAway, match="the join token is not valid"):
             await channel.join(JoinRequest("guessed", "a1", "default", "chosen"))
 
 
@@ -93,7 +95,7 @@ async def test_join_without_a_controller_says_that_there_is_none() -> None:
 async def test_stream_with_an_unknown_credential_is_refused() -> None:
     async with controller() as made, ControllerChannel(made.address) as channel:
         stream = channel.connect("forged")
-        with pytest.raises(Refused, match="does not know this credential"):
+        with pytest.raises(AgentTurnedAway, match="does not know this credential"):
             await anext(aiter(stream))
         assert not made.hellos
 
@@ -101,7 +103,7 @@ async def test_stream_with_an_unknown_credential_is_refused() -> None:
 async def test_hello_of_another_agent_is_refused() -> None:
     async with controller() as made, stream_of(made, "agt-1") as stream:
         await stream.send(hello("agt-2"))
-        with pytest.raises(Refused, match="agt-2"):
+        with pytest.raises(AgentTurnedAway, match="agt-2"):
             await anext(aiter(stream))
         assert not made.hellos
 

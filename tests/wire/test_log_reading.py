@@ -14,9 +14,15 @@ from muster.core.ids import AgentId, KernelId
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.resources import Resources
 from muster.wire import log_reading
+from muster.wire.calls import (
+    LogChunk,
+    LogRequest,
+)
 from muster.wire.client import ControllerChannel, Disconnected
-from muster.wire.log_reading import AgentUnreachable, LogUnreadable, OutputRemoved
-from muster.wire.messages import Hello, LogChunk, LogRequest
+from muster.wire.log_reading import LogUnreadable, OutputNotKept, OutputUnreachable
+from muster.wire.messages import (
+    Hello,
+)
 from muster.wire.transport import LOG_WINDOW_BYTES, MAX_LOG_READS
 
 AGENT = AgentId("agt-1")
@@ -211,7 +217,7 @@ async def test_log_that_was_removed_says_when_and_why(told: Reason, sentence: st
             return LogChunk(0, b"", eof=True, removed=told)
 
     async with controller() as made, served(made, Removed()):
-        with pytest.raises(OutputRemoved, match=sentence):
+        with pytest.raises(OutputNotKept, match=sentence):
             await read(made)
 
 
@@ -220,7 +226,7 @@ async def test_log_of_an_agent_that_is_not_connected_is_not_waited_for_long(
 ) -> None:
     monkeypatch.setattr(log_reading, "AGENT_WAIT_S", 0.05)
     async with controller() as made:
-        with pytest.raises(AgentUnreachable, match="not connected"):
+        with pytest.raises(OutputUnreachable, match="not connected"):
             await read(made)
 
 
@@ -231,7 +237,7 @@ async def test_agent_that_left_is_waited_for_once(monkeypatch: pytest.MonkeyPatc
             await read(made)
         began_s = time.monotonic()
         for _ in range(20):
-            with pytest.raises(AgentUnreachable, match="not connected"):
+            with pytest.raises(OutputUnreachable, match="not connected"):
                 await read(made)
         assert time.monotonic() - began_s < 5.0
 
@@ -239,7 +245,7 @@ async def test_agent_that_left_is_waited_for_once(monkeypatch: pytest.MonkeyPatc
 async def test_agent_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_reading, "REPLY_TIMEOUT_S", 0.2)
     async with controller() as made, served(made, Log()):
-        with pytest.raises(AgentUnreachable, match="did not answer"):
+        with pytest.raises(OutputUnreachable, match="did not answer"):
             await read(made, follow=True)
 
 

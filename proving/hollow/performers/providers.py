@@ -32,7 +32,7 @@ from muster.control.pool.performing.orders import Making, read_ended, read_makin
 from muster.control.pool.records import SliceId
 from muster.core.clock import Clock
 from muster.core.specs.pool import PoolSpec
-from muster.providers.provider import Listing, Machine, MachineState
+from muster.providers.provider import Machine, MachineListing, MachineState
 from proving.hollow.performers.late_calls import LateCalls
 
 E = TypeVar("E")
@@ -144,7 +144,7 @@ class Farm:
         self._gone = gone
         self._coming = coming
         self._count = 0
-        self._listed: dict[str, tuple[float, Listing]] = {}
+        self._listed: dict[str, tuple[float, MachineListing]] = {}
 
     def happens(self, part: float) -> bool:
         return self.random.random() < part
@@ -224,7 +224,7 @@ class Farm:
         self.returned.add(machine.slice)
         self.start(machine)
 
-    def list(self, pool: str) -> Listing:
+    def list(self, pool: str) -> MachineListing:
         """The machines of a pool, some of them left out at times, or as they were before."""
         now = self.clock.now()
         if self.happens(self.faults.stale_lists) and pool in self._listed:
@@ -235,7 +235,7 @@ class Farm:
         complete = not self.happens(self.faults.partial_lists)
         if not complete:
             found = [each for each in found if self.happens(0.5)]
-        listing = Listing(tuple(_told(each) for each in found), complete)
+        listing = MachineListing(tuple(_told(each) for each in found), complete)
         if complete:
             self._listed[pool] = now, listing
         return listing

@@ -8,7 +8,7 @@ from functools import partial
 from muster.control.deployment.publishing.effects import PublishServices
 from muster.control.engine.effects import Performer
 from muster.core.clock import Clock
-from muster.core.serving.traffic import Service
+from muster.core.serving.traffic import TrafficService
 from proving.hollow.performers.late_calls import LateCalls
 
 
@@ -51,7 +51,7 @@ class HollowPublisher(LateCalls, Performer[PublishServices]):
         super().__init__(clock, random.Random(seed))
         self.faults = faults
         self.version = -1
-        self.services: tuple[Service, ...] = ()
+        self.services: tuple[TrafficService, ...] = ()
         self._publish = publish
 
     def perform(self, effects: Sequence[PublishServices]) -> None:

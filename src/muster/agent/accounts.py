@@ -56,7 +56,7 @@ class Account:
     gains_privileges: bool
 
 
-class Accounts:
+class MachineAccounts:
     """The accounts of owners on this machine.
 
     Args:

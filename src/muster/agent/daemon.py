@@ -15,16 +15,16 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from muster.agent.accounts import Accounts
+from muster.agent.accounts import MachineAccounts
 from muster.agent.backoff import Backoff
 from muster.agent.boot import Boot, boot_id, boot_within
 from muster.agent.config import AgentConfig
 from muster.agent.conversation import Conversation
-from muster.agent.discovery import Machine, discover, scratch_max_bytes
+from muster.agent.discovery import DiscoveredMachine, discover, scratch_max_bytes
 from muster.agent.disk import DiskProbe, is_full
 from muster.agent.health.found import check_names
 from muster.agent.health.watch import HealthWatch
-from muster.agent.identity import Identity, load_identity, locked, save_identity
+from muster.agent.identity import AgentIdentity, load_identity, locked, save_identity
 from muster.agent.kernels import Kernels
 from muster.agent.listening import sees_sockets
 from muster.agent.port_rules import PortRules
@@ -44,15 +44,17 @@ from muster.core.health.service import MAX_CHECKS
 from muster.core.ids import AgentId
 from muster.core.serving.port_holders import PORTS
 from muster.version import __version__
+from muster.wire.calls import (
+    AgentTurnedAway,
+    Dismissed,
+    JoinRequest,
+)
 from muster.wire.client import ControllerChannel, Disconnected, missing_authority
 from muster.wire.duplex import run_until_one_ends
 from muster.wire.messages import (
-    Dismissed,
     Hello,
-    JoinRequest,
     MalformedMessage,
     Occupied,
-    Refused,
 )
 
 log = logging.getLogger(__name__)
@@ -114,7 +116,7 @@ class AgentDaemon:
     """
 
     def __init__(
-        self, config: AgentConfig, machine: Machine, rng: random.Random, clock: Clock
+        self, config: AgentConfig, machine: DiscoveredMachine, rng: random.Random, clock: Clock
     ) -> None:
         self._config = config
         self._machine = machine
@@ -125,7 +127,7 @@ class AgentDaemon:
         self._rejoining = False  # the controller refused a credential a moment ago
         self._heartbeat_s = math.inf  # how often the controller wants to hear from it
         self._ports = PreparedPorts(config.directory, config.ports, rng)
-        self._accounts = Accounts(config)
+        self._accounts = MachineAccounts(config)
         logs = config.directory / "logs"
         terms = Terms(config.log_max_bytes, config.pids_max, scratch_max_bytes(config))
         services = OwnServices(config, machine.devices)
@@ -251,7 +253,7 @@ class AgentDaemon:
                     address, authority = self._config.controller, self._config.certificate_authority
                     why = await missing_authority(address, authority) or error
                     log.warning("no connection to the controller: %s; trying again", why)
-            except Refused as refusal:
+            except AgentTurnedAway as refusal:
                 if isinstance(refusal, Dismissed):
                     log.warning("this agent ends all that it holds: %s", refusal)
                     await self._kernels.abandon()
@@ -318,26 +320,26 @@ class AgentDaemon:
                 self._probes.host = await asyncio.to_thread(own_address, host)
         return self._probes
 
-    async def _join(self, channel: ControllerChannel) -> Identity:
+    async def _join(self, channel: ControllerChannel) -> AgentIdentity:
         config = self._config
         if config.token is None:
             raise AgentRefused(
                 f"{config.directory} holds no credential: start the agent with a join token"
             )
         if self._identity is None:
-            self._keep(Identity(AgentId(""), secrets.token_urlsafe(32)))
+            self._keep(AgentIdentity(AgentId(""), secrets.token_urlsafe(32)))
         assert self._identity is not None, "it was kept"
         credential = self._identity.credential
         try:
             reply = await channel.join(
                 JoinRequest(config.token, config.name, config.group, credential)
             )
-        except Refused as refusal:
+        except AgentTurnedAway as refusal:
             raise AgentRefused(f"the controller refuses this agent: {refusal}") from None
         log.info("joined %s as agent %s", config.controller, reply.agent)
-        return self._keep(Identity(reply.agent, credential))
+        return self._keep(AgentIdentity(reply.agent, credential))
 
-    def _keep(self, identity: Identity) -> Identity:
+    def _keep(self, identity: AgentIdentity) -> AgentIdentity:
         save_identity(self._config.directory, identity)
         self._identity = identity
         return identity
@@ -352,7 +354,7 @@ class AgentDaemon:
         log.warning("the controller refuses the credential: %s; joining again", refusal)
         self._rejoining, self._identity = True, None
 
-    async def _hello(self, identity: Identity) -> Hello:
+    async def _hello(self, identity: AgentIdentity) -> Hello:
         config, machine = self._config, self._machine
         return Hello(
             agent=identity.agent,

@@ -37,7 +37,7 @@ _GPUS = re.compile(r"(?P<count>\d{1,4})(?:\s*[xX*]\s*(?P<model>[A-Za-z0-9][A-Za-
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class DiscoveredMachine:
     """The capacity that an agent offers, and the attributes by which it can be chosen."""
 
     capacity: Resources
@@ -45,7 +45,7 @@ class Machine:
     attributes: Mapping[str, str]
 
 
-def discover(config: AgentConfig) -> Machine:
+def discover(config: AgentConfig) -> DiscoveredMachine:
     """The machine as ``config`` declares it, and as it is where nothing is declared.
 
     Raises:
@@ -57,7 +57,7 @@ def discover(config: AgentConfig) -> Machine:
             expected = "expected a name of lower-case letters, digits, _ . - /"
             raise InvalidSpec([Problem("extra", name, expected)])
     gpus = find_gpus() if config.gpus is None else _declared(config.gpus, config.gpu_memory_bytes)
-    return Machine(
+    return DiscoveredMachine(
         Resources.with_extra(
             _cpu_milli() if config.cpu_milli is None else config.cpu_milli,
             _memory_bytes() if config.memory_bytes is None else config.memory_bytes,

@@ -21,7 +21,7 @@ class UnusableDirectory(MusterError):
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class AgentIdentity:
     """An agent's id and the secret that proves it.
 
     ``agent`` is empty until the controller has answered the first contact: the secret is kept
@@ -73,7 +73,7 @@ def locked(directory: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def load_identity(directory: Path) -> Identity | None:
+def load_identity(directory: Path) -> AgentIdentity | None:
     """The identity kept in ``directory``; None before the first contact.
 
     Raises:
@@ -82,7 +82,7 @@ def load_identity(directory: Path) -> Identity | None:
     path = directory / CREDENTIAL_FILE
     try:
         kept = json.loads(path.read_text())
-        return Identity(AgentId(str(kept["agent"])), str(kept["credential"]))
+        return AgentIdentity(AgentId(str(kept["agent"])), str(kept["credential"]))
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -104,7 +104,7 @@ def identities_in(directories: Iterable[Path]) -> dict[AgentId, Path]:
     return found
 
 
-def save_identity(directory: Path, identity: Identity) -> None:
+def save_identity(directory: Path, identity: AgentIdentity) -> None:
     """Write an identity, readable by its owner only, whole or not at all.
 
     Raises:

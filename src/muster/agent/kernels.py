@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
-from muster.agent.accounts import Account, Accounts, NoAccount
+from muster.agent.accounts import Account, MachineAccounts, NoAccount
 from muster.agent.inventory import KernelInventory
 from muster.agent.logs import LogFiles
 from muster.agent.outbox import Outbox
@@ -74,7 +74,7 @@ class Kernels:
         ports: PreparedPorts,
         logs_directory: Path,
         removed: RemovedOutputs,
-        accounts: Accounts,
+        accounts: MachineAccounts,
         services: OwnServices,
         terms: Terms,
         clock: Clock,

@@ -16,7 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from muster.agent.removed_outputs import RemovedOutputs
-from muster.wire.messages import KernelKey, LogChunk, LogRequest
+from muster.wire.calls import (
+    LogChunk,
+    LogRequest,
+)
+from muster.wire.messages import (
+    KernelKey,
+)
 from muster.wire.transport import LOG_WAIT_S, LOG_WINDOW_BYTES
 
 FIRST_POLL_S = 0.02

@@ -16,7 +16,7 @@ AGAIN_S = 3600.0
 """Seconds after which a directory is measured again: kernels of its user may still write there."""
 
 
-class Measured(NamedTuple):
+class ScratchSize(NamedTuple):
     """A size, and when it was measured, in seconds of the monotonic clock."""
 
     used_bytes: int
@@ -27,7 +27,7 @@ class ScratchSizes:
     """Remembers sizes, because to measure a large tree takes long."""
 
     def __init__(self) -> None:
-        self._known: dict[KernelKey, Measured] = {}
+        self._known: dict[KernelKey, ScratchSize] = {}
 
     def measure(self, leftovers: Leftovers, is_live: IsLive) -> None:
         """Set ``scratch_bytes`` of what kernels left, as far as it is known. Those measured never,
@@ -42,7 +42,7 @@ class ScratchSizes:
                 break
             used_bytes = _used_bytes(leftovers[key].scratch, until_s)
             now_s = time.monotonic()
-            self._known[key] = Measured(used_bytes, now_s)
+            self._known[key] = ScratchSize(used_bytes, now_s)
         for key, known in self._known.items():
             leftovers[key].scratch_bytes = known.used_bytes
 

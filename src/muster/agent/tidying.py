@@ -25,7 +25,7 @@ from muster.agent.retention import (
 )
 from muster.agent.scratch_sizes import ScratchSizes
 from muster.core.reasons import Reason, ReasonCode, reason
-from muster.core.resources import Unit
+from muster.core.resources import AmountUnit
 from muster.wire.messages import FileRemoval, KernelKey
 
 log = logging.getLogger(__name__)
@@ -114,7 +114,7 @@ class Tidying:
 
 
 def _why(code: ReasonCode, above: AboveShare, at: str) -> Reason:
-    sizes = {"used": above.used_bytes, "limit": above.share_bytes, "unit": Unit.BYTES}
+    sizes = {"used": above.used_bytes, "limit": above.share_bytes, "unit": AmountUnit.BYTES}
     return reason(code, at=at, **sizes)
 
 

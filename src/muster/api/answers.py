@@ -9,7 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from muster.control.inbox import Unavailable
+from muster.control.inbox import NotStored
 from muster.core.errors import (
     Ambiguous,
     Busy,
@@ -21,16 +21,16 @@ from muster.core.errors import (
 )
 from muster.core.owner import Principal
 from muster.core.views.base import ErrorCode, ErrorView, ProblemView, View
-from muster.wire.log_reading import AgentUnreachable, LogUnreadable, OutputRemoved
+from muster.wire.log_reading import LogUnreadable, OutputNotKept, OutputUnreachable
 
 log = logging.getLogger(__name__)
 
 
-class Forbidden(MusterError):
+class RoleForbids(MusterError):
     """The caller's role does not allow the request, whatever thing it is about."""
 
 
-class Unauthenticated(MusterError):
+class TokenRefused(MusterError):
     """The request's token is not, or no longer, a token of this cluster."""
 
     def __init__(self) -> None:
@@ -47,16 +47,16 @@ class TooLarge(MusterError):
 _KINDS: tuple[tuple[type[Exception], int, ErrorCode], ...] = (
     (InvalidSpec, 422, ErrorCode.INVALID),
     (TooLarge, 413, ErrorCode.TOO_LARGE),
-    (Unauthenticated, 401, ErrorCode.UNAUTHENTICATED),
-    (Forbidden, 403, ErrorCode.FORBIDDEN),
+    (TokenRefused, 401, ErrorCode.UNAUTHENTICATED),
+    (RoleForbids, 403, ErrorCode.FORBIDDEN),
     (NotFound, 404, ErrorCode.NOT_FOUND),
     (Ambiguous, 409, ErrorCode.AMBIGUOUS),
     (Conflict, 409, ErrorCode.CONFLICT),
     (Busy, 429, ErrorCode.BUSY),
-    (Unavailable, 503, ErrorCode.UNAVAILABLE),
-    (AgentUnreachable, 502, ErrorCode.AGENT_UNREACHABLE),
+    (NotStored, 503, ErrorCode.UNAVAILABLE),
+    (OutputUnreachable, 502, ErrorCode.AGENT_UNREACHABLE),
     (LogUnreadable, 502, ErrorCode.AGENT_UNREACHABLE),
-    (OutputRemoved, 410, ErrorCode.OUTPUT_REMOVED),
+    (OutputNotKept, 410, ErrorCode.OUTPUT_REMOVED),
     (MusterError, 400, ErrorCode.REFUSED),
 )
 _CODES = {401: ErrorCode.UNAUTHENTICATED, 404: ErrorCode.NOT_FOUND}
@@ -103,7 +103,7 @@ async def _refused(request: Request, error: Exception) -> Response:
     status, code = next((s, c) for kind, s, c in _KINDS if isinstance(error, kind))
     problems = error.problems if isinstance(error, InvalidSpec) else ()
     sentence = str(error)
-    if isinstance(error, Unavailable):
+    if isinstance(error, NotStored):
         principal: Principal | None = request.scope.get("principal")
         if principal is None or not principal.is_admin:
             sentence = error.in_short

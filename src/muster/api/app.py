@@ -11,7 +11,7 @@ from muster.api import accounts, autoscaler, cluster, events, history, logs, quo
 from muster.api.agents import AGENTS
 from muster.api.allowance import Allowance
 from muster.api.answers import add_error_handlers
-from muster.api.auth import Access, BearerAuth
+from muster.api.auth import BearerAuth, TokenAccess
 from muster.api.bodies import LargeBodies
 from muster.api.changes import Changes
 from muster.api.context import Api, ClockState, ReadLog
@@ -91,7 +91,7 @@ def create_app(
     """
     app = _bare_app()
     requests = OpenRequests()
-    access = Access(plane, clock, requests)
+    access = TokenAccess(plane, clock, requests)
     reader = reader or Reader(engine)
     app.state.requests = requests
     app.state.api = Api(

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from muster.api.answers import Unauthenticated, error_answer
+from muster.api.answers import TokenRefused, error_answer
 from muster.api.stopping import OpenRequests
 from muster.api.turns import Caller, Metered, Turns
 from muster.control.identity.tokens import principal_now, verify
@@ -52,10 +52,10 @@ def _only_discovery() -> Response:
 
 
 def _refusal() -> Response:
-    return error_answer(401, ErrorCode.UNAUTHENTICATED, str(Unauthenticated()))
+    return error_answer(401, ErrorCode.UNAUTHENTICATED, str(TokenRefused()))
 
 
-class Access:
+class TokenAccess:
     """The principals of tokens, and the reads, waits and streams that end when the token of their
     caller ends.
 
@@ -121,7 +121,7 @@ class BearerAuth:
     """Refuses requests without a good token; other requests carry their ``principal`` in the
     scope. Each waits for its caller's turn."""
 
-    def __init__(self, app: ASGIApp, access: Access, turns: Turns) -> None:
+    def __init__(self, app: ASGIApp, access: TokenAccess, turns: Turns) -> None:
         self._app = app
         self._access = access
         self._turns = turns

@@ -17,7 +17,7 @@ MAX_FEED_CHANGES = 10_000
 """Changes that may wait for one slow reader; past them it is told to read the state anew."""
 
 
-class Feed:
+class ChangeFeed:
     """All changes, for one reader; of changes not taken yet the newest of each record is kept.
 
     ``gap`` says that changes are missing, as at the beginning.
@@ -61,7 +61,7 @@ class Changes:
         self._waits: dict[str, set[_Wait]] = {}
         self._waiting = Allowance("waits for changes", MAX_WAITS_OF_ONE, MAX_WAITS)
         self._following = Allowance("streams of events", MAX_FEEDS_OF_ONE, MAX_FEEDS)
-        self._feeds: set[Feed] = set()
+        self._feeds: set[ChangeFeed] = set()
         self._unwatch = plane.watch(self._committed)
 
     def close(self) -> None:
@@ -112,14 +112,14 @@ class Changes:
         return True
 
     @contextmanager
-    def feed(self, owner: Owner) -> Iterator[Feed]:
+    def feed(self, owner: Owner) -> Iterator[ChangeFeed]:
         """All changes from now on, for a reader of the owner's.
 
         Raises:
             Busy: too many follow already, or too many of this owner's.
         """
         with self._following.used(owner):
-            feed = Feed()
+            feed = ChangeFeed()
             self._feeds.add(feed)
             try:
                 yield feed

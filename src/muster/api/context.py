@@ -9,8 +9,8 @@ from fastapi import Depends, Request
 from sqlalchemy import Connection
 
 from muster.api.allowance import Allowance
-from muster.api.answers import Forbidden, Unauthenticated
-from muster.api.auth import Access
+from muster.api.answers import RoleForbids, TokenRefused
+from muster.api.auth import TokenAccess
 from muster.api.changes import Changes
 from muster.api.provider_checks import ProviderChecks
 from muster.api.reader import Reader
@@ -24,7 +24,10 @@ from muster.core.clock import Clock
 from muster.core.ids import AgentId
 from muster.core.owner import Principal, Role
 from muster.core.views.base import View
-from muster.wire.messages import LogChunk, LogRequest
+from muster.wire.calls import (
+    LogChunk,
+    LogRequest,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -61,7 +64,7 @@ class Api:
     submissions: Submissions
     clock: Clock
     read_log: ReadLog
-    access: Access
+    access: TokenAccess
     output_readers: Allowance
     agent_address: str
     trouble_beside: Callable[[], str | None]
@@ -89,7 +92,7 @@ class Caller:
                 it reveals nothing.
         """
         if self.principal.role is Role.VIEWER:
-            raise Forbidden("your token is a viewer's: it may look, but not change anything")
+            raise RoleForbids("your token is a viewer's: it may look, but not change anything")
 
     def must_be_admin(self, to: str) -> None:
         """
@@ -97,7 +100,7 @@ class Caller:
             Forbidden: the caller is no admin; ``to`` completes the sentence.
         """
         if not self.principal.is_admin:
-            raise Forbidden(f"only an admin's token may {to}")
+            raise RoleForbids(f"only an admin's token may {to}")
 
     def still_allowed(self, action: Callable[[Work, Parts], T]) -> Callable[[Work, Parts], T]:
         """The action, refused if the caller's token is no longer as good as when the request began:
@@ -111,7 +114,7 @@ class Caller:
 
         def checked(work: Work, parts: Parts) -> T:
             if principal_now(work.live, self.principal.token, work.now) != self.principal:
-                raise Unauthenticated
+                raise TokenRefused
             began_s = time.perf_counter()
             try:
                 return action(work, parts)

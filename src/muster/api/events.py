@@ -9,7 +9,7 @@ import msgspec
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from muster.api.changes import Feed
+from muster.api.changes import ChangeFeed
 from muster.api.context import Call, Caller
 from muster.api.streamed import Streamed
 from muster.control.plane import Events
@@ -72,7 +72,7 @@ async def _events(call: Caller) -> AsyncGenerator[str, None]:
                 yield ": nothing changed\n\n"
 
 
-async def _changed(feed: Feed) -> bool:
+async def _changed(feed: ChangeFeed) -> bool:
     """Wait for a change; False if none came for a while."""
     try:
         async with asyncio.timeout(HEARTBEAT_S):

@@ -17,7 +17,7 @@ from muster.control.engine.work import Work
 from muster.control.health.entity import INCIDENT, Incident, name_of
 from muster.control.health.explanation import explain_ended_incident, explain_incident
 from muster.control.health.queries import list_incidents, read_incident
-from muster.control.health.requests import Decision, HealthRequests
+from muster.control.health.requests import HealthDecision, HealthRequests
 from muster.core.owner import Principal
 from muster.core.specs.amounts import Spec
 from muster.core.views.health import IncidentPage, IncidentView
@@ -72,7 +72,7 @@ async def decide(request: Request, call: Call, ref: str) -> Response:
     principal, id_ = call.principal, await agent_of(call, ref)
 
     def act(work: Work, parts: Parts) -> Incident:
-        decision = Decision(spec.decision)
+        decision = HealthDecision(spec.decision)
         return parts[HealthRequests].decide(work, principal, id_, decision, spec.note)
 
     incident = await call.change(act)

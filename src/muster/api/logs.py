@@ -23,8 +23,11 @@ from muster.core.specs import MAX_GANG, MAX_TASKS
 from muster.core.views.work import LOG_ATTEMPT_HEADER, LOG_END_HEADER, LOG_OFFSET_HEADER, LogEnd
 from muster.store.queries.output import OutputSource, session_output, task_output
 from muster.store.queries.tasks import job_row, task_view
-from muster.wire.log_reading import AgentUnreachable
-from muster.wire.messages import LogChunk, LogRequest
+from muster.wire.calls import (
+    LogChunk,
+    LogRequest,
+)
+from muster.wire.log_reading import OutputUnreachable
 
 log = logging.getLogger(__name__)
 router = APIRouter(tags=["logs"])
@@ -159,9 +162,9 @@ async def _from_agent(api: Api, source: OutputSource, offset: int, *, follow: bo
     pieces = api.read_log(_agent(source), _request(source, offset, follow=False))
     try:
         first = await anext(pieces)
-    except AgentUnreachable as error:
+    except OutputUnreachable as error:
         if not follow or source.ended or offset < 0:
-            raise AgentUnreachable(source.agent_name, error.why) from None
+            raise OutputUnreachable(source.agent_name, error.why) from None
         body = _bounded(api, _followed(api, source, offset))
         headers = _headers(source, offset, ended=False)
         return Streamed(body, headers=headers, media_type=_TEXT)

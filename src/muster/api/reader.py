@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from muster.api.allowance import Allowance, ConcurrencyLimit
 from muster.api.turns import charge
-from muster.control.inbox import Unavailable
+from muster.control.inbox import NotStored
 from muster.core.owner import Owner
 from muster.core.views.base import View
 from muster.store.database.outage import cause_of
@@ -88,6 +88,6 @@ class Reader:
             with self._engine.connect().execution_options(readonly=True) as connection:
                 return query(connection, *args, **kwargs)
         except SQLAlchemyError as error:
-            raise Unavailable(f"the database cannot be read: {cause_of(error)}") from error
+            raise NotStored(f"the database cannot be read: {cause_of(error)}") from error
         finally:
             charge(time.thread_time() - began_s)

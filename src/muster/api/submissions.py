@@ -10,7 +10,7 @@ from sqlalchemy import Engine
 from muster.api.reader import Reader
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
-from muster.control.inbox import Unavailable
+from muster.control.inbox import NotStored
 from muster.control.plane import ControlPlane
 from muster.core.clock import Clock
 from muster.core.errors import InvalidSpec, MusterError, Problem
@@ -113,7 +113,7 @@ class Submissions:
         def answered(accepted: R | None, error: Exception | None) -> None:
             del self._under_way[key]
             if accepted is None:
-                if isinstance(error, Unavailable):
+                if isinstance(error, NotStored):
                     self._unsettled[key] = now
                 future.set_exception(error or MusterError("the submission had no answer"))
                 future.exception()  # perhaps no request waits any more

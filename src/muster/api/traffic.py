@@ -21,7 +21,7 @@ from muster.control.deployment.traffic import TRAFFIC, Traffic
 from muster.control.deployment.views import deployment_load
 from muster.core.errors import InvalidSpec, Problem
 from muster.core.owner import Owner, Role
-from muster.core.serving.traffic import Identity, LoadReport, Service, TrafficView
+from muster.core.serving.traffic import Identity, LoadReport, TrafficService, TrafficView
 from muster.core.states.deployment import DEPLOYMENT_TABLE
 from muster.core.views.deployments import DeploymentLoadPage, DeploymentLoadView
 from muster.store.queries.listing import Listing
@@ -142,7 +142,7 @@ def _seen(call: Caller) -> TrafficView:
     return TrafficView(version=view.version, services=tuple(seen))
 
 
-def _prometheus(services: Iterable[Service]) -> list[dict[str, Any]]:
+def _prometheus(services: Iterable[TrafficService]) -> list[dict[str, Any]]:
     return [
         {
             "targets": [target.address],
@@ -161,7 +161,7 @@ def _prometheus(services: Iterable[Service]) -> list[dict[str, Any]]:
     ]
 
 
-def _traefik(services: Iterable[Service]) -> dict[str, Any]:
+def _traefik(services: Iterable[TrafficService]) -> dict[str, Any]:
     routers: dict[str, Any] = {}
     backends: dict[str, Any] = {}
     for each in services:

@@ -33,11 +33,11 @@ MAX_CALLERS = 10_000
 Caller = tuple[str, str]
 """A domain and a user; for requests without a token the empty text and an address."""
 
-_CURRENT: ContextVar["Turn | None"] = ContextVar("turn", default=None)
+_CURRENT: ContextVar["RequestTurn | None"] = ContextVar("turn", default=None)
 
 
 @dataclass(slots=True, eq=False)
-class Turn:
+class RequestTurn:
     """A request under way.
 
     Attributes:
@@ -58,7 +58,7 @@ class _Account:
 
     at_s: float
     debt_s: float = 0.0
-    waiting: deque[tuple[float, "asyncio.Future[Turn]"]] = field(default_factory=deque)
+    waiting: deque[tuple[float, "asyncio.Future[RequestTurn]"]] = field(default_factory=deque)
 
     def settle(self, now_s: float) -> None:
         self.debt_s = max(0.0, self.debt_s - FORGIVEN * (now_s - self.at_s))
@@ -80,12 +80,12 @@ class Turns:
         self._now_s = now_s
         self._later = later
         self._accounts: dict[Caller, _Account] = {}  # the one that asked last is the last
-        self._light: dict[Turn, None] = {}  # under way, in the order of their begin
-        self._heavy: Turn | None = None
+        self._light: dict[RequestTurn, None] = {}  # under way, in the order of their begin
+        self._heavy: RequestTurn | None = None
         self._rests_until_s = 0.0
         self._alarm_s = float("inf")
 
-    async def begin(self, caller: Caller) -> Turn:
+    async def begin(self, caller: Caller) -> RequestTurn:
         """The caller's turn, once it comes; ``end`` is to be called with it.
 
         Raises:
@@ -95,12 +95,12 @@ class Turns:
         self._later = self._later or asyncio.get_running_loop().call_later
         account = self._account(caller, now_s)
         if account.debt_s <= HEAVY_S or not self._others_than(caller, now_s):
-            turn = Turn(caller, now_s, in_debt=False)
+            turn = RequestTurn(caller, now_s, in_debt=False)
             self._light[turn] = None
             return turn
         if len(account.waiting) >= MAX_WAITING_OF_ONE:
             raise Busy("too many of your requests wait for each other: send fewer at a time")
-        future: asyncio.Future[Turn] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[RequestTurn] = asyncio.get_running_loop().create_future()
         account.waiting.append((now_s, future))
         self._dispatch()
         try:
@@ -110,7 +110,7 @@ class Turns:
                 self.end(future.result())
             raise
 
-    def end(self, turn: Turn) -> None:
+    def end(self, turn: RequestTurn) -> None:
         """Note that a request has ended, and let the next one begin."""
         now_s = self._now_s()
         account = self._account(turn.caller, now_s)
@@ -156,7 +156,7 @@ class Turns:
         if future.done():  # it was cancelled
             self._dispatch()
             return
-        self._heavy = Turn(caller, now_s, in_debt=True)
+        self._heavy = RequestTurn(caller, now_s, in_debt=True)
         future.set_result(self._heavy)
 
     def _free_at_s(self, now_s: float, waits_since_s: float) -> float:
@@ -185,17 +185,17 @@ class Turns:
 class TurnsAtOnce(Turns):
     """Turns that come at once: in virtual time no request keeps another one waiting."""
 
-    async def begin(self, caller: Caller) -> Turn:
-        return Turn(caller, 0.0, in_debt=False)
+    async def begin(self, caller: Caller) -> RequestTurn:
+        return RequestTurn(caller, 0.0, in_debt=False)
 
-    def end(self, turn: Turn) -> None:
+    def end(self, turn: RequestTurn) -> None:
         pass
 
 
 class Metered:
     """An awaitable that does what another does, and notes in a turn the time that this takes."""
 
-    def __init__(self, work: Awaitable[None], turn: Turn) -> None:
+    def __init__(self, work: Awaitable[None], turn: RequestTurn) -> None:
         self._work = work
         self._turn = turn
 
@@ -219,7 +219,7 @@ class Metered:
                 error = raised
 
 
-def current_turn() -> Turn | None:
+def current_turn() -> RequestTurn | None:
     """The turn of the request that is served in this context."""
     return _CURRENT.get()
 

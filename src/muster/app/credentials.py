@@ -4,7 +4,7 @@ import logging
 import secrets
 
 from muster.agent.config import AgentConfig
-from muster.agent.identity import Identity, UnusableDirectory, load_identity, save_identity
+from muster.agent.identity import AgentIdentity, UnusableDirectory, load_identity, save_identity
 from muster.control.agent.joining import agent_named, reissue
 from muster.control.plane import ControlPlane
 from muster.core.errors import MusterError
@@ -29,7 +29,7 @@ async def mend_credential(plane: ControlPlane, config: AgentConfig) -> None:
     try:
         agent = await plane.request(lambda work, _: reissue(work, config.name, credential))
         # An agent whose name is unknown joins.
-        save_identity(config.directory, Identity(agent or AgentId(""), credential))
+        save_identity(config.directory, AgentIdentity(agent or AgentId(""), credential))
     except (MusterError, TimeoutError) as error:
         log.error(
             "the credential of agent %s %s, and is not given anew: %s", config.name, why, error
@@ -38,7 +38,7 @@ async def mend_credential(plane: ControlPlane, config: AgentConfig) -> None:
         log.warning("agent %s: its credential %s; it was given another", config.name, why)
 
 
-def _is_good(live: Live, name: str, kept: Identity | None) -> bool:
+def _is_good(live: Live, name: str, kept: AgentIdentity | None) -> bool:
     """Whether the agent needs no other credential: either its own is good, or it has none yet and
     no agent has its name."""
     owner = None if kept is None else live.credentials.get(token_hash(kept.credential))

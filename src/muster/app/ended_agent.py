@@ -5,7 +5,7 @@ import asyncio
 import shutil
 from pathlib import Path
 
-from muster.agent.accounts import Accounts
+from muster.agent.accounts import MachineAccounts
 from muster.agent.config import AgentConfig, default_users_directory
 from muster.agent.identity import require_own
 from muster.agent.supervisor.cgroup_places import cgroups_name, find_cgroups
@@ -66,6 +66,6 @@ def _wipe(directory: Path, users_directory: Path) -> None:
     if cgroups is not None:
         cgroups.close()
     config = AgentConfig(directory, "", "", users_directory=users_directory)
-    for scratch in Accounts(config).scratch_directories():
+    for scratch in MachineAccounts(config).scratch_directories():
         shutil.rmtree(scratch)
     shutil.rmtree(directory)

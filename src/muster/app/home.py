@@ -59,7 +59,7 @@ class RunningController:
 
 
 @dataclass(frozen=True, slots=True)
-class LocalAgents:
+class LocalAgentSettings:
     """The agents that a controller starts on its own machine, all alike; None means that the agent
     finds the amount out. ``attributes`` are added to the attributes that it finds out."""
 
@@ -84,7 +84,7 @@ class LocalProxy:
 class Settings:
     port: int = 0
     agent_port: int = 0
-    agents: LocalAgents = LocalAgents()
+    agents: LocalAgentSettings = LocalAgentSettings()
     proxy: LocalProxy = LocalProxy()
     database: str | None = None
     """The URL of the database, with its password if that was given; None is the home's own."""

@@ -79,7 +79,7 @@ class _Connections(Connections):
         super().__init__(MAX_CONNECTIONS, MAX_OF_ONE_ADDRESS, too_many)
 
 
-class Connection(H11Protocol):
+class TimedConnection(H11Protocol):
     """A connection with a time limit on every wait for its other end."""
 
     def __init__(self, connections: _Connections, *args: Any, **kwargs: Any) -> None:
@@ -211,7 +211,7 @@ async def serving(
     _requests.addFilter(connections.faults)
     config = uvicorn.Config(
         app,
-        http=partial(Connection, connections),  # type: ignore[arg-type] # makes one, as a class
+        http=partial(TimedConnection, connections),  # type: ignore[arg-type] # makes one, as a class
         h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         log_config=None,
         access_log=False,

@@ -13,8 +13,11 @@ from muster.app.home import Home
 from muster.core.ids import AgentId, KernelId
 from muster.core.states import KERNEL_TABLE
 from muster.store.live import Live
-from muster.wire.log_reading import AgentUnreachable, LogUnreadable
-from muster.wire.messages import LogChunk, LogRequest
+from muster.wire.calls import (
+    LogChunk,
+    LogRequest,
+)
+from muster.wire.log_reading import LogUnreadable, OutputUnreachable
 from muster.wire.transport import LOG_WINDOW_BYTES
 
 WHY_GONE = "was removed; the output of its kernels was on its machine and nowhere else"
@@ -49,7 +52,7 @@ class KeptOutput:
         elif agent in self.live().agents:
             chunks = self.from_agent(agent, request)
         else:
-            raise AgentUnreachable(agent, WHY_GONE)
+            raise OutputUnreachable(agent, WHY_GONE)
         async with aclosing(chunks):
             async for chunk in chunks:
                 yield chunk

@@ -25,7 +25,7 @@ from muster.app.detached import (
     has_ended,
     last_words,
 )
-from muster.app.home import Home, LocalAgents, LocalProxy, Settings, default_home
+from muster.app.home import Home, LocalAgentSettings, LocalProxy, Settings, default_home
 from muster.app.keeper import is_kept, keeper_of, last_kept, terminate_keeper
 from muster.app.kept_process import STOP_TIMEOUT_S
 from muster.app.local_agent_settings import (
@@ -159,7 +159,7 @@ def up(options: UpOptions, ready: Callable[[UpReport], None] = lambda report: No
 
 
 def _config(
-    home: Home, last: Settings, asked: LocalAgents, proxy: LocalProxy, options: UpOptions
+    home: Home, last: Settings, asked: LocalAgentSettings, proxy: LocalProxy, options: UpOptions
 ) -> ControllerConfig:
     """The settings of the controller, with its agents and its proxy.
 
@@ -246,13 +246,13 @@ def agent_port_after(port: int) -> int:
     return port + 1 if port < 65535 else DEFAULT_PORT + 1
 
 
-def _agents(last: LocalAgents, options: UpOptions) -> LocalAgents:
+def _agents(last: LocalAgentSettings, options: UpOptions) -> LocalAgentSettings:
     """The agents of the last time, changed by the options of this time.
 
     Raises:
         MusterError: too few or too many.
     """
-    asked = LocalAgents(
+    asked = LocalAgentSettings(
         count=last.count if options.agents is None else options.agents,
         cpus=options.cpus or last.cpus,
         memory=options.memory or last.memory,

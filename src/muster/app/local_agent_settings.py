@@ -11,7 +11,7 @@ import psutil
 from muster.agent.config import AgentConfig
 from muster.agent.discovery import FOUND_ATTRIBUTES, parse_gpus
 from muster.app.account_options import with_accounts
-from muster.app.home import Home, LocalAgents
+from muster.app.home import Home, LocalAgentSettings
 from muster.app.local_agents import local_name
 from muster.core.errors import MusterError
 from muster.core.resources import format_bytes, parse_bytes, parse_milli
@@ -22,7 +22,7 @@ MAX_ATTRIBUTES = 100
 _MAX_VALUE = 255
 
 
-def agent_configs(home: Home, agents: LocalAgents) -> tuple[AgentConfig, ...]:
+def agent_configs(home: Home, agents: LocalAgentSettings) -> tuple[AgentConfig, ...]:
     """The settings of the home's own agents.
 
     Raises:

@@ -20,19 +20,19 @@ SYSTEMCTL_TIMEOUT_S = 90.0
 MAX_WORD = 4096
 
 
-class Role(StrEnum):
+class UnitRole(StrEnum):
     CONTROLLER = "controller"
     AGENT = "agent"
 
 
-_KILL_MODES = {Role.CONTROLLER: "mixed", Role.AGENT: "process"}
+_KILL_MODES = {UnitRole.CONTROLLER: "mixed", UnitRole.AGENT: "process"}
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class SystemUnit:
     """A unit of the system, or with ``of_user`` of one person."""
 
-    role: Role
+    role: UnitRole
     of_user: bool
 
     @property
@@ -53,7 +53,7 @@ class Service:
         return [[*systemctl, "daemon-reload"], *acting]
 
 
-def unit_text(service: Service, words: Sequence[str], home: Path, directory: Path) -> str:
+def unit_text(service: SystemUnit, words: Sequence[str], home: Path, directory: Path) -> str:
     """The unit that runs ``muster ROLE WORDS`` in ``directory``.
 
     Raises:
@@ -88,7 +88,7 @@ WantedBy={wanted_by}
 """
 
 
-def install(service: Service, words: Sequence[str], home: Path, directory: Path) -> list[str]:
+def install(service: SystemUnit, words: Sequence[str], home: Path, directory: Path) -> list[str]:
     """Write the unit, and have systemd run it from now on; the answer is the commands that are left
     to a person.
 
@@ -109,7 +109,7 @@ def install(service: Service, words: Sequence[str], home: Path, directory: Path)
     return left
 
 
-def uninstall(service: Service) -> list[str]:
+def uninstall(service: SystemUnit) -> list[str]:
     """Stop the unit and remove it; the answer is the commands that are left to a person.
 
     Raises:
@@ -125,7 +125,7 @@ def uninstall(service: Service) -> list[str]:
     return left + _carried_out(service.commands())
 
 
-def show(service: Service) -> str:
+def show(service: SystemUnit) -> str:
     """The text of the installed unit.
 
     Raises:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
 
-from muster.autoscaling.pool_state import Budget, ComingSlice, PoolState
+from muster.autoscaling.pool_state import CeilingBudget, ComingSlice, PoolState
 from muster.core.ids import AgentId
 from muster.core.resources import KERNELS, Resources
 from muster.core.specs.pool import PoolSpec
@@ -126,7 +126,7 @@ class Machines:
         pools: Sequence[PoolState],
         coming: Sequence[ComingSlice],
         kernels: int,
-        budget: Budget,
+        budget: CeilingBudget,
     ) -> None:
         self.agents = agents
         self.pools = pools

@@ -86,7 +86,7 @@ class Ceilings:
 _NONE = Ceilings()
 
 
-class Budget:
+class CeilingBudget:
     """The rest that the ceilings leave, while slices are opened and closed again.
 
     Args:

@@ -25,9 +25,9 @@ from muster.autoscaling.gang_slices import (
 from muster.autoscaling.matching import Match, Matcher
 from muster.autoscaling.modelled import Machines
 from muster.autoscaling.offering import offers
-from muster.autoscaling.pool_state import Budget, Ceilings, ComingSlice, PoolState
+from muster.autoscaling.pool_state import CeilingBudget, Ceilings, ComingSlice, PoolState
 from muster.autoscaling.tight_fit import TightFit
-from muster.autoscaling.unmet import Outcome, Unmet, UnmetDemand
+from muster.autoscaling.unmet import RoutingOutcome, Unmet, UnmetDemand
 from muster.core.ids import SessionId
 from muster.core.reasons import Reason
 from muster.scheduling.cluster.snapshot import Snapshot
@@ -65,7 +65,7 @@ def route_demand(
     matcher = matcher or Matcher(snapshot.group, pools, kernels, selector)
     best: RoutingDecision | None = None
     for offered in offers(coming, demand, matcher):
-        budget = Budget(snapshot.group, ceilings or Ceilings(), pools)
+        budget = CeilingBudget(snapshot.group, ceilings or Ceilings(), pools)
         machines = Machines(snapshot, pools, offered, kernels, budget)
         its = demand if best is None else demand.anew()
         decision = _route(its, machines, matcher, selector)
@@ -110,7 +110,7 @@ class _Routing:
         self._matcher = matcher
         self._first_fit = FirstFit(machines, matcher, selector, demand.classes)
         self._tight = TightFit(machines, matcher, selector, self._first_fit, demand.classes)
-        self._outcome = Outcome(machines.pools, matcher, machines.opened, machines.budget)
+        self._outcome = RoutingOutcome(machines.pools, matcher, machines.opened, machines.budget)
         self._routed: dict[QueueClass, int] = {}
         self._of_values: dict[WorkloadClass, Values] = {}
         self._refused: dict[int, Reason] = {}  # of the last class that was not served, by pool

@@ -8,7 +8,7 @@ is made and deleted in turn.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from muster.autoscaling.pool_state import Budget, PoolState
+from muster.autoscaling.pool_state import CeilingBudget, PoolState
 from muster.core.reasons import Reason, ReasonCode, reason
 
 
@@ -64,7 +64,7 @@ def plan_slices(
     pools: Sequence[PoolState],
     slices: Iterable[SliceState],
     launches: Mapping[str, int],
-    budget: Budget,
+    budget: CeilingBudget,
     now: float,
 ) -> SlicePlan:
     """Decide about all slices of a group.

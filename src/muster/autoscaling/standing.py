@@ -28,7 +28,7 @@ class CreateOutcome(StrEnum):
     NOT_BOOTED = "not booted"  # it was made, and its machines never joined
 
 
-class Scope(StrEnum):
+class OutcomeScope(StrEnum):
     """The pools that an outcome closes."""
 
     POOL = "pool"
@@ -48,7 +48,7 @@ class Consequence:
             one at a time, until one is ready.
     """
 
-    scope: Scope
+    scope: OutcomeScope
     code: ReasonCode
     first_s: float
     longest_s: float
@@ -57,18 +57,26 @@ class Consequence:
 
 CONSEQUENCES = {
     CreateOutcome.STOCK_OUT: Consequence(
-        Scope.POOL, ReasonCode.POOL_STOCKED_OUT, 180.0, 1800.0, counts=False
+        OutcomeScope.POOL, ReasonCode.POOL_STOCKED_OUT, 180.0, 1800.0, counts=False
     ),
     CreateOutcome.QUOTA: Consequence(
-        Scope.QUOTA, ReasonCode.POOL_OUT_OF_QUOTA, 300.0, 1800.0, counts=False
+        OutcomeScope.QUOTA, ReasonCode.POOL_OUT_OF_QUOTA, 300.0, 1800.0, counts=False
     ),
     CreateOutcome.THROTTLED: Consequence(
-        Scope.POOL, ReasonCode.POOL_THROTTLED, 5.0, 60.0, counts=False
+        OutcomeScope.POOL, ReasonCode.POOL_THROTTLED, 5.0, 60.0, counts=False
     ),
-    CreateOutcome.CREDENTIALS: Consequence(Scope.POOL, ReasonCode.POOL_CREDENTIALS, 60.0, 600.0),
-    CreateOutcome.BAD_REQUEST: Consequence(Scope.POOL, ReasonCode.POOL_BAD_REQUEST, 300.0, 1800.0),
-    CreateOutcome.UNKNOWN: Consequence(Scope.POOL, ReasonCode.POOL_BACKING_OFF, 15.0, 1800.0),
-    CreateOutcome.NOT_BOOTED: Consequence(Scope.POOL, ReasonCode.POOL_BACKING_OFF, 60.0, 1800.0),
+    CreateOutcome.CREDENTIALS: Consequence(
+        OutcomeScope.POOL, ReasonCode.POOL_CREDENTIALS, 60.0, 600.0
+    ),
+    CreateOutcome.BAD_REQUEST: Consequence(
+        OutcomeScope.POOL, ReasonCode.POOL_BAD_REQUEST, 300.0, 1800.0
+    ),
+    CreateOutcome.UNKNOWN: Consequence(
+        OutcomeScope.POOL, ReasonCode.POOL_BACKING_OFF, 15.0, 1800.0
+    ),
+    CreateOutcome.NOT_BOOTED: Consequence(
+        OutcomeScope.POOL, ReasonCode.POOL_BACKING_OFF, 60.0, 1800.0
+    ),
 }
 """Sources: Karpenter remembers want of stock for three minutes; Kubernetes' cluster-autoscaler
 backs off for 5 to 30 minutes."""
@@ -76,7 +84,7 @@ _JITTER = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class PoolStanding:
     """A pool's, or a quota's, as its last outcomes left it.
 
     Args:
@@ -95,7 +103,7 @@ class Standing:
 
     def after(
         self, outcome: CreateOutcome, now: float, chance: float, told: str = ""
-    ) -> "Standing":
+    ) -> "PoolStanding":
         """The standing after an outcome, which was not CREATED.
 
         Args:
@@ -106,7 +114,7 @@ class Standing:
         in_a_row = self.in_a_row + 1 if outcome is self.outcome else 1
         closed_s = min(follows.first_s * 2.0 ** min(in_a_row - 1, 32), follows.longest_s)
         closed_s *= 1.0 + _JITTER * (2.0 * chance - 1.0)
-        return Standing(
+        return PoolStanding(
             outcome,
             in_a_row,
             self.failures + follows.counts,
@@ -114,14 +122,14 @@ class Standing:
             told[:MAX_TOLD],
         )
 
-    def made(self) -> "Standing":
+    def made(self) -> "PoolStanding":
         """The standing once the provider has made a slice: what kept it from that is over. Whether
         its machines boot is not known yet."""
         if self.outcome is None or CONSEQUENCES[self.outcome].counts:
             return self
         return replace(self, outcome=None, in_a_row=0, told="")
 
-    def ready(self) -> "Standing":
+    def ready(self) -> "PoolStanding":
         """The standing once a slice became ready."""
         return GOOD if self != GOOD else self
 
@@ -131,7 +139,7 @@ class Standing:
             return None
         follows = CONSEQUENCES[self.outcome]
         numbers: dict[str, Any] = {"pool": pool, "in_s": round(self.closed_until - now)}
-        if follows.scope is Scope.QUOTA:
+        if follows.scope is OutcomeScope.QUOTA:
             numbers["quota_key"] = quota_key or pool
         if follows.code is ReasonCode.POOL_BACKING_OFF:
             numbers["failures"] = self.failures
@@ -145,7 +153,7 @@ class Standing:
         return 1 if self.failures > 1 else None
 
 
-GOOD = Standing()
+GOOD = PoolStanding()
 
 
 def breaks(silent: int, machines: int) -> bool:

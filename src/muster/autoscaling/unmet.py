@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from itertools import chain, islice
 
 from muster.autoscaling.matching import Matcher
-from muster.autoscaling.pool_state import Budget, PoolState
+from muster.autoscaling.pool_state import CeilingBudget, PoolState
 from muster.core.ids import SessionId
 from muster.core.reasons import Reason
 from muster.scheduling.workload import WorkloadClass
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RoutingOutcome:
     """The end of a routing, for the reasons of what is unmet.
 
     Args:
@@ -23,7 +23,7 @@ class Outcome:
     pools: Sequence[PoolState]
     matcher: Matcher
     opened: Sequence[int]
-    budget: Budget
+    budget: CeilingBudget
 
     def exhausted(self, number: int) -> Reason:
         """The reason for which no further slice of a pool can be made."""
@@ -43,7 +43,7 @@ class Unmet:
     """
 
     def __init__(
-        self, workload: WorkloadClass, outcome: Outcome, refused: Mapping[int, Reason]
+        self, workload: WorkloadClass, outcome: RoutingOutcome, refused: Mapping[int, Reason]
     ) -> None:
         self._workload = workload
         self._outcome = outcome

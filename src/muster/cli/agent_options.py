@@ -23,7 +23,7 @@ class AccountSource(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class MachineOptions:
     """An agent's capacity and attributes, in place of those that it finds."""
 
     cpus: Annotated[
@@ -58,7 +58,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Accounts:
+class AgentAccountOptions:
     """The accounts of kernels, and their limits, on a machine whose agent is root."""
 
     map_user: Annotated[
@@ -161,7 +161,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class AgentHealthOptions:
     """The checks of an agent's machine, and how it is rebooted."""
 
     check: Annotated[

@@ -81,7 +81,7 @@ def _of_resources(*flags: str, metavar: str, help: str) -> Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Resources:
+class ResourceOptions:
     """The resources of each task."""
 
     cpu: Annotated[

@@ -17,7 +17,7 @@ EPILOG = (
 )
 
 
-class Program(click.Group):
+class CommandLine(click.Group):
     """The commands under headings, each imported when it is asked for; failures as
     ``failures.report`` says."""
 
@@ -61,7 +61,7 @@ class Program(click.Group):
 
 
 @click.group(
-    cls=Program,
+    cls=CommandLine,
     name="muster",
     help="Hand work to a GPU cluster, watch it, and understand what does not start.",
     epilog=EPILOG,

@@ -34,7 +34,7 @@ DEFAULT = "default"
 """The domain and the project of a user who is in no other."""
 
 
-class Accounts(Calls):
+class AccountCalls(Calls):
     """Methods that change something are for admins, except ``create_token`` and ``revoke_token``,
     with which users look after tokens of their own."""
 

@@ -8,25 +8,25 @@ import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from muster.client.accounts import Accounts
-from muster.client.cluster import AGENTS, Cluster
+from muster.client.accounts import AccountCalls
+from muster.client.cluster import AGENTS, ClusterCalls
 from muster.client.deployments import DEPLOYMENTS, ROUTES, Deployments
 from muster.client.exchange import (
     Aside,
     Exchange,
+    ExchangeWalk,
     Give,
     Read,
     Request,
     Step,
     Stream,
-    Walk,
 )
-from muster.client.health import INCIDENTS, Health
+from muster.client.health import INCIDENTS, HealthCalls
 from muster.client.http import Body, Http
 from muster.client.notices import NOTICES, Notices
 from muster.client.pools import POOLS, SLICES, Pools
 from muster.client.recoveries import RECOVERIES
-from muster.client.work import JOBS, SESSIONS, Work
+from muster.client.work import JOBS, SESSIONS, WorkCalls
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -43,7 +43,7 @@ R = TypeVar("R")
 _OPENING = threading.Lock()
 
 
-class Methods(Work, Notices, Cluster, Pools, Health, Deployments, Accounts):
+class Methods(WorkCalls, Notices, ClusterCalls, Pools, HealthCalls, Deployments, AccountCalls):
     """The methods of both clients, and the kinds of records; a REF is looked for in their order."""
 
     jobs = JOBS
@@ -136,7 +136,7 @@ class Client(Methods):
 
     def _perform(self, steps: Exchange[R]) -> R:
         """Carry out the steps; their result."""
-        walk = Walk(steps)
+        walk = ExchangeWalk(steps)
         while walk.goes_on:
             with walk:
                 walk.came = self._do(walk.step)
@@ -154,7 +154,7 @@ class Client(Methods):
         """Carry out the steps, and yield the values of ``Give``."""
         body: Body | None = None
         try:
-            walk = Walk(steps)
+            walk = ExchangeWalk(steps)
             while walk.goes_on:
                 step = walk.step
                 with walk:
@@ -224,7 +224,7 @@ class AsyncClient(Methods):
 
     async def _perform(self, steps: Exchange[R]) -> R:
         """Carry out the steps; their result."""
-        walk = Walk(steps)
+        walk = ExchangeWalk(steps)
         while walk.goes_on:
             with walk:
                 walk.came = await self._do(walk.step)
@@ -244,7 +244,7 @@ class AsyncClient(Methods):
         """Carry out the steps, and yield the values of ``Give``."""
         body: AsyncBody | None = None
         try:
-            walk = Walk(steps)
+            walk = ExchangeWalk(steps)
             while walk.goes_on:
                 step = walk.step
                 with walk:

@@ -9,7 +9,7 @@ from muster.client.calls import body_of
 from muster.client.encoding import json_of, quoted, quoted_path
 from muster.client.events import read_events
 from muster.client.exchange import Exchange, Stream, exchange, streaming
-from muster.client.resource import Listing, Resource, ResourceCalls
+from muster.client.resource import ClientResource, ListingQuery, ResourceCalls
 from muster.core.ids import IdKind
 from muster.core.views.cluster import (
     AgentPage,
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from muster.core.states import AgentBar
 
 
-def by_name(group: str | None = None) -> Listing:
+def by_name(group: str | None = None) -> ListingQuery:
     """Machines, by name; of one group if it is given."""
-    return Listing({"group": group})
+    return ListingQuery({"group": group})
 
 
-AGENTS = Resource(
+AGENTS = ClientResource(
     name="agent",
     prefix=IdKind.AGENT,
     path="/v1/agents",
@@ -44,7 +44,7 @@ AGENTS = Resource(
 )
 
 
-class Cluster(ResourceCalls):
+class ClusterCalls(ResourceCalls):
     """Machines, scaling groups, quotas, and the controller itself."""
 
     @exchange

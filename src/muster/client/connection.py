@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from muster.client.contexts import Context, read_contexts
+from muster.client.contexts import NamedCluster, read_contexts
 from muster.client.errors import NoConnection, NotAUrl, NoToken
 
-_Kept = tuple[Context, str]
+_Kept = tuple[NamedCluster, str]
 """The kept context of a cluster, and the place where it is kept."""
 
 
@@ -72,7 +72,7 @@ def find_connection(url: str | None, token: str | None, ca: Path | str | None = 
             f"or set MUSTER_URL and MUSTER_TOKEN ({default_home() / 'client.json'} does not exist)"
         )
     _check(url, source)
-    nowhere: tuple[Context | None, str] = (None, "")
+    nowhere: tuple[NamedCluster | None, str] = (None, "")
     kept, where = next((each for each in known if _means(url, each[0].url)), nowhere)
     url = kept.url if kept else url
     file = f", or leave it out: {where} has one" if kept else ""
@@ -167,10 +167,10 @@ def _own_text(path: Path) -> str:
         return file.read()
 
 
-def _read(path: Path) -> Context | None:
+def _read(path: Path) -> NamedCluster | None:
     try:
         found = json.loads(_own_text(path))
-        return Context(str(found["url"]).rstrip("/"), str(found["token"]), found.get("ca"))
+        return NamedCluster(str(found["url"]).rstrip("/"), str(found["token"]), found.get("ca"))
     except FileNotFoundError:
         return None
     except OSError as error:

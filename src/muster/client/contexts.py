@@ -24,7 +24,7 @@ MAX_CA_BYTES = 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class NamedCluster:
     """One cluster, and the person's token there."""
 
     url: str
@@ -37,10 +37,10 @@ class Contexts:
     """All contexts by name; ``current`` is None for the cluster of this machine."""
 
     current: str | None = None
-    contexts: dict[str, Context] = field(default_factory=dict)
+    contexts: dict[str, NamedCluster] = field(default_factory=dict)
 
     @property
-    def chosen(self) -> Context | None:
+    def chosen(self) -> NamedCluster | None:
         return self.contexts.get(self.current) if self.current else None
 
     def switched(self, name: str | None) -> Contexts:
@@ -55,7 +55,7 @@ class Contexts:
             raise NotFound(f"there is no context {name!r}: you have {known}")
         return replace(self, current=name)
 
-    def added(self, name: str, context: Context) -> Contexts:
+    def added(self, name: str, context: NamedCluster) -> Contexts:
         """The contexts with this one, which is the current one then."""
         return Contexts(name, {**self.contexts, name: context})
 
@@ -89,7 +89,7 @@ def read_contexts() -> Contexts:
     path = directory() / "contexts.json"
     try:
         found = json.loads(path.read_text())
-        contexts = {name: Context(**fields) for name, fields in found["contexts"].items()}
+        contexts = {name: NamedCluster(**fields) for name, fields in found["contexts"].items()}
         return Contexts(found["current"], contexts)
     except FileNotFoundError:
         return Contexts()

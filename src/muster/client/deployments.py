@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from muster.client.calls import PAGE, body_of
 from muster.client.encoding import json_of, quoted
 from muster.client.exchange import Exchange, exchange
-from muster.client.resource import Listing, Resource, ResourceCalls, newest
+from muster.client.resource import ClientResource, ListingQuery, ResourceCalls, newest
 from muster.core.ids import IdKind
 from muster.core.views.deployments import (
     DeploymentDetail,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def newest_routes(
     state: str = "live", *, deployment: str | None = None, limit: int = 100
-) -> Listing:
+) -> ListingQuery:
     """Routes, newest first.
 
     Args:
@@ -35,10 +35,10 @@ def newest_routes(
         deployment: only those of this deployment.
         limit: how many at most.
     """
-    return Listing({"state": state, "deployment": deployment}, limit)
+    return ListingQuery({"state": state, "deployment": deployment}, limit)
 
 
-DEPLOYMENTS = Resource(
+DEPLOYMENTS = ClientResource(
     name="deployment",
     prefix=IdKind.DEPLOYMENT,
     path="/v1/deployments",
@@ -50,7 +50,7 @@ DEPLOYMENTS = Resource(
     is_cancelled=True,
 )
 
-ROUTES = Resource(
+ROUTES = ClientResource(
     name="route",
     prefix=IdKind.ROUTE,
     path="/v1/routes",

@@ -117,7 +117,7 @@ Stream = Generator[Step | Read | Give, Any, None]
 """A method's steps through many values."""
 
 
-class Walk(Generic[S, R]):
+class ExchangeWalk(Generic[S, R]):
     """Goes through the steps of a method, for a client that carries them out.
 
     While it ``goes_on``, a ``with`` block carries out ``step`` and leaves its result in ``came``;

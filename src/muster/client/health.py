@@ -5,14 +5,14 @@ from __future__ import annotations
 from muster.client.cluster import AGENTS
 from muster.client.encoding import json_of
 from muster.client.exchange import Exchange, exchange
-from muster.client.resource import Listing, Resource, ResourceCalls
+from muster.client.resource import ClientResource, ListingQuery, ResourceCalls
 from muster.core.ids import IdKind
 from muster.core.views.health import IncidentPage, IncidentView
 
 
 def newest_incidents(
     state: str = "live", *, agent: str | None = None, group: str | None = None, limit: int = 100
-) -> Listing:
+) -> ListingQuery:
     """Incidents, newest first.
 
     Args:
@@ -22,10 +22,10 @@ def newest_incidents(
         group: only those of this scaling group.
         limit: how many at most.
     """
-    return Listing({"state": state, "agent": agent, "group": group}, limit)
+    return ListingQuery({"state": state, "agent": agent, "group": group}, limit)
 
 
-INCIDENTS = Resource(
+INCIDENTS = ClientResource(
     name="incident",
     prefix=IdKind.INCIDENT,
     path="/v1/incidents",
@@ -36,7 +36,7 @@ INCIDENTS = Resource(
 )
 
 
-class Health(ResourceCalls):
+class HealthCalls(ResourceCalls):
     """The health of machines. Decisions are for admins, and outrank every check; a ``note`` is an
     explanation for people, which history keeps."""
 

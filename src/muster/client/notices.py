@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster.client.encoding import json_of
 from muster.client.exchange import Exchange, exchange
-from muster.client.resource import Resource, ResourceCalls, newest
+from muster.client.resource import ClientResource, ResourceCalls, newest
 from muster.core.ids import IdKind
 from muster.core.views.notices import NoticePage, NoticeView
 
@@ -12,7 +12,7 @@ TRIAL_S = 70.0
 """How much longer than other answers the answer to a trial may take, in seconds."""
 
 
-NOTICES = Resource(
+NOTICES = ClientResource(
     name="notice",
     prefix=IdKind.NOTICE,
     path="/v1/notices",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from muster.client.calls import body_of
 from muster.client.encoding import json_of, quoted
 from muster.client.exchange import Exchange, exchange
-from muster.client.resource import Listing, Resource, ResourceCalls
+from muster.client.resource import ClientResource, ListingQuery, ResourceCalls
 from muster.core.ids import IdKind
 from muster.core.views.pools import (
     AutoscalerPage,
@@ -28,7 +28,7 @@ CHECK_S = 15.0
 
 def newest_pools(
     state: str = "live", *, name: str | None = None, group: str | None = None, limit: int = 100
-) -> Listing:
+) -> ListingQuery:
     """Pools, newest first.
 
     Args:
@@ -37,12 +37,12 @@ def newest_pools(
         group: only those of this scaling group.
         limit: how many at most.
     """
-    return Listing({"state": state, "name": name, "group": group}, limit)
+    return ListingQuery({"state": state, "name": name, "group": group}, limit)
 
 
 def newest_slices(
     state: str = "live", *, pool: str | None = None, group: str | None = None, limit: int = 100
-) -> Listing:
+) -> ListingQuery:
     """Slices, newest first.
 
     Args:
@@ -51,10 +51,10 @@ def newest_slices(
         group: only those of this scaling group.
         limit: how many at most.
     """
-    return Listing({"state": state, "pool": pool, "group": group}, limit)
+    return ListingQuery({"state": state, "pool": pool, "group": group}, limit)
 
 
-POOLS = Resource(
+POOLS = ClientResource(
     name="pool",
     prefix=IdKind.POOL,
     path="/v1/pools",
@@ -64,7 +64,7 @@ POOLS = Resource(
     listing=newest_pools,
 )
 
-SLICES = Resource(
+SLICES = ClientResource(
     name="slice",
     prefix=IdKind.SLICE,
     path="/v1/slices",

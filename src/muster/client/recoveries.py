@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from muster.client.resource import Resource, newest
+from muster.client.resource import ClientResource, newest
 from muster.core.ids import IdKind
 from muster.core.views.recoveries import RecoveryDetail, RecoveryPage, RecoveryView
 
-RECOVERIES = Resource(
+RECOVERIES = ClientResource(
     name="recovery",
     prefix=IdKind.RECOVERY,
     path="/v1/recoveries",

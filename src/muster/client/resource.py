@@ -51,7 +51,7 @@ class Paged(Protocol[V_co]):
     def next(self) -> str | None: ...
 
 
-class Listing(NamedTuple):
+class ListingQuery(NamedTuple):
     """The records that a listing is to have: at most ``limit``, of those that the filters leave."""
 
     filters: Mapping[str, Value]
@@ -65,7 +65,7 @@ def newest(
     owner: str | None = None,
     group: str | None = None,
     limit: int = 100,
-) -> Listing:
+) -> ListingQuery:
     """Records of this kind, newest first. A filter by something that they do not have is refused.
 
     Args:
@@ -75,11 +75,11 @@ def newest(
         group: only those of this scaling group.
         limit: how many at most.
     """
-    return Listing({"state": state, "name": name, "owner": owner, "group": group}, limit)
+    return ListingQuery({"state": state, "name": name, "owner": owner, "group": group}, limit)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Resource(Generic[P, V, D]):
+class ClientResource(Generic[P, V, D]):
     """The declaration of a kind of records. As an attribute of a client it is their ``Records``.
 
     Args:
@@ -99,7 +99,7 @@ class Resource(Generic[P, V, D]):
     view: type[V]
     detail: type[D]
     page: type[Paged[V]]
-    listing: Callable[P, Listing]
+    listing: Callable[P, ListingQuery]
     is_handed_in: bool = False
     is_cancelled: bool = False
     complete: Callable[[Calls, D], Exchange[D]] | None = None
@@ -115,7 +115,7 @@ class Resource(Generic[P, V, D]):
         self, client: AsyncClient, owner: type | None = None
     ) -> Records[AsyncClient, P, V, D]: ...
     @overload
-    def __get__(self, client: None, owner: type | None = None) -> Resource[P, V, D]: ...
+    def __get__(self, client: None, owner: type | None = None) -> ClientResource[P, V, D]: ...
 
     def __get__(self, client: Any, owner: type | None = None) -> Any:
         return self if client is None else Records(client, self)
@@ -128,9 +128,9 @@ class ResourceCalls(Calls):
     order, and the error says of which kinds there is none.
     """
 
-    def _resources(self) -> list[Resource[Any, Any, Any]]:
+    def _resources(self) -> list[ClientResource[Any, Any, Any]]:
         declared = (vars(each).values() for each in reversed(type(self).__mro__))
-        return [each for values in declared for each in values if isinstance(each, Resource)]
+        return [each for values in declared for each in values if isinstance(each, ClientResource)]
 
     def _submitted(self, spec: Any, fields: Mapping[str, Any]) -> Exchange[Any]:
         """The steps of ``submit``. The kind of the spec is the name of a resource; of an unknown
@@ -140,15 +140,15 @@ class ResourceCalls(Calls):
         to = next((each for each in handed_in if each.name == kind), handed_in[0])
         return self._hand_in(to, body)
 
-    def _hand_in(self, to: Resource[..., V, Any], body: bytes) -> Exchange[V]:
+    def _hand_in(self, to: ClientResource[..., V, Any], body: bytes) -> Exchange[V]:
         key = {"Idempotency-Key": uuid.uuid4().hex}
         return self._read(to.view, self._send("POST", to.path, body=body, headers=key))
 
     def _of_any(
         self,
         ref: str,
-        among: Iterable[Resource[Any, Any, Any]],
-        ask: Callable[[Resource[Any, Any, Any]], Generator[Any, Any, T]],
+        among: Iterable[ClientResource[Any, Any, Any]],
+        ask: Callable[[ClientResource[Any, Any, Any]], Generator[Any, Any, T]],
     ) -> Generator[Any, Any, T]:
         """Ask about the resource whose ids begin as ``ref`` does, then about the others, until one
         is found.
@@ -162,7 +162,7 @@ class ResourceCalls(Calls):
                 return (yield from ask(each))
         raise nothing_named(ref, *(each.name for each in kinds))
 
-    def _list(self, of: Resource[..., V, Any], asked: Listing) -> Exchange[list[V]]:
+    def _list(self, of: ClientResource[..., V, Any], asked: ListingQuery) -> Exchange[list[V]]:
         found: list[V] = []
         cursor: str | None = None
         while (left := asked.limit - len(found)) > 0:
@@ -176,17 +176,17 @@ class ResourceCalls(Calls):
                 break
         return found
 
-    def _show(self, of: Resource[..., Any, D], ref: str) -> Exchange[D]:
+    def _show(self, of: ClientResource[..., Any, D], ref: str) -> Exchange[D]:
         found = yield from self._get(of.detail, of.of(ref))
         return found if of.complete is None else (yield from of.complete(self, found))
 
     def _cancel(
-        self, of: Resource[Any, Any, Any], ref: str, *, force: bool
+        self, of: ClientResource[Any, Any, Any], ref: str, *, force: bool
     ) -> Exchange[CancelView]:
         params = {"force": True} if force else None
         return self._read(CancelView, self._send("POST", of.of(ref, "cancel"), params=params))
 
-    def _why(self, of: Resource[Any, Any, Any], ref: str) -> Exchange[WhyView]:
+    def _why(self, of: ClientResource[Any, Any, Any], ref: str) -> Exchange[WhyView]:
         from muster.core.views.placement import WhyView
 
         return self._get(WhyView, of.of(ref, "why"))
@@ -231,7 +231,7 @@ class ResourceCalls(Calls):
 class Records(Generic[C, P, V, D]):
     """The records of one kind in a client's cluster. Calling it lists them: ``client.jobs()``."""
 
-    def __init__(self, client: C, resource: Resource[P, V, D]) -> None:
+    def __init__(self, client: C, resource: ClientResource[P, V, D]) -> None:
         self._client = client
         self._resource = resource
         self._perform: Any = client._perform

@@ -14,7 +14,7 @@ from muster.client.exchange import Exchange, Stream, exchange, streaming
 from muster.client.exit_code import with_exit_code
 from muster.client.output import read_output
 from muster.client.patience import PATIENCE_S, WAITING_S
-from muster.client.resource import Listing, Resource, ResourceCalls, newest
+from muster.client.resource import ClientResource, ListingQuery, ResourceCalls, newest
 from muster.core.ids import IdKind
 from muster.core.views.work import (
     CancelView,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from muster.core.specs.amounts import Spec
     from muster.core.views.placement import PlanView, WhyView
 
-JOBS = Resource(
+JOBS = ClientResource(
     name="job",
     prefix=IdKind.JOB,
     path="/v1/jobs",
@@ -57,15 +57,15 @@ def newest_sessions(
     owner: str | None = None,
     group: str | None = None,
     limit: int = 100,
-) -> Listing:
+) -> ListingQuery:
     """Sessions, newest first; sessions of jobs only with ``of_jobs``, and those that are replicas
     of deployments only with ``of_deployments``. The other arguments are as for jobs."""
     listing = newest(state, name=name, owner=owner, group=group, limit=limit)
     filters = {**listing.filters, "of_jobs": of_jobs, "of_deployments": of_deployments}
-    return Listing(filters, listing.limit)
+    return ListingQuery(filters, listing.limit)
 
 
-SESSIONS = Resource(
+SESSIONS = ClientResource(
     name="session",
     prefix=IdKind.SESSION,
     path="/v1/sessions",
@@ -82,7 +82,7 @@ LONG_POLL_S = 25.0
 s."""
 
 
-class Work(ResourceCalls):
+class WorkCalls(ResourceCalls):
     """Plans and the course of work."""
 
     @exchange
@@ -193,7 +193,7 @@ class Work(ResourceCalls):
         """
         body = json_of({"priority": priority})
 
-        def ask(of: Resource[Any, Any, Any]) -> Exchange[PriorityView]:
+        def ask(of: ClientResource[Any, Any, Any]) -> Exchange[PriorityView]:
             sent = self._send("POST", of.of(ref, "reprioritise"), body=body)
             return self._read(PriorityView, sent)
 

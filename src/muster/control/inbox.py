@@ -41,7 +41,7 @@ LARGE_AGAIN_S = 10.0
 """Seconds for which a sender of a large input is expected to send further large inputs."""
 
 
-class Unavailable(MusterError):
+class NotStored(MusterError):
     """A change could not be stored (the disk is full, say); no part of it happened."""
 
     @property
@@ -65,18 +65,18 @@ class RequestInput(Input, Generic[T]):
     def take(self, work: Work, parts: Parts) -> None:
         before = work.unit.size
         try:
-            work.emit(Answer(self, self.action(work, parts), None))
+            work.emit(Reply(self, self.action(work, parts), None))
         except MusterError as refusal:
             if work.unit.size != before:
                 raise  # a part of what is refused was done
-            work.emit(Answer(self, None, refusal))
+            work.emit(Reply(self, None, refusal))
 
     def refuse(self, error: Exception) -> None:
         self.answer(None, error)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(Generic[T]):
+class Reply(Generic[T]):
     """The effect of a request: its caller gets the result, or the refusal."""
 
     to: RequestInput[T]
@@ -87,10 +87,10 @@ class Answer(Generic[T]):
         self.to.answer(self.result, self.refusal)
 
 
-class Answers(Performer[Answer[object]]):
-    kind = Answer
+class Answers(Performer[Reply[object]]):
+    kind = Reply
 
-    def perform(self, effects: Sequence[Answer[object]]) -> None:
+    def perform(self, effects: Sequence[Reply[object]]) -> None:
         for each in effects:
             try:
                 each.tell()
@@ -327,7 +327,7 @@ def _taken(queue: deque[Input], most: int) -> list[Input]:
 def refuse(item: Input, error: Exception) -> None:
     """Tell the sender of an input that no part of it was applied, and why."""
     if isinstance(error, SQLAlchemyError):
-        error = Unavailable(f"the database cannot be read: {cause_of(error)}")
+        error = NotStored(f"the database cannot be read: {cause_of(error)}")
     try:
         item.refuse(error)
     except Exception:  # other senders wait too

@@ -19,12 +19,12 @@ from muster.control.engine.defects import LOOK_AGAIN_S, Defects, Undone
 from muster.control.engine.inputs import Input
 from muster.control.engine.module import Context, Module, Parts, with_own
 from muster.control.engine.races import Races
-from muster.control.engine.steps import Order
+from muster.control.engine.steps import PassOrder
 from muster.control.engine.sweeps import Sweeps
 from muster.control.engine.wake_share import WakeShare
 from muster.control.engine.watches import Watches
 from muster.control.engine.work import Work
-from muster.control.inbox import Answer, Answers, Inbox, Unavailable, refuse, refuse_requests
+from muster.control.inbox import Answers, Inbox, NotStored, Reply, refuse, refuse_requests
 from muster.core.clock import Clock
 from muster.core.errors import MustEnd, MusterError
 from muster.core.ids import IdFactory
@@ -93,7 +93,7 @@ class ControlPlane:
         performers: dict[type, SomePerformer] = {}
         for performer in (*of_modules, *stand_ins):
             performers[performer.kind] = performer
-        performers[Answer] = Answers()  # last: whoever is answered may ask about the other effects
+        performers[Reply] = Answers()  # last: whoever is answered may ask about the other effects
         self._performers = performers
         self._suspect: tuple[Input, MusterError] | None = None  # failed alone; is it to blame?
         self.defects = Defects()
@@ -136,7 +136,7 @@ class ControlPlane:
                 parts.add(part)
         handlers = [handler for each in declared for handler in each.handlers]
         lifecycles = [lifecycle for each in declared for lifecycle in each.lifecycles]
-        order = Order.of(lifecycles, handlers, self.defects)
+        order = PassOrder.of(lifecycles, handlers, self.defects)
         self.parts = parts
         self._coordinator = Coordinator(order)
         self._watch = Watches([each.watch for each in declared if each.watch is not None])
@@ -447,4 +447,4 @@ class ControlPlane:
         self._broken = True
         self.trouble = why
         self._retry_at = self._clock.now() + RETRY_COMMIT_S
-        refuse_requests(inputs, Unavailable(why))
+        refuse_requests(inputs, NotStored(why))

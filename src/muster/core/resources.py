@@ -178,7 +178,7 @@ class Resources:
         return (", ".join(parts) or "nothing") + models
 
 
-class Unit(StrEnum):
+class AmountUnit(StrEnum):
     """The canonical unit of an amount."""
 
     MILLI = "milli"  # thousandths: of a processor, a GPU, an extra resource
@@ -188,19 +188,19 @@ class Unit(StrEnum):
     def written(self, amount: int) -> str:
         """The amount as a person writes it: 16GiB, 0.5, 3."""
         match self:
-            case Unit.BYTES:
+            case AmountUnit.BYTES:
                 return format_bytes(amount)
-            case Unit.MILLI:
+            case AmountUnit.MILLI:
                 return format_milli(amount)
-            case Unit.COUNT:
+            case AmountUnit.COUNT:
                 return str(amount)
 
 
-def unit_of(resource: str) -> Unit:
+def unit_of(resource: str) -> AmountUnit:
     """The unit in which amounts of the named resource are kept."""
     if resource == KERNELS:
-        return Unit.COUNT
-    return Unit.BYTES if resource in ("memory", "disk") else Unit.MILLI
+        return AmountUnit.COUNT
+    return AmountUnit.BYTES if resource in ("memory", "disk") else AmountUnit.MILLI
 
 
 def format_amount(resource: str, amount: int) -> str:

@@ -24,7 +24,7 @@ from muster.probing.answers import (
     read_head,
 )
 from muster.probing.names import Address
-from muster.probing.targets import Target
+from muster.probing.targets import ProbedAddress
 
 SLOW_S = 1.0
 """Seconds after which an attempt counts as one to a slow target, whatever the last one was."""
@@ -79,7 +79,7 @@ class Outcome:
 
 
 @dataclass(slots=True, eq=False)
-class Attempt:
+class ProbeAttempt:
     """A connection.
 
     Args:
@@ -95,7 +95,7 @@ class Attempt:
         is_parting: whether the outcome was told.
     """
 
-    target: Target
+    target: ProbedAddress
     reads: bool
     addresses: tuple[Address, ...]
     until_s: float
@@ -121,10 +121,10 @@ class Attempts:
         first_until_s: a time before which no attempt's time is over.
     """
 
-    def __init__(self, epoll: select.epoll, ended: Callable[[Attempt, Outcome], None]) -> None:
+    def __init__(self, epoll: select.epoll, ended: Callable[[ProbeAttempt, Outcome], None]) -> None:
         self._epoll = epoll
         self._ended = ended
-        self._of: dict[int, Attempt] = {}
+        self._of: dict[int, ProbeAttempt] = {}
         self._parting = 0
         self.under_way = 0
         self.slow = 0
@@ -132,7 +132,7 @@ class Attempts:
 
     def begin(
         self,
-        target: Target,
+        target: ProbedAddress,
         reads: bool,
         addresses: tuple[Address, ...],
         now_s: float,
@@ -141,7 +141,9 @@ class Attempts:
         """Begin to connect to one of the host's addresses."""
         is_slow = target.is_slowly_read if reads else target.is_slow
         until_s, slow_at_s = now_s + within_s, now_s + SLOW_S
-        attempt = Attempt(target, reads, addresses, until_s, is_slow, slow_at_s, len(addresses))
+        attempt = ProbeAttempt(
+            target, reads, addresses, until_s, is_slow, slow_at_s, len(addresses)
+        )
         self.under_way += 1
         self.slow += is_slow
         self.first_until_s = min(self.first_until_s, until_s)
@@ -213,7 +215,7 @@ class Attempts:
 
     # -- steps of an attempt -------------------------------------------------------------------
 
-    def _connect(self, attempt: Attempt) -> None:
+    def _connect(self, attempt: ProbeAttempt) -> None:
         target = attempt.target
         family, address = attempt.addresses[target.turn % len(attempt.addresses)]
         attempt.unsent = target.metric_request if attempt.reads else target.request
@@ -230,7 +232,7 @@ class Attempts:
             code = error.errno or 0
         self._fail(attempt, code)
 
-    def _fail(self, attempt: Attempt, code: int) -> None:
+    def _fail(self, attempt: ProbeAttempt, code: int) -> None:
         """End an attempt that met with an error, unless the host has another address."""
         if attempt.is_parting:
             self._close(attempt)
@@ -246,7 +248,7 @@ class Attempts:
         reached = attempt.unsent is None or code not in _UNREACHED
         self._end(attempt, Outcome(None if code in _OWN else False, detail, reached=reached))
 
-    def _look(self, attempt: Attempt) -> None:
+    def _look(self, attempt: ProbeAttempt) -> None:
         """End a probe that is a connection alone."""
         connection = _of(attempt)
         if code := connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
@@ -261,7 +263,7 @@ class Attempts:
             self._count(attempt)
             self._ended(attempt, Outcome(True, "connected"))
 
-    def _receive(self, attempt: Attempt, mask: int, now_s: float) -> None:
+    def _receive(self, attempt: ProbeAttempt, mask: int, now_s: float) -> None:
         limit = MAX_HEAD + 2 * MAX_BODY if attempt.reads else MAX_HEAD
         server_ended = bool(mask & select.EPOLLRDHUP)
         outcome = None
@@ -287,7 +289,7 @@ class Attempts:
             if not is_all:
                 self._part(attempt)
 
-    def _part(self, attempt: Attempt) -> None:
+    def _part(self, attempt: ProbeAttempt) -> None:
         """Take what is left of an answer, up to a limit, and nobody looks at it."""
         data = _of(attempt).recv(MAX_LEFT_UNREAD)
         if len(data) == MAX_LEFT_UNREAD:
@@ -295,17 +297,17 @@ class Attempts:
         elif not data:
             self._close(attempt, abruptly=False)
 
-    def _end(self, attempt: Attempt, outcome: Outcome, *, abruptly: bool = True) -> None:
+    def _end(self, attempt: ProbeAttempt, outcome: Outcome, *, abruptly: bool = True) -> None:
         self._close(attempt, abruptly=abruptly)
         self._count(attempt)
         self._ended(attempt, outcome)
 
-    def _count(self, attempt: Attempt) -> None:
+    def _count(self, attempt: ProbeAttempt) -> None:
         """Count an attempt no more, because it has its outcome."""
         self.under_way -= 1
         self.slow -= attempt.is_slow
 
-    def _close(self, attempt: Attempt, *, abruptly: bool = True) -> None:
+    def _close(self, attempt: ProbeAttempt, *, abruptly: bool = True) -> None:
         connection, attempt.connection = attempt.connection, None
         if connection is None:
             return
@@ -316,12 +318,12 @@ class Attempts:
         connection.close()
 
 
-def _of(attempt: Attempt) -> socket.socket:
+def _of(attempt: ProbeAttempt) -> socket.socket:
     assert attempt.connection is not None
     return attempt.connection
 
 
-def _send(attempt: Attempt) -> None:
+def _send(attempt: ProbeAttempt) -> None:
     """Send what can be sent of the request."""
     assert attempt.unsent is not None
     try:
@@ -330,7 +332,7 @@ def _send(attempt: Attempt) -> None:
         attempt.unsent = None  # the server wishes to read no more, and may have answered
 
 
-def _judged(attempt: Attempt, *, ended: bool) -> Outcome | None:
+def _judged(attempt: ProbeAttempt, *, ended: bool) -> Outcome | None:
     """The outcome as far as it can be told; None if more has to be read.
 
     Raises:

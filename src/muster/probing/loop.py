@@ -14,9 +14,9 @@ import time
 from collections import deque
 from itertools import count
 
-from muster.probing.attempts import Attempt, Attempts, Outcome
+from muster.probing.attempts import Attempts, Outcome, ProbeAttempt
 from muster.probing.names import Names
-from muster.probing.targets import Target, read_order
+from muster.probing.targets import ProbedAddress, read_order
 
 TICK_S = 0.01
 """The pause between two looks."""
@@ -37,7 +37,7 @@ WARNED_S = 10.0
 MAX_READ = 1024 * 1024
 
 
-class Loop:
+class ProbeLoop:
     """Probes, until the orders end.
 
     Args:
@@ -54,14 +54,14 @@ class Loop:
         self._names = names
         self._epoll = select.epoll()
         self._attempts = Attempts(self._epoll, self._take)
-        self._targets: dict[str, Target] = {}
-        self._due: list[tuple[float, int, Target]] = []
+        self._targets: dict[str, ProbedAddress] = {}
+        self._due: list[tuple[float, int, ProbedAddress]] = []
         self._numbers = count()
         # Targets that wait for their turn, and whether it is to read their metrics.
-        self._waiting: deque[tuple[Target, bool]] = deque()
-        self._waiting_slow: deque[tuple[Target, bool]] = deque()
-        self._at_once: dict[str, Target] = {}
-        self._others: dict[str, Target] = {}
+        self._waiting: deque[tuple[ProbedAddress, bool]] = deque()
+        self._waiting_slow: deque[tuple[ProbedAddress, bool]] = deque()
+        self._at_once: dict[str, ProbedAddress] = {}
+        self._others: dict[str, ProbedAddress] = {}
         self._told_s = self._used_s = self._now_s = time.monotonic()
         self._warning = ""
         self._warned_s = -WARNED_S
@@ -180,12 +180,12 @@ class Loop:
         counted = attempts.under_way - attempts.slow + min(attempts.slow, MAX_SLOW)
         return counted < MAX_UNDER_WAY and attempts.under_way < MAX_IN_ALL
 
-    def _queue(self, target: Target, reads: bool) -> None:
+    def _queue(self, target: ProbedAddress, reads: bool) -> None:
         """Have a target wait for its turn, which it does once at most, so that each has its own."""
         is_slow = target.is_slowly_read if reads else target.is_slow
         (self._waiting_slow if is_slow else self._waiting).append((target, reads))
 
-    def _begin(self, target: Target, reads: bool) -> None:
+    def _begin(self, target: ProbedAddress, reads: bool) -> None:
         if target.is_gone:
             return
         addresses = self._names.find(target.host, self._now_s)
@@ -202,10 +202,10 @@ class Loop:
         else:
             self._complete(target, False, "there is no such host", reached=False)
 
-    def _put_off(self, target: Target) -> None:
+    def _put_off(self, target: ProbedAddress) -> None:
         heapq.heappush(self._due, (target.due_s, next(self._numbers), target))
 
-    def _take(self, attempt: Attempt, outcome: Outcome) -> None:
+    def _take(self, attempt: ProbeAttempt, outcome: Outcome) -> None:
         """Take the outcome of an attempt."""
         target = attempt.target
         if target.is_gone:
@@ -224,7 +224,7 @@ class Loop:
         else:
             self._complete(target, outcome.good, outcome.detail, reached=outcome.reached)
 
-    def _complete(self, target: Target, good: bool, detail: str, *, reached: bool) -> None:
+    def _complete(self, target: ProbedAddress, good: bool, detail: str, *, reached: bool) -> None:
         target.complete(good, detail, self._now_s, reached=reached)
         is_told_at_once = target.streak <= self._at_once_until
         (self._at_once if is_told_at_once else self._others)[target.route] = target
@@ -233,6 +233,6 @@ class Loop:
             self._queue(target, True)
         self._go_on(target)
 
-    def _go_on(self, target: Target) -> None:
+    def _go_on(self, target: ProbedAddress) -> None:
         target.go_on_at(self._now_s)
         self._put_off(target)

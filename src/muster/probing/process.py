@@ -16,7 +16,7 @@ import sys
 import traceback
 from contextlib import suppress
 
-from muster.probing.loop import Loop
+from muster.probing.loop import ProbeLoop
 from muster.probing.names import Names
 
 MAX_DESCRIPTORS = 4096
@@ -30,7 +30,7 @@ def main() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     code = 0
     try:
-        Loop(sys.stdin.fileno(), sys.stdout.fileno(), Names(), int(sys.argv[1])).run()
+        ProbeLoop(sys.stdin.fileno(), sys.stdout.fileno(), Names(), int(sys.argv[1])).run()
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         last = f"the probing process fails: {error!r} at {where.name}, line {where.lineno}"

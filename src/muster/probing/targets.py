@@ -19,7 +19,7 @@ missing."""
 
 
 @dataclass(slots=True, eq=False)
-class Target:
+class ProbedAddress:
     """An address that is probed.
 
     Args:
@@ -103,7 +103,7 @@ class Target:
         ]
 
 
-def read_order(line: bytes) -> tuple[str, Target | None]:
+def read_order(line: bytes) -> tuple[str, ProbedAddress | None]:
     """A route, and its target from now on, from the performer's line.
 
     Raises:
@@ -116,6 +116,6 @@ def read_order(line: bytes) -> tuple[str, Target | None]:
         told["request"] = told["request"].encode("latin-1")
         told["metric_request"] = told["metric_request"].encode("latin-1")
         told["good"] = tuple((first, last) for first, last in told["good"])
-        return told["route"], Target(**told)
+        return told["route"], ProbedAddress(**told)
     except (TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"no order: {type(error).__name__}") from None

@@ -72,7 +72,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class MachineListing:
     """The machines of a pool. ``complete`` says that no others exist: where the provider answered
     in part only, a machine that is missing may exist all the same."""
 
@@ -202,7 +202,7 @@ class Provider(ABC):
         return
 
     @abstractmethod
-    def list(self) -> Listing:
+    def list(self) -> MachineListing:
         """The machines of the pool, whatever slices they are of.
 
         Raises:

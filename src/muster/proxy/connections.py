@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 
-class Client(Protocol):
+class ClientConnection(Protocol):
     """A connection of a client. ``origin`` is what its limits are counted by."""
 
     origin: str
@@ -19,7 +19,7 @@ class _Address:
     first."""
 
     count: int = 0
-    idle: dict[Client, None] = field(default_factory=dict)
+    idle: dict[ClientConnection, None] = field(default_factory=dict)
 
 
 class Connections:
@@ -38,7 +38,7 @@ class Connections:
         self._count = 0
         self._of: dict[str, _Address] = {}
 
-    def opened(self, connection: Client) -> None:
+    def opened(self, connection: ClientConnection) -> None:
         of = self._of.setdefault(connection.origin, _Address())
         of.count += 1
         self._count += 1
@@ -48,19 +48,19 @@ class Connections:
             self._make_room(max(self._of.values(), key=lambda each: each.count), connection)
         of.idle[connection] = None
 
-    def _make_room(self, of: _Address, newest: Client) -> None:
+    def _make_room(self, of: _Address, newest: ClientConnection) -> None:
         self._too_many()
         next(iter(of.idle), newest).cut_off()
 
-    def idle(self, connection: Client) -> None:
+    def idle(self, connection: ClientConnection) -> None:
         if (of := self._of.get(connection.origin)) is not None:
             of.idle[connection] = None
 
-    def busy(self, connection: Client) -> None:
+    def busy(self, connection: ClientConnection) -> None:
         if (of := self._of.get(connection.origin)) is not None:
             of.idle.pop(connection, None)
 
-    def closed(self, connection: Client) -> None:
+    def closed(self, connection: ClientConnection) -> None:
         of = self._of[connection.origin]
         of.idle.pop(connection, None)
         of.count -= 1

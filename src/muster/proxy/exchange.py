@@ -22,7 +22,7 @@ from muster.proxy.heads import (
     switched,
 )
 from muster.proxy.replica import CannotConnect, ReplicaConnection, connect
-from muster.proxy.services import Found, LiveService, Replica
+from muster.proxy.services import LiveService, NamedService, ProxiedReplica
 
 if TYPE_CHECKING:
     from muster.proxy.front import Front
@@ -74,10 +74,10 @@ class Exchange:
         self.kept_bytes = 0
         self.held_since_s = 0.0
         self._proxy = proxy
-        self._found: Found | None = None
+        self._found: NamedService | None = None
         self._authorization = head.authorization
-        self._replica: Replica | None = None
-        self._tried: set[Replica] = set()
+        self._replica: ProxiedReplica | None = None
+        self._tried: set[ProxiedReplica] = set()
         self._tries = 0
         self._began_s = self._check_at_s = 0.0
         self._status = 0
@@ -280,7 +280,7 @@ class Exchange:
         affinity = self._found.live.affinity
         return self.head.value_of(affinity) if affinity else None
 
-    async def _connect(self, replica: Replica) -> None:
+    async def _connect(self, replica: ProxiedReplica) -> None:
         try:
             connection = await connect(replica, self._proxy.limits)
         except CannotConnect as error:

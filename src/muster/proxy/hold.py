@@ -12,7 +12,7 @@ from muster.proxy.limits import Limits
 from muster.proxy.services import LiveService
 
 
-class Hold:
+class HeldRequests:
     """All requests that wait.
 
     Args:

@@ -15,9 +15,9 @@ from muster.proxy.answers import Refused
 from muster.proxy.connections import Connections
 from muster.proxy.front import Front
 from muster.proxy.heads import RequestHead
-from muster.proxy.hold import Hold
+from muster.proxy.hold import HeldRequests
 from muster.proxy.limits import Limits
-from muster.proxy.services import LiveService, Services
+from muster.proxy.services import LiveService, ProxiedServices
 from muster.proxy.tls_server import TlsServer
 
 log = logging.getLogger(__name__)
@@ -50,13 +50,15 @@ class Proxy:
         logs_requests: bool = False,
     ) -> None:
         self.limits = limits or Limits()
-        self.services = Services({urlsplit(url).hostname or "", socket.gethostname().lower()})
+        self.services = ProxiedServices(
+            {urlsplit(url).hostname or "", socket.gethostname().lower()}
+        )
         self.access = Access(authorise, self.limits)
         self.connections = Connections(
             self.limits.connections, self.limits.of_one_address, self._count_too_many
         )
         self.waited_for = asyncio.Event()
-        self.hold = Hold(self.limits, self.waited_for.set)
+        self.hold = HeldRequests(self.limits, self.waited_for.set)
         self.scheme = b"https" if secure else b"http"
         self.stopping = False
         self._name = name

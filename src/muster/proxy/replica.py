@@ -14,7 +14,7 @@ import httptools
 from muster.proxy.answers import Refused
 from muster.proxy.heads import Header, read_answer
 from muster.proxy.limits import Limits
-from muster.proxy.services import Replica
+from muster.proxy.services import ProxiedReplica
 
 if TYPE_CHECKING:
     from muster.proxy.exchange import Exchange
@@ -30,7 +30,7 @@ class CannotConnect(Exception):
     """A replica that takes no connection; the text says why."""
 
 
-async def connect(replica: Replica, limits: Limits) -> ReplicaConnection:
+async def connect(replica: ProxiedReplica, limits: Limits) -> ReplicaConnection:
     """
     Raises:
         CannotConnect: it does not listen, or does not answer in time.
@@ -78,7 +78,7 @@ class ReplicaConnection(asyncio.Protocol):
         "writing_paused",
     )
 
-    def __init__(self, replica: Replica, limits: Limits) -> None:
+    def __init__(self, replica: ProxiedReplica, limits: Limits) -> None:
         self.replica = replica
         self.reused = False
         self.writing_paused = False

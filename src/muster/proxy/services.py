@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from muster.core.serving.traffic import (
     LATENCY_BOUNDS_S,
     RouteLoad,
-    Service,
     ServiceLoad,
     Target,
+    TrafficService,
     TrafficView,
     is_of_machine,
     latency_class,
@@ -28,7 +28,7 @@ MAX_SESSION_BYTES = 1024
 
 
 @dataclass(slots=True, eq=False)
-class Replica(Share):
+class ProxiedReplica(Share):
     """A replica with its connections and requests.
 
     Args:
@@ -97,14 +97,14 @@ class Replica(Share):
 class LiveService:
     """A service, its replicas, and the requests that wait for one, in their order."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: TrafficService) -> None:
         self.service = service
         self.waiting: dict[Exchange, None] = {}
         self.releasing = False
         self.refused = 0
         self.gone = False
-        self._replicas: dict[tuple[str, str, int], Replica] = {}
-        self._open: list[Replica] = []
+        self._replicas: dict[tuple[str, str, int], ProxiedReplica] = {}
+        self._open: list[ProxiedReplica] = []
 
     @property
     def has_replicas(self) -> bool:
@@ -112,7 +112,7 @@ class LiveService:
         return bool(self._open)
 
     @property
-    def open(self) -> Sequence[Replica]:
+    def open(self) -> Sequence[ProxiedReplica]:
         """The replicas that get new requests."""
         return self._open
 
@@ -123,11 +123,11 @@ class LiveService:
         return name.lower().encode("latin-1", "replace") if name else None
 
     @property
-    def replicas(self) -> Iterable[Replica]:
+    def replicas(self) -> Iterable[ProxiedReplica]:
         """All replicas, those included that only end what they have begun."""
         return self._replicas.values()
 
-    def update(self, service: Service | None, now_s: float) -> None:
+    def update(self, service: TrafficService | None, now_s: float) -> None:
         """Take the service as it is now; None once it is gone."""
         before = [(each, each.weight) for each in self._open]
         self.gone = service is None
@@ -138,7 +138,7 @@ class LiveService:
         for key, target in targets.items():
             replica = self._replicas.get(key)
             if replica is None:
-                replica = Replica(target.route, 0, host=target.host, port=target.port)
+                replica = ProxiedReplica(target.route, 0, host=target.host, port=target.port)
                 self._replicas[key] = replica
             if target.weight > 0:
                 replica.weight, replica.cut_at_s = target.weight, None
@@ -155,8 +155,8 @@ class LiveService:
                 replica.credit = 0  # it counts in the former weights, which may be far larger
 
     def pick(
-        self, session: bytes | None, tried: Collection[Replica], now_s: float
-    ) -> Replica | None:
+        self, session: bytes | None, tried: Collection[ProxiedReplica], now_s: float
+    ) -> ProxiedReplica | None:
         """The replica for a request that those in ``tried`` could not serve; None if there is none
         left."""
         choice = self._open
@@ -190,7 +190,7 @@ class LiveService:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class NamedService:
     """A service that a request names.
 
     Args:
@@ -206,7 +206,7 @@ class Found:
     whole: bytes | None = None
 
 
-class Services:
+class ProxiedServices:
     """All services, by their names and hosts; also those that are gone and end what they have
     begun.
 
@@ -243,17 +243,17 @@ class Services:
             if id not in there:
                 live.update(None, now_s)
 
-    def find(self, hostname: str, target: bytes) -> Found | None:
+    def find(self, hostname: str, target: bytes) -> NamedService | None:
         """The service that a request means: by its host, or else by the first part of its path."""
         if (live := self._by_host.get(hostname)) is not None:
-            return Found(live, target, b"")
+            return NamedService(live, target, b"")
         path, mark, query = target.partition(b"?")
         name, slash, rest = path[1:].partition(b"/")
         live = self._by_name.get(name.decode("latin-1"))
         if live is None:
             return None
         path = b"/" + rest + mark + query
-        return Found(live, path, b"/" + name, None if slash else b"/" + name + path)
+        return NamedService(live, path, b"/" + name, None if slash else b"/" + name + path)
 
     def forget_gone(self) -> None:
         """Drop what has ended."""

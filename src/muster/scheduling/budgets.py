@@ -10,7 +10,7 @@ from muster.scheduling.workload import RunningSession
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class DisruptionBudget:
     """The budget of the service to which a session belongs.
 
     Args:
@@ -23,11 +23,11 @@ class Budget:
     left: Callable[[], int]
 
 
-Budgets = Callable[[SessionId], Budget | None]
+Budgets = Callable[[SessionId], DisruptionBudget | None]
 """Tells the budget to which a session counts; None if it may be displaced whatever others do."""
 
 
-def unbounded(session: SessionId) -> Budget | None:
+def unbounded(session: SessionId) -> DisruptionBudget | None:
     """No budget for any session."""
     return None
 

@@ -178,7 +178,7 @@ class DependencyState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class DependencyProgress:
     """A DependencyState, and the time since which it holds, in seconds since the epoch."""
 
     state: DependencyState

@@ -19,7 +19,7 @@ FAILED_STARTS_EACH = 3
 """New replicas that may fail to start, for each that is wanted; MOST_FAILED_STARTS in all."""
 
 
-class Verdict(StrEnum):
+class RolloutVerdict(StrEnum):
     """The verdict on a roll-out."""
 
     GOES_ON = "goes on"
@@ -92,7 +92,7 @@ class Rollout:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RolloutStep:
     """The next step of a roll-out.
 
     Args:
@@ -106,7 +106,7 @@ class Step:
     """
 
     rollout: Rollout
-    verdict: Verdict
+    verdict: RolloutVerdict
     why: Why[RolloutCode]
     create: Mapping[int, int] = field(default_factory=dict)
     remove: tuple[str, ...] = ()
@@ -135,7 +135,7 @@ def advance(
     seen: Mapping[int, tuple[int, int]],
     now: float,
     counters: str = "",
-) -> Step:
+) -> RolloutStep:
     """The next step of a roll-out.
 
     Args:
@@ -152,7 +152,7 @@ def advance(
         weights = _weights(rollout, stages)
         needless = _needless(rollout, update, stages, wanted, replicas)
         paused = why(RolloutCode.PAUSED)
-        return Step(rollout, Verdict.GOES_ON, paused, lost, needless, weights)
+        return RolloutStep(rollout, RolloutVerdict.GOES_ON, paused, lost, needless, weights)
     told = seen.get(to, (0, 0))
     available = sum(each.available for each in replicas if each.revision == to)
     rollout = _with_best(rollout, available, wanted, now)
@@ -176,13 +176,13 @@ def advance(
         moment = rollout.step_since + stage.watch_s
     else:
         complete = why(RolloutCode.COMPLETE, replicas=wanted)
-        return Step(rollout, Verdict.DONE, complete, create, remove, weights)
+        return RolloutStep(rollout, RolloutVerdict.DONE, complete, create, remove, weights)
     wake_at = min([moment, *_available_at(rollout, update, replicas, now)])
-    return Step(rollout, Verdict.GOES_ON, because, create, remove, weights, wake_at)
+    return RolloutStep(rollout, RolloutVerdict.GOES_ON, because, create, remove, weights, wake_at)
 
 
 def weights_of(rollout: Rollout, update: UpdateSpec, wanted: int) -> Mapping[int, int]:
-    """Percent of the requests, by revision, until the next step (``Step.weights``)."""
+    """Percent of the requests, by revision, until the next step (``RolloutStep.weights``)."""
     stages = _stages(update) if rollout.from_revision is not None and wanted else ()
     return _weights(rollout, stages)
 
@@ -390,14 +390,16 @@ def _given_up(
     wanted: int,
     replicas: Sequence[Replica],
     failure: Why[RolloutCode],
-) -> Step:
+) -> RolloutStep:
     """The last step of a roll-out that has failed: the way back. New replicas that serve stay as
     long as old ones are missing, but not if the new revision answers with errors. Where there is no
     former revision, those that are healthy are kept for good."""
     to, former = rollout.to_revision, rollout.from_revision
     if former is None:
         useless = [each for each in replicas if each.live and not each.is_up]
-        return Step(rollout, Verdict.FAILED, failure, remove=tuple(e.route for e in useless))
+        return RolloutStep(
+            rollout, RolloutVerdict.FAILED, failure, remove=tuple(e.route for e in useless)
+        )
     if failure.code is RolloutCode.ERRORS:
         replicas = [
             replace(each, standing=Standing.UNHEALTHY)
@@ -407,7 +409,9 @@ def _given_up(
         ]
     change = _exchange(update, wanted, replicas, former)
     weights = {to: 0} if failure.code is RolloutCode.ERRORS else {}
-    return Step(rollout, Verdict.FAILED, failure, _of(former, change), change.remove, weights)
+    return RolloutStep(
+        rollout, RolloutVerdict.FAILED, failure, _of(former, change), change.remove, weights
+    )
 
 
 def _exchange(

@@ -9,7 +9,7 @@ from muster.simulate.policy_file import NamedPolicy
 
 
 @dataclass(slots=True)
-class Fate:
+class SessionFate:
     """The fate of one session of the trace; times are virtual.
 
     Args:
@@ -29,7 +29,7 @@ class Fate:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class RecordedState:
     """The state from ``at`` on: thousandths of GPUs and processors in use, sessions that wait.
 
     Args:
@@ -75,8 +75,8 @@ class Recording:
     """
 
     policy: NamedPolicy
-    fates: list[Fate] = field(default_factory=list)
-    moments: list[Moment] = field(default_factory=list)
+    fates: list[SessionFate] = field(default_factory=list)
+    moments: list[RecordedState] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
     window: tuple[float, float] = (0.0, 0.0)
     lost_gpu_milli_s: float = 0.0

@@ -36,7 +36,7 @@ from muster.scheduling.workload import Classes, SessionWorkload, WorkloadClass
 from muster.simulate.cluster_file import ClusterAgent
 from muster.simulate.measures import Gauge
 from muster.simulate.policy_file import NamedPolicy
-from muster.simulate.recording import Fate, Moment, Recording
+from muster.simulate.recording import RecordedState, Recording, SessionFate
 from muster.simulate.slices import Slices
 from muster.simulate.trace import TraceSession
 
@@ -142,7 +142,7 @@ class _World:
         for number, agent in enumerate(agents):
             self._state.set_agent(_facts(number, agent))
         self._runs_s: dict[SessionId, float] = {}
-        self._fates: dict[SessionId, Fate] = {}
+        self._fates: dict[SessionId, SessionFate] = {}
         self._ends: list[tuple[float, int, SessionId]] = []  # a heap; by number of the placement
         self._placement_of: dict[SessionId, int] = {}
         self._moments: list[float] = []  # a heap: when something changes by time alone
@@ -198,9 +198,9 @@ class _World:
             self._slices.next_at,
         )
 
-    def _moment(self) -> Moment:
+    def _moment(self) -> RecordedState:
         held, capacity = self._held, self._capacity
-        return Moment(
+        return RecordedState(
             self._now,
             held["gpu"],
             held["cpu"],
@@ -215,7 +215,7 @@ class _World:
     def _submit(self, arrival: _Arrival, number: int) -> None:
         """Take a session in, as ``control.session.admission`` does."""
         id_ = SessionId(f"{IdKind.SESSION}-{number:09}")
-        fate = self._fates[id_] = Fate(arrival.name, arrival.at)
+        fate = self._fates[id_] = SessionFate(arrival.name, arrival.at)
         workload = self._state.policy.hooks[arrival.workload.type].on_schedule(arrival.workload)
         self._gauge.arrived(workload)
         refusal = access_refusal(workload.owner, self._group)

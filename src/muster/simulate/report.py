@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from muster.scheduling.cluster.columns import Floats
-from muster.simulate.recording import Fate, Moment, Recording
+from muster.simulate.recording import RecordedState, Recording, SessionFate
 
 POINTS = 300
 """Points of a course over time, at most."""
@@ -220,7 +220,7 @@ def _pools(recording: Recording, over: "_OverTime") -> tuple[PoolFigures, ...]:
     return tuple(figures)
 
 
-def _gpu_percent(moment: Moment) -> float | None:
+def _gpu_percent(moment: RecordedState) -> float | None:
     return _percent(moment.gpu_milli, moment.gpu_capacity)
 
 
@@ -243,7 +243,7 @@ class _OverTime:
         return float(amounts[known] @ self._lengths[known]) / time_s if time_s > 0 else None
 
 
-def _waited_s(fate: Fate) -> float:
+def _waited_s(fate: SessionFate) -> float:
     assert fate.started_at is not None, "it never started"
     return fate.started_at - fate.submitted_at
 
@@ -257,9 +257,9 @@ def _waits(waits: Floats) -> Waits | None:
     return Waits(*map(_rounded, (float(waits.mean()), p50, p99, float(waits[-1]))))
 
 
-def _unstarted(fates: Iterable[Fate]) -> tuple[Unstarted, ...]:
+def _unstarted(fates: Iterable[SessionFate]) -> tuple[Unstarted, ...]:
     """Sessions that never started, by the code of their first reason, the commonest first."""
-    first: dict[str, Fate] = {}
+    first: dict[str, SessionFate] = {}
     counts: Counter[str] = Counter()
     for fate in fates:
         if fate.started_at is None:
@@ -272,7 +272,7 @@ def _unstarted(fates: Iterable[Fate]) -> tuple[Unstarted, ...]:
     )
 
 
-def _why(fate: Fate) -> str:
+def _why(fate: SessionFate) -> str:
     return "; ".join(each.sentence() for each in fate.reasons) or "no pass looked at it"
 
 
@@ -292,7 +292,7 @@ def _course(recording: Recording, waits: Floats) -> Course:
     )
 
 
-def _thinned(recording: Recording) -> list[Moment]:
+def _thinned(recording: Recording) -> list[RecordedState]:
     """Moments, evenly chosen from the start of the window until it is over and all but the last
     percent of the sessions have started."""
     began = sorted(fate.started_at for fate in recording.fates if fate.started_at is not None)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from muster.autoscaling.decision import RoutingDecision
 from muster.autoscaling.demand import Demand
 from muster.autoscaling.matching import Matcher
-from muster.autoscaling.pool_state import Budget, Ceilings, ComingSlice, PoolState
+from muster.autoscaling.pool_state import CeilingBudget, Ceilings, ComingSlice, PoolState
 from muster.autoscaling.routing import route_demand
 from muster.autoscaling.slice_plan import SliceState, plan_slices
 from muster.core.ids import AgentId, IdKind
@@ -152,7 +152,7 @@ class Slices:
                 SliceState(slice_.id, slice_.use.pool.name, slice_.idle_since, busy, sessions)
             )
         states = self._current_states()
-        budget = Budget(self.named.group.name, self._ceilings(), states)
+        budget = CeilingBudget(self.named.group.name, self._ceilings(), states)
         plan = plan_slices(states, found, decision.launches, budget, now)
         for id_ in plan.delete:
             self._delete(self._slices[id_], now)

@@ -16,6 +16,7 @@ from muster.core.states import (
 )
 from muster.store import schema
 from muster.store.entity import Entities, Entity, Told, Visible
+from muster.store.kernel_tallies import tally_of
 from muster.store.live import Live
 from muster.store.load import load_agents, load_jobs, load_sessions, load_tasks
 from muster.store.records import (
@@ -29,7 +30,6 @@ from muster.store.records import (
     Kernel,
     Session,
     Task,
-    tally_of,
 )
 from muster.store.unit import Unit
 

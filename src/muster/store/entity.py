@@ -15,7 +15,8 @@ from sqlalchemy import ColumnElement, Connection, Table
 from muster.core.reasons import Reason, ReasonCode
 from muster.core.results import SchedulingResult
 from muster.core.states import StateTable
-from muster.store.record_table import Memory, RecordTable
+from muster.store.fields import Memory
+from muster.store.record_table import RecordTable
 
 if TYPE_CHECKING:
     from muster.store.live import Live

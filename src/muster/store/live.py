@@ -14,7 +14,7 @@ from muster.core.ids import AgentId, JobId, KernelId, SessionId
 from muster.core.owner import Owner
 from muster.core.specs import Level, QuotaSpec, ScalingGroup, SessionSpec
 from muster.scheduling.accounting.holdings import Holdings
-from muster.scheduling.workload import Progress
+from muster.scheduling.workload import DependencyProgress
 from muster.store.accounts import Accounts
 from muster.store.entity import Entities, Entity, R, Record
 from muster.store.records import Agent, Allocation, Job, Kernel, LedgerKey, Session
@@ -35,7 +35,7 @@ class Live:
         self.jobs: dict[JobId, Job] = self._records[Job]
         self.sessions: dict[SessionId, Session] = self._records[Session]
         self.kernels: dict[KernelId, Kernel] = {}
-        self.ended_dependencies: dict[str, Progress] = {}  # of live work
+        self.ended_dependencies: dict[str, DependencyProgress] = {}  # of live work
         self.job_names: dict[tuple[Owner, str], Job] = {}
         self.session_names: dict[tuple[Owner, str], Session] = {}  # the newest session of each name
         # The ledger; the allocations of an agent are in the order in which they were made.

@@ -31,7 +31,7 @@ class EndedKernel(NamedTuple):
 def kernels_that_ran(
     connection: Connection, agent: AgentId, keys: Collection[LedgerKey]
 ) -> dict[LedgerKey, EndedKernel]:
-    """Those of the kernels that ran on the agent, in their last generation."""
+    """The kernels among these that ran on the agent, in their last generation."""
     kernels, sessions = schema.kernels, schema.sessions
     others = kernels.alias()
     count = (

@@ -7,7 +7,8 @@ from sqlalchemy import BigInteger, Text
 
 from muster.core.specs import JobSpec, SessionSpec
 from muster.scheduling.accounting.holdings import LARGE_SPEC_BYTES
-from muster.store.record_table import Computed, RecordTable, Written, index
+from muster.store.fields import Written
+from muster.store.record_table import Computed, RecordTable, index
 
 
 def dump_spec(spec: JobSpec | SessionSpec | None) -> str | None:

@@ -2,7 +2,11 @@
 
 from muster.core.ids import AgentId, KernelId
 from muster.wire import agent_pb2 as pb
-from muster.wire.messages import JoinReply, JoinRequest, LogRequest
+from muster.wire.calls import (
+    JoinReply,
+    JoinRequest,
+    LogRequest,
+)
 
 
 def encode_join_request(request: JoinRequest) -> pb.JoinRequest:

@@ -17,6 +17,9 @@ from muster.core.serving.probes import MAX_DETAIL as MAX_PROBE_DETAIL
 from muster.core.serving.probes import MAX_OF_AGENT
 from muster.core.text import ATTRIBUTE, MAX_NAME, NAME, check_text
 from muster.wire import agent_pb2 as pb
+from muster.wire.calls import (
+    JoinRequest,
+)
 from muster.wire.codec import decode_agent_message
 from muster.wire.messages import (
     MAX_DETAIL,
@@ -26,7 +29,6 @@ from muster.wire.messages import (
     HealthSeen,
     Heartbeat,
     Hello,
-    JoinRequest,
     KernelReport,
     MalformedMessage,
     ProbesSeen,

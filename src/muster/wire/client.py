@@ -14,18 +14,20 @@ from muster.core.text import made_text
 from muster.wire import agent_pb2 as pb
 from muster.wire import agent_pb2_grpc
 from muster.wire.call_codec import decode_join_reply, decode_log_request, encode_join_request
-from muster.wire.codec import decode_controller_message
-from muster.wire.messages import (
-    MAX_DETAIL,
-    AgentMessage,
-    ControllerMessage,
+from muster.wire.calls import (
+    AgentTurnedAway,
     Dismissed,
     JoinReply,
     JoinRequest,
     LogChunk,
     LogRequest,
+)
+from muster.wire.codec import decode_controller_message
+from muster.wire.messages import (
+    MAX_DETAIL,
+    AgentMessage,
+    ControllerMessage,
     Occupied,
-    Refused,
 )
 from muster.wire.pieces import encode_for_controller
 from muster.wire.removal_codec import encode_why_removed
@@ -259,7 +261,7 @@ def _error(code: grpc.StatusCode, details: str) -> Exception:
     if code.name == DISMISSED:
         return Dismissed(details)
     if code in _REFUSALS:
-        return Refused(details)
+        return AgentTurnedAway(details)
     if code.name == OCCUPIED:
         return Occupied(details)
     return Disconnected(f"{details} ({code.name.lower()})")

@@ -4,13 +4,13 @@ Commands that share a template object send it once, and share one object again w
 decoded: a batch of hundreds of equal kernels costs little more than their identifiers.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TypeVar, assert_never
 
 from muster.core.health.service import MAX_RESULT_BYTES
 from muster.core.ids import AgentId, KernelId
 from muster.core.reasons import ReasonCode
-from muster.core.resources import Device, DeviceShare, Resources
+from muster.core.resources import Device
 from muster.core.serving.port_holders import PortOrders, PortsSeen
 from muster.core.text import made_text
 from muster.wire import agent_pb2 as pb
@@ -39,7 +39,6 @@ from muster.wire.messages import (
     HeldKernel,
     HeldStatus,
     Hello,
-    KernelKey,
     KernelReport,
     KernelTemplate,
     MalformedMessage,
@@ -52,6 +51,14 @@ from muster.wire.messages import (
     Reports,
     Start,
     Stop,
+)
+from muster.wire.part_codec import (
+    decode_key,
+    decode_resources,
+    decode_shares,
+    encode_key,
+    encode_resources,
+    encode_shares,
 )
 from muster.wire.probe_codec import decode_orders, decode_results, encode_orders, encode_results
 from muster.wire.removal_codec import decode_removed, encode_removed
@@ -137,9 +144,9 @@ def _encode_report(report: KernelReport) -> pb.KernelReport:
         reason=report.reason or "",
         detail=made_text(report.detail, MAX_DETAIL) if report.detail else "",
         ports=report.ports or None,
-        shares=_encode_shares(report.shares) if report.shares else None,
-        heir=_encode_key(report.heir) if report.heir else None,
-        predecessor=_encode_key(report.predecessor) if report.predecessor else None,
+        shares=encode_shares(report.shares) if report.shares else None,
+        heir=encode_key(report.heir) if report.heir else None,
+        predecessor=encode_key(report.predecessor) if report.predecessor else None,
         result=made_text(report.result, MAX_RESULT_BYTES) if report.result else report.result,
     )
 
@@ -158,9 +165,9 @@ def _decode_report(report: pb.KernelReport) -> KernelReport:
         reason,
         detail,
         tuple(ports) if ports else (),
-        _decode_shares(shares) if shares else (),
-        _decode_key(report.heir) if has("heir") else None,
-        _decode_key(report.predecessor) if has("predecessor") else None,
+        decode_shares(shares) if shares else (),
+        decode_key(report.heir) if has("heir") else None,
+        decode_key(report.predecessor) if has("predecessor") else None,
         report.result if has("result") else None,
     )
 
@@ -185,7 +192,7 @@ def _encode_hello(hello: Hello) -> pb.Hello:
         version=hello.version,
         host=hello.host,
         protocol=hello.protocol,
-        capacity=_encode_resources(hello.capacity),
+        capacity=encode_resources(hello.capacity),
         devices=[
             pb.Device(
                 index=device.index,
@@ -219,7 +226,7 @@ def _decode_hello(hello: pb.Hello) -> Hello:
         boot_id=hello.boot_id,
         version=hello.version,
         host=hello.host,
-        capacity=_decode_resources(hello.capacity),
+        capacity=decode_resources(hello.capacity),
         protocol=hello.protocol,
         devices=tuple(
             Device(device.index, device.model, device.uuid, device.memory_bytes)
@@ -316,7 +323,7 @@ def _encode_commands(commands: tuple[Command, ...]) -> pb.Commands:
                     generation=command.generation,
                     template=position,
                     env=command.env,
-                    shares=_encode_shares(command.shares),
+                    shares=encode_shares(command.shares),
                     queued=command.queued,
                     hold=command.hold,
                 )
@@ -364,7 +371,7 @@ def _decode_command(command: pb.Command, templates: list[KernelTemplate]) -> Com
                 start.generation,
                 templates[start.template],
                 dict(start.env),
-                _decode_shares(start.shares),
+                decode_shares(start.shares),
                 start.queued,
                 start.hold,
             )
@@ -425,39 +432,3 @@ def _known(table: Mapping[str, V], text: str, kind: str) -> V:
     if value is None:
         raise MalformedMessage(f"a {kind} that this version does not know: {text[:64]!r}")
     return value
-
-
-def _encode_key(key: KernelKey) -> pb.KernelKey:
-    return pb.KernelKey(kernel=key[0], generation=key[1])
-
-
-def _decode_key(key: pb.KernelKey) -> KernelKey:
-    return KernelId(key.kernel), key.generation
-
-
-def _encode_shares(shares: tuple[DeviceShare, ...]) -> list[pb.DeviceShare]:
-    return [pb.DeviceShare(index=share.index, milli=share.milli) for share in shares]
-
-
-def _decode_shares(shares: Iterable[pb.DeviceShare]) -> tuple[DeviceShare, ...]:
-    return tuple([DeviceShare(share.index, share.milli) for share in shares])
-
-
-def _encode_resources(resources: Resources) -> pb.Resources:
-    return pb.Resources(
-        cpu_milli=resources.cpu_milli,
-        memory_bytes=resources.memory_bytes,
-        disk_bytes=resources.disk_bytes,
-        gpu_milli=resources.gpu_milli,
-        extra=dict(resources.extra),
-    )
-
-
-def _decode_resources(resources: pb.Resources) -> Resources:
-    return Resources.with_extra(
-        resources.cpu_milli,
-        resources.memory_bytes,
-        resources.disk_bytes,
-        resources.gpu_milli,
-        resources.extra,
-    )

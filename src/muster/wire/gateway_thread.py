@@ -14,16 +14,18 @@ from functools import partial
 from typing import Any, TypeVar
 
 from muster.core.ids import AgentId
+from muster.wire.calls import (
+    Gatekeeper,
+    JoinReply,
+    JoinRequest,
+    LogChunk,
+    LogRequest,
+)
 from muster.wire.messages import (
     AgentEvents,
     ControllerMessage,
-    Gatekeeper,
     Hello,
-    JoinReply,
-    JoinRequest,
     Leases,
-    LogChunk,
-    LogRequest,
     NewsOfAgent,
 )
 from muster.wire.server import AgentGateway

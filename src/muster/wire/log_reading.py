@@ -18,9 +18,12 @@ from muster.core.ids import AgentId
 from muster.core.reasons import Reason
 from muster.wire import agent_pb2 as pb
 from muster.wire.call_codec import encode_log_request
+from muster.wire.calls import (
+    LogChunk,
+    LogRequest,
+)
 from muster.wire.checks import check_log_reply
 from muster.wire.duplex import run_until_one_ends
-from muster.wire.messages import LogChunk, LogRequest
 from muster.wire.removal_codec import decode_why_removed
 from muster.wire.transport import LOG_WAIT_S, LOG_WINDOW_BYTES, MAX_LOG_READS
 
@@ -33,7 +36,7 @@ REPLY_TIMEOUT_S = LOG_WAIT_S + 10.0
 Context = aio.ServicerContext[Any, Any]
 
 
-class AgentUnreachable(MusterError):
+class OutputUnreachable(MusterError):
     """Output is on an agent that is not connected, does not answer in time, or was removed.
 
     Args:
@@ -50,7 +53,7 @@ class LogUnreadable(MusterError):
     """The agent cannot read the output; the text is the agent's."""
 
 
-class OutputRemoved(MusterError):
+class OutputNotKept(MusterError):
     """The agent has removed the output; ``reason`` says when and why.
 
     Args:
@@ -174,7 +177,7 @@ class LogReader:
             if reply.error:
                 raise LogUnreadable(reply.error)
             if reply.HasField("removed"):
-                raise OutputRemoved(decode_why_removed(reply.removed))
+                raise OutputNotKept(decode_why_removed(reply.removed))
             if reply.data or reply.eof or not request.follow:
                 yield LogChunk(reply.offset, reply.data, reply.eof)
             left_bytes -= len(reply.data)
@@ -192,7 +195,7 @@ class LogReader:
             except _StreamEnded:
                 continue
             except TimeoutError:
-                raise AgentUnreachable(
+                raise OutputUnreachable(
                     agent, f"did not answer within {REPLY_TIMEOUT_S:.0f} s"
                 ) from None
 
@@ -204,7 +207,7 @@ class LogReader:
                 while (stream := self._streams.get(agent)) is None:
                     await self._arrival.wait()
         except TimeoutError:
-            raise AgentUnreachable(
+            raise OutputUnreachable(
                 agent, "is not connected; its kernels' output is on its machine"
             ) from None
         return stream

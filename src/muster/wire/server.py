@@ -18,6 +18,13 @@ from muster.wire import agent_pb2 as pb
 from muster.wire import agent_pb2_grpc
 from muster.wire.agent_stream import AgentStream
 from muster.wire.call_codec import decode_join_request, encode_join_reply
+from muster.wire.calls import (
+    AgentTurnedAway,
+    Dismissed,
+    Gatekeeper,
+    LogChunk,
+    LogRequest,
+)
 from muster.wire.checks import MAX_HELD, check_join, heard
 from muster.wire.duplex import run_until_one_ends
 from muster.wire.join_gate import JoinGate
@@ -26,17 +33,12 @@ from muster.wire.messages import (
     AgentEvents,
     AgentMessage,
     ControllerMessage,
-    Dismissed,
-    Gatekeeper,
     Heartbeat,
     Hello,
     Leases,
-    LogChunk,
-    LogRequest,
     MalformedMessage,
     Occupied,
     Overtaken,
-    Refused,
     Renew,
 )
 from muster.wire.transport import (
@@ -178,7 +180,7 @@ class AgentGateway(agent_pb2_grpc.AgentGatewayServicer):
             reply = await self._gatekeeper.join(asked)
         except MalformedMessage as malformed:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(malformed))
-        except Refused as refusal:
+        except AgentTurnedAway as refusal:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(refusal))
         return encode_join_reply(reply)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from muster.agent.supervisor.journal import Journal, Replay
-from muster.agent.supervisor.kernel import Event, Kernel, Status
+from muster.agent.supervisor.kernel import Event, OwnKernel, Status
 
 PADDING = "x" * 1000
 
@@ -18,8 +18,8 @@ def opened(path: Path) -> tuple[Journal, Replay]:
     return journal, replay
 
 
-def running(name: str, pid: int) -> Kernel:
-    return Kernel((name, 1), shape="s", status=Status.RUNNING, pid=pid, born_ticks=(5, 6))
+def running(name: str, pid: int) -> OwnKernel:
+    return OwnKernel((name, 1), shape="s", status=Status.RUNNING, pid=pid, born_ticks=(5, 6))
 
 
 def event(name: str, kind: str) -> Event:
@@ -111,7 +111,7 @@ def test_failed_creation_is_no_survivor_until_it_is_accepted_again(tmp_path: Pat
 
 def test_compaction_keeps_the_living_and_the_unacknowledged(tmp_path: Path) -> None:
     journal, _ = opened(tmp_path)
-    alive, queued = running("alive", 7), Kernel(("queued", 1), shape="s")
+    alive, queued = running("alive", 7), OwnKernel(("queued", 1), shape="s")
     journal.accept([alive, queued])
     journal.record([event("alive", "started")], alive)
     for _ in range(5000):

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.agent.supervisor.protocol import (
+    KernelLimits,
     KernelOrder,
     Lease,
-    Limits,
     Program,
     ProtocolError,
-    Start,
+    StartKernels,
     Template,
     parse,
 )
@@ -56,11 +56,13 @@ def test_start_is_read_with_its_defaults() -> None:
     template = Template(
         Program(("run", "it"), {"A": "1", "HOME": "/home"}, workdir=None, files={}),
         grace_s=10.0,
-        limits=Limits(),
+        limits=KernelLimits(),
         log_max_bytes=64 << 20,
     )
     order = KernelOrder("k", 2, template, {}, (0, "GPU-1"), 1000, "", queued=True)
-    assert parse(json.dumps(line).encode(), {"A": "default", "HOME": "/home"}) == Start((order,))
+    assert parse(json.dumps(line).encode(), {"A": "default", "HOME": "/home"}) == StartKernels(
+        (order,)
+    )
 
 
 @pytest.mark.parametrize(

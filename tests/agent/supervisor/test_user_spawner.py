@@ -14,11 +14,11 @@ import pytest
 from tests.agent.supervisor.driver import WAIT_S
 
 from muster.agent.supervisor.failures import CannotExecute, CreateFailed
-from muster.agent.supervisor.kernel import Kernel
+from muster.agent.supervisor.kernel import OwnKernel
 from muster.agent.supervisor.loop import Loop
-from muster.agent.supervisor.output import Outputs
+from muster.agent.supervisor.output import OutputPipes
 from muster.agent.supervisor.process_tree import read_stat
-from muster.agent.supervisor.protocol import Account, Program
+from muster.agent.supervisor.protocol import KernelAccount, Program
 from muster.agent.supervisor.spawn_messages import (
     ENDED,
     MAX_PLACES,
@@ -38,24 +38,24 @@ class Listener:
     """A listener that is told of starts, and of the end of its process."""
 
     def __init__(self) -> None:
-        self.running: list[Kernel] = []
-        self.never_begun: list[Kernel] = []
-        self.lost: list[Kernel] = []
+        self.running: list[OwnKernel] = []
+        self.never_begun: list[OwnKernel] = []
+        self.lost: list[OwnKernel] = []
 
-    def spawned(self, kernel: Kernel, spawned: Spawned) -> None:
+    def spawned(self, kernel: OwnKernel, spawned: Spawned) -> None:
         kernel.pid, kernel.born_ticks = spawned.pid, spawned.born_ticks
         self.running.append(kernel)
 
-    def not_spawned(self, kernel: Kernel, failure: CreateFailed | CannotExecute) -> None:
+    def not_spawned(self, kernel: OwnKernel, failure: CreateFailed | CannotExecute) -> None:
         self.never_begun.append(kernel)
 
-    def dropped(self, kernel: Kernel) -> None:
+    def dropped(self, kernel: OwnKernel) -> None:
         raise AssertionError
 
-    def main_ended(self, kernel: Kernel, wait_status: int, heir: Kernel | None) -> None:
+    def main_ended(self, kernel: OwnKernel, wait_status: int, heir: OwnKernel | None) -> None:
         self.running.remove(kernel)
 
-    def spawner_ended(self, kernels: Collection[Kernel]) -> None:
+    def spawner_ended(self, kernels: Collection[OwnKernel]) -> None:
         self.lost += kernels
 
     def helper_spawned(self, pid: int) -> None:
@@ -71,10 +71,10 @@ class Peer:
     listener: Listener
     spawner: UserSpawner
     socket: socket.socket
-    outputs: Outputs
+    outputs: OutputPipes
 
-    def start(self, program: Program, *, standby: bool = False) -> Kernel:
-        kernel = Kernel(("k", 1))
+    def start(self, program: Program, *, standby: bool = False) -> OwnKernel:
+        kernel = OwnKernel(("k", 1))
         kernel.output = self.outputs.open("k", 1000)
         launch = Launch(program, {"OWN": "1"}, "/scratch")
         self.spawner.start(kernel, launch, standby=standby)
@@ -98,13 +98,13 @@ class Peer:
 def peer(tmp_path: Path) -> Iterator[Peer]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 200_000)
-    account = Account(UID, UID, (), "ada", "/", "/", gains_privileges=False)
+    account = KernelAccount(UID, UID, (), "ada", "/", "/", gains_privileges=False)
     loop, listener = Loop(), Listener()
     process = subprocess.Popen(["sleep", "60"])
     try:
         with ours, theirs:
             spawner = UserSpawner(account, process.pid, ours, loop, listener, lambda _: None)
-            outputs = Outputs(loop, str(tmp_path))
+            outputs = OutputPipes(loop, str(tmp_path))
             yield Peer(process, loop, listener, spawner, theirs, outputs)
     finally:
         process.kill()

@@ -17,7 +17,7 @@ from muster.app.doctor import checks
 from muster.app.home import Home, RunningController, Settings
 from muster.app.maintenance import checking
 from muster.cli.main import app
-from muster.store.audit.finding import Audit, Finding, Stored
+from muster.store.audit.finding import Audit, AuditFinding, Stored
 from muster.store.database import DatabaseUnusable, sqlite_url
 
 
@@ -69,7 +69,7 @@ def test_check_that_takes_long_says_how_long_it_has_been_at_work(
         said.append(title)
         is_said.set()
 
-    def waits(stored: Stored) -> Iterator[Finding]:
+    def waits(stored: Stored) -> Iterator[AuditFinding]:
         assert is_said.wait(30.0)
         return iter(())
 
@@ -84,7 +84,7 @@ def test_check_that_takes_long_says_how_long_it_has_been_at_work(
 def test_check_that_never_ends_is_broken_off(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i FROM n) SELECT count(*) FROM n"
 
-    def never_ends(stored: Stored) -> Iterator[Finding]:
+    def never_ends(stored: Stored) -> Iterator[AuditFinding]:
         stored.connection.execute(text(endless)).all()
         return iter(())
 

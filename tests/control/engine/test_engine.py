@@ -33,7 +33,7 @@ from muster.control.engine.handler import (
 )
 from muster.control.engine.races import MAX_IN_A_ROW as MAX_RACES
 from muster.control.engine.races import SIT_OUT_S
-from muster.control.engine.steps import Order
+from muster.control.engine.steps import PassOrder
 from muster.control.engine.work import Move, Work
 from muster.core.reasons import Reason
 from muster.store.entity import Record
@@ -396,4 +396,4 @@ def test_promotion_derivation_and_following_run_in_the_order_of_their_stages(
 
 def test_handler_whose_entity_has_no_lifecycle_is_refused() -> None:
     with pytest.raises(TypeError, match="OpenDoors has no lifecycle"):
-        Order.of([], [OpenDoors(always(None))])
+        PassOrder.of([], [OpenDoors(always(None))])

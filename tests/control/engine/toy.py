@@ -24,7 +24,7 @@ from muster.control.engine.handler import (
 from muster.control.engine.lifecycle import Lifecycle
 from muster.control.engine.races import Races
 from muster.control.engine.retries import RetryPolicy
-from muster.control.engine.steps import Order
+from muster.control.engine.steps import PassOrder
 from muster.control.engine.work import Move, Work
 from muster.core.ids import IdFactory
 from muster.core.reasons import Reason, ReasonCode, reason
@@ -33,8 +33,9 @@ from muster.core.states import StateTable
 from muster.store import schema
 from muster.store.entities import ENTITIES
 from muster.store.entity import Entities, Entity, Record, Told, Tried
+from muster.store.fields import Fixed, Key, Memory
 from muster.store.live import Live
-from muster.store.record_table import Fixed, Key, Memory, RecordTable
+from muster.store.record_table import RecordTable
 from muster.store.records import Allocation
 from muster.store.store import Store
 
@@ -206,7 +207,7 @@ class ToyWorld:
         self._build()
 
     def _build(self) -> None:
-        order = Order.of([self.lifecycle], self._handlers, self.defects)
+        order = PassOrder.of([self.lifecycle], self._handlers, self.defects)
         self.coordinator = Coordinator(order)
 
     def door(self, id_: str, hinges: int = 0) -> Door:

@@ -7,7 +7,7 @@ from tests.control.world import ROOT
 
 from muster.control.agent.explanation import explain_agent
 from muster.control.health.explanation import explain_incident, health_of
-from muster.control.health.requests import Decision, HealthRequests
+from muster.control.health.requests import HealthDecision, HealthRequests
 from muster.control.job.explanation import explain_job
 from muster.control.session.cluster.state import ClusterState
 from muster.core.health.remedy import Remedy
@@ -34,7 +34,7 @@ def why_agent(ward: Ward, name: str = "a") -> WhyView:
     return explain_agent(plane.live, guard, ward.world.agent(name).id, now, health)
 
 
-def decide(ward: Ward, decision: Decision, name: str = "a", note: str = "") -> None:
+def decide(ward: Ward, decision: HealthDecision, name: str = "a", note: str = "") -> None:
     id_ = ward.world.agent(name).id
     ward.world.ask(
         lambda work, parts: parts[HealthRequests].decide(work, ROOT, id_, decision, note)
@@ -59,7 +59,7 @@ def test_suspect_tells_for_how_long_its_work_may_stay(ward: MakeWard) -> None:
 def test_machine_that_waits_for_its_turn_tells_how_many_may_be_out(ward: MakeWard) -> None:
     two = ward(("a", "b"), max_unhealthy=0.5, work=Run(1e6))
     two.plan("a", ServiceName.CHECK, HANGS)
-    decide(two, Decision.CHECK, "a")
+    decide(two, HealthDecision.CHECK, "a")
     two.world.submit(JobSpec(command=["train"]))
     two.suspect("b")
     told = why(two, "b")
@@ -112,7 +112,7 @@ def test_machine_that_reboots_tells_until_when_it_has_to_be_back(ward: MakeWard)
 
 def test_isolated_machine_tells_who_decided_and_what_to_do(ward: MakeWard) -> None:
     isolated = ward()
-    decide(isolated, Decision.ISOLATE, note="smells of smoke")
+    decide(isolated, HealthDecision.ISOLATE, note="smells of smoke")
     told = why(isolated)
     assert told.details == ("nothing is tried any more: it waits for an operator's decision",)
     assert told.reasons[0].sentence == "isolated by root (smells of smoke)"
@@ -120,7 +120,7 @@ def test_isolated_machine_tells_who_decided_and_what_to_do(ward: MakeWard) -> No
     about = why_agent(isolated)
     assert about.verdict == "agent a takes nothing new; it runs 0 kernels"
     assert about.details == (told.verdict, *told.details)
-    decide(isolated, Decision.RETURN)
+    decide(isolated, HealthDecision.RETURN)
     assert why_agent(isolated) == WhyView(
         subject=isolated.world.agent("a").id,
         status="ALIVE",
@@ -132,7 +132,7 @@ def test_work_that_finds_no_room_counts_machines_that_heal(ward: MakeWard) -> No
     ill = ward(("a", "b", "c"), max_unhealthy=1.0)
     ill.plan("a", ServiceName.CHECK, HANGS)
     ill.suspect("a")
-    decide(ill, Decision.ISOLATE, "b")
+    decide(ill, HealthDecision.ISOLATE, "b")
     ill.run(5)
     job = ill.world.submit(JobSpec(command=["x"], tasks=2, coscheduled=True, resources={"cpu": 8}))
     ill.run(5)
@@ -148,7 +148,7 @@ def test_decisions_about_a_machine_that_reboots_are_refused_or_outrank_it(ward: 
     faulty.plan("a", ServiceName.CHECK, FAULTY)
     faulty.suspect()
     rebooting = faulty.until(H.REBOOTING)
-    decide(faulty, Decision.ISOLATE, note="leave it alone")
+    decide(faulty, HealthDecision.ISOLATE, note="leave it alone")
     isolated = faulty.of("a")
     assert (isolated.id, isolated.status) == (rebooting.id, H.ISOLATED)
     faulty.run(1_000)
@@ -169,7 +169,7 @@ def test_faulty_machine_that_waits_for_its_turn_tells_that_it_takes_no_work(
 ) -> None:
     two = ward(("a", "b"))
     two.plan("a", ServiceName.CHECK, HANGS)
-    decide(two, Decision.CHECK, "a")
+    decide(two, HealthDecision.CHECK, "a")
     two.suspect("b", remedy=Remedy.REBOOT, confirmed=True)
     told = why(two, "b")
     assert told.details == ()

@@ -3,9 +3,9 @@
 from tests.control.lamp.api import LampPage, LampView
 
 from muster.client import AsyncClient, Client
-from muster.client.resource import Resource, newest
+from muster.client.resource import ClientResource, newest
 
-LAMPS = Resource(
+LAMPS = ClientResource(
     name="lamp",
     prefix="lmp",
     path="/v1/lamps",

@@ -9,7 +9,8 @@ from muster.core.owner import Owner
 from muster.core.reasons import Reason
 from muster.core.states import StateTable
 from muster.store.entity import Entity, Tried, Visible
-from muster.store.record_table import Fixed, Key, Memory, RecordTable
+from muster.store.fields import Fixed, Key, Memory
+from muster.store.record_table import RecordTable
 
 
 class LampStatus(StrEnum):

@@ -19,8 +19,8 @@ from muster.control.engine.effects import AgentsDoor, Surroundings
 from muster.control.engine.inputs import Input
 from muster.control.pool.effects import MakeSlice, SliceMade
 from muster.control.pool.performing.performers import (
-    LogReader,
     MachineLister,
+    MachineLogReader,
     ProviderCalls,
     SliceDeleter,
     SliceMaker,
@@ -31,7 +31,7 @@ from muster.core.errors import Problem
 from muster.core.specs.pool import MachineShape, PoolSpec
 from muster.core.states.slice import SLICE_TABLE
 from muster.providers import found
-from muster.providers.provider import Listing, Machine, MachineState, Provider, SliceOrder
+from muster.providers.provider import Machine, MachineListing, MachineState, Provider, SliceOrder
 from muster.store import schema
 
 SECRET = "mjt-0123456789abcdefghijklmnopqrstuvwxyz"
@@ -100,9 +100,11 @@ def provider_of(cloud: Cloud, *, beside: bool) -> type[Provider]:
             answer: bool = cloud.ask(self, "delete", slice_, True)
             return answer
 
-        def list(self) -> Listing:
+        def list(self) -> MachineListing:
             region = str(self.spec.settings.get("region", "here"))
-            answer: Listing = cloud.ask(self, "list", region, Listing((machine("sl-1", region),)))
+            answer: MachineListing = cloud.ask(
+                self, "list", region, MachineListing((machine("sl-1", region),))
+            )
             return answer
 
         def log(self, machine: Machine) -> str:
@@ -158,7 +160,7 @@ class Performers:
         self.make = SliceMaker(calls).perform
         self.delete = SliceDeleter(calls).perform
         self.list = MachineLister(calls).perform
-        self.read = LogReader(calls).perform
+        self.read = MachineLogReader(calls).perform
 
     def close(self) -> None:
         for calls in self._calls:

@@ -12,7 +12,7 @@ from muster.control.group.requests import GroupRequests
 from muster.control.job.explanation import job_needs_agent
 from muster.control.plan import plan_job
 from muster.core.reasons import ReasonCode
-from muster.core.specs import Level, Limits, QuotaSpec, ScalingGroup
+from muster.core.specs import Level, QuotaLimits, QuotaSpec, ScalingGroup
 from muster.core.states import JobState, SessionStatus
 from muster.core.states.slice import SliceStatus
 
@@ -131,7 +131,7 @@ def test_a_sweep_opens_as_many_slices_as_its_tasks_need(tmp_path: Path) -> None:
 
 def test_work_that_waits_for_its_quota_opens_no_slice(tmp_path: Path) -> None:
     world = make(tmp_path)
-    spec = QuotaSpec(level=Level.USER, name="default/default/ada", limits=Limits(cpu=4))
+    spec = QuotaSpec(level=Level.USER, name="default/default/ada", limits=QuotaLimits(cpu=4))
     world.ask(lambda work, parts: parts[GroupRequests].put_quota(work, spec))
     world.behaviour = lambda start: Run(300.0)
     world.submit(job("first"))

@@ -14,7 +14,7 @@ from muster.control.pool.states import PoolStatus
 from muster.core.specs import ScalingGroup
 from muster.core.states import AgentStatus, JobState
 from muster.core.states.slice import SliceStatus
-from muster.providers.provider import Listing
+from muster.providers.provider import MachineListing
 
 
 def make(path: Path, group: ScalingGroup | None = None, **keys: Any) -> World:
@@ -37,7 +37,7 @@ def test_a_machine_that_old_lists_do_not_have_yet_is_not_gone_though_it_is_silen
     world = make(tmp_path, min_slices=1)
     world.run_until(lambda: world.slices()[0].status is SliceStatus.READY)
     (young,) = world.slices()
-    world.farm.list = lambda pool: Listing((), complete=True)  # type: ignore[method-assign]
+    world.farm.list = lambda pool: MachineListing((), complete=True)  # type: ignore[method-assign]
     young.listed = {}  # as if it became READY before the first list
     (agent,) = world.agents.values()
     world.disconnect(agent)

@@ -38,7 +38,7 @@ from muster.control.pool.performing import performers as of_providers
 from muster.control.pool.performing.answers import shown
 from muster.control.pool.records import SliceId
 from muster.core.errors import InvalidSpec, Problem
-from muster.providers.provider import AgentSetup, Listing, ProviderError, SliceOrder
+from muster.providers.provider import AgentSetup, MachineListing, ProviderError, SliceOrder
 from muster.store import schema
 
 
@@ -194,10 +194,10 @@ def test_list_of_a_pool_has_the_machines_of_older_slices_once(
     performers.slice("sl-3", old.model_copy(update={"max_slices": 4}))
     performers.slice("sl-4", ended, status="TERMINATED")
     performers.slice("sl-5", a_pool("b", settings={"region": "other"}))
-    twice = Listing((machine("sl-1", "new"), machine("sl-2", "old")))
+    twice = MachineListing((machine("sl-1", "new"), machine("sl-2", "old")))
     cloud.answers["old"] = lambda: twice
     performers.list([ListMachines("a", 1), ListMachines("nowhere", 1)])
-    expected = Listing((machine("sl-1", "new"), machine("sl-2", "old")))
+    expected = MachineListing((machine("sl-1", "new"), machine("sl-2", "old")))
     assert performers.reported.until(1) == [MachinesListed("a", 1, expected)]
     assert cloud.told("list") == ["new", "old"]
 
@@ -212,10 +212,13 @@ def refuse(
     ("answers", "expected"),
     [
         (
-            {"old": lambda: Listing((machine("sl-2", "old"),), complete=False)},
-            (Listing((machine("sl-1", "new"), machine("sl-2", "old")), complete=False), ""),
+            {"old": lambda: MachineListing((machine("sl-2", "old"),), complete=False)},
+            (MachineListing((machine("sl-1", "new"), machine("sl-2", "old")), complete=False), ""),
         ),
-        ({"old": refuse()}, (Listing((machine("sl-1", "new"),), complete=False), "who are you?")),
+        (
+            {"old": refuse()},
+            (MachineListing((machine("sl-1", "new"),), complete=False), "who are you?"),
+        ),
         ({"list": refuse()}, (None, "who are you?")),
     ],
 )

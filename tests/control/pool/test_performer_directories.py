@@ -11,7 +11,7 @@ from muster.autoscaling.standing import CreateOutcome
 from muster.control.pool.effects import ListMachines
 from muster.control.pool.listed import MachinesListed
 from muster.control.pool.records import pools
-from muster.providers.provider import Listing, ProviderError
+from muster.providers.provider import MachineListing, ProviderError
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def cloud(performers: Performers) -> Cloud:
     return performers.cloud
 
 
-BARE = Listing(())
+BARE = MachineListing(())
 
 
 @pytest.mark.parametrize("error", [None, ProviderError(CreateOutcome.UNKNOWN, "one is left")])
@@ -54,7 +54,7 @@ def test_list_that_outlasts_its_pool_leaves_the_directory_to_the_next_of_its_nam
     own = performers.home / "providers" / "a"
     own.mkdir(parents=True)
 
-    def bare_when_the_pool_has_ended() -> Listing:
+    def bare_when_the_pool_has_ended() -> MachineListing:
         with performers.engine.begin() as connection:
             ended = {"id": "po-former", "status": "DELETED", "finished_at": 5.0}
             connection.execute(update(pools).values(ended))
@@ -104,12 +104,12 @@ def test_directory_stays_where_the_last_list_fails_unless_it_is_empty(
         ("ACTIVE", [], BARE),
         ("PAUSED", [], BARE),
         ("DELETING", ["READY"], BARE),
-        ("DELETING", [], Listing((), complete=False)),
-        ("DELETING", [], Listing((machine("sl-1"),))),
+        ("DELETING", [], MachineListing((), complete=False)),
+        ("DELETING", [], MachineListing((machine("sl-1"),))),
     ],
 )
 def test_directory_stays_while_something_may_need_it(
-    performers: Performers, cloud: Cloud, status: str, slices: list[str], listing: Listing
+    performers: Performers, cloud: Cloud, status: str, slices: list[str], listing: MachineListing
 ) -> None:
     spec = performers.pool("a", status=status)
     for number, each in enumerate(slices):

@@ -11,7 +11,7 @@ from tests.control.pool_scenarios import job, pool
 from tests.control.world import ROOT, World
 
 from muster.autoscaling.standing import CreateOutcome
-from muster.control.inbox import Unavailable
+from muster.control.inbox import NotStored
 from muster.control.pool.fleet import Fleet
 from muster.control.pool.records import Pool, SliceId
 from muster.control.pool.requests import PoolRequests
@@ -288,7 +288,7 @@ def read_again(world: World) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(world.store, "commit", full)
-        with pytest.raises(Unavailable):
+        with pytest.raises(NotStored):
             world.ask(lambda work, parts: work.unit.also(text("UPDATE cluster SET value = value")))
     world.run(2)
     world.connect_again()

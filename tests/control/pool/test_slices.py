@@ -20,7 +20,7 @@ from muster.control.pool.views import live_slice
 from muster.control.session.cluster.machine_holds import MachineHolds
 from muster.core.states import JobState
 from muster.core.states.slice import SliceStatus
-from muster.providers.provider import Listing
+from muster.providers.provider import MachineListing
 
 
 def status(slice_: Slice) -> SliceStatus:
@@ -111,11 +111,11 @@ def test_last_words_that_do_not_come_are_those_of_the_last_list(
 ) -> None:
     world = make(tmp_path)
     world.farm.faults = FarmFaults(never_boots=1.0)
-    listed: Callable[[str], Listing] = world.farm.list
+    listed: Callable[[str], MachineListing] = world.farm.list
 
-    def with_details(name: str) -> Listing:
+    def with_details(name: str) -> MachineListing:
         machines = listed(name).machines
-        return Listing(tuple(replace(each, detail="no such image") for each in machines))
+        return MachineListing(tuple(replace(each, detail="no such image") for each in machines))
 
     monkeypatch.setattr(world.farm, "list", with_details)
     world.apply(pool(min_slices=1, boot_timeout=60))

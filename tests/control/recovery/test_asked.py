@@ -1,6 +1,6 @@
 """The memory of how often a user's failing tasks had machines checked is bounded, and forgets."""
 
-from muster.control.recovery.asked import MAX_USERS, MOST, WITHIN_S, Asked
+from muster.control.recovery.asked import MAX_USERS, MOST, WITHIN_S, AskedChecks
 from muster.core.ids import AgentId
 from muster.core.owner import Owner
 
@@ -8,8 +8,8 @@ ADA, BOB = Owner("d", "p", "ada"), Owner("d", "p", "bob")
 NODE = AgentId("agent-1")
 
 
-def asked_often(owner: Owner = ADA) -> Asked:
-    asked = Asked()
+def asked_often(owner: Owner = ADA) -> AskedChecks:
+    asked = AskedChecks()
     for number in range(MOST):
         asked.note(owner, NODE, (f"inc-{number}", 1.0), float(number))
     return asked
@@ -29,7 +29,7 @@ def test_other_users_and_other_machines_do_not_count() -> None:
 
 
 def test_one_wait_counts_once() -> None:
-    asked = Asked()
+    asked = AskedChecks()
     for _ in range(MOST + 1):
         asked.note(ADA, NODE, ("inc-1", 1.0), 5.0)
     assert asked.may_ask(ADA, NODE, 10.0)

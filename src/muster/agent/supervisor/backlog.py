@@ -5,7 +5,7 @@ backlog until they have room."""
 
 from collections import OrderedDict
 
-from muster.agent.supervisor.kernel import Event, Kernel, Status
+from muster.agent.supervisor.kernel import Event, OwnKernel, Status
 from muster.agent.supervisor.protocol import Key
 
 
@@ -13,25 +13,25 @@ class Backlog:
     """First in, first out for each shape."""
 
     def __init__(self) -> None:
-        self._shapes: dict[str, OrderedDict[Key, Kernel]] = {}
+        self._shapes: dict[str, OrderedDict[Key, OwnKernel]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._shapes)
 
-    def __contains__(self, kernel: Kernel) -> bool:
+    def __contains__(self, kernel: OwnKernel) -> bool:
         return kernel.key in self._shapes.get(kernel.shape, ())
 
-    def add(self, kernel: Kernel) -> None:
+    def add(self, kernel: OwnKernel) -> None:
         self._shapes.setdefault(kernel.shape, OrderedDict())[kernel.key] = kernel
 
-    def next_queued(self, shape: str) -> Kernel | None:
+    def next_queued(self, shape: str) -> OwnKernel | None:
         """The kernel that has waited longest, without those that stand by with a process of their
         user, if there is any."""
         waiting = self._shapes.get(shape)
         kernels = waiting.values() if waiting else ()
         return next((kernel for kernel in kernels if kernel.status is Status.QUEUED), None)
 
-    def appoint_heir(self, kernel: Kernel, event: Event) -> Kernel | None:
+    def appoint_heir(self, kernel: OwnKernel, event: Event) -> OwnKernel | None:
         """The heir of a kernel that has ended, if there is any: the kernel that was spawned in its
         place, else the kernel that has waited longest, which leaves the backlog. `event` tells the
         end."""
@@ -47,7 +47,7 @@ class Backlog:
         event["heir"] = heir.key
         return heir
 
-    def remove(self, kernel: Kernel) -> None:
+    def remove(self, kernel: OwnKernel) -> None:
         """Remove a kernel; nothing happens if it is not here."""
         waiting = self._shapes.get(kernel.shape)
         if waiting is not None and waiting.pop(kernel.key, None) is not None and not waiting:

@@ -14,7 +14,7 @@ from muster.agent.supervisor.cgroups import (
     remove_tree,
     write_file,
 )
-from muster.agent.supervisor.protocol import Limits
+from muster.agent.supervisor.protocol import KernelLimits
 
 _ROOT = "/sys/fs/cgroup"
 
@@ -80,7 +80,7 @@ def _if_usable(kind: LimitsKind, parents: dict[str, str], homes: dict[str, str])
     """The cgroups, if this process can go into one and home again."""
     try:
         cgroups = Cgroups(kind, parents, homes)
-        slot = cgroups.acquire(Limits())
+        slot = cgroups.acquire(KernelLimits())
         try:
             enter(slot.entry_fds)
         finally:

@@ -27,7 +27,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from muster.agent.supervisor.protocol import Limits
+from muster.agent.supervisor.protocol import KernelLimits
 
 _PERIOD_US = 100_000
 _MIN_QUOTA_US = 1_000  # the operating system refuses a smaller one
@@ -67,7 +67,7 @@ class Slot:
     restrained: bool = False  # limits of cpu or memory are set
     least_cpu: bool = False
 
-    def enforce(self, limits: Limits) -> None:
+    def enforce(self, limits: KernelLimits) -> None:
         """Set the limits of cpu and memory, after a kernel has been spawned into the slot.
 
         Raises:
@@ -227,7 +227,7 @@ class Cgroups:
         self._last_name = 0
         self._least = self._make_least()
 
-    def acquire(self, limits: Limits) -> Slot:
+    def acquire(self, limits: KernelLimits) -> Slot:
         """An empty slot; `Slot.enforce` is to follow once a process is in it.
 
         Raises:
@@ -353,7 +353,7 @@ def remove_tree(directory: str) -> None:
             time.sleep(0.005)
 
 
-def _quota_us(limits: Limits) -> int:
+def _quota_us(limits: KernelLimits) -> int:
     return max(_MIN_QUOTA_US, limits.cpu_milli * _PERIOD_US // 1000)
 
 

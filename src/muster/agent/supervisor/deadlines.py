@@ -4,7 +4,7 @@ import heapq
 import math
 from itertools import count
 
-from muster.agent.supervisor.kernel import Kernel, Status
+from muster.agent.supervisor.kernel import OwnKernel, Status
 
 _AWAITED = (Status.STOPPING, Status.STANDBY)
 
@@ -14,14 +14,14 @@ class Deadlines:
     afterwards is skipped."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Kernel]] = []
+        self._heap: list[tuple[float, int, OwnKernel]] = []
         self._tiebreak = count()
 
-    def add(self, kernel: Kernel) -> None:
+    def add(self, kernel: OwnKernel) -> None:
         """Take the kernel's `stop_deadline_s` into account from now on."""
         heapq.heappush(self._heap, (kernel.stop_deadline_s, next(self._tiebreak), kernel))
 
-    def pop_missed(self, now_s: float) -> Kernel | None:
+    def pop_missed(self, now_s: float) -> OwnKernel | None:
         """A kernel whose deadline has passed; None if there is none."""
         while self._heap and self._heap[0][0] <= now_s:
             kernel = heapq.heappop(self._heap)[2]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from muster.agent.supervisor import clock
-from muster.agent.supervisor.kernel import Kernel, Status
+from muster.agent.supervisor.kernel import OwnKernel, Status
 from muster.agent.supervisor.loop import Loop
 
 _PERIOD_S = 5.0
@@ -30,9 +30,9 @@ class DiskWatch:
     def __init__(
         self,
         loop: Loop,
-        live: Callable[[], Iterable[Kernel]],
+        live: Callable[[], Iterable[OwnKernel]],
         spawned: Callable[[int], None],
-        exceeded: Callable[[Kernel, str], None],
+        exceeded: Callable[[OwnKernel, str], None],
     ) -> None:
         self._loop = loop
         self._live = live
@@ -42,8 +42,8 @@ class DiskWatch:
         self._began_s = 0.0
         self._fd = -1  # of a measurement under way
         self._answer = bytearray()
-        self._measured: list[Kernel] = []
-        self._last: dict[Kernel, float] = {}  # when live kernels were last measured
+        self._measured: list[OwnKernel] = []
+        self._last: dict[OwnKernel, float] = {}  # when live kernels were last measured
 
     def idle_s(self, now_s: float) -> float:
         """The time until something has to be done, in seconds."""
@@ -60,7 +60,7 @@ class DiskWatch:
             kernels.sort(key=self._last.__getitem__)
             self._begin(kernels[:_MAX_TREES], now_s)
 
-    def _begin(self, kernels: list[Kernel], now_s: float) -> None:
+    def _begin(self, kernels: list[OwnKernel], now_s: float) -> None:
         script = f"{__file__.rsplit('/', 1)[0]}/__main__.py"
         arguments = [sys.executable, "-I", "-S", script, "--measure"]
         for kernel in kernels:
@@ -109,7 +109,7 @@ class DiskWatch:
         self._measured = []
 
 
-def _is_bounded(kernel: Kernel) -> bool:
+def _is_bounded(kernel: OwnKernel) -> bool:
     return (
         kernel.status is Status.RUNNING
         and kernel.scratch != ""

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from muster.agent.supervisor import clock
-from muster.agent.supervisor.kernel import Event, Kernel
+from muster.agent.supervisor.kernel import Event, OwnKernel
 from muster.agent.supervisor.protocol import Key, encode
 
 _COMPACT_BYTES = 4 << 20
@@ -57,7 +57,7 @@ class Replay:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class EventBatch:
     """Events that are safe in the journal and are sent together."""
 
     last_seq: int
@@ -78,8 +78,8 @@ class Journal:
         self.compactions = 0  # offsets into the file are good only within one of these
         self.failing = False
         self._pending: list[str] = []
-        self._pending_batches: list[Batch] = []
-        self._unwritten: list[Batch] = []  # sent already, though the disk had no room for them
+        self._pending_batches: list[EventBatch] = []
+        self._unwritten: list[EventBatch] = []  # sent already, though the disk had no room for them
         self._intents_pending = False
         self._must_rewrite = False  # too many lines waited: they went, only a new file has it all
         self._rewrite_at_s = 0.0
@@ -104,14 +104,14 @@ class Journal:
         """Write that this supervisor, on this boot, writes from here on."""
         self._pending.append(encode(self._header()) + "\n")
 
-    def accept(self, kernels: Iterable[Kernel]) -> None:
+    def accept(self, kernels: Iterable[OwnKernel]) -> None:
         """Note the intent to start these kernels; `write_intents` must follow before a spawn."""
         accepted = [(*kernel.key, kernel.shape) for kernel in kernels]
         if accepted:
             self._pending.append(encode({"accepted": accepted}) + "\n")
             self._intents_pending = True
 
-    def record(self, events: list[Event], running: Kernel | None = None) -> None:
+    def record(self, events: list[Event], running: OwnKernel | None = None) -> None:
         """Number events of one moment; `running` is the kernel that one of them says started."""
         for event in events:
             self.last_seq += 1
@@ -119,7 +119,7 @@ class Journal:
         text = encode(events)
         started = f',"running":{_running(running)}' if running is not None else ""
         self._pending.append(f'{{"events":{text}{started}}}\n')
-        self._pending_batches.append(Batch(self.last_seq, text[1:-1]))
+        self._pending_batches.append(EventBatch(self.last_seq, text[1:-1]))
 
     def acknowledge(self, seq: int) -> None:
         self.acked_seq = seq
@@ -132,7 +132,7 @@ class Journal:
         spawned."""
         return not self._intents_pending or self._write()
 
-    def write(self) -> list[Batch]:
+    def write(self) -> list[EventBatch]:
         """Write everything to the file, and return the events that may be sent now.
 
         While the disk is full events may be sent all the same: a kernel that has ended must not run
@@ -146,7 +146,7 @@ class Journal:
             self._unwritten += fresh
         return fresh
 
-    def read(self, offset: int, after_seq: int) -> tuple[list[Batch], int]:
+    def read(self, offset: int, after_seq: int) -> tuple[list[EventBatch], int]:
         """The next written events after `after_seq`, from a place in the file, and the next place.
 
         No events and the same place mean the end; events that wait for room come last. The place is
@@ -159,10 +159,10 @@ class Journal:
             offset += len(line)
             events = _parse(line).get("events") if line.startswith(b'{"events"') else None
             if events and events[-1]["seq"] > after_seq:
-                batches.append(Batch(events[-1]["seq"], encode(events)[1:-1]))
+                batches.append(EventBatch(events[-1]["seq"], encode(events)[1:-1]))
         return batches, offset
 
-    def compact_if_due(self, live: Collection[Kernel]) -> None:
+    def compact_if_due(self, live: Collection[OwnKernel]) -> None:
         """Rewrite the file without finished kernels, once it has grown or nothing live is left in
         it."""
         if self._must_rewrite:
@@ -176,7 +176,7 @@ class Journal:
             return
         self._rewrite(live)
 
-    def _rewrite(self, live: Collection[Kernel]) -> None:
+    def _rewrite(self, live: Collection[OwnKernel]) -> None:
         new_path = f"{self._path}.new"
         new_fd = -1
         try:
@@ -199,7 +199,7 @@ class Journal:
         self.compactions += 1
         self._wrote()
 
-    def _compacted(self, live: Collection[Kernel]) -> Iterator[bytes]:
+    def _compacted(self, live: Collection[OwnKernel]) -> Iterator[bytes]:
         yield (encode(self._header()) + "\n").encode()
         accepted = [(*kernel.key, kernel.shape) for kernel in live]
         yield (encode({"accepted": accepted}) + "\n").encode()
@@ -247,7 +247,7 @@ class Journal:
         self._unwritten.clear()
 
 
-def _running(kernel: Kernel) -> str:
+def _running(kernel: OwnKernel) -> str:
     # No encoder, because this is done for each kernel and an id needs no escapes.
     kernel_id, generation = kernel.key
     low, high = kernel.born_ticks

@@ -72,7 +72,7 @@ class Event(TypedDict, total=False):
 
 
 @dataclass(slots=True, eq=False)
-class Kernel:
+class OwnKernel:
     """One kernel, an (id, generation), from its acceptance until its end is acknowledged."""
 
     key: Key
@@ -83,9 +83,11 @@ class Kernel:
     status: Status = Status.QUEUED
     prefilled: bool = False  # prefilled: it has no room until another ends, or room is granted
     predecessor: Key | None = None  # whose devices it inherited
-    heir: "Kernel | None" = None  # the kernel that a process of its user has spawned in its place
-    waits_for: "Kernel | None" = None  # an older generation that must be gone first
-    successor: "Kernel | None" = None  # the newer generation that waits for this one
+    heir: "OwnKernel | None" = (
+        None  # the kernel that a process of its user has spawned in its place
+    )
+    waits_for: "OwnKernel | None" = None  # an older generation that must be gone first
+    successor: "OwnKernel | None" = None  # the newer generation that waits for this one
     announced: bool = False  # an event has told its devices
 
     uid: int = -1  # the user that it runs as

@@ -3,7 +3,7 @@
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 
-from muster.agent.supervisor.kernel import Event, Kernel
+from muster.agent.supervisor.kernel import Event, OwnKernel
 from muster.agent.supervisor.protocol import Key, ProtocolError
 
 _MAX_BURIED = 10_000
@@ -17,39 +17,39 @@ class KnownKernels:
     """
 
     def __init__(self) -> None:
-        self.live: dict[Key, Kernel] = {}
-        self._known: dict[Key, Kernel] = {}
-        self._newest: dict[str, Kernel] = {}  # id -> its highest generation known
-        self._finals: deque[tuple[int, Kernel]] = deque()  # events after which a kernel may go
+        self.live: dict[Key, OwnKernel] = {}
+        self._known: dict[Key, OwnKernel] = {}
+        self._newest: dict[str, OwnKernel] = {}  # id -> its highest generation known
+        self._finals: deque[tuple[int, OwnKernel]] = deque()  # events after which a kernel may go
         self._buried: OrderedDict[Key, int] = OrderedDict()  # stopped before heard of -> seq
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def __iter__(self) -> Iterator[Kernel]:
+    def __iter__(self) -> Iterator[OwnKernel]:
         return iter(self._known.values())
 
-    def __getitem__(self, key: Key) -> Kernel:
+    def __getitem__(self, key: Key) -> OwnKernel:
         return self._known[key]
 
-    def get(self, key: Key) -> Kernel | None:
+    def get(self, key: Key) -> OwnKernel | None:
         return self._known.get(key)
 
-    def live_in_stop_order(self) -> list[Kernel]:
+    def live_in_stop_order(self) -> list[OwnKernel]:
         """All live kernels; those first that would be started when others end."""
         return sorted(self.live.values(), key=lambda kernel: not kernel.prefilled)
 
-    def newest(self, kernel_id: str) -> Kernel | None:
+    def newest(self, kernel_id: str) -> OwnKernel | None:
         """The highest generation of a kernel."""
         return self._newest.get(kernel_id)
 
-    def add(self, kernel: Kernel) -> None:
+    def add(self, kernel: OwnKernel) -> None:
         self._known[kernel.key] = kernel
         newest = self._newest.get(kernel.id)
         if newest is None or newest.generation <= kernel.generation:
             self._newest[kernel.id] = kernel
 
-    def note_final(self, seq: int, kernel: Kernel) -> None:
+    def note_final(self, seq: int, kernel: OwnKernel) -> None:
         """Note the event after whose acknowledgement a kernel may be forgotten."""
         kernel.last_final_seq = seq
         self._finals.append((seq, kernel))

@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 from muster.agent.supervisor import clock
 from muster.agent.supervisor.cgroups import LimitTooLow
-from muster.agent.supervisor.kernel import EndReason, Kernel
+from muster.agent.supervisor.kernel import EndReason, OwnKernel
 from muster.agent.supervisor.starter import Starter
 
 _UNLIMITED_S = 0.005
 
-Stop = Callable[[Kernel, float, EndReason, str], None]
+Stop = Callable[[OwnKernel, float, EndReason, str], None]
 """Stops a kernel with so many seconds of grace, for a reason with a detail."""
 
 
@@ -25,9 +25,9 @@ class Limiter:
     def __init__(self, starter: Starter, stop: Stop) -> None:
         self._starter = starter
         self._stop = stop
-        self._waiting: deque[tuple[float, Kernel]] = deque()  # with the times of their limits
+        self._waiting: deque[tuple[float, OwnKernel]] = deque()  # with the times of their limits
 
-    def spawned(self, kernel: Kernel) -> None:
+    def spawned(self, kernel: OwnKernel) -> None:
         """Have a spawned kernel get its limits, now or in a moment."""
         assert kernel.order is not None
         limits = kernel.order.template.limits
@@ -45,7 +45,7 @@ class Limiter:
         """The time at which ``enforce_due`` has something to do next."""
         return self._waiting[0][0] if self._waiting else math.inf
 
-    def _enforce(self, kernel: Kernel) -> None:
+    def _enforce(self, kernel: OwnKernel) -> None:
         """Set the limits of a kernel unless it has ended."""
         if kernel.order is None or kernel.wait_status is not None:
             return

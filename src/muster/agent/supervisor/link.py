@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from os import getuid
 
 from muster.agent.supervisor import clock
-from muster.agent.supervisor.journal import Batch, Journal
+from muster.agent.supervisor.journal import EventBatch, Journal
 from muster.agent.supervisor.loop import READABLE, WRITABLE, Loop
 from muster.agent.supervisor.protocol import (
     MAX_LINE_BYTES,
@@ -27,7 +27,7 @@ _OUTGOING_HIGH_BYTES = 1 << 20
 _MAX_CONNECTIONS = 16
 
 
-class Connection:
+class PeerConnection:
     """One peer of the socket. `hear` is called for each of its lines."""
 
     def __init__(self, link: "AgentSocket", peer: socket.socket) -> None:
@@ -112,8 +112,8 @@ class AgentSocket:
         self._env_defaults = env_defaults
         self._obey = obey
         self._state = state
-        self._connections: set[Connection] = set()
-        self._agent: Connection | None = None
+        self._connections: set[PeerConnection] = set()
+        self._agent: PeerConnection | None = None
         self._greeted = False  # the agent was told the state
         self._told_seq = 0  # the last event that the agent was sent, or that waits in _batch
         self._batch: list[str] = []
@@ -125,7 +125,7 @@ class AgentSocket:
         self.alone_since_s: float | None = clock.now_s()  # None: an agent is attached
         loop.watch(listener.fileno(), self._accept)
 
-    def hear(self, connection: Connection, line: bytes | bytearray) -> None:
+    def hear(self, connection: PeerConnection, line: bytes | bytearray) -> None:
         """Obey one line, or answer with the reason why not."""
         try:
             op = parse(line, self._env_defaults)
@@ -144,7 +144,7 @@ class AgentSocket:
             sys.stderr.write(trace)
             connection.write(_error(f"the supervisor has a defect: {trace}"))
 
-    def deliver(self, batches: list[Batch], now_s: float, batching_s: float) -> None:
+    def deliver(self, batches: list[EventBatch], now_s: float, batching_s: float) -> None:
         """Send just journalled events to the agent, together with later ones of the next
         ``batching_s``."""
         agent = self._agent
@@ -176,7 +176,7 @@ class AgentSocket:
             return 0.0
         return max(0.0, self._sent_s + self._batching_s - now_s) if self._batch else float("inf")
 
-    def on_closed(self, connection: Connection) -> None:
+    def on_closed(self, connection: PeerConnection) -> None:
         self._connections.discard(connection)
         if connection is self._agent:
             self._agent = None
@@ -199,9 +199,9 @@ class AgentSocket:
             peer.close()
             return
         peer.setblocking(False)
-        self._connections.add(Connection(self, peer))
+        self._connections.add(PeerConnection(self, peer))
 
-    def _attach(self, connection: Connection) -> None:
+    def _attach(self, connection: PeerConnection) -> None:
         if self._agent is not None and self._agent is not connection:
             self._agent.close()
         self._agent = connection
@@ -214,7 +214,7 @@ class AgentSocket:
         self._told_seq = told_seq
         self._offset, self._compactions = 0, self._journal.compactions
 
-    def _catch_up(self, agent: Connection) -> None:
+    def _catch_up(self, agent: PeerConnection) -> None:
         if self._compactions != self._journal.compactions:
             self._fall_behind(self._told_seq)
         batches, offset = self._journal.read(self._offset, self._told_seq)
@@ -227,7 +227,7 @@ class AgentSocket:
             self._batch = [batch.text for batch in batches]
             self._send_batch(agent)
 
-    def _send_batch(self, agent: Connection) -> None:
+    def _send_batch(self, agent: PeerConnection) -> None:
         agent.write(f'{{"events":[{",".join(self._batch)}]}}\n'.encode())
         self._batch.clear()
 

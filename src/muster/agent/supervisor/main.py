@@ -21,23 +21,23 @@ from muster.agent.supervisor.journal import Journal, Replay
 from muster.agent.supervisor.known_kernels import KnownKernels
 from muster.agent.supervisor.link import AgentSocket
 from muster.agent.supervisor.loop import Loop
-from muster.agent.supervisor.orphans import Orphans
-from muster.agent.supervisor.output import Outputs
+from muster.agent.supervisor.orphans import OrphanProcesses
+from muster.agent.supervisor.output import OutputPipes
 from muster.agent.supervisor.own_log import rotate_stderr
 from muster.agent.supervisor.priority import raise_priority
 from muster.agent.supervisor.process_tree import Children
 from muster.agent.supervisor.protocol import (
     SOCKET_NAME,
-    Acknowledge,
+    AcknowledgeEvents,
     Forget,
-    Go,
+    GoKernels,
     Key,
     Lease,
     Order,
-    Recall,
+    RecallKernels,
     Shutdown,
-    Start,
-    Stop,
+    StartKernels,
+    StopKernels,
     file_name,
 )
 from muster.agent.supervisor.reaper import Reaper
@@ -101,7 +101,7 @@ def main(arguments: list[str]) -> None:
     raise_priority()
     cgroups = find_cgroups(cgroups_name(directory))
     try:
-        process = Process(directory, cgroups)
+        process = SupervisorParts(directory, cgroups)
     except BaseException:
         if cgroups is not None:
             cgroups.close()  # there may be no next supervisor to remove them
@@ -109,7 +109,7 @@ def main(arguments: list[str]) -> None:
     process.run()
 
 
-class Process:
+class SupervisorParts:
     """The parts of one supervisor, and the loop that drives them."""
 
     def __init__(self, directory: str, cgroups: Cgroups | None) -> None:
@@ -125,7 +125,7 @@ class Process:
             os.makedirs(f"{directory}/{name}", mode=0o700, exist_ok=True)
             os.chmod(f"{directory}/{name}", 0o700)
         self._loop = Loop()
-        self._outputs = Outputs(self._loop, f"{directory}/logs")
+        self._outputs = OutputPipes(self._loop, f"{directory}/logs")
         self._scratch = ScratchDirectories()
         remove_empty(f"{directory}/kernels")
         self._cgroups = cgroups
@@ -137,7 +137,7 @@ class Process:
         starter = Starter(
             directory, self._outputs, self._scratch, Spawner(open_files), self._spawners, cgroups
         )
-        self._reaper = Reaper(Orphans(directory, children) if cgroups is None else None)
+        self._reaper = Reaper(OrphanProcesses(directory, children) if cgroups is None else None)
         self._known = KnownKernels()
         self._supervisor = Supervisor(self._known, self._journal, starter, self._reaper)
         self._spawners.listener = self._supervisor
@@ -200,15 +200,15 @@ class Process:
             ProtocolError: the operation cannot be done now.
         """
         match op:
-            case Start():
+            case StartKernels():
                 self._supervisor.start(op.kernels)
-            case Acknowledge():
+            case AcknowledgeEvents():
                 self._supervisor.acknowledge(op.seq)
-            case Stop():
+            case StopKernels():
                 self._supervisor.stop(op.kernels)
-            case Go():
+            case GoKernels():
                 self._supervisor.go(op.kernels)
-            case Recall():
+            case RecallKernels():
                 self._supervisor.recall(op.kernels)
             case Lease():
                 self._supervisor.renew_lease(op.until_s)

@@ -15,7 +15,7 @@ import signal
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 
-from muster.agent.supervisor.kernel import Kernel
+from muster.agent.supervisor.kernel import OwnKernel
 from muster.agent.supervisor.process_tree import (
     Children,
     descendants,
@@ -25,16 +25,16 @@ from muster.agent.supervisor.process_tree import (
 )
 
 
-class Orphans:
+class OrphanProcesses:
     """The children of the supervisor that are no kernel's main process."""
 
     def __init__(self, directory: str, children: Children) -> None:
         self._directory = directory
         self._children = children
-        self._known: dict[int, Kernel | None] = {}  # None for a stray
+        self._known: dict[int, OwnKernel | None] = {}  # None for a stray
         # Children without a trace of their kernel -> the kernels that it may be. They end with the
         # last of these.
-        self._strays: dict[int, set[Kernel]] = {}
+        self._strays: dict[int, set[OwnKernel]] = {}
 
     def forget(self, pid: int) -> None:
         """Forget a child that was reaped."""
@@ -43,7 +43,7 @@ class Orphans:
             kernel.orphans.discard(pid)
         self._strays.pop(pid, None)
 
-    def adopt(self, own: set[int], mains: Collection[int], kernels: Iterable[Kernel]) -> None:
+    def adopt(self, own: set[int], mains: Collection[int], kernels: Iterable[OwnKernel]) -> None:
         """Find the kernels of new children. `own` are children that are known otherwise, to which
         `mains` whose parent has died are added."""
         # All known children still exist, because only this process reaps them: so a number tells of
@@ -66,21 +66,21 @@ class Orphans:
             if not candidates:
                 signal_groups(descendants(pid), signal.SIGKILL)
 
-    def signal(self, kernel: Kernel, number: int) -> None:
+    def signal(self, kernel: OwnKernel, number: int) -> None:
         """Signal all processes of a kernel, anywhere in its tree and in any session."""
         roots = set(kernel.orphans)
         if kernel.wait_status is None and kernel.pid:
             roots.add(kernel.pid)
         signal_groups({pid for root in roots for pid in descendants(root)}, number)
 
-    def end_strays(self, gone: Iterable[Kernel]) -> None:
+    def end_strays(self, gone: Iterable[OwnKernel]) -> None:
         """Kill strays that can belong only to kernels that are gone."""
         for pid, suspects in self._strays.items():
             suspects.difference_update(gone)
             if not suspects:
                 signal_groups(descendants(pid), signal.SIGKILL)
 
-    def _owner(self, pid: int, candidates: Iterable[Kernel]) -> Kernel | None:
+    def _owner(self, pid: int, candidates: Iterable[OwnKernel]) -> OwnKernel | None:
         session = 0
         with suppress(ProcessLookupError):
             session = os.getsid(pid)

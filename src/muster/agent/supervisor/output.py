@@ -41,7 +41,7 @@ class Output:
         "write_fd",
     )
 
-    def __init__(self, outputs: "Outputs", name: str, max_bytes: int, owner: str) -> None:
+    def __init__(self, outputs: "OutputPipes", name: str, max_bytes: int, owner: str) -> None:
         self._outputs = outputs
         self._name = name
         self._max_bytes = max_bytes
@@ -145,7 +145,7 @@ class Output:
                 os.close(note_fd)
 
 
-class Outputs:
+class OutputPipes:
     """The pipes of all kernels, among them pipes that are paused because their kernels flood
     them."""
 

@@ -39,7 +39,7 @@ class ProtocolError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class KernelLimits:
     """The limits of one kernel; 0 stands for no limit.
 
     `controllers` are the cgroup controllers that these limits need, besides that of pids. With
@@ -53,14 +53,16 @@ class Limits:
     least_cpu: bool = False
 
     @staticmethod
-    def of(cpu_milli: int, memory_bytes: int, pids: int, *, least_cpu: bool = False) -> "Limits":
+    def of(
+        cpu_milli: int, memory_bytes: int, pids: int, *, least_cpu: bool = False
+    ) -> "KernelLimits":
         cpu = ("cpu",) if cpu_milli else ()
         controllers = (*cpu, "memory") if memory_bytes else cpu
-        return Limits(cpu_milli, memory_bytes, pids, controllers, least_cpu and not cpu_milli)
+        return KernelLimits(cpu_milli, memory_bytes, pids, controllers, least_cpu and not cpu_milli)
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class KernelAccount:
     """A user of this machine, as which kernels run."""
 
     uid: int
@@ -88,10 +90,10 @@ class Template:
 
     program: Program
     grace_s: float
-    limits: Limits
+    limits: KernelLimits
     log_max_bytes: int
     disk_bytes: int = 0  # the limit of its scratch directory; 0: no limit
-    account: Account | None = None  # None: the supervisor's own
+    account: KernelAccount | None = None  # None: the supervisor's own
     owner: str = ""  # directories of one owner's kernels are never given to another's
     result_bytes: int = 0  # of the file that its end tells as its result, at most; 0: none is told
 
@@ -127,28 +129,28 @@ class Attach:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartKernels:
     """Start these kernels."""
 
     kernels: tuple[KernelOrder, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class StopKernels:
     """Stop these kernels."""
 
     kernels: tuple[StopOrder, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Go:
+class GoKernels:
     """Let kernels run that are ready and wait for it."""
 
     kernels: tuple[Key, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Recall:
+class RecallKernels:
     """Take kernels back that are still queued; others run on."""
 
     kernels: tuple[Key, ...]
@@ -162,7 +164,7 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
-class Acknowledge:
+class AcknowledgeEvents:
     """The agent has safely got all events up to this number."""
 
     seq: int
@@ -184,7 +186,16 @@ class Shutdown:
     grace_s: float
 
 
-Order = Start | Go | Stop | Recall | Lease | Acknowledge | Forget | Shutdown
+Order = (
+    StartKernels
+    | GoKernels
+    | StopKernels
+    | RecallKernels
+    | Lease
+    | AcknowledgeEvents
+    | Forget
+    | Shutdown
+)
 Op = Attach | Order
 
 
@@ -204,13 +215,13 @@ def parse(line: bytes | bytearray, env_defaults: Mapping[str, str]) -> Op:
         case "start":
             return _start(message, env_defaults)
         case "ack":
-            return Acknowledge(_integer(message, "seq"))
+            return AcknowledgeEvents(_integer(message, "seq"))
         case "stop":
-            return Stop(tuple(_stop_order(item) for item in _objects(message, "kernels")))
+            return StopKernels(tuple(_stop_order(item) for item in _objects(message, "kernels")))
         case "go":
-            return Go(_keys(message))
+            return GoKernels(_keys(message))
         case "recall":
-            return Recall(_keys(message))
+            return RecallKernels(_keys(message))
         case "lease":
             endless = message.get("until_s", ...) is None
             return Lease(math.inf if endless else _seconds(message, "until_s"))
@@ -224,9 +235,11 @@ def parse(line: bytes | bytearray, env_defaults: Mapping[str, str]) -> Op:
             raise ProtocolError(f"unknown op {op!r}")
 
 
-def _start(message: _Object, env_defaults: Mapping[str, str]) -> Start:
+def _start(message: _Object, env_defaults: Mapping[str, str]) -> StartKernels:
     templates = [_template(item, env_defaults) for item in _objects(message, "templates")]
-    return Start(tuple(_kernel_order(item, templates) for item in _objects(message, "kernels")))
+    return StartKernels(
+        tuple(_kernel_order(item, templates) for item in _objects(message, "kernels"))
+    )
 
 
 def _template(item: _Object, env_defaults: Mapping[str, str]) -> Template:
@@ -266,7 +279,7 @@ def _template(item: _Object, env_defaults: Mapping[str, str]) -> Template:
     return Template(
         program,
         grace_s=_seconds(item, "grace_s", 10.0),
-        limits=Limits.of(
+        limits=KernelLimits.of(
             _integer(item, "cpu_milli", 0),
             _integer(item, "memory_bytes", 0),
             _integer(item, "pids_max", 0),
@@ -280,7 +293,7 @@ def _template(item: _Object, env_defaults: Mapping[str, str]) -> Template:
     )
 
 
-def _account(item: _Object) -> Account | None:
+def _account(item: _Object) -> KernelAccount | None:
     fields = item.get("account")
     if fields is None:
         return None
@@ -289,7 +302,7 @@ def _account(item: _Object) -> Account | None:
     groups = fields.get("groups")
     if not isinstance(groups, list) or not all(type(group) is int for group in groups):
         raise ProtocolError("'groups' must be a list of numbers")
-    account = Account(
+    account = KernelAccount(
         uid=_integer(fields, "uid"),
         gid=_integer(fields, "gid"),
         groups=tuple(groups),

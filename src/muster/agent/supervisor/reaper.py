@@ -8,8 +8,8 @@ subreaper. Without cgroups `Orphans` finds the processes that are left.
 import os
 import signal
 
-from muster.agent.supervisor.kernel import Kernel
-from muster.agent.supervisor.orphans import Orphans
+from muster.agent.supervisor.kernel import OwnKernel
+from muster.agent.supervisor.orphans import OrphanProcesses
 from muster.agent.supervisor.protocol import Key
 
 _MAX_REAPS = 16  # each may start an heir; sockets and pipes must not wait long
@@ -18,13 +18,13 @@ _MAX_REAPS = 16  # each may start an heir; sockets and pipes must not wait long
 class Reaper:
     """All children of the supervisor, and the kernels to which they belong."""
 
-    def __init__(self, orphans: Orphans | None) -> None:
+    def __init__(self, orphans: OrphanProcesses | None) -> None:
         """`orphans` is None where each kernel has a cgroup."""
         self._orphans = orphans
-        self._mains: dict[int, Kernel] = {}  # main processes
+        self._mains: dict[int, OwnKernel] = {}  # main processes
         self._children: set[int] = set()  # known children: mains and helpers
-        self._kernels: dict[Key, Kernel] = {}  # kernels that are not gone yet
-        self._leaving: list[Kernel] = []  # main process reaped, others perhaps not
+        self._kernels: dict[Key, OwnKernel] = {}  # kernels that are not gone yet
+        self._leaving: list[OwnKernel] = []  # main process reaped, others perhaps not
         self.due = False  # the last round stopped at its bound
 
     @property
@@ -32,16 +32,16 @@ class Reaper:
         """Whether kernels are dying whose last processes are not reaped yet."""
         return bool(self._leaving)
 
-    def add(self, kernel: Kernel) -> None:
+    def add(self, kernel: OwnKernel) -> None:
         """Add a kernel whose main process was spawned as a child of this process."""
         self._mains[kernel.pid] = self._kernels[kernel.key] = kernel
         self._children.add(kernel.pid)
 
-    def add_of_another(self, kernel: Kernel) -> None:
+    def add_of_another(self, kernel: OwnKernel) -> None:
         """Add a kernel whose main process was spawned as a child of another process."""
         self._mains[kernel.pid] = self._kernels[kernel.key] = kernel
 
-    def main_ended(self, kernel: Kernel, wait_status: int) -> None:
+    def main_ended(self, kernel: OwnKernel, wait_status: int) -> None:
         """Note that a main process was reaped, by this process or by its parent."""
         if kernel.wait_status is not None:
             return
@@ -50,7 +50,7 @@ class Reaper:
         kernel.wait_status = wait_status
         self._leaving.append(kernel)
 
-    def lose(self, kernel: Kernel) -> None:
+    def lose(self, kernel: OwnKernel) -> None:
         """Give up a kernel whose end will never be reported, and kill all of its processes."""
         self._kernels[kernel.key] = kernel
         self.main_ended(kernel, int(signal.SIGKILL))
@@ -59,7 +59,7 @@ class Reaper:
         """Add a process of the supervisor's own, to be reaped and nothing more."""
         self._children.add(pid)
 
-    def reap(self) -> list[Kernel]:
+    def reap(self) -> list[OwnKernel]:
         """Reap dead processes and kill those that their kernels left; returns the kernels that are
         now gone."""
         self._wait()
@@ -81,7 +81,7 @@ class Reaper:
             self._orphans.end_strays(gone)
         return gone
 
-    def signal(self, kernel: Kernel, number: int) -> None:
+    def signal(self, kernel: OwnKernel, number: int) -> None:
         """Signal all processes of a kernel, anywhere in its tree and in any session."""
         if kernel.slot is not None:
             kernel.slot.signal(number)
@@ -89,7 +89,7 @@ class Reaper:
             self._adopt()
             self._orphans.signal(kernel, number)
 
-    def kill(self, kernel: Kernel) -> None:
+    def kill(self, kernel: OwnKernel) -> None:
         """Kill all processes of a kernel, and let it make no more."""
         if kernel.slot is not None:
             kernel.slot.kill()

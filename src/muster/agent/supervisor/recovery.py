@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from muster.agent.supervisor import reports
 from muster.agent.supervisor.journal import Journal, Survivor
-from muster.agent.supervisor.kernel import EndReason, Event, Kernel, Status
+from muster.agent.supervisor.kernel import EndReason, Event, OwnKernel, Status
 from muster.agent.supervisor.known_kernels import KnownKernels
 from muster.agent.supervisor.process_tree import (
     ProcessStat,
@@ -48,7 +48,7 @@ def remember(known: KnownKernels, events: Iterable[Event]) -> None:
         if event.get("reason") == EndReason.UNKNOWN_KERNEL:
             known.bury(key, event["seq"])
             continue
-        kernel = known.get(key) or Kernel(key)
+        kernel = known.get(key) or OwnKernel(key)
         known.add(kernel)
         kernel.devices = tuple(event.get("devices", ()))
         kernel.device_milli = event.get("device_milli", 1000)
@@ -65,7 +65,9 @@ def report_lost(
 ) -> None:
     """Report the kernels of a dead supervisor, which have no processes any more."""
     for survivor in survivors:
-        kernel = Kernel(survivor.key, shape=survivor.shape, pid=survivor.pid, status=Status.ENDED)
+        kernel = OwnKernel(
+            survivor.key, shape=survivor.shape, pid=survivor.pid, status=Status.ENDED
+        )
         kernel.is_lost = True
         known.add(kernel)
         event = reports.ended_without_run(kernel, EndReason.SUPERVISOR_LOST, detail)

@@ -5,14 +5,14 @@ import signal
 import time
 
 from muster.agent.supervisor.failures import CannotExecute, CreateFailed
-from muster.agent.supervisor.kernel import EndReason, Event, Kernel, Status
+from muster.agent.supervisor.kernel import EndReason, Event, OwnKernel, Status
 from muster.agent.supervisor.protocol import Key
 
 _WITHOUT_PROCESS = (Status.QUEUED, Status.STANDBY, Status.CREATED, Status.STARTING)
 _KILLED_EXIT_CODE = 128 + signal.SIGKILL  # a shell's code for a command that was killed
 
 
-def started(kernel: Kernel) -> Event:
+def started(kernel: OwnKernel) -> Event:
     """The event that a kernel's main process runs its program."""
     event = _event(kernel, "started")
     event["at"] = kernel.started_at
@@ -20,14 +20,14 @@ def started(kernel: Kernel) -> Event:
     return event
 
 
-def created(kernel: Kernel) -> Event:
+def created(kernel: OwnKernel) -> Event:
     """The event that a kernel is ready and waits for `go`. Its start tells its devices again."""
     event = _event(kernel, "created")
     kernel.announced = False
     return event
 
 
-def create_failed(kernel: Kernel, failure: CreateFailed) -> Event:
+def create_failed(kernel: OwnKernel, failure: CreateFailed) -> Event:
     """The event that a kernel could not be made."""
     event = _event(kernel, "create_failed")
     event["reason"] = failure.reason
@@ -35,14 +35,14 @@ def create_failed(kernel: Kernel, failure: CreateFailed) -> Event:
     return event
 
 
-def cannot_execute(kernel: Kernel, failure: CannotExecute) -> Event:
+def cannot_execute(kernel: OwnKernel, failure: CannotExecute) -> Event:
     """The end of a kernel whose command could not be executed."""
     event = ended_without_run(kernel, failure.reason, failure.detail)
     event["exit_code"] = failure.exit_code
     return event
 
 
-def ended_without_run(kernel: Kernel, reason: EndReason, detail: str = "") -> Event:
+def ended_without_run(kernel: OwnKernel, reason: EndReason, detail: str = "") -> Event:
     """The end of a kernel of which no process ran, as far as this supervisor saw."""
     event = _event(kernel, "ended")
     event["reason"] = reason
@@ -53,10 +53,10 @@ def ended_without_run(kernel: Kernel, reason: EndReason, detail: str = "") -> Ev
 
 def unknown(key: Key) -> Event:
     """The end of a kernel that is not known here, so that the controller can free its room."""
-    return ended_without_run(Kernel(key), EndReason.UNKNOWN_KERNEL)
+    return ended_without_run(OwnKernel(key), EndReason.UNKNOWN_KERNEL)
 
 
-def ended(kernel: Kernel, oom_kills: int) -> Event:
+def ended(kernel: OwnKernel, oom_kills: int) -> Event:
     """The end of a kernel whose main process was reaped; `oom_kills` is its cgroup's count."""
     assert kernel.wait_status is not None
     event = _event(kernel, "ended")
@@ -79,7 +79,7 @@ def ended(kernel: Kernel, oom_kills: int) -> Event:
     return event
 
 
-def describe(kernel: Kernel) -> dict[str, object]:
+def describe(kernel: OwnKernel) -> dict[str, object]:
     """A kernel in the answer to `attach`; its end is told by its event, which follows."""
     description: dict[str, object] = {
         "id": kernel.id,
@@ -96,7 +96,7 @@ def describe(kernel: Kernel) -> dict[str, object]:
     return description
 
 
-def _event(kernel: Kernel, kind: str) -> Event:
+def _event(kernel: OwnKernel, kind: str) -> Event:
     kernel_id, generation = kernel.key
     event: Event = {
         "kernel": kernel_id,

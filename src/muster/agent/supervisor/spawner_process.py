@@ -56,7 +56,7 @@ _SANE_UMASK = 0o022
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SpawnerSettings:
     """The user to become, and the files through which this process comes home from a cgroup."""
 
     uid: int
@@ -67,10 +67,10 @@ class Settings:
     homes: dict[str, str]
 
     @staticmethod
-    def parse(text: str) -> "Settings":
+    def parse(text: str) -> "SpawnerSettings":
         kept = json.loads(text)
         limit = kept["open_files"]
-        return Settings(
+        return SpawnerSettings(
             kept["uid"],
             kept["gid"],
             tuple(kept["groups"]),
@@ -82,7 +82,7 @@ class Settings:
 
 def main(text: str) -> None:
     """Serve until the supervisor closes the socket."""
-    settings = Settings.parse(text)
+    settings = SpawnerSettings.parse(text)
     home_fds = {
         name: os.open(path, os.O_WRONLY | os.O_CLOEXEC) for name, path in settings.homes.items()
     }
@@ -311,7 +311,7 @@ def recv_fds(peer: socket.socket, buffer: memoryview) -> tuple[int, list[int], i
     return size, fds, flags, address
 
 
-def _become(settings: Settings) -> None:
+def _become(settings: SpawnerSettings) -> None:
     """Give up all rights but the user's, for good.
 
     Raises:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from muster.agent.supervisor import process_tree
 from muster.agent.supervisor.cgroups import Cgroups, LimitsKind
 from muster.agent.supervisor.failures import CreateFailed, create_failure
-from muster.agent.supervisor.kernel import CreateFailure, Event, Kernel
-from muster.agent.supervisor.output import Outputs
-from muster.agent.supervisor.protocol import Account, KernelOrder, Template, file_name
+from muster.agent.supervisor.kernel import CreateFailure, Event, OwnKernel
+from muster.agent.supervisor.output import OutputPipes
+from muster.agent.supervisor.protocol import KernelAccount, KernelOrder, Template, file_name
 from muster.agent.supervisor.scratch import (
     RESULT_FILE,
     ScratchDirectories,
@@ -35,7 +35,7 @@ class Starter:
     def __init__(
         self,
         directory: str,
-        outputs: Outputs,
+        outputs: OutputPipes,
         scratch: ScratchDirectories,
         spawner: Spawner,
         user_spawners: UserSpawners,
@@ -53,7 +53,7 @@ class Starter:
         self._spawner = spawner
         self._user_spawners = user_spawners
 
-    def make_ready(self, kernel: Kernel, order: KernelOrder) -> None:
+    def make_ready(self, kernel: OwnKernel, order: KernelOrder) -> None:
         """Take the machine's resources that a kernel needs before it is spawned.
 
         Raises:
@@ -71,7 +71,7 @@ class Starter:
             self.clean_up(kernel)
             raise CreateFailed(CreateFailure.WORKDIR_MISSING, f"{workdir}: no such directory")
 
-    def start(self, kernel: Kernel, order: KernelOrder, *, standby: bool = False) -> bool:
+    def start(self, kernel: OwnKernel, order: KernelOrder, *, standby: bool = False) -> bool:
         """Spawn the kernel's main process; false if a process of its user was told to spawn it, and
         the `SpawnListener` will hear of the outcome.
 
@@ -110,15 +110,15 @@ class Starter:
         note_spawned(kernel, spawned)
         return True
 
-    def wants_standby(self, shape: str, account: Account) -> bool:
+    def wants_standby(self, shape: str, account: KernelAccount) -> bool:
         """Whether one more kernel of the user's and of the shape may stand by."""
         return self._user_spawners.wants_standby(shape, account)
 
-    def launch_now(self, kernel: Kernel) -> None:
+    def launch_now(self, kernel: OwnKernel) -> None:
         """Have a kernel that stands by spawned at once, unless it was spawned by now."""
         self._user_spawners.launch_now(kernel)
 
-    def drop(self, kernel: Kernel) -> None:
+    def drop(self, kernel: OwnKernel) -> None:
         """Have a kernel that stands by dropped, unless it was spawned by now; the `SpawnListener`
         hears which of these happened."""
         self._user_spawners.drop(kernel)
@@ -128,12 +128,12 @@ class Starter:
         process should stand still."""
         self._user_spawners.renew_lease(until_s)
 
-    def give_up(self, kernel: Kernel) -> None:
+    def give_up(self, kernel: OwnKernel) -> None:
         """Stop waiting for the process that should have reported a killed kernel's end, if there is
         one."""
         self._user_spawners.give_up(kernel)
 
-    def enforce(self, kernel: Kernel, template: Template) -> None:
+    def enforce(self, kernel: OwnKernel, template: Template) -> None:
         """Set the limits of a kernel that was spawned.
 
         Raises:
@@ -143,7 +143,7 @@ class Starter:
         if kernel.slot is not None:
             kernel.slot.enforce(template.limits)
 
-    def add_result(self, kernel: Kernel, event: Event) -> None:
+    def add_result(self, kernel: OwnKernel, event: Event) -> None:
         """Add the text that a kernel left to the event of its end, if its order asks for one and it
         has left one."""
         limit_bytes = 0 if kernel.order is None else kernel.order.template.result_bytes
@@ -152,7 +152,7 @@ class Starter:
             if result is not None:
                 event["result"] = result
 
-    def clean_up(self, kernel: Kernel) -> int:
+    def clean_up(self, kernel: OwnKernel) -> int:
         """Give back the resources of a kernel, once none of its processes is left.
 
         Returns how many bytes of its output were dropped.
@@ -170,7 +170,7 @@ class Starter:
             kernel.scratch, kernel.tenant = "", None
         return dropped_bytes
 
-    def _open(self, kernel: Kernel, template: Template) -> None:
+    def _open(self, kernel: OwnKernel, template: Template) -> None:
         """Open the kernel's pipe and cgroup, unless it was made ready before.
 
         Raises:
@@ -184,7 +184,7 @@ class Starter:
         if self._cgroups is not None:
             kernel.slot = self._cgroups.acquire(template.limits)
 
-    def _make_scratch(self, kernel: Kernel, template: Template) -> None:
+    def _make_scratch(self, kernel: OwnKernel, template: Template) -> None:
         """
         Raises:
             OSError: it cannot be made.
@@ -200,7 +200,7 @@ class Starter:
         self._scratch.create(path, tenant)
         kernel.scratch, kernel.tenant = path, tenant
 
-    def _own_environment(self, kernel: Kernel, order: KernelOrder) -> dict[str, str]:
+    def _own_environment(self, kernel: OwnKernel, order: KernelOrder) -> dict[str, str]:
         """The variables that are this kernel's alone."""
         kernel_id, generation = kernel.key
         environment = {
@@ -222,7 +222,7 @@ class Starter:
         return environment
 
 
-def note_spawned(kernel: Kernel, spawned: Spawned) -> None:
+def note_spawned(kernel: OwnKernel, spawned: Spawned) -> None:
     kernel.pid, kernel.born_ticks = spawned.pid, spawned.born_ticks
     kernel.started_at = spawned.started_at
 

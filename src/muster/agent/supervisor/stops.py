@@ -7,7 +7,7 @@ from collections.abc import Callable
 from muster.agent.supervisor import clock
 from muster.agent.supervisor.backlog import Backlog
 from muster.agent.supervisor.deadlines import Deadlines
-from muster.agent.supervisor.kernel import EndReason, Kernel, Status
+from muster.agent.supervisor.kernel import EndReason, OwnKernel, Status
 from muster.agent.supervisor.reaper import Reaper
 from muster.agent.supervisor.starter import Starter
 
@@ -18,7 +18,7 @@ SHUT_DOWN = "all work on its agent was stopped"
 _DEATH_TIMEOUT_S = 2.0  # from SIGKILL until the spawning process has told of the death
 _ANSWER_TIMEOUT_S = 2.0  # from a recall until the process that holds a standby has answered
 
-Withdraw = Callable[[Kernel, str], None]
+Withdraw = Callable[[OwnKernel, str], None]
 """Ends a kernel of which no process has run or will, with a detail."""
 
 
@@ -34,7 +34,7 @@ class Stops:
         self._withdraw = withdraw
         self._deadlines = Deadlines()
 
-    def stop(self, kernel: Kernel, grace_s: float, reason: EndReason, detail: str) -> None:
+    def stop(self, kernel: OwnKernel, grace_s: float, reason: EndReason, detail: str) -> None:
         """Stop a kernel within so many seconds. A stop of one that is being stopped can only
         bring its end nearer."""
         if kernel.status in (Status.QUEUED, Status.CREATED, Status.CREATE_FAILED):
@@ -63,7 +63,7 @@ class Stops:
             self._reaper.signal(kernel, signal.SIGTERM)
             self._reaper.signal(kernel, signal.SIGCONT)  # a stopped process hears it only then
 
-    def recall(self, kernel: Kernel) -> None:
+    def recall(self, kernel: OwnKernel) -> None:
         """Take a kernel back if it is still queued."""
         if kernel.status is Status.QUEUED:
             self._withdraw(kernel, RECALLED)
@@ -86,12 +86,12 @@ class Stops:
         """The time at which ``enforce_due`` has something to do next."""
         return self._deadlines.next_s()
 
-    def _drop(self, kernel: Kernel) -> None:
+    def _drop(self, kernel: OwnKernel) -> None:
         """Have a kernel no longer stand by, unless it was spawned by now."""
         self._backlog.remove(kernel)
         self._starter.drop(kernel)
 
-    def _kill(self, kernel: Kernel) -> None:
+    def _kill(self, kernel: OwnKernel) -> None:
         kernel.killed = True
         if kernel.pid:  # before that, the process that is about to spawn it may be in its cgroup
             self._reaper.kill(kernel)

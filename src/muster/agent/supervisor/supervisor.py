@@ -14,7 +14,7 @@ from muster.agent.supervisor import clock, reports
 from muster.agent.supervisor.backlog import Backlog
 from muster.agent.supervisor.failures import CannotExecute, CreateFailed
 from muster.agent.supervisor.journal import Journal
-from muster.agent.supervisor.kernel import CreateFailure, EndReason, Event, Kernel, Status
+from muster.agent.supervisor.kernel import CreateFailure, EndReason, Event, OwnKernel, Status
 from muster.agent.supervisor.known_kernels import KnownKernels
 from muster.agent.supervisor.limits import Limiter
 from muster.agent.supervisor.protocol import (
@@ -49,7 +49,7 @@ class Supervisor:
         self._reaper = reaper
         self._known = known
         self.live = known.live
-        self._to_start: deque[Kernel] = deque()  # may hold kernels that are no longer queued
+        self._to_start: deque[OwnKernel] = deque()  # may hold kernels that are no longer queued
         self._backlog = Backlog()
         self._stops = Stops(starter, reaper, self._backlog, self._withdraw)
         self._limiter = Limiter(starter, self._stops.stop)
@@ -143,7 +143,7 @@ class Supervisor:
         for kernel in self._known.live_in_stop_order():
             self._stops.stop(kernel, grace_s, EndReason.STOPPED, SHUT_DOWN)
 
-    def exceed_disk(self, kernel: Kernel, detail: str) -> None:
+    def exceed_disk(self, kernel: OwnKernel, detail: str) -> None:
         """End a kernel whose scratch directory exceeds its limit."""
         self._stops.stop(kernel, 0.0, EndReason.DISK_LIMIT, detail)
 
@@ -207,7 +207,7 @@ class Supervisor:
 
     # Calls for spawner processes (`SpawnListener`).
 
-    def spawned(self, kernel: Kernel, spawned: Spawned) -> None:
+    def spawned(self, kernel: OwnKernel, spawned: Spawned) -> None:
         note_spawned(kernel, spawned)
         self._reaper.add_of_another(kernel)
         self._record([reports.started(kernel)], kernel)
@@ -220,7 +220,7 @@ class Supervisor:
         else:  # the kernel was asked to stop before it had a process
             self._reaper.signal(kernel, signal.SIGTERM)
 
-    def not_spawned(self, kernel: Kernel, failure: CreateFailed | CannotExecute) -> None:
+    def not_spawned(self, kernel: OwnKernel, failure: CreateFailed | CannotExecute) -> None:
         self._starter.clean_up(kernel)
         if kernel.status is Status.STANDBY:
             if kernel in self._backlog:
@@ -241,10 +241,10 @@ class Supervisor:
         heir = self._appoint_heir(kernel, events[0])
         self._record(events, self._begin(heir, events) if heir is not None else None)
 
-    def dropped(self, kernel: Kernel) -> None:
+    def dropped(self, kernel: OwnKernel) -> None:
         self._withdraw(kernel, kernel.stop_detail or kernel.stop_reason or RECALLED)
 
-    def main_ended(self, kernel: Kernel, wait_status: int, heir: Kernel | None) -> None:
+    def main_ended(self, kernel: OwnKernel, wait_status: int, heir: OwnKernel | None) -> None:
         self._reaper.main_ended(kernel, wait_status)
         if heir is None or not heir.prefilled:  # it was granted room of its own meanwhile
             self._leftovers_due_s = 0.0
@@ -255,7 +255,7 @@ class Supervisor:
         kernel.heir = heir
         self.reap()  # the end of this one is told before the start of that one
 
-    def spawner_ended(self, kernels: Iterable[Kernel]) -> None:
+    def spawner_ended(self, kernels: Iterable[OwnKernel]) -> None:
         for kernel in kernels:
             if kernel.wait_status is not None:  # this process has seen the end itself
                 continue
@@ -269,7 +269,7 @@ class Supervisor:
 
     # Beginnings.
 
-    def _accept(self, order: KernelOrder) -> Kernel | None:
+    def _accept(self, order: KernelOrder) -> OwnKernel | None:
         """Accept an order; None if the journal need not know of it."""
         key = order.id, order.generation
         kernel = self._known.get(key)
@@ -292,14 +292,14 @@ class Supervisor:
         newest = self._known.newest(order.id)
         if self._known.buried_seq(key) or (newest and newest.generation > order.generation):
             return None
-        kernel = Kernel(key)
+        kernel = OwnKernel(key)
         self._known.add(kernel)
         if newest is not None and newest.key in self.live:
             self._supersede(newest, kernel)
         self._enqueue(kernel, order)
         return kernel
 
-    def _supersede(self, older: Kernel, newer: Kernel) -> None:
+    def _supersede(self, older: OwnKernel, newer: OwnKernel) -> None:
         """Let a newer generation begin when the older one is gone."""
         first = older.waits_for if older.waits_for is not None else older
         if older.status in (Status.QUEUED, Status.CREATED):
@@ -308,7 +308,7 @@ class Supervisor:
             newer.waits_for, first.successor = first, newer
             self._stops.stop(first, first.own_grace_s, EndReason.STOPPED, "superseded")
 
-    def _enqueue(self, kernel: Kernel, order: KernelOrder) -> None:
+    def _enqueue(self, kernel: OwnKernel, order: KernelOrder) -> None:
         self.live[kernel.key] = kernel
         kernel.order, kernel.shape, kernel.announced = order, order.shape, False
         kernel.prefilled = order.queued
@@ -320,7 +320,7 @@ class Supervisor:
         else:
             self._to_start.append(kernel)
 
-    def _hand_standbys(self, one: Kernel) -> None:
+    def _hand_standbys(self, one: OwnKernel) -> None:
         """Have kernels of this one's shape stand by with their user's process, which spawns them
         without asking when kernels of that user and shape end."""
         account = one.order.template.account if one.order is not None else None
@@ -351,7 +351,7 @@ class Supervisor:
                 running = self._begin(kernel, events)
             self._record(events, running)
 
-    def _hold(self, kernel: Kernel, order: KernelOrder) -> Event:
+    def _hold(self, kernel: OwnKernel, order: KernelOrder) -> Event:
         """Get a kernel ready; no process of it runs before `go`."""
         try:
             self._write_intents()
@@ -371,7 +371,7 @@ class Supervisor:
         if not self._journal.write_intents():
             raise CreateFailed(CreateFailure.DISK_FULL, "the journal cannot be written")
 
-    def _begin(self, kernel: Kernel, events: list[Event]) -> Kernel | None:
+    def _begin(self, kernel: OwnKernel, events: list[Event]) -> OwnKernel | None:
         """Start a kernel, or if its command cannot run, the next of its shape; returns the kernel
         that runs."""
         while True:
@@ -406,7 +406,7 @@ class Supervisor:
                 return None
             kernel = heir
 
-    def _appoint_heir(self, kernel: Kernel, event: Event) -> Kernel | None:
+    def _appoint_heir(self, kernel: OwnKernel, event: Event) -> OwnKernel | None:
         """The heir of a kernel that has ended, if any; after the lease one that was spawned."""
         if kernel.heir is None and clock.now_s() >= self.lease_end_s:
             return None
@@ -414,7 +414,7 @@ class Supervisor:
 
     # Ends.
 
-    def _finish(self, kernel: Kernel) -> None:
+    def _finish(self, kernel: OwnKernel) -> None:
         """Report a kernel, all processes of which are gone, and start its heir on its devices."""
         event = reports.ended(kernel, kernel.slot.oom_kills() if kernel.slot is not None else 0)
         self._starter.add_result(kernel, event)
@@ -427,7 +427,7 @@ class Supervisor:
             event["output_dropped_bytes"] = dropped_bytes
         self._record(events, running)
 
-    def _end(self, kernel: Kernel, status: Status = Status.ENDED) -> None:
+    def _end(self, kernel: OwnKernel, status: Status = Status.ENDED) -> None:
         kernel.status, kernel.order = status, None
         self.live.pop(kernel.key, None)
         newer = kernel.successor
@@ -435,13 +435,13 @@ class Supervisor:
             newer.waits_for = None
             self._enqueue(newer, newer.order)
 
-    def _record(self, events: list[Event], running: Kernel | None = None) -> None:
+    def _record(self, events: list[Event], running: OwnKernel | None = None) -> None:
         if not events:  # another process is to spawn the kernel
             return
         self._journal.record(events, running)
         self._known.note_finals(events)
 
-    def _withdraw(self, kernel: Kernel, detail: str) -> None:
+    def _withdraw(self, kernel: OwnKernel, detail: str) -> None:
         """End a kernel of which no process has run or will."""
         self._backlog.remove(kernel)
         self._starter.clean_up(kernel)

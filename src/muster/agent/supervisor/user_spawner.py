@@ -11,10 +11,10 @@ from typing import Protocol
 
 from muster.agent.supervisor import clock
 from muster.agent.supervisor.failures import CannotExecute, CreateFailed
-from muster.agent.supervisor.kernel import CreateFailure, Kernel
+from muster.agent.supervisor.kernel import CreateFailure, OwnKernel
 from muster.agent.supervisor.loop import READABLE, WRITABLE, Loop
 from muster.agent.supervisor.process_tree import ProcessStat, read_stat
-from muster.agent.supervisor.protocol import Account, Program
+from muster.agent.supervisor.protocol import KernelAccount, Program
 from muster.agent.supervisor.spawn_messages import (
     DROPPED,
     ENDED,
@@ -47,20 +47,20 @@ _SNDBUF_OVERHEAD_BYTES = 64  # of the buffer, a message may take all but 32
 class SpawnListener(Protocol):
     """The listener for kernels that another process was told to spawn, or has spawned."""
 
-    def spawned(self, kernel: Kernel, spawned: Spawned) -> None:
+    def spawned(self, kernel: OwnKernel, spawned: Spawned) -> None:
         """The kernel runs."""
 
-    def not_spawned(self, kernel: Kernel, failure: CreateFailed | CannotExecute) -> None:
+    def not_spawned(self, kernel: OwnKernel, failure: CreateFailed | CannotExecute) -> None:
         """No process of the kernel runs, or has."""
 
-    def dropped(self, kernel: Kernel) -> None:
+    def dropped(self, kernel: OwnKernel) -> None:
         """The kernel stands by no more; no process of it ran."""
 
-    def main_ended(self, kernel: Kernel, wait_status: int, heir: Kernel | None) -> None:
+    def main_ended(self, kernel: OwnKernel, wait_status: int, heir: OwnKernel | None) -> None:
         """A main process was reaped. If the kernel has an heir, none of its processes is left, and
         the heir is being spawned."""
 
-    def spawner_ended(self, kernels: Collection[Kernel]) -> None:
+    def spawner_ended(self, kernels: Collection[OwnKernel]) -> None:
         """The spawner has ended: how these kernels end, or whether they were ever spawned, will not
         be reported."""
 
@@ -74,7 +74,7 @@ class UserSpawner:
 
     def __init__(
         self,
-        account: Account,
+        account: KernelAccount,
         pid: int,
         peer: socket.socket,
         loop: Loop,
@@ -99,9 +99,9 @@ class UserSpawner:
         self._last_number = 0
         self._programs: list[Program] = []  # those that the process keeps, by place
         self._last_place = -1  # the place given last
-        self._requested: dict[int, Kernel] = {}  # by the number of the request
-        self._standbys: dict[Kernel, int] = {}  # those of them that wait for others to end
-        self._running: dict[int, Kernel] = {}  # by pid
+        self._requested: dict[int, OwnKernel] = {}  # by the number of the request
+        self._standbys: dict[OwnKernel, int] = {}  # those of them that wait for others to end
+        self._running: dict[int, OwnKernel] = {}  # by pid
         # By shape: running kernels in whose places others may follow, and those that stand by.
         self._hosts: Counter[str] = Counter()
         self._waiting: Counter[str] = Counter()
@@ -119,15 +119,15 @@ class UserSpawner:
     def has_standbys(self) -> bool:
         return bool(self._standbys)
 
-    def stands_by(self, kernel: Kernel) -> bool:
+    def stands_by(self, kernel: OwnKernel) -> bool:
         return kernel in self._standbys
 
-    def owes_end_of(self, kernel: Kernel) -> bool:
+    def owes_end_of(self, kernel: OwnKernel) -> bool:
         """Whether the process should have told of the end of a kernel that was killed."""
         running = self._running.get(kernel.pid) is kernel
         return not _is_dying(kernel) if running else kernel in self._requested.values()
 
-    def start(self, kernel: Kernel, launch: Launch, *, standby: bool = False) -> None:
+    def start(self, kernel: OwnKernel, launch: Launch, *, standby: bool = False) -> None:
         """
         Raises:
             CreateFailed: the launch is too large to be sent.
@@ -152,10 +152,10 @@ class UserSpawner:
         wanted = min(_STANDBYS_A_KERNEL * self._hosts[shape], _MAX_STANDBYS)
         return self._waiting[shape] < wanted and not self._retiring
 
-    def launch_now(self, kernel: Kernel) -> None:
+    def launch_now(self, kernel: OwnKernel) -> None:
         self._say(now_message(kernel.shape, self._stands_no_more(kernel)))
 
-    def drop(self, kernel: Kernel) -> None:
+    def drop(self, kernel: OwnKernel) -> None:
         self._say(drop_message(kernel.shape, self._standbys[kernel]))
 
     def tell_lease(self, until_s: float) -> None:
@@ -291,7 +291,7 @@ class UserSpawner:
             else:
                 raise Garbled(f"a fact {kind} about {number}")
 
-    def _answered(self, number: int) -> Kernel:
+    def _answered(self, number: int) -> OwnKernel:
         """The kernel of a request that is answered now.
 
         Raises:
@@ -302,7 +302,7 @@ class UserSpawner:
             self._stands_no_more(kernel)
         return kernel
 
-    def _stands_no_more(self, kernel: Kernel) -> int:
+    def _stands_no_more(self, kernel: OwnKernel) -> int:
         """The number of the request of a kernel that stood by until now."""
         _subtract(self._waiting, kernel.shape, 1)
         return self._standbys.pop(kernel)
@@ -348,7 +348,7 @@ class UserSpawner:
         death.register(self._pidfd, select.POLLIN)
         return bool(death.poll(wait_ms))
 
-    def _never_begun(self, unseen: Collection[Kernel]) -> list[Kernel]:
+    def _never_begun(self, unseen: Collection[OwnKernel]) -> list[OwnKernel]:
         """The kernels that stood by, and that the dead process cannot have spawned: it did so only
         once it had reaped a kernel of their shape, which it may not have told it had spawned.
 
@@ -360,7 +360,7 @@ class UserSpawner:
         return [kernel for kernel in self._standbys if kernel.shape not in reaped]
 
 
-def _is_host(kernel: Kernel) -> bool:
+def _is_host(kernel: OwnKernel) -> bool:
     """Whether a kernel of its shape may follow in its place without the supervisor: no process of
     it is left once its cgroup is empty, and it has no devices to pass on."""
     return kernel.slot is not None and not kernel.devices
@@ -372,14 +372,14 @@ def _subtract(counts: Counter[str], shape: str, number: int) -> None:
         del counts[shape]
 
 
-def _stat_of(kernel: Kernel) -> ProcessStat | None:
+def _stat_of(kernel: OwnKernel) -> ProcessStat | None:
     """The kernel's main process, perhaps a zombie; None if it was reaped."""
     stat = read_stat(kernel.pid)
     low, high = kernel.born_ticks
     return stat if stat is not None and low <= stat.start_ticks <= high else None
 
 
-def _is_dying(kernel: Kernel) -> bool:
+def _is_dying(kernel: OwnKernel) -> bool:
     """Whether the kernel's main process cannot be reaped yet: the last of its threads gives its
     memory back, which may take long."""
     stat = _stat_of(kernel)

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Mapping
 
 from muster.agent.supervisor.failures import CreateFailed, create_failure
-from muster.agent.supervisor.kernel import CreateFailure, Kernel
+from muster.agent.supervisor.kernel import CreateFailure, OwnKernel
 from muster.agent.supervisor.loop import Loop
-from muster.agent.supervisor.protocol import Account, encode
+from muster.agent.supervisor.protocol import KernelAccount, encode
 from muster.agent.supervisor.spawn_messages import MAX_MESSAGE_BYTES, SOCKET_FD
 from muster.agent.supervisor.spawner import Launch
 from muster.agent.supervisor.user_spawner import SpawnListener, UserSpawner
@@ -39,7 +39,7 @@ class UserSpawners:
         self._lease_end_s = math.inf
 
     def start(
-        self, kernel: Kernel, account: Account, launch: Launch, *, standby: bool = False
+        self, kernel: OwnKernel, account: KernelAccount, launch: Launch, *, standby: bool = False
     ) -> None:
         """Have the user's process spawn a kernel, or let it stand by if ``wants_standby`` allows
         it; the listener hears the result.
@@ -57,18 +57,18 @@ class UserSpawners:
             spawner.tell_lease(self._lease_end_s)
         spawner.start(kernel, launch, standby=standby)
 
-    def wants_standby(self, shape: str, account: Account) -> bool:
+    def wants_standby(self, shape: str, account: KernelAccount) -> bool:
         """Whether kernels of the user run in whose places one more of their shape could follow."""
         spawner = self._spawners.get(account.uid)
         return spawner is not None and spawner.wants_standby(shape) and spawner.account == account
 
-    def launch_now(self, kernel: Kernel) -> None:
+    def launch_now(self, kernel: OwnKernel) -> None:
         """Have a kernel that stands by spawned at once, unless it was spawned by now."""
         for spawner in self._all():
             if spawner.stands_by(kernel):
                 spawner.launch_now(kernel)
 
-    def drop(self, kernel: Kernel) -> None:
+    def drop(self, kernel: OwnKernel) -> None:
         """Have a kernel that stands by dropped, unless it was spawned by now; the listener hears
         which of these happened."""
         for spawner in self._all():
@@ -82,7 +82,7 @@ class UserSpawners:
             if spawner.has_standbys:
                 spawner.tell_lease(until_s)
 
-    def give_up(self, kernel: Kernel) -> None:
+    def give_up(self, kernel: OwnKernel) -> None:
         """Kill the process that should have told of a kernel's end, if there is one."""
         for spawner in self._all():
             if spawner.owes_end_of(kernel):
@@ -105,7 +105,7 @@ class UserSpawners:
         if self._spawners.get(spawner.account.uid) is spawner:
             del self._spawners[spawner.account.uid]
 
-    def _begin(self, account: Account) -> UserSpawner:
+    def _begin(self, account: KernelAccount) -> UserSpawner:
         """
         Raises:
             CreateFailed: there are too many processes, or another cannot be started.
@@ -134,7 +134,7 @@ class UserSpawners:
 
 
 def _spawn(
-    account: Account, homes: Mapping[str, str], open_files: tuple[int, int] | None
+    account: KernelAccount, homes: Mapping[str, str], open_files: tuple[int, int] | None
 ) -> tuple[int, socket.socket]:
     """Start a process that becomes the account's user; also returns the socket to it.
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from sqlalchemy import Connection, text
 
 from muster.control.modules import cluster_audits, cluster_entities
-from muster.store.audit.finding import Audit, Finding, Stored, carry_out, stored_in
+from muster.store.audit.finding import Audit, AuditFinding, Stored, carry_out, stored_in
 from muster.store.audit.finding import Audited as Audited
 from muster.store.database import HEAD, DatabaseUnusable, shown_url
 from muster.store.database.reading import reading
@@ -82,8 +82,8 @@ def _of_file(connection: Connection) -> Iterator[Audit]:
         yield Audit("the file is sound", _faults)
 
 
-def _faults(stored: Stored) -> Iterator[Finding]:
+def _faults(stored: Stored) -> Iterator[AuditFinding]:
     found = stored.connection.execute(text(f"PRAGMA integrity_check({_MOST_FAULTS})"))
     for (fault,) in found:
         if fault != "ok":
-            yield Finding("the file", fault)
+            yield AuditFinding("the file", fault)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import click
 
-from muster.cli.agent_options import Accounts, Health, Machine, Part
+from muster.cli.agent_options import AgentAccountOptions, AgentHealthOptions, MachineOptions, Part
 from muster.cli.parameters import Option
 from muster.cli.request import pairs
 
@@ -36,10 +36,10 @@ def agent(
             callback=_host_and_port,
         ),
     ] = None,
-    machine: Machine,
-    accounts: Accounts,
+    machine: MachineOptions,
+    accounts: AgentAccountOptions,
     part: Part,
-    health: Health,
+    health: AgentHealthOptions,
     token: Annotated[
         str | None,
         Option("--token", envvar="MUSTER_JOIN_TOKEN", help="Join token; others may see it."),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from muster.cli.agent_options import Accounts, Machine
+from muster.cli.agent_options import AgentAccountOptions, MachineOptions
 from muster.cli.cluster import Home
 from muster.cli.parameters import Option
 from muster.cli.screen import plain
@@ -28,8 +28,8 @@ Database = Annotated[
 
 def up(
     ctx: click.Context,
-    machine: Machine,
-    accounts: Accounts,
+    machine: MachineOptions,
+    accounts: AgentAccountOptions,
     agents: Annotated[
         int | None,
         Option("--agents", "-n", min=0, help="Local agents. [default: 1, or as before]"),

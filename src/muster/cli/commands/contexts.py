@@ -36,7 +36,7 @@ def login(
 
     from muster.client import Client
     from muster.client.contexts import (
-        Context,
+        NamedCluster,
         check_name,
         keep_authority,
         read_contexts,
@@ -52,7 +52,7 @@ def login(
         url = client.url
         authority = client.ca
     kept = str(keep_authority(name, authority)) if authority else None
-    write_contexts(read_contexts().added(name, Context(url, token, kept)))
+    write_contexts(read_contexts().added(name, NamedCluster(url, token, kept)))
     click.echo(f"logged in to {url} as {who.user}; commands go there from now on (context {name})")
 
 

@@ -23,13 +23,13 @@ from muster.cli.follow.feed import (
     Back,
     Feed,
     LostSight,
-    Output,
     OutputEnded,
+    TaskOutput,
     away_line,
     back_line,
 )
 from muster.cli.follow.lines import PrefixedLines, prefix_width
-from muster.cli.follow.reading import Reading
+from muster.cli.follow.reading import OutputReading
 from muster.cli.follow.status_line import StatusLine
 from muster.cli.kinds import deployment
 from muster.cli.kinds.kind import WorkKind
@@ -96,7 +96,7 @@ def logs(
                 named_record = client.show(subject.ref)
             found = kinds.of_record(named_record).whose_output(client, named_record)
             outputs = _outputs_of(kinds.of_record(found), attempt, failed)
-            reading = Reading(found.id, outputs, attempt, tail)
+            reading = OutputReading(found.id, outputs, attempt, tail)
             several = len(named) > 1 or (not named and outputs.size(found) > 1)
             screen = _Screen(prefix_width(outputs.index_end(found)) if several else 0)
             if follow and not failed:
@@ -178,7 +178,7 @@ class _Screen:
 
 
 def _print(
-    client: "Client", reading: Reading, indexes: Iterator[int], screen: _Screen, nothing: str
+    client: "Client", reading: OutputReading, indexes: Iterator[int], screen: _Screen, nothing: str
 ) -> int:
     """Show one output after the other, or say that there is ``nothing``; several are read ahead."""
     first, second = next(indexes, None), next(indexes, None)
@@ -215,7 +215,7 @@ def _print(
 
 def _save(
     client: "Client",
-    reading: Reading,
+    reading: OutputReading,
     indexes: Iterator[int],
     directory: Path,
     total: int,
@@ -264,7 +264,9 @@ def _side_by_side(
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _follow(cluster: Cluster, reading: Reading, indexes: Iterator[int], screen: _Screen) -> int:
+def _follow(
+    cluster: Cluster, reading: OutputReading, indexes: Iterator[int], screen: _Screen
+) -> int:
     """Show several outputs as they grow; when one ends the next begins."""
     code, drawn = ExitCode.OK, False
     left: set[int] = set()
@@ -281,7 +283,7 @@ def _follow(cluster: Cluster, reading: Reading, indexes: Iterator[int], screen: 
         several = len(left) > 1
         while left:
             match feed.next(WAIT_S):
-                case Output(index, data):
+                case TaskOutput(index, data):
                     screen.output(index, data)
                 case OutputEnded(index, error):
                     left.discard(index)

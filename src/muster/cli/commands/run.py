@@ -8,7 +8,7 @@ from rich.text import Text
 from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.exits import ExitCode
 from muster.cli.hand_in import Display, submitted
-from muster.cli.job_options import Environment, Resources, Tasks
+from muster.cli.job_options import Environment, ResourceOptions, Tasks
 from muster.cli.parameters import Argument, Option, annotated, naming_options
 from muster.cli.placement_options import Placement
 from muster.cli.request import command_of, unread_input, without_nones
@@ -30,7 +30,7 @@ def run(
         ),
     ],
     tasks: Tasks,
-    resources: Resources,
+    resources: ResourceOptions,
     placement: Placement,
     environment: Environment,
     detach: Annotated[

@@ -10,7 +10,7 @@ from muster.cli.cluster import Home
 from muster.cli.parameters import Argument, Option, annotated
 
 if TYPE_CHECKING:
-    from muster.app.service import Service
+    from muster.app.service import SystemUnit
 
 Role = Annotated[str, Argument(metavar="ROLE", help="controller or agent.")]
 OfUser = Annotated[
@@ -88,13 +88,13 @@ def show(role: Role, user: OfUser = False) -> None:
     click.echo(text_of(_service(role, user)), nl=False)
 
 
-def _service(role: str, of_user: bool) -> "Service":
-    from muster.app.service import Role as Roles
-    from muster.app.service import Service
+def _service(role: str, of_user: bool) -> "SystemUnit":
+    from muster.app.service import SystemUnit
+    from muster.app.service import UnitRole as Roles
 
     if role not in list(Roles):
         raise click.BadParameter(f"{role!r}: expected controller or agent", param_hint="ROLE")
-    return Service(Roles(role), of_user or os.geteuid() != 0)
+    return SystemUnit(Roles(role), of_user or os.geteuid() != 0)
 
 
 def _say(left: list[str]) -> None:

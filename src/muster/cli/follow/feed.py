@@ -26,7 +26,7 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class TaskOutput:
     """A piece of the output of the task with this index."""
 
     task: int
@@ -62,7 +62,7 @@ class Back:
     url: str
 
 
-Event = Changed | Output | OutputEnded | Lost | Away | Back
+Event = Changed | TaskOutput | OutputEnded | Lost | Away | Back
 
 
 class LostSight(MusterError):
@@ -130,7 +130,7 @@ class Feed:
             for data in read(client):
                 if self._closed.is_set():
                     return
-                self._put(Output(task, data))
+                self._put(TaskOutput(task, data))
             self._put(OutputEnded(task))
 
         self._start(follow, lambda error: OutputEnded(task, error))

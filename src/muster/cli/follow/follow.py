@@ -19,8 +19,8 @@ from muster.cli.follow.feed import (
     Event,
     Feed,
     Lost,
-    Output,
     OutputEnded,
+    TaskOutput,
     away_line,
     back_line,
 )
@@ -52,14 +52,14 @@ FAILED_TAIL_BYTES = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class FollowEnding:
     """How following ended; if not ``job.ended`` the job goes on by itself."""
 
     job: "JobView"
     exit_code: int
 
 
-class Follower:
+class JobFollower:
     """Shows a job's progress on stderr and its tasks' output on stdout.
 
     Args:
@@ -85,7 +85,7 @@ class Follower:
         self._tick = 0
         self._cancelled = False
 
-    def run(self) -> Ending:
+    def run(self) -> FollowEnding:
         """Follow until the job has ended and its output is shown, or the person detaches.
 
         Raises:
@@ -155,7 +155,7 @@ class Follower:
         match event:
             case Changed(job):
                 self._changed(job)
-            case Output(task, data):
+            case TaskOutput(task, data):
                 self._screen.output(self._lines.add(task, data))
             case OutputEnded(task, error):
                 self._output_ended(task, error)
@@ -233,14 +233,16 @@ class Follower:
 
     # -- ends ------------------------------------------------------------------------------------
 
-    def _told_to_end(self, by: signal.Signals) -> Ending:
+    def _told_to_end(self, by: signal.Signals) -> FollowEnding:
         def say(line: Text) -> None:
             self._screen.clear()
             self._say(line, True)
 
-        return Ending(self._job, told_to_end(by, self._cluster, self._job.id, self._job.name, say))
+        return FollowEnding(
+            self._job, told_to_end(by, self._cluster, self._job.id, self._job.name, say)
+        )
 
-    def _detached(self) -> Ending:
+    def _detached(self) -> FollowEnding:
         if self._away:
             self._say(
                 Text(
@@ -249,16 +251,16 @@ class Follower:
                 ),
                 True,
             )
-            return Ending(self._job, ExitCode.INTERRUPTED)
+            return FollowEnding(self._job, ExitCode.INTERRUPTED)
         self._say(
             Text(
                 f"{self._job.name} goes on: `muster logs -f {self._job.name}` shows its output, "
                 f"`muster cancel {self._job.name}` stops it"
             )
         )
-        return Ending(self._job, ExitCode.NOT_ENDED)
+        return FollowEnding(self._job, ExitCode.NOT_ENDED)
 
-    def _ended(self) -> Ending:
+    def _ended(self) -> FollowEnding:
         self._screen.clear()
         if self._open:
             self._say(
@@ -276,7 +278,7 @@ class Follower:
         # A single task's own reason says it all; the job's counts tasks.
         why = failed.reason if failed and self._job.tasks_total == 1 else self._job.reason
         self._say(conclusion(self._job, why), self._job.state is not JobState.SUCCEEDED)
-        return Ending(self._job, code)
+        return FollowEnding(self._job, code)
 
     def _show_end_of_output(self, client: "Client", task: int) -> None:
         with suppress(MusterError):

@@ -21,7 +21,7 @@ OnCut = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class OutputReading:
     """The part to read of the output of each task of a job, or of each kernel of a session.
 
     Args:

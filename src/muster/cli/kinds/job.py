@@ -152,10 +152,10 @@ class JobKind(WorkKind[JobView, JobDetail]):
     def wait(
         self, cluster: "Cluster", accepted: JobView, display: "Display"
     ) -> "tuple[RecordView, int]":
-        from muster.cli.follow.follow import Follower
+        from muster.cli.follow.follow import JobFollower
 
         output, quiet = display.output and not display.as_json, display.quiet or display.as_json
-        ending = Follower(cluster, accepted, output=output, quiet=quiet).run()
+        ending = JobFollower(cluster, accepted, output=output, quiet=quiet).run()
         return ending.job, ending.exit_code
 
 

@@ -7,16 +7,16 @@ wake; a message to an agent is an effect of a committed wake.
 """
 
 import logging
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain, pairwise
-from typing import Self
 
 from muster.control.agent.health_reports import HealthReports
 from muster.control.agent.hello import Greeter
 from muster.control.agent.joining import check, join
 from muster.control.agent.leases import LeaseBook
+from muster.control.agent.letters import Letters
 from muster.control.agent.lifecycle import AgentLifecycle
 from muster.control.agent.pace import Pace
 from muster.control.agent.probe_reports import ProbeReports
@@ -32,35 +32,33 @@ from muster.control.tell_agent import CloseStream, TellAgent
 from muster.core.clock import Clock
 from muster.core.errors import Busy, LimitExceeded, MusterError
 from muster.core.ids import AgentId
-from muster.core.serving.port_holders import PortOrder, PortOrders, PortsSeen
-from muster.core.serving.probes import ProbeOrder
+from muster.core.serving.port_holders import PortOrders, PortsSeen
 from muster.core.states import AgentStatus
 from muster.store.live import Live
 from muster.store.records import Agent
 from muster.store.store import Store
 from muster.store.tokens import token_hash
+from muster.wire.calls import (
+    AgentTurnedAway,
+    Dismissed,
+    JoinReply,
+    JoinRequest,
+)
 from muster.wire.messages import (
     Acknowledge,
     AgentLink,
-    Command,
     Commands,
     ControllerMessage,
     Disk,
-    Dismissed,
     FilesRemoved,
     HealthNoted,
     HealthSeen,
     Hello,
-    JoinReply,
-    JoinRequest,
-    KernelKey,
     NewsOfAgent,
     ProbeOrders,
     ProbesSeen,
-    Refused,
     ReportKind,
     Reports,
-    Stop,
 )
 
 log = logging.getLogger(__name__)
@@ -152,7 +150,7 @@ class AgentDesk:
                 lambda work, parts: join(work, parts[AgentLifecycle], request)
             )
         except MusterError as error:
-            raise Refused(str(error)) from error
+            raise AgentTurnedAway(str(error)) from error
         return JoinReply(agent.id)
 
     def authenticate(self, credential: str) -> AgentId | None:
@@ -287,7 +285,7 @@ class AgentDesk:
                 self.link.close(agent.id, "say hello again")
         if self._forgetful:
             self._forgetful = False
-            told = _Letters.of(work.effects_of(TellAgent))
+            told = Letters.of(work.effects_of(TellAgent))
             greeted = {id_ for id_, letters in told.items() if letters.hello is not None}
             for id_ in self.connected - greeted:
                 self.link.close(id_, "say hello again")
@@ -315,7 +313,7 @@ class AgentDesk:
                 agent.seen_at, agent.clock_offset_s = heard_at, offset_s
                 agent.seen_known = True
 
-    def deliver(self, agent: AgentId, letters: "_Letters") -> None:
+    def deliver(self, agent: AgentId, letters: Letters) -> None:
         if (hello := letters.hello) is not None:
             renewal = self._leases.answer(agent, hello.sent_s)
             if renewal is None:  # kernels that it started now would run without an end
@@ -386,55 +384,6 @@ def _cut(batch: Reports, size: int) -> Sequence[Reports]:
     ]
 
 
-@dataclass(slots=True)
-class _Letters:
-    """The messages for one agent after a commit. Commands are kept by kernel; those that a later
-    message or decision of the wake has made needless are left out."""
-
-    hello: Hello | None = None
-    commands: dict[KernelKey, list[Command]] = field(default_factory=dict)
-    acknowledged: Acknowledge | None = None
-    noted: HealthNoted | None = None
-    orders: dict[str, ProbeOrder] = field(default_factory=dict)
-    ports: dict[str, PortOrder] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, effects: Iterable[TellAgent]) -> dict[AgentId, Self]:
-        """The messages for each agent."""
-        found: dict[AgentId, Self] = {}
-        for effect in effects:
-            letters = found.get(effect.agent)
-            if letters is None:
-                letters = found[effect.agent] = cls()
-            match effect.message:
-                case Hello() as hello:
-                    found[effect.agent] = cls(hello)
-                case None:
-                    letters.hello = None
-                case Acknowledge() as acknowledged:
-                    letters.acknowledged = acknowledged
-                case HealthNoted() as noted:
-                    letters.noted = noted
-                case ProbeOrder(route=route) as order:
-                    letters.orders[route] = order
-                case PortOrder(route=route) as port_order:
-                    letters.ports[route] = port_order
-                case tuple() as ended:
-                    letters.commands.pop(ended, None)
-                case command:
-                    letters.add(command)
-        return found
-
-    def add(self, command: Command) -> None:
-        """Add a message. A Stop replaces all earlier commands for its kernel."""
-        key = command.kernel, command.generation
-        earlier = self.commands.get(key)
-        if earlier is None or isinstance(command, Stop):
-            self.commands[key] = [command]
-        elif command not in earlier:
-            earlier.append(command)
-
-
 class _Closing(Performer[CloseStream]):
     kind = CloseStream
 
@@ -453,5 +402,5 @@ class _Talk(Performer[TellAgent]):
         self._desk = desk
 
     def perform(self, effects: Sequence[TellAgent]) -> None:
-        for agent, letters in _Letters.of(effects).items():
+        for agent, letters in Letters.of(effects).items():
             self._desk.deliver(agent, letters)

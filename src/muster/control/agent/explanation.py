@@ -22,7 +22,7 @@ MOST_TOLD = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class AgentHealthAnswer:
     """The part of the answer that an agent's incident adds."""
 
     details: tuple[str, ...]
@@ -36,7 +36,7 @@ def explain_agent(
     guard: ServicesGuard,
     id_: AgentId,
     now: float,
-    health: Health | None = None,
+    health: AgentHealthAnswer | None = None,
     slice_until: float | None = None,
 ) -> WhyView:
     """Why a live agent is in its state, and takes work or takes none.
@@ -79,7 +79,9 @@ def _is_of_service(live: Live, row: Allocation) -> bool:
     return kernel is not None and kernel.session.service is not None
 
 
-def _kept_until(agent: Agent, health: Health | None, slice_until: float | None) -> float | None:
+def _kept_until(
+    agent: Agent, health: AgentHealthAnswer | None, slice_until: float | None
+) -> float | None:
     """Until when services may keep work on an agent that is to be left; None without a limit."""
     limits = [slice_until, None if health is None else health.kept_until]
     if agent.leave_by is not None:

@@ -19,7 +19,9 @@ from muster.core.states import AgentStatus
 from muster.store.live import Live
 from muster.store.records import Agent
 from muster.store.tokens import JoinToken, token_hash
-from muster.wire.messages import JoinRequest
+from muster.wire.calls import (
+    JoinRequest,
+)
 
 PHASE = "Join"
 LEAST_CREDENTIAL_CHARS = 32

@@ -15,7 +15,7 @@ from muster.core.ids import SessionId
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import SessionStatus
 from muster.core.states.deployment import RouteStatus
-from muster.scheduling.budgets import Budget
+from muster.scheduling.budgets import DisruptionBudget
 from muster.serving.replicas import UP
 from muster.store.records import Session
 
@@ -28,11 +28,11 @@ class ReplicaGuard(ServicesGuard):
         self._routes = routes
         self._lifecycle = lifecycle
 
-    def budget(self, session: SessionId) -> Budget | None:
+    def budget(self, session: SessionId) -> DisruptionBudget | None:
         route = self._routes.of_session(session)
         if route is None or not _serves(route):
             return None
-        return Budget(route.deployment.id, partial(self._left, route.deployment))
+        return DisruptionBudget(route.deployment.id, partial(self._left, route.deployment))
 
     def sees_to(self, work: Work, session: Session, phase: str, why: Reason, until: float) -> bool:
         route = self._routes.of_session(session.id)

@@ -20,19 +20,21 @@ from muster.core.states.deployment import (
 )
 from muster.serving.rollout import Rollout
 from muster.store.entity import Entity, Tried, Visible
-from muster.store.live import Live
-from muster.store.lookup import Lookup
-from muster.store.record_table import (
-    Computed,
+from muster.store.fields import (
     Fixed,
     Key,
     LongText,
     Memory,
-    RecordTable,
     Reference,
     Seldom,
     StoredAs,
     Written,
+)
+from muster.store.live import Live
+from muster.store.lookup import Lookup
+from muster.store.record_table import (
+    Computed,
+    RecordTable,
     index,
     index_by_owner,
     index_live,

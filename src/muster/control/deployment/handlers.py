@@ -39,7 +39,7 @@ from muster.core.owner import Principal, Role
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states.deployment import PROBED, UP, EndpointLifecycle, RouteStatus
 from muster.serving.replicas import Standing
-from muster.serving.rollout import RolloutCode, Verdict, advance
+from muster.serving.rollout import RolloutCode, RolloutVerdict, advance
 from muster.serving.why import Why
 
 _E = EndpointLifecycle
@@ -47,7 +47,7 @@ MOST_AT_ONCE = 200
 """Routes of a deployment that are made in one wake, so that none delays the others."""
 
 
-class Changes:
+class RouteChanges:
     """Makes and takes away routes of a deployment."""
 
     def __init__(self, routes: Routes, lifecycle: RouteLifecycle) -> None:
@@ -100,7 +100,7 @@ class ScalingDeployment(LifecycleHandler[Deployment]):
     statuses = frozenset({_E.SCALING})
     transitions = StatusTransitions(success=TransitionStatus(_E.READY))
 
-    def __init__(self, routes: Routes, changes: Changes, cluster: ClusterState) -> None:
+    def __init__(self, routes: Routes, changes: RouteChanges, cluster: ClusterState) -> None:
         self._routes = routes
         self._cluster = cluster
         self._changes = changes
@@ -195,7 +195,7 @@ class RolloutDeployment(LifecycleHandler[Deployment]):
     def __init__(
         self,
         routes: Routes,
-        changes: Changes,
+        changes: RouteChanges,
         loads: Loads,
         teller: DeploymentTeller,
         cluster: ClusterState,
@@ -227,7 +227,7 @@ class RolloutDeployment(LifecycleHandler[Deployment]):
             if step.rollout != rollout:
                 deployment.rollout = step.rollout
                 work.unit.touch(deployment)
-            if step.verdict is Verdict.FAILED:  # asked before its replicas are told to go
+            if step.verdict is RolloutVerdict.FAILED:  # asked before its replicas are told to go
                 why = self._failed(deployment, step.why, work)
                 self._teller.given_up(work, deployment, rollout.to_revision, why)
                 result.failures[deployment] = why
@@ -237,7 +237,7 @@ class RolloutDeployment(LifecycleHandler[Deployment]):
                 if revision != rollout.to_revision and not may_start(deployment, work.now):
                     continue  # the new one has a budget of its own
                 self._changes.make(deployment, revision, count, work)
-            if step.verdict is Verdict.DONE:
+            if step.verdict is RolloutVerdict.DONE:
                 self._done(deployment, work)
                 self._teller.updated(work, deployment)
                 result.successes.append(deployment)

@@ -8,12 +8,12 @@ from muster.control.deployment.book import Heard, Routes
 from muster.control.deployment.disruption import ReplicaGuard
 from muster.control.deployment.entity import DEPLOYMENT, ROUTE, Deployment, Route
 from muster.control.deployment.handlers import (
-    Changes,
     CheckPendingDeployment,
     CheckReplicaDeployment,
     DestroyingDeployment,
     ReconcileDeployment,
     RolloutDeployment,
+    RouteChanges,
     ScalingDeployment,
 )
 from muster.control.deployment.health_check import HealthCheckRoute
@@ -96,7 +96,7 @@ class DeploymentModule(EntityModule):
         teller = DeploymentTeller(parts[Writer])
         of_deployments = DeploymentLifecycle(routes)
         of_routes = RouteLifecycle(routes, teller, self._loads)
-        changes = Changes(routes, of_routes)
+        changes = RouteChanges(routes, of_routes)
         sessions = parts[SessionLifecycle]
         cluster = parts[ClusterState]
         cluster.guard = ReplicaGuard(routes, of_routes)

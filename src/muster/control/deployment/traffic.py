@@ -10,12 +10,14 @@ from muster.control.deployment.publishing.effects import PublishServices
 from muster.control.deployment.standing import in_traffic, percent_wished
 from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.work import Work
-from muster.core.serving.traffic import Service, Target, TrafficView
+from muster.core.serving.traffic import Target, TrafficService, TrafficView
 from muster.core.states.deployment import DEPLOYMENT_TABLE, RouteStatus
 from muster.serving.weights import of_replicas
 
 
-def service_of(deployment: Deployment, routes: Routes, own_hosts: Collection[str] = ()) -> Service:
+def service_of(
+    deployment: Deployment, routes: Routes, own_hosts: Collection[str] = ()
+) -> TrafficService:
     """A deployment as proxies see it; a route that is drained has weight 0. A host that is one of
     the proxies' own is left out: whoever had it would get all requests that come by path."""
     serving, spec = in_traffic(deployment, routes, math.inf), deployment.spec
@@ -29,7 +31,7 @@ def service_of(deployment: Deployment, routes: Routes, own_hosts: Collection[str
         and routes.listens(each)
     ]
     owner, scale = deployment.owner, spec.scale
-    return Service(
+    return TrafficService(
         id=deployment.id,
         name=deployment.name,
         host=None if spec.host in own_hosts else spec.host,
@@ -71,8 +73,8 @@ class Traffic:
     def __init__(self, *, tells: bool, own_hosts: Collection[str] = ()) -> None:
         self._tells = tells
         self._own_hosts = own_hosts
-        self._services: dict[DeploymentId, Service] = {}
-        self._pending: dict[DeploymentId, Service | None] = {}
+        self._services: dict[DeploymentId, TrafficService] = {}
+        self._pending: dict[DeploymentId, TrafficService | None] = {}
         self._unsent = True
         self._routes: Routes | None = None
         self._ordered = 0

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
-from muster.control.engine.steps import Batch, Deadlines, Order, Step
+from muster.control.engine.steps import Batch, Deadlines, HandlerStep, PassOrder
 from muster.control.engine.timers import Timers
 from muster.control.engine.work import Work
 from muster.store.entity import Record, Tried
@@ -42,12 +42,12 @@ class Coordinator:
             session can go from PENDING to CREATING in one pass.
     """
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: PassOrder) -> None:
         self._steps = order.steps
         self._of_lifecycles = order.deadlines
         self._deadlines: dict[tuple[type, StrEnum], Sequence[Deadlines]] = {}  # of handlers, too
         self.timers = Timers()
-        self._rest: tuple[Batch, Sequence[Step]] | None = None  # of a pass that was cut
+        self._rest: tuple[Batch, Sequence[HandlerStep]] | None = None  # of a pass that was cut
         self._left: list[Record] = []  # for the next wake
         self._later: deque[Record] = deque()  # for any of the next wakes
         self._large: list[Record] = []  # for a wake without inputs
@@ -114,8 +114,8 @@ class Coordinator:
         return taken
 
     def _pass(
-        self, batch: Batch, steps: Sequence[Step], work: Work
-    ) -> tuple[Batch, Sequence[Step]] | None:
+        self, batch: Batch, steps: Sequence[HandlerStep], work: Work
+    ) -> tuple[Batch, Sequence[HandlerStep]] | None:
         """Run handlers over the batch until the wake is full; the answer is the batch and the steps
         that are left, if any."""
         for position, step in enumerate(steps, 1):

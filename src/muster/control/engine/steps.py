@@ -39,7 +39,7 @@ class UndeclaredVerdict(Exception):
     """A handler's target got a verdict for which its transitions declare no status."""
 
 
-class Step(Protocol):
+class HandlerStep(Protocol):
     """A handler with its entity's lifecycle, as the coordinator runs it.
 
     ``looks_further``: whether the handler may have work to do although no record of its entity
@@ -350,13 +350,13 @@ Deadlines = Callable[[Record, Work], Iterable[float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class PassOrder:
     """The handlers in the order in which a pass runs them, each with its entity's lifecycle.
 
     ``deadlines`` tell for a record of each kind when its lifecycle has it looked at again.
     """
 
-    steps: Sequence[Step]
+    steps: Sequence[HandlerStep]
     deadlines: Mapping[type, Deadlines]
 
     @classmethod
@@ -379,7 +379,7 @@ class Order:
         return cls(steps, deadlines)
 
 
-def _step_of(handler: Handler[R], lifecycle: Lifecycle[R] | None, defects: Defects) -> Step:
+def _step_of(handler: Handler[R], lifecycle: Lifecycle[R] | None, defects: Defects) -> HandlerStep:
     match handler:
         case LifecycleHandler():
             if lifecycle is None:

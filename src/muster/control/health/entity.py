@@ -11,7 +11,14 @@ from muster.core.ids import AgentId, IdKind, JobId, SessionId
 from muster.core.reasons import Reason
 from muster.core.states.health import HEALTH_TABLE, HealthStatus
 from muster.store.entity import Entity, Tried, Visible
-from muster.store.record_table import Fixed, Flag, Key, Memory, RecordTable, StoredAs, index_live
+from muster.store.fields import (
+    Fixed,
+    Flag,
+    Key,
+    Memory,
+    StoredAs,
+)
+from muster.store.record_table import RecordTable, index_live
 
 if TYPE_CHECKING:
     from muster.control.health.rebooting.effects import MachineRebooted

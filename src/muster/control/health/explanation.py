@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from sqlalchemy import Connection
 
-from muster.control.agent.explanation import Health
+from muster.control.agent.explanation import AgentHealthAnswer
 from muster.control.engine.module import Parts
 from muster.control.health.conditions import is_heal_due, is_known_faulty, waits_for_turn
 from muster.control.health.entity import Incident
@@ -50,12 +50,12 @@ def explain_ended_incident(
     return WhyView.of_ended(incident, verdict, details=(incident.why.sentence, *checks))
 
 
-def health_of(live: Live, parts: Parts, incident: Incident, now: float) -> Health:
+def health_of(live: Live, parts: Parts, incident: Incident, now: float) -> AgentHealthAnswer:
     """The sentences about its incident in the answer about an agent."""
     details = _verdict(incident, now), *_details(live, parts, incident, now)
     waits = incident.status is not HealthStatus.ISOLATED and incident.leave_by is not None
     until = (incident.leave_by or 0.0) + MAY_STAY_S if waits else None
-    return Health(details, tuple(_reasons(parts, incident)), until)
+    return AgentHealthAnswer(details, tuple(_reasons(parts, incident)), until)
 
 
 def missing_checks(live: Live, group: str) -> list[Reason]:

@@ -15,7 +15,7 @@ from muster.store.records import Agent
 PHASE = "Request"
 
 
-class Decision(StrEnum):
+class HealthDecision(StrEnum):
     """A decision of an operator, which outranks every check."""
 
     CHECK = "check"
@@ -25,10 +25,10 @@ class Decision(StrEnum):
 
 
 _CODES = {
-    Decision.CHECK: ReasonCode.HEALTH_ASKED,
-    Decision.HEAL: ReasonCode.HEALTH_HEAL_ASKED,
-    Decision.ISOLATE: ReasonCode.HEALTH_ISOLATED_BY,
-    Decision.RETURN: ReasonCode.HEALTH_RETURNED_BY,
+    HealthDecision.CHECK: ReasonCode.HEALTH_ASKED,
+    HealthDecision.HEAL: ReasonCode.HEALTH_HEAL_ASKED,
+    HealthDecision.ISOLATE: ReasonCode.HEALTH_ISOLATED_BY,
+    HealthDecision.RETURN: ReasonCode.HEALTH_RETURNED_BY,
 }
 
 
@@ -39,7 +39,12 @@ class HealthRequests:
         self._lifecycle = lifecycle
 
     def decide(
-        self, work: Work, principal: Principal, id_: AgentId, decision: Decision, note: str = ""
+        self,
+        work: Work,
+        principal: Principal,
+        id_: AgentId,
+        decision: HealthDecision,
+        note: str = "",
     ) -> Incident:
         """Carry out a decision; the incident of the machine is the answer, a new one if it had
         none.
@@ -56,13 +61,13 @@ class HealthRequests:
         told = {"by": principal.owner.user, "note": note, "agent": agent.name}
         why = reason(_CODES[decision], **told)
         match decision:
-            case Decision.CHECK:
+            case HealthDecision.CHECK:
                 return self._lifecycle.check(work, agent, PHASE, why)
-            case Decision.HEAL:
+            case HealthDecision.HEAL:
                 return self._lifecycle.heal(work, agent, PHASE, why)
-            case Decision.ISOLATE:
+            case HealthDecision.ISOLATE:
                 return self._lifecycle.isolate(work, agent, PHASE, why)
-            case Decision.RETURN:
+            case HealthDecision.RETURN:
                 incident = self._lifecycle.return_(work, agent, PHASE, why)
                 if incident is None:
                     raise Conflict(f"agent {agent.name} has no incident: nothing is to be returned")

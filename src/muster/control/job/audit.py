@@ -11,7 +11,7 @@ from sqlalchemy import Row, and_, func, or_, select, tuple_
 from muster.control.job.derive import state_of
 from muster.control.job.settle import STATE_OF
 from muster.core.states import JOB_TABLE, SESSION_TABLE, TASK_TABLE, JobState, TaskState
-from muster.store.audit.finding import MAX_SENTENCE, UNREADABLE, Audit, Finding, Stored
+from muster.store.audit.finding import MAX_SENTENCE, UNREADABLE, Audit, AuditFinding, Stored
 from muster.store.load import load_job
 from muster.store.lookup import Lookup, given
 from muster.store.schema import jobs, kernels, sessions, tasks
@@ -29,15 +29,15 @@ _WITH_COUNTS = (
 )
 
 
-def _wrong_jobs(stored: Stored) -> Iterator[Finding]:
+def _wrong_jobs(stored: Stored) -> Iterator[AuditFinding]:
     rows = stored.connection.execute(_WITH_COUNTS)
     for id_, alike in groupby(rows, attrgetter("id")):
         counted = list(alike)
         try:
             for sentence in _wrong_with(counted, stored.settled):
-                yield Finding(id_, sentence)
+                yield AuditFinding(id_, sentence)
         except UNREADABLE as error:
-            yield Finding(id_, f"cannot be read: {error!r}"[:MAX_SENTENCE])
+            yield AuditFinding(id_, f"cannot be read: {error!r}"[:MAX_SENTENCE])
 
 
 def _wrong_with(counted: Sequence[Row[Any]], settled: float) -> Iterator[str]:
@@ -75,9 +75,9 @@ _OUTLIVING = Lookup(
 )
 
 
-def _outliving(stored: Stored) -> Iterator[Finding]:
+def _outliving(stored: Stored) -> Iterator[AuditFinding]:
     for job, index, status, job_status in _OUTLIVING.each(stored.connection):
-        yield Finding(f"{job}/{index}", f"is {status}, and its job is {job_status}")
+        yield AuditFinding(f"{job}/{index}", f"is {status}, and its job is {job_status}")
 
 
 @cache
@@ -98,11 +98,11 @@ def _with_wrong_attempts() -> Lookup:
     )
 
 
-def _wrong_attempts(stored: Stored) -> Iterator[Finding]:
+def _wrong_attempts(stored: Stored) -> Iterator[AuditFinding]:
     wrong = _with_wrong_attempts().each(stored.connection)
     for job, index, attempt, *named, kernel, session in wrong:
         told, found = "/".join(map(str, named)), f"{session}/{kernel}"
-        yield Finding(f"{job}/{index}", f"names {told} as attempt {attempt}, which is {found}")
+        yield AuditFinding(f"{job}/{index}", f"names {told} as attempt {attempt}, which is {found}")
 
 
 @cache
@@ -134,11 +134,11 @@ def _with_other_states() -> Lookup:
     )
 
 
-def _unsettled(stored: Stored) -> Iterator[Finding]:
+def _unsettled(stored: Stored) -> Iterator[AuditFinding]:
     found = _with_other_states().each(stored.connection, {"settled": stored.settled})
     for job, index, status, session, session_status in found:
         attempt = f"its attempt {session} is {session_status}" if session else "it has no attempt"
-        yield Finding(f"{job}/{index}", f"is {status}, and {attempt}")
+        yield AuditFinding(f"{job}/{index}", f"is {status}, and {attempt}")
 
 
 AUDITS = (

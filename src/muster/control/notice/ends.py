@@ -14,7 +14,7 @@ from muster.control.notice.entity import Message, Notice, NoticeId, Tone
 from muster.control.notice.lifecycle import NoticeLifecycle
 from muster.control.notice.message import job_message, session_message
 from muster.control.notice.states import NoticeStatus
-from muster.control.notice.turns import Turns
+from muster.control.notice.turns import NoticeTurns
 from muster.core.ids import IdKind
 from muster.core.owner import Owner
 from muster.core.reasons import ReasonCode, reason
@@ -32,7 +32,7 @@ W = TypeVar("W", Job, Session)
 class Writer:
     """Makes notices."""
 
-    def __init__(self, turns: Turns, notices: NoticeLifecycle) -> None:
+    def __init__(self, turns: NoticeTurns, notices: NoticeLifecycle) -> None:
         self._turns = turns
         self._notices = notices
 

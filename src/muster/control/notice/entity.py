@@ -11,15 +11,8 @@ from muster.core.ids import IdKind
 from muster.core.owner import Owner
 from muster.core.reasons import Reason
 from muster.store.entity import Entity, Tried, Visible
-from muster.store.record_table import (
-    Fixed,
-    Key,
-    LongText,
-    Memory,
-    RecordTable,
-    index_by_owner,
-    index_live,
-)
+from muster.store.fields import Fixed, Key, LongText, Memory
+from muster.store.record_table import RecordTable, index_by_owner, index_live
 
 if TYPE_CHECKING:
     from muster.control.notice.effects import NoticeOutcome

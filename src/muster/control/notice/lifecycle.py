@@ -16,7 +16,7 @@ from muster.control.engine.work import Move, Work
 from muster.control.notice.effects import ANSWER_S, SendNotice
 from muster.control.notice.entity import Notice
 from muster.control.notice.states import NOTICE_TABLE, NoticeStatus
-from muster.control.notice.turns import Turns
+from muster.control.notice.turns import NoticeTurns
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult
 
@@ -45,7 +45,7 @@ class NoticeLifecycle(Lifecycle[Notice]):
 
     entity = Notice
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, turns: NoticeTurns) -> None:
         self._turns = turns
 
     def moved(self, work: Work, record: Notice, move: Move) -> None:
@@ -72,7 +72,7 @@ class NoticeLifecycle(Lifecycle[Notice]):
         return reason
 
 
-def _give_way(notice: Notice, turns: Turns, work: Work) -> None:
+def _give_way(notice: Notice, turns: NoticeTurns, work: Work) -> None:
     """Have handlers look at the notices whose turn it is now that this one has left."""
     turns.leave(notice)
     for waiting in turns.next():
@@ -90,7 +90,7 @@ class TakeTurns(LifecycleHandler[Notice]):
         expired=FAIL,
     )
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, turns: NoticeTurns) -> None:
         self._turns = turns
 
     def execute(self, targets: Sequence[Notice], work: Work) -> HandlerResult[Notice]:
@@ -119,7 +119,7 @@ class SendNotices(LifecycleHandler[Notice]):
         give_up=FAIL,
     )
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, turns: NoticeTurns) -> None:
         self._turns = turns
 
     def execute(self, targets: Sequence[Notice], work: Work) -> HandlerResult[Notice]:

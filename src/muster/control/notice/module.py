@@ -9,7 +9,7 @@ from muster.control.notice.lifecycle import NoticeLifecycle, SendNotices, TakeTu
 from muster.control.notice.performer import NoticeSender
 from muster.control.notice.requests import ChannelPolicy, NoticeRequests
 from muster.control.notice.settings import load_settings
-from muster.control.notice.turns import Turns
+from muster.control.notice.turns import NoticeTurns
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.specs.amounts import Spec
 from muster.core.specs.deployment import DeploymentSpec
@@ -38,7 +38,7 @@ class NoticeModule(EntityModule):
         self._policy.check(fields)
 
     def declare(self, context: Context) -> Declared:
-        turns = Turns(context.store.live)
+        turns = NoticeTurns(context.store.live)
         notices = NoticeLifecycle(turns)
         writer = Writer(turns, notices)
         return Declared(

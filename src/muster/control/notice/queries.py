@@ -14,19 +14,19 @@ from muster.store.queries.refs import resolve
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Errand:
+class NoticeErrand:
     """The part of a notice that its performer needs; it is shown nowhere."""
 
     url: str
     message: Message
 
 
-def read_errand(connection: Connection, id_: NoticeId) -> Errand | None:
+def read_errand(connection: Connection, id_: NoticeId) -> NoticeErrand | None:
     """The errand of a notice; None if the notice has ended."""
     row = connection.execute(select(notices).where(notices.c.id == id_)).first()
     if row is None or not row.url:
         return None
-    return Errand(row.url, Message(row.title, row.body, Tone(row.tone)))
+    return NoticeErrand(row.url, Message(row.title, row.body, Tone(row.tone)))
 
 
 def read_notice(connection: Connection, principal: Principal, ref: str) -> NoticeView:

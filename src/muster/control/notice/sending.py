@@ -49,7 +49,7 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SendingSettings:
     """``attempt_s`` is how long an attempt may take."""
 
     attempt_s: int
@@ -57,7 +57,7 @@ class Settings:
     reach: Reach
 
 
-class Forbidden(PermissionError):
+class AttemptForbidden(PermissionError):
     """An attempt tried something that is forbidden to attempts."""
 
 
@@ -107,7 +107,7 @@ class _Enclosure:
 
     def _break(self, why: str) -> None:
         self.broken = self.broken or why
-        raise Forbidden(why)
+        raise AttemptForbidden(why)
 
 
 class _Heard(logging.Handler):
@@ -126,7 +126,9 @@ class _Heard(logging.Handler):
             self.connects = False
 
 
-def attempt(apprise: ModuleType, errand: dict[str, str], settings: Settings) -> dict[str, Any]:
+def attempt(
+    apprise: ModuleType, errand: dict[str, str], settings: SendingSettings
+) -> dict[str, Any]:
     """Send one notice, in a process of its own; the answer is its fate."""
     if errand["url"].partition("://")[0].lower() not in settings.schemes:
         return {"fate": Fate.FORBIDDEN, "detail": "the service is not allowed"}
@@ -186,7 +188,9 @@ class _Attempt:
 class Sender:
     """Reads errands, forks attempts, tells their fates."""
 
-    def __init__(self, settings: Settings, carry_out: Callable[[dict[str, str]], Any]) -> None:
+    def __init__(
+        self, settings: SendingSettings, carry_out: Callable[[dict[str, str]], Any]
+    ) -> None:
         self._settings = settings
         self._carry_out = carry_out
         self._selector = selectors.DefaultSelector()
@@ -256,7 +260,7 @@ def main() -> None:
     with open(0, "rb", buffering=0, closefd=False) as errands:  # later lines stay in the pipe
         given = json.loads(errands.readline(MAX_LINE))
     reach = Reach(given["loopback"], given["private"])
-    settings = Settings(given["attempt_s"], frozenset(given["schemes"]), reach)
+    settings = SendingSettings(given["attempt_s"], frozenset(given["schemes"]), reach)
     try:
         import apprise
 

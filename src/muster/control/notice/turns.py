@@ -17,7 +17,7 @@ MAX_SENDING_OF_ONE = 8
 _OfUsers = dict[tuple[str, str], dict[Notice, None]]
 
 
-class Turns:
+class NoticeTurns:
     """Notices that wait for an attempt, and notices whose attempt is under way, by their users.
 
     A notice between two tries is in neither group, so that a channel that does not answer delays no

@@ -11,7 +11,7 @@ from muster.control.pool.states import POOL_TABLE
 from muster.core.specs.pool import SLICE
 from muster.core.states import AGENT_TABLE
 from muster.core.states.slice import SLICE_TABLE, SliceStatus
-from muster.store.audit.finding import MAX_SENTENCE, UNREADABLE, Audit, Finding, Stored
+from muster.store.audit.finding import MAX_SENTENCE, UNREADABLE, Audit, AuditFinding, Stored
 from muster.store.schema import agents
 from muster.store.sql import one_of
 
@@ -61,56 +61,58 @@ _SPECS = union_all(
 )
 
 
-def _tokens(stored: Stored) -> Iterator[Finding]:
+def _tokens(stored: Stored) -> Iterator[AuditFinding]:
     for row in stored.connection.execute(_WITH_SECRET):
-        yield Finding(row.id, f"is {row.status} and has a join token still")
+        yield AuditFinding(row.id, f"is {row.status} and has a join token still")
 
 
-def _of_pools(stored: Stored) -> Iterator[Finding]:
+def _of_pools(stored: Stored) -> Iterator[AuditFinding]:
     for row in stored.connection.execute(_WITHOUT_POOL):
-        yield Finding(row.id, f"is a slice of pool {row.pool}, which is not there")
+        yield AuditFinding(row.id, f"is a slice of pool {row.pool}, which is not there")
     for row in stored.connection.execute(_DOOM):
-        yield Finding(row.id, "is to be deleted without a reason, or without a time")
+        yield AuditFinding(row.id, "is to be deleted without a reason, or without a time")
 
 
-def _machines(stored: Stored) -> Iterator[Finding]:
+def _machines(stored: Stored) -> Iterator[AuditFinding]:
     c = slices.c
     for row in stored.connection.execute(select(c.id, c.machines, c.size, c.made)):
         try:
             machines = load_machines(row.machines)
         except UNREADABLE as error:
-            yield Finding(row.id, f"cannot be read: {error!r}"[:MAX_SENTENCE])
+            yield AuditFinding(row.id, f"cannot be read: {error!r}"[:MAX_SENTENCE])
             continue
         counted = len({each.name for each in machines}), machines_made(machines)
         if counted != (row.size, row.made):
-            yield Finding(
+            yield AuditFinding(
                 row.id,
                 f"has {counted[0]} machines of which {counted[1]} were made, and counts {row.size} "
                 f"and {row.made}",
             )
 
 
-def _specs(stored: Stored) -> Iterator[Finding]:
+def _specs(stored: Stored) -> Iterator[AuditFinding]:
     for row in stored.connection.execute(_WITHOUT_SPEC):
-        yield Finding(row.id, f"is of revision {row.revision} of {row.pool}, which has no spec")
+        yield AuditFinding(
+            row.id, f"is of revision {row.revision} of {row.pool}, which has no spec"
+        )
     for name, revision in stored.connection.execute(_WITHOUT_SLICE):
-        yield Finding(name, f"keeps the spec of revision {revision} for no slice")
+        yield AuditFinding(name, f"keeps the spec of revision {revision} for no slice")
     for name, revision, spec in stored.connection.execute(_SPECS):
         try:
             load_spec(spec)
         except UNREADABLE as error:
             told = f"has a spec of revision {revision} that cannot be read: {error!r}"
-            yield Finding(name, told[:MAX_SENTENCE])
+            yield AuditFinding(name, told[:MAX_SENTENCE])
 
 
-def _agents(stored: Stored) -> Iterator[Finding]:
+def _agents(stored: Stored) -> Iterator[AuditFinding]:
     ended = select(slices.c.id).where(one_of(slices.c.status, SLICE_TABLE.terminal))
     gone = {row.id for row in stored.connection.execute(ended)}
     there = select(agents.c.id, agents.c.fixed).where(one_of(agents.c.status, AGENT_TABLE.live))
     for row in stored.connection.execute(there):
         slice_ = json.loads(row.fixed).get(SLICE)
         if slice_ in gone:
-            yield Finding(row.id, f"is a machine of slice {slice_}, which is gone")
+            yield AuditFinding(row.id, f"is a machine of slice {slice_}, which is gone")
 
 
 AUDITS = (

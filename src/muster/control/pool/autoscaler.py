@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from muster.autoscaling.decision import RoutingDecision
 from muster.autoscaling.demand import Demand
 from muster.autoscaling.matching import Matcher
-from muster.autoscaling.pool_state import Budget, Ceilings, PoolState
+from muster.autoscaling.pool_state import CeilingBudget, Ceilings, PoolState
 from muster.autoscaling.routing import route_demand
 from muster.autoscaling.slice_plan import SlicePlan, plan_slices
 from muster.control.engine.handler import HandlerResult, LifecycleHandler, StatusTransitions
@@ -303,7 +303,7 @@ class RouteDemand(LifecycleHandler[Pool]):
     ) -> SlicePlan:
         promised = self._slice_states.promised(decision)
         found = [self._slice_states.of(each, promised.get(each.id, 0), work) for each in slices]
-        budget = Budget(name, self._ceilings(name), states)
+        budget = CeilingBudget(name, self._ceilings(name), states)
         plan = plan_slices(states, found, decision.launches, budget, work.now)
         for each in slices:
             each.stays = plan.stays.get(each.id)

@@ -20,7 +20,7 @@ from muster.core.specs.pool import POOL, RESERVED, SLICE
 from muster.core.states import AGENT_TABLE, AgentStatus
 from muster.core.states.health import ILL, HealthStatus
 from muster.core.states.slice import SliceStatus
-from muster.providers.provider import Listing, Machine, MachineState
+from muster.providers.provider import Machine, MachineListing, MachineState
 from muster.store.live import Live
 from muster.store.records import Agent
 from muster.store.tokens import JoinToken, token_hash
@@ -267,7 +267,7 @@ class Fleet:
         work: Work,
         name: str,
         generation: int,
-        listing: Listing | None,
+        listing: MachineListing | None,
         told: str,
         ended: Collection[SliceId],
     ) -> None:

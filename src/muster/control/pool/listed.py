@@ -8,7 +8,7 @@ from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.pool.fleet import Fleet
 from muster.control.pool.records import SliceId
-from muster.providers.provider import Listing
+from muster.providers.provider import MachineListing
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ class MachinesListed(Input):
 
     pool: str
     generation: int
-    listing: Listing | None
+    listing: MachineListing | None
     told: str = ""
     ended: frozenset[SliceId] = frozenset()
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from muster.autoscaling.standing import CONSEQUENCES, CreateOutcome, Scope, Standing
+from muster.autoscaling.standing import CONSEQUENCES, CreateOutcome, OutcomeScope, PoolStanding
 from muster.control.engine.handler import (
     NO_CHANGE,
     DerivationHandler,
@@ -42,7 +42,7 @@ class Standings:
             return
         standing = pool.standing.after(outcome, work.now, chance(slice_.id), told)
         self._closed(work, pool, standing)
-        if CONSEQUENCES[outcome].scope is Scope.QUOTA and pool.spec.quota_key is not None:
+        if CONSEQUENCES[outcome].scope is OutcomeScope.QUOTA and pool.spec.quota_key is not None:
             for other in self._fleet.pools():
                 if other is not pool and other.spec.quota_key == pool.spec.quota_key:
                     self._closed(work, other, standing)
@@ -69,14 +69,14 @@ class Standings:
             work.unit.touch(pool)
             work.mark(pool)
 
-    def _closed(self, work: Work, pool: Pool, standing: Standing) -> None:
+    def _closed(self, work: Work, pool: Pool, standing: PoolStanding) -> None:
         """Note that an outcome closes a pool. Its history has one row of a kind of outcome, however
         often that comes again: equal rows merge."""
         self._set(work, pool, standing)
         why = standing.closed(pool.name, pool.spec.quota_key, work.now)
         work.unit.note(pool, MakeSlices.name, SchedulingResult.NEED_RETRY, why)
 
-    def _set(self, work: Work, pool: Pool, standing: Standing) -> None:
+    def _set(self, work: Work, pool: Pool, standing: PoolStanding) -> None:
         if pool.standing != standing:
             pool.standing = standing
             work.unit.touch(pool)

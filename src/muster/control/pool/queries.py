@@ -25,9 +25,9 @@ from muster.control.pool.views import (
 from muster.core.owner import Principal
 from muster.core.states.slice import SLICE_TABLE
 from muster.core.views.pools import PoolPage, PoolView, SlicePage, SliceView, UsageView
+from muster.store.fields import load_reason
 from muster.store.queries.listing import Listing, listed, page_of
 from muster.store.queries.refs import resolve
-from muster.store.record_table import load_reason
 from muster.store.sql import one_of
 
 MAX_ENDED = 10_000

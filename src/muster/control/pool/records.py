@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NewType
 
 from sqlalchemy import Connection, Float, Index, Integer
 
-from muster.autoscaling.standing import GOOD, Standing
+from muster.autoscaling.standing import GOOD, PoolStanding
 from muster.control.pool.specs import read_former_specs
 from muster.control.pool.states import POOL_TABLE, PoolStatus
 from muster.core.ids import IdKind
@@ -15,21 +15,18 @@ from muster.core.reasons import Reason
 from muster.core.specs.pool import MachineShape, PoolSpec
 from muster.core.states.slice import SLICE_TABLE, SliceStatus
 from muster.store.entity import Entity, Tried, Visible
-from muster.store.live import Live
-from muster.store.record_table import (
-    Computed,
+from muster.store.fields import (
     Fixed,
     Flag,
     Key,
     LongText,
     Memory,
-    RecordTable,
     Seldom,
     StoredAs,
     Written,
-    index,
-    index_live,
 )
+from muster.store.live import Live
+from muster.store.record_table import Computed, RecordTable, index, index_live
 
 if TYPE_CHECKING:
     from muster.control.pool.effects import SliceDeleted, SliceMade
@@ -90,7 +87,7 @@ class Pool(Tried):
     status: PoolStatus
     created_at: Fixed[float]
     finished_at: float | None = None
-    standing: Standing = GOOD
+    standing: PoolStanding = GOOD
     reported: Annotated[
         MachineShape | None, StoredAs(dump=_dump_shape, load=_load_shape, may_be_null=False)
     ] = None

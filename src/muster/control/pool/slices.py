@@ -12,7 +12,7 @@ from muster.control.pool.fleet import Fleet
 from muster.control.pool.outlook import Usual
 from muster.control.pool.records import OwnMachine, Pool, Slice, SliceId
 from muster.control.pool.specs import forget_spec
-from muster.control.pool.turns import Turns
+from muster.control.pool.turns import SliceTurns
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.handlers.start import recall_prefilled
 from muster.control.session.heard_time import LOOK_AGAIN_S
@@ -66,7 +66,7 @@ class SliceLifecycle(Lifecycle[Slice]):
         self._agents = agents
         self._kernel_reports = kernel_reports
         self._fleet = fleet
-        self.turns = Turns()
+        self.turns = SliceTurns()
         self.changed_groups: set[str] = set()
         """Groups with slices that changed, so that demand is to be routed anew."""
         self.usual = Usual()

@@ -7,7 +7,7 @@ from muster.control.pool.records import Slice
 from muster.core.states.slice import SLICE_TABLE, SliceStatus
 
 
-class Turns:
+class SliceTurns:
     """The slices of each pool about which a call is under way, and those that wait for a turn."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ MAX_USERS = 100
 User = tuple[str, str]
 
 
-class Asked:
+class AskedChecks:
     """The memory, by machine and user: the incidents, with the time until which the machine was to
     be free for the check."""
 

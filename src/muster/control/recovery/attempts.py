@@ -17,7 +17,7 @@ from muster.control.health.entity import Incident
 from muster.control.health.incidents import Incidents
 from muster.control.health.lifecycle import IncidentLifecycle
 from muster.control.job.derive import live_attempts
-from muster.control.recovery.asked import Asked
+from muster.control.recovery.asked import AskedChecks
 from muster.control.recovery.book import Recoveries
 from muster.control.recovery.entity import Recovery
 from muster.control.recovery.rounds import (
@@ -179,7 +179,7 @@ class NoteFailures(FollowingHandler[Session]):
         recoveries: Recoveries,
         incidents: Incidents,
         lifecycle: IncidentLifecycle,
-        asked: Asked,
+        asked: AskedChecks,
     ) -> None:
         self._recoveries = recoveries
         self._incidents = incidents
@@ -405,7 +405,7 @@ class FollowIncidents(FollowingHandler[Incident]):
     entity = Incident
     statuses = frozenset(HealthStatus)
 
-    def __init__(self, recoveries: Recoveries, asked: Asked) -> None:
+    def __init__(self, recoveries: Recoveries, asked: AskedChecks) -> None:
         self._recoveries = recoveries
         self._asked = asked
         self._news: Mapping[str, Incident] = {}

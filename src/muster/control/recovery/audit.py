@@ -7,13 +7,13 @@ from sqlalchemy import select
 from muster.control.recovery.entity import load_next, load_open, load_rounds, recoveries
 from muster.core.states import JOB_TABLE
 from muster.core.states.recovery import RECOVERY_TABLE, RecoveryStatus
-from muster.store.audit.finding import MAX_SENTENCE, UNREADABLE, Audit, Finding, Stored
+from muster.store.audit.finding import MAX_SENTENCE, UNREADABLE, Audit, AuditFinding, Stored
 from muster.store.schema import jobs
 
 _WAITING = RECOVERY_TABLE.live - {RecoveryStatus.IN_PROGRESS}
 
 
-def _outliving(stored: Stored) -> Iterator[Finding]:
+def _outliving(stored: Stored) -> Iterator[AuditFinding]:
     joined = recoveries.outerjoin(jobs, jobs.c.id == recoveries.c.job_id)
     live = recoveries.c.status.in_(sorted(RECOVERY_TABLE.live))
     query = (
@@ -22,22 +22,24 @@ def _outliving(stored: Stored) -> Iterator[Finding]:
         .where(live, jobs.c.status.is_(None) | jobs.c.status.in_(sorted(JOB_TABLE.terminal)))
     )
     for row in stored.connection.execute(query):
-        yield Finding(row.id, f"is {row.status}, and its job is {row.of_job or 'missing'}")
+        yield AuditFinding(row.id, f"is {row.status}, and its job is {row.of_job or 'missing'}")
 
 
-def _wrong_rounds(stored: Stored) -> Iterator[Finding]:
+def _wrong_rounds(stored: Stored) -> Iterator[AuditFinding]:
     for row in stored.connection.execute(select(recoveries).order_by(recoveries.c.id)):
         try:
             open_, next_, kept = load_open(row.open), load_next(row.next), load_rounds(row.kept)
         except UNREADABLE as error:
-            yield Finding(row.id, f"cannot be read: {error!r}"[:MAX_SENTENCE])
+            yield AuditFinding(row.id, f"cannot be read: {error!r}"[:MAX_SENTENCE])
             continue
         is_open, newest = open_ is not None, next_ or open_ or (kept[-1] if kept else None)
         if is_open is not (row.status in _WAITING):
-            yield Finding(row.id, f"is {row.status}, and has {'a' if is_open else 'no'} round open")
+            yield AuditFinding(
+                row.id, f"is {row.status}, and has {'a' if is_open else 'no'} round open"
+            )
         failed = row.rounds - (0 if newest is None else newest.leaves)
         if row.restarts > failed:
-            yield Finding(row.id, f"was restarted {row.restarts} times in {failed} rounds")
+            yield AuditFinding(row.id, f"was restarted {row.restarts} times in {failed} rounds")
 
 
 AUDITS = (

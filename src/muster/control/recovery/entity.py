@@ -11,13 +11,11 @@ from muster.core.owner import Owner
 from muster.core.reasons import Reason
 from muster.core.states.recovery import RECOVERY_TABLE, RecoveryStatus
 from muster.store.entity import Entity, Record, Visible
+from muster.store.fields import Fixed, Key, Reference
 from muster.store.live import Live
 from muster.store.record_table import (
     Computed,
-    Fixed,
-    Key,
     RecordTable,
-    Reference,
     index_by_owner,
     index_live,
     owner_through,

@@ -9,7 +9,7 @@ from muster.control.health.lifecycle import IncidentLifecycle
 from muster.control.job.held import HeldAttempts
 from muster.control.job.requests import JobRequests
 from muster.control.notice.ends import Writer
-from muster.control.recovery.asked import Asked
+from muster.control.recovery.asked import AskedChecks
 from muster.control.recovery.attempts import FollowIncidents, NoteFailures, StopOthers
 from muster.control.recovery.audit import AUDITS
 from muster.control.recovery.book import Recoveries
@@ -43,7 +43,7 @@ class RecoveryModule(EntityModule):
 
     def __init__(self, surroundings: Surroundings) -> None:
         super().__init__(surroundings)
-        self._asked = Asked()
+        self._asked = AskedChecks()
 
     def begin(self, live: Live, before: Live | None) -> None:
         """Have sessions that restart a job prefer its former agents again."""

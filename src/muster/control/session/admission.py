@@ -20,10 +20,10 @@ from muster.scheduling.policy.validators import (
     refusals_of_store,
     why_never_met,
 )
-from muster.scheduling.workload import Progress, WorkloadClass
+from muster.scheduling.workload import DependencyProgress, WorkloadClass
 from muster.store.live import Live
 
-Ended = Mapping[str, tuple[str, Progress]]
+Ended = Mapping[str, tuple[str, DependencyProgress]]
 """Work that has ended, by the name or id that a person gave: the id of the work, and how it
 ended."""
 
@@ -138,7 +138,7 @@ def find_dependencies(
             be met.
     """
     problems = []
-    dependencies: dict[str, tuple[str, Progress]] = {}
+    dependencies: dict[str, tuple[str, DependencyProgress]] = {}
     for index, dependency in enumerate(after):
         found = cluster.dependencies.find(owner, dependency.on) or ended.get(dependency.on)
         if found is None:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from muster.control.engine.work import Work
 from muster.control.session.cluster.state import ClusterState
 from muster.core.owner import Owner
-from muster.core.resources import Unit
+from muster.core.resources import AmountUnit
 from muster.scheduling.accounting.holdings import LARGE_SPEC_BYTES, EndedSpec
 from muster.scheduling.accounting.usage import scopes
 from muster.store.ended_specs import Texts, cut, storing
@@ -77,5 +77,10 @@ class EndedSpecs:
             log.warning("the spec of %s is damaged, and is left as it is: %s", spec.id, error)
             return
         at = datetime.fromtimestamp(work.now, UTC).isoformat(timespec="seconds")
-        numbers = {"at": at, "size": spec.spec_bytes, "limit": share_bytes, "unit": Unit.BYTES}
+        numbers = {
+            "at": at,
+            "size": spec.spec_bytes,
+            "limit": share_bytes,
+            "unit": AmountUnit.BYTES,
+        }
         work.unit.also(*storing(spec, texts, json.dumps(numbers)))

@@ -24,7 +24,7 @@ Told = tuple[SessionId, ReasonCode, str]
 
 @dataclass(slots=True)
 class _ToldInWake:
-    """What this wake has told, which is not stored yet."""
+    """The removals that this wake has told, which are not stored yet."""
 
     rows: set[Told] = field(default_factory=set)
 

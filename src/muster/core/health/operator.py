@@ -46,7 +46,7 @@ class FindingReport(Spec):
     remedy: Remedy = Remedy.CHECK
 
 
-class Report(Spec):
+class OperatorReport(Spec):
     version: Literal[1]
     verdict: CheckResult
     findings: Annotated[tuple[FindingReport, ...], Field(max_length=MAX_FINDINGS)] = ()
@@ -75,7 +75,7 @@ def read_report(run: CheckRun, check: str, program: str) -> Verdict:
         what = f"{program} printed a report {told}; version {VERSION} is known here"
         return unknown(check, what, quoted(run.output))
     try:
-        report = parse_spec(Report, document)
+        report = parse_spec(OperatorReport, document)
     except InvalidSpec as error:
         problem = error.problems[0].sentence()
         return unknown(check, f"the report of {program} is wrong: {problem}", quoted(run.output))

@@ -8,7 +8,7 @@ from typing import Any
 
 from muster.core.reasons.catalogue import CATALOGUE
 from muster.core.reasons.codes import ReasonCode, ReasonKind
-from muster.core.resources import Unit
+from muster.core.resources import AmountUnit
 from muster.core.text import duration
 
 
@@ -64,7 +64,7 @@ def _names_in(template: str) -> list[str]:
     return found
 
 
-_UNITS = frozenset(Unit)
+_UNITS = frozenset(AmountUnit)
 PRICE = "price"
 """The ``unit`` of prices, in any currency."""
 
@@ -100,7 +100,7 @@ class _Number:
         if unit == PRICE and isinstance(value, int | float):
             return f"{value:,.2f}"
         if unit in _UNITS and isinstance(value, int):
-            return Unit(unit).written(value)
+            return AmountUnit(unit).written(value)
         if isinstance(value, float) and value.is_integer():
             value = int(value)  # nobody writes 1.0 s
         shown = "?" if value is None else str(value)

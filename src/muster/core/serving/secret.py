@@ -1,5 +1,5 @@
 """The secret of a deployment, by which its programs know the requests that came through a proxy or
-a prober (design: Proof, not place).
+a prober (design: Deployments and routes).
 
 It proves where a request comes from, on machines where ports are open to kernels of other users.
 """

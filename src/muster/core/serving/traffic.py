@@ -68,7 +68,7 @@ class Identity(View):
     role: Role = Role.USER
 
 
-class Service(View):
+class TrafficService(View):
     """A deployment, as those see it who send requests to its replicas.
 
     Args:
@@ -124,7 +124,7 @@ class TrafficView(View):
     """All services at one moment; ``version`` grows with each change."""
 
     version: int
-    services: tuple[Service, ...] = ()
+    services: tuple[TrafficService, ...] = ()
 
 
 class RouteLoad(View):

@@ -18,7 +18,7 @@ from muster.core.specs.placement import (
     PlacementSpec,
 )
 from muster.core.specs.pool import MachineShape, PoolSpec
-from muster.core.specs.quota import Level, Limits, QuotaSpec
+from muster.core.specs.quota import Level, QuotaLimits, QuotaSpec
 from muster.core.specs.recovery import RecoverySpec
 from muster.core.specs.session import MAX_GANG, KernelSpec, SessionSpec, SessionType
 from muster.core.specs.work import WorkSpec
@@ -36,11 +36,11 @@ __all__ = [
     "JobSpec",
     "KernelSpec",
     "Level",
-    "Limits",
     "MachineShape",
     "Operator",
     "PlacementSpec",
     "PoolSpec",
+    "QuotaLimits",
     "QuotaSpec",
     "RecoverySpec",
     "ResourcesSpec",

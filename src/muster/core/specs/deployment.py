@@ -20,8 +20,8 @@ from muster.core.specs.serving import (
     HeaderName,
     Host,
     ProbeSpec,
+    ReplicaCount,
     ScaleSpec,
-    Share,
     ShareOf,
     UpdateSpec,
 )
@@ -89,7 +89,7 @@ class DeploymentSpec(Process):
     host: Host | None = None
     affinity: HeaderName | None = None
     drain: Annotated[Duration, Field(le=3600)] = 30.0
-    disruption: ShareOf = Share(percent=25)
+    disruption: ShareOf = ReplicaCount(percent=25)
     priority: Priority = 50
     placement: PlacementSpec = Field(default_factory=lambda: ANYWHERE)
     notify: Channels = ()

@@ -32,7 +32,7 @@ class Level(StrEnum):
 _DEPTH = {Level.DOMAIN: 1, Level.PROJECT: 2, Level.USER: 3}
 
 
-class Limits(Spec):
+class QuotaLimits(Spec):
     """Most of each resource; None, or an extra resource without a name here, is no limit.
 
     Args:
@@ -89,8 +89,8 @@ class QuotaSpec(Spec):
     kind: Literal["quota"] = "quota"
     level: Level = Level.USER
     name: ShortText
-    limits: Limits = Field(default_factory=Limits)
-    largest: Limits = Field(default_factory=Limits)
+    limits: QuotaLimits = Field(default_factory=QuotaLimits)
+    largest: QuotaLimits = Field(default_factory=QuotaLimits)
     sessions: _Count | None = None
     pending_sessions: _Count | None = None
     open_work: _Count | None = None

@@ -163,7 +163,7 @@ class ProbeSpec(Spec):
         return max(3 * (self.interval + self.timeout), 10.0)
 
 
-class Share(Spec):
+class ReplicaCount(Spec):
     """A number of replicas, or a share of them in percent."""
 
     count: int | None = None
@@ -185,7 +185,7 @@ class Share(Spec):
 
 
 def _share(value: Any) -> Any:
-    if isinstance(value, Share | dict):
+    if isinstance(value, ReplicaCount | dict):
         return value
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_REPLICAS:
         return {"count": value}
@@ -197,11 +197,11 @@ def _share(value: Any) -> Any:
     raise ValueError("expected a number of replicas, or a share such as 25%")
 
 
-def _write_share(share: Share) -> int | str:
+def _write_share(share: ReplicaCount) -> int | str:
     return share.count if share.count is not None else f"{share.percent}%"
 
 
-ShareOf = Annotated[Share, BeforeValidator(_share), PlainSerializer(_write_share)]
+ShareOf = Annotated[ReplicaCount, BeforeValidator(_share), PlainSerializer(_write_share)]
 
 
 class Strategy(StrEnum):
@@ -245,8 +245,8 @@ class UpdateSpec(Spec):
     """
 
     strategy: Strategy = Strategy.ROLLING
-    surge: ShareOf = Share(percent=25)
-    unavailable: ShareOf = Share(count=0)
+    surge: ShareOf = ReplicaCount(percent=25)
+    unavailable: ShareOf = ReplicaCount(count=0)
     steps: Annotated[tuple[CanaryStep, ...], Field(min_length=1, max_length=MAX_STEPS)] = (
         CanaryStep(weight=10),
         CanaryStep(weight=50),

@@ -37,7 +37,7 @@ class Ec2Client(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CallLimits:
     """Limits of a provider's call, which may be several requests to EC2.
 
     Args:
@@ -82,14 +82,14 @@ _sessions_lock = threading.Lock()
 class Ec2Calls:
     """EC2 as one pool reaches it; threads may share it."""
 
-    def __init__(self, settings: AwsSettings, limits: Limits) -> None:
+    def __init__(self, settings: AwsSettings, limits: CallLimits) -> None:
         self.limits = limits
         self._settings = settings
         self._clients: _Clients | None = None
 
-    def begin(self) -> "Conversation":
+    def begin(self) -> "CallConversation":
         """The requests of one call of the provider."""
-        return Conversation(self, time.monotonic() + self.limits.last_start_s)
+        return CallConversation(self, time.monotonic() + self.limits.last_start_s)
 
     def clients(self) -> _Clients:
         """
@@ -139,7 +139,7 @@ class Ec2Calls:
         return client
 
 
-class Conversation:
+class CallConversation:
     """The requests of one call, which share its time."""
 
     def __init__(self, calls: Ec2Calls, until: float) -> None:

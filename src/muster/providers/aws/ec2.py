@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from muster.autoscaling.standing import CreateOutcome
 from muster.core.errors import InvalidSpec, Problem
 from muster.core.specs.pool import PoolSpec
-from muster.providers.aws.calls import Conversation, Ec2Calls, Limits
+from muster.providers.aws.calls import CallConversation, CallLimits, Ec2Calls
 from muster.providers.aws.errors import ELSEWHERE, MISMATCH, Ec2Error, fate_of
 from muster.providers.aws.instances import (
     NOTICES,
@@ -33,8 +33,8 @@ from muster.providers.aws.settings import settings_of
 from muster.providers.provider import (
     MAX_LOG,
     AgentSetup,
-    Listing,
     Machine,
+    MachineListing,
     Provider,
     Scope,
     SliceOrder,
@@ -57,7 +57,7 @@ class AwsEc2(Provider):
     subnet, and have the tags of its scope from their first moment."""
 
     name = "aws-ec2"
-    limits: ClassVar[Limits] = Limits()
+    limits: ClassVar[CallLimits] = CallLimits()
 
     def __init__(self, spec: PoolSpec, scope: Scope) -> None:
         super().__init__(spec, scope)
@@ -112,7 +112,7 @@ class AwsEc2(Provider):
         unlisted = launch is not None and self._terminate_unlisted(asking, launch.ids, found)
         return not unlisted and all(each.terminated for each in found)
 
-    def list(self) -> Listing:
+    def list(self) -> MachineListing:
         asking = self._calls.begin()
         found: dict[str, Instance] = {}
         complete = True
@@ -130,7 +130,7 @@ class AwsEc2(Provider):
         leave = self._notices(asking) if any(each.spot for each in here) else {}
         machines = [each.machine(leaves_at=leave.get(each.id)) for each in here]
         machines.sort(key=lambda each: (each.slice, each.name))
-        return Listing(tuple(machines), complete)
+        return MachineListing(tuple(machines), complete)
 
     def reboot(self, machine: Machine, *, hard: bool = False) -> None:
         """Have a machine boot anew. RebootInstances asks its operating system, and EC2 itself cuts
@@ -173,7 +173,7 @@ class AwsEc2(Provider):
         values = {CLUSTER: self.scope.cluster, POOL: self.scope.pool, **more}
         return [{"Name": f"tag:{key}", "Values": [value]} for key, value in values.items()]
 
-    def _instances(self, asking: Conversation, slice_: str) -> Sequence[Instance]:
+    def _instances(self, asking: CallConversation, slice_: str) -> Sequence[Instance]:
         """The instances of a slice, those that have ended included as long as EC2 lists them."""
         found: dict[str, Instance] = {}
         filters = self._own(**{SLICE: slice_})
@@ -183,7 +183,7 @@ class AwsEc2(Provider):
             }
         return tuple(found.values())
 
-    def _instance(self, asking: Conversation, machine: Machine) -> Instance:
+    def _instance(self, asking: CallConversation, machine: Machine) -> Instance:
         """
         Raises:
             Ec2Error: it is none of this pool, or is being deleted.
@@ -196,7 +196,7 @@ class AwsEc2(Provider):
         told = f"{machine.id} is no machine of pool {self.scope.pool}, or is being deleted"
         raise Ec2Error(CreateOutcome.BAD_REQUEST, told)
 
-    def _notices(self, asking: Conversation) -> dict[str, float]:
+    def _notices(self, asking: CallConversation) -> dict[str, float]:
         """When instances are taken back, by id. Where that cannot be read, the machines are told
         without it."""
         filters = [*self._own(), {"Name": "status-code", "Values": [*NOTICES]}]
@@ -211,7 +211,7 @@ class AwsEc2(Provider):
     # Making
 
     def _whole(
-        self, asking: Conversation, order: SliceOrder, found: Sequence[Instance]
+        self, asking: CallConversation, order: SliceOrder, found: Sequence[Instance]
     ) -> Sequence[Instance]:
         """The launch that is the slice, whole; empty if none of its instances lives. Instances of
         other launches are terminated.
@@ -243,7 +243,7 @@ class AwsEc2(Provider):
         return whole
 
     def _launch(
-        self, asking: Conversation, order: SliceOrder, tokens: set[str]
+        self, asking: CallConversation, order: SliceOrder, tokens: set[str]
     ) -> Sequence[Instance]:
         """Launch a slice in the first subnet that has room.
 
@@ -264,7 +264,7 @@ class AwsEc2(Provider):
         raise Ec2Error(first.outcome, f"{first.told}{tried}", first.code)
 
     def _launch_in(
-        self, asking: Conversation, order: SliceOrder, subnet: str, tokens: set[str]
+        self, asking: CallConversation, order: SliceOrder, subnet: str, tokens: set[str]
     ) -> Sequence[Instance]:
         device = self._device(asking)
         parameters = launch_parameters(order, self.scope, self._settings, subnet, device)
@@ -279,7 +279,7 @@ class AwsEc2(Provider):
         raise Ec2Error(CreateOutcome.BAD_REQUEST, told)
 
     def _run(
-        self, asking: Conversation, order: SliceOrder, subnet: str, parameters: dict[str, Any]
+        self, asking: CallConversation, order: SliceOrder, subnet: str, parameters: dict[str, Any]
     ) -> Sequence[Instance]:
         """The instances of a launch, or of the earlier one that had this client token."""
         before = self._recent.asked(order.slice, subnet)
@@ -299,7 +299,7 @@ class AwsEc2(Provider):
         self._recent.answered(order.slice, subnet, [each.id for each in made])
         return [each for each in made if time.time() - each.launched < _FORGOTTEN_S]
 
-    def _try_launch(self, asking: Conversation, subnet: str) -> None:
+    def _try_launch(self, asking: CallConversation, subnet: str) -> None:
         """
         Raises:
             Ec2Error: EC2 would refuse a slice in this subnet.
@@ -326,7 +326,7 @@ class AwsEc2(Provider):
             return subnets
         return sorted(subnets, key=lambda each: each != last.subnet)
 
-    def _device(self, asking: Conversation) -> str | None:
+    def _device(self, asking: CallConversation) -> str | None:
         """The root device of the image, where the settings say how large it is to be."""
         if self._settings.volume_gb is not None and self._root_device is None:
             describe = asking.client.describe_images
@@ -335,7 +335,7 @@ class AwsEc2(Provider):
         return self._root_device
 
     def _named(
-        self, asking: Conversation, order: SliceOrder, whole: Sequence[Instance]
+        self, asking: CallConversation, order: SliceOrder, whole: Sequence[Instance]
     ) -> tuple[Machine, ...]:
         """The machines of a slice, each with the tag of its name. One that is launched with others
         gets it afterwards, as all instances of a launch are launched with the same tags."""
@@ -355,7 +355,7 @@ class AwsEc2(Provider):
             raise Ec2Error(CreateOutcome.UNKNOWN, told, error.code) from error
         return tuple(machines)
 
-    def _tag(self, asking: Conversation, machine: Machine) -> None:
+    def _tag(self, asking: CallConversation, machine: Machine) -> None:
         own = tags(name_tags(machine.name))
         while True:
             try:
@@ -367,13 +367,13 @@ class AwsEc2(Provider):
 
     # Deleting
 
-    def _terminate(self, asking: Conversation, instances: Iterable[Instance]) -> None:
+    def _terminate(self, asking: CallConversation, instances: Iterable[Instance]) -> None:
         ids = [each.id for each in instances if not each.ended]
         if ids:
             asking.ask(asking.client.terminate_instances, InstanceIds=ids)
 
     def _terminate_unlisted(
-        self, asking: Conversation, ids: frozenset[str] | None, found: Sequence[Instance]
+        self, asking: CallConversation, ids: frozenset[str] | None, found: Sequence[Instance]
     ) -> bool:
         """Terminate instances that were just launched and are not listed yet; the answer says
         whether there are, or may be, such."""

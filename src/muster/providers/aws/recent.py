@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class SliceLaunch:
     """A launch of a slice.
 
     Args:
@@ -31,22 +31,22 @@ class RecentLaunches:
 
     def __init__(self, settle_s: float) -> None:
         self._settle_s = settle_s
-        self._launches: dict[str, Launch] = {}
+        self._launches: dict[str, SliceLaunch] = {}
         self._lock = threading.Lock()
 
-    def asked(self, slice_: str, subnet: str) -> Launch | None:
+    def asked(self, slice_: str, subnet: str) -> SliceLaunch | None:
         """Note that a slice is being launched; the answer is what was noted of it before."""
         with self._lock:
             before = self._get(slice_)
-            self._launches[slice_] = Launch(time.monotonic(), subnet)
+            self._launches[slice_] = SliceLaunch(time.monotonic(), subnet)
             return before
 
     def answered(self, slice_: str, subnet: str, ids: Collection[str]) -> None:
         """Note the instances that a launch made."""
         with self._lock:
-            self._launches[slice_] = Launch(time.monotonic(), subnet, frozenset(ids))
+            self._launches[slice_] = SliceLaunch(time.monotonic(), subnet, frozenset(ids))
 
-    def refused(self, slice_: str, before: Launch | None) -> None:
+    def refused(self, slice_: str, before: SliceLaunch | None) -> None:
         """Note that a launch made nothing, so that what was noted ``before`` it holds."""
         with self._lock:
             if before is None:
@@ -54,7 +54,7 @@ class RecentLaunches:
             else:
                 self._launches[slice_] = before
 
-    def of(self, slice_: str) -> Launch | None:
+    def of(self, slice_: str) -> SliceLaunch | None:
         """The last launch of a slice."""
         with self._lock:
             return self._get(slice_)
@@ -68,7 +68,7 @@ class RecentLaunches:
                 for each in self._launches.values()
             )
 
-    def _get(self, slice_: str) -> Launch | None:
+    def _get(self, slice_: str) -> SliceLaunch | None:
         self._drop_settled()
         return self._launches.get(slice_)
 

@@ -38,7 +38,7 @@ RESTARTS = 2
 T = TypeVar("T", Pod, Secret)
 
 
-class Refused(ProviderError):
+class ApiRefused(ProviderError):
     """An answer of the API server that is no success.
 
     Args:
@@ -56,7 +56,7 @@ class AlreadyThere(MusterError):
     """An object of this name exists."""
 
 
-class Absent(Refused):
+class Absent(ApiRefused):
     """There is no such object, or no such namespace."""
 
 
@@ -137,7 +137,7 @@ def _retry_after_s(response: httpx2.Response) -> float | None:
     return None
 
 
-class Api:
+class KubernetesApi:
     """Pods and Secrets of one namespace. Safe to use from several threads; connects when it is
     first used.
 
@@ -174,7 +174,7 @@ class Api:
         try:
             with _refusals(_secrets_in(wanted)):
                 return self._client.create(wanted, dry_run=dry_run)
-        except Refused as refused:
+        except ApiRefused as refused:
             if refused.code == 409 and refused.reason == "AlreadyExists":
                 raise AlreadyThere from None
             raise
@@ -228,7 +228,7 @@ class Api:
                             return pods, False
                 return pods, True
             except ProviderError as error:
-                if isinstance(error, Refused) and error.code == 410 and restarts < RESTARTS:
+                if isinstance(error, ApiRefused) and error.code == 410 and restarts < RESTARTS:
                     restarts += 1
                 elif pods:
                     return pods, False
@@ -328,7 +328,7 @@ _OUTCOMES = {
 }
 
 
-def _refused(error: httpx2.HTTPStatusError, hidden: Collection[str]) -> Refused:
+def _refused(error: httpx2.HTTPStatusError, hidden: Collection[str]) -> ApiRefused:
     code = error.response.status_code
     told, reason, about = f"HTTP {code}", "", ""
     if isinstance(error, ApiError):
@@ -339,7 +339,7 @@ def _refused(error: httpx2.HTTPStatusError, hidden: Collection[str]) -> Refused:
     outcome = _OUTCOMES.get(code, CreateOutcome.UNKNOWN)
     if code == 403:
         outcome = _forbidden(told, about)
-    return (Absent if code == 404 else Refused)(outcome, told, code, reason)
+    return (Absent if code == 404 else ApiRefused)(outcome, told, code, reason)
 
 
 def _forbidden(told: str, about: str) -> CreateOutcome:

@@ -44,7 +44,7 @@ exec "$@"
 this makes room for it, and becomes the agent."""
 
 
-class SlicePlan(BaseModel):
+class PodPlan(BaseModel):
     """All that the pods of a slice are made of, secrets excepted. It is kept in the slice's Secret,
     so that a pod can be made again as it was.
 
@@ -187,7 +187,7 @@ def secret_of(
     Args:
         former: the Secret that is there already, whose credentials stay.
     """
-    plan = SlicePlan.of(order, settings)
+    plan = PodPlan.of(order, settings)
     data = {_TOKEN: _encoded(order.setup.token), _PLAN: _encoded(plan.model_dump_json())}
     if order.setup.authority is not None:
         data[_AUTHORITY] = _encoded(order.setup.authority)

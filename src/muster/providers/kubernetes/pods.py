@@ -16,15 +16,15 @@ from muster.autoscaling.standing import CreateOutcome
 from muster.core.errors import InvalidSpec, Problem
 from muster.core.specs.pool import PoolSpec
 from muster.providers.kubernetes import naming
-from muster.providers.kubernetes.api import Absent, AlreadyThere, Api
-from muster.providers.kubernetes.manifests import SlicePlan, is_ours, is_owned_by, secret_of
+from muster.providers.kubernetes.api import Absent, AlreadyThere, KubernetesApi
+from muster.providers.kubernetes.manifests import PodPlan, is_ours, is_owned_by, secret_of
 from muster.providers.kubernetes.observed import is_leaving, machine_of, name_of
 from muster.providers.kubernetes.settings import KubernetesSettings, read_settings
 from muster.providers.provider import (
     CALL_S,
     AgentSetup,
-    Listing,
     Machine,
+    MachineListing,
     Provider,
     ProviderError,
     Scope,
@@ -52,7 +52,7 @@ class KubernetesPods(Provider):
     def __init__(self, spec: PoolSpec, scope: Scope) -> None:
         super().__init__(spec, scope)
         self._settings: KubernetesSettings = read_settings(spec.settings)
-        self._api = Api(self._settings)
+        self._api = KubernetesApi(self._settings)
 
     @classmethod
     def problems(cls, spec: PoolSpec) -> Iterable[Problem]:
@@ -76,7 +76,7 @@ class KubernetesPods(Provider):
         setup = AgentSetup("check.invalid:1", self.spec.group, token="")
         order = SliceOrder("check", ("check",), self.spec.machine, False, {}, setup)
         secret = secret_of(order, self._settings, self.scope)
-        pod = SlicePlan.of(order, self._settings).pod(self.scope, 0, None)
+        pod = PodPlan.of(order, self._settings).pod(self.scope, 0, None)
         with api.within(LIMIT_S):
             try:
                 api.create(secret, dry_run=True)
@@ -97,7 +97,7 @@ class KubernetesPods(Provider):
         told as it is, though an earlier call may have made something."""
         with self._api.within(LIMIT_S - UNDO_S):
             secret, begun = self._make_secret(order)
-            plan = SlicePlan.of(order, self._settings)
+            plan = PodPlan.of(order, self._settings)
             try:
                 # What is there is not asked for again: a full quota would refuse it, and a large
                 # slice is not made in the time of one call.
@@ -115,10 +115,10 @@ class KubernetesPods(Provider):
         with self._api.within(LIMIT_S):
             return self._delete(slice_)
 
-    def list(self) -> Listing:
+    def list(self) -> MachineListing:
         with self._api.within(LIMIT_S):
             pods, complete = self._pods(naming.of_pool(self.scope))
-        return Listing(tuple(machine_of(pod) for pod in pods), complete)
+        return MachineListing(tuple(machine_of(pod) for pod in pods), complete)
 
     def reboot(self, machine: Machine, *, hard: bool = False) -> None:
         """Replace a pod by one that is equal: pods do not boot. The agent is the same, with the
@@ -137,7 +137,7 @@ class KubernetesPods(Provider):
             if secret is None or is_leaving(secret):
                 told = f"slice {machine.slice} is not there any more"
                 raise ProviderError(CreateOutcome.BAD_REQUEST, told)
-            plan = SlicePlan.kept_in(secret)
+            plan = PodPlan.kept_in(secret)
             if plan is None or machine.name not in plan.names:
                 told = f"the Secret of slice {machine.slice} has no plan of {machine.name}"
                 raise ProviderError(CreateOutcome.BAD_REQUEST, told)
@@ -176,7 +176,7 @@ class KubernetesPods(Provider):
         except ProviderError as error:  # an earlier call may have made pods
             raise ProviderError(CreateOutcome.UNKNOWN, error.told) from None
 
-    def _make(self, plan: SlicePlan, index: int, secret: Secret, there: Mapping[str, Pod]) -> Pod:
+    def _make(self, plan: PodPlan, index: int, secret: Secret, there: Mapping[str, Pod]) -> Pod:
         """The pod of a machine, made now or by an earlier call.
 
         Args:
@@ -231,7 +231,7 @@ class KubernetesPods(Provider):
             raise failed
         return not (pods and self._pods_of(slice_)) and self._secret(slice_) is None
 
-    def _wait_until_gone(self, plan: SlicePlan, index: int) -> None:
+    def _wait_until_gone(self, plan: PodPlan, index: int) -> None:
         while (pod := self._pod(plan, index)) is not None:
             if self._api.left_s() < 2 * PAUSE_S:
                 told = f"pod {name_of(pod)} has not ended yet"
@@ -244,7 +244,7 @@ class KubernetesPods(Provider):
         ours = found is not None and is_ours(found, naming.of_slice(self.scope, slice_))
         return found if ours else None
 
-    def _pod(self, plan: SlicePlan, index: int) -> Pod | None:
+    def _pod(self, plan: PodPlan, index: int) -> Pod | None:
         """The pod of a machine, if there is one.
 
         Raises:

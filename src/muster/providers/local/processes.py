@@ -28,8 +28,8 @@ from muster.providers.local.machine import (
 )
 from muster.providers.local.restarts import Restarts
 from muster.providers.provider import (
-    Listing,
     Machine,
+    MachineListing,
     MachineState,
     Provider,
     ProviderError,
@@ -137,13 +137,13 @@ class LocalProcesses(Provider):
         except (NotEnded, OSError, ValueError) as error:
             raise ProviderError(CreateOutcome.UNKNOWN, str(error)) from error
 
-    def list(self) -> Listing:
+    def list(self) -> MachineListing:
         machines: list[Machine] = []
         complete = True
         try:
             directories = sorted(path for path in self._directory.iterdir() if path.is_dir())
         except FileNotFoundError:
-            return Listing(())
+            return MachineListing(())
         except OSError as error:
             raise ProviderError(CreateOutcome.UNKNOWN, str(error)) from error
         for directory in directories:
@@ -154,7 +154,7 @@ class LocalProcesses(Provider):
                 continue
             if kept is not None and self._is_own(kept):
                 machines += [self._machine(directory.name, name, kept) for name in kept.names]
-        return Listing(tuple(machines), complete)
+        return MachineListing(tuple(machines), complete)
 
     def reboot(self, machine: Machine, *, hard: bool = False) -> None:
         deadline_s = time.monotonic() + _CALL_S

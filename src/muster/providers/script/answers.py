@@ -12,8 +12,8 @@ from muster.core.specs.amounts import ShortText, Spec
 from muster.core.specs.load import parse_spec
 from muster.core.text import made_text
 from muster.providers.provider import (
-    Listing,
     Machine,
+    MachineListing,
     MachineState,
     ProviderError,
     SliceOrder,
@@ -106,14 +106,14 @@ def created(document: dict[str, Any], order: SliceOrder) -> tuple[Machine, ...]:
     return tuple(machines[name] for name in order.names)
 
 
-def listed(document: dict[str, Any]) -> Listing:
+def listed(document: dict[str, Any]) -> MachineListing:
     """The machines of the pool.
 
     Raises:
         Nonsense: that is not what was answered.
     """
     _only(document, {"machines", "complete"})
-    return Listing(_machines(document, None), _flag(document, "complete", default=True))
+    return MachineListing(_machines(document, None), _flag(document, "complete", default=True))
 
 
 def gone(document: dict[str, Any]) -> bool:

@@ -60,7 +60,7 @@ class CallFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ScriptAnswer:
     """The answer of an executable that has ended.
 
     Args:
@@ -120,7 +120,7 @@ def call(
     directory: Path,
     timeout_s: float,
     secret: str = "",
-) -> Answer:
+) -> ScriptAnswer:
     """Start the command with ``request`` on its standard input, and wait for its end.
 
     Whatever it leaves running is killed, and everything is once ``timeout_s`` is over.
@@ -228,7 +228,7 @@ def _end(process: subprocess.Popen[bytes], heard: _Heard) -> None:
             os.killpg(pid, signal.SIGKILL)
 
 
-def _judge(heard: _Heard, too_much: str, timeout_s: float, secret: str) -> Answer:
+def _judge(heard: _Heard, too_much: str, timeout_s: float, secret: str) -> ScriptAnswer:
     """
     Raises:
         NotCalled, CallFailed: as ``call``.
@@ -248,7 +248,7 @@ def _judge(heard: _Heard, too_much: str, timeout_s: float, secret: str) -> Answe
     output = bytes(heard.output)
     if secret:
         output = output.replace(secret.encode(), _HIDDEN.encode())
-    return Answer(code, output, last_line)
+    return ScriptAnswer(code, output, last_line)
 
 
 def _status(heard: _Heard) -> dict[str, Any]:

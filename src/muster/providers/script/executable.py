@@ -17,8 +17,8 @@ from muster.core.specs.pool import MachineShape, PoolSpec
 from muster.core.text import made_text
 from muster.files import make_directory
 from muster.providers.provider import (
-    Listing,
     Machine,
+    MachineListing,
     Provider,
     ProviderError,
     Scope,
@@ -26,7 +26,7 @@ from muster.providers.provider import (
 )
 from muster.providers.script import answers
 from muster.providers.script.answers import Nonsense, document_in, refusal_in
-from muster.providers.script.call import Answer, CallFailed, NotCalled, call, environment
+from muster.providers.script.call import CallFailed, NotCalled, ScriptAnswer, call, environment
 from muster.providers.starting import AgentPlace, start_script
 
 T = TypeVar("T")
@@ -109,7 +109,7 @@ class Script(Provider):
     def delete(self, slice_: str) -> bool:
         return self._ask("delete", {"slice": slice_}, answers.gone)
 
-    def list(self) -> Listing:
+    def list(self) -> MachineListing:
         return self._ask("list", {}, answers.listed)
 
     def reboot(self, machine: Machine, *, hard: bool = False) -> None:
@@ -173,7 +173,7 @@ class Script(Provider):
         return f"`{self._settings.command[0].rpartition('/')[2]} {name}`"
 
 
-def _taken(answer: Answer, read: Callable[[dict[str, Any]], T], *, may_be_empty: bool) -> T:
+def _taken(answer: ScriptAnswer, read: Callable[[dict[str, Any]], T], *, may_be_empty: bool) -> T:
     """
     Raises:
         ProviderError: the executable answers with an error.

@@ -49,7 +49,7 @@ class Look:
 Answers = dict[Host, dict[str, Any] | HostFault]
 
 
-class Fleet:
+class HostFleet:
     """The hosts of a pool.
 
     Args:

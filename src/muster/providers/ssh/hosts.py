@@ -13,8 +13,8 @@ from muster.core.specs.pool import PoolSpec
 from muster.providers.provider import (
     CALL_S,
     MAX_LOG,
-    Listing,
     Machine,
+    MachineListing,
     MachineState,
     Provider,
     ProviderError,
@@ -22,9 +22,9 @@ from muster.providers.provider import (
     SliceOrder,
 )
 from muster.providers.ssh.connection import Fault, HostFault
-from muster.providers.ssh.fleet import Fleet, Look, faults_in, is_busy, is_gone, outcome_of
+from muster.providers.ssh.fleet import HostFleet, Look, faults_in, is_busy, is_gone, outcome_of
 from muster.providers.ssh.host_list import Host
-from muster.providers.ssh.making import LOOK_S, Making, told_of
+from muster.providers.ssh.making import LOOK_S, SliceMaking, told_of
 from muster.providers.ssh.settings import settings_of
 
 log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class SshHosts(Provider):
 
     def __init__(self, spec: PoolSpec, scope: Scope) -> None:
         super().__init__(spec, scope)
-        self._fleet = Fleet(settings_of(spec), scope)
+        self._fleet = HostFleet(settings_of(spec), scope)
         self._first_look = threading.Lock()
         self._looked = False
         self._told = ""  # of the hosts that did not answer the last list
@@ -90,7 +90,7 @@ class SshHosts(Provider):
         with self._alone(order.slice):
             if self._fleet.notes.hosts_of(order.slice) is None:
                 self._find_former()
-            made = Making(self._fleet, order, end_s).run()
+            made = SliceMaking(self._fleet, order, end_s).run()
         return tuple(
             self._machine(made[name], order.slice, name, MachineState.COMING, "")
             for name in order.names
@@ -114,7 +114,7 @@ class SshHosts(Provider):
         with self._alone(slice_):
             self._fleet.notes.forget(slice_)
 
-    def list(self) -> Listing:
+    def list(self) -> MachineListing:
         looks = self._fleet.look(self._fleet.hosts(), LIST_S)
         faults = {host: each for host, each in faults_in(looks).items() if not is_busy(each)}
         if faults and len(faults) == len(looks):
@@ -134,7 +134,7 @@ class SshHosts(Provider):
             for host, look in looks.items()
             if isinstance(look, Look) and look.slice
         )
-        return Listing(machines, complete=not faults)
+        return MachineListing(machines, complete=not faults)
 
     def reboot(self, machine: Machine, *, hard: bool = False) -> None:
         hosts = [host for host in self._fleet.hosts() if self._fleet.id_of(host) == machine.id]

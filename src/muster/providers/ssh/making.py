@@ -10,7 +10,7 @@ from muster.providers.ssh.connection import Fault, HostFault
 from muster.providers.ssh.fleet import (
     CLAIM_S,
     START_S,
-    Fleet,
+    HostFleet,
     Look,
     faults_in,
     is_gone,
@@ -36,7 +36,7 @@ _ORDER = (
 _NAMED = 5
 
 
-class Making:
+class SliceMaking:
     """The making of one slice.
 
     Args:
@@ -45,7 +45,7 @@ class Making:
         end_s: when all has to be done, monotonic.
     """
 
-    def __init__(self, fleet: Fleet, order: SliceOrder, end_s: float) -> None:
+    def __init__(self, fleet: HostFleet, order: SliceOrder, end_s: float) -> None:
         self._fleet = fleet
         self._order = order
         self._end_s = end_s
@@ -186,7 +186,7 @@ class Making:
         )
 
 
-def told_of(faults: Mapping[Host, HostFault], fleet: Fleet) -> str:
+def told_of(faults: Mapping[Host, HostFault], fleet: HostFleet) -> str:
     """A text on faults: those that somebody has to mend first, hosts of equal ones together."""
     alike: dict[tuple[int, str], list[str]] = {}
     for host, fault in faults.items():
@@ -199,7 +199,7 @@ def told_of(faults: Mapping[Host, HostFault], fleet: Fleet) -> str:
     return "; ".join(said) or "no time was left, or other slices are about to claim them"
 
 
-def _unknown(what: str, hosts: Mapping[Host, object], fleet: Fleet) -> ProviderError:
+def _unknown(what: str, hosts: Mapping[Host, object], fleet: HostFleet) -> ProviderError:
     faults = faults_in(hosts)
     told = told_of(faults, fleet) if faults else ", ".join(map(fleet.id_of, hosts))
     return ProviderError(CreateOutcome.UNKNOWN, f"{what}: {told}")

@@ -38,7 +38,7 @@ LEAST_PYTHON = (3, 11)
 Json = dict[str, Any]
 
 
-class Refused(Exception):
+class NotDone(Exception):
     """The answer that something was not done.
 
     Args:
@@ -61,7 +61,7 @@ def main() -> None:
     say(request, {"begun": True})
     try:
         answer = OPERATIONS[request["operation"]](Path(request["directory"]), request)
-    except Refused as refused:
+    except NotDone as refused:
         answer = {"refused": refused.kind, "told": str(refused)}
     except PermissionError as error:
         answer = {"refused": "permission", "told": str(error)}
@@ -111,7 +111,7 @@ def claim(base: Path, request: Json) -> Json:
             (base / "claim.new").unlink()
             sync(base)
         elif not is_of(present, wanted) or present["name"] != wanted["name"]:
-            raise Refused("busy", f"is claimed by {described(present)}")
+            raise NotDone("busy", f"is claimed by {described(present)}")
     return {}
 
 
@@ -120,14 +120,14 @@ def start(base: Path, request: Json) -> Json:
     with locked(base):
         present = claim_of(base)
         if not is_of(present, request["claim"]):
-            raise Refused("busy", f"is claimed by {described(present)}")
+            raise NotDone("busy", f"is claimed by {described(present)}")
         state, _ = state_of(base)
         if state in ("claimed", "failed"):
             write(base / "stop.sh", request["stop"])
             begin(base, "start", request["start"], request["wait_s"])
     state, detail = state_of(base)
     if state in ("failed", "leaving"):
-        raise Refused("failed", detail or "is being given back")
+        raise NotDone("failed", detail or "is being given back")
     return {"state": state, "detail": detail}
 
 
@@ -149,7 +149,7 @@ def end(base: Path, request: Json) -> Json:
             if code is None:
                 return {"gone": False}
             if code:
-                raise Refused("failed", f"its agent does not end: {tail(base, 'stop')}")
+                raise NotDone("failed", f"its agent does not end: {tail(base, 'stop')}")
         remove(base)
         if request["shutdown"]:
             command(request["shutdown"])
@@ -160,7 +160,7 @@ def reboot(base: Path, request: Json) -> Json:
     """Have a host of the slice boot anew."""
     present = claim_of(base)
     if not is_of(present, request["claim"]):
-        raise Refused("busy", f"is claimed by {described(present)}")
+        raise NotDone("busy", f"is claimed by {described(present)}")
     command(request["reboot"])
     return {}
 
@@ -198,9 +198,9 @@ def claim_of(base: Path) -> Json | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):
-        raise Refused("wrong", f"{base / CLAIM} is no claim: look at it, and remove it") from None
+        raise NotDone("wrong", f"{base / CLAIM} is no claim: look at it, and remove it") from None
     if owner != machine():
-        raise Refused("wrong", f"{base} is on a disk that it shares with another machine: {owner}")
+        raise NotDone("wrong", f"{base} is on a disk that it shares with another machine: {owner}")
     return present  # type: ignore[no-any-return] # as written above
 
 
@@ -236,7 +236,7 @@ def locked(base: Path) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline_s:
-                    raise Refused("failed", "another call works on it") from None
+                    raise NotDone("failed", "another call works on it") from None
                 time.sleep(POLL_S)
         yield
     finally:
@@ -338,7 +338,7 @@ def kill(base: Path, name: str) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(noted(base, name)["process"], signal.SIGKILL)
         if time.monotonic() > deadline_s:
-            raise Refused("failed", f"process {noted(base, name)['process']} does not end")
+            raise NotDone("failed", f"process {noted(base, name)['process']} does not end")
         time.sleep(POLL_S)
 
 
@@ -405,11 +405,11 @@ def require(request: Json) -> None:
     program = request["program"]
     if program is not None:
         if shutil.which(program) is None:
-            raise Refused("wrong", f"has no command {program}")
+            raise NotDone("wrong", f"has no command {program}")
     elif sys.version_info < LEAST_PYTHON:
-        raise Refused("wrong", f"has Python {platform.python_version()}: Muster needs 3.11")
+        raise NotDone("wrong", f"has Python {platform.python_version()}: Muster needs 3.11")
     elif importlib.util.find_spec("ensurepip") is None:
-        raise Refused("wrong", "has a Python that makes no environments: install python3-venv")
+        raise NotDone("wrong", "has a Python that makes no environments: install python3-venv")
 
 
 def command(words: list[str]) -> None:
@@ -425,7 +425,7 @@ def command(words: list[str]) -> None:
         output.seek(0)
         said = " ".join(output.read(TOLD).decode(errors="replace").split())
     if code:
-        raise Refused("failed", f"{words[0]} ended with {code}: {said}")
+        raise NotDone("failed", f"{words[0]} ended with {code}: {said}")
 
 
 def write(path: Path, text: str) -> None:

@@ -9,7 +9,7 @@ from muster.scheduling.accounting.fairness import UsageSpan
 from muster.scheduling.workload import WorkloadClass
 
 
-class History(Protocol):
+class GroupPast(Protocol):
     """The past of a group, which is read when a policy begins to need it."""
 
     def usage(self, seconds: float) -> Iterable[UsageSpan]:

@@ -14,7 +14,7 @@ STEPS = 1e6
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class KindAmounts:
     """The capacity of agents of one kind; its lists may be shorter than the columns have rows.
 
     Args:
@@ -35,7 +35,7 @@ class Machine:
     @staticmethod
     def of(
         capacity: list[int], models: list[int], devices: int, kernels: int | None = None
-    ) -> "Machine":
+    ) -> "KindAmounts":
         """
         Args:
             kernels: the dimension that is the number of kernels; None if there is none.
@@ -44,7 +44,7 @@ class Machine:
         if kernels is not None:
             inverse[kernels] = 0.0
         kinds = len(inverse) - inverse.count(0.0) + (devices > 0)
-        return Machine(capacity, inverse, models, devices * GPU_WHOLE, kinds)
+        return KindAmounts(capacity, inverse, models, devices * GPU_WHOLE, kinds)
 
 
 class AgentAmounts:
@@ -77,7 +77,7 @@ class AgentAmounts:
     )
 
     def __init__(
-        self, machine: Machine, amounts: "array[int]", dimensions: int, *, accepting: bool
+        self, machine: KindAmounts, amounts: "array[int]", dimensions: int, *, accepting: bool
     ) -> None:
         self.machine = machine
         self.amounts = amounts

@@ -14,7 +14,7 @@ import numpy as np
 
 from muster.core.errors import LimitExceeded
 from muster.core.resources import GPU_WHOLE, KERNELS, MAX_DEVICES, Device, Resources
-from muster.scheduling.cluster.agent_amounts import STEPS, AgentAmounts, Machine
+from muster.scheduling.cluster.agent_amounts import STEPS, AgentAmounts, KindAmounts
 from muster.scheduling.cluster.bulk import (
     Bulk,
     Flags,
@@ -72,8 +72,8 @@ class ColumnStore:
         self._known = 0  # the number of agents
         self._with_devices = 0  # the number of agents with devices
         # One by one:
-        self._machines: list[Machine] = []  # by slot; equal machines are one object
-        self._kinds: dict[tuple[tuple[int, ...], tuple[int, ...]], Machine] = {}
+        self._machines: list[KindAmounts] = []  # by slot; equal machines are one object
+        self._kinds: dict[tuple[tuple[int, ...], tuple[int, ...]], KindAmounts] = {}
         self._agents: list[AgentAmounts | None] = []  # by slot; None until it is needed
         self._changes: list[int] = []  # slots as they changed, from the mark _changes_from on
         self._changes_from = 0
@@ -331,7 +331,7 @@ class ColumnStore:
         self._agents[slot] = agent
         return agent
 
-    def _machine(self, capacity: Resources, devices: Sequence[Device]) -> Machine:
+    def _machine(self, capacity: Resources, devices: Sequence[Device]) -> KindAmounts:
         """The kind of an agent; rows for its resources and devices are there."""
         amounts = self.amounts(capacity).tolist()
         models = [-1] * len(self._device_capacity)
@@ -344,7 +344,7 @@ class ColumnStore:
         if machine is None:
             if len(self._kinds) > 2 * self._count + _FEW:  # most are in use no longer
                 self._kinds.clear()
-            machine = Machine.of(amounts, models, len(devices), self._dimensions.get(KERNELS))
+            machine = KindAmounts.of(amounts, models, len(devices), self._dimensions.get(KERNELS))
             self._kinds[key] = machine
             self._packing.make_room(amounts)
         return machine
@@ -442,4 +442,4 @@ class ColumnStore:
             own[name] = doubled(own[name], -1 if name == "_device_model" else 0)
 
 
-_NOTHING = Machine.of([], [], 0)
+_NOTHING = KindAmounts.of([], [], 0)

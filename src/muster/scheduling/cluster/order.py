@@ -68,7 +68,7 @@ class Tier:
                 self.few = np.flatnonzero(mask).tolist()
 
 
-class Order(Protocol):
+class SlotOrder(Protocol):
     """The slots of columns from the best to the worst."""
 
     def first(
@@ -90,7 +90,7 @@ class Order(Protocol):
         """The sort keys of ``slots``, if their utilisation were ``steps``; not for ROUND_ROBIN."""
 
 
-def order_of(columns: Columns, ranking: Ranking) -> Order:
+def order_of(columns: Columns, ranking: Ranking) -> SlotOrder:
     """The Order of the columns' slots by a ranking."""
     return _RoundRobin(columns) if ranking is Ranking.ROUND_ROBIN else _Ranks(columns, ranking)
 

@@ -14,7 +14,7 @@ from muster.core.ids import AgentId
 from muster.core.resources import Device, Resources
 from muster.scheduling.cluster.attributes import AttributeColumns
 from muster.scheduling.cluster.columns import Columns, Ints, Shares
-from muster.scheduling.cluster.order import Order, Ranking, order_of
+from muster.scheduling.cluster.order import Ranking, SlotOrder, order_of
 from muster.scheduling.workload import KernelPlacement, SetKey
 
 Answer = TypeVar("Answer")
@@ -90,7 +90,7 @@ class Snapshot:
         self._sets: dict[SetKey, dict[int, int]] = {}  # kernels by slot
         self._memory: dict[Hashable, Any] = {}  # answers that are valid for ``_memory_version``
         self._memory_version = 0
-        self._orders: dict[Ranking, Order] = {}
+        self._orders: dict[Ranking, SlotOrder] = {}
         self._emptied: dict[bool, tuple[Hashable, Snapshot]] = {}  # the state that each was made of
 
     def __len__(self) -> int:
@@ -153,7 +153,7 @@ class Snapshot:
         """By slot the index of the agent's value of an attribute, -1 for none, and the values."""
         return self._attributes.column(name, self.columns.slots)
 
-    def order(self, ranking: Ranking) -> Order:
+    def order(self, ranking: Ranking) -> SlotOrder:
         """All slots in an order that is kept current."""
         order = self._orders.get(ranking)
         if order is None:

@@ -12,7 +12,7 @@ from muster.core.owner import Owner
 from muster.core.resources import DeviceShare, Resources
 from muster.core.specs import Dependency
 from muster.scheduling.accounting.fairness import DecayedUsage
-from muster.scheduling.accounting.history import History, NoHistory
+from muster.scheduling.accounting.history import GroupPast, NoHistory
 from muster.scheduling.accounting.usage import Accounting
 from muster.scheduling.budgets import Budgets, unbounded
 from muster.scheduling.cluster.snapshot import AgentFacts, Snapshot
@@ -67,7 +67,7 @@ class GroupState:
         policy: Policy,
         accounting: Accounting | None = None,
         *,
-        history: History | None = None,
+        history: GroupPast | None = None,
         dependency_state: Callable[[Owner, Dependency], DependencyState] = nothing_is_known,
         budgets: Budgets = unbounded,
     ) -> None:

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from muster.core.owner import Owner
 from muster.core.reasons import Reason, ReasonCode, reason
-from muster.core.resources import Unit, unit_of
+from muster.core.resources import AmountUnit, unit_of
 from muster.core.specs import Dependency, DependencyCondition, Level, ScalingGroup
 from muster.scheduling.accounting.holdings import Holdings
 from muster.scheduling.accounting.usage import Quotas, Scope, Usage, scopes
@@ -263,11 +263,11 @@ def refusals_of_store(
         of = {"level": str(level), "owner": name}
         most = limits.open_work
         if work and most is not None and held.work + work > most:
-            counts = {"unit": Unit.COUNT, **_in_use(held.work, work, most)}
+            counts = {"unit": AmountUnit.COUNT, **_in_use(held.work, work, most)}
             reasons.append(reason(ReasonCode.TOO_MUCH_OPEN_WORK, **counts, **of))
         most = limits.open_specs_bytes
         if spec_bytes > 0 and most is not None and held.spec_bytes + spec_bytes > most:
-            sizes = {"unit": Unit.BYTES, **_in_use(held.spec_bytes, spec_bytes, most)}
+            sizes = {"unit": AmountUnit.BYTES, **_in_use(held.spec_bytes, spec_bytes, most)}
             reasons.append(reason(ReasonCode.OPEN_SPECS_TOO_LARGE, **sizes, **of))
     return reasons
 
@@ -306,7 +306,7 @@ def _of_resource(
 
 def _of_sessions(code: ReasonCode, scope: Scope, counts: Mapping[str, int]) -> Reason:
     level, owner = scope
-    numbers = {"resource": "sessions", "unit": Unit.COUNT, **counts}
+    numbers = {"resource": "sessions", "unit": AmountUnit.COUNT, **counts}
     return reason(code, **numbers, level=str(level), owner=owner)
 
 

@@ -26,7 +26,7 @@ MAX_SENTENCE = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AuditFinding:
     """A row that contradicts other rows: its name in history, or its table and key, and a sentence
     on the contradiction."""
 
@@ -44,7 +44,7 @@ class Stored:
     settled: float
 
 
-Find: TypeAlias = Callable[[Stored], Iterator[Finding]]
+Find: TypeAlias = Callable[[Stored], Iterator[AuditFinding]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Audited:
 
     title: str
     found: int
-    first: Sequence[Finding]
+    first: Sequence[AuditFinding]
     trouble: str | None = None
 
 

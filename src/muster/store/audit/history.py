@@ -10,7 +10,7 @@ from sqlalchemy import Row, Select, except_, func, select, tuple_, union_all
 
 from muster.core.states import StateTable
 from muster.store import schema
-from muster.store.audit.finding import Audit, Finding, Stored, name_column
+from muster.store.audit.finding import Audit, AuditFinding, Stored, name_column
 from muster.store.entities import TASK
 from muster.store.entity import Entity, Told
 from muster.store.lookup import Lookup
@@ -50,12 +50,12 @@ _EVERY: Select[Any] = select(
 ).order_by(_steps.entity, _steps.seq)
 
 
-def _out_of_order(stored: Stored) -> Iterator[Finding]:
+def _out_of_order(stored: Stored) -> Iterator[AuditFinding]:
     rows = stored.connection.execute(_EVERY)
     for name, steps in groupby(rows, attrgetter("entity")):
         entity = stored.entities.told_as(name) or TASK
         for sentence in _contradictions(entity, steps):
-            yield Finding(name, sentence)
+            yield AuditFinding(name, sentence)
 
 
 def _contradictions(entity: Entity[Any], steps: Iterable[Row[Any]]) -> Iterator[str]:
@@ -97,20 +97,20 @@ def _with_other_times(entity: Entity[Any]) -> Lookup:
     return Lookup(found.where(changed_at != c.status_changed_at))
 
 
-def _untrue(stored: Stored) -> Iterator[Finding]:
+def _untrue(stored: Stored) -> Iterator[AuditFinding]:
     for entity in stored.entities.values():
         if entity.told is Told.NEVER:
             continue
         for id_, status, ended in _with_other_ends(entity).each(stored.connection):
-            yield Finding(id_, f"is {status}, and its history ends at {ended}")
+            yield AuditFinding(id_, f"is {status}, and its history ends at {ended}")
 
 
-def _wrong_times(stored: Stored) -> Iterator[Finding]:
+def _wrong_times(stored: Stored) -> Iterator[AuditFinding]:
     for entity in stored.entities.values():
         if entity.told is not Told.ALWAYS:
             continue
         for id_, stored_at, told_at in _with_other_times(entity).each(stored.connection):
-            yield Finding(
+            yield AuditFinding(
                 id_, f"changed its status at {stored_at}, and by its history at {told_at}"
             )
 
@@ -122,9 +122,9 @@ def _of_none_of(*entities: Entity[Any]) -> Lookup:
     return Lookup(except_(select(_steps.entity), everybody))
 
 
-def _of_nothing(stored: Stored) -> Iterator[Finding]:
+def _of_nothing(stored: Stored) -> Iterator[AuditFinding]:
     for (name,) in _of_none_of(*stored.entities.values()).each(stored.connection):
-        yield Finding(name, "has a history, and is not there")
+        yield AuditFinding(name, "has a history, and is not there")
 
 
 AUDITS = (

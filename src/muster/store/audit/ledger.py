@@ -10,7 +10,7 @@ from sqlalchemy import Row, Select, and_, func, select
 from muster.core.resources import Resources
 from muster.core.states import KERNEL_TABLE, AgentStatus, KernelStatus
 from muster.store import schema
-from muster.store.audit.finding import MAX_SENTENCE, UNREADABLE, Audit, Finding, Stored
+from muster.store.audit.finding import MAX_SENTENCE, UNREADABLE, Audit, AuditFinding, Stored
 from muster.store.ledger import capacity_of, charged_amounts, exceeds
 from muster.store.lookup import Lookup, given
 from muster.store.queries.workload_history import request_of
@@ -47,12 +47,12 @@ def _founded() -> Select[Any]:
     ).select_from(joined)
 
 
-def _unfounded(stored: Stored) -> Iterator[Finding]:
+def _unfounded(stored: Stored) -> Iterator[AuditFinding]:
     """Rows of the ledger that hold room for a kernel that cannot have room, or on an agent that
     cannot give it."""
     for row in stored.connection.execute(_founded()):
         for sentence in _not_held(row):
-            yield Finding(_name(row), sentence)
+            yield AuditFinding(_name(row), sentence)
 
 
 def _not_held(row: Row[Any]) -> Iterator[str]:
@@ -87,11 +87,11 @@ def _without_room() -> Lookup:
     )
 
 
-def _unheld(stored: Stored) -> Iterator[Finding]:
+def _unheld(stored: Stored) -> Iterator[AuditFinding]:
     """Kernels that are placed and hold no room."""
     found = _without_room().each(stored.connection, {"settled": stored.settled})
     for id_, session, status in found:
-        yield Finding(f"{session}/{id_}", f"is {status} and holds no room")
+        yield AuditFinding(f"{session}/{id_}", f"is {status} and holds no room")
 
 
 @cache
@@ -109,14 +109,16 @@ def _with_specs() -> Select[Any]:
     ).select_from(joined)
 
 
-def _wrong_amounts(stored: Stored) -> Iterator[Finding]:
+def _wrong_amounts(stored: Stored) -> Iterator[AuditFinding]:
     """Rows with other amounts than their kernels ask for."""
     for row in stored.connection.execute(_with_specs()):
         try:
             for sentence in _differing(row):
-                yield Finding(_name(row), sentence)
+                yield AuditFinding(_name(row), sentence)
         except UNREADABLE as error:
-            yield Finding(_name(row), f"cannot be compared with its spec: {error!r}"[:MAX_SENTENCE])
+            yield AuditFinding(
+                _name(row), f"cannot be compared with its spec: {error!r}"[:MAX_SENTENCE]
+            )
 
 
 def _differing(row: Row[Any]) -> Iterator[str]:
@@ -155,7 +157,7 @@ _CHARGED = select(_agents.c.id, _agents.c.capacity, _agents.c.devices).where(
 )
 
 
-def _overcommitted(stored: Stored) -> Iterator[Finding]:
+def _overcommitted(stored: Stored) -> Iterator[AuditFinding]:
     """Agents that are charged with more than they have."""
     for agents in stored.connection.execute(_CHARGED).partitions(_AGENTS_AT_A_TIME):
         charged = charged_amounts(stored.connection, [agent.id for agent in agents])
@@ -164,9 +166,11 @@ def _overcommitted(stored: Stored) -> Iterator[Finding]:
             capacity = capacity_of(agent.capacity)
             for name, amount in charged.get(agent.id, {}).items():
                 if exceeds(name, amount, capacity):
-                    yield Finding(agent.id, f"is charged with {_said(name, amount)}, and has less")
+                    yield AuditFinding(
+                        agent.id, f"is charged with {_said(name, amount)}, and has less"
+                    )
                 elif amount and name not in indexes and isinstance(name, int):
-                    yield Finding(agent.id, f"is charged with device {name}, which it has not")
+                    yield AuditFinding(agent.id, f"is charged with device {name}, which it has not")
 
 
 def _said(name: str | int, amount: int) -> str:

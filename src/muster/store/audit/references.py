@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import Column, Select, and_, except_, select
 
-from muster.store.audit.finding import Audit, Finding, Stored
+from muster.store.audit.finding import Audit, AuditFinding, Stored
 from muster.store.lookup import Lookup
 from muster.store.schema import (
     agents,
@@ -52,7 +52,7 @@ def _naming_nothing(columns: Columns, named: Columns) -> Select[Any]:
 _NAMING_NOTHING = [Lookup(_naming_nothing(*reference)) for reference in REFERENCES]
 
 
-def _dangling(stored: Stored) -> Iterator[Finding]:
+def _dangling(stored: Stored) -> Iterator[AuditFinding]:
     for (columns, named), naming in zip(REFERENCES, _NAMING_NOTHING, strict=True):
         table = columns[0].table
         keys = len(table.primary_key)
@@ -60,7 +60,9 @@ def _dangling(stored: Stored) -> Iterator[Finding]:
         for row in naming.each(stored.connection):
             key, name = ("/".join(map(str, part)) for part in (row[:keys], row[keys:]))
             where = named[0].table.name
-            yield Finding(f"{table.name} {key}", f"has the {told} {name}, which is not in {where}")
+            yield AuditFinding(
+                f"{table.name} {key}", f"has the {told} {name}, which is not in {where}"
+            )
 
 
 AUDITS = (Audit("each row that is named is there", _dangling),)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from sqlalchemy import func, or_, select, tuple_
 
 from muster.core.states import KERNEL_TABLE, SESSION_TABLE, KernelStatus, SessionStatus
-from muster.store.audit.finding import Audit, Finding, Stored
+from muster.store.audit.finding import Audit, AuditFinding, Stored
 from muster.store.lookup import Lookup
 from muster.store.schema import kernels, sessions
 
@@ -59,25 +59,25 @@ _NUMBERED_ALIKE = Lookup(
 )
 
 
-def _disagreeing(stored: Stored) -> Iterator[Finding]:
+def _disagreeing(stored: Stored) -> Iterator[AuditFinding]:
     for id_, status, kernel, kernel_status in _IN_OTHER_PAIRS.each(stored.connection):
-        yield Finding(id_, f"is {status}, and its kernel {kernel} is {kernel_status}")
+        yield AuditFinding(id_, f"is {status}, and its kernel {kernel} is {kernel_status}")
 
 
-def _miscounted(stored: Stored) -> Iterator[Finding]:
+def _miscounted(stored: Stored) -> Iterator[AuditFinding]:
     """Kernels are numbered from 0 on without a gap."""
     for id_, count, last in _MISCOUNTED.each(stored.connection):
-        yield Finding(id_, f"has {count or 0} kernels, of which the last is number {last}")
+        yield AuditFinding(id_, f"has {count or 0} kernels, of which the last is number {last}")
 
 
-def _two_at_once(stored: Stored) -> Iterator[Finding]:
+def _two_at_once(stored: Stored) -> Iterator[AuditFinding]:
     for job, task, count in _AT_ONCE.each(stored.connection):
-        yield Finding(f"{job}/{task}", f"has {count} live attempts")
+        yield AuditFinding(f"{job}/{task}", f"has {count} live attempts")
 
 
-def _numbered_alike(stored: Stored) -> Iterator[Finding]:
+def _numbered_alike(stored: Stored) -> Iterator[AuditFinding]:
     for job, task, attempt, count in _NUMBERED_ALIKE.each(stored.connection):
-        yield Finding(f"{job}/{task}", f"has {count} attempts with the number {attempt}")
+        yield AuditFinding(f"{job}/{task}", f"has {count} attempts with the number {attempt}")
 
 
 AUDITS = (

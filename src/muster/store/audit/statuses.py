@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from muster.store.audit.finding import Audit, Finding, Stored, name_column
+from muster.store.audit.finding import Audit, AuditFinding, Stored, name_column
 from muster.store.entity import Entity
 from muster.store.lookup import Lookup
 
@@ -26,19 +26,19 @@ def _with_wrong_ends(entity: Entity[Any]) -> Lookup:
     return Lookup(found.where(has_ended == columns.finished_at.is_(None)))
 
 
-def _unknown(stored: Stored) -> Iterator[Finding]:
+def _unknown(stored: Stored) -> Iterator[AuditFinding]:
     for entity in stored.entities.values():
         for name, found in _with_other_statuses(entity).each(stored.connection):
-            yield Finding(name, f"has the status {found!r}, which no {entity.name} can have")
+            yield AuditFinding(name, f"has the status {found!r}, which no {entity.name} can have")
 
 
-def _ends(stored: Stored) -> Iterator[Finding]:
+def _ends(stored: Stored) -> Iterator[AuditFinding]:
     for entity in stored.entities.values():
         if "finished_at" not in entity.table.c:
             continue
         for name, status, finished_at in _with_wrong_ends(entity).each(stored.connection):
             said = "has no time of its end" if finished_at is None else "has a time of its end"
-            yield Finding(name, f"is {status} and {said}")
+            yield AuditFinding(name, f"is {status} and {said}")
 
 
 AUDITS = (

@@ -19,12 +19,12 @@ from sqlalchemy import (
 from muster.core.owner import Owner
 from muster.core.reasons import ReasonCode
 from muster.core.states import JOB_TABLE, SESSION_TABLE, JobState
-from muster.scheduling.workload import DependencyState, Progress
+from muster.scheduling.workload import DependencyProgress, DependencyState
 from muster.store import schema
 from muster.store.lookup import Selection, given
 from muster.store.sql import one_of
 
-_Ended = tuple[str, str | None, Progress]
+_Ended = tuple[str, str | None, DependencyProgress]
 """The id, the name, and how the work ended."""
 _Keys: TypeAlias = Sequence[BindParameter[str]]
 
@@ -69,14 +69,14 @@ _SESSIONS_CALLED = Selection(lambda keys: _ended_sessions(_called(schema.session
 
 def read_ended(
     connection: Connection, owner: Owner, refs: Collection[str]
-) -> dict[str, tuple[str, Progress]]:
+) -> dict[str, tuple[str, DependencyProgress]]:
     """The owner's ended jobs and sessions without a job, by ``refs``, which are names or ids: the
     id of each, and how it ended. Of several with one name it is the newest, a job before a session.
     """
     if not refs:
         return {}
     wanted = sorted(set(refs))
-    found: dict[str, tuple[str, Progress]] = {}
+    found: dict[str, tuple[str, DependencyProgress]] = {}
     for id_, name, progress in (
         *_sessions(_SESSIONS_CALLED.rows(connection, wanted, asdict(owner))),
         *_jobs(_JOBS_CALLED.rows(connection, wanted, asdict(owner))),
@@ -85,7 +85,7 @@ def read_ended(
     return found
 
 
-def read_ended_by_id(connection: Connection, ids: Collection[str]) -> dict[str, Progress]:
+def read_ended_by_id(connection: Connection, ids: Collection[str]) -> dict[str, DependencyProgress]:
     """How each of these jobs, or sessions without a job, ended, by id; work that has not ended is
     left out."""
     return {
@@ -108,6 +108,6 @@ def _sessions(rows: Iterable[Sequence[Any]]) -> Iterator[_Ended]:
         yield id_, name, _progress(bool(well) and reason == ReasonCode.COMPLETED, finished_at)
 
 
-def _progress(succeeded: bool, finished_at: float | None) -> Progress:
+def _progress(succeeded: bool, finished_at: float | None) -> DependencyProgress:
     state = DependencyState.SUCCEEDED if succeeded else DependencyState.ENDED_OTHERWISE
-    return Progress(state, finished_at or 0.0)
+    return DependencyProgress(state, finished_at or 0.0)

@@ -13,8 +13,8 @@ from muster.core.reasons import Reason, ReasonCode
 from muster.core.specs.notify import shown_url
 from muster.core.views.base import OwnerView, ReasonView, RecordView
 from muster.store.entity import Entity
+from muster.store.fields import load_reason
 from muster.store.queries.refs import owned_by, visible
-from muster.store.record_table import load_reason
 from muster.store.sql import one_of
 
 V = TypeVar("V", bound=RecordView)

@@ -20,7 +20,7 @@ from demo.haproxy import free_port
 from muster.control.deployment.publishing.runtime_api import Running, RuntimeApi
 from muster.control.deployment.publishing.settings import HaproxySettings
 from muster.control.deployment.publishing.sink import SinkError
-from muster.core.serving.traffic import Service, Target
+from muster.core.serving.traffic import Target, TrafficService
 from muster.wire.transport import ServerTls
 
 HAPROXY = haproxy.PROGRAM
@@ -33,9 +33,9 @@ needs_etcd = pytest.mark.skipif(
 )
 
 
-def service(name: str, *targets: Target, drain_s: float = 5.0, **more: object) -> Service:
+def service(name: str, *targets: Target, drain_s: float = 5.0, **more: object) -> TrafficService:
     given = {"public": True, **more}
-    return Service(
+    return TrafficService(
         id=f"dep-{name}",
         name=name,
         domain="default",

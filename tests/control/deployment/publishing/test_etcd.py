@@ -27,7 +27,7 @@ from muster.control.deployment.publishing.etcd import EtcdSink
 from muster.control.deployment.publishing.performer import TrafficPublisher
 from muster.control.deployment.publishing.settings import EtcdSettings, TrafficSettings
 from muster.control.deployment.publishing.sink import SinkError
-from muster.core.serving.traffic import Service, Target
+from muster.core.serving.traffic import Target, TrafficService
 
 pytestmark = needs_etcd
 ONE = Target(route="rte-1", host="10.0.0.1", port=8000, revision=1)
@@ -51,7 +51,7 @@ def performer(etcd: Etcd) -> Iterator[TrafficPublisher]:
     made.close()
 
 
-def publish(performer: TrafficPublisher, version: int, *services: Service) -> None:
+def publish(performer: TrafficPublisher, version: int, *services: TrafficService) -> None:
     performer.perform([PublishServices(version, services)])
 
 

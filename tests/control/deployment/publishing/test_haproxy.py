@@ -27,7 +27,7 @@ from muster.control.deployment.publishing.performer import TrafficPublisher
 from muster.control.deployment.publishing.runtime_api import RuntimeApi
 from muster.control.deployment.publishing.settings import TrafficSettings
 from muster.control.deployment.publishing.sink import SinkError
-from muster.core.serving.traffic import LoadReport, RouteLoad, Service, Target
+from muster.core.serving.traffic import LoadReport, RouteLoad, Target, TrafficService
 
 pytestmark = needs_haproxy
 
@@ -48,7 +48,7 @@ class Published:
         self.performer = TrafficPublisher(settings, self.reports.append)
         self.version = 0
 
-    def __call__(self, *services: Service) -> None:
+    def __call__(self, *services: TrafficService) -> None:
         self.version += 1
         self.performer.perform([PublishServices(self.version, services)])
 
@@ -434,19 +434,3 @@ async def test_load_through_haproxy_is_told(
     ended = [each for name in both for each in told(name) if each.requests]
     assert all(sum(each.latencies[2:7]) == each.requests for each in ended)  # 5 ms of pause
     assert sum(each.failures for each in ended) == 0
-
-
-async def test_requests_carry_secrets_where_the_operator_wishes_and_the_file_is_not_for_everybody(
-    haproxy: Haproxy, replicas: list[Replica]
-) -> None:
-    chat = service("chat", replicas[0].target(), secret="known")
-    file = haproxy.place / "muster.cfg"
-    for wished, mode in ((False, 0o644), (True, 0o640), (False, 0o644)):
-        made = Published(TrafficSettings(haproxy=haproxy.settings(secrets=wished)))
-        try:
-            made(chat)
-            await until_awaited(lambda: ("known" in file.read_text()) is wished)  # noqa: B023
-            await until_awaited(lambda: haproxy.leads("/chat") and haproxy.has_its_file())
-        finally:
-            made.performer.close()
-        assert file.stat().st_mode & 0o777 == mode

@@ -23,7 +23,7 @@ from muster.control.deployment.publishing.etcd import EtcdSink
 from muster.control.deployment.publishing.haproxy import HaproxySink
 from muster.control.deployment.publishing.settings import EtcdSettings, HaproxySettings
 from muster.control.deployment.publishing.sink import SinkError
-from muster.core.serving.traffic import Service, Target
+from muster.core.serving.traffic import Target, TrafficService
 from muster.proxy.services import LiveService
 
 Weights = Mapping[int, int]
@@ -34,7 +34,7 @@ BLUE = {0: 1, 1: 1, 2: 0, 3: 0}
 GREEN = {0: 0, 1: 0, 2: 1, 3: 1}
 
 
-def chat(of: Weights, affinity: str | None = None) -> Service:
+def chat(of: Weights, affinity: str | None = None) -> TrafficService:
     targets = [
         Target(route=f"rte-{number}", host="127.0.0.1", port=8000 + number, revision=1, weight=each)
         for number, each in of.items()
@@ -60,7 +60,7 @@ class Driven:
         self.publish(chat(of))
         self.model.reload()
 
-    def publish(self, service: Service) -> str:
+    def publish(self, service: TrafficService) -> str:
         """The sink's complaint, empty if all was done."""
         try:
             return self.sink.publish([service]).complaint

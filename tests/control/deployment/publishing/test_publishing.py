@@ -18,7 +18,7 @@ from muster.control.deployment.publishing.published import Addresses
 from muster.control.deployment.publishing.settings import FILE, load_settings
 from muster.control.deployment.publishing.sink import Sink, SinkError, SinkLine, Tended
 from muster.core.errors import InvalidSpec
-from muster.core.serving.traffic import Service, Target
+from muster.core.serving.traffic import Target, TrafficService
 
 
 def test_without_a_file_nobody_is_told(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ class Told(Sink):
         self.rests = 0
         self.is_closed = False
 
-    def publish(self, services: Sequence[Service]) -> Tended:
+    def publish(self, services: Sequence[TrafficService]) -> Tended:
         self.may_go_on.wait(30)
         if self.refusals:
             self.refusals -= 1

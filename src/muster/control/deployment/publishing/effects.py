@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from muster.control.engine.effects import ORDERS
-from muster.core.serving.traffic import Service
+from muster.core.serving.traffic import TrafficService
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class PublishServices:
     """
 
     version: int
-    services: tuple[Service, ...]
+    services: tuple[TrafficService, ...]
 
 
 ORDERS.add(PublishServices)

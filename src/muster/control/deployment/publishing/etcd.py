@@ -20,7 +20,7 @@ import msgspec
 from muster.control.deployment.publishing.published import published, sound
 from muster.control.deployment.publishing.settings import EtcdSettings
 from muster.control.deployment.publishing.sink import Sink, SinkError, Tended
-from muster.core.serving.traffic import Service
+from muster.core.serving.traffic import TrafficService
 
 ANSWER_S = 5.0
 PERIOD_S = 10.0
@@ -83,11 +83,13 @@ class EtcdSink(Sink):
         self._turn = 0  # which endpoint is asked
         self._lease = 0
         self._kept_s = -inf  # when the lease was renewed last
-        self._made: dict[str, tuple[Service, dict[str, _Value]]] = {}  # the keys of each service
+        self._made: dict[
+            str, tuple[TrafficService, dict[str, _Value]]
+        ] = {}  # the keys of each service
         self._written: dict[str, tuple[str, int]] | None = None  # None if that is not known
         self._look_at_s = 0.0
 
-    def publish(self, services: Sequence[Service]) -> Tended:
+    def publish(self, services: Sequence[TrafficService]) -> Tended:
         wish = self._keys(services)
         self._keep_lease()
         now_s, there = time.monotonic(), self._written
@@ -129,7 +131,7 @@ class EtcdSink(Sink):
             self._client.close()
             self._client = None
 
-    def _keys(self, services: Sequence[Service]) -> dict[str, _Value]:
+    def _keys(self, services: Sequence[TrafficService]) -> dict[str, _Value]:
         """The keys that etcd should have, and their values."""
         made = {}
         for service in published(services, everything=self._settings.all):
@@ -140,7 +142,7 @@ class EtcdSink(Sink):
         self._made = made
         return {key: value for _, keys in made.values() for key, value in keys.items()}
 
-    def _keys_of(self, service: Service) -> dict[str, _Value]:
+    def _keys_of(self, service: TrafficService) -> dict[str, _Value]:
         keys = {}
         for target in sound(service.targets):
             value = {

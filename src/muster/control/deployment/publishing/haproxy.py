@@ -38,7 +38,7 @@ from muster.control.deployment.publishing.runtime_api import (
 )
 from muster.control.deployment.publishing.settings import HaproxySettings
 from muster.control.deployment.publishing.sink import Sink, SinkError, Tended
-from muster.core.serving.traffic import LoadReport, Service
+from muster.core.serving.traffic import LoadReport, TrafficService
 from muster.files import write_whole
 from muster.providers.script.call import CallFailed, NotCalled, call, environment
 
@@ -99,7 +99,7 @@ class HaproxySink(Sink):
         self._all_at_s = 0.0  # when all is compared next
         self._load_at_s = 0.0
 
-    def publish(self, services: Sequence[Service]) -> Tended:
+    def publish(self, services: Sequence[TrafficService]) -> Tended:
         wish = self._wish = wished(services, self._settings, self._addresses, self._wish)
         # A service that has gone may have a server to drain for as long as it said.
         self._drain_s |= {name: each.drain_s for name, each in wish.backends.items()}
@@ -125,7 +125,7 @@ class HaproxySink(Sink):
     def close(self) -> None:
         pass
 
-    def _tell_load(self, api: RuntimeApi, services: Sequence[Service]) -> None:
+    def _tell_load(self, api: RuntimeApi, services: Sequence[TrafficService]) -> None:
         now_s = time.monotonic()
         if now_s < self._load_at_s:
             return

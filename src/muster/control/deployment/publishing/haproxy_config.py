@@ -21,7 +21,7 @@ from muster.control.deployment.publishing.published import (
 )
 from muster.control.deployment.publishing.settings import HaproxySettings
 from muster.core.serving.secret import SECRET_HEADER
-from muster.core.serving.traffic import Service, Target
+from muster.core.serving.traffic import Target, TrafficService
 
 PREFIX = "muster-"
 """Of all backends that are Muster's."""
@@ -67,7 +67,7 @@ class Backend:
     lines: tuple[str, ...]
     servers: dict[str, Server]
     drain_s: float
-    service: Service
+    service: TrafficService
     hosts: frozenset[str]
     is_vague: bool
 
@@ -121,7 +121,7 @@ NOTHING = Wished({}, {})
 
 
 def wished(
-    services: Sequence[Service],
+    services: Sequence[TrafficService],
     settings: HaproxySettings,
     addresses: Addresses,
     before: Wished = NOTHING,
@@ -148,11 +148,11 @@ def wished(
     return Wished(backends, keys)
 
 
-def _is_same(backend: Backend | None, service: Service) -> bool:
+def _is_same(backend: Backend | None, service: TrafficService) -> bool:
     return backend is not None and backend.service is service
 
 
-def _backend(service: Service, settings: HaproxySettings, addresses: Addresses) -> Backend:
+def _backend(service: TrafficService, settings: HaproxySettings, addresses: Addresses) -> Backend:
     lines = _lines(service, settings)
     digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:6]
     targets = list(sound(service.targets))
@@ -184,7 +184,7 @@ def addresses_in(config: str) -> dict[str, str]:
     return {found["route"]: found["four"] or found["six"] for found in _SERVER.finditer(config)}
 
 
-def _lines(service: Service, settings: HaproxySettings) -> tuple[str, ...]:
+def _lines(service: TrafficService, settings: HaproxySettings) -> tuple[str, ...]:
     balance: tuple[str, ...] = (f"balance {settings.balance}",)
     if (header := header_of(service)) is not None:
         balance = (f"balance hdr({header})", "hash-type consistent")

@@ -7,8 +7,8 @@ from muster.core.serving.traffic import (
     LATENCY_BOUNDS_S,
     LoadReport,
     RouteLoad,
-    Service,
     ServiceLoad,
+    TrafficService,
     latency_class,
 )
 
@@ -41,7 +41,7 @@ class Growth:
     def report(
         self,
         counted: Mapping[tuple[str, str], Counters],
-        services: Sequence[Service],
+        services: Sequence[TrafficService],
         now_s: float,
     ) -> LoadReport | None:
         """The load since the last call; None in the first, which cannot tell how old the counts

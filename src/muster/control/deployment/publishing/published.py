@@ -10,7 +10,7 @@ from contextlib import suppress
 from ipaddress import ip_address
 from threading import Thread
 
-from muster.core.serving.traffic import Service, Target
+from muster.core.serving.traffic import Target, TrafficService
 from muster.core.text import NAME
 
 RESOLVE_S = 1.0
@@ -26,7 +26,7 @@ _SECRET = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _HEADER = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
-def published(services: Sequence[Service], *, everything: bool) -> Iterator[Service]:
+def published(services: Sequence[TrafficService], *, everything: bool) -> Iterator[TrafficService]:
     """The services whose words are safe, each name and each host once: the oldest has it.
 
     Args:
@@ -46,7 +46,7 @@ def published(services: Sequence[Service], *, everything: bool) -> Iterator[Serv
             yield service
 
 
-def _words(service: Service) -> list[str]:
+def _words(service: TrafficService) -> list[str]:
     """The words by which requests name a service."""
     return [f"/{service.name}"] + ([] if service.host is None else [service.host])
 
@@ -62,14 +62,14 @@ def sound(targets: Iterable[Target]) -> Iterator[Target]:
             yield target
 
 
-def header_of(service: Service) -> str | None:
+def header_of(service: TrafficService) -> str | None:
     """The header that decides the replica, if its name can be put into a configuration."""
     if service.affinity is None or _HEADER.fullmatch(service.affinity) is None:
         return None
     return service.affinity
 
 
-def secret_of(service: Service) -> str | None:
+def secret_of(service: TrafficService) -> str | None:
     """The secret that its requests carry, if it can be put into a configuration."""
     return service.secret if _SECRET.fullmatch(service.secret) else None
 

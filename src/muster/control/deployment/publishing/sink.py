@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar, NamedTuple
 
 from muster.control.deployment.publishing.effects import PublishServices
-from muster.core.serving.traffic import Service
+from muster.core.serving.traffic import TrafficService
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class Sink(ABC):
     name: ClassVar[str]
 
     @abstractmethod
-    def publish(self, services: Sequence[Service]) -> Tended:
+    def publish(self, services: Sequence[TrafficService]) -> Tended:
         """Make the balancer be as these services want it, from whatever it is like now.
 
         Raises:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from muster.autoscaling.standing import MAX_TOLD, CreateOutcome
 from muster.core.errors import MusterError
 from muster.core.text import check_text, made_text, printable
-from muster.providers.provider import MAX_LOG, Listing, Machine, MachineState, ProviderError
+from muster.providers.provider import MAX_LOG, Machine, MachineListing, MachineState, ProviderError
 
 log = logging.getLogger(__name__)
 
@@ -80,15 +80,15 @@ def checked_machines(answer: object, secret: str = "") -> tuple[Machine, ...]:
     return tuple(_machine(each, secret) for each in answer)
 
 
-def checked_listing(answer: object) -> Listing:
+def checked_listing(answer: object) -> MachineListing:
     """A listing.
 
     Raises:
         ValueError: it is none.
     """
-    if not isinstance(answer, Listing):
+    if not isinstance(answer, MachineListing):
         raise ValueError("expected a listing")
-    return Listing(checked_machines(answer.machines), answer.complete is True)
+    return MachineListing(checked_machines(answer.machines), answer.complete is True)
 
 
 def checked_end(answer: object) -> bool:

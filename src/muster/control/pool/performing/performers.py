@@ -46,8 +46,8 @@ from muster.control.pool.records import SliceId
 from muster.providers.provider import (
     CALL_S,
     AgentSetup,
-    Listing,
     Machine,
+    MachineListing,
     Provider,
     ProviderError,
     Scope,
@@ -172,7 +172,7 @@ class ProviderCalls:
         with self._provider(order) as provider:
             provider.reboot(machine, hard=True)
 
-    def list(self, order: Order) -> Listing:
+    def list(self, order: Order) -> MachineListing:
         """
         Raises:
             ProviderError: see ``Provider.list``.
@@ -310,7 +310,7 @@ class SliceDeleter(Performer[DeleteSlice]):
         return SliceDeleted(effect.slice, effect.generation, gone)
 
 
-class LogReader(Performer[ReadLog]):
+class MachineLogReader(Performer[ReadLog]):
     """Has the last words of machines read."""
 
     kind = ReadLog
@@ -389,7 +389,7 @@ class MachineLister(Performer[ListMachines]):
             if listed.is_last:  # it may be the last call, if the provider stays mute
                 self._calls.remove_empty(listed.orders[0])
             return _not_listed(effect, failures[0])
-        merged = Listing(tuple(found.values()), complete and not failures)
+        merged = MachineListing(tuple(found.values()), complete and not failures)
         if listed.is_last and merged.complete and not merged.machines:
             self._forget(effect)
         ids = {SliceId(machine.slice) for machine in merged.machines}
@@ -407,10 +407,10 @@ class MachineLister(Performer[ListMachines]):
 
 def provider_performers(
     surroundings: Surroundings,
-) -> tuple[SliceMaker, SliceDeleter, MachineLister, LogReader]:
+) -> tuple[SliceMaker, SliceDeleter, MachineLister, MachineLogReader]:
     """The performers of all effects on machines. They share their threads, and close together."""
     calls = ProviderCalls(surroundings)
-    return SliceMaker(calls), SliceDeleter(calls), MachineLister(calls), LogReader(calls)
+    return SliceMaker(calls), SliceDeleter(calls), MachineLister(calls), MachineLogReader(calls)
 
 
 def _nothing(told: str) -> None:

@@ -9,11 +9,11 @@ from muster.core.reasons import ReasonCode
 from muster.core.specs import Dependency, DependencyCondition
 from muster.core.states import JOB_TABLE, SESSION_TABLE, JobState
 from muster.scheduling.policy.validators import is_met
-from muster.scheduling.workload import DependencyState, Progress
+from muster.scheduling.workload import DependencyProgress, DependencyState
 from muster.store.live import Live
 from muster.store.records import Job, Session
 
-_UNKNOWN = Progress(DependencyState.MISSING, math.inf)
+_UNKNOWN = DependencyProgress(DependencyState.MISSING, math.inf)
 
 
 class DependencyTracker:
@@ -27,7 +27,7 @@ class DependencyTracker:
 
     def __init__(self, live: Live) -> None:
         self._live = live
-        self._progress: dict[str, Progress] = {}
+        self._progress: dict[str, DependencyProgress] = {}
         self._waiting: dict[str, int] = {}  # how many jobs and sessions depend on the work
         # By ended work, its kernels that may still have processes.
         self._leaving: dict[str, set[KernelId]] = {}
@@ -37,7 +37,7 @@ class DependencyTracker:
             for id_ in _waits_for(record):
                 self.follow(id_, self._progress_now(id_))
 
-    def find(self, owner: Owner, ref: str) -> tuple[str, Progress] | None:
+    def find(self, owner: Owner, ref: str) -> tuple[str, DependencyProgress] | None:
         """The id and the progress of the owner's live work that has ``ref`` as its name or id."""
         job = self._live.job_names.get((owner, ref)) or self._live.jobs.get(JobId(ref))
         if job is not None and job.owner == owner:
@@ -48,7 +48,7 @@ class DependencyTracker:
             return session.id, _of_session(session)
         return None
 
-    def follow(self, id_: str, progress: Progress) -> None:
+    def follow(self, id_: str, progress: DependencyProgress) -> None:
         """Count one more job or session that depends on the work ``id_``, whose progress is
         given."""
         if id_ not in self._progress:
@@ -120,7 +120,7 @@ class DependencyTracker:
         if left:
             self._leaving[id_] = left
 
-    def _progress_now(self, id_: str) -> Progress:
+    def _progress_now(self, id_: str) -> DependencyProgress:
         job, session = self._live.jobs.get(JobId(id_)), self._live.sessions.get(SessionId(id_))
         if job is not None:
             return _of_job(job)
@@ -138,18 +138,18 @@ def _waits_for(record: Job | Session) -> set[str]:
     return {each.on for each in record.spec.after} if record.spec is not None else set()
 
 
-def _of_job(job: Job) -> Progress:
+def _of_job(job: Job) -> DependencyProgress:
     """The progress of a job. It runs once a task of it runs; a task that is being started is not
     enough."""
     if job.status in JOB_TABLE.terminal:
         well = job.status is JobState.SUCCEEDED
         return _ended(well, job.finished_at or job.status_changed_at)
     if job.started_at is not None:
-        return Progress(DependencyState.RUNNING, job.started_at)
-    return Progress(DependencyState.WAITING, job.submitted_at)
+        return DependencyProgress(DependencyState.RUNNING, job.started_at)
+    return DependencyProgress(DependencyState.WAITING, job.submitted_at)
 
 
-def _of_session(session: Session) -> Progress:
+def _of_session(session: Session) -> DependencyProgress:
     """The progress of a session. It has succeeded only if it ended by itself: a stopped session has
     not, whatever its exit code."""
     if session.status in SESSION_TABLE.terminal:
@@ -157,9 +157,11 @@ def _of_session(session: Session) -> Progress:
         well = by_itself and all(kernel.exit_code == 0 for kernel in session.kernels)
         return _ended(well, session.finished_at or session.status_changed_at)
     if session.started_at is not None:
-        return Progress(DependencyState.RUNNING, session.started_at)
-    return Progress(DependencyState.WAITING, session.created_at)
+        return DependencyProgress(DependencyState.RUNNING, session.started_at)
+    return DependencyProgress(DependencyState.WAITING, session.created_at)
 
 
-def _ended(well: bool, at: float) -> Progress:
-    return Progress(DependencyState.SUCCEEDED if well else DependencyState.ENDED_OTHERWISE, at)
+def _ended(well: bool, at: float) -> DependencyProgress:
+    return DependencyProgress(
+        DependencyState.SUCCEEDED if well else DependencyState.ENDED_OTHERWISE, at
+    )

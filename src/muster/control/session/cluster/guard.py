@@ -3,7 +3,7 @@
 from muster.control.engine.work import Work
 from muster.core.ids import SessionId
 from muster.core.reasons import Reason
-from muster.scheduling.budgets import Budget
+from muster.scheduling.budgets import DisruptionBudget
 from muster.store.records import Session
 
 HELD_UP_S = 600.0
@@ -14,7 +14,7 @@ left it."""
 class ServicesGuard:
     """Nobody's say: each session leaves at once. Deployments have a guard of their own."""
 
-    def budget(self, session: SessionId) -> Budget | None:
+    def budget(self, session: SessionId) -> DisruptionBudget | None:
         """The budget to which a session counts; None if it may leave whatever others do."""
         return None
 

@@ -44,13 +44,13 @@ log = logging.getLogger(__name__)
 
 
 class ClusterState:
-    """The scaling groups, in step with the mirror. The unit of work reports changes of the ledger;
-    the lifecycles of sessions and agents report changes of these.
+    """The scaling groups, in step with the mirror. Units of work report changes of the ledger, the
+    lifecycles of sessions and agents those of these.
 
     Attributes:
         groups: the state of each scaling group, by name.
         accounting: the usage of owners, and their quotas.
-        placed: the sessions that hold room, among them ended ones with room still in use.
+        placed: the sessions that hold room, ended ones too.
         candidates: how many sessions of a job wait for a place.
         to_come: how many sessions of a job are not in the queue yet.
         hooks: the hooks of the groups' session types.
@@ -60,7 +60,7 @@ class ClusterState:
         guard: has a say when sessions of services are to leave.
         service_variables: the variables that services give to their kernels.
         machine_holds: tells which machines work waits for.
-        quota_waits: the groups whose last passes left sessions waiting for others of their quotas.
+        quota_waits: the groups whose last passes left sessions waiting for others' quota.
     """
 
     def __init__(self, live: Live, usage: UsageHistory, requests: RequestHistory) -> None:
@@ -87,11 +87,11 @@ class ClusterState:
             self._use(name, Policy.of(spec, missing_parts(spec)))
         for agent in live.agents.values():
             self.agent_changed(agent)
-        classes = Classes()  # most sessions are equal to others
+        classes = Classes()  # most sessions are equal
         for allocation in live.ledger.values():
             if self._services.allocated(allocation):
-                pass
-            elif allocation.charged:
+                continue
+            if allocation.charged:
                 self.shapes.allocated(allocation)
                 left = live.left.get(allocation.kernel_id)
                 ended_at = None if left is None else left.session.finished_at
@@ -105,12 +105,10 @@ class ClusterState:
             self.expanded(job)
         follow_displaced(self.groups.values(), self.placed)
 
-    # -- groups, policies, agents --------------------------------------------------------------
-
     def group_changed(self, name: str) -> None:
         """A group is new, or has another policy."""
         state = self.groups.get(name)
-        before = None if state is None else state.policy
+        before = state and state.policy
         self._use(name, Policy.of(self._live.groups[name], before=before))
         for agent in self._live.agents.values():
             if agent.group == name:

@@ -15,7 +15,7 @@ from muster.control.session.cluster.workloads import placed_since
 from muster.core import sentences
 from muster.core.owner import Principal
 from muster.core.reasons import Reason, ReasonCode
-from muster.core.resources import Unit, unit_of
+from muster.core.resources import AmountUnit, unit_of
 from muster.core.specs import Level
 from muster.core.views.base import OwnerView
 from muster.core.views.placement import AheadView, HolderView, HoldingView
@@ -158,7 +158,7 @@ def _quota(why: Reason, cluster: ClusterState, asker: Principal, now: float) -> 
     limit = (quota.sessions or 0) if counts else quota.limits.amounts[resource]
     placed = islice(cluster.placed_of(level, name), _MOST_SESSIONS)
     holds = ((each, 1 if counts else workload.total.get(resource, 0)) for each, workload in placed)
-    unit, of = Unit.COUNT if counts else unit_of(resource), f"{level} {name}"
+    unit, of = AmountUnit.COUNT if counts else unit_of(resource), f"{level} {name}"
     holders = _holders(holds, unit, asker)
     held_text, limit_text = unit.written(held), unit.written(limit)
     return HoldingView(
@@ -173,7 +173,7 @@ def _quota(why: Reason, cluster: ClusterState, asker: Principal, now: float) -> 
     )
 
 
-def _holders(holds: Iterable[_Hold], unit: Unit, asker: Principal) -> tuple[HolderView, ...]:
+def _holders(holds: Iterable[_Hold], unit: AmountUnit, asker: Principal) -> tuple[HolderView, ...]:
     """The holders that the asker may see by name, the largest first; then the asker's own that are
     past the limit as one, and all others as one."""
     named: dict[str, _Sum] = {}
