@@ -108,7 +108,7 @@ class ClusterState:
     def group_changed(self, name: str) -> None:
         """A group is new, or has another policy."""
         state = self.groups.get(name)
-        before = state and state.policy
+        before = None if state is None else state.policy
         self._use(name, Policy.of(self._live.groups[name], before=before))
         for agent in self._live.agents.values():
             if agent.group == name:
