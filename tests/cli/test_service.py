@@ -48,13 +48,13 @@ def test_agent_unit_survives_restarts_with_its_kernels(settings: Path) -> None:
     file = settings / "systemd" / "user" / "muster-agent.service"
     verified(file)
     unit = parsed(file.read_text())
-    assert unit["SystemUnit"]["KillMode"] == "process"
-    assert unit["SystemUnit"]["Restart"] == "always"
+    assert unit["Service"]["KillMode"] == "process"
+    assert unit["Service"]["Restart"] == "always"
     assert unit["Unit"]["StartLimitIntervalSec"] == "0"
-    assert unit["SystemUnit"]["ExecStart"].endswith(
+    assert unit["Service"]["ExecStart"].endswith(
         'muster" "agent" "--controller" "controller.example:7601" "--token-file" "join token"'
     )
-    assert unit["SystemUnit"]["Environment"] == f'"MUSTER_HOME={settings / "home"}"'
+    assert unit["Service"]["Environment"] == f'"MUSTER_HOME={settings / "home"}"'
     assert unit["Install"]["WantedBy"] == "default.target"
     assert "systemctl --user enable --now muster-agent.service" in result.stdout
     assert muster("show", "agent", "--user").stdout == file.read_text()
@@ -78,7 +78,7 @@ def test_controller_whose_password_others_could_read_in_the_unit_is_refused(
     )
     assert installed.exit_code == 0, installed.output
     unit = parsed((settings / "systemd" / "user" / "muster-controller.service").read_text())
-    assert unit["SystemUnit"]["RestartPreventExitStatus"] == str(Superseded.exit_code)
+    assert unit["Service"]["RestartPreventExitStatus"] == str(Superseded.exit_code)
 
 
 def test_controller_unit_of_the_system_is_wanted_by_multi_user_target(settings: Path) -> None:
@@ -86,7 +86,7 @@ def test_controller_unit_of_the_system_is_wanted_by_multi_user_target(settings: 
     assert of_system.file == Path("/etc/systemd/system/muster-controller.service")
     unit = parsed(unit_text(of_system, ["--host", "0.0.0.0"], settings, settings))
     assert unit["Install"]["WantedBy"] == "multi-user.target"
-    assert unit["SystemUnit"]["KillMode"] == "mixed"
+    assert unit["Service"]["KillMode"] == "mixed"
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ class MachineOptions:
         Option(
             "--attribute",
             metavar="NAME=VALUE",
-            help="Of an agent, for constraints, as zone=a; may be repeated.",
+            help="Give agents an attribute, as zone=a; may be repeated.",
         ),
     ] = None
 
@@ -64,14 +64,16 @@ class AgentAccountOptions:
     map_user: Annotated[
         list[str] | None,
         Option(
-            "--map-user", metavar="USER=ACCOUNT", help="Whom a user's kernels run as; as root only."
+            "--map-user",
+            metavar="USER=ACCOUNT",
+            help="Run a user's kernels as this account; as root only.",
         ),
     ] = None
     accounts: Annotated[
         AccountSource | None,
         Option(
             "--accounts",
-            help="Users get uids of a range, or the machine's accounts. [default: range]",
+            help="Give users uids of a range, or the machine's accounts. [default: range]",
         ),
     ] = None
     uid_range: Annotated[
@@ -80,18 +82,22 @@ class AgentAccountOptions:
     ] = None
     users_dir: Annotated[
         Path | None,
-        Option("--users-dir", metavar="DIR", help="Homes. [default: /var/lib/muster/users]"),
+        Option(
+            "--users-dir",
+            metavar="DIR",
+            help="Directory of users' homes. [default: /var/lib/muster/users]",
+        ),
     ] = None
     pids_max: Annotated[
         int | None,
-        Option("--pids-max", metavar="N", help="Processes of a kernel. [default: 4096]"),
+        Option("--pids-max", metavar="N", help="Most processes of a kernel. [default: 4096]"),
     ] = None
     scratch_max: Annotated[
         str | None,
         Option(
             "--scratch-max",
             metavar="SIZE",
-            help="What a kernel without `disk` may keep. [default: half of the disk]",
+            help="Most that a kernel without `disk` keeps. [default: half of the disk]",
         ),
     ] = None
 
@@ -117,21 +123,25 @@ class Part:
     """The part that an agent has of a machine with several."""
 
     disk: Annotated[
-        str | None, Option("--disk", metavar="SIZE", help="Disk of the agent; else as found.")
+        str | None, Option("--disk", metavar="SIZE", help="Disk of an agent; else as found.")
     ] = None
     gpu_memory: Annotated[
-        str | None, Option("--gpu-memory", metavar="SIZE", help="Of each device of --gpus.")
+        str | None, Option("--gpu-memory", metavar="SIZE", help="Memory of each device of --gpus.")
     ] = None
     ports: Annotated[
         str | None,
-        Option("--ports", metavar="FIRST-LAST", help="For kernels. [default: 20000-29999]"),
+        Option(
+            "--ports",
+            metavar="FIRST-LAST",
+            help="Range of ports given to kernels. [default: 20000-29999]",
+        ),
     ] = None
     boot_id: Annotated[
         str | None,
         Option(
             "--boot-id",
             metavar="TEXT",
-            help="Of a machine that shares an operating system; another says that all its "
+            help="Boot of a machine that shares an operating system; another says that all its "
             "processes have ended.",
         ),
     ] = None
@@ -140,7 +150,7 @@ class Part:
         Option(
             "--cluster",
             metavar="TEXT",
-            help="Its agents on this machine give users the same accounts. [default: one agent]",
+            help="Share users' accounts with the agents of this cluster here. [default: with none]",
         ),
     ] = None
     accounts_file: Annotated[
@@ -148,7 +158,7 @@ class Part:
         Option(
             "--accounts-file",
             metavar="FILE",
-            help="Users have the accounts of the agents of the home with this file.",
+            help="Share users' accounts with the agents of the home with this file.",
         ),
     ] = None
 
@@ -169,7 +179,7 @@ class AgentHealthOptions:
         Option(
             "--check",
             metavar="NAME=COMMAND",
-            help="A health check of your own; may be repeated.",
+            help="Add a health check of your own; may be repeated.",
         ),
     ] = None
     check_limit: Annotated[
@@ -177,7 +187,7 @@ class AgentHealthOptions:
         Option(
             "--check-limit",
             metavar="NAME=NUMBER",
-            help="Of a health check, as disk_free=0.05; may be repeated.",
+            help="Set a limit of a health check, as disk_free=0.05; may be repeated.",
         ),
     ] = None
     reboot_command: Annotated[
@@ -185,7 +195,7 @@ class AgentHealthOptions:
         Option(
             "--reboot-command",
             metavar="COMMAND",
-            help="Reboots a faulty machine. [default: systemctl reboot]",
+            help="Reboot a faulty machine so. [default: systemctl reboot]",
         ),
     ] = None
 

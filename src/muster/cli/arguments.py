@@ -71,6 +71,6 @@ AnyRef = Annotated[
 ]
 InGroup = Annotated[
     str | None,
-    Option("--group", "-g", help="Only this group's.", autocompletion=complete_group),
+    Option("--group", "-g", help="Show only this group's.", autocompletion=complete_group),
 ]
-AsJson = Annotated[bool, Option("--json", help="As JSON on stdout, and nothing else.")]
+AsJson = Annotated[bool, Option("--json", help="Print JSON on stdout, and nothing else.")]

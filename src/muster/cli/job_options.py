@@ -17,38 +17,44 @@ Amount = str | None
 class Tasks:
     """The number of tasks, their time limits and their retries."""
 
-    tasks: Annotated[int | None, Option("--tasks", "-n", help="Run so many of it.")] = None
+    tasks: Annotated[
+        int | None, Option("--tasks", "-n", help="Run the command as so many tasks.")
+    ] = None
     gang: Annotated[
         bool,
         Option(
             "--gang",
-            help="All tasks start together, with ranks and an address.",
+            help="Start all tasks together, with ranks and an address.",
             field="coscheduled",
         ),
     ] = False
-    name: Annotated[str | None, Option("--name", help="Name of the job.")] = None
+    name: Annotated[str | None, Option("--name", help="Name the job.")] = None
     group: Annotated[
-        str | None, Option("--group", help="Scaling group.", autocompletion=complete_group)
+        str | None,
+        Option("--group", help="Run in this scaling group.", autocompletion=complete_group),
     ] = None
-    priority: Annotated[int | None, Option("--priority", help="0 to 100; higher goes first.")] = (
-        None
-    )
+    priority: Annotated[
+        int | None, Option("--priority", help="Set the priority, 0 to 100; higher goes first.")
+    ] = None
     timeout: Annotated[
-        str | None, Option("--timeout", metavar="TIME", help="Longest run of a task, as 1h30m.")
+        str | None, Option("--timeout", metavar="TIME", help="Stop a task after so long, as 1h30m.")
     ] = None
     scheduling_timeout: Annotated[
-        str | None, Option("--scheduling-timeout", metavar="TIME", help="Longest wait for room.")
+        str | None,
+        Option(
+            "--scheduling-timeout", metavar="TIME", help="Give up after so long a wait for room."
+        ),
     ] = None
     retries: Annotated[
         int | None,
-        Option("--retries", help="Retries of a task that fails.", field="max_retries_failure"),
+        Option("--retries", help="Retry a failing task so often.", field="max_retries_failure"),
     ] = None
     notify: Annotated[
         list[str] | None,
         Option("--notify", metavar="URL", help="Tell this channel of its end; may be repeated."),
     ] = None
     keep_going: Annotated[
-        bool, Option("--keep-going", "-k", help="The other tasks run on when one fails.")
+        bool, Option("--keep-going", "-k", help="Let the other tasks run on when one fails.")
     ] = False
 
     recovery: Annotated[
@@ -85,20 +91,27 @@ class ResourceOptions:
     """The resources of each task."""
 
     cpu: Annotated[
-        Amount, _of_resources("--cpu", "-c", metavar="N", help="Processors a task, as 4 or 500m.")
+        Amount,
+        _of_resources("--cpu", "-c", metavar="N", help="Give each task processors, as 4 or 500m."),
     ] = None
     memory: Annotated[
-        Amount, _of_resources("--memory", "-m", metavar="SIZE", help="Memory a task, as 16GiB.")
+        Amount,
+        _of_resources("--memory", "-m", metavar="SIZE", help="Give each task memory, as 16GiB."),
     ] = None
     gpu: Annotated[
-        Amount, _of_resources("--gpu", "-g", metavar="N", help="GPUs a task, or a part, as 0.5.")
+        Amount,
+        _of_resources(
+            "--gpu", "-g", metavar="N", help="Give each task GPUs, or a part of one, as 0.5."
+        ),
     ] = None
     gpu_model: Annotated[
         str | None,
-        _of_resources("--gpu-model", metavar="MODEL", help="As H100, or H100|B200."),
+        _of_resources(
+            "--gpu-model", metavar="MODEL", help="Take GPUs of this model, as H100, or H100|B200."
+        ),
     ] = None
     disk: Annotated[
-        Amount, _of_resources("--disk", metavar="SIZE", help="Scratch space a task.")
+        Amount, _of_resources("--disk", metavar="SIZE", help="Give each task scratch space.")
     ] = None
     resource: Annotated[
         list[str] | None,
@@ -106,7 +119,7 @@ class ResourceOptions:
             "--resource",
             "-r",
             metavar="NAME=AMOUNT",
-            help="Extra; may be repeated.",
+            help="Add an extra resource; may be repeated.",
             field="resources.extra",
         ),
     ] = None
@@ -135,7 +148,7 @@ class Environment:
 
     env: Annotated[
         list[str] | None,
-        Option("--env", "-e", metavar="KEY[=VALUE]", help="Variable; may be repeated."),
+        Option("--env", "-e", metavar="KEY[=VALUE]", help="Set a variable; may be repeated."),
     ] = None
     clean_env: Annotated[
         bool, Option("--clean-env", help="Do not pass PATH and the like from here.")

@@ -16,7 +16,7 @@ S = TypeVar("S", bound="Spec")
 
 Project = Annotated[
     str | None,
-    Option("--project", metavar="PROJECT", help="Which of yours it counts for."),
+    Option("--project", metavar="PROJECT", help="Count it for this project of yours."),
 ]
 
 
@@ -30,7 +30,7 @@ class Placement:
         Option(
             "--constraint",
             metavar="RULE",
-            help="On agents' attributes, as zone=a, disk>=100 or !spot; may be repeated.",
+            help="Choose agents by zone=a, disk>=100 or !spot; may be repeated.",
             field="placement.constraints",
         ),
     ] = None
@@ -39,27 +39,29 @@ class Placement:
         Option(
             "--agent",
             metavar="NAME",
-            help="Only on this agent; may be repeated.",
+            help="Choose this agent; may be repeated.",
             autocompletion=complete_agent,
             field="placement.agents",
         ),
     ] = None
     single_node: Annotated[
         bool,
-        Option("--single-node", help="All kernels of a gang on one agent.", field="placement.mode"),
+        Option(
+            "--single-node", help="Keep all kernels of a gang on one agent.", field="placement.mode"
+        ),
     ] = False
     after: Annotated[
         list[str] | None,
         Option(
             "--after",
             metavar="REF[:WHEN]",
-            help="Start once that is succeeded (or running, or ended); may be repeated.",
+            help="Start once this has succeeded (or runs, or ended); may be repeated.",
         ),
     ] = None
     not_before: Annotated[
         str | None,
         Option(
-            "--not-before", metavar="MOMENT", help="Earliest start, as +2h or 'tomorrow 08:00'."
+            "--not-before", metavar="MOMENT", help="Start no earlier, as +2h or 'tomorrow 08:00'."
         ),
     ] = None
     project: Project = None

@@ -27,7 +27,9 @@ _COMMANDS = {
 }
 """The command that takes a file of a kind; what has none here is work, which is submitted."""
 
-SpecFile = Argument(metavar="FILE", help="YAML or JSON; - is standard input.", holds_spec=True)
+SpecFile = Argument(
+    metavar="FILE", help="File in YAML or JSON; - is standard input.", holds_spec=True
+)
 
 
 def directory_of(file: str) -> str:

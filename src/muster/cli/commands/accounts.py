@@ -16,10 +16,15 @@ from muster.cli.words import moment
 if TYPE_CHECKING:
     from muster.core.views.accounts import ProjectView, UserView
 
-Domain = Annotated[str, Option("--domain", metavar="DOMAIN", help="Of the user or project.")]
+Domain = Annotated[str, Option("--domain", metavar="DOMAIN", help="Domain of the user or project.")]
 Projects = Annotated[
     list[str] | None,
-    Option("--project", "-p", metavar="PROJECT", help="May be repeated; the first is the default."),
+    Option(
+        "--project",
+        "-p",
+        metavar="PROJECT",
+        help="Project of the user; may be repeated, the first is the default.",
+    ),
 ]
 Hosts = Annotated[
     list[str] | None,
@@ -31,7 +36,7 @@ Hosts = Annotated[
 ]
 Cancel = Annotated[
     bool,
-    Option("--cancel", help="Cancel work that is alive; without it, it is a reason to refuse."),
+    Option("--cancel", help="Cancel work that is alive, which is a reason to refuse otherwise."),
 ]
 UserName = Annotated[str, Argument(metavar="USER", autocompletion=complete_user)]
 ProjectName = Annotated[str, Argument(metavar="PROJECT")]
@@ -45,7 +50,7 @@ DEFAULT = "default"
 
 @click.group(cls=ListedGroup)
 def users() -> None:
-    """List, add, change and remove those who may hand in work."""
+    """Manage users, who hand in work."""
 
 
 @users.command(name="list")
@@ -127,7 +132,7 @@ def _user_row(user: "UserView") -> list[Text | str]:
 
 @click.group(cls=ListedGroup)
 def projects() -> None:
-    """List, add, change and remove what work is counted for."""
+    """Manage projects, the units of accounting."""
 
 
 @projects.command(name="list")
@@ -214,7 +219,7 @@ def remove_project(
 
 @click.group(cls=ListedGroup)
 def domains() -> None:
-    """List, add and remove what users and projects belong to."""
+    """Manage domains, to which users and projects belong."""
 
 
 @domains.command(name="list")

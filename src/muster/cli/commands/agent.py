@@ -32,7 +32,7 @@ def agent(
         Option(
             "--controller",
             metavar="HOST:PORT",
-            help="Its port for agents.",
+            help="Address of the controller's port for agents.",
             callback=_host_and_port,
         ),
     ] = None,
@@ -47,14 +47,21 @@ def agent(
     token_file: Annotated[
         Path | None, Option("--token-file", metavar="FILE", help="File of the join token.")
     ] = None,
-    name: Annotated[str | None, Option("--name", help="Name. [default: this machine's]")] = None,
+    name: Annotated[
+        str | None, Option("--name", help="Name of the agent. [default: this machine's]")
+    ] = None,
     group: Annotated[str, Option("--group", "-g", help="Scaling group to join.")] = "default",
     directory: Annotated[
-        Path | None, Option("--dir", metavar="DIR", help="Where it keeps everything.")
+        Path | None, Option("--dir", metavar="DIR", help="Directory of the agent's files.")
     ] = None,
     resource: Annotated[
         list[str] | None,
-        Option("--resource", "-r", metavar="NAME=AMOUNT", help="Extra; may be repeated."),
+        Option(
+            "--resource",
+            "-r",
+            metavar="NAME=AMOUNT",
+            help="Add an extra resource; may be repeated.",
+        ),
     ] = None,
     ca: Annotated[
         Path | None,
@@ -63,10 +70,16 @@ def agent(
     end: Annotated[
         bool, Option("--end", help="End the agent of --dir or --name, and all its kernels.")
     ] = False,
-    wipe: Annotated[bool, Option("--wipe", help="With --end: remove its files too.")] = False,
+    wipe: Annotated[bool, Option("--wipe", help="Remove its files too, with --end.")] = False,
     grace_s: Annotated[
         float,
-        Option("--grace", min=0, max=600, metavar="SECONDS", help="With --end: of its kernels."),
+        Option(
+            "--grace",
+            min=0,
+            max=600,
+            metavar="SECONDS",
+            help="Let its kernels end in so long, with --end.",
+        ),
     ] = 5.0,
 ) -> None:
     """Lend this machine to a controller elsewhere, or end that."""

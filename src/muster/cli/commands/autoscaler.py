@@ -42,7 +42,7 @@ def autoscaler(
     group: InGroup = None,
     verbose: Annotated[
         bool,
-        Option("--verbose", "-v", help="Each session, and what slices in flight have left."),
+        Option("--verbose", "-v", help="Show each session, and what slices in flight have left."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:

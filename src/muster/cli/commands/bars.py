@@ -30,7 +30,7 @@ DEADLINE = "1h"
 """The deadline of a drain for which none is given."""
 Reason = Annotated[
     str | None,
-    Option("--reason", "-r", metavar="TEXT", help="Why, for those who look.", field="note"),
+    Option("--reason", "-r", metavar="TEXT", help="Say why, for those who look.", field="note"),
 ]
 
 

@@ -30,7 +30,7 @@ def cancel(
         ),
     ],
     force: Annotated[
-        bool, Option("--force", help="Kill at once, without a grace; also what is ending already.")
+        bool, Option("--force", help="Kill at once, without a grace, also what is ending already.")
     ] = False,
     yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: AsJson = False,

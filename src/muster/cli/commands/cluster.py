@@ -32,7 +32,9 @@ def up(
     accounts: AgentAccountOptions,
     agents: Annotated[
         int | None,
-        Option("--agents", "-n", min=0, help="Local agents. [default: 1, or as before]"),
+        Option(
+            "--agents", "-n", min=0, help="Start so many local agents. [default: 1, or as before]"
+        ),
     ] = None,
     home: Home = None,
     port: Annotated[
@@ -54,7 +56,7 @@ def up(
         Option(
             "--proxy/--no-proxy",
             show_default=False,
-            help="The proxy in front of deployments. [default: started, or as before]",
+            help="Start the proxy in front of deployments. [default: yes, or as before]",
         ),
     ] = None,
     proxy_port: Annotated[
@@ -64,7 +66,7 @@ def up(
             min=0,
             max=65535,
             show_default=False,
-            help="Its port, kept for the next time. [default: 8282 or next]",
+            help="Port of the proxy, kept for the next time. [default: 8282 or next]",
         ),
     ] = 0,
 ) -> None:
@@ -126,7 +128,7 @@ def down(
     ] = False,
     home: Home = None,
     timeout: Annotated[
-        float, Option("--timeout", min=1, metavar="SECONDS", help="Longest wait.")
+        float, Option("--timeout", min=1, metavar="SECONDS", help="Wait so many seconds at most.")
     ] = 30.0,
 ) -> None:
     """Stop the cluster on this machine, and what runs on it.
@@ -163,13 +165,17 @@ def controller(
         ),
     ] = 0,
     tls_cert: Annotated[
-        Path | None, Option("--tls-cert", metavar="FILE", help="Certificate, PEM.")
+        Path | None, Option("--tls-cert", metavar="FILE", help="File of the certificate, in PEM.")
     ] = None,
     tls_key: Annotated[
-        Path | None, Option("--tls-key", metavar="FILE", help="Its key, PEM.")
+        Path | None,
+        Option("--tls-key", metavar="FILE", help="File of the certificate's key, in PEM."),
     ] = None,
     tls_ca: Annotated[
-        Path | None, Option("--tls-ca", metavar="FILE", help="What vouches for it, PEM.")
+        Path | None,
+        Option(
+            "--tls-ca", metavar="FILE", help="File of the authority that vouches for it, in PEM."
+        ),
     ] = None,
     tls_self_signed: Annotated[
         bool,
@@ -180,7 +186,7 @@ def controller(
         Option(
             "--tls-name",
             metavar="NAME",
-            help="With that: what others call this machine; may be repeated.",
+            help="Name by which others call this machine, with --tls-self-signed; may be repeated.",
         ),
     ] = None,
     database: Database = None,

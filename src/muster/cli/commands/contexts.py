@@ -17,13 +17,17 @@ MAX_TOKEN_BYTES = 1024
 
 def login(
     ctx: click.Context,
-    url: Annotated[str, Argument(metavar="URL", help="As https://controller.example:7600.")],
+    url: Annotated[
+        str,
+        Argument(metavar="URL", help="URL of the controller, as https://controller.example:7600."),
+    ],
     token_file: Annotated[
         str | None,
-        Option("--token-file", metavar="FILE", help="Your token; - reads it from stdin."),
+        Option("--token-file", metavar="FILE", help="File of your token; - reads it from stdin."),
     ] = None,
     name: Annotated[
-        str | None, Option("--name", metavar="CONTEXT", help="[default: the URL's host]")
+        str | None,
+        Option("--name", metavar="CONTEXT", help="Name of the context. [default: the URL's host]"),
     ] = None,
     ca: Ca = None,
 ) -> None:
@@ -84,7 +88,8 @@ def context(
 
 def logout(
     name: Annotated[
-        str | None, Argument(metavar="[CONTEXT]", help="[default: the current one]")
+        str | None,
+        Argument(metavar="[CONTEXT]", help="Name of the context. [default: the current one]"),
     ] = None,
 ) -> None:
     """Forget a cluster, and the token there: it stays valid."""

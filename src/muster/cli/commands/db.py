@@ -100,7 +100,9 @@ def restore(
     home: Home = None,
     discard_later: Annotated[
         bool,
-        Option("--discard-later", help="Also if live work is forgotten that came after it."),
+        Option(
+            "--discard-later", help="Restore also if live work is forgotten that came after it."
+        ),
     ] = False,
 ) -> None:
     """Put a backup in the place of a cluster's state.
@@ -127,7 +129,7 @@ def migrate(
     ctx: click.Context,
     database: Database = None,
     home: Home = None,
-    dry_run: Annotated[bool, Option("--dry-run", help="Only say what would be done.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Say only what would be done.")] = False,
 ) -> None:
     """Bring the tables of an older version of Muster up to this one's.
 

@@ -19,7 +19,8 @@ Detach = Annotated[
     bool, Option("--detach", "-d", help="Do not wait until all replicas are healthy.")
 ]
 Timeout = Annotated[
-    float | None, Option("--timeout", min=0, help="Longest wait, in seconds; it goes on anyway.")
+    float | None,
+    Option("--timeout", min=0, help="Wait so many seconds at most; it goes on anyway."),
 ]
 
 

@@ -45,8 +45,8 @@ Ref = Annotated[
 def deployments(
     cluster: Cluster,
     group: InGroup = None,
-    ended: Annotated[bool, Option("--all", "-a", help="Those that are gone, too.")] = False,
-    limit: Annotated[int, Option("--limit", "-n", min=1, help="Newest ones shown.")] = 100,
+    ended: Annotated[bool, Option("--all", "-a", help="Include those that are gone.")] = False,
+    limit: Annotated[int, Option("--limit", "-n", min=1, help="Show so many of the newest.")] = 100,
     as_json: AsJson = False,
 ) -> None:
     """List deployments, newest first."""
@@ -98,12 +98,12 @@ def routes(
         str | None,
         Argument(
             metavar="[DEPLOYMENT]",
-            help="Only those of this deployment.",
+            help="Deployment whose replicas are shown; all without it.",
             autocompletion=complete_deployment,
         ),
     ] = None,
-    ended: Annotated[bool, Option("--all", "-a", help="Those that ended, too.")] = False,
-    limit: Annotated[int, Option("--limit", "-n", min=1, help="Newest ones shown.")] = 100,
+    ended: Annotated[bool, Option("--all", "-a", help="Include those that ended.")] = False,
+    limit: Annotated[int, Option("--limit", "-n", min=1, help="Show so many of the newest.")] = 100,
     as_json: AsJson = False,
 ) -> None:
     """List routes, the replicas of deployments, newest first."""
@@ -154,13 +154,13 @@ def _why(route: "RouteView") -> str:
 def scale(
     cluster: Cluster,
     ref: Ref,
-    replicas: Annotated[int, Argument(metavar="REPLICAS", help="How many of it there are.")],
+    replicas: Annotated[int, Argument(metavar="REPLICAS", help="Number of replicas.")],
     detach: Annotated[
         bool, Option("--detach", "-d", help="Do not wait until there are so many.")
     ] = False,
     timeout: Annotated[
         float | None,
-        Option("--timeout", min=0, help="Longest wait, in seconds; it goes on anyway."),
+        Option("--timeout", min=0, help="Wait so many seconds at most; it goes on anyway."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -25,7 +25,7 @@ Note = Annotated[
     Option(
         "--note",
         metavar="TEXT",
-        help="Why, for those who look; history keeps it.",
+        help="Say why, for those who look; history keeps it.",
         show_default=False,
     ),
 ]

@@ -41,9 +41,11 @@ _STAYED = {
 def history(
     cluster: Cluster,
     ref: AnyRef,
-    limit: Annotated[int, Option("--limit", "-n", min=1, help="Newest entries shown.")] = 100,
+    limit: Annotated[
+        int, Option("--limit", "-n", min=1, help="Show so many of the newest entries.")
+    ] = 100,
     every: Annotated[
-        bool, Option("--all", "-a", help="Also each step to a start and to an end.")
+        bool, Option("--all", "-a", help="Include each step to a start and to an end.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

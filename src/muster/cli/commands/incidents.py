@@ -43,13 +43,14 @@ def incidents() -> None:
 def list_incidents(
     cluster: Cluster,
     agent: Annotated[
-        str | None, Option("--agent", help="Only this machine's.", autocompletion=complete_agent)
+        str | None,
+        Option("--agent", help="Show only this machine's.", autocompletion=complete_agent),
     ] = None,
     group: InGroup = None,
     ended: Annotated[
-        bool, Option("--all", "-a", help="Those of machines that are well again, too.")
+        bool, Option("--all", "-a", help="Include those of machines that are well again.")
     ] = False,
-    limit: Annotated[int, Option("--limit", "-n", min=1, help="Newest ones shown.")] = 100,
+    limit: Annotated[int, Option("--limit", "-n", min=1, help="Show so many of the newest.")] = 100,
     as_json: AsJson = False,
 ) -> None:
     """List the incidents of machines that are ill."""

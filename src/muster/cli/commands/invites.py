@@ -28,10 +28,10 @@ def invite(
         Option("--group", "-g", help="Scaling group to join.", autocompletion=complete_group),
     ] = None,
     uses: Annotated[
-        int, Option("--uses", min=1, help="How many agents may join; for more than one, no NAME.")
+        int, Option("--uses", min=1, help="Let so many agents join; for more than one, no NAME.")
     ] = 1,
     expires: Annotated[
-        str, Option("--expires", metavar="TIME", help="How long it is good, as 1h.")
+        str, Option("--expires", metavar="TIME", help="Let it expire after so long, as 1h.")
     ] = "1h",
     as_json: AsJson = False,
 ) -> None:

@@ -63,18 +63,18 @@ def logs(
     ref: Ref,
     follow: Annotated[
         bool,
-        Option("--follow", "-f", help="All attempts, from the first until it has ended."),
+        Option("--follow", "-f", help="Follow all attempts, from the first until it has ended."),
     ] = False,
     tail: Annotated[
-        int | None, Option("--tail", "-n", min=0, help="Only so many lines of the end.")
+        int | None, Option("--tail", "-n", min=0, help="Show only so many lines of the end.")
     ] = None,
     attempt: Annotated[
-        int | None, Option("--attempt", min=1, help="This attempt alone, not the latest.")
+        int | None, Option("--attempt", min=1, help="Show this attempt alone, not the latest.")
     ] = None,
     task: Annotated[
-        list[int] | None, Option("--task", "-t", min=0, help="This task; may be repeated.")
+        list[int] | None, Option("--task", "-t", min=0, help="Show this task; may be repeated.")
     ] = None,
-    failed: Annotated[bool, Option("--failed", help="Only of the tasks that failed.")] = False,
+    failed: Annotated[bool, Option("--failed", help="Show only the tasks that failed.")] = False,
     save: Annotated[
         Path | None, Option("--save", metavar="DIR", help="Write a file a task there.")
     ] = None,

@@ -28,9 +28,9 @@ def notify() -> None:
 def list_notices(
     cluster: Cluster,
     every: Annotated[
-        bool, Option("--all", "-a", help="Also those that were sent, or given up.")
+        bool, Option("--all", "-a", help="Include those that were sent, or given up.")
     ] = False,
-    limit: Annotated[int, Option("--limit", "-n", min=1, help="Newest notices shown.")] = 100,
+    limit: Annotated[int, Option("--limit", "-n", min=1, help="Show so many of the newest.")] = 100,
     as_json: AsJson = False,
 ) -> None:
     """List the notices that wait, and why; `muster why NOTICE` tells more."""

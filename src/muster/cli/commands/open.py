@@ -36,7 +36,7 @@ def open(
         bool, Option("--wait", "-w", help="First wait until a replica is healthy.")
     ] = False,
     timeout: Annotated[
-        float, Option("--timeout", min=0, help="Longest wait, in seconds.")
+        float, Option("--timeout", min=0, help="Wait so many seconds at most.")
     ] = WAIT_S,
     no_browser: Annotated[bool, Option("--no-browser", help="Print the URL alone.")] = False,
     as_json: AsJson = False,

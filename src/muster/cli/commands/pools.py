@@ -68,8 +68,8 @@ def pools() -> None:
 def list_pools(
     cluster: Cluster,
     group: InGroup = None,
-    ended: Annotated[bool, Option("--all", "-a", help="Those that are gone, too.")] = False,
-    limit: Annotated[int, Option("--limit", "-n", min=1, help="Newest ones shown.")] = 200,
+    ended: Annotated[bool, Option("--all", "-a", help="Include those that are gone.")] = False,
+    limit: Annotated[int, Option("--limit", "-n", min=1, help="Show so many of the newest.")] = 200,
     as_json: AsJson = False,
 ) -> None:
     """List the pools, newest first, and why one makes nothing."""
@@ -165,7 +165,13 @@ def replace(
     refs: PoolRefs,
     at_a_time: Annotated[
         int,
-        Option("--at-a-time", "-n", min=0, max=10_000, help="Slices of each pool; 0 ends it."),
+        Option(
+            "--at-a-time",
+            "-n",
+            min=0,
+            max=10_000,
+            help="Replace so many slices of each pool at a time; 0 ends it.",
+        ),
     ] = 1,
     as_json: AsJson = False,
 ) -> None:

@@ -15,14 +15,17 @@ def proxy(
     ctx: click.Context,
     home: Home = None,
     port: Annotated[
-        int, Option("--port", min=0, max=65535, help="Where it listens; 0 means any.")
+        int, Option("--port", min=0, max=65535, help="Port to listen on; 0 means any.")
     ] = 8282,
-    host: Annotated[str, Option("--host", help="Another than loopback needs TLS.")] = "127.0.0.1",
+    host: Annotated[
+        str, Option("--host", help="Address to listen on; another than loopback needs TLS.")
+    ] = "127.0.0.1",
     tls_cert: Annotated[
-        Path | None, Option("--tls-cert", metavar="FILE", help="Its certificate, in PEM.")
+        Path | None, Option("--tls-cert", metavar="FILE", help="File of the certificate, in PEM.")
     ] = None,
     tls_key: Annotated[
-        Path | None, Option("--tls-key", metavar="FILE", help="The certificate's key, in PEM.")
+        Path | None,
+        Option("--tls-key", metavar="FILE", help="File of the certificate's key, in PEM."),
     ] = None,
 ) -> None:
     """Send requests to the replicas of deployments.

@@ -58,7 +58,7 @@ class Wanted:
 @on_cluster
 def ps(
     cluster: Cluster,
-    show_all: Annotated[bool, Option("--all", "-a", help="Also what has ended.")] = False,
+    show_all: Annotated[bool, Option("--all", "-a", help="Include what has ended.")] = False,
     watched: Annotated[
         bool, Option("--watch", "-w", help="Keep showing them as they change.", field="watch")
     ] = False,
@@ -68,28 +68,29 @@ def ps(
             "--state",
             "-s",
             metavar="STATE",
-            help="As live, ended, running or failed.",
+            help="Show one state, as live, ended, running or failed.",
             autocompletion=lambda _, typed: [(s, "") for s in _states() if s.startswith(typed)],
         ),
     ] = None,
     name: Annotated[
-        str | None, Option("--name", metavar="NAME", help="Of this name; or as 'train*'.")
+        str | None,
+        Option("--name", metavar="NAME", help="Show those of this name, or as 'train*'."),
     ] = None,
     owner: Annotated[
         str | None,
         Option(
             "--owner",
             metavar="USER",
-            help="A user's, or domain/project/user's.",
+            help="Show those of this user, or of domain/project/user.",
             autocompletion=complete_user,
         ),
     ] = None,
     group: InGroup = None,
     replicas: Annotated[
         bool,
-        Option("--replicas", help="Also the sessions of deployments, which `routes` lists."),
+        Option("--replicas", help="Include the sessions of deployments, which `routes` lists."),
     ] = False,
-    limit: Annotated[int, Option("--limit", "-n", min=1, help="Newest ones shown.")] = 50,
+    limit: Annotated[int, Option("--limit", "-n", min=1, help="Show so many of the newest.")] = 50,
     as_json: AsJson = False,
 ) -> None:
     """List jobs and sessions, newest first.

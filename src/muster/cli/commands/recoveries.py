@@ -45,8 +45,10 @@ def recoveries() -> None:
 def list_recoveries(
     cluster: Cluster,
     group: InGroup = None,
-    ended: Annotated[bool, Option("--all", "-a", help="Also of jobs that have ended.")] = False,
-    limit: Annotated[int, Option("--limit", "-n", min=1, help="Newest ones shown.")] = 100,
+    ended: Annotated[
+        bool, Option("--all", "-a", help="Include those of jobs that have ended.")
+    ] = False,
+    limit: Annotated[int, Option("--limit", "-n", min=1, help="Show so many of the newest.")] = 100,
     as_json: AsJson = False,
 ) -> None:
     """List the recoveries of jobs, and what each waits for."""

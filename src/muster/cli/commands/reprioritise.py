@@ -15,7 +15,9 @@ from muster.cli.screen import plain, print_json
 def reprioritise(
     cluster: Cluster,
     ref: Ref,
-    priority: Annotated[int, Argument(metavar="PRIORITY", help="0 to 100; higher goes first.")],
+    priority: Annotated[
+        int, Argument(metavar="PRIORITY", help="Set the priority, 0 to 100; higher goes first.")
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Give a job that waits or runs another priority."""

@@ -25,7 +25,7 @@ def retry(
     ref: Ref,
     staying: Staying,
     failed: Annotated[
-        bool, Option("--failed", help="Only what failed, not what was stopped with the job.")
+        bool, Option("--failed", help="Run only what failed, not what was stopped with the job.")
     ] = False,
 ) -> None:
     """Run again, as a new job, what did not succeed of one that ended."""

@@ -95,7 +95,8 @@ def undo(
     cluster: Cluster,
     ref: Ref,
     to: Annotated[
-        int | None, Option("--to", help="The number of a revision, else the one before.")
+        int | None,
+        Option("--to", help="Go to the revision of this number, else to the one before."),
     ] = None,
     detach: Detach = False,
     timeout: Timeout = None,

@@ -42,11 +42,11 @@ def run(
     ] = False,
     quiet: Annotated[
         bool,
-        Option("--quiet", "-q", help="Only the output, no progress; with -d only the id."),
+        Option("--quiet", "-q", help="Show the output alone, no progress; with -d only the id."),
     ] = False,
     as_json: Annotated[
         bool,
-        Option("--json", help="The job as JSON in place of its output, once it has ended."),
+        Option("--json", help="Print the job as JSON in place of its output, once it has ended."),
     ] = False,
 ) -> None:
     """Run a command, show its output, end with its exit code."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Role = Annotated[str, Argument(metavar="ROLE", help="controller or agent.")]
 OfUser = Annotated[
-    bool, Option("--user", help="A unit of your own. [default: of the system, if you are root]")
+    bool, Option("--user", help="Use a unit of your own. [default: of the system, if you are root]")
 ]
 
 
@@ -29,7 +29,7 @@ def install(
     ctx: click.Context,
     role: Role,
     options: Annotated[
-        list[str] | None, Argument(metavar="[OPTIONS]...", help="Of `muster ROLE`.")
+        list[str] | None, Argument(metavar="[OPTIONS]...", help="Options of `muster ROLE`.")
     ] = None,
     user: OfUser = False,
     home: Home = None,

@@ -20,10 +20,10 @@ def show(
         bool, Option("--tasks", help="List the tasks by index, not the noteworthy few.")
     ] = False,
     limit: Annotated[
-        int, Option("--limit", "-n", min=1, max=1000, help="Tasks listed by --tasks.")
+        int, Option("--limit", "-n", min=1, max=1000, help="List so many tasks with --tasks.")
     ] = 100,
     offset: Annotated[
-        int, Option("--offset", min=0, help="Tasks left out before those listed by --tasks.")
+        int, Option("--offset", min=0, help="Leave out so many tasks before those of --tasks.")
     ] = 0,
     as_json: AsJson = False,
 ) -> None:

@@ -30,31 +30,35 @@ class Arrivals:
     """How sessions and machines come, and what the scheduler knows of them."""
 
     speed_up: Annotated[
-        float, Option("--speed-up", metavar="X", help="Sessions come X times as fast.")
+        float, Option("--speed-up", metavar="X", help="Have sessions come X times as fast.")
     ] = 1.0
     limit: Annotated[
         int | None,
-        Option("--limit", min=1, help="Only so many sessions, the first that come."),
+        Option("--limit", min=1, help="Replay only so many sessions, the first that come."),
     ] = None
     ends_known: Annotated[
         bool,
-        Option("--ends-known", help="The scheduler is told how long each session will run."),
+        Option("--ends-known", help="Tell the scheduler how long each session will run."),
     ] = False
     boot: Annotated[
         str,
-        Option("--boot", metavar="TIME", help="Until a new slice of a pool takes work."),
+        Option("--boot", metavar="TIME", help="Time until a new slice of a pool takes work."),
     ] = "2m"
 
 
 def simulate(
     trace: Annotated[
         Path,
-        Argument(metavar="TRACE", help="The sessions: .csv (openb or generic) or .parquet."),
+        Argument(
+            metavar="TRACE", help="File of the sessions: .csv (openb or generic) or .parquet."
+        ),
     ],
     arrivals: Arrivals,
     cluster: Annotated[
         Path | None,
-        Option("--cluster", metavar="FILE", help="The agents: .yaml, or openb's node .csv."),
+        Option(
+            "--cluster", metavar="FILE", help="File of the agents: .yaml, or openb's node .csv."
+        ),
     ] = None,
     policies: Annotated[
         list[str] | None,
@@ -70,7 +74,7 @@ def simulate(
         Option("--plot", metavar="FILE", help="Draw the arrivals to a .png or .svg file."),
     ] = None,
     timings: Annotated[
-        bool, Option("--timings", help="With the scheduler's own time in the report.")
+        bool, Option("--timings", help="Report the scheduler's own time, too.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -38,7 +38,7 @@ SliceRefs = Annotated[
     Argument(metavar="SLICE...", help="Ids or beginnings of ids.", autocompletion=complete_slice),
 ]
 OfPool = Annotated[
-    str | None, Option("--pool", "-p", help="Only this pool's.", autocompletion=complete_pool)
+    str | None, Option("--pool", "-p", help="Show only this pool's.", autocompletion=complete_pool)
 ]
 
 
@@ -54,8 +54,8 @@ def list_slices(
     cluster: Cluster,
     pool: OfPool = None,
     group: InGroup = None,
-    ended: Annotated[bool, Option("--all", "-a", help="Those that are gone, too.")] = False,
-    limit: Annotated[int, Option("--limit", "-n", min=1, help="Newest ones shown.")] = 200,
+    ended: Annotated[bool, Option("--all", "-a", help="Include those that are gone.")] = False,
+    limit: Annotated[int, Option("--limit", "-n", min=1, help="Show so many of the newest.")] = 200,
     as_json: AsJson = False,
 ) -> None:
     """List the slices, newest first, and why each stays or goes."""

@@ -22,7 +22,9 @@ def submit(
     file: Annotated[str, SpecFile],
     placement: Placement,
     staying: Staying,
-    name: Annotated[str | None, Option("--name", help="In place of the file's.")] = None,
+    name: Annotated[
+        str | None, Option("--name", help="Name it so, in place of the file's name.")
+    ] = None,
     no_wait: Annotated[
         bool, Option("--no-wait", help="Exit code 2 if it does not start at once.")
     ] = False,

@@ -50,25 +50,26 @@ def list_tokens(cluster: Cluster, as_json: AsJson = False) -> None:
 def create(
     cluster: Cluster,
     name: Annotated[str, Argument(metavar="NAME")] = "token",
-    role: Annotated[Role, Option("--role", help="What may be done with it.")] = Role.USER,
+    role: Annotated[Role, Option("--role", help="Rights that it gives.")] = Role.USER,
     user: Annotated[
         str | None,
         Option(
             "--user",
             metavar="USER",
-            help="Whose it is. [default: yours]",
+            help="User whose token it is. [default: you]",
             autocompletion=complete_user,
         ),
     ] = None,
     domain: Annotated[
-        str | None, Option("--domain", metavar="DOMAIN", help="The user's. [default: yours]")
+        str | None,
+        Option("--domain", metavar="DOMAIN", help="Domain of the user. [default: yours]"),
     ] = None,
     project: Annotated[
         str | None,
-        Option("--project", "-p", metavar="PROJECT", help="The only one it is good for."),
+        Option("--project", "-p", metavar="PROJECT", help="Only project that it is good for."),
     ] = None,
     expires: Annotated[
-        str | None, Option("--expires", metavar="TIME", help="How long it is good, as 30d.")
+        str | None, Option("--expires", metavar="TIME", help="Let it expire after so long, as 30d.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

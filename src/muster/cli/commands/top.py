@@ -45,7 +45,7 @@ def top(
         str | None,
         Argument(
             metavar="[DEPLOYMENT]",
-            help="By replica; without it, all deployments.",
+            help="Deployment, shown by replica; all deployments without it.",
             autocompletion=complete_deployment,
         ),
     ] = None,
@@ -53,7 +53,9 @@ def top(
     watched: Annotated[
         bool, Option("--watch", "-w", help="Keep showing them as they change.", field="watch")
     ] = False,
-    limit: Annotated[int, Option("--limit", "-n", min=1, help="Busiest ones shown.")] = 100,
+    limit: Annotated[
+        int, Option("--limit", "-n", min=1, help="Show so many of the busiest.")
+    ] = 100,
     as_json: AsJson = False,
 ) -> None:
     """Show the requests of deployments: rate, failures, latency.
