@@ -3,11 +3,20 @@
 from collections import defaultdict
 from dataclasses import dataclass
 
+from muster.core.ids import AgentId
 from muster.core.states import PLACED_SESSION, SessionStatus
 from muster.store.live import Live
 from muster.store.records import LedgerKey, Session
 from muster.store.unit import Unit
-from muster.wire.messages import KernelReport, ReportKind
+from muster.wire.messages import (
+    AgentMessage,
+    Commands,
+    ControllerMessage,
+    KernelReport,
+    ReportKind,
+    Reports,
+    Start,
+)
 from proving.swarm.judge import Invariant, Judge
 from proving.swarm.oracle.causes import UNFIT
 from proving.swarm.oracle.facts import Facts, How
@@ -27,7 +36,8 @@ class _Seen:
 class StartsAreCharged(Invariant):
     """A placement that failed, or took too long, is charged to the session; one that was taken back
     for another reason is not. A start is tried so often on its agent as the group says, and once if
-    no other try can cure its failure."""
+    no other try can cure its failure; once more where room was given to a kernel in the backlog
+    while it failed in the place of another: the agent cannot tell that from a further try."""
 
     says = "failed starts are tried again and charged as the oracle says"
 
@@ -36,6 +46,8 @@ class StartsAreCharged(Invariant):
         self._facts = judge.of(Facts)
         self._seen: dict[str, _Seen] = {}
         self._failed: dict[LedgerKey, int] = defaultdict(int)
+        self._backlog: set[LedgerKey] = set()
+        self._given_room: set[LedgerKey] = set()  # before control heard of a failure
         self._granted = 1  # tries, by the policy in force
         self._most_tries: dict[LedgerKey, int] = {}  # that a policy granted while it had its place
 
@@ -45,10 +57,26 @@ class StartsAreCharged(Invariant):
         key = report.kernel, report.generation
         self._failed[key] += 1
         most = 1 if report.reason in UNFIT else self._most_tries[key]
+        most += key in self._given_room
         self.expect(
             self._failed[key] <= most,
             f"{key} has failed {self._failed[key]} times to start for {report.reason}",
         )
+
+    def heard(self, agent: AgentId, message: AgentMessage) -> None:
+        if isinstance(message, Reports):
+            told = (each for each in message.reports if each.kind is ReportKind.CREATE_FAILED)
+            self._backlog -= {(each.kernel, each.generation) for each in told}
+
+    def sent(self, agent: AgentId, message: ControllerMessage) -> None:
+        if not isinstance(message, Commands):
+            return
+        for start in (each for each in message.commands if isinstance(each, Start)):
+            key = start.kernel, start.generation
+            if start.queued:
+                self._backlog.add(key)
+            elif key in self._backlog:
+                self._given_room.add(key)
 
     def committed(self, unit: Unit) -> None:
         self._note_tries(unit.live)
