@@ -243,12 +243,13 @@ async def test_tables_of_a_controller_that_runs_are_not_migrated_by_another(
 def test_database_is_held_against_a_second_controller_until_the_first_has_gone(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("muster.store.database.postgresql.LET_GO_S", 0.1)
     url = server.url(server.database())
     first, second = open_engine(url), open_engine(url)
     refused = pytest.raises(Conflict, match="another controller, or a command of `muster db`")
-    with only_controller(first), refused, only_controller(second):
-        pass
+    with monkeypatch.context() as patch, only_controller(first):
+        patch.setattr("muster.store.database.postgresql.LET_GO_S", 0.1)
+        with refused, only_controller(second):
+            pass
     with only_controller(second):
         pass
     first.dispose()
