@@ -1,15 +1,14 @@
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
-WORKERS ?= 3
-ALLOWED := $(if $(UNTIL),--until $(UNTIL))
+WORKERS ?= 4
 PROTOS := $(wildcard src/muster/wire/*.proto)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak mutants lint fmt bench proto clean
+.PHONY: help setup demo test test-all test-rest times soak mutants lint fmt bench proto clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Make .venv with everything in it (PYTHON=python3.12 picks the interpreter)
 
@@ -20,14 +19,23 @@ $(STAMP): requirements.lock pyproject.toml hatch_build.py scripts/setup.sh $(PRO
 demo: setup ## Run the demonstration
 	@$(BIN)/python -m demo.run
 
-# Attacks measure how long others wait meanwhile, so nothing else runs beside them. Files of the other
-# tests share clusters, so a file stays with one worker, in the order of tests/conftest.py; more
-# workers than cores, because tests of real processes mostly wait.
-test: setup ## Run the tests (WORKERS=1 for one after the other)
+# More workers than cores, because tests of real processes mostly wait. Files of the other tests share
+# clusters, so a file stays with one worker, in the order of tests/conftest.py.
+test: setup ## Run the tests of every behaviour, in a few minutes (WORKERS=1: one after the other)
+	@$(BIN)/pytest -n $(WORKERS) --no-loadscope-reorder -m "not thorough"
+
+test-all: ## Run all tests: with the attacks, kill -9 by the dozen, all end-to-end tests and 200 seeds
+	@failed=0; $(MAKE) test || failed=1; $(MAKE) test-rest || failed=1; exit $$failed
+
+# Attacks measure how long others wait meanwhile, so nothing else runs beside them.
+test-rest: setup ## Run the tests that test-all has beyond test
 	@failed=0; \
-	$(BIN)/pytest -n 0 $(ALLOWED) tests/attacks || failed=1; \
-	$(BIN)/pytest -n $(WORKERS) $(ALLOWED) --no-loadscope-reorder --ignore=tests/attacks || failed=1; \
+	$(BIN)/pytest -n 0 -m thorough tests/attacks || failed=1; \
+	$(BIN)/pytest -n $(WORKERS) --no-loadscope-reorder -m thorough --ignore=tests/attacks || failed=1; \
 	exit $$failed
+
+times: setup ## Measure how long each test takes, for the choice of those that make test runs
+	@$(BIN)/pytest -n $(WORKERS) --no-loadscope-reorder --write-times
 
 soak: setup ## Run the control plane from seed after seed, until stopped; goes on where it was
 	@$(BIN)/python -m proving.swarm --state .soak --resume

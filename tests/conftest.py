@@ -1,7 +1,6 @@
 """Fixtures and settings of all tests."""
 
 import gc
-import math
 import os
 import shutil
 import signal
@@ -14,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from tests.client.authority import certificate
 from tests.databases import DATABASES, Server, on_server, running_server
+from tests.tiers import TimesWriter, mark_thorough
 
 # How fast a machine draws examples says nothing of what is tested.
 settings.register_profile("muster", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -96,13 +96,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "are for both kinds on this one alone",
     )
     parser.addoption(
-        "--until",
-        type=float,
-        default=math.inf,
-        metavar="MOMENT",
-        help="skip tests that have not begun at this moment, in seconds since the epoch, and begin "
-        "with those that take little time",
+        "--write-times",
+        action="store_true",
+        help="note how long each test takes, for the choice of those that make test runs",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    is_worker = hasattr(config, "workerinput")
+    if config.getoption("--write-times") and not is_worker:
+        config.pluginmanager.register(TimesWriter())
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -118,26 +121,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("database", on, indirect=True)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put slow folders first, so that no worker is alone with one of their files in the end; or
-    last, where not all tests may be run. Files whose tests wait and those whose tests do not take
-    turns, so that workers seldom all wait at a time."""
+    """Put slow folders first, so that no worker is alone with one of their files in the end. Files
+    whose tests wait and those whose tests do not take turns, so that workers seldom all wait at a
+    time."""
+    mark_thorough(config, items)
     files = [*dict.fromkeys(item.path for item in items)]
     files.sort(key=lambda path: BUSY not in path.parents)
     waiting = [path for path in files if not WAITING.isdisjoint(path.parents)]
     others = [path for path in files if WAITING.isdisjoint(path.parents)]
     turns = {path: OTHERS_EACH * turn for turn, path in enumerate(waiting)}
     turns |= {path: turn for turn, path in enumerate(others)}
-    if config.getoption("--until") < math.inf:
-        slow = {path for path in files if not {BUSY, *WAITING}.isdisjoint(path.parents)}
-        turns |= {path: OTHERS_EACH * len(files) + turns[path] for path in slow}
     items.sort(key=lambda item: turns[item.path])
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    if time.time() >= item.config.getoption("--until"):
-        pytest.skip("no time was left for it: see --until")
 
 
 def pytest_collection_finish() -> None:
