@@ -74,6 +74,20 @@ def test_one_machine_of_five_is_emptied_at_a_time(ward: MakeWard) -> None:
     assert all(w.is_well(name) for name in FIVE)
 
 
+def test_turn_that_further_machines_make_room_for_is_given_once_they_are_there(
+    ward: MakeWard,
+) -> None:
+    w = ward(["a", "b"], work=LONG, max_unhealthy=0.5)
+    work_on(w, "a", "b")
+    w.suspect("a")
+    w.suspect("b")
+    assert len(having_turns(w)) == 1
+    w.join("c")
+    w.join("d")
+    w.run(1)
+    assert having_turns(w) == {"a", "b"}
+
+
 def test_one_machine_may_be_emptied_however_small_the_share(ward: MakeWard) -> None:
     w = ward(["a"], work=LONG, max_unhealthy=0.0)
     work_on(w, "a")

@@ -61,8 +61,8 @@ class FollowServices(FollowingHandler[Session]):
 
 
 class FollowMachines(FollowingHandler[Agent]):
-    """Has the incident of a machine looked at once its agent is back, falls silent, or is
-    removed."""
+    """Has the incident of a machine looked at once its agent is back, falls silent, or is removed,
+    and the turns of its group: a share of its machines has them."""
 
     name = "FollowMachines"
     entity = Agent
@@ -76,6 +76,8 @@ class FollowMachines(FollowingHandler[Agent]):
     def gather(self, candidates: Sequence[Agent], work: Work) -> Sequence[Agent]:
         if not self._incidents:
             return ()
+        for each in candidates:
+            self._incidents.look_at(each.group)
         return [each for each in candidates if self._incidents.of(each.id) is not None]
 
     def follow(self, record: Agent, work: Work) -> None:

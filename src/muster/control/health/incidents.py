@@ -116,8 +116,13 @@ class Incidents:
                 members[incident.id] = incident
             else:
                 members.pop(incident.id, None)
-        if of_group.waiting:
-            self.groups_to_look_at[incident.group] = None
+        self.look_at(incident.group)
+
+    def look_at(self, group: str) -> None:
+        """Have the turns of a group given anew: one may be free, or its machines, of which a share
+        has turns, are others."""
+        if self.in_group(group).waiting:
+            self.groups_to_look_at[group] = None
 
     def _note_session(self, incident: Incident, session: SessionId | None) -> None:
         before = self._session_of.pop(incident.id, None)
