@@ -1,4 +1,4 @@
-"""How long large gangs hold the controller's event loop: its control plane with fake agents."""
+"""How long large gangs hold the controller's event loop: its control plane with hollow agents."""
 
 import gc
 import tempfile

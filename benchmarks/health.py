@@ -12,6 +12,7 @@ from statistics import median
 
 import psutil
 from benchmarks.results import Figure, MeaninglessFigures, Results
+from tests.control.driven_agent import DrivenAgent
 from tests.control.world import World
 from tests.patience import until_awaited
 
@@ -195,10 +196,10 @@ def _world(directory: Path, agents: int) -> World:
     return World(directory, dict.fromkeys(names, ROOM), group=ScalingGroup(name="default"))
 
 
-def _said(seq: int) -> HealthSeen:
-    return HealthSeen(
-        (Sighting(seq, Remedy.CHECK, "Xid 74, error of an NVLink", boot_id="boot-1"),)
-    )
+def _said(agent: DrivenAgent, seq: int) -> HealthSeen:
+    boot_id = agent.machine.boot_id
+    sighting = Sighting(seq, Remedy.CHECK, "Xid 74, error of an NVLink", boot_id=boot_id)
+    return HealthSeen((sighting,))
 
 
 def _hear(world: World, seq: int) -> float:
@@ -208,11 +209,11 @@ def _hear(world: World, seq: int) -> float:
     used_s = 0.0
     for agent in list(world.agents.values()):
         began_s = time.process_time()
-        world.desk.agent_said(agent.id, _said(seq))
+        world.desk.agent_said(agent.id, _said(agent, seq))
         world.wake()
         used_s += time.process_time() - began_s
         for id_, message in world.outgoing:
-            world.agents[id_].receive(message)
+            world.agents[id_].hear(message)
         world.outgoing.clear()
     if any(agent.noted != seq for agent in world.agents.values()):
         raise MeaninglessFigures("not every sighting was noted")
@@ -225,7 +226,7 @@ def _flood(world: World) -> float:
     agent = next(iter(world.agents.values()))
     began_s = time.process_time()
     for nth in range(FLOOD_PER_S):
-        world.desk.agent_said(agent.id, _said(10**6 + nth))
+        world.desk.agent_said(agent.id, _said(agent, 10**6 + nth))
         if world.inbox:
             world.wake()
     used_s = time.process_time() - began_s

@@ -1,62 +1,31 @@
-"""A hollow agent: it keeps a stream to the controller, and carries orders to its supervisor and
-reports back."""
+"""A hollow agent: its process, and the stream to the controller that it keeps."""
 
 import math
 import random
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import assert_never
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from muster.agent.backoff import Backoff
 from muster.agent.conversation import SILENCE_LIMIT_HEARTBEATS, SILENCE_LIMIT_S
-from muster.agent.health.sightings import PAUSE_S, SightingBox
-from muster.agent.outbox import Outbox
+from muster.agent.health.sightings import PAUSE_S
 from muster.core.health.remedy import Remedy
 from muster.core.ids import AgentId
-from muster.core.reasons import ReasonCode
-from muster.core.resources import Device, Resources
-from muster.core.serving.port_holders import PortOrders
 from muster.wire.messages import (
-    Acknowledge,
-    Command,
-    Commands,
     ControllerMessage,
     Disk,
-    Go,
-    HealthNoted,
-    Heartbeat,
-    HeldKernel,
-    HeldStatus,
-    Hello,
-    KernelKey,
-    KernelReport,
-    Prepare,
-    ProbeOrders,
-    Recall,
     Renew,
-    ReportKind,
-    Start,
     Stop,
 )
+from proving.hollow.agent_twin import AgentTwin, Offer
 from proving.hollow.gateway import DISMISSED, UNKNOWN
 from proving.hollow.health import Health
 from proving.hollow.machine import Machine
 from proving.hollow.network import Stream, Way
-from proving.hollow.ports import HollowPorts
 from proving.hollow.route_probes import Answers, HollowRouteProbes
 from proving.hollow.supervisor import HollowSupervisor
 from proving.hollow.timeline import Appointment, Timeline
 
 BATCH = 500
-
-
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """The capacity and attributes that an agent offers."""
-
-    capacity: Resources
-    devices: tuple[Device, ...] = ()
-    attributes: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +40,9 @@ Open = Callable[["HollowAgent"], Stream | None]
 """Opens a stream to the controller and shows the credential there; None if nobody listens."""
 
 
-class HollowAgent:
-    """One agent. Its directory, with identity, ports and journal, outlives its process.
+class HollowAgent(AgentTwin):
+    """An agent that keeps a stream to the controller. Its directory, with identity, ports and
+    journal, outlives its process.
 
     Args:
         open_stream: how it reaches the controller.
@@ -97,36 +67,27 @@ class HollowAgent:
         token: str | None = None,
         answers: Answers | None = None,
     ) -> None:
-        self.name = name
-        self.group = group
+        super().__init__(name, machine, supervisor, offer, group)
         self.token = token
-        self.machine = machine
-        self.supervisor = supervisor
-        self.offer = offer
         self.identity: Identity | None = None
         self.credential: str | None = None  # the credential with which it asks to join
         self.is_up = False
         self.is_scrapped = False
         self.stream: Stream | None = None
-        self.disk_full = False
-        self.sightings = SightingBox()  # kept in its directory
         self.health = Health(
             timeline, machine, rng, lambda: self.offer.devices, self.reboot, self.restart
         )
-        self.probes = None if answers is None else HollowRouteProbes(timeline, answers, self._say)
-        self.prepare_failures: list[ReasonCode] = []
+        if answers is not None:
+            self.probes = HollowRouteProbes(timeline, answers, self._say)
         self._timeline = timeline
         self._rng = rng
         self._open = open_stream
         self._join = join
-        self._outbox = Outbox()
-        self._ports = HollowPorts()
         self._backoff = Backoff(rng)
         self._next: Appointment | None = None
         self._beat: Appointment | None = None
         self._flushing = False
         self._disk_told = False
-        self._renewed_s = 0.0
         self._heartbeat_s = 0.0
         self._heard_at = 0.0
 
@@ -140,13 +101,6 @@ class HollowAgent:
             and supervisor.agent is self
             and supervisor.is_quiet
         )
-
-    def holds(self) -> set[KernelKey]:
-        """The kernels that it, or its supervisor, has and could still run."""
-        gone = {HeldStatus.ENDED, HeldStatus.LOST, HeldStatus.CREATE_FAILED}
-        held = self.supervisor.inventory()
-        kernels = {(each.kernel, each.generation) for each in held if each.status not in gone}
-        return kernels.union(self._prepared_only())
 
     # -- its process -----------------------------------------------------------------------------
 
@@ -185,7 +139,7 @@ class HollowAgent:
 
     def _go_down(self) -> None:
         self._die(Stream.cut)
-        self._ports.clear()
+        self.ports.clear()
         self.machine.reboot()
         self.supervisor.reboot()
 
@@ -229,7 +183,7 @@ class HollowAgent:
         if not self.supervisor.is_up or self.supervisor.is_frozen:
             self._again(self._backoff.next_s())
             return
-        self._attach()
+        self.attach()
         if self.identity is None:
             self._join(self)
         stream = None if self.identity is None else self._open(self)
@@ -237,8 +191,6 @@ class HollowAgent:
             self._again(self._backoff.next_s())
             return
         self.stream = stream
-        if self.probes is not None:
-            self.probes.forget()
         stream.listen(
             Way.DOWN,
             lambda message: self._hear(stream, message),
@@ -247,44 +199,13 @@ class HollowAgent:
         self._heard_at = self._timeline.clock.now()
         self._heartbeat_s = 0.0
         self._disk_told = self.disk_full
-        self._say(self._hello())
-        self._outbox.rewind([self._prepared_report(key) for key in self._prepared_only()])
+        assert self.identity is not None
+        self._say(self.hello_as(self.identity.id))
+        self.forget_stream()
         self._flush_soon()
         self.sightings.rewind()
         self._tell_sightings()
         self._watch()
-
-    def _attach(self) -> None:
-        if self.supervisor.agent is self:
-            return
-        self.supervisor.agent = self
-        self._outbox = Outbox()
-        self._renewed_s = 0.0
-        self._outbox.acknowledge(self.supervisor.acknowledged_seq)
-        for seq, report in self.supervisor.journal:
-            self._outbox.add(seq, report)
-
-    def _hello(self) -> Hello:
-        assert self.identity is not None
-        held = self.supervisor.inventory()
-        held += [HeldKernel(*key, HeldStatus.PREPARED) for key in self._prepared_only()]
-        return Hello(
-            agent=self.identity.id,
-            name=self.name,
-            group=self.group,
-            boot_id=self.machine.boot_id,
-            version="0",
-            host="127.0.0.1",
-            capacity=self.offer.capacity,
-            devices=self.offer.devices,
-            attributes=dict(self.offer.attributes or {}),
-            kernels=tuple(held),
-            instance=f"{self.machine.name}-directory",
-            sent_s=self.machine.boot_s,
-            time_s=self.machine.time_s,
-            disk_full=self.disk_full,
-            probes=self.probes is not None,
-        )
 
     def _closed(self, stream: Stream, why: str) -> None:
         if stream is not self.stream:
@@ -299,7 +220,7 @@ class HollowAgent:
 
     def _abandon(self) -> None:
         """End everything that it holds; the controller knows nothing of it any more."""
-        self._ports.clear()
+        self.ports.clear()
         for held in self.supervisor.inventory():
             self.supervisor.stop(Stop(held.kernel, held.generation, 0.0, "this agent is no more"))
 
@@ -322,7 +243,7 @@ class HollowAgent:
             if self.disk_full != self._disk_told:
                 self._disk_told = self.disk_full
                 self._say(Disk(self.disk_full))
-            self._say(Heartbeat(self.machine.boot_s, self._renewed_s, self.machine.time_s))
+            self._say(self.heartbeat())
             self._tell_sightings()
         self._beat = self._timeline.after(beat_s, self._watch)
 
@@ -355,14 +276,13 @@ class HollowAgent:
 
     # -- between controller and supervisor -------------------------------------------------------
 
-    def heard(self, seq: int, report: KernelReport) -> None:
-        key = (report.kernel, report.generation)
-        if report.reason is ReasonCode.KERNEL_VANISHED and key in self._ports.reserved:
-            report = replace(report, reason=ReasonCode.NEVER_STARTED)
-        if report.kind is ReportKind.ENDED:
-            self._ports.release_fixed(key)
-        self._outbox.add(seq, report)
+    def has_news(self) -> None:
         self._flush_soon()
+
+    def refused(self) -> None:
+        """Hang up: both sides begin anew from the held kernels."""
+        self._hang_up()
+        self._again(self._backoff.next_s())
 
     def _flush_soon(self) -> None:
         if not self._flushing:
@@ -371,80 +291,17 @@ class HollowAgent:
 
     def _flush(self) -> None:
         self._flushing = False
-        while self.stream is not None and self._outbox:
-            self._say(self._outbox.take(BATCH))
+        while self.stream is not None and self.outbox:
+            self._say(self.outbox.take(BATCH))
 
     def _hear(self, stream: Stream, message: ControllerMessage) -> None:
         if stream is not self.stream:
             return
         self._heard_at = self._timeline.clock.now()
         self._backoff.reset()
-        match message:
-            case Renew():
-                if message.sent_s >= self._renewed_s:
-                    self._renewed_s = message.sent_s
-                    until_s = message.sent_s + message.lease_s
-                    self.supervisor.obey(lambda: self.supervisor.renew_lease(until_s))
-                if message.heartbeat_s != self._heartbeat_s:
-                    self._heartbeat_s = message.heartbeat_s
-                    if self._beat is not None:
-                        self._beat.cancel()
-                    self._beat = self._timeline.after(message.heartbeat_s, self._watch)
-            case Acknowledge(seq):
-                for report in self._outbox.acknowledge(seq):
-                    if report.kind is ReportKind.ENDED:
-                        self._ports.release((report.kernel, report.generation))
-                if seq > 0:
-                    self.supervisor.obey(lambda: self.supervisor.acknowledge(seq))
-            case HealthNoted(seq):
-                self.sightings.noted(seq)
-            case ProbeOrders() if self.probes is not None:
-                self.probes.obey(message)
-            case Commands(commands) if self.supervisor.agent is self:
-                for command in commands:
-                    self._obey(command)
-            case ProbeOrders() | Commands() | PortOrders():
-                pass  # what it does not say that it can do, and the commands for another agent
-            case unknown:
-                assert_never(unknown)
-
-    def _obey(self, command: Command) -> None:
-        match command:
-            case Prepare():
-                self._prepare(command)
-            case Start():
-                self.supervisor.obey(lambda: self._start(command))
-            case Stop():
-                self.supervisor.obey(lambda: self.supervisor.stop(command))
-            case Go(kernel, generation):
-                self.supervisor.obey(lambda: self.supervisor.go((kernel, generation)))
-            case Recall(kernel, generation):
-                self.supervisor.obey(lambda: self.supervisor.recall((kernel, generation)))
-            case unknown:
-                assert_never(unknown)
-
-    def _start(self, command: Start) -> None:
-        if not self.supervisor.start([command]) and self.supervisor.agent is self:
-            self._hang_up()  # both sides begin anew from the held kernels
-            self._again(self._backoff.next_s())
-
-    def _prepare(self, command: Prepare) -> None:
-        key = (command.kernel, command.generation)
-        why: ReasonCode | None = None
-        if self.prepare_failures:
-            why = self.prepare_failures.pop()
-        elif not self._ports.reserve(command):
-            why = ReasonCode.PORT_IN_USE
-        if why is None:
-            report = self._prepared_report(key)
-        else:
-            report = KernelReport(*key, ReportKind.PREPARE_FAILED, self.machine.time_s, reason=why)
-        self._outbox.add_unnumbered(report)
-        self._flush_soon()
-
-    def _prepared_only(self) -> list[KernelKey]:
-        return [key for key in self._ports.reserved if key not in self.supervisor.kernels]
-
-    def _prepared_report(self, key: KernelKey) -> KernelReport:
-        ports = self._ports.reserved[key]
-        return KernelReport(*key, ReportKind.PREPARED, self.machine.time_s, ports=ports)
+        self.hear(message)
+        if isinstance(message, Renew) and message.heartbeat_s != self._heartbeat_s:
+            self._heartbeat_s = message.heartbeat_s
+            if self._beat is not None:
+                self._beat.cancel()
+            self._beat = self._timeline.after(message.heartbeat_s, self._watch)

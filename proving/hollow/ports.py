@@ -9,11 +9,17 @@ FIRST_PORT = 20_000
 
 class HollowPorts:
     """Kernels that were prepared and have not ended, with their ports; kept in the agent's
-    directory. The agent's machine has no other one."""
+    directory.
+
+    Attributes:
+        reserved: the ports of each kernel.
+        taken: the fixed ports that are in use on the machine, with the kernels that have them; None
+            for another program. The agents of one machine share it.
+    """
 
     def __init__(self) -> None:
         self.reserved: dict[KernelKey, tuple[int, ...]] = {}
-        self._fixed: dict[KernelKey, int] = {}
+        self.taken: dict[int, KernelKey | None] = {}
         self._next = itertools.count(FIRST_PORT)
 
     def reserve(self, command: Prepare) -> bool:
@@ -21,15 +27,16 @@ class HollowPorts:
         key = (command.kernel, command.generation)
         if key not in self.reserved:
             if command.port is not None:
-                if command.port in self._fixed.values():
+                if command.port in self.taken:
                     return False
-                self._fixed[key] = command.port
+                self.taken[command.port] = key
             self.reserved[key] = tuple(next(self._next) for _ in range(command.ports))
         return True
 
     def release_fixed(self, key: KernelKey) -> None:
         """Give back a kernel's fixed port: its processes are gone."""
-        self._fixed.pop(key, None)
+        for port in [port for port, its in self.taken.items() if its == key]:
+            del self.taken[port]
 
     def release(self, key: KernelKey) -> None:
         """Give back a kernel's ports, if it has any."""
@@ -39,4 +46,4 @@ class HollowPorts:
     def clear(self) -> None:
         """Give back all ports."""
         self.reserved.clear()
-        self._fixed.clear()
+        self.taken.clear()

@@ -36,6 +36,11 @@ class HollowRouteProbes:
         self._is_due = False
 
     @property
+    def orders(self) -> dict[str, ProbeOrder]:
+        """The orders that are followed, by their routes."""
+        return {route: probed.order for route, probed in self._probed.items()}
+
+    @property
     def routes(self) -> frozenset[str]:
         """The names of the routes that are probed."""
         return frozenset(self._probed)

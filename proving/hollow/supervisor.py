@@ -35,7 +35,8 @@ class Run:
     never begins; with ``fails_at_go`` it fails only when the barrier of its gang opens.
     ``stubborn`` kernels end by SIGKILL alone; others end with ``stopped_exit_code`` on SIGTERM, or
     by the signal if that is None. A stubborn one ``outlives_kill_s``, as a process does that waits
-    for a disk. A service that exits leaves a ``result``.
+    for a disk. A service that exits leaves a ``result``. A kernel that ``loses_supervisor`` is lost
+    with it before its process begins.
     """
 
     seconds: float = 1.0
@@ -47,6 +48,7 @@ class Run:
     outlives_kill_s: float = 0.0
     stopped_exit_code: int | None = None
     result: str | None = None
+    loses_supervisor: bool = False
 
 
 Behaviour = Callable[[Start], Run]
@@ -96,6 +98,7 @@ class HollowSupervisor:
         begun, gone: called when the process of a kernel begins, and when its last one has ended.
         journalled: called with each report when it is written down.
         ending: called when the process of a kernel is about to end by itself.
+        spawn_s: how long a process takes to begin, and to end on SIGTERM.
     """
 
     def __init__(
@@ -107,6 +110,7 @@ class HollowSupervisor:
         gone: Callable[[Kernel], None],
         journalled: Callable[[KernelReport], None] = lambda report: None,
         ending: Callable[[Kernel], None] = lambda kernel: None,
+        spawn_s: float = SPAWN_S,
     ) -> None:
         self._timeline = timeline
         self._machine = machine
@@ -115,6 +119,7 @@ class HollowSupervisor:
         self._gone = gone
         self._journalled = journalled
         self._ending = ending
+        self._spawn_s = spawn_s
         self.agent: Hears | None = None
         self.kernels: dict[KernelKey, Kernel] = {}
         self.journal: list[tuple[int, KernelReport]] = []  # unacknowledged
@@ -124,7 +129,7 @@ class HollowSupervisor:
         self._waiting: list[Callable[[], None]] = []  # orders and deaths of while it was frozen
         self._seqs = itertools.count(1)
         self._buried: dict[KernelKey, int] = {}
-        self._lease_end_s = math.inf  # on the boot clock
+        self.lease_end_s = math.inf  # on the boot clock
         self._lease_ends: Appointment | None = None
 
     @property
@@ -136,7 +141,7 @@ class HollowSupervisor:
 
     def start(self, orders: Iterable[Start]) -> bool:
         """Accept kernels; False if none can be accepted now, because the lease has run out."""
-        if self._machine.boot_s >= self._lease_end_s:
+        if self._machine.boot_s >= self.lease_end_s:
             return False
         for order in orders:
             self._accept(order)
@@ -152,7 +157,7 @@ class HollowSupervisor:
         if kernel is not None:
             self._stop(kernel, order.grace_s, ReasonCode.STOPPED)
         elif self._buried.get(key, 0) <= self.acknowledged_seq:
-            self._buried[key] = self._tell(key, ReportKind.ENDED, reason=ReasonCode.KERNEL_VANISHED)
+            self._buried[key] = self.tell(key, ReportKind.ENDED, reason=ReasonCode.KERNEL_VANISHED)
 
     def go(self, key: KernelKey) -> None:
         kernel = self.kernels.get(key)
@@ -168,7 +173,7 @@ class HollowSupervisor:
 
     def renew_lease(self, until_s: float) -> None:
         """Let kernels run until a moment of the boot clock."""
-        self._lease_end_s = until_s
+        self.lease_end_s = until_s
         if self._lease_ends is not None:
             self._lease_ends.cancel()
         if until_s < math.inf:
@@ -214,6 +219,17 @@ class HollowSupervisor:
         self.agent = None
         self._timeline.after(TAKEOVER_S, self._take_over)
 
+    def end_process(self, key: KernelKey, exit_code: int | None = 0) -> None:
+        """Have a kernel's process end now, also one that is being stopped: with the code, and what
+        a service leaves, or by SIGKILL if there is no code."""
+        kernel = self.kernels[key]
+        kernel.call_off()
+        why = kernel.stop_reason if kernel.stage is Stage.STOPPING else ReasonCode.EXITED
+        if exit_code is None:
+            self._end(kernel, why, signal=9)
+        else:
+            self._end(kernel, why, exit_code=exit_code, result=kernel.run.result)
+
     def reboot(self) -> None:
         """Everything but the journal is gone, and the lease with it."""
         self.is_frozen = False
@@ -242,6 +258,13 @@ class HollowSupervisor:
 
         return woken
 
+    def _later(self, kernel: Kernel, delay_s: float, call: Callable[[], None]) -> None:
+        """Make the call in the kernel's life after so long; at once if that is no time."""
+        if delay_s > 0:
+            kernel.due.append(self._timeline.after(delay_s, self._when_awake(call)))
+        else:
+            self._when_awake(call)()
+
     # -- the life of a kernel --------------------------------------------------------------------
 
     def _accept(self, order: Start) -> None:
@@ -249,6 +272,7 @@ class HollowSupervisor:
         known = self.kernels.get(key)
         if known is not None:
             if known.stage is Stage.CREATE_FAILED:
+                known.run = self._behaviour(order)
                 self._enqueue(known, order)
             elif not order.hold and known.start.hold:
                 self.go(key)
@@ -276,25 +300,26 @@ class HollowSupervisor:
             kernel.stage = Stage.BACKLOG
         else:
             kernel.stage = Stage.CREATING
-            delay_s = SPAWN_S + kernel.run.creating_s
-            create = self._when_awake(lambda: self._create(kernel))
-            kernel.due.append(self._timeline.after(delay_s, create))
+            delay_s = self._spawn_s + kernel.run.creating_s
+            self._later(kernel, delay_s, lambda: self._create(kernel))
 
     def _create(self, kernel: Kernel) -> None:
         if kernel.stage is not Stage.CREATING:
             return
         run = kernel.run
-        if run.create_failure is not None and not (run.fails_at_go and not kernel.may_run):
+        if run.loses_supervisor:
+            self._finish(kernel, ReasonCode.SUPERVISOR_LOST)
+        elif run.create_failure is not None and not (run.fails_at_go and not kernel.may_run):
             self._fail(kernel, run.create_failure)
         elif kernel.may_run:
             self._begin(kernel)
         else:
             kernel.stage = Stage.CREATED
-            self._tell(kernel.key, ReportKind.CREATED)
+            self.tell(kernel.key, ReportKind.CREATED)
 
     def _fail(self, kernel: Kernel, why: ReasonCode) -> None:
         kernel.stage = Stage.CREATE_FAILED
-        kernel.last_seq = self._tell(kernel.key, ReportKind.CREATE_FAILED, reason=why)
+        kernel.last_seq = self.tell(kernel.key, ReportKind.CREATE_FAILED, reason=why)
         self._follow(kernel)
 
     def _begin(self, kernel: Kernel) -> None:
@@ -303,7 +328,7 @@ class HollowSupervisor:
             return
         kernel.stage = Stage.RUNNING
         self._begun(kernel)
-        self._tell(
+        self.tell(
             kernel.key, ReportKind.STARTED, shares=kernel.shares, predecessor=kernel.predecessor
         )
         exited = self._when_awake(lambda: self._exit(kernel))
@@ -321,9 +346,8 @@ class HollowSupervisor:
             if kernel.stage is Stage.RUNNING:
                 kernel.stage, kernel.stop_reason = Stage.STOPPING, why
                 kernel.call_off()
-            takes_s = grace_s if kernel.run.stubborn else min(grace_s, SPAWN_S)
-            stopped = self._when_awake(lambda: self._stopped(kernel))
-            kernel.due.append(self._timeline.after(takes_s, stopped))
+            takes_s = grace_s if kernel.run.stubborn else min(grace_s, self._spawn_s)
+            self._later(kernel, takes_s, lambda: self._stopped(kernel))
         elif kernel.stage in LIVE or kernel.stage is Stage.CREATE_FAILED:
             self._end_unstarted(kernel)
 
@@ -348,7 +372,7 @@ class HollowSupervisor:
         if not kernel.run.stubborn:
             return 0.0
         kernel.killed_at = now if kernel.killed_at is None else kernel.killed_at
-        if self._machine.boot_s >= self._lease_end_s:
+        if self._machine.boot_s >= self.lease_end_s:
             return 0.0
         return kernel.killed_at + kernel.run.outlives_kill_s - now
 
@@ -375,7 +399,7 @@ class HollowSupervisor:
 
     def _finish(self, kernel: Kernel, why: ReasonCode, **facts: object) -> None:
         kernel.stage = Stage.LOST if why is ReasonCode.SUPERVISOR_LOST else Stage.ENDED
-        kernel.last_seq = self._tell(kernel.key, ReportKind.ENDED, reason=why, **facts)
+        kernel.last_seq = self.tell(kernel.key, ReportKind.ENDED, reason=why, **facts)
         self._follow(kernel)
 
     def _follow(self, kernel: Kernel) -> None:
@@ -391,7 +415,8 @@ class HollowSupervisor:
                 grace_s = min(kernel.start.template.grace_s, LEASE_GRACE_MAX_S)
                 self._stop(kernel, grace_s, ReasonCode.LEASE_EXPIRED)
 
-    def _tell(self, key: KernelKey, kind: ReportKind, **facts: object) -> int:
+    def tell(self, key: KernelKey, kind: ReportKind, **facts: object) -> int:
+        """Write down an event and report it; its number."""
         seq = next(self._seqs)
         report = KernelReport(*key, kind, self._machine.time_s, **facts)  # type: ignore[arg-type]
         self.journal.append((seq, report))

@@ -22,10 +22,9 @@ from muster.core.owner import Owner, Principal, Role
 from muster.core.specs import ScalingGroup
 from muster.core.specs.account import JoinTokenSpec
 from muster.store.store import Store
-from muster.wire.calls import (
-    JoinRequest,
-)
-from proving.hollow.agent import HollowAgent, Identity, Offer
+from muster.wire.calls import JoinRequest
+from proving.hollow.agent import HollowAgent, Identity
+from proving.hollow.agent_twin import Offer
 from proving.hollow.controller import Controller, Wakes
 from proving.hollow.fate import Fate
 from proving.hollow.machine import Machine

@@ -86,7 +86,7 @@ COMMITS = (
     Mutant(
         "submissions are answered before the commit",
         "control/inbox.py",
-        "            work.emit(Answer(self, self.action(work, parts), None))\n",
+        "            work.emit(Reply(self, self.action(work, parts), None))\n",
         "            self.answer(self.action(work, parts), None)\n",
         "work that was accepted is not lost",
     ),

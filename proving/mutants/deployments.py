@@ -52,8 +52,8 @@ DEPLOYMENTS = (
     Mutant(
         "an order to the prober that was lost is not repeated",
         f"{DEPLOYMENT}/probes.py",
-        "        if heard.watched == generation and is_heard:\n",
-        "        if heard.watched == generation:\n",
+        "        if is_told and is_heard:\n",
+        "        if is_told:\n",
         "each deployment has its replicas once faults have stopped",
     ),
     Mutant(

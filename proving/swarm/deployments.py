@@ -19,7 +19,7 @@ from muster.core.resources import Resources
 from muster.core.serving.traffic import LoadReport, RouteLoad, ServiceLoad
 from muster.core.specs.deployment import DeploymentSpec
 from muster.core.states.deployment import UP, RouteStatus
-from proving.hollow.agent import Offer
+from proving.hollow.agent_twin import Offer
 from proving.hollow.performers.probing import NO_PROBE_FAULTS, ProbeFaults
 from proving.hollow.performers.publishing import NO_PUBLISH_FAULTS, PublishFaults
 from proving.hollow.serving import SERVES

@@ -12,7 +12,8 @@ from muster.control.health.ladder import Heal
 from muster.core.health.remedy import Remedy
 from muster.core.resources import Device, Resources
 from muster.core.states.health import HealthStatus
-from proving.hollow.agent import HollowAgent, Offer
+from proving.hollow.agent import HollowAgent
+from proving.hollow.agent_twin import Offer
 from proving.hollow.door import Answered
 from proving.hollow.health import Ailment, CheckFault, Comeback
 from proving.hollow.performers.rebooting import NO_REBOOT_FAULTS, RebootFaults

@@ -12,7 +12,7 @@ from pathlib import Path
 from muster.control.deployment.publishing.settings import FILE as TRAFFIC
 from muster.control.health.rebooting.settings import FILE as REBOOTS
 from muster.core.resources import Device, Resources
-from proving.hollow.agent import Offer
+from proving.hollow.agent_twin import Offer
 from proving.hollow.controller import Wakes
 from proving.hollow.world import World
 from proving.swarm.chance import Chance

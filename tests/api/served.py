@@ -1,7 +1,7 @@
 """A cluster behind real HTTP: the real control plane, API and server in a thread of their own.
 
-Agents are fake (``tests.control.fake_agent``), and control's time stands still unless a test moves
-it; HTTP itself runs in real time.
+Agents are driven (``tests.control.driven_agent``), and control's time stands still unless a test
+moves it; HTTP itself runs in real time.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from proving.hollow.performers.probing import HollowProber
 from proving.hollow.performers.providers import Farm, HollowMachine, HollowProviders
 from proving.hollow.supervisor import Behaviour, Run
 from proving.hollow.virtual_clock import VirtualClock
-from tests.control.fake_agent import FakeAgent
+from tests.control.driven_agent import DrivenAgent
 from tests.databases import migrated_url, open_unsynced
 from tests.patience import until
 
@@ -69,7 +69,6 @@ from muster.wire.log_reading import OutputUnreachable
 from muster.wire.messages import (
     ControllerMessage,
     Hello,
-    Reports,
 )
 
 T = TypeVar("T")
@@ -132,7 +131,7 @@ class ServedCluster:
         self.reads = 0  # of output, under way
         self._names = agents
         self._gpus = gpus
-        self._agents: dict[AgentId, FakeAgent] = {}
+        self._agents: dict[AgentId, DrivenAgent] = {}
         self._outgoing: list[tuple[AgentId, ControllerMessage]] = []
         self._secrets: dict[tuple[Owner, Role], str] = {}
         self._port = 0
@@ -243,15 +242,14 @@ class ServedCluster:
             outgoing, self._outgoing = self._outgoing, []
             for agent_id, message in outgoing:
                 if agent_id in self._agents:
-                    self._agents[agent_id].receive(message)
+                    self._agents[agent_id].hear(message)
             outside = (self.channels, self.providers, self.farm, self.prober)
             ticked = [each.tick() for each in outside]  # all of them
             reported = any(ticked)
             for agent in list(self._agents.values()):
                 agent.tick()
-                if agent.reports:
-                    last = agent.acknowledged + len(agent.reports)
-                    self.desk.agent_said(agent.id, Reports(last, tuple(agent.reports)))
+                if (news := agent.news()) is not None:
+                    self.desk.agent_said(agent.id, news)
                     reported = True
             if not reported and not outgoing and (due is None or due > self.clock.now()):
                 return
@@ -277,7 +275,7 @@ class ServedCluster:
     def _run_agent(
         self, id_: AgentId, name: str, capacity: Resources, devices: tuple[Device, ...]
     ) -> None:
-        self._agents[id_] = FakeAgent(
+        self._agents[id_] = DrivenAgent(
             id_, name, self.clock, capacity, devices, lambda start: self.behaviour(start)
         )
 
@@ -304,7 +302,8 @@ class ServedCluster:
             self._say_hello(agent)
         self._settle()
 
-    def _say_hello(self, agent: FakeAgent) -> None:
+    def _say_hello(self, agent: DrivenAgent) -> None:
+        agent.forget_stream()
         hello = agent.hello()
         self.leases.admit(hello, beside=False)
         self.desk.agent_said(agent.id, hello)
@@ -381,7 +380,7 @@ class ServedCluster:
                 for agent in self._agents.values():
                     renewal = self.leases.renew(agent.id, agent.heartbeat())
                     if renewal is not None:
-                        agent.receive(renewal)
+                        agent.hear(renewal)
                 self._settle()
 
         self.call(advance)

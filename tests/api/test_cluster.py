@@ -8,7 +8,7 @@ import httpx
 import pytest
 from proving.hollow.supervisor import Run
 from tests.api.served import LARGE, ServedCluster
-from tests.control.fake_agent import task_index
+from tests.control.driven_agent import task_index
 
 from muster.core.errors import NotFound
 from muster.core.owner import Role

@@ -1,5 +1,7 @@
 """Work that is cancelled with force over HTTP, by the client and by the command."""
 
+import math
+
 import httpx
 import pytest
 from click.testing import CliRunner
@@ -32,7 +34,7 @@ def test_job_that_had_ended_says_so_when_what_is_left_of_it_is_killed(
     cluster: ServedCluster,
 ) -> None:
     with cluster.client() as client:
-        cluster.behaviour = lambda start: Run(3600.0, stubborn=True)
+        cluster.behaviour = lambda start: Run(3600.0, stubborn=True, outlives_kill_s=math.inf)
         job = client.submit(FOREVER | {"name": "slow"})
         until(lambda: client.job(job.id).status == "RUNNING", LIMIT_S)
         client.cancel("slow")

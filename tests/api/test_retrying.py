@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from proving.hollow.supervisor import Run
 from tests.api.served import BOB, LARGE, ServedCluster
-from tests.control.fake_agent import task_index
+from tests.control.driven_agent import task_index
 
 from muster.client import Client
 from muster.core.errors import Conflict, InvalidSpec, NotFound

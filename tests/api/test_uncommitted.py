@@ -18,7 +18,6 @@ from muster.control.job.requests import JobRequests
 from muster.core.owner import Role
 from muster.store.store import CommitFailed
 from muster.store.unit import Unit
-from muster.wire.messages import Reports
 
 RUN_S = 5.0
 SHOWN = replace(SESSIONS, path="/v1/shown", show=None)
@@ -62,8 +61,7 @@ def end_the_first_kernel_in_the_mirror_alone(
         cluster.clock.advance(RUN_S)
         (agent,) = cluster._agents.values()
         agent.tick()
-        last = agent.acknowledged + len(agent.reports)
-        cluster.desk.agent_said(agent.id, Reports(last, tuple(agent.reports)))
+        cluster.desk.agent_said(agent.id, agent.all_reports())
         cluster.plane.step()
 
     monkeypatch.setattr(cluster.store, "commit", full)

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 from proving.hollow.supervisor import Run
 from tests.api.served import LARGE, ServedCluster
-from tests.control.fake_agent import task_index
+from tests.control.driven_agent import task_index
 
 from muster.cli.cluster import Cluster
 from muster.cli.main import app

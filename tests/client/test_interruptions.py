@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from proving.hollow.supervisor import Run
 from tests.api.served import LARGE, LIMIT_S, ServedCluster
-from tests.control.fake_agent import attempt
+from tests.control.driven_agent import attempt
 
 from muster.client import Client, Unreachable
 from muster.core.states import JobState

@@ -1,5 +1,6 @@
 """Situations in a small world, by which tests reach all that handlers declare."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -15,7 +16,7 @@ from tests.control.deployment_scenarios import (
     replica_that_cannot_be_created,
     revision_that_is_given_up,
 )
-from tests.control.fake_agent import FakeAgent, kernel_index
+from tests.control.driven_agent import DrivenAgent, kernel_index
 from tests.control.pool_scenarios import (
     pool_that_is_paused_and_deleted,
     provider_that_cannot_tell,
@@ -81,9 +82,9 @@ def with_ports(world: World) -> World:
     return world
 
 
-def deaf_to(kind: type[Command], agent: FakeAgent) -> None:
+def deaf_to(kind: type[Command], agent: DrivenAgent) -> None:
     """The agent never gets commands of that kind."""
-    obey = agent.receive
+    obey = agent.hear
 
     def receive(message: ControllerMessage) -> None:
         if isinstance(message, Commands):
@@ -91,7 +92,7 @@ def deaf_to(kind: type[Command], agent: FakeAgent) -> None:
             message = Commands(left)
         obey(message)
 
-    agent.receive = receive  # type: ignore[method-assign]
+    agent.hear = receive  # type: ignore[method-assign]
 
 
 def placed(make: MakeWorld) -> World:
@@ -137,13 +138,21 @@ def creation_takes_too_long(make: MakeWorld) -> World:
 
 
 def end_takes_too_long(make: MakeWorld) -> World:
-    world = make({"a": 1}, lambda start: Run(1e9, stubborn=True), terminate_timeout=7)
+    world = make(
+        {"a": 1},
+        lambda start: Run(1e9, stubborn=True, outlives_kill_s=math.inf),
+        terminate_timeout=7,
+    )
     job(world, timeout=5, grace=1).run(30.0)
     return world
 
 
 def kill_that_is_never_confirmed(make: MakeWorld) -> World:
-    world = make({"a": 1}, lambda start: Run(1e9, stubborn=True), terminate_timeout=10)
+    world = make(
+        {"a": 1},
+        lambda start: Run(1e9, stubborn=True, outlives_kill_s=math.inf),
+        terminate_timeout=10,
+    )
     lasting = world.submit(JobSpec(command=["x"], grace=300))
     world.ask(lambda work, parts: parts[JobRequests].cancel(work, ADA, lasting.id, force=True))
     world.run(60.0)

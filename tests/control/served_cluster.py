@@ -126,7 +126,7 @@ class Cluster:
     def can_probe(self) -> None:
         """Have all agents be of a version that can probe."""
         for agent in self.world.agents.values():
-            agent.probes = True
+            agent.can_probe()
             self.world.connect(agent)
 
     def have_agents_probe(self) -> None:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 from sqlalchemy import select
 from tests.control.conftest import MakeWorld
-from tests.control.fake_agent import FakeAgent
+from tests.control.driven_agent import DrivenAgent
 from tests.control.world import World
 
 from muster.control.agent.requests import AgentRequests
@@ -42,7 +42,7 @@ def world(worlds: MakeWorld) -> World:
     return worlds(dict.fromkeys("ab", ONE_CPU), group=group)
 
 
-def stored(world: World, agent: FakeAgent) -> Stored:
+def stored(world: World, agent: DrivenAgent) -> Stored:
     agents, history = schema.agents.c, schema.history.c
     with world.store.engine.connect().execution_options(readonly=True) as connection:
         row = connection.execute(
@@ -57,7 +57,7 @@ def stored(world: World, agent: FakeAgent) -> Stored:
     return Stored(row.status, row.reason, rows)
 
 
-def silent(world: World, until: AgentStatus) -> FakeAgent:
+def silent(world: World, until: AgentStatus) -> DrivenAgent:
     """Agent ``b``, of which nothing is heard any more."""
     agent = world.agent("b")
     agent.online = False

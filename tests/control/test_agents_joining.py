@@ -8,7 +8,7 @@ import pytest
 from proving.hollow.supervisor import Run
 from sqlalchemy import insert, select, text
 from tests.control.conftest import MakeWorld
-from tests.control.fake_agent import FakeAgent, attempt
+from tests.control.driven_agent import DrivenAgent, attempt
 from tests.control.world import World
 from tests.databases import ON_BOTH
 
@@ -93,7 +93,7 @@ def runs_for_ever(path: Path, **more: object) -> World:
     spec = {"name": "default", "agent_silence": 5.0, "kernel_lease": None, **more}
     world = World(path, {"a": ONE_CPU}, group=ScalingGroup.model_validate(spec))
     world.behaviour = lambda start: Run(seconds=math.inf)
-    world.boot_id = world.agent("a").boot_id
+    world.boot_id = world.agent("a").machine.boot_id
     world.restart_controller()
     world.submit(JobSpec(name="long", command=["long"]))
     world.add_agent("b", ONE_CPU)
@@ -118,7 +118,7 @@ def test_agent_whose_lease_has_no_end_is_given_up_on_an_administrators_word(
     assert "muster agents remove --lost a" in refusal(world, "a", invite(world, "a"))
     remove_as_lost(world, "a")
     world.run(2.0)
-    assert [attempt(start) for start, _, _ in world.agent("b").running.values()] == [2]
+    assert [attempt(kernel.start) for kernel in world.agent("b").running.values()] == [2]
     assert world.plane.live.credentials[hashed] not in world.plane.live.agents
     with world.store.engine.connect() as connection:
         history = schema.history
@@ -148,7 +148,7 @@ def invite(world: World, agent: str | None = None, **fields: object) -> str:
     return str(secret)
 
 
-def goes_away(world: World, name: str) -> FakeAgent:
+def goes_away(world: World, name: str) -> DrivenAgent:
     agent = world.agent(name)
     world.disconnect(agent)
     world.settle()
@@ -319,7 +319,7 @@ def test_restarted_controller_knows_not_when_an_agent_spoke_until_it_speaks(worl
     assert seen_at(world, agent) == world.clock.now()
 
 
-def seen_at(world: World, agent: FakeAgent) -> float | None:
+def seen_at(world: World, agent: DrivenAgent) -> float | None:
     """The moment at which the agent last spoke, as people are told."""
     live = world.plane.live
     return agent_view(live.agents[agent.id], live, world.plane.parts).seen_at

@@ -2,7 +2,7 @@
 
 from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
-from tests.control.fake_agent import attempt
+from tests.control.driven_agent import attempt
 from tests.control.world import ADA, World, state
 
 from muster.control.job.requests import JobRequests
@@ -46,10 +46,13 @@ def test_attempt_whose_place_was_taken_before_it_was_heard_to_run_is_over(
     world = group_world({"a": 1}, attempts, preemption={"minimum_lease": 0}, create_timeout=60)
     low = cut_off_at_its_start(world, JobSpec(command=["low"], priority=10))
     world.submit(JobSpec(command=["high"], priority=90))
-    world.connect(world.agent("a"))
+    agent = world.agent("a")
+    world.connect(agent)
     world.run(30)
     assert state(low) is JobState.SUCCEEDED
-    assert attempts.begun == [1, 1, 2]  # of the low, the high, and the low again
+    told = [each for each in agent.commands if isinstance(each, Start) and not each.queued]
+    assert len(agent.starts) == len(told)
+    assert [attempt(each) for each in told] == [1, 1, 2]  # the low, the high, and the low again
 
 
 def cut_off_at_its_start(world: World, spec: JobSpec) -> Job:
@@ -58,7 +61,7 @@ def cut_off_at_its_start(world: World, spec: JobSpec) -> Job:
     world.plane.ask(lambda work, parts: parts[JobRequests].submit(work, ADA, spec), lambda *_: None)
     world.plane.step()
     for _, message in world.outgoing:
-        agent.receive(message)
+        agent.hear(message)
     world.outgoing.clear()
     assert agent.running
     world.disconnect(agent)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
-from tests.control.fake_agent import task_index
+from tests.control.driven_agent import task_index
 from tests.control.world import World, state
 
 from muster.core.reasons import ReasonCode

@@ -7,7 +7,7 @@ import pytest
 from proving.hollow.supervisor import Behaviour, Run
 from sqlalchemy import func, select
 from tests.control.conftest import MakeWorld, under
-from tests.control.fake_agent import task_index
+from tests.control.driven_agent import task_index
 from tests.control.world import ADA, World
 
 from muster.control.engine.module import Parts

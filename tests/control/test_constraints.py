@@ -5,7 +5,7 @@ import gc
 import pytest
 from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
-from tests.control.fake_agent import task_index
+from tests.control.driven_agent import task_index
 from tests.control.world import ADA, World
 
 from muster.control.agent.requests import AgentRequests

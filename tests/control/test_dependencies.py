@@ -1,5 +1,7 @@
 """Work that starts after other work has come so far."""
 
+import math
+
 import pytest
 from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld, cpus
@@ -138,7 +140,7 @@ def test_job_whose_only_task_is_being_started_does_not_run_yet(group_world: Make
 def test_work_after_the_end_waits_until_no_process_is_left(
     group_world: MakeWorld, alone: bool, restart: bool
 ) -> None:
-    script = Script(first=Run(1e9, stubborn=True))
+    script = Script(first=Run(1e9, stubborn=True, outlives_kill_s=math.inf))
     world = group_world({"a": 8}, script, terminate_timeout=5.0)
     if alone:
         session = {"name": "first", "kernels": [{"command": ["first"], "grace": 1}]}

@@ -1,5 +1,7 @@
 """Agents that are emptied: what they run has a while to end, then it runs elsewhere."""
 
+import math
+
 import pytest
 from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
@@ -88,14 +90,14 @@ def test_agent_is_told_in_words_why_it_is_to_stop_a_kernel(group_world: MakeWorl
     world.run(2.0)
     (name,) = where(world, job)
     told: list[str] = []
-    obey = world.agent(name).receive
+    obey = world.agent(name).hear
 
     def receive(message: ControllerMessage) -> None:
         if isinstance(message, Commands):
             told.extend(each.reason for each in message.commands if isinstance(each, Stop))
         obey(message)
 
-    world.agent(name).receive = receive  # type: ignore[method-assign]
+    world.agent(name).hear = receive  # type: ignore[method-assign]
     drain(world, name, 0.0)
     world.run(2.0)
     assert told[0].startswith(f"agent {name} was drained (new disk)")
@@ -119,7 +121,7 @@ def test_drain_at_once_empties_the_agent_and_it_can_be_removed(group_world: Make
 def test_agent_whose_processes_are_not_proven_gone_is_never_removed(
     group_world: MakeWorld,
 ) -> None:
-    world = group_world({"a": 4}, lambda start: Run(1e9, stubborn=True))
+    world = group_world({"a": 4}, lambda start: Run(1e9, stubborn=True, outlives_kill_s=math.inf))
     world.submit(WORK)
     world.run(1.0)
     drain(world, "a", 0.0)

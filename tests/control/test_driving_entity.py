@@ -10,7 +10,7 @@ import pytest
 from proving.hollow.supervisor import Run
 from sqlalchemy import MetaData, select
 from tests.control.conftest import MakeWorld, cpus
-from tests.control.fake_agent import FakeAgent
+from tests.control.driven_agent import DrivenAgent
 from tests.control.world import ADA, World
 from tests.databases import ON_BOTH
 
@@ -182,7 +182,7 @@ def attendants(world: World) -> list[SessionStatus]:
     return [session.status for session in world.plane.live.sessions.values()]
 
 
-def agent_of(world: World) -> FakeAgent:
+def agent_of(world: World) -> DrivenAgent:
     session = world.only_session()
     (kernel,) = session.kernels
     assert kernel.agent_id is not None

@@ -147,7 +147,7 @@ def test_leases_are_renewed_and_no_agent_is_cut_off_while_nothing_can_be_stored(
             world.beat(agent)
             agent.tick()
         assert "full" in (trouble(world) or "")
-        assert agent.lease_end_s > agent.boot_s
+        assert agent.supervisor.lease_end_s > agent.machine.boot_s
         assert world.closed == []
     world.clock.advance(2.0)  # the plane waits before it goes on
     world.settle()

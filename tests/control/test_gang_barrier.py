@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from proving.hollow.supervisor import Behaviour, Run
 from tests.control.conftest import MakeWorld, under
-from tests.control.fake_agent import FakeAgent, attempt, kernel_index
+from tests.control.driven_agent import DrivenAgent, attempt, kernel_index
 from tests.control.world import ADA, World, state
 
 from muster.control.job.explanation import explain_job
@@ -18,7 +18,7 @@ from muster.core.resources import Resources
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, JobState, SessionStatus
 from muster.store.records import Job
-from muster.wire.messages import Command, Commands, ControllerMessage, Go, Start
+from muster.wire.messages import Command, Commands, ControllerMessage, Go, Start, Stop
 
 ONE_CPU = Resources(cpu_milli=1000, memory_bytes=2**30)
 GANG = JobSpec(command=["gang"], tasks=2, coscheduled=True)
@@ -49,7 +49,7 @@ def test_no_kernel_of_a_gang_runs_while_one_supervisor_stalls(make_world: MakeWo
 
     world = make_world(behaviour, "abc", create_timeout=20.0)
     stalled = world.agent("b")
-    stalled.supervisor_frozen = True
+    stalled.supervisor.freeze()
     job = world.submit(GANG)
     for _ in range(38):
         world.run(0.5)
@@ -59,7 +59,7 @@ def test_no_kernel_of_a_gang_runs_while_one_supervisor_stalls(make_world: MakeWo
     (told,) = (each.sentence for each in why.reasons if each.code == ReasonCode.AT_BARRIER)
     assert told.startswith("1 of 2 kernels of the gang are ready")
     assert told.endswith("agent b has not said so yet")
-    stalled.supervisor_frozen = False
+    stalled.supervisor.thaw()
     finish(world, job)
     assert job.status is JobState.SUCCEEDED
     assert {key[0] for key in ran} == {1}, "nothing had run, so it is the same attempt"
@@ -96,17 +96,17 @@ def test_barrier_survives_a_restart_of_the_controller(make_world: MakeWorld, mom
     assert {len(agent.starts) for agent in world.agents.values()} == {1}
 
 
-def lose_go(agent: FakeAgent) -> None:
+def lose_go(agent: DrivenAgent) -> None:
     """The agent does not hear the first time that it may go."""
-    receive = agent.receive
+    receive = agent.hear
 
     def deaf(message: ControllerMessage) -> None:
         if isinstance(message, Commands) and any(isinstance(c, Go) for c in message.commands):
             message = Commands(tuple(c for c in message.commands if not isinstance(c, Go)))
-            agent.receive = receive  # type: ignore[method-assign]
+            agent.hear = receive  # type: ignore[method-assign]
         receive(message)
 
-    agent.receive = deaf  # type: ignore[method-assign]
+    agent.hear = deaf  # type: ignore[method-assign]
 
 
 def test_go_that_was_lost_is_said_again_at_hello(make_world: MakeWorld) -> None:
@@ -222,18 +222,18 @@ def test_gang_that_was_let_go_ends_with_a_kernel_that_was_never_begun(
 ) -> None:
     world = make_world(lambda start: Run(math.inf), terminate_timeout=500.0)
     agent, told = world.agent("b"), []
-    obey = agent._obey
+    obey = agent.obey
 
     def note(command: Command) -> None:
         told.append(type(command))
         if not isinstance(command, Go):
             obey(command)
 
-    agent._obey = note  # type: ignore[method-assign]
+    agent.obey = note  # type: ignore[method-assign]
     job = world.submit(GANG.model_copy(update={"max_retries_preemption": 0}))
     assert world.only_session().barrier_opened_at is not None
     (key,) = agent.held
-    agent._stop(key)  # its lease has ended, say
+    agent.supervisor.stop(Stop(*key, 0.0, "its lease has ended, say"))
     finish(world, job, 30.0)
     assert state(job) is JobState.FAILED
     assert not running(world)

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from proving.hollow.supervisor import Behaviour, Run
 from tests.control.conftest import MakeWorld, under
-from tests.control.fake_agent import attempt, kernel_index
+from tests.control.driven_agent import attempt, kernel_index
 from tests.control.world import World
 from tests.databases import ON_BOTH
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from proving.hollow.supervisor import Run
-from tests.control.fake_agent import attempt
+from tests.control.driven_agent import attempt
 from tests.control.world import ADA, World
 
 import muster
@@ -65,13 +65,13 @@ def gang_of_which_no_start_arrived(
 ) -> tuple[World, Session]:
     path.mkdir()
     names = [f"node-{index}" for index in range(agents)]
-    world = World(path, dict.fromkeys(names, LARGE), behaviour=lambda start: Run(creating_s=1))
+    world = World(path, dict.fromkeys(names, LARGE), behaviour=lambda start: Run(10**6))
+    for agent in world.agents.values():
+        agent.loses = (Start,)
     session = world.submit_session(gang(kernels))
     assert session.status is SessionStatus.CREATING
     for agent in world.agents.values():
-        agent.creating.clear()
-        agent.seen.clear()
-    world.behaviour = lambda start: Run(10**6)
+        agent.loses = ()
     return world, session
 
 

@@ -3,7 +3,7 @@
 import pytest
 from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
-from tests.control.fake_agent import task_index
+from tests.control.driven_agent import task_index
 from tests.control.strangers import BadgeHook, Hook
 from tests.control.world import World
 

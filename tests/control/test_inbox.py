@@ -150,7 +150,7 @@ def test_reports_that_are_repeated_are_looked_at_a_bounded_number_a_wake(
     world.submit(JobSpec(command=["x"], tasks=4))
     world.clock.advance(1)
     agent.tick()
-    told = Reports(len(agent.reports) + agent.acknowledged, tuple(agent.reports))
+    told = agent.all_reports()
     world.settle()
     monkeypatch.setattr(inbox, "MAX_TOLD", 2 * (1 + len(told.reports)))
     for _ in range(5):

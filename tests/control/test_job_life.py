@@ -5,7 +5,7 @@ import re
 from proving.hollow.supervisor import Run
 from sqlalchemy import select
 from tests.control.conftest import MakeWorld
-from tests.control.fake_agent import attempt, kernel_index, task_index
+from tests.control.driven_agent import attempt, kernel_index, task_index
 from tests.control.world import ADA, World
 from tests.databases import ON_BOTH
 
@@ -271,7 +271,7 @@ def test_task_that_ended_before_its_machine_rebooted_is_not_lost(worlds: MakeWor
     agent = world.agent("a")
     agent.online = False  # so that nobody hears of the end
     world.run(2)
-    agent.reboot(keeps_journal=True)
+    agent.reboot()
     world.connect(agent)
     world.run(1)
     assert job.status is JobState.SUCCEEDED
@@ -288,15 +288,15 @@ def test_room_of_an_end_that_a_reboot_outlived_is_given_back_by_its_report_or_th
     agent = world.agent("a")
     agent.online = False
     world.run(2)
-    agent.reboot(keeps_journal=True)
+    agent.reboot()
     world.greet(agent)  # which says that it has ended; its report is still under way
     world.wake()
     with world.store.engine.connect() as connection:
         stored = load_live(connection, cluster_entities())
-    assert [row.boot_id for row in stored.ledger.values()] == [agent.boot_id]
+    assert [row.boot_id for row in stored.ledger.values()] == [agent.machine.boot_id]
     assert task_rows(world, job.id) == [("RUNNING", 1, None)]
 
-    agent.reboot()  # and is lost
+    agent.reboot(keeps_disk=False)  # and is lost
     world.connect(agent)
     world.run(15)
     assert task_rows(world, job.id) == [("SUCCEEDED", 2, 0)]
@@ -398,12 +398,12 @@ def test_gang_that_loses_a_machine_charges_that_and_not_who_failed_of_it(
     job = world.submit(JobSpec(command=["x"], tasks=2, coscheduled=True))
     world.run(2)
     first, second = world.agents.values()
-    starts = [start for start, *_ in first.running.values()]
+    starts = [kernel.start for kernel in first.running.values()]
     lost, other = (first, second) if kernel_index(starts[0]) == 0 else (second, first)
     world.disconnect(lost)
     world.run(3)
     (key,) = other.running
-    other._end(key, ReasonCode.EXITED, 1)
+    other.supervisor.end_process(key, 1)
     world.run(400)
     counts = {
         task.index: (task.failure_count, task.preemption_count) for task in job.tasks.values()

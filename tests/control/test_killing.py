@@ -1,6 +1,8 @@
 """Work that is cancelled with force: its processes are killed at once, and their room is theirs
 until they are proven gone."""
 
+import math
+
 import pytest
 from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
@@ -14,10 +16,10 @@ from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import JobState, SessionStatus
 from muster.store.records import Job, Session
-from muster.wire.messages import Start
+from muster.wire.messages import Start, Stop
 
 GRACE_S = 300.0
-STUBBORN = Run(1e9, stubborn=True)
+STUBBORN = Run(1e9, stubborn=True, outlives_kill_s=math.inf)
 
 
 def job(world: World) -> Job:
@@ -33,7 +35,7 @@ def cancel(world: World, of: Job, *, force: bool = False) -> Job:
 
 def stops(world: World) -> list[float]:
     """The graces of the Stops that came to the agent."""
-    return world.agent("a").stops
+    return [each.grace_s for each in world.agent("a").commands if isinstance(each, Stop)]
 
 
 def state(of: Job) -> JobState:

@@ -1,6 +1,7 @@
 """Ends of jobs with more sessions than one wake should stop."""
 
 import itertools
+import math
 from collections import Counter
 
 import pytest
@@ -24,7 +25,9 @@ RUNNING, ENDING = SessionStatus.RUNNING, SessionStatus.TERMINATING
 
 @pytest.fixture
 def world(worlds: MakeWorld) -> World:
-    return worlds({"a": cpus(8)}, behaviour=lambda start: Run(100.0, stubborn=True))
+    return worlds(
+        {"a": cpus(8)}, behaviour=lambda start: Run(100.0, stubborn=True, outlives_kill_s=math.inf)
+    )
 
 
 def running(world: World, **fields: object) -> Job:

@@ -14,10 +14,9 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from proving.hollow.supervisor import Run
-from tests.control.fake_agent import FakeAgent, task_index
+from tests.control.driven_agent import DrivenAgent, task_index
 from tests.control.world import World
 
-from muster.agent.supervisor.supervisor import LEASE_GRACE_MAX_S
 from muster.control.agent.leases import LeaseBook
 from muster.control.group.requests import GroupRequests
 from muster.core.ids import AgentId
@@ -30,7 +29,6 @@ from muster.wire.messages import (
     Hello,
     Occupied,
     Overtaken,
-    Reports,
 )
 
 SILENCE_S = 4.0
@@ -56,7 +54,6 @@ class Stream:
     up_stalls: bool = False
     down_stalls: bool = False
     up: list[Hello | Heartbeat] = field(default_factory=list)
-    reported: int = 0  # the last report that was said on it
     down: list[ControllerMessage] = field(default_factory=list)
 
 
@@ -65,12 +62,14 @@ class StallingWorld(World):
 
     def __init__(self, path: Path, agents: Mapping[str, Resources], group: ScalingGroup) -> None:
         self.streams: dict[AgentId, Stream] = {}
-        super().__init__(path, agents, group=group, behaviour=lambda start: Run(seconds=math.inf))
+        super().__init__(
+            path, agents, group=group, behaviour=lambda start: Run(seconds=math.inf, stubborn=True)
+        )
 
-    def stream(self, agent: FakeAgent) -> Stream:
+    def stream(self, agent: DrivenAgent) -> Stream:
         return self.streams.setdefault(agent.id, Stream())
 
-    def say(self, agent: FakeAgent, message: Hello | Heartbeat) -> None:
+    def say(self, agent: DrivenAgent, message: Hello | Heartbeat) -> None:
         """The agent says something on its stream."""
         stream = self.stream(agent)
         if stream.up_stalls:
@@ -78,7 +77,7 @@ class StallingWorld(World):
         elif agent.online:
             self.hear(agent, message)
 
-    def hear(self, agent: FakeAgent, message: Hello | Heartbeat) -> None:
+    def hear(self, agent: DrivenAgent, message: Hello | Heartbeat) -> None:
         """The gateway reads it."""
         if isinstance(message, Heartbeat):
             renewal = self.leases.renew(agent.id, message)
@@ -99,26 +98,27 @@ class StallingWorld(World):
         self.outgoing = [each for each in self.outgoing if each[0] != hello.agent]
         self.desk.agent_said(hello.agent, hello)
 
-    def tell(self, agent: FakeAgent, message: ControllerMessage) -> None:
+    def tell(self, agent: DrivenAgent, message: ControllerMessage) -> None:
         """The controller says something on the agent's stream."""
         stream = self.stream(agent)
         if stream.down_stalls:
             stream.down.append(message)
         elif agent.online:
-            agent.receive(message)
+            agent.hear(message)
 
-    def stream_ends(self, agent: FakeAgent) -> None:
+    def stream_ends(self, agent: DrivenAgent) -> None:
         """Messages that were not read by then are lost."""
         agent.online = False
         self.streams[agent.id] = Stream()
 
-    def greet(self, agent: FakeAgent) -> None:
+    def greet(self, agent: DrivenAgent) -> None:
+        agent.forget_stream()
         self.say(agent, agent.hello())
 
-    def beat(self, agent: FakeAgent) -> None:
+    def beat(self, agent: DrivenAgent) -> None:
         self.say(agent, agent.heartbeat())
 
-    def connect(self, agent: FakeAgent) -> None:
+    def connect(self, agent: DrivenAgent) -> None:
         self.streams[agent.id] = Stream()
         super().connect(agent)
 
@@ -128,11 +128,11 @@ class StallingWorld(World):
             self.tell(self.agents[agent_id], message)
         progressed = bool(outgoing)
         for agent in self.agents.values():
-            stream, last = self.stream(agent), agent.acknowledged + len(agent.reports)
-            if agent.online and not stream.up_stalls and last > stream.reported:
-                stream.reported = last
+            is_heard = agent.online and not self.stream(agent).up_stalls
+            news = agent.news() if is_heard else None
+            if news is not None:
                 self.leases.heard(agent.id)
-                self.desk.agent_said(agent.id, Reports(last, tuple(agent.reports)))
+                self.desk.agent_said(agent.id, news)
                 progressed = True
         while self.closed:
             agent_id, _ = self.closed.pop()
@@ -166,8 +166,6 @@ class Leases(RuleBasedStateMachine):
         self.world.in_charge_s = IN_CHARGE_S
         self.world.restart_controller()
         self.overtaken: LeaseBook | None = None  # of a controller that does not know it
-        for agent in self.world.agents.values():
-            agent.lease_grace_s = LEASE_GRACE_MAX_S
         self.former = {name: [self.world.agent(name).hello()] for name in AGENTS}
         self.job = self.world.submit(WORK).id
         self.world.run(1.0)
@@ -225,7 +223,7 @@ class Leases(RuleBasedStateMachine):
             stream.down = []
             for answer in told:
                 for _ in range(times):
-                    agent.receive(answer)
+                    agent.hear(answer)
             self.world.settle()
 
     @rule(name=agents, noticed=st.booleans(), seconds=spans)
@@ -266,7 +264,7 @@ class Leases(RuleBasedStateMachine):
         for agent in self.world.agents.values():
             stream = self.world.streams.pop(agent.id, Stream())
             for answer in stream.down if read_first else ():
-                agent.receive(answer)
+                agent.hear(answer)
         self.world.restart_controller(away_s)
 
     @rule()
@@ -285,7 +283,7 @@ class Leases(RuleBasedStateMachine):
             renewal = self.overtaken.admit(agent.hello(), beside=True)
             for _ in range(int(seconds / STEP_S) + 1):
                 if renewal is not None:
-                    agent.receive(renewal)
+                    agent.hear(renewal)
                 self.time_passes(STEP_S)
                 if agent.online:  # it has another stream by now
                     break
@@ -296,9 +294,9 @@ class Leases(RuleBasedStateMachine):
     @invariant()
     def no_task_runs_twice(self) -> None:
         live = Counter(
-            task_index(start)
+            task_index(kernel.start)
             for agent in self.world.agents.values()
-            for start, _, _ in agent.running.values()
+            for kernel in agent.running.values()
         )
         assert all(count == 1 for count in live.values()), live
 
@@ -307,10 +305,10 @@ class Leases(RuleBasedStateMachine):
         records = self.world.plane.live.agents
         for agent in self.world.agents.values():
             if agent.running:
-                assert agent.lease_end_s < math.inf, "no kernel runs without a lease"
-            if agent.boot_s < agent.lease_end_s < math.inf:
+                assert agent.supervisor.lease_end_s < math.inf, "no kernel runs without a lease"
+            if agent.machine.boot_s < agent.supervisor.lease_end_s < math.inf:
                 assert records[agent.id].status is not AgentStatus.LOST
-                end = agent.booted_at + agent.lease_end_s
+                end = agent.machine.booted_at + agent.supervisor.lease_end_s
                 assert self.world.leases.until(agent.id) >= end - 1e-6
 
 

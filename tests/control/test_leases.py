@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from proving.hollow.supervisor import Run
-from tests.control.fake_agent import FakeAgent
+from tests.control.driven_agent import DrivenAgent
 from tests.control.world import World
 
 from muster.agent.supervisor.supervisor import LEASE_GRACE_MAX_S
@@ -31,7 +31,7 @@ def group(**fields: object) -> ScalingGroup:
 
 
 @contextmanager
-def running_world(path: Path, **fields: object) -> Iterator[tuple[World, FakeAgent, Agent]]:
+def running_world(path: Path, **fields: object) -> Iterator[tuple[World, DrivenAgent, Agent]]:
     """A world whose agent ``a`` runs a task without an end."""
     world = World(
         path,
@@ -52,7 +52,7 @@ def apply(world: World, **fields: object) -> None:
     world.ask(lambda work, parts: parts[GroupRequests].put_group(work, group(**fields)))
 
 
-def silent_until_lost(world: World, agent: FakeAgent) -> float:
+def silent_until_lost(world: World, agent: DrivenAgent) -> float:
     """For how long the agent was not heard when it was declared lost, in seconds."""
     agent.online = False
     since = world.clock.now()
@@ -68,7 +68,8 @@ def test_agent_is_lost_only_after_its_lease_and_the_grace_that_its_kernels_may_h
     tmp_path: Path,
 ) -> None:
     with running_world(tmp_path) as (world, agent, _):
-        agent.lease_grace_s = LEASE_GRACE_MAX_S
+        for kernel in agent.running.values():
+            kernel.run = replace(kernel.run, stubborn=True)
         assert silent_until_lost(world, agent) > LEASE_S + LEASE_GRACE_MAX_S
 
 
@@ -99,7 +100,7 @@ def test_lease_made_shorter_takes_effect_once_the_agent_says_that_it_counts_with
     with running_world(tmp_path) as (world, agent, record):
         apply(world, kernel_lease=1.0)
         world.beat(agent)
-        assert agent.lease_end_s == agent.boot_s + 1.0
+        assert agent.supervisor.lease_end_s == agent.machine.boot_s + 1.0
         world.run(2 * SILENCE_S)
         assert record.lease_s == 1.0
         assert silent_until_lost(world, agent) < LEASE_S
@@ -153,8 +154,8 @@ def test_renewal_that_was_read_late_counts_from_when_the_agent_asked(tmp_path: P
         renewal = world.leases.renew(agent.id, heartbeat)
         assert renewal is not None
         world.clock.advance(LEASE_S - 1.0)
-        agent.receive(renewal)
-        assert agent.lease_end_s == heartbeat.sent_s + LEASE_S
+        agent.hear(renewal)
+        assert agent.supervisor.lease_end_s == heartbeat.sent_s + LEASE_S
         assert silent_until_lost(world, agent) > 1.0 + LEASE_GRACE_MAX_S
 
 
@@ -174,9 +175,9 @@ def test_agent_beside_the_controller_keeps_its_work_however_long_there_is_no_con
     tmp_path: Path,
 ) -> None:
     with running_world(tmp_path, kernel_lease=None) as (world, agent, _):
-        world.boot_id = agent.boot_id
+        world.boot_id = agent.machine.boot_id
         world.restart_controller()
-        assert agent.lease_end_s == math.inf
+        assert agent.supervisor.lease_end_s == math.inf
         started = list(agent.starts)
         world.restart_controller(away_s=30 * DAY_S)
         job = next(iter(world.plane.live.jobs.values()))
@@ -186,7 +187,7 @@ def test_agent_beside_the_controller_keeps_its_work_however_long_there_is_no_con
 
 def test_agent_beside_the_controller_is_not_lost_while_it_may_come_back(tmp_path: Path) -> None:
     with running_world(tmp_path, kernel_lease=None) as (world, agent, _):
-        world.boot_id = agent.boot_id
+        world.boot_id = agent.machine.boot_id
         world.restart_controller()
         agent.online = False
         world.run(3600.0, step_s=60.0)
@@ -199,12 +200,12 @@ def test_agent_beside_the_controller_is_not_lost_while_it_may_come_back(tmp_path
 
 
 @contextmanager
-def beside_the_controller(path: Path) -> Iterator[tuple[World, FakeAgent]]:
+def beside_the_controller(path: Path) -> Iterator[tuple[World, DrivenAgent]]:
     """As ``running_world``, on the controller's own machine and without an end of the lease."""
     with running_world(path, kernel_lease=None) as (world, agent, _):
-        world.boot_id, world.machine = agent.boot_id, "machine-1"
+        world.boot_id, world.machine = agent.machine.boot_id, "machine-1"
         world.restart_controller()
-        assert agent.lease_end_s == math.inf
+        assert agent.supervisor.lease_end_s == math.inf
         yield world, agent
 
 
@@ -244,8 +245,8 @@ def test_agent_of_a_machine_that_rebooted_is_let_in_at_once_though_its_time_was_
 ) -> None:
     with beside_the_controller(tmp_path) as (world, agent):
         agent.reboot()
-        world.boot_id = agent.boot_id
-        agent.booted_at -= DAY_S
+        world.boot_id = agent.machine.boot_id
+        agent.machine.booted_at -= DAY_S
         world.restart_controller()
         assert world.plane.live.agents[agent.id].connected
         world.run(1.0)
@@ -271,12 +272,12 @@ def test_machine_on_the_controllers_own_has_a_lease_without_an_end_until_it_rebo
 ) -> None:
     with running_world(tmp_path, kernel_lease=None) as (world, agent, _):
         agent.reboot()
-        agent.boot_id = "boot-of-all/first"
+        agent.machine.boot_id = "boot-of-all/first"
         world.boot_id, world.machine = "boot-of-all", "machine-1"
         for _ in range(2):
             world.restart_controller()
             world.run(1.0)
-        assert agent.lease_end_s == math.inf
+        assert agent.supervisor.lease_end_s == math.inf
         assert len(world.plane.live.ledger) == 1
         agent.online = False
         world.run(2 * SILENCE_S)
@@ -286,7 +287,7 @@ def test_machine_on_the_controllers_own_has_a_lease_without_an_end_until_it_rebo
         assert len(world.plane.live.ledger) == 1
         starts = len(agent.starts)
         agent.reboot()
-        agent.boot_id = "boot-of-all/second"
+        agent.machine.boot_id = "boot-of-all/second"
         world.connect(agent)
         world.run(1.0)
         assert len(agent.starts) == starts + 1, "what ran in the former boot is proven gone"
@@ -296,7 +297,7 @@ def test_lease_without_an_end_that_is_given_one_ends_where_the_agent_has_learned
     tmp_path: Path,
 ) -> None:
     with running_world(tmp_path, kernel_lease=None) as (world, agent, record):
-        world.boot_id = agent.boot_id
+        world.boot_id = agent.machine.boot_id
         world.restart_controller()
         record = world.plane.live.agents[agent.id]
         assert record.lease_s == math.inf
@@ -394,18 +395,18 @@ def test_agent_whose_place_another_took_gets_no_renewal_for_what_it_asked_before
         agent.online = False
         world.run(2 * LEASE_S)
         assert record.status is AgentStatus.LOST
-        assert world.leases.renew(agent.id, Heartbeat(agent.boot_s)) is None
+        assert world.leases.renew(agent.id, Heartbeat(agent.machine.boot_s)) is None
 
 
 def test_offset_of_an_agents_clock_is_measured(tmp_path: Path) -> None:
     with running_world(tmp_path) as (world, agent, record):
         for delay_s in (0.5, 0.0, 3.0):
-            beat = Heartbeat(agent.boot_s, agent.renewed_s, world.clock.now() - 40.0)
+            beat = Heartbeat(agent.machine.boot_s, agent.renewed_s, world.clock.now() - 40.0)
             world.clock.advance(delay_s)
             world.leases.renew(agent.id, beat)
         for _ in range(8):
             world.leases.renew(
-                agent.id, Heartbeat(agent.boot_s, agent.renewed_s, world.clock.now() - 40.0)
+                agent.id, Heartbeat(agent.machine.boot_s, agent.renewed_s, world.clock.now() - 40.0)
             )
         assert world.plane.live.agents[agent.id] is record
         assert record.clock_offset_s == pytest.approx(40.0)

@@ -63,7 +63,7 @@ def test_agent_that_rebooted_while_nothing_could_be_stored_gets_a_lease_with_its
         agent.reboot()
         world.connect(agent)
         assert agent.running
-        assert agent.lease_end_s < math.inf
+        assert agent.supervisor.lease_end_s < math.inf
 
 
 def test_agent_that_can_be_granted_no_lease_gets_no_work(
@@ -105,7 +105,7 @@ def test_leases_are_waited_for_that_an_agent_gets_where_it_goes_back_to_an_overt
         agent.online = False
         renewal = overtaken.admit(agent.hello(), beside=True)
         while renewal is not None:
-            agent.receive(renewal)
+            agent.hear(renewal)
             world.run(1.0)
             renewal = overtaken.renew(agent.id, agent.heartbeat())
         assert agent.running

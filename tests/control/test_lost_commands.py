@@ -8,7 +8,7 @@ import pytest
 from proving.hollow.supervisor import Behaviour, Run
 from sqlalchemy import select
 from tests.control.conftest import MakeWorld, under
-from tests.control.fake_agent import FakeAgent, attempt, task_index
+from tests.control.driven_agent import DrivenAgent, attempt, task_index
 from tests.control.world import ADA, World
 
 from muster.control.job.requests import JobRequests
@@ -52,16 +52,16 @@ def noting(attempts: list[int]) -> Behaviour:
     return begin
 
 
-def obeyed(agent: FakeAgent) -> list[Command]:
+def obeyed(agent: DrivenAgent) -> list[Command]:
     """The commands that the agent gets from now on."""
     told: list[Command] = []
-    obey = agent._obey
+    obey = agent.obey
 
     def note(command: Command) -> None:
         told.append(command)
         obey(command)
 
-    agent._obey = note  # type: ignore[method-assign]
+    agent.obey = note  # type: ignore[method-assign]
     return told
 
 
@@ -127,9 +127,9 @@ def test_start_decided_before_a_machine_rebooted_reaches_no_later_boot(
     attempts: list[int] = []
     world = make_world(["a"], 0.0, noting(attempts))
     agent = world.agent("a")
-    agent.supervisor_frozen = True
+    agent.loses = (Start, Stop)
     world.submit(JobSpec(command=["long"]))
-    agent.supervisor_frozen = False
+    agent.loses = ()
     world.greet(agent)  # it is to be told again to start; both Hellos are heard in one wake
     agent.reboot()
     world.greet(agent)
@@ -155,7 +155,9 @@ def test_start_sent_before_control_hears_that_a_machine_rebooted_reaches_no_late
 def test_kernel_whose_stop_was_lost_has_all_of_its_grace_from_the_next_one(
     make_world: MakeWorld,
 ) -> None:
-    world = make_world(["a"], 0.0, lambda start: Run(math.inf, stubborn=True))
+    world = make_world(
+        ["a"], 0.0, lambda start: Run(math.inf, stubborn=True, outlives_kill_s=math.inf)
+    )
     job = world.submit(JobSpec(command=["long"], grace=10.0))
     agent = world.agent("a")
     agent.online = False
@@ -173,7 +175,7 @@ def test_kernel_that_begins_although_its_session_is_placed_anew_has_its_grace(
     world = worlds({"a": ONE_CPU}, group=under(create_timeout=10.0))
     agent = world.agent("a")
     told = obeyed(agent)
-    agent.supervisor_frozen = True  # it has begun to start the kernel
+    agent.loses = (Start, Stop)  # it has begun to start the kernel
     world.submit(JobSpec(command=["long"], grace=7.0))
     (key,) = world.plane.live.ledger
     world.run(11.0)
@@ -189,9 +191,9 @@ def test_agent_is_not_told_of_a_kernel_whose_end_it_tells_beside_its_hello(
 ) -> None:
     world = make_world(["a"], 0.0, lambda start: Run(0.5))
     agent = world.agent("a")
-    agent.supervisor_frozen = True
+    agent.loses = (Start, Stop)
     world.submit(JobSpec(command=["short"]))  # the Start is lost
-    agent.supervisor_frozen = False
+    agent.loses = ()
     (key,) = world.plane.live.ledger
     world.greet(agent)  # it does not hold the kernel
     ended = KernelReport(*key, ReportKind.ENDED, 0.0, reason=ReasonCode.NEVER_STARTED)

@@ -198,7 +198,7 @@ def test_placement_that_gives_room_twice_never_passes_a_commit(
     gpus: int,
 ) -> None:
     world = group_world({"b": 1}, lambda start: Run(50), backlog_window=0)
-    world.add_agent("a", world.agent("b").capacity, gpus=2)
+    world.add_agent("a", world.agent("b").offer.capacity, gpus=2)
     monkeypatch.setattr(group_state, "place", place_as_if_nothing_ran)
     wanted = {"cpu": 0.5 if gpus else 1, "gpu": gpus}
     jobs = [
@@ -227,7 +227,8 @@ def test_agent_that_has_less_than_it_holds_takes_what_asks_for_none_of_that(
     world = group_world({"a": 4}, lambda start: Run(50))
     world.submit(one("first", 4))
     agent = world.agent("a")
-    agent.capacity = type(agent.capacity)(cpu_milli=2000, memory_bytes=agent.capacity.memory_bytes)
+    smaller = replace(agent.offer.capacity, cpu_milli=2000)
+    agent.offer = replace(agent.offer, capacity=smaller)
     world.connect(agent)
     other = world.submit(one("second", 0))
     world.run(1.0)

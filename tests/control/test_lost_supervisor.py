@@ -5,13 +5,12 @@ import itertools
 import pytest
 from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
-from tests.control.fake_agent import LosesSupervisor, attempt
+from tests.control.driven_agent import attempt
 
-from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, JobState
-from muster.wire.messages import ReportKind, Start
+from muster.wire.messages import Start
 
 
 @pytest.fixture
@@ -29,15 +28,11 @@ def test_attempt_that_was_lost_before_its_start_was_told_does_not_run_again(
         ran.append(attempt(start))
         if len(ran) == 1:
             world.agent("a").online = False  # what it reports from here on is lost
-        return Run()
+        return Run(loses_supervisor=len(ran) == 1)
 
     world = make_world(behaviour)
     job = world.submit(JobSpec(command=["x"]))
     agent = world.agent("a")
-    (key,) = agent.running
-    agent.running.clear()
-    agent.reports.clear()  # the next supervisor finds no more than the intent to start it
-    agent._report(key, ReportKind.ENDED, reason=ReasonCode.SUPERVISOR_LOST)
     world.connect(agent)
     world.run(3)
 
@@ -50,15 +45,17 @@ def test_attempts_that_are_lost_before_they_begin_wait_ever_longer_and_cost_no_b
     make_world: MakeWorld,
 ) -> None:
     mended: list[bool] = []
-    world = make_world(lambda start: Run() if mended else LosesSupervisor())
-    starts = world.agent("a").starts
+    began: list[float] = []
+
+    def behaviour(start: Start) -> Run:
+        began.append(world.clock.now())
+        return Run(loses_supervisor=not mended)
+
+    world = make_world(behaviour)
     job = world.submit(JobSpec(command=["x"], max_retries_preemption=0))
     task = job.tasks[0]
-    began = [world.clock.now()] * len(starts)
     assert len(began) == 2, "the first retry does not wait"
-    while len(began) < 10:
-        world.run(0.5)
-        began += [world.clock.now()] * (len(starts) - len(began))
+    world.run_until(lambda: len(began) == 10)
     waits_s = [later - earlier for earlier, later in itertools.pairwise(began)]
     for wait_s, least_s in zip(waits_s, [0, 1, 2, 4, 8, 16, 32, 60, 60], strict=True):
         assert least_s <= wait_s <= least_s + 1.5

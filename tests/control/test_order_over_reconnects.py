@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld, cpus
-from tests.control.fake_agent import FakeAgent
+from tests.control.driven_agent import DrivenAgent
 from tests.control.pool_scenarios import pool
 from tests.control.world import World
 
@@ -236,7 +236,7 @@ class Play:
                 self.world.connect(self._agent(name))
                 self._watch(self.world)
 
-    def _agent(self, name: str) -> FakeAgent:
+    def _agent(self, name: str) -> DrivenAgent:
         return self.world.agent(name)
 
 

@@ -7,7 +7,7 @@ import pytest
 from proving.hollow.supervisor import Run
 from sqlalchemy import select, text
 from tests.control.conftest import MakeWorld
-from tests.control.fake_agent import attempt, task_index
+from tests.control.driven_agent import attempt, task_index
 from tests.control.world import World
 
 from muster.control.engine.module import Parts
@@ -18,7 +18,7 @@ from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, JobState
 from muster.store import schema
 from muster.store.records import Job
-from muster.wire.messages import KernelReport, ReportKind, Reports, Start
+from muster.wire.messages import Go, KernelReport, ReportKind, Reports, Start
 
 
 def spec(**fields: object) -> JobSpec:
@@ -96,14 +96,14 @@ def test_time_in_which_an_agent_could_not_be_heard_counts_for_no_gang_that_was_t
     job = world.submit(spec(tasks=2, coscheduled=True))
     session = world.only_session()
     world.run(5.0)
-    agent.supervisor_frozen = True  # it gets them ready, and does not hear that they may run
+    agent.loses = (Go,)  # it gets them ready, and does not hear that they may run
     world.run_until(lambda: session.barrier_opened_at is not None)
     world.run(15.0)
     leave(world, "a")
     world.run(14.0)
     world.connect(agent)
     world.run(10.0)  # of the thirty seconds since the barrier opened it could be heard in 25
-    agent.supervisor_frozen = False
+    agent.loses = ()
     leave(world, "a")
     world.connect(agent)
     world.run_until(lambda: job.status in JOB_TABLE.terminal, 60.0)
@@ -258,7 +258,7 @@ def test_failed_tries_are_charged_though_the_agents_clock_is_set_back(
     session = world.only_session()
     world.run(0.5)
     assert session.tries == 1
-    world.agent("a").clock_ahead_s = -90.0
+    world.agent("a").machine.clock_ahead_s = -90.0
     world.run(5.0)
     assert session.tries == 2, "and the next one is not before its time"
 

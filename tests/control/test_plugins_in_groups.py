@@ -77,7 +77,7 @@ def test_selector_that_takes_every_device_is_refused(group_world: MakeWorld) -> 
     world = group_world({}, lambda start: Run(50), selector="greedy_selector")
     agent = world.add_agent("a", Resources(cpu_milli=8000, memory_bytes=2**40), gpus=4)
     world.submit(JobSpec.model_validate({"command": ["x"], "tasks": 2, "resources": {"gpu": 1}}))
-    taken = [share.index for start, *_ in agent.running.values() for share in start.shares]
+    taken = [share.index for kernel in agent.running.values() for share in kernel.shares]
     assert sorted(taken) == [0, 1]
     assert [(kind, name) for kind, name, _ in refused(world)] == [("selector", "greedy_selector")]
 
@@ -89,8 +89,8 @@ def test_allocator_chooses_devices_and_has_the_last_word(group_world: MakeWorld)
     spec = JobSpec.model_validate({"command": ["x"], "resources": {"gpu": 1}})
     of_ada, of_bob = world.submit(spec), world.submit(spec, BOB)
     assert (of_ada.status, of_bob.status) == (JobState.PENDING, JobState.RUNNING)
-    ((start, *_),) = agent.running.values()
-    assert [share.index for share in start.shares] == [3]
+    (kernel,) = agent.running.values()
+    assert [share.index for share in kernel.shares] == [3]
     (row,) = world.plane.live.ledger.values()
     assert [share.index for share in row.shares] == [3], "the ledger has what the kernel has"
     assert refused(world) == []
@@ -105,7 +105,7 @@ def test_allocator_that_allocates_what_is_held_is_refused(group_world: MakeWorld
     spec = JobSpec.model_validate({"command": ["x"], "resources": {"gpu": 1}})
     for _ in range(2):
         world.submit(spec)
-    taken = [share.index for start, *_ in agent.running.values() for share in start.shares]
+    taken = [share.index for kernel in agent.running.values() for share in kernel.shares]
     assert taken == [1, 0]
     ((kind, name, why),) = refused(world)
     assert (kind, name) == ("allocator", "last_device")

@@ -1,6 +1,7 @@
 """An input that cannot be stored is refused in its own action, and is not taken again."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -154,11 +155,12 @@ def test_report_that_fails_is_dropped_whole_and_all_others_are_heard(
     monkeypatch.setattr(AgentDesk, "refuse", refused)
     job_id = world.submit(JobSpec(command=["x"], tasks=4)).id
     agent = next(each for each in world.agents.values() if each.running)
-    world.clock.advance(60.0)
-    agent.tick()
-    ends = len(agent.reports)
-    bad = KernelReport(KernelId("krn-none"), 1, ReportKind.ENDED, 0.0, detail="poison")
-    agent.reports.insert(ends // 2, bad)
+    running = [*agent.running]
+    ends = len(running)
+    for number, key in enumerate(running):
+        if number == ends // 2:
+            agent.supervisor.tell((KernelId("krn-none"), 1), ReportKind.ENDED, detail="poison")
+        agent.supervisor.end_process(key)
     world.settle()
     assert (agent.id, "a report of it could not be taken, and is dropped") in world.closed
     assert not agent.reports, "all of them are acknowledged, that one too"
@@ -229,7 +231,8 @@ def test_agent_with_more_kinds_of_resources_than_a_group_can_have_is_told_limit_
     """Each agent by itself keeps to the limit of a Hello, so its group finds that they are many."""
     agent = world.agent("a")
     extra = {f"extra-{number}": 1000 for number in range(130)}
-    agent.capacity = Resources.with_extra(8000, 2**33, 0, 0, extra)
+    capacity = Resources.with_extra(8000, 2**33, 0, 0, extra)
+    agent.offer = replace(agent.offer, capacity=capacity)
     for _ in range(2):
         world.connect(agent)
     told = "the agents of a group have at most 128 kinds of resources in all; with extra-0, "
@@ -280,8 +283,8 @@ def test_no_input_is_dropped_while_the_state_itself_fails_every_wake(
     agent = world.agent("a")
     world.clock.advance(60.0)
     agent.tick()
-    ended = list(agent.reports)
-    assert ended
+    ended = agent.all_reports()
+    assert ended.reports
 
     def defective(self: Coordinator, work: Work) -> bool:
         raise RuntimeError("a defect that no input brings")
@@ -289,7 +292,7 @@ def test_no_input_is_dropped_while_the_state_itself_fails_every_wake(
     with monkeypatch.context() as broken:
         broken.setattr(Coordinator, "run", defective)
         answers = asked(world, JobSpec(command=["y"]), None)
-        world.desk.agent_said(agent.id, Reports(agent.acknowledged + len(ended), tuple(ended)))
+        world.desk.agent_said(agent.id, ended)
         for _ in range(50):
             world.plane.step()
             world.clock.advance(1.0)

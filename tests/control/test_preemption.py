@@ -1,12 +1,13 @@
 """Work of higher priority displaces work of lower, where a group allows that."""
 
+import math
 from typing import Any
 
 import pytest
 from proving.hollow.supervisor import Run
 from sqlalchemy import select
 from tests.control.conftest import MakeWorld
-from tests.control.fake_agent import FakeAgent, task_index
+from tests.control.driven_agent import DrivenAgent, task_index
 from tests.control.world import BOB, World
 
 from muster.control.group.requests import GroupRequests
@@ -35,8 +36,8 @@ def running(world: World) -> list[str]:
     return sorted(name for agent in world.agents.values() for name in running_on(agent))
 
 
-def running_on(agent: FakeAgent) -> list[str]:
-    return [start.template.command[0] for start, *_ in agent.running.values()]
+def running_on(agent: DrivenAgent) -> list[str]:
+    return [kernel.start.template.command[0] for kernel in agent.running.values()]
 
 
 def charged(world: World, of: Job) -> list[int]:
@@ -90,7 +91,7 @@ def test_no_more_is_displaced_than_is_needed_and_the_cheapest(group_world: MakeW
 def test_why_of_what_others_leave_for_says_so_and_proposes_nobody_else(
     group_world: MakeWorld,
 ) -> None:
-    stays = Run(1000, stubborn=True)
+    stays = Run(1000, stubborn=True, outlives_kill_s=math.inf)
     world = group_world({"a": 1, "b": 1}, lambda start: stays, preemption=AT_ONCE)
     world.submit(job(10, 2, grace=600))
     world.run(1)
@@ -117,9 +118,11 @@ def test_room_that_victims_make_goes_to_nobody_else_though_absent_agents_might_m
     """Otherwise whoever takes it is displaced at once, and the next, until all budgets are
     spent."""
 
+    slow = Run(1000, stubborn=True)
+
     def run(start: Start) -> Run:
         if start.template.command[0] == "p10" and task_index(start) == 0:
-            return Run(8, stubborn=True)
+            return slow
         return Run(1000)
 
     world = group_world(
@@ -132,7 +135,12 @@ def test_room_that_victims_make_goes_to_nobody_else_though_absent_agents_might_m
     world.disconnect(absent)
     world.settle()
     high = world.submit(job(50, resources={"cpu": 2}))
-    world.run(20)
+    world.run(7)
+    for agent in world.agents.values():
+        for key, kernel in agent.running.items():
+            if kernel.run is slow:
+                agent.supervisor.end_process(key)
+    world.run(13)
     assert sum(charged(world, low)) <= 2
     assert high.counts[TaskState.RUNNING] == 1
 
@@ -215,7 +223,7 @@ def test_victim_keeps_its_minimum_lease_and_leaves_the_moment_it_is_over(
 def test_nobody_else_is_displaced_while_the_first_victims_leave(
     group_world: MakeWorld, queue: str, restart: bool
 ) -> None:
-    slow = {"p10": Run(1000, stubborn=True), "p20": Run(1000)}
+    slow = {"p10": Run(1000, stubborn=True, outlives_kill_s=math.inf), "p20": Run(1000)}
     world = group_world(
         {"a": 1, "b": 1},
         lambda start: slow.get(start.template.command[0], Run(1000)),
@@ -235,10 +243,10 @@ def test_nobody_else_is_displaced_while_the_first_victims_leave(
     (key,) = next(
         list(agent.running)
         for agent in victims
-        if next(iter(agent.running.values()))[0].template.command == ("p10",)
+        if next(iter(agent.running.values())).start.template.command == ("p10",)
     )
     agent = next(agent for agent in victims if key in agent.running)
-    agent._end(key, ReasonCode.STOPPED, None, signal=9)
+    agent.supervisor.end_process(key, None)
     world.run(2)
     assert running(world) == ["p20", "p80"]
 
@@ -251,7 +259,9 @@ def test_gang_gets_the_room_of_its_victims_though_they_leave_one_after_the_other
     world = group_world(
         {"a": 1, "b": 1},
         lambda start: Run(
-            1000, stubborn=start.template.command[0] == "p10" and task_index(start) == 1
+            1000,
+            stubborn=start.template.command[0] == "p10" and task_index(start) == 1,
+            outlives_kill_s=math.inf,
         ),
         preemption=AT_ONCE | {"least_difference": 30},
         queue=queue,
@@ -264,7 +274,7 @@ def test_gang_gets_the_room_of_its_victims_though_they_leave_one_after_the_other
     assert running(world) == ["p10"], "what has become free is kept"
     (agent,) = [agent for agent in world.agents.values() if agent.running]
     (key,) = agent.running
-    agent._end(key, ReasonCode.STOPPED, None, signal=9)
+    agent.supervisor.end_process(key, None)
     world.run(2)
     assert running(world) == ["p80", "p80"]
     assert charged(world, low) == [1, 1]
@@ -377,7 +387,7 @@ def test_session_for_which_others_leave_keeps_its_place_in_its_owners_quota(
 ) -> None:
     """Its own user's work of lower priority took that place, was displaced by a third session, gave
     the place back and took it again, without an end."""
-    runs = {"p10": Run(1000, stubborn=True)}
+    runs = {"p10": Run(1000, stubborn=True, outlives_kill_s=math.inf)}
     world = group_world(
         {"a": 4, "b": 4},
         lambda start: runs.get(start.template.command[0], Run(1000)),

@@ -6,15 +6,13 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from proving.hollow.supervisor import Run
+from proving.hollow.supervisor import Kernel, Run
 from tests.control.conftest import cpus
-from tests.control.fake_agent import FakeAgent
+from tests.control.driven_agent import DrivenAgent
 from tests.control.world import World
 
-from muster.core.resources import DeviceShare
 from muster.core.specs import JobSpec, ScalingGroup
 from muster.core.states import SessionStatus
-from muster.wire.messages import KernelKey, Start
 
 SHORT_S = 0.1
 JOBS = st.lists(
@@ -29,28 +27,27 @@ JOBS = st.lists(
 )
 
 
-class Watched(FakeAgent):
+class Watched(DrivenAgent):
     """Fails when a kernel inherits room that one of higher priority lacks."""
 
     world: World
     heirs = 0
 
-    def _start(
-        self, start: Start, shares: tuple[DeviceShare, ...], predecessor: KernelKey | None
-    ) -> None:
-        if predecessor is not None:
+    def begun(self, kernel: Kernel) -> None:
+        start = kernel.start
+        if kernel.predecessor is not None:
             type(self).heirs += 1
             live = self.world.plane.live
-            kernel = live.kernels.get(start.kernel)
+            heir = live.kernels.get(start.kernel)
             above = [
                 session.id
                 for session in live.sessions.values()
                 if session.status is SessionStatus.PENDING
-                and kernel is not None
-                and session.priority > kernel.session.priority
+                and heir is not None
+                and session.priority > heir.session.priority
             ]
             assert not above, f"{start.kernel} got room that {above} wait for"
-        super()._start(start, shares, predecessor)
+        super().begun(kernel)
 
 
 @settings(

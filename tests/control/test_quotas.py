@@ -1,11 +1,12 @@
 """Quotas: what people may hold together, in one pass, over time and over restarts."""
 
+import math
 from collections import Counter
 
 import pytest
 from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld, cpus
-from tests.control.fake_agent import kernel_index
+from tests.control.driven_agent import kernel_index
 from tests.control.world import ADA, BOB, World, state
 from tests.databases import ON_BOTH
 
@@ -225,7 +226,7 @@ def test_ended_session_counts_until_its_processes_are_gone_whoever_is_in_charge(
 ) -> None:
     world = group_world(
         {"a": 8},
-        lambda start: Run(1e9, stubborn=kernel_index(start) == 0),
+        lambda start: Run(1e9, stubborn=kernel_index(start) == 0, outlives_kill_s=math.inf),
         terminate_timeout=5,
     )
     put(world, Level.USER, "default/default/ada", sessions=1)
@@ -242,8 +243,8 @@ def test_ended_session_counts_until_its_processes_are_gone_whoever_is_in_charge(
         world.restart_controller()
         world.run(2)
     agent = world.agent("a")
-    agent.running.clear()
-    world.connect(agent)
+    for key in agent.running:
+        agent.supervisor.end_process(key, None)
     world.run(2)
     assert world.plane.live.jobs[waiting.id].status is JobState.RUNNING
     assert not world.plane.live.left

@@ -1,6 +1,7 @@
 """Reports that come again, late, in another order, or of what is not the agent's own."""
 
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -80,7 +81,10 @@ def test_failed_start_that_is_told_together_with_the_next_that_went_well_is_no_f
 
     world = make_world("a", behaviour)
     world.submit(JobSpec(command=["x"]))
-    world.connect(world.agent("a"))  # which has it started again
+    agent = world.agent("a")
+    before = replace(agent.hello(), kernels=())  # the start failed while this was on its way
+    agent.hello = lambda: before  # type: ignore[method-assign]
+    world.connect(agent)  # which has it started again
 
     kernel = only_kernel(world)
     assert kernel.session.status is SessionStatus.RUNNING

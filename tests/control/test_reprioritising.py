@@ -1,6 +1,7 @@
 """Another priority for work that was handed in: the queue, running work and agents' backlogs follow
 at once, and so does a new controller."""
 
+import math
 from typing import Any
 
 import pytest
@@ -166,7 +167,7 @@ def test_running_work_that_fell_is_displaced_and_what_rose_is_spared(
 def test_session_for_which_others_leave_displaces_nobody_else_when_it_rises(
     group_world: MakeWorld, restart: bool
 ) -> None:
-    stays = Run(1000, stubborn=True)
+    stays = Run(1000, stubborn=True, outlives_kill_s=math.inf)
     world = group_world({"a": 1, "b": 1}, lambda start: stays, preemption=AT_ONCE)
     world.submit(job("low", 10, tasks=2, grace=600))
     world.run(1)

@@ -1,10 +1,12 @@
 """Retries that find no place at once: in the queue, or because an attempt is not proven gone."""
 
+import math
+
 import pytest
 from proving.hollow.supervisor import Run
 from sqlalchemy import select
 from tests.control.conftest import MakeWorld
-from tests.control.fake_agent import attempt, task_index
+from tests.control.driven_agent import attempt, task_index
 from tests.databases import ON_BOTH
 
 from muster.core.reasons import ReasonCode
@@ -48,7 +50,11 @@ def test_retry_that_waits_is_not_forgotten_when_the_controller_restarts(
     def behaviour(start: Start) -> Run:
         if attempt(start) > 1:
             return Run()
-        return Run(exit_code=1) if task_index(start) == 0 else Run(1e9, stubborn=True)
+        return (
+            Run(exit_code=1)
+            if task_index(start) == 0
+            else Run(1e9, stubborn=True, outlives_kill_s=math.inf)
+        )
 
     world = make_world(behaviour)
     id_ = world.submit(
@@ -72,7 +78,11 @@ def test_task_that_fails_is_charged_though_a_sibling_is_not_proven_gone_in_time(
     make_world: MakeWorld,
 ) -> None:
     def behaviour(start: Start) -> Run:
-        return Run(exit_code=1) if task_index(start) == 1 else Run(1e9, stubborn=True)
+        return (
+            Run(exit_code=1)
+            if task_index(start) == 1
+            else Run(1e9, stubborn=True, outlives_kill_s=math.inf)
+        )
 
     world = make_world(behaviour)
     job = world.submit(JobSpec(command=["gang"], tasks=2, coscheduled=True, grace=1))

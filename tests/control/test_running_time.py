@@ -36,7 +36,7 @@ def running(world: World) -> Session:
 def leap(world: World, by_s: float = LEAP_S) -> None:
     """The controller's time is ahead of the agent's clock from now on, by so much more."""
     world.clock.advance(by_s)
-    world.agent("a").booted_at += by_s
+    world.agent("a").machine.booted_at += by_s
 
 
 def leap_while_the_agent_is_away(world: World) -> None:

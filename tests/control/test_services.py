@@ -1,5 +1,7 @@
 """Services: kernels by which a machine is checked, with what they are about to themselves."""
 
+import math
+
 import pytest
 from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld, cpus, under
@@ -154,7 +156,11 @@ def test_a_service_waits_until_nothing_holds_what_it_is_about(worlds: MakeWorld)
 
 
 def test_a_kernel_that_is_ending_holds_its_gpu_still(worlds: MakeWorld) -> None:
-    world = worlds({"a": cpus(8)}, gpus={"a": 1}, behaviour=lambda start: Run(50, stubborn=True))
+    world = worlds(
+        {"a": cpus(8)},
+        gpus={"a": 1},
+        behaviour=lambda start: Run(50, stubborn=True, outlives_kill_s=math.inf),
+    )
     submitted = world.submit(job(gpus=1))
     world.run(1)
     world.disconnect(world.agent("a"))

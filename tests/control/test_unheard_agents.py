@@ -9,7 +9,7 @@ import pytest
 from proving.hollow.supervisor import Run
 from sqlalchemy import func, select
 from tests.control.conftest import MakeWorld
-from tests.control.fake_agent import FakeAgent
+from tests.control.driven_agent import DrivenAgent
 from tests.control.world import World
 
 from muster.control import inbox
@@ -19,7 +19,7 @@ from muster.core.states import AgentStatus, SessionStatus
 from muster.store import schema
 from muster.store.store import CommitFailed
 from muster.store.unit import Unit
-from muster.wire.messages import Disk, Reports
+from muster.wire.messages import Disk
 
 ONE_CPU = Resources(cpu_milli=1000, memory_bytes=2**30)
 SILENCE_S = 5.0
@@ -53,7 +53,7 @@ def let_time_pass(world: World, seconds: int) -> None:
         world.wake()
 
 
-def status(world: World, agent: FakeAgent) -> AgentStatus:
+def status(world: World, agent: DrivenAgent) -> AgentStatus:
     return world.plane.live.agents[agent.id].status
 
 
@@ -78,7 +78,7 @@ def test_agent_whose_hello_waits_after_an_outage_is_not_lost_and_its_work_has_su
     let_time_pass(world, 60)
     agent.online = True
     world.greet(agent)
-    world.desk.agent_said(agent.id, Reports(len(agent.reports), tuple(agent.reports)))
+    world.desk.agent_said(agent.id, agent.all_reports())
     assert world.leases.until(agent.id) < world.clock.now(), "it got no lease"
     monkeypatch.undo()
     world.clock.advance(2.0)  # the plane waits before it goes on
@@ -164,7 +164,7 @@ def test_phase_does_not_expire_while_the_report_that_ends_it_waits(
     world.clock.advance(11.0)
     agent.tick()
     world.desk.agent_said(other.id, Disk(True))
-    world.desk.agent_said(agent.id, Reports(len(agent.reports), tuple(agent.reports)))
+    world.desk.agent_said(agent.id, agent.all_reports())
     world.wake()
     assert session.status is SessionStatus.CREATING
     world.wake()

@@ -1,5 +1,7 @@
 """Reasons that waiting work tells: those that hold, and none that held before."""
 
+import math
+
 import pytest
 from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
@@ -71,7 +73,7 @@ def test_agent_is_not_to_blame_for_the_kernels_that_have_ended_on_it(
 ) -> None:
     world = group_world({"a": 1, "b": 1})
     world.agent("a").behaviour = lambda start: Run(1.0, exit_code=1)
-    world.agent("b").behaviour = lambda start: Run(600.0, stubborn=True)
+    world.agent("b").behaviour = lambda start: Run(600.0, stubborn=True, outlives_kill_s=math.inf)
     job = world.submit(ask(1, tasks=2, coscheduled=True, grace=60))
     session = session_of(world, job)
     world.run_until(lambda: session.status is SessionStatus.TERMINATING)

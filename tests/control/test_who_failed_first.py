@@ -1,10 +1,12 @@
 """The member of a gang that failed first is found, though machines' clocks disagree."""
 
+import math
+
 import pytest
 from proving.hollow.supervisor import Run
 from sqlalchemy import select
 from tests.control.conftest import MakeWorld
-from tests.control.fake_agent import FakeAgent, attempt, kernel_index
+from tests.control.driven_agent import DrivenAgent, attempt, kernel_index
 from tests.control.world import World
 
 from muster.core.specs import JobSpec
@@ -36,13 +38,13 @@ GIVEN_UP = (0, JobSpec(command=["x"]).max_retries_preemption + 1)
 """The charges of a task that ended because another one of its gang failed for good."""
 
 
-def set_clock(world: World, agent: FakeAgent, ahead_s: float) -> None:
-    agent.clock_ahead_s = ahead_s
+def set_clock(world: World, agent: DrivenAgent, ahead_s: float) -> None:
+    agent.machine.clock_ahead_s = ahead_s
     world.connect(agent)
     world.run(10.0)  # what was measured before is forgotten
 
 
-def agent_of(world: World, index: int) -> FakeAgent:
+def agent_of(world: World, index: int) -> DrivenAgent:
     """The agent of the gang's kernel of that index."""
     session = world.only_session()
     agent_id = session.kernels[index].agent_id
@@ -91,7 +93,11 @@ def test_peer_that_fails_on_the_connection_to_a_machine_that_reboots_is_not_blam
 ) -> None:
     def behaviour(start: Start) -> Run:
         first = attempt(start) == 1
-        return Run(1e9 if first else 2.0, stubborn=first and kernel_index(start) == 0)
+        return Run(
+            1e9 if first else 2.0,
+            stubborn=first and kernel_index(start) == 0,
+            outlives_kill_s=math.inf,
+        )
 
     world = group_world({"a": 1, "b": 1}, behaviour, agent_silence=60.0)
     id_ = world.submit(gang()).id
@@ -100,8 +106,8 @@ def test_peer_that_fails_on_the_connection_to_a_machine_that_reboots_is_not_blam
     lost.online = False  # its power fails
     lost.reboot()
     world.run(silent_s)
-    for key, (start, _, _) in list(peer.running.items()):  # the connection has broken
-        peer.running[key] = (start, Run(0.0, exit_code=1), world.clock.now())
+    for key in peer.running:  # the connection has broken
+        peer.supervisor.end_process(key, 1)
     world.run(0.5)
     if restart:
         lost.online = True
@@ -121,7 +127,7 @@ def test_task_that_failed_long_before_its_peers_machine_was_lost_is_charged(
     def behaviour(start: Start) -> Run:
         if kernel_index(start) == 1:
             return Run(5.0, exit_code=1)
-        return Run(1e9, stubborn=True)
+        return Run(1e9, stubborn=True, outlives_kill_s=math.inf)
 
     world = group_world({"a": 1, "b": 1}, behaviour, terminate_timeout=600.0)
     job = world.submit(gang())

@@ -1,4 +1,4 @@
-"""A small world under virtual time: the real control plane, fake agents, one thread."""
+"""A small world under virtual time: the real control plane, agents that are driven, one thread."""
 
 import itertools
 import math
@@ -15,7 +15,7 @@ from proving.hollow.performers.providers import Farm, HollowMachine, HollowProvi
 from proving.hollow.performers.rebooting import HollowRebooter
 from proving.hollow.supervisor import Behaviour, Run
 from proving.hollow.virtual_clock import VirtualClock
-from tests.control.fake_agent import FakeAgent
+from tests.control.driven_agent import ALL, DrivenAgent
 from tests.databases import open_unsynced, url_at
 
 from muster.control.agent.desk import AgentDesk
@@ -53,7 +53,6 @@ from muster.wire.messages import (
     ControllerMessage,
     Hello,
     Renew,
-    Reports,
 )
 
 ADA = Principal(Owner("default", "default", "ada"), Role.USER)
@@ -90,7 +89,7 @@ class World:
         self.clock = VirtualClock()
         self.ids = IdFactory(self.clock, random.Random(seed))
         self.behaviour = behaviour
-        self.agents: dict[AgentId, FakeAgent] = {}
+        self.agents: dict[AgentId, DrivenAgent] = {}
         self.outgoing: list[tuple[AgentId, ControllerMessage]] = []
         self.closed: list[tuple[AgentId, str]] = []
         self.greeted: dict[AgentId, Hello] = {}  # the first message of each current stream
@@ -194,7 +193,7 @@ class World:
         gpus: int = 0,
         attributes: Mapping[str, str] | None = None,
         group: str = "default",
-    ) -> FakeAgent:
+    ) -> DrivenAgent:
         devices = tuple(Device(index, "H100") for index in range(gpus))
         return self._run_agent(self.join(name, group=group), capacity, devices, attributes or {})
 
@@ -204,15 +203,16 @@ class World:
         capacity: Resources,
         devices: tuple[Device, ...],
         attributes: Mapping[str, str],
-    ) -> FakeAgent:
-        agent = FakeAgent(
+    ) -> DrivenAgent:
+        agent = DrivenAgent(
             record.id,
             record.name,
             self.clock,
             capacity,
             devices,
             lambda start: self.behaviour(start),
-            attributes=attributes,
+            attributes,
+            record.group,
         )
         self.agents[record.id] = agent
         self.connect(agent)
@@ -274,7 +274,7 @@ class World:
         assert self.desk.authenticate(credential) == record.id
         return record
 
-    def agent(self, name: str) -> FakeAgent:
+    def agent(self, name: str) -> DrivenAgent:
         return next(agent for agent in self.agents.values() if agent.name == name)
 
     def only_session(self) -> Session:
@@ -282,7 +282,7 @@ class World:
         (session,) = self.plane.live.sessions.values()
         return session
 
-    def connect(self, agent: FakeAgent) -> None:
+    def connect(self, agent: DrivenAgent) -> None:
         """Have it open a stream, as the gateway lets it.
 
         Raises:
@@ -292,7 +292,7 @@ class World:
         self.greet(agent)
         self.settle()
 
-    def disconnect(self, agent: FakeAgent) -> None:
+    def disconnect(self, agent: DrivenAgent) -> None:
         """Break its stream, of which control hears with its next wake."""
         agent.online = False
         self.desk.agent_left(agent.id)
@@ -304,22 +304,23 @@ class World:
             self.desk.agent_left(agent_id)
             self.connect(self.agents[agent_id])
 
-    def greet(self, agent: FakeAgent) -> None:
+    def greet(self, agent: DrivenAgent) -> None:
         """Its Hello arrives, and is not heard by control yet."""
+        agent.forget_stream()
         hello = agent.hello()
         renewal = self.leases.admit(hello, beside=True)
         self.greeted[agent.id] = hello
         self.welcome.discard(agent.id)
         self.outgoing = [each for each in self.outgoing if each[0] != agent.id]  # of its older one
         if renewal is not None:
-            agent.receive(renewal)
+            agent.hear(renewal)
         self.desk.agent_said(agent.id, hello)
 
-    def beat(self, agent: FakeAgent) -> None:
+    def beat(self, agent: DrivenAgent) -> None:
         """Its heartbeat is answered at once."""
         renewal = self.leases.renew(agent.id, agent.heartbeat())
         if renewal is not None:
-            agent.receive(renewal)
+            agent.hear(renewal)
 
     def ask(self, action: Callable[[Work, Parts], Any]) -> Any:
         """Run a request to its answer."""
@@ -377,15 +378,15 @@ class World:
         for agent_id, message in outgoing:
             agent = self.agents.get(agent_id)
             if agent is not None and agent.online:
-                agent.receive(message)
+                agent.hear(message)
         ticked = [each.tick() for each in self._outside]  # all of them
         progressed = any(ticked) or bool(outgoing)
         for agent in self.agents.values():
-            if agent.id in self.greeted and agent.online and agent.reports:
+            is_heard = agent.id in self.greeted and agent.online
+            news = agent.news(1 if self.drips else ALL) if is_heard else None
+            if news is not None:
                 self.leases.heard(agent.id)
-                reports = agent.reports[:1] if self.drips else agent.reports
-                last = agent.acknowledged + len(reports)
-                self.desk.agent_said(agent.id, Reports(last, tuple(reports)))
+                self.desk.agent_said(agent.id, news)
                 progressed = True
         return progressed
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from proving.hollow.supervisor import Run
 from sqlalchemy import Connection, event, insert, select, text
-from tests.control.fake_agent import task_index
+from tests.control.driven_agent import task_index
 from tests.control.world import ADA, World
 from tests.databases import ON_BOTH, ONLY_SQLITE
 

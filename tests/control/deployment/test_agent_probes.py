@@ -114,7 +114,6 @@ def test_new_controller_keeps_traffic_until_agents_are_back(cluster: Cluster) ->
     cluster.run(5, lambda: counts.append(len(cluster.serving())))
     for agent in away:
         agent.online = True
-        agent.probed.clear()
         cluster.world.connect(agent)
     cluster.run(30, lambda: counts.append(len(cluster.serving())))
     assert set(counts) == {2}
@@ -127,7 +126,6 @@ def test_agent_is_ordered_anew_on_each_stream(cluster: Cluster) -> None:
     cluster.probes.unreached = {far.name}
     cluster.run(5)
     for agent in cluster.world.agents.values():
-        agent.probed.clear()
         cluster.world.connect(agent)
     cluster.run(1)
     assert probed(cluster) == {far.name}

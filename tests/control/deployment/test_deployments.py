@@ -1,4 +1,4 @@
-"""Deployments of the real control plane with fake agents, in virtual time."""
+"""Deployments of the real control plane with hollow agents, in virtual time."""
 
 import pytest
 from tests.control.conftest import MakeWorld

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.control.conftest import MakeWorld
-from tests.control.fake_agent import FakeAgent
+from tests.control.driven_agent import DrivenAgent
 from tests.control.pool_scenarios import pool
 from tests.control.served_cluster import Cluster
 
@@ -25,7 +25,7 @@ class Asked(Counter[str]):
     def __init__(self, cluster: Cluster) -> None:
         super().__init__()
         for agent in cluster.world.agents.values():
-            agent.receive = self._counting(agent.name, agent.receive)  # type: ignore[method-assign]
+            agent.hear = self._counting(agent.name, agent.hear)  # type: ignore[method-assign]
 
     def _counting(self, name: str, receive: Callable[..., None]) -> Callable[..., None]:
         def counting(message: object) -> None:
@@ -47,9 +47,9 @@ def places(cluster: Cluster) -> dict[str, int]:
 
 def one_machine(cluster: Cluster) -> None:
     """Have all agents be on one machine."""
-    taken = cluster.world.agent("m0").taken
+    taken = cluster.world.agent("m0").ports.taken
     for agent in cluster.world.agents.values():
-        agent.taken = taken
+        agent.ports.taken = taken
 
 
 def sentences(cluster: Cluster) -> list[str]:
@@ -68,7 +68,7 @@ def test_replicas_of_a_fixed_port_are_on_agents_of_their_own_and_the_rest_wait(
     assert {each.address for each in cluster.routes(RouteStatus.HEALTHY)} == {"127.0.0.1:9777"}
     assert asked == {"m0": 1, "m1": 1}
     assert f"its port {PORT} is taken on all 2 agents of group default" in sentences(cluster)
-    cluster.world.add_agent("m2", cluster.world.agent("m0").capacity)
+    cluster.world.add_agent("m2", cluster.world.agent("m0").offer.capacity)
     cluster.run(10)
     assert len(cluster.routes(RouteStatus.HEALTHY)) == 3
 
@@ -105,11 +105,11 @@ def test_agents_of_one_machine_refuse_and_replicas_wait_without_a_try_being_char
 
 def test_other_program_keeps_replicas_away_until_it_ends(worlds: MakeWorld) -> None:
     cluster = Cluster(worlds, agents=2)
-    cluster.world.agent("m0").taken[PORT] = None
+    cluster.world.agent("m0").ports.taken[PORT] = None
     cluster.deploy(replicas=2, port=PORT)
     cluster.run(5)
     assert places(cluster) == {"m1": 1}
-    del cluster.world.agent("m0").taken[PORT]
+    del cluster.world.agent("m0").ports.taken[PORT]
     cluster.run(FIRST_PAUSE_S + 3)
     assert places(cluster) == {"m0": 1, "m1": 1}
 
@@ -117,10 +117,10 @@ def test_other_program_keeps_replicas_away_until_it_ends(worlds: MakeWorld) -> N
 def test_refused_replica_goes_to_another_agent_at_once(worlds: MakeWorld) -> None:
     cluster = Cluster(worlds, agents=2)
     for name in ("m0", "m1"):
-        cluster.world.agent(name).taken[PORT] = None
+        cluster.world.agent(name).ports.taken[PORT] = None
     cluster.deploy(replicas=1, port=PORT)
     cluster.run(2)
-    del cluster.world.agent("m1").taken[PORT]
+    del cluster.world.agent("m1").ports.taken[PORT]
     cluster.run(FIRST_PAUSE_S + 3)
     assert places(cluster) == {"m1": 1}
 
@@ -174,7 +174,7 @@ def test_new_controller_finds_the_ports_taken(worlds: MakeWorld) -> None:
 def test_waiting_replica_holds_up_nobody(worlds: MakeWorld) -> None:
     """Its room is kept for nobody, however long it has waited: the port may never be free."""
     cluster = Cluster(worlds, agents=1)
-    cluster.world.agent("m0").taken[PORT] = None
+    cluster.world.agent("m0").ports.taken[PORT] = None
     cluster.deploy(replicas=1, port=PORT, resources={"cpu": 4}, update={"progress_deadline": 9999})
     cluster.run(400)
     assert ReasonCode.PORT_FOREIGN in {each.code for each in cluster.why().reasons}
@@ -196,21 +196,21 @@ def test_program_is_told_its_own_port_beside_those_that_are_reserved(worlds: Mak
     cluster = Cluster(worlds, agents=1)
     cluster.deploy(replicas=1, port=PORT, ports=2)
     cluster.run(5)
-    [(start, _, _)] = cluster.world.agent("m0").running.values()
-    env = {**start.template.env, **start.env}
+    [kernel] = cluster.world.agent("m0").running.values()
+    env = {**kernel.start.template.env, **kernel.start.env}
     assert env["PORT"] == str(PORT)
     assert len(env["MUSTER_PORTS"].split(",")) == 2
 
 
 def all_machines_run_another_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also those that pools make."""
-    begin = FakeAgent.__init__
+    begin = DrivenAgent.__init__
 
-    def with_program(agent: FakeAgent, *args: object, **settings: object) -> None:
+    def with_program(agent: DrivenAgent, *args: object, **settings: object) -> None:
         begin(agent, *args, **settings)  # type: ignore[arg-type]
-        agent.taken[PORT] = None
+        agent.ports.taken[PORT] = None
 
-    monkeypatch.setattr(FakeAgent, "__init__", with_program)
+    monkeypatch.setattr(DrivenAgent, "__init__", with_program)
 
 
 def test_pool_whose_machines_all_have_a_program_on_the_port_makes_no_further_ones(
@@ -235,7 +235,7 @@ def test_pool_that_is_mended_makes_machines_for_the_port_at_once(
     cluster = Cluster(worlds, agents=1)
     with monkeypatch.context() as patch:
         all_machines_run_another_program(patch)
-        cluster.world.agent("m0").taken[PORT] = None
+        cluster.world.agent("m0").ports.taken[PORT] = None
         cluster.world.apply(pool(max_slices=6))
         cluster.deploy(replicas=1, port=PORT, update={"progress_deadline": 99_999})
         cluster.run(300)
@@ -252,19 +252,19 @@ def test_more_words_than_can_be_kept_are_failures_like_others(
     monkeypatch.setattr(taken_ports, "MOST_TOLD", 2)
     cluster = Cluster(worlds, agents=3)
     for agent in cluster.world.agents.values():
-        agent.taken[PORT] = None
+        agent.ports.taken[PORT] = None
     cluster.deploy(replicas=3, port=PORT, update={"progress_deadline": 99_999})
     cluster.run(60)
     assert not cluster.routes(RouteStatus.HEALTHY)
     for agent in cluster.world.agents.values():
-        del agent.taken[PORT]
+        del agent.ports.taken[PORT]
     cluster.run(400)
     assert len(cluster.routes(RouteStatus.HEALTHY)) == 3
 
 
 def test_port_that_only_other_programs_have_is_told_as_such(worlds: MakeWorld) -> None:
     cluster = Cluster(worlds, agents=2)
-    cluster.world.agent("m0").taken[PORT] = None
+    cluster.world.agent("m0").ports.taken[PORT] = None
     cluster.deploy(replicas=2, port=PORT, update={"progress_deadline": 99_999})
     cluster.run(5)
     assert sentences(cluster)[-1] == (
@@ -273,7 +273,7 @@ def test_port_that_only_other_programs_have_is_told_as_such(worlds: MakeWorld) -
     )
     cluster = Cluster(worlds, agents=2)
     for agent in cluster.world.agents.values():
-        agent.taken[PORT] = None
+        agent.ports.taken[PORT] = None
     cluster.deploy(replicas=1, port=PORT)
     cluster.run(5)
     assert sentences(cluster)[-1] == (

@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import select
 from tests.control.conftest import MakeWorld
-from tests.control.fake_agent import FakeAgent
+from tests.control.driven_agent import DrivenAgent
 from tests.control.served_cluster import Cluster
 
 from muster.control.deployment.entity import Route, deployments
@@ -20,18 +20,18 @@ def cluster(worlds: MakeWorld) -> Cluster:
     """Its agents look at who listens on ports."""
     cluster = Cluster(worlds)
     for agent in cluster.world.agents.values():
-        agent.sees_ports = agent.probes = True
+        agent.sees_ports = True
+        agent.can_probe()
         cluster.world.connect(agent)
     return cluster
 
 
 def starts(cluster: Cluster) -> list[Start]:
-    return [
-        start for agent in cluster.world.agents.values() for start, *_ in agent.running.values()
-    ]
+    agents = cluster.world.agents.values()
+    return [kernel.start for agent in agents for kernel in agent.running.values()]
 
 
-def agent_of(cluster: Cluster, route: Route) -> FakeAgent:
+def agent_of(cluster: Cluster, route: Route) -> DrivenAgent:
     agents = cluster.world.agents.values()
     return next(agent for agent in agents if route.name in agent.watched_ports)
 

@@ -1,8 +1,10 @@
 """A replica on whose port somebody else listens gets no requests, however good its probes are."""
 
+from dataclasses import replace
+
 import pytest
 from tests.control.conftest import MakeWorld
-from tests.control.fake_agent import FakeAgent
+from tests.control.driven_agent import DrivenAgent
 from tests.control.served_cluster import Cluster
 from tests.control.world import ADA
 
@@ -38,7 +40,7 @@ def deployed(cluster: Cluster, replicas: int = 1, **keys: object) -> list[Route]
     return cluster.routes()
 
 
-def agent_of(cluster: Cluster, route: Route) -> FakeAgent:
+def agent_of(cluster: Cluster, route: Route) -> DrivenAgent:
     (found,) = [
         agent for agent in cluster.world.agents.values() if route.name in agent.watched_ports
     ]
@@ -158,7 +160,6 @@ def test_agent_of_an_earlier_version_is_not_waited_for(worlds: MakeWorld) -> Non
 def test_agent_is_ordered_anew_on_each_stream_and_told_when_a_route_ends(cluster: Cluster) -> None:
     (route,) = deployed(cluster)
     agent = agent_of(cluster, route)
-    agent.watched_ports.clear()
     cluster.world.connect(agent)
     cluster.run(1)
     assert set(agent.watched_ports) == {route.name}
@@ -206,7 +207,7 @@ def test_access_that_holds_at_the_proxy_alone_is_told_at_hand_in(
     cluster: Cluster, users: tuple[str, ...], access: object, kept: str, warned: bool
 ) -> None:
     (agent, *_) = cluster.world.agents.values()
-    agent.attributes = {"ports": kept}
+    agent.offer = replace(agent.offer, attributes={"ports": kept})
     cluster.world.connect(agent)
     live, parts = cluster.world.plane.live, cluster.world.plane.parts
     for name in users:

@@ -1,5 +1,7 @@
 """Operators decide about machines, whatever checks found; what comes late changes nothing."""
 
+import math
+
 import pytest
 from proving.hollow.supervisor import Run
 from tests.control.health.conftest import MakeWard
@@ -131,24 +133,32 @@ def test_a_silent_machine_that_an_operator_has_healed_is_rebooted_from_outside(
 
 def test_a_verdict_that_comes_after_an_operator_decided_changes_nothing(ward: MakeWard) -> None:
     w = ward()
-    w.plan("a", CHECK, Run(20.0, result=FAULTY.result, stubborn=True))
+    w.plan("a", CHECK, Run(20.0, result=FAULTY.result, stubborn=True, outlives_kill_s=math.inf))
     w.suspect()
     w.run(5)
     generation = w.of().generation
+    agent = w.world.agent("a")
+    (check,) = agent.running
     w.decide("isolate", why=ISOLATED)
     assert w.of().generation > generation
-    w.run(60)
+    w.run(15)
+    agent.supervisor.end_process(check)
+    w.run(45)
     assert w.of().reason == ISOLATED
     assert w.of().checks == ()
 
 
 def test_a_verdict_that_comes_after_the_next_check_began_changes_nothing(ward: MakeWard) -> None:
     w = ward()
-    w.plan("a", CHECK, Run(15.0, result=FAULTY.result, stubborn=True))
+    w.plan("a", CHECK, Run(15.0, result=FAULTY.result, stubborn=True, outlives_kill_s=math.inf))
     w.suspect()
     w.run(5)
+    agent = w.world.agent("a")
+    (first,) = agent.running
     w.decide("check")
-    w.run(60)
+    w.run(10)
+    agent.supervisor.end_process(first)
+    w.run(50)
     assert w.is_well()
     assert REBOOT not in w.done()
 

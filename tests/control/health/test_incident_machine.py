@@ -121,7 +121,7 @@ class Machines(RuleBasedStateMachine):
     @invariant()
     def no_service_runs_beside_work_on_its_devices(self) -> None:
         for agent in self.ward.world.agents.values():
-            running = [start for start, _, _ in agent.running.values()]
+            running = [kernel.start for kernel in agent.running.values()]
             for start in running:
                 if start.template.service is None:
                     continue
@@ -148,9 +148,8 @@ class Machines(RuleBasedStateMachine):
         for agent in w.world.agents.values():
             if agent.name in self.away and not agent.online:
                 w.world.connect(agent)
-            for key in [*agent.running]:
-                if agent.running[key][1].stubborn:
-                    agent.asked_to_reboot = True
+            if any(kernel.run.stubborn for kernel in agent.running.values()):
+                agent.asked_to_reboot = True
         w.run(12_000, 10.0)
         isolated = sum(each.status is HealthStatus.ISOLATED for each in w.incidents)
         for incident in w.incidents:

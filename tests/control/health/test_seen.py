@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from proving.hollow.supervisor import Run
 from proving.hollow.virtual_clock import VirtualClock
-from tests.control.fake_agent import FakeAgent
+from tests.control.driven_agent import DrivenAgent
 from tests.control.health.ward import Ward
 
 from muster.control.agent.desk import HEALTH_AGAIN_S as AGAIN_S
@@ -51,13 +51,13 @@ class Seen(Ward):
     def __init__(self, path: Path, **health: Any) -> None:
         super().__init__(path, ("a", "b"), **health)
 
-    def agent(self, name: str = "a") -> FakeAgent:
+    def agent(self, name: str = "a") -> DrivenAgent:
         return self.world.agent(name)
 
     def says(self, *sightings: Sighting, name: str = "a") -> None:
         agent = self.agent(name)
         told = tuple(
-            replace(each, boot_id=agent.boot_id) if each.boot_id == NOW else each
+            replace(each, boot_id=agent.machine.boot_id) if each.boot_id == NOW else each
             for each in sightings
         )
         self.world.desk.agent_said(agent.id, HealthSeen(told))

@@ -155,8 +155,8 @@ def test_end_of_the_gang_ends_what_is_shown(gangs: Gangs) -> None:
     assert gangs.on("c")
     session = gangs.world.only_session()
     for agent in gangs.world.agents.values():
-        for start, _, _ in list(agent.running.values()):
-            agent.running[start.kernel, start.generation] = (start, Run(0.0), 0.0)
+        for key in agent.running:
+            agent.supervisor.end_process(key)
     gangs.minutes(2, {"c": SLOW})
     assert (gangs.on("c"), gangs.watch.of_session(session.id)) == ((), [])
     assert gangs.watch.of_job(job.id) == []

@@ -1,12 +1,13 @@
 """A world of machines that fall ill: what their services tell, and how they boot anew."""
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from proving.hollow.supervisor import Run
 from tests.control.conftest import cpus
-from tests.control.fake_agent import FakeAgent
+from tests.control.driven_agent import DrivenAgent
 from tests.control.world import World
 
 from muster.control.engine.module import Parts
@@ -39,7 +40,7 @@ WORN_OUT = Run(
 )
 UNKNOWN = Run(10.0, result=dump(unknown("nvml", "the library is missing")))
 FAILS = Run(5.0, exit_code=1, result=dump(unknown("reset", "nvidia-smi says no")))
-HANGS = Run(1e9, stubborn=True)
+HANGS = Run(1e9, stubborn=True, outlives_kill_s=math.inf)
 WHY = reason(ReasonCode.HEALTH_ASKED, by="eve")
 BY_ADA = reason(ReasonCode.HEALTH_ASKED, by="ada")
 COMMAND = "reboot_command: [reboot-it]\n"
@@ -87,13 +88,13 @@ class Ward:
         for name in machines:
             self.join(name)
 
-    def join(self, name: str, gpus: int = 2) -> FakeAgent:
+    def join(self, name: str, gpus: int = 2) -> DrivenAgent:
         """Have another machine join."""
         agent = self.world.add_agent(name, cpus(8), gpus)
         self.adopt(agent)
         return agent
 
-    def adopt(self, agent: FakeAgent) -> None:
+    def adopt(self, agent: DrivenAgent) -> None:
         """Have a machine's services follow the script."""
         self.services[agent.name] = []
         agent.behaviour = lambda start: self._behave(agent.name, start)

@@ -3,6 +3,7 @@ lost, doubled, late or out of order."""
 
 import json
 import logging
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from proving.hollow.performers.notices import Faults
 from proving.hollow.supervisor import Run
 from sqlalchemy import select
-from tests.control.fake_agent import task_index
+from tests.control.driven_agent import task_index
 from tests.control.world import ADA, World, state
 from tests.databases import ON_BOTH
 
@@ -113,7 +114,9 @@ def test_job_that_is_cancelled_before_it_began_tells_of_a_failure(world: World) 
 
 
 def test_job_whose_processes_outlive_it_tells_its_end_once(world: World) -> None:
-    world.behaviour = lambda start: Run(1000.0, stubborn=task_index(start) == 0)
+    world.behaviour = lambda start: Run(
+        1000.0, stubborn=task_index(start) == 0, outlives_kill_s=math.inf
+    )
     ending = world.submit(job(tasks=3, notify=[CHANNEL]))
     world.run(1.0)
     world.ask(lambda work, parts: parts[JobRequests].cancel(work, ADA, ending.id))

@@ -28,9 +28,9 @@ def breaks_under(here: Clinic, job: Job, attempt: int, *, reboots: bool = False)
     here.world.disconnect(machine)
     here.run(2.0)
     peer = here.world.agent(here.ran_on[0, attempt])
-    for key, (start, _, _) in list(peer.running.items()):
-        if start.template.service is None:
-            peer.running[key] = start, Run(0.0, exit_code=1), here.world.clock.now()
+    for key, kernel in peer.running.items():
+        if kernel.start.template.service is None:
+            peer.supervisor.end_process(key, 1)
     here.run(1.0)
     if reboots:
         machine.reboot()

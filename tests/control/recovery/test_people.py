@@ -103,8 +103,8 @@ def test_tasks_know_their_attempt_and_their_checkpoints(worlds: MakeWorld) -> No
     here = clinic(worlds, "a")
     here.job(recovery={"checkpoint_dir": "/shared/ckpt"})
     here.run(1.0)
-    (start, _, _) = next(iter(here.world.agent("a").running.values()))
-    environment = {**start.template.env, **start.env}
+    kernel = next(iter(here.world.agent("a").running.values()))
+    environment = {**kernel.start.template.env, **kernel.start.env}
     assert environment["MUSTER_CHECKPOINT_DIR"] == "/shared/ckpt"
     assert environment["MUSTER_ATTEMPT"] == "1"
 

@@ -173,8 +173,8 @@ def test_retry_of_a_job_has_a_recovery_of_its_own_and_finds_its_checkpoints(
     assert recovery.id != first.id
     assert (recovery.status, recovery.rounds, recovery.restarts) == (R.IN_PROGRESS, 0, 0)
     here.run(1.0)
-    ((start, *_),) = here.world.agent("a").running.values()
-    environment = {**start.template.env, **start.env}
+    (kernel,) = here.world.agent("a").running.values()
+    environment = {**kernel.start.template.env, **kernel.start.env}
     assert environment["MUSTER_CHECKPOINT_DIR"] == "/shared/ckpt"
     assert environment["MUSTER_ATTEMPT"] == "1"
     assert here.ended(again) is JobState.SUCCEEDED

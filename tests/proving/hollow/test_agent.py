@@ -4,7 +4,8 @@ import random
 from typing import Any, cast
 
 import pytest
-from proving.hollow.agent import HollowAgent, Identity, Offer
+from proving.hollow.agent import HollowAgent, Identity
+from proving.hollow.agent_twin import Offer
 from proving.hollow.machine import Machine
 from proving.hollow.network import CALM, Stream, Way
 from proving.hollow.supervisor import HollowSupervisor, Run

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from proving.hollow.agent import Offer
+from proving.hollow.agent_twin import Offer
 from proving.hollow.supervisor import Run
 from proving.hollow.world import World
 
