@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from muster.agent.config import AgentConfig
-from muster.app.beside import Beside
+from muster.app.background_parts import BackgroundParts
 from muster.app.kept_process import KeptProcess
 from muster.app.local_agents import LocalAgents
 
@@ -38,7 +38,7 @@ async def test_agent_that_cannot_be_started_is_told_and_the_others_are_kept(
         return
 
     monkeypatch.setattr(KeptProcess, "run_once", run_once)
-    beside = Beside(rest_s=0.0)
+    beside = BackgroundParts(rest_s=0.0)
     agents = LocalAgents([config(tmp_path, f"agent-{n}") for n in (1, 2)], nothing, beside)
     async with asyncio.timeout(10), beside.running("local agents", agents.run):
         await others_run.wait()

@@ -25,7 +25,7 @@ from muster.agent.identity import LOCK_FILE
 from muster.agent.supervisor import lock_file
 from muster.agent.supervisor.shutdown import shut_down
 from muster.app import local
-from muster.app.beside import Beside
+from muster.app.background_parts import BackgroundParts
 from muster.app.detached import has_ended
 from muster.app.home import Home, LocalAgentSettings
 from muster.app.local import UpOptions, down, up
@@ -156,7 +156,7 @@ async def test_agents_that_have_only_just_begun_are_ended_too(
 
     config = AgentConfig(tmp_path / "agents" / "agent-1", "127.0.0.1:1", "agent-1", token="any")
     others = set(psutil.Process().children())  # servers of other tests
-    running = asyncio.create_task(AgentProcesses([config], prepare, Beside()).run())
+    running = asyncio.create_task(AgentProcesses([config], prepare, BackgroundParts()).run())
     await until_awaited(lambda: "sleep" in [each.name() for each in psutil.Process().children()])
     running.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -16,7 +16,7 @@ from typing import Any
 from muster.agent.config import AgentConfig
 from muster.agent.daemon import run
 from muster.agent.supervisor.priority import raise_priority
-from muster.app.beside import Beside
+from muster.app.background_parts import BackgroundParts
 from muster.app.process import run_process, stay_above_kernels
 from muster.wire.transport import KeepAlive
 
@@ -75,7 +75,7 @@ async def serve(config: AgentConfig) -> None:
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, stop.set)
-    async with Beside().running("priority", stay_above_kernels):
+    async with BackgroundParts().running("priority", stay_above_kernels):
         await run(config, stop)
 
 

@@ -25,7 +25,7 @@ from muster.app.addresses import (
     is_loopback,
     reachable_host,
 )
-from muster.app.beside import Beside
+from muster.app.background_parts import BackgroundParts
 from muster.app.checkpoints import keep_checkpointing
 from muster.app.controller_config import ControllerConfig
 from muster.app.controller_core import Core, make_core
@@ -116,7 +116,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
             clock, core.store, core.leases, database.patience, stop
         )
     await stack.enter_async_context(_driving(core.driver, plane, stop))
-    beside = Beside()
+    beside = BackgroundParts()
     run_beside = partial(_run_beside, stack, beside)
     await _run_beside_plane(core, run_beside)
     await _complete(plane, database)
@@ -160,7 +160,9 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     home.write_running(running)
 
 
-async def _run_beside(stack: AsyncExitStack, beside: Beside, name: str, part: _Part) -> None:
+async def _run_beside(
+    stack: AsyncExitStack, beside: BackgroundParts, name: str, part: _Part
+) -> None:
     await stack.enter_async_context(beside.running(name, part))
 
 
@@ -183,7 +185,7 @@ async def _run_beside_plane(core: Core, run_beside: _RunBeside) -> None:
 async def _run_beside_api(
     config: ControllerConfig,
     core: Core,
-    beside: Beside,
+    beside: BackgroundParts,
     run_beside: _RunBeside,
     started: Callable[[AgentConfig], AgentConfig],
     proxy: KeptProxy | None,

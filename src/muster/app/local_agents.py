@@ -9,7 +9,7 @@ from muster.agent.config import AgentConfig
 from muster.agent.identity import LOCK_FILE
 from muster.agent.supervisor import lock_file
 from muster.app.agent_process import dump_config
-from muster.app.beside import Beside
+from muster.app.background_parts import BackgroundParts
 from muster.app.home import Home
 from muster.app.kept_process import KeptProcess, stop
 
@@ -50,7 +50,7 @@ class LocalAgents:
         self,
         configs: Sequence[AgentConfig],
         prepare: Callable[[AgentConfig], Awaitable[None]],
-        beside: Beside,
+        beside: BackgroundParts,
     ) -> None:
         self._beside = beside
         self._processes = [kept_agent(config, prepare) for config in configs]

@@ -8,6 +8,7 @@ from muster.control.engine.effects import Surroundings
 from muster.control.engine.module import Context, EntityModule
 from muster.control.pool.audit import AUDITS
 from muster.control.pool.autoscaler import RouteDemand
+from muster.control.pool.breaker import BreakPools
 from muster.control.pool.consolidating import ConsolidateSlices
 from muster.control.pool.deleting import DeleteSlices, ReplaceSlices, WatchSlices
 from muster.control.pool.fleet import NONE, Fleet, Orphans
@@ -19,7 +20,7 @@ from muster.control.pool.making import (
     Standings,
 )
 from muster.control.pool.performing.performers import provider_performers
-from muster.control.pool.pools import BreakPools, EndPools, ListPools, PoolLifecycle
+from muster.control.pool.pools import EndPools, ListPools, PoolLifecycle
 from muster.control.pool.records import POOL, SLICE, Slice, SliceId
 from muster.control.pool.requests import PoolRequests
 from muster.control.pool.slices import SliceLifecycle, withheld

@@ -1,10 +1,9 @@
-"""The lifecycle of pools: their machines are listed, a pool stands still while too many are silent
-at once, and one that is to be deleted ends with its last slice."""
+"""The lifecycle of pools: their machines are listed, and one that is to be deleted ends with its
+last slice."""
 
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from muster.autoscaling.standing import breaks
 from muster.control.engine.handler import (
     DerivationHandler,
     FollowingHandler,
@@ -13,13 +12,12 @@ from muster.control.engine.handler import (
 from muster.control.engine.lifecycle import Lifecycle
 from muster.control.engine.work import Move, Work
 from muster.control.pool.effects import ANSWER_S, DeleteSlice, ListMachines
-from muster.control.pool.fleet import Fleet, is_silent
+from muster.control.pool.fleet import Fleet
 from muster.control.pool.records import Pool
 from muster.control.pool.slices import SliceLifecycle
 from muster.control.pool.states import POOL_TABLE, PoolStatus
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult
-from muster.core.states.slice import SliceStatus
 
 LIST_S = 30.0
 """The time between two lists of a pool's machines."""
@@ -118,55 +116,6 @@ class ListPools(FollowingHandler[Pool]):
             why = reason(ReasonCode.POOL_ORPHANS, pool=pool.name, slice=id_, machines=each.machines)
             work.unit.note(pool, self.name, SchedulingResult.SUCCESS, why)
             work.emit(DeleteSlice(id_, pool.name, 0))
-
-
-class BreakPools(DerivationHandler[Pool]):
-    """A pool of which many machines are silent or unknown at once stands still: it is likelier that
-    this controller is cut off, or remembers wrongly, than that they are gone. It goes on by an
-    operator's word, or once every machine is heard again; a pool that was paused is paused then."""
-
-    name = "BreakPools"
-    entity = Pool
-    statuses = _ACTING | {PoolStatus.TRIPPED}
-
-    def __init__(self, fleet: Fleet) -> None:
-        self._fleet = fleet
-
-    def derive(self, record: Pool, work: Work) -> tuple[TransitionStatus, Reason | None] | None:
-        silent, machines = 0, 0
-        if self._fleet.some_are_silent(record.name):
-            silent, machines = self._silent(record)
-        if record.status is PoolStatus.TRIPPED:
-            if silent:
-                return None
-            to = PoolStatus.PAUSED if record.was_paused else PoolStatus.ACTIVE
-            return TransitionStatus(to), reason(ReasonCode.POOL_HEARD)
-        if not breaks(silent, machines):
-            return None
-        numbers = {"pool": record.name, "silent": silent, "machines": machines}
-        if record.status is PoolStatus.PAUSED:
-            numbers["was_paused"] = True
-        return TransitionStatus(PoolStatus.TRIPPED), reason(ReasonCode.POOL_BREAKER, **numbers)
-
-    def _silent(self, pool: Pool) -> tuple[int, int]:
-        """How many machines are silent or unknown without an operator's pardon, and how many there
-        are."""
-        silent = machines = 0
-        for slice_ in self._fleet.slices(pool.name):
-            if slice_.status is not SliceStatus.READY:
-                continue
-            machines += len(slice_.machines)
-            if slice_.doomed is not None:
-                continue
-            for name, agent in self._fleet.agents(slice_).items():
-                known_gone = name in slice_.gone and slice_.missing > 0
-                if is_silent(agent) and not known_gone:
-                    silent += agent.status_changed_at > pool.pardoned_at
-        for orphans in self._fleet.orphans.get(pool.name, {}).values():
-            machines += orphans.machines
-            if orphans.since > pool.pardoned_at and not orphans.has_ended:
-                silent += orphans.machines
-        return silent, machines
 
 
 class EndPools(DerivationHandler[Pool]):

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from muster.app.beside import Beside
+from muster.app.background_parts import BackgroundParts
 
 
 class Part:
@@ -29,7 +29,7 @@ class Part:
 
 
 async def test_part_that_fails_is_told_and_runs_again(caplog: pytest.LogCaptureFixture) -> None:
-    beside, part = Beside(rest_s=0.0), Part(failures=2)
+    beside, part = BackgroundParts(rest_s=0.0), Part(failures=2)
     async with asyncio.timeout(10), beside.running("watch", part.run):
         await part.works.wait()
         assert not part.cancelled.is_set()
@@ -42,7 +42,7 @@ async def test_part_that_fails_is_told_and_runs_again(caplog: pytest.LogCaptureF
 
 
 async def test_trouble_is_told_while_a_part_rests() -> None:
-    beside, part, well = Beside(rest_s=1e9), Part(failures=1), Part(failures=0)
+    beside, part, well = BackgroundParts(rest_s=1e9), Part(failures=1), Part(failures=0)
     async with asyncio.timeout(10), beside.running("b", well.run):
         await well.works.wait()
         troubles = [beside.trouble]
@@ -53,7 +53,7 @@ async def test_trouble_is_told_while_a_part_rests() -> None:
 
 
 async def test_only_some_of_many_parts_that_rest_are_told() -> None:
-    beside = Beside(rest_s=1e9)
+    beside = BackgroundParts(rest_s=1e9)
     parts = [Part(failures=1) for _ in range(8)]
     async with asyncio.timeout(10), AsyncExitStack() as stack:
         for number, part in enumerate(parts):

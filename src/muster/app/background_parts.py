@@ -14,7 +14,7 @@ MOST_TOLD = 5
 """Parts that are told to rest; others are counted."""
 
 
-class Beside:
+class BackgroundParts:
     """``trouble`` tells which parts rest, and why; None if none does."""
 
     def __init__(self, rest_s: float = REST_S) -> None:
