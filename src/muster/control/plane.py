@@ -19,7 +19,7 @@ from muster.control.engine.defects import LOOK_AGAIN_S, Defects, Undone
 from muster.control.engine.inputs import Input
 from muster.control.engine.module import Context, Module, Parts, with_own
 from muster.control.engine.races import Races
-from muster.control.engine.steps import PassOrder
+from muster.control.engine.steps import PassOrder, in_order
 from muster.control.engine.sweeps import Sweeps
 from muster.control.engine.wake_share import WakeShare
 from muster.control.engine.watches import Watches
@@ -134,9 +134,9 @@ class ControlPlane:
             declared.append(module.declare(context))
             for part in declared[-1].offers:
                 parts.add(part)
-        handlers = [handler for each in declared for handler in each.handlers]
+        self.handlers = in_order(handler for each in declared for handler in each.handlers)
         lifecycles = [lifecycle for each in declared for lifecycle in each.lifecycles]
-        order = PassOrder.of(lifecycles, handlers, self.defects)
+        order = PassOrder.of(lifecycles, self.handlers, self.defects)
         self.parts = parts
         self._coordinator = Coordinator(order)
         self._watch = Watches([each.watch for each in declared if each.watch is not None])

@@ -372,11 +372,16 @@ class PassOrder:
                 lifecycle.
         """
         rules = {lifecycle.entity: lifecycle for lifecycle in lifecycles}
-        ordered = sorted(handlers, key=lambda handler: handler.stage)
+        ordered = in_order(handlers)
         failed = defects or Defects()
         steps = [_step_of(each, rules.get(each.entity), failed) for each in ordered]
         deadlines = {kind: lifecycle.deadlines for kind, lifecycle in rules.items()}
         return cls(steps, deadlines)
+
+
+def in_order(handlers: Iterable[SomeHandler]) -> Sequence[SomeHandler]:
+    """Handlers by their stage, and otherwise in the order of their modules."""
+    return sorted(handlers, key=lambda handler: handler.stage)
 
 
 def _step_of(handler: Handler[R], lifecycle: Lifecycle[R] | None, defects: Defects) -> HandlerStep:
