@@ -126,14 +126,14 @@ def test_service_that_prints_tells_no_fate() -> None:
     program = f"""
 import os, subprocess, sys
 from muster.control.notice.addresses import Reach
-from muster.control.notice.sending import Fate, Sender, Settings
+from muster.control.notice.sending import Fate, Sender, SendingSettings
 
 def carry_out(errand):
     os.write(1, {fate!r}.encode() + b"\\n")
     subprocess.run(["echo", {fate!r}])
     return {{"fate": Fate.REFUSED}}
 
-Sender(Settings(5, frozenset(), Reach()), carry_out).run(0)
+Sender(SendingSettings(5, frozenset(), Reach()), carry_out).run(0)
 """
     done = subprocess.run(
         [sys.executable, "-P", "-c", program],
