@@ -45,9 +45,9 @@ COLLECTED = pytest.StashKey[set[str]]()
 
 def mark_thorough(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
     """Mark the tests that ``make test`` leaves out; those marked ``always`` it never does."""
-    collected = {item.nodeid for item in items}
-    config.stash[COLLECTED] = collected
-    names = thorough_among(collected, read_times())
+    collected = [item.nodeid for item in items]
+    config.stash[COLLECTED] = {*collected}
+    names = thorough_among(collected, read_times())  # in their order, which all workers have
     for item in items:
         if item.get_closest_marker("always") is not None:
             continue
