@@ -89,7 +89,7 @@ def test_recall_and_queued_start_that_were_lost_leave_no_task_behind(
         world.beat(near)
         world.settle()
     held = [world.plane.live.kernels[id_] for id_, _ in world.plane.live.allocations_on[far.id]]
-    assert any(kernel.stop_sent_at is not None for kernel in held), "recalled, unheard"
+    assert any(kernel.recalled for kernel in held), "recalled, unheard"
 
     world.connect(far)
     assert ended_well(world, job.id)

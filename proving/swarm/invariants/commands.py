@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from muster.control.session.lifecycle import STOP_AGAIN_AFTER_S
+from muster.control.session.lifecycle import STOP_AGAIN_AFTER_S, is_asked_back
 from muster.core.ids import AgentId
 from muster.core.states import KERNEL_TABLE, KernelStatus, SessionStatus
 from muster.store.records import LedgerKey
@@ -165,6 +165,7 @@ class CommandsAreNeeded(Invariant):
             and kernel.generation == key[1]
             and kernel.status in _WANTED
             and kernel.session.status is not SessionStatus.TERMINATING
+            and not is_asked_back(kernel.session)
         )
 
 

@@ -4,7 +4,7 @@ from muster.control.session.cluster.guard import HELD_UP_S
 from muster.core.ids import AgentId, KernelId
 from muster.core.reasons import ReasonCode
 from muster.core.specs import SessionType
-from muster.core.states import AgentBar, SessionStatus
+from muster.core.states import KERNEL_TABLE, AgentBar, SessionStatus
 from muster.store.records import LedgerKey
 from muster.wire.messages import Commands, ControllerMessage, Stop
 from proving.hollow.agent import HollowAgent
@@ -17,15 +17,24 @@ LATE_S = 1.0
 
 
 class TimeLimitsHold(Invariant):
-    """The state of each agent is judged when no message between it and control is on its way."""
+    """The state of each agent is judged when no message between it and control is on its way. The
+    time of a gang is known once all its agents have told their clocks."""
 
     says = "nothing runs for longer than its time limit, once quiet"
 
     def between_steps(self) -> None:
-        for _, agent in self.world.quiet_agents():
+        quiet = dict(self.world.quiet_agents())
+        for agent in quiet.values():
             for kernel in agent.supervisor.kernels.values():
                 record = self.world.store.live.kernels.get(kernel.start.kernel)
                 if record is None or record.session.status is not SessionStatus.RUNNING:
+                    continue
+                agents = {
+                    each.agent_id
+                    for each in record.session.kernels
+                    if each.status in KERNEL_TABLE.live
+                }
+                if not agents <= quiet.keys():
                     continue
                 limit_s, began = record.session.timeout_s, record.session.started_at
                 if limit_s is None or began is None or kernel.stage is not Stage.RUNNING:

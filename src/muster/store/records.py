@@ -277,8 +277,9 @@ class Kernel(Record):
     """One process tree on one agent. ``failure`` is the last failed try of the phase it is in;
     ``failed_at`` is when that try failed, by the agent's clock: a report with the same time is a
     repetition and no other failure. ``next_try_may_be_lost``, which is not stored, says that the
-    agent's last Hello told of a failed try after the next one had been sent. ``stop_sent_at`` is
-    when the kernel was last told to stop. ``result`` is the text that a service left at its end."""
+    agent's last Hello told of a failed try after the next one had been sent. ``recalled`` says that
+    the agent was told to give the kernel back unless it had begun, ``stop_sent_at`` when it was
+    last told to stop it. ``result`` is the text that a service left at its end."""
 
     session: Key[Annotated[Session, Reference("session_id")]]
     index: Key[Annotated[int, StoredAs(name="idx")]]
@@ -302,6 +303,7 @@ class Kernel(Record):
     failure: Memory[Reason | None] = None
     failed_at: float | None = None
     next_try_may_be_lost: Memory[bool] = False
+    recalled: Memory[bool] = False
     stop_sent_at: Memory[float | None] = None
     result: Seldom[LongText | None] = None
 

@@ -8,10 +8,13 @@ from tests.control.world import ADA
 from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Route
 from muster.control.deployment.explanation import explain_route
+from muster.control.inbox import NotStored
 from muster.control.session.cluster.state import ClusterState
 from muster.core.reasons import ReasonCode
 from muster.core.serving.probes import ProbeResult
 from muster.core.states.deployment import RouteStatus
+from muster.store.store import CommitFailed
+from muster.store.unit import Unit
 from muster.wire.messages import ProbesSeen
 
 H, U, D = RouteStatus.HEALTHY, RouteStatus.UNHEALTHY, RouteStatus.DEGRADED
@@ -173,6 +176,28 @@ def test_older_agent_is_not_asked_and_why_says_so(worlds: MakeWorld) -> None:
     cluster.run(30)
     assert (probed(cluster), route.status) == (set(), D)
     assert codes(cluster, route) == [ReasonCode.ROUTE_AGENT_CANNOT_PROBE]
+
+
+def test_agent_goes_on_probing_a_replica_whose_end_was_not_stored(cluster: Cluster) -> None:
+    far, _near = served(cluster)
+    cluster.probes.unreached = {far.name}
+    cluster.run(10)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cluster.world.store, "commit", full)
+        with pytest.raises(NotStored):
+            cluster.ask("destroy")
+    cluster.world.run(1.5)  # the plane waits before it goes on
+    cluster.world.connect_again()
+    heard = cluster.world.plane.parts[Routes].heard_of(far.name)
+    assert heard is not None
+    assert heard.asked is not None
+    cluster.run(10)
+    assert probed(cluster) == {far.name}
+    assert [each.status for each in cluster.routes()] == [H, H]
+
+
+def full(unit: Unit) -> None:
+    raise CommitFailed("database or disk is full")
 
 
 def test_agent_speaks_of_none_but_its_own_routes(cluster: Cluster) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from proving.hollow.supervisor import Run
 from tests.control.conftest import under
@@ -48,6 +48,7 @@ def opened(here: Clinic) -> Iterator[Clinic]:
     replace=st.booleans(),
     kills=st.sets(st.integers(5, 200), max_size=3),
 )
+@example(ends=[1], found={}, gone=set(), gang=False, replace=False, kills={5, 19})
 @settings(max_examples=40, deadline=None)
 def test_recovery_ends_with_its_job_within_its_limits(
     ends: list[int],
@@ -75,16 +76,15 @@ def test_recovery_ends_with_its_job_within_its_limits(
                 "restart_timeout": 100,
             },
         )
-        id_ = job.id
+        recovery = here.recovery(job)
         for step in range(8000):
-            live = here.world.plane.live
-            found_job = live.jobs.get(id_)
-            if found_job is None:
+            if job.id not in here.world.plane.live.jobs:
                 break
-            job, recovery = found_job, here.recovery(found_job)
             check(recovery)
             if step in kills:
                 here.world.restart_controller()
+                job = here.world.plane.live.jobs[job.id]
+                recovery = here.recovery(job)
             here.run(1.0)
         else:
             raise AssertionError(f"{recovery.status}: {recovery.open}")
@@ -93,7 +93,7 @@ def test_recovery_ends_with_its_job_within_its_limits(
         assert (recovery.status is RecoveryStatus.COMPLETE) is (job.status is JobState.SUCCEEDED)
         assert recovery.rounds <= MAX_RESTARTS + 1 + 2 * (RETRIES + 1)
         assert sum(job.counts.values()) == 2
-        assert not live.of(Recovery)
+        assert not here.world.plane.live.of(Recovery)
         charged = sum(task.failure_count for task in job.tasks.values())
         assert charged <= 2 * (RETRIES + 1)
         if job.status is JobState.SUCCEEDED:

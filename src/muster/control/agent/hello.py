@@ -161,7 +161,7 @@ class Greeter:
                 stop_asked_back(work, kernel)  # the Stop may have been lost
         elif kernel.status is KernelStatus.CREATING:
             # A Recall, or the Start of a kernel that is only queued there, may have been lost.
-            kernel.stop_sent_at = None
+            kernel.recalled = False
             if held is HeldStatus.CREATED:
                 note_ready(kernel, work)
             elif held is HeldStatus.CREATE_FAILED:

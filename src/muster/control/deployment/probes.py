@@ -47,8 +47,9 @@ class WatchRoutes(FollowingHandler[Route]):
         if record.status not in PROBED:
             self._routes.sight.forget(record.name)
             if record.status is not RouteStatus.PROVISIONING:
-                unwatch(record.name, work, self._routes.heard_of(record.name))
-                ask_no_more(record.name, work, self._routes)
+                heard = self._routes.heard_of(record.name)
+                unwatch(record.name, work, heard)
+                call_off(record.name, work, heard)
             if record.status is RouteStatus.TERMINATED:
                 self._routes.forget(record)
             return
@@ -136,9 +137,17 @@ def unwatch(name: str, work: Work, heard: Heard | None) -> None:
 
 def ask_no_more(name: str, work: Work, routes: Routes) -> None:
     """Have the agent not probe a route any more, if it was asked to."""
-    asked = routes.ask_no_more(name)
+    call_off(name, work, routes.heard_of(name))
+    routes.ask_no_more(name)
+
+
+def call_off(name: str, work: Work, heard: Heard | None) -> None:
+    """Tell the agent that probes a route, if one does, to probe it no more. It stays the one that
+    is asked: where the wake is not stored it is told again to go on."""
+    asked = None if heard is None else heard.asked
     if asked is not None and asked.told is not None:
         work.emit(TellAgent(asked.agent, ProbeOrder(name, asked.told)))
+        asked.told = None
 
 
 def agent_of(route: Route, live: Live) -> Agent | None:
@@ -238,12 +247,13 @@ class _Taking:
     def from_agent(self, agent: Agent, result: ProbeResult) -> None:
         """Take a result of an agent, which is told again not to probe what it is not asked to."""
         work, route = self._work, self._found.get(result.route)
-        heard = None if route is None else self._routes.heard_of(route.name)
+        is_probed = route is not None and route.status in PROBED
+        heard = self._routes.heard_of(result.route) if is_probed else None
         asked = None if heard is None else heard.asked
         if route is None or heard is None or asked is None or asked.agent != agent.id:
             work.emit(TellAgent(agent.id, ProbeOrder(result.route, result.generation)))
             return
-        if route.status not in PROBED or result.generation != route.deployment.probe_version:
+        if result.generation != route.deployment.probe_version:
             return
         completed_at = work.now - max(result.age_s, 0.0)
         asked.answered_at = max(asked.answered_at or 0.0, completed_at)

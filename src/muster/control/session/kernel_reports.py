@@ -141,8 +141,7 @@ class KernelReports:
             kernel.started_at = report.at + agent.clock_offset_s
         work.unit.fail(kernel, None)
         kernel.session.tally.note_ready(kernel, False)
-        if kernel.session.status is not SessionStatus.TERMINATING:
-            kernel.stop_sent_at = None
+        kernel.recalled = False
         work.unit.move(kernel, (KernelStatus.CREATING,), KernelStatus.RUNNING, PHASE)
         work.unit.touch(kernel)
 

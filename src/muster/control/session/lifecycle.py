@@ -156,8 +156,9 @@ class SessionLifecycle(Lifecycle[Session]):
             case SessionStatus.TERMINATING:
                 record.reason = why
                 record.stop_at = 0.0
-                for kernel in record.kernels:
-                    kernel.stop_sent_at = None  # a Recall is no Stop
+                if is_forced(why):
+                    for kernel in record.kernels:
+                        kernel.stop_sent_at = None  # the Stop of one that is asked back grants time
             case SessionStatus.TERMINATED:
                 record.finished_at = work.now
                 record.reason = record.reason or why
@@ -216,6 +217,7 @@ class SessionLifecycle(Lifecycle[Session]):
         work.unit.fail(kernel, None)
         kernel.failed_at = None
         kernel.session.tally.note_ready(kernel, False)
+        kernel.recalled = False
         kernel.stop_sent_at = None
         kernel.started_at = None
 
@@ -371,6 +373,7 @@ def stop_asked_back(work: Work, kernel: Kernel) -> None:
     why = kernel.session.reason
     if kernel.agent_id is not None and why is not None:
         key, grace_s = (kernel.id, kernel.generation), kernel.process.grace
+        kernel.stop_sent_at = work.now
         work.emit(TellAgent(kernel.agent_id, Stop(*key, grace_s, why.sentence()[:200])))
 
 

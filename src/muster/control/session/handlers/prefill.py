@@ -93,7 +93,9 @@ def grant_prefilled(group: GroupState, work: Work, cluster: ClusterState) -> Non
                 kernel = _kernel_of(allocation, work)
                 if shares is None or kernel is None:
                     break
-                if kernel.stop_sent_at is not None or shapes.priority_of(allocation) < highest:
+                if kernel.recalled or kernel.stop_sent_at is not None:
+                    continue  # it is about to leave
+                if shapes.priority_of(allocation) < highest:
                     continue
                 work.unit.grant(allocation, shares)
                 kernel.shares = shares

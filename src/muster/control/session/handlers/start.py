@@ -106,8 +106,8 @@ def recall(kernel: Kernel, work: Work) -> None:
     that is to end is told to stop instead."""
     if kernel.status is KernelStatus.TERMINATING or kernel.agent_id is None:
         return
-    if kernel.stop_sent_at is None:
-        kernel.stop_sent_at = work.now
+    if not kernel.recalled:
+        kernel.recalled = True
         work.emit(TellAgent(kernel.agent_id, Recall(kernel.id, kernel.generation)))
 
 
