@@ -6,8 +6,10 @@ from tests.scheduling.clusters import (
     box,
     cluster,
     context,
+    occupy,
     policy,
     reservation,
+    running,
     session,
     where,
 )
@@ -73,3 +75,26 @@ def test_each_session_of_a_class_uses_up_one_of_its_rooms() -> None:
     flexible = session("flexible", ask(4), at=1.5)
     result = passed_keeping(snapshot, {one: "a", two: "a"}, one, flexible, two, queue="backfill")
     assert where(result) == {"n1": ["a"], "n2": ["a"], "flexible": ["BEHIND_PROMISE"]}
+
+
+def test_room_left_over_by_a_gang_that_found_other_room_is_kept_for_the_next_of_its_class() -> None:
+    """Gang 1 was promised a and b, and runs on a and c, which were promised to gang 2."""
+    kernels = (ask(4), ask(4))
+    first = running("one", "a", "c", kernels=kernels)
+    second = session("two", *kernels, at=1)
+    snapshot = cluster(a=box(cpu=4), b=box(cpu=4), c=box(cpu=4))
+    occupy(snapshot, first)
+    single = session("single", ask(4), at=2)
+    waiting = Queue([second, single])
+    waiting.promises.keep(
+        {
+            first.id: (first.workload, places("a", "b")),
+            second.id: (second.workload, places("c", "d")),
+        }
+    )
+    result = place(waiting, snapshot, policy(queue="backfill"), context(snapshot, first))
+    assert where(result) == {"two": ["GANG_NO_ROOM"], "single": ["BEHIND_PROMISE"]}
+
+
+def places(*names: str) -> tuple[KernelPlacement, ...]:
+    return tuple(KernelPlacement(agent(name), ()) for name in names)

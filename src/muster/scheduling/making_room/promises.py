@@ -6,7 +6,7 @@ before it may. Room that only some sessions can use, while those before them hav
 elsewhere, is kept from these too, for the one pass in which they get that room.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from muster.core.ids import AgentId, SessionId
@@ -72,14 +72,22 @@ class Promises:
             )
             self._kernels[id_] = workload, moved
 
-    def reservation(self, id_: SessionId, snapshot: Snapshot) -> Reservation | None:
-        """The promised room of a session, as far as it is on agents of the group; None if none of
-        it is."""
+    def of_class(self, workload: WorkloadClass) -> Iterator[SessionId]:
+        """The sessions of a class to which room is promised that is not kept from those before."""
+        for id_, (promised, _) in self._kernels.items():
+            if promised == workload and id_ not in self._first:
+                yield id_
+
+    def reservation(
+        self, id_: SessionId, snapshot: Snapshot, without: Collection[AgentId] = ()
+    ) -> Reservation | None:
+        """The promised room of a session, as far as it is on agents of the group, but for those
+        ``without`` which it is; None if none of it is."""
         workload, places = self._kernels[id_]
         here = [
             (request, kernel)
             for request, kernel in zip(workload.kernels, places, strict=True)
-            if snapshot.slots_among((kernel.agent_id,))
+            if kernel.agent_id not in without and snapshot.slots_among((kernel.agent_id,))
         ]
         if not here:
             return None

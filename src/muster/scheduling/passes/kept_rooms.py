@@ -2,7 +2,9 @@
 leave, and for those whose machines are coming."""
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain, islice
 
 from muster.core.ids import SessionId
 from muster.core.specs.group import QueuePolicy
@@ -10,7 +12,7 @@ from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.making_room.bindings import Bindings
 from muster.scheduling.making_room.departures import fits
 from muster.scheduling.making_room.preemption import let_start
-from muster.scheduling.making_room.reservation import reserve
+from muster.scheduling.making_room.reservation import Reservation, reserve
 from muster.scheduling.passes.pass_result import PassResult
 from muster.scheduling.passes.queue import Kept, Queue, QueueClass
 from muster.scheduling.policy.group_policy import Policy
@@ -60,7 +62,7 @@ class KeptRooms:
             room = promises.reservation(id_, self._snapshot)
             if room is None or not waiting[room.workload]:
                 continue
-            if all(each.is_free(self._snapshot) for each in room.reserved):
+            if self._is_free(room):
                 waiting[room.workload] -= 1
                 self.bindings.add(replace(room, binds=promises.elsewhere))
                 if len(self.bindings) == MAX_FIRST:
@@ -68,7 +70,8 @@ class KeptRooms:
 
     def keep_promises(self, members: QueueClass) -> bool:
         """Keep the room that is promised to sessions of the class, as far as it is there; whether
-        there is such a promise."""
+        there is such a promise. A session that found other room than was promised to it leaves the
+        promised one to those of its class that wait."""
         promises = self._queue.promises
         first = promises.first
         promised = {each: None for each in promises.sessions if each not in first}
@@ -76,12 +79,30 @@ class KeptRooms:
             found = [each for each in promised if each in members]
         else:
             found = [each.id for each in members if each.id in promised] if promised else []
-        for id_ in found:
-            room = promises.reservation(id_, self._snapshot)
-            if room is not None:
-                self.bindings.bind_for(members.workload)
-                self.bindings.add(room)
+        own = [room for id_ in found if (room := promises.reservation(id_, self._snapshot))]
+        whole = sum(self._is_free(room) for room in own)
+        left = self._left_over(members) if promised else ()
+        for room in chain(own, islice(left, len(members) - whole)):
+            self.bindings.bind_for(members.workload)
+            self.bindings.add(room)
         return bool(found)
+
+    def _is_free(self, room: Reservation) -> bool:
+        return all(each.is_free(self._snapshot) for each in room.reserved)
+
+    def _left_over(self, members: QueueClass) -> Iterator[Reservation]:
+        """What is free of the room that is promised to sessions of the class that wait no more."""
+        promises, snapshot, running = self._queue.promises, self._snapshot, self._context.running
+        for id_ in promises.of_class(members.workload):
+            room = None if id_ in self._queue else promises.reservation(id_, snapshot)
+            if room is None:
+                continue
+            taken = {each.agent_id for each in room.reserved if not each.is_free(snapshot)}
+            if id_ in running:
+                taken.update(each.agent_id for each in running[id_].kernels)
+            left = promises.reservation(id_, snapshot, without=taken)
+            if left is not None:
+                yield left
 
     def reserve_for(self, session: SessionWorkload) -> None:
         """Keep room for a session that lacks it, if any can be kept."""
