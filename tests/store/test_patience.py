@@ -131,3 +131,15 @@ def test_server_notices_soon_that_the_machine_of_a_controller_is_gone(postgresql
     postgresql.give_back(name)
     assert 0 < idle + interval * count <= 30
     assert 0 < unanswered_ms <= 30_000
+
+
+def test_connection_that_outlasts_its_pool_is_closed_when_it_is_given_back(engine: Engine) -> None:
+    with engine.connect() as connection:
+        driver = connection.connection.driver_connection
+        engine.dispose()
+    assert driver is not None
+    assert driver.closed
+    with engine.connect() as connection:
+        driver = connection.connection.driver_connection
+    assert driver is not None
+    assert not driver.closed, "its pool is the present one"

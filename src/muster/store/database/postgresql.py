@@ -9,10 +9,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from muster.store.database.address import DatabaseUnreachable, DatabaseUnusable, shown_url
 from muster.store.database.patience import ANSWER_S
@@ -99,7 +101,29 @@ def postgresql_engine(address: URL) -> Engine:
             options["isolation_level"] = "REPEATABLE READ"
             options["postgresql_readonly"] = True
 
+    _close_those_of_former_pools(engine)
     return engine
+
+
+def _close_those_of_former_pools(engine: Engine) -> None:
+    """Have a connection closed that is given back to a pool which was disposed of meanwhile: that
+    pool would keep it open until it is collected itself."""
+    pools = count()
+    present = next(pools)
+
+    @event.listens_for(engine, "engine_disposed")
+    def _disposed(_engine: Engine) -> None:
+        nonlocal present
+        present = next(pools)
+
+    @event.listens_for(engine, "connect")
+    def _made(_connection: object, record: ConnectionPoolEntry) -> None:
+        record.info["pool"] = present
+
+    @event.listens_for(engine, "checkin")
+    def _given_back(_connection: object, record: ConnectionPoolEntry) -> None:
+        if record.info.get("pool") != present:
+            record.invalidate()
 
 
 def _connected(shown: str, words: Sequence[Any], options: dict[str, Any]) -> "ServerConnection":
