@@ -401,7 +401,7 @@ def test_results_that_cannot_be_reported_are_reported_later(
     told = Told()
 
     def report(results: object) -> None:
-        if len(caplog.messages) < 3:
+        if caplog.messages.count("results of probes are lost") < 3:
             raise RuntimeError("the inbox is full")
         told(results)  # type: ignore[arg-type] # what the prober gives
 
@@ -411,4 +411,4 @@ def test_results_that_cannot_be_reported_are_reported_later(
         assert told.last("rou-1", 4).streak >= 4
     finally:
         prober.close()
-    assert set(caplog.messages) == {"results of probes are lost"}
+    assert caplog.messages.count("results of probes are lost") == 3
