@@ -1,13 +1,21 @@
 """The choice of the tests that ``make test`` runs."""
 
 import pytest
-from tests.tiers import COLLECTED, LONG_S, WHOLE_BUDGET_S, read_times, thorough_among
+from tests.tiers import (
+    COLLECTED,
+    LONG_S,
+    VERY_LONG_S,
+    WHOLE_BUDGET_S,
+    read_times,
+    thorough_among,
+)
 
 
-def test_long_tests_are_thorough_but_for_the_quickest_of_each_file() -> None:
-    names = ["a.py::one", "a.py::two", "b.py::one", "b.py::two[x]", "b.py::two[y]"]
+def test_long_tests_are_thorough_but_for_the_quickest_of_a_file_that_is_not_very_long() -> None:
+    names = ["a.py::one", "a.py::two", "b.py::one", "b.py::two[x]", "b.py::two[y]", "c.py::one"]
     times = {"a.py::one": 3.0, "b.py::one": 9.0, "b.py::two[x]": 5.0, "b.py::two[y]": 7.0}
-    assert thorough_among(names, times) == {"a.py::one", "b.py::one", "b.py::two[y]"}
+    times["c.py::one"] = VERY_LONG_S
+    assert thorough_among(names, times) == {"a.py::one", "b.py::one", "b.py::two[y]", "c.py::one"}
 
 
 def test_tests_of_every_run_take_no_longer_than_they_may() -> None:

@@ -1,5 +1,6 @@
 """The tiers of the tests: ``make test`` runs all that take little time, and of each file the
-quickest; ``make test-all`` runs the others too, which are marked ``thorough``.
+quickest if that is not very long; ``make test-all`` runs the others too, which are marked
+``thorough``.
 
 ``tests/times.txt`` has the seconds of each test that is long, as ``make times`` measured them last;
 tests that it does not name are short.
@@ -15,9 +16,11 @@ import pytest
 FILE = Path(__file__).with_name("times.txt")
 LONG_S = 1.0
 """Seconds from which on a test is long."""
+VERY_LONG_S = 30.0
+"""Seconds from which on a test is left out even if it is the quickest of its file."""
 THOROUGH = {Path(__file__).with_name(folder) for folder in ("attacks", "benchmarks")}
 """Folders whose tests are thorough whatever they take: nothing may run beside them."""
-WHOLE_BUDGET_S = 1_500.0
+WHOLE_BUDGET_S = 900.0
 """Seconds that the tests of ``make test`` may take together; several run at a time."""
 
 
@@ -28,14 +31,17 @@ def read_times() -> dict[str, float]:
 
 
 def thorough_among(names: Iterable[str], times: Mapping[str, float]) -> set[str]:
-    """The tests that ``make test`` leaves out: the long ones, but for the quickest of each file."""
+    """The tests that ``make test`` leaves out: the long ones, but for the quickest of each file
+    unless that is very long."""
     by_file = defaultdict(list)
     for name in names:
         by_file[name.partition("::")[0]].append(name)
     found: set[str] = set()
     for its in by_file.values():
         quickest = min(its, key=lambda name: times.get(name, 0.0))
-        found.update(name for name in its if name in times and name != quickest)
+        if times.get(quickest, 0.0) < VERY_LONG_S:
+            its.remove(quickest)
+        found.update(name for name in its if name in times)
     return found
 
 
