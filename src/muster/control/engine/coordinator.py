@@ -44,6 +44,7 @@ class Coordinator:
 
     def __init__(self, order: PassOrder) -> None:
         self._steps = order.steps
+        self._looking_further = [step for step in order.steps if step.looks_further]
         self._of_lifecycles = order.deadlines
         self._deadlines: dict[tuple[type, StrEnum], Sequence[Deadlines]] = {}  # of handlers, too
         self.timers = Timers()
@@ -76,7 +77,11 @@ class Coordinator:
                 room -= self._take_later(work, room)
             batch, steps = self._rest or (work.take_dirty(), self._steps)
             begins = self._rest is None
-            if begins and not batch and not any(step.is_due(work) for step in steps):
+            if (
+                begins
+                and not batch
+                and not any(step.is_due(work) for step in self._looking_further)
+            ):
                 break
             self._rest = self._pass(batch, steps, work)
             if self._rest is not None:

@@ -50,7 +50,8 @@ class HandlerStep(Protocol):
     looks_further: bool
 
     def is_due(self, work: Work) -> bool:
-        """Whether the handler has something to do though no record changed."""
+        """Whether the handler, which looks further, has something to do though no record
+        changed."""
 
     def run(self, batch: Batch, work: Work) -> bool:
         """Run the handler over the records; whether it had anything to do."""
@@ -75,7 +76,7 @@ class _Step(ABC, Generic[R]):
         self.looks_further = gathers or kind.is_due is not Handler.is_due
 
     def is_due(self, work: Work) -> bool:
-        if not self.looks_further or self._defects.rests(self._handler.name, work.now):
+        if self._defects.rests(self._handler.name, work.now):
             return False
         try:
             return self._handler.is_due(())
