@@ -41,6 +41,7 @@ from muster.agent.trouble import Trouble
 from muster.core.clock import Clock, SteadyClock
 from muster.core.errors import MusterError
 from muster.core.health.service import MAX_CHECKS
+from muster.core.host_port import parted
 from muster.core.ids import AgentId
 from muster.core.serving.port_holders import PORTS
 from muster.version import __version__
@@ -421,10 +422,10 @@ def _instance(directory: Path) -> str:
 
 async def _address_towards(controller: str) -> str:
     """The address of this machine that the controller sees, which other agents should see too."""
-    host, _, port = controller.rpartition(":")
+    host, port = parted(controller)
     try:
         addresses = await asyncio.get_running_loop().getaddrinfo(
-            host.strip("[]"), int(port), type=socket.SOCK_DGRAM
+            host, int(port), type=socket.SOCK_DGRAM
         )
         family, kind, _, _, target = addresses[0]
         with socket.socket(family, kind) as probe:

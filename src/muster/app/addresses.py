@@ -6,10 +6,6 @@ import socket
 from muster.wire.transport import ServerTls
 
 
-def address(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
 def reachable_host(host: str, tls: ServerTls | None) -> str:
     """A name or address of this controller for clients on its own machine: loopback if it listens
     there, never a wildcard, and with TLS a name that the certificate is for."""

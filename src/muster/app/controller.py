@@ -19,7 +19,6 @@ from muster.api.app import stop as stop_requests
 from muster.api.context import ClockState
 from muster.app import cluster_time
 from muster.app.addresses import (
-    address,
     host_for_others,
     is_everywhere,
     is_loopback,
@@ -61,6 +60,7 @@ from muster.control.engine.effects import AgentsDoor
 from muster.control.group.requests import GroupRequests
 from muster.control.identity.tokens import create_open_join_token, verify
 from muster.control.plane import ControlPlane
+from muster.core.host_port import joined
 from muster.core.owner import OWNER_NAME, Owner
 from muster.core.specs import ScalingGroup
 from muster.store.database import shown_url
@@ -129,7 +129,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
         engine=database.engine,
         clock=clock,
         read_log=KeptOutput(lambda: plane.live, home, core.gateway.read_log).read,
-        agent_address=address(host_for_others(config.host, config.tls), agent_port),
+        agent_address=joined(host_for_others(config.host, config.tls), agent_port),
         trouble_beside=lambda: beside.trouble or (proxy.trouble if proxy else None),
         home=home.path,
         on_loopback=not core.door.elsewhere,
@@ -137,13 +137,13 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     )
     scheme = "https" if config.tls else "http"
     reachable = reachable_host(config.host, config.tls)
-    url = f"{scheme}://{address(reachable, listener.getsockname()[1])}"
+    url = f"{scheme}://{joined(reachable, listener.getsockname()[1])}"
     await stack.enter_async_context(serving(app, listener, config.tls))
     user, join_token = await _introduce(home, plane, url, clock.now(), config.authority)
     core.door.accounts = write_accounts(home, user)
-    agents_at = address(reachable, agent_port)
+    agents_at = joined(reachable, agent_port)
     core.door.beside = agents_at  # machines of local pools may be made from now on
-    own_address = address(config.host, agent_port)
+    own_address = joined(config.host, agent_port)
     started = partial(_local, controller=own_address, token=join_token, user=user, home=home)
     await _run_beside_api(config, core, beside, run_beside, started, proxy)
     stack.callback(stop_requests, app)  # called first: no new requests while other parts stop
@@ -239,7 +239,7 @@ async def _open_gateway(
     answer is the port."""
     agents_place.close()
     ports = _ports(config.agent_port, config.agent_ports_tried)
-    port = await gateway.start(*(address(config.host, each) for each in ports))
+    port = await gateway.start(*(joined(config.host, each) for each in ports))
     stack.push_async_callback(gateway.stop)
     return port
 
@@ -307,7 +307,7 @@ def _open_door(door: AgentsDoor, config: ControllerConfig, port: int) -> None:
     if config.authority is not None:
         door.authority = config.authority.read_text()
     if not is_loopback(elsewhere) and not is_everywhere(elsewhere):
-        door.elsewhere = address(elsewhere, port)
+        door.elsewhere = joined(elsewhere, port)
 
 
 def _ports(first: int, tried: int) -> range:

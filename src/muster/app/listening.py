@@ -7,8 +7,8 @@ import logging
 import socket
 from collections.abc import Callable, Sequence
 
-from muster.app.addresses import address
 from muster.core.errors import MusterError
+from muster.core.host_port import joined
 from muster.wire.transport import require_secure
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ def listen(host: str, ports: Sequence[int], *, tls: bool, option: str = "--port"
         AddressInUse: all ports are taken, or the host is not of this machine.
         InsecureAddress: other machines can reach the address, and there is no TLS.
     """
-    require_secure(address(host, ports[0]), tls=tls)
+    require_secure(joined(host, ports[0]), tls=tls)
     for port in ports[:-1]:
         with contextlib.suppress(AddressInUse):
             return _listen_at(host, port, option)
@@ -75,6 +75,6 @@ def _listen_at(host: str, port: int, option: str) -> socket.socket:
         listener.close()
         why = "another program uses it" if error.errno == errno.EADDRINUSE else error.strerror
         raise AddressInUse(
-            f"cannot listen on {address(host, port)}: {why}; choose another with {option}"
+            f"cannot listen on {joined(host, port)}: {why}; choose another with {option}"
         ) from None
     return listener

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from muster.agent.supervisor import lock_file
-from muster.app.addresses import address, host_for_others
+from muster.app.addresses import host_for_others
 from muster.app.home import write_private
 from muster.app.listening import listen
 from muster.app.process import allow_files, run_process, settle_memory
@@ -32,6 +32,7 @@ from muster.app.proxy_config import (
     load_proxy,
 )
 from muster.core.errors import Conflict, MusterError
+from muster.core.host_port import joined
 from muster.core.serving.traffic import TrafficView
 from muster.files import make_directory
 from muster.proxy.controller import Controller, follow, report
@@ -60,7 +61,7 @@ async def serve(config: ProxyConfig) -> None:
         listener = listen(config.host, _ports(config), tls=secure, option=option)
         port = listener.getsockname()[1]
         scheme = "https" if secure else "http"
-        url = f"{scheme}://{address(host_for_others(config.host, config.tls), port)}"
+        url = f"{scheme}://{joined(host_for_others(config.host, config.tls), port)}"
         controller = Controller(config.controller)
         proxy = Proxy(
             f"{socket.gethostname()}:{port}",

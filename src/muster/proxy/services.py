@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from muster.core.host_port import joined
 from muster.core.serving.traffic import (
     LATENCY_BOUNDS_S,
     RouteLoad,
@@ -50,8 +51,7 @@ class ProxiedReplica(Share):
 
     @property
     def address(self) -> bytes:
-        shown = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{shown}:{self.port}".encode()
+        return joined(self.host, self.port).encode()
 
     def began(self, exchange: Exchange) -> None:
         self.under_way.add(exchange)

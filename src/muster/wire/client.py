@@ -10,6 +10,7 @@ from typing import Self
 import grpc
 from grpc import aio
 
+from muster.core.host_port import parted
 from muster.core.text import made_text
 from muster.wire import agent_pb2 as pb
 from muster.wire import agent_pb2_grpc
@@ -60,10 +61,10 @@ class Disconnected(Exception):
 async def missing_authority(address: str, certificate_authority: Path | None) -> str | None:
     """The remedy where an agent speaks without TLS to a port that expects it, of which gRPC tells
     only that the connection was closed; None where that is not the cause."""
-    host, _, port = address.rpartition(":")
+    host, port = parted(address)
     if certificate_authority is not None or not port.isdecimal():
         return None
-    if not await asyncio.to_thread(speaks_tls, host.strip("[]"), int(port)):
+    if not await asyncio.to_thread(speaks_tls, host, int(port)):
         return None
     return f"{address} speaks TLS: name the controller's authority with `muster agent --ca FILE`"
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from muster.core.errors import MusterError
+from muster.core.host_port import parted
 from muster.core.origins import origin_of
 
 MAX_TO_AGENT_BYTES = 16 * 1024 * 1024
@@ -175,7 +176,8 @@ def peer_origin(peer: str) -> str:
 def _host_of(address: str) -> str:
     """The host of "host:port", or of a peer as gRPC calls it."""
     address = unquote(re.sub(r"^ipv[46]:", "", address))
-    return address.rpartition(":")[0].strip("[]")
+    host, _ = parted(address)
+    return host
 
 
 def speaks_tls(host: str, port: int) -> bool:

@@ -368,3 +368,15 @@ def test_number_stays_while_no_replica_is_up_that_could_tell_its_load(cluster: C
     cluster.run(60)
     assert cluster.routes(RouteStatus.HEALTHY) == []
     assert cluster.deployment.replicas == 3
+
+
+def test_address_of_ipv6_is_written_as_in_a_url(cluster: Cluster) -> None:
+    for agent in cluster.world.plane.live.agents.values():
+        agent.host = "fd00::5"
+    cluster.deploy(replicas=1)
+    cluster.run(10)
+    (route,) = cluster.routes()
+    assert str(route.address).startswith("[fd00::5]:")
+    assert cluster.serving() != []
+    (service,) = cluster.world.plane.parts[Traffic].view().services
+    assert [each.host for each in service.targets] == ["fd00::5"]

@@ -8,6 +8,7 @@ from muster.agent.health.request import ServiceRequest
 from muster.agent.health.running import Command
 from muster.core.health.check_run import CheckRun, Ending
 from muster.core.health.verdict import Verdict, unknown, verdict_of
+from muster.core.host_port import parted
 from muster.core.resources import Device
 from muster.core.text import count, duration, signal_name
 
@@ -72,7 +73,7 @@ def _refusal(request: ServiceRequest, is_here: Callable[[str], bool]) -> str:
 def is_on_this_machine(controller: str) -> bool:
     """Whether the controller at "host:port" has an address of this machine. One whose name is not
     known counts as here, because a reboot is not taken back."""
-    host = controller.rpartition(":")[0].strip("[]")
+    host, _ = parted(controller)
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
     except (OSError, UnicodeError):

@@ -8,6 +8,7 @@ import click
 from muster.cli.agent_options import AgentAccountOptions, AgentHealthOptions, MachineOptions, Part
 from muster.cli.parameters import Option
 from muster.cli.request import pairs
+from muster.core.host_port import parted
 
 
 def _host_and_port(text: str | None) -> str | None:
@@ -17,7 +18,7 @@ def _host_and_port(text: str | None) -> str | None:
     """
     if text is None:
         return None
-    host, _, port = text.rpartition(":")
+    host, port = parted(text)
     if host and "/" not in host and port.isascii() and port.isdecimal() and 0 < int(port) < 65536:
         return text
     raise click.BadParameter(

@@ -14,6 +14,7 @@ from muster.cli.parameters import Argument, Option
 from muster.cli.screen import Column, plain, print_json, show_change, show_listing, stderr
 from muster.cli.words import count, moment
 from muster.client.connection import is_loopback
+from muster.core.host_port import joined, parted
 
 if TYPE_CHECKING:
     from muster.core.views.accounts import JoinTokenView, NewJoinTokenView
@@ -77,8 +78,8 @@ def _agent_address(made: "NewJoinTokenView", url: str) -> str:
     if is_loopback(url):
         return made.agent_address
     host = urlsplit(url).hostname or ""
-    port = made.agent_address.rpartition(":")[2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    _, port = parted(made.agent_address)
+    return joined(host, port)
 
 
 @on_cluster

@@ -12,6 +12,7 @@ from muster.control.deployment.standing import session_of
 from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.work import Work
 from muster.control.tell_agent import TellAgent
+from muster.core.host_port import parted
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.serving.port_holders import PortHolder, PortOrder, PortSeen
 from muster.core.states.deployment import PROBED, ROUTE_TABLE, RouteStatus
@@ -141,7 +142,7 @@ def unseen(route: Route) -> Reason:
 
 
 def _port_of(route: Route) -> int:
-    return int((route.address or "").rpartition(":")[2] or 0)
+    return int(parted(route.address or "")[1] or 0)
 
 
 def _kernel_of(route: Route, live: Live) -> Kernel | None:

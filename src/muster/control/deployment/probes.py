@@ -20,6 +20,7 @@ from muster.control.engine.inputs import Input
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.tell_agent import TellAgent
+from muster.core.host_port import parted
 from muster.core.serving.port_holders import PortSeen
 from muster.core.serving.probes import ProbeOrder, ProbeResult, Watched
 from muster.core.specs.serving import ProbeSide
@@ -115,7 +116,7 @@ def _watched(record: Route, *, has_secret: bool) -> Watched:
         has_secret: whether probes carry its deployment's secret.
     """
     assert record.address is not None
-    host, _, port = record.address.rpartition(":")
+    host, port = parted(record.address)
     scale = record.deployment.spec.scale
     return Watched(
         route=record.name,

@@ -23,6 +23,7 @@ from muster.control.engine.work import Work
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.control.session.requests import SessionRequests
 from muster.core.errors import Conflict, InvalidSpec, NotFound
+from muster.core.host_port import joined
 from muster.core.owner import Principal, Role
 from muster.core.reasons import DISPLACED, Reason, ReasonCode, reason
 from muster.core.states import SESSION_TABLE, SessionStatus
@@ -335,4 +336,4 @@ def _address(route: Route, session: Session, work: Work) -> str | None:
         return None
     if port is None:
         port = kernel.ports[0] if kernel.ports else None
-    return None if port is None else f"{agent.host}:{port}"
+    return None if port is None else joined(agent.host, port)

@@ -10,6 +10,7 @@ from muster.control.deployment.publishing.effects import PublishServices
 from muster.control.deployment.standing import in_traffic, percent_wished
 from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.work import Work
+from muster.core.host_port import parted
 from muster.core.serving.traffic import Target, TrafficService, TrafficView
 from muster.core.states.deployment import DEPLOYMENT_TABLE, RouteStatus
 from muster.serving.weights import of_replicas
@@ -53,7 +54,7 @@ def service_of(
 
 
 def _target(route: Route, weight: int) -> Target:
-    host, _, port = (route.address or "").rpartition(":")
+    host, port = parted(route.address or "")
     return Target(route=route.id, host=host, port=int(port), revision=route.revision, weight=weight)
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from muster.core.host_port import joined
 from muster.core.owner import Role
 from muster.core.views.base import View
 
@@ -51,8 +52,7 @@ class Target(View):
     @property
     def address(self) -> str:
         """Host and port as in a URL."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+        return joined(self.host, self.port)
 
 
 class Identity(View):

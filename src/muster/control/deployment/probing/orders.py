@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from muster.core.host_port import joined
 from muster.core.serving.probes import ProbeOrder, ProbeTarget, Watched
 from muster.core.serving.secret import SECRET_HEADER
 from muster.core.specs.serving import ProbeKind, ScaleMetric
@@ -47,8 +48,7 @@ def _request(
 ) -> bytes:
     """A request of HTTP, in which headers that users give take the place of ours, but for that of
     the secret."""
-    host = f"[{watched.host}]" if ":" in watched.host else watched.host
-    headers = {"host": ("Host", f"{host}:{watched.port}")}
+    headers = {"host": ("Host", joined(watched.host, watched.port))}
     headers |= {name.lower(): (name, value) for name, value in ours.items()}
     headers |= {name.lower(): (name, value) for name, value in (theirs or {}).items()}
     if watched.secret:

@@ -20,6 +20,7 @@ from muster.control.deployment.publishing.published import (
     sound,
 )
 from muster.control.deployment.publishing.settings import HaproxySettings
+from muster.core.host_port import joined
 from muster.core.serving.secret import SECRET_HEADER
 from muster.core.serving.traffic import Target, TrafficService
 
@@ -46,8 +47,7 @@ class Server(NamedTuple):
 
     @property
     def at(self) -> str:
-        host = f"[{self.address}]" if ":" in self.address else self.address
-        return f"{host}:{self.port}"
+        return joined(self.address, self.port)
 
 
 @dataclass(frozen=True)

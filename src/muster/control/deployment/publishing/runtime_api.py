@@ -8,6 +8,7 @@ from typing import NamedTuple
 from muster.control.deployment.publishing.haproxy_config import PREFIX, Server
 from muster.control.deployment.publishing.haproxy_load import Counters
 from muster.control.deployment.publishing.sink import SinkError
+from muster.core.host_port import parted
 
 ANSWER_S = 2.0
 """How long HAProxy may take to answer a command."""
@@ -163,8 +164,8 @@ def connect(address: str) -> socket.socket:
         OSError: nobody answers there in time.
     """
     if not address.startswith("/"):
-        host, _, port = address.rpartition(":")
-        return socket.create_connection((host.strip("[]"), int(port)), ANSWER_S)
+        host, port = parted(address)
+        return socket.create_connection((host, int(port)), ANSWER_S)
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         made.settimeout(ANSWER_S)
