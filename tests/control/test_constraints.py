@@ -122,7 +122,17 @@ def test_attribute_may_be_unknown_where_its_absence_is_what_is_asked(
     group_world: MakeWorld,
 ) -> None:
     world = group_world({"a": 2}, attributes=ZONES)
-    assert world.submit(asking("!spot", "pool!=old")).status is JobState.RUNNING
+    assert world.submit(asking("!spot")).status is JobState.RUNNING
+
+
+def test_slip_in_a_constraint_that_every_agent_would_meet_is_refused(
+    group_world: MakeWorld,
+) -> None:
+    world = group_world({"a": 2}, attributes=ZONES)
+    with pytest.raises(InvalidSpec) as refused:
+        world.submit(asking("zoen!=south"))
+    (problem,) = refused.value.problems
+    assert "did you mean 'zone'?" in problem.expected
 
 
 @pytest.mark.parametrize("how", list(AgentBar))

@@ -167,14 +167,15 @@ def track_dependencies(cluster: ClusterState, dependencies: Ended) -> None:
 
 
 def _unknown_attributes(cluster: ClusterState, workload: WorkloadClass) -> list[Problem]:
-    """A problem for each attribute that a hard rule needs and that no agent of the group has; none
-    where the group has no agents."""
+    """A problem for each attribute that a hard rule names and that no agent of the group has, but
+    for one whose absence is asked; none where the group has no agents. Every agent would meet
+    ``hostnmae!=vm``, which is a slip."""
     group, placement = cluster.groups[workload.group], workload.placement
     snapshot = group.snapshot
     needed = {
         f"placement.constraints.{index}": constraint.attribute
         for index, constraint in enumerate(placement.constraints)
-        if not constraint.soft and constraint.op not in (Operator.NE, Operator.NOT_EXISTS)
+        if not constraint.soft and constraint.op is not Operator.NOT_EXISTS
     }
     if placement.together is not None:
         needed["placement.together"] = placement.together
