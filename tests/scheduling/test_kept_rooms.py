@@ -14,6 +14,7 @@ from tests.scheduling.clusters import (
     where,
 )
 
+from muster.core.resources import DeviceShare
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.passes.pass_result import PassResult
 from muster.scheduling.passes.placement import place
@@ -98,3 +99,15 @@ def test_room_left_over_by_a_gang_that_found_other_room_is_kept_for_the_next_of_
 
 def places(*names: str) -> tuple[KernelPlacement, ...]:
     return tuple(KernelPlacement(agent(name), ()) for name in names)
+
+
+def test_machine_that_came_without_the_devices_that_were_promised_keeps_no_room() -> None:
+    gang = session("gang", ask(1, gpu=1), ask(1, gpu=1), at=0)
+    snapshot = cluster(a=box(cpu=4))
+    waiting = Queue([gang])
+    on_devices = tuple(
+        KernelPlacement(agent(name), (DeviceShare(0, 1000),)) for name in ("a", "coming")
+    )
+    waiting.promises.keep({gang.id: (gang.workload, on_devices)})
+    result = place(waiting, snapshot, policy(queue="backfill"), context(snapshot))
+    assert where(result) == {"gang": ["GANG_NEVER_FITS"]}

@@ -87,10 +87,18 @@ class Promises:
         here = [
             (request, kernel)
             for request, kernel in zip(workload.kernels, places, strict=True)
-            if kernel.agent_id not in without and snapshot.slots_among((kernel.agent_id,))
+            if kernel.agent_id not in without and _is_there(kernel, snapshot)
         ]
         if not here:
             return None
         present = replace(workload, kernels=tuple(request for request, _ in here))
         room = promised_room(id_, present, tuple(kernel for _, kernel in here), snapshot)
         return replace(room, of_class=id_ in self._first)
+
+
+def _is_there(kernel: KernelPlacement, snapshot: Snapshot) -> bool:
+    """Whether a promised place is on an agent of the group. A machine may come without the devices
+    that were expected of it."""
+    devices = snapshot.columns.device_free.shape[1]
+    has_devices = all(share.index < devices for share in kernel.shares)
+    return has_devices and bool(snapshot.slots_among((kernel.agent_id,)))
