@@ -5,7 +5,6 @@ from muster.control.deployment.entity import Deployment, Route
 from muster.control.deployment.traffic import Traffic
 from muster.core.reasons import ReasonCode
 from muster.core.states.deployment import RouteStatus
-from muster.store.live import Live
 from muster.store.unit import Unit
 from proving.swarm.invariants.deployments import SERVING, runs, serves
 from proving.swarm.judge import Invariant, Judge
@@ -41,9 +40,9 @@ class UpdatesKeepServing(Invariant):
             if went and _is_replaced(route) and served and runs(route, unit.live):
                 taken.setdefault(route.deployment, []).append(route)
         for deployment, routes in taken.items():
-            self._judge(deployment, routes, unit.live)
+            self._judge(deployment, routes, unit)
 
-    def _judge(self, deployment: Deployment, routes: list[Route], live: Live) -> None:
+    def _judge(self, deployment: Deployment, routes: list[Route], unit: Unit) -> None:
         wanted, spec = deployment.replicas, deployment.spec
         surge = spec.update.surge.of(wanted, up=True)
         allowed = spec.update.unavailable.of(wanted, up=False)
@@ -52,8 +51,8 @@ class UpdatesKeepServing(Invariant):
         if deployment.rollout is None:  # the way back from an update that ended is a disruption
             allowed = max(allowed, spec.disruptable(wanted))
         left = sum(
-            self._counts(each, live)
-            for each in live.of(Route).values()
+            self._counts(each, unit)
+            for each in unit.live.of(Route).values()
             if each.deployment is deployment
         )
         self.expect(
@@ -62,14 +61,14 @@ class UpdatesKeepServing(Invariant):
             f"done so for {spec.update.min_healthy_time:g} s, of which {allowed} may be missing",
         )
 
-    def _counts(self, route: Route, live: Live) -> bool:
-        if route.status not in SERVING or not serves(route) or not runs(route, live):
+    def _counts(self, route: Route, unit: Unit) -> bool:
+        if route.status not in SERVING or not serves(route) or not runs(route, unit.live):
             return False
         if route.revision != route.deployment.revision:
             return True
         since = self._good_since.get(route.name)
         needs_s = route.deployment.spec.update.min_healthy_time
-        return since is not None and self.now - since >= needs_s - NOTICED_S
+        return since is not None and unit.now - since >= needs_s - NOTICED_S
 
     def between_steps(self) -> None:
         controller = self.world.controller
