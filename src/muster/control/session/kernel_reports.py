@@ -168,6 +168,9 @@ class KernelReports:
         agent_id = kernel.agent_id
         assert agent_id is not None, "a kernel that an agent reports has an agent"
         why = self._why(work, agent_id, report)
+        if why.code is ReasonCode.SUPERVISOR_LOST and key not in work.live.ledger:
+            # It was proven gone with its machine's boot, and that it had begun was told after that.
+            why = reason(ReasonCode.AGENT_REBOOTED, agent=work.live.agents[agent_id].name)
         _release(work, key, report.heir)
         if is_asked_back(session):
             self._end_asked_back(work, kernel, why)
