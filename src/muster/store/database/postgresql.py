@@ -9,12 +9,11 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 
 from muster.store.database.address import DatabaseUnreachable, DatabaseUnusable, shown_url
 from muster.store.database.patience import ANSWER_S
@@ -65,6 +64,22 @@ SET enable_mergejoin = off
 """
 
 
+class _ClosingPool(QueuePool):
+    """A pool that, once it was disposed of, closes the connections that are given back to it, which
+    would stay open until they are collected."""
+
+    _is_disposed = False
+
+    def dispose(self) -> None:
+        self._is_disposed = True
+        super().dispose()
+
+    def _do_return_conn(self, record: ConnectionPoolEntry) -> None:
+        super()._do_return_conn(record)
+        if self._is_disposed:  # looked at last: it may be disposed of at this moment
+            super().dispose()
+
+
 def postgresql_engine(address: URL) -> Engine:
     """An engine on a PostgreSQL server; parameters of the URL come before its own.
 
@@ -84,6 +99,7 @@ def postgresql_engine(address: URL) -> Engine:
         connect_args=own,
         hide_parameters=True,  # rows, which may hold secrets, are not for the log
         isolation_level="READ COMMITTED",
+        poolclass=_ClosingPool,
         pool_pre_ping=True,  # so that a server that was restarted fails no read
         pool_timeout=5.0,
         use_native_hstore=False,
@@ -101,29 +117,7 @@ def postgresql_engine(address: URL) -> Engine:
             options["isolation_level"] = "REPEATABLE READ"
             options["postgresql_readonly"] = True
 
-    _close_those_of_former_pools(engine)
     return engine
-
-
-def _close_those_of_former_pools(engine: Engine) -> None:
-    """Have a connection closed that is given back to a pool which was disposed of meanwhile: that
-    pool would keep it open until it is collected itself."""
-    pools = count()
-    present = next(pools)
-
-    @event.listens_for(engine, "engine_disposed")
-    def _disposed(_engine: Engine) -> None:
-        nonlocal present
-        present = next(pools)
-
-    @event.listens_for(engine, "connect")
-    def _made(_connection: object, record: ConnectionPoolEntry) -> None:
-        record.info["pool"] = present
-
-    @event.listens_for(engine, "checkin")
-    def _given_back(_connection: object, record: ConnectionPoolEntry) -> None:
-        if record.info.get("pool") != present:
-            record.invalidate()
 
 
 def _connected(shown: str, words: Sequence[Any], options: dict[str, Any]) -> "ServerConnection":
