@@ -156,9 +156,9 @@ class SessionLifecycle(Lifecycle[Session]):
             case SessionStatus.TERMINATING:
                 record.reason = why
                 record.stop_at = 0.0
-                if is_forced(why):
+                if is_forced(why):  # one that is asked back was told with its grace
                     for kernel in record.kernels:
-                        kernel.stop_sent_at = None  # the Stop of one that is asked back grants time
+                        kernel.stop_sent_at = None
             case SessionStatus.TERMINATED:
                 record.finished_at = work.now
                 record.reason = record.reason or why

@@ -80,9 +80,9 @@ class KeptRooms:
         else:
             found = [each.id for each in members if each.id in promised] if promised else []
         own = [room for id_ in found if (room := promises.reservation(id_, self._snapshot))]
-        whole = sum(self._is_free(room) for room in own)
+        without = len(members) - sum(self._is_free(room) for room in own)
         left = self._left_over(members) if promised else ()
-        for room in chain(own, islice(left, len(members) - whole)):
+        for room in chain(own, islice(left, without)):
             self.bindings.bind_for(members.workload)
             self.bindings.add(room)
         return bool(found)
