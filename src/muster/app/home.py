@@ -26,6 +26,7 @@ from typing import Any, BinaryIO
 from muster.agent.supervisor import lock_file
 from muster.app.account_options import AS_BEFORE, AccountOptions
 from muster.core.errors import Conflict, Hindered
+from muster.core.host_port import parted
 from muster.files import NotOwn, check_own, make_directory, open_own, write_whole
 
 
@@ -55,7 +56,7 @@ class RunningController:
 
     @property
     def agent_port(self) -> int:
-        return int(self.agent_address.rpartition(":")[2])
+        return int(parted(self.agent_address)[1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,8 +176,7 @@ def peer_origin(peer: str) -> str:
 def _host_of(address: str) -> str:
     """The host of "host:port", or of a peer as gRPC calls it."""
     address = unquote(re.sub(r"^ipv[46]:", "", address))
-    host, _ = parted(address)
-    return host
+    return parted(address)[0]
 
 
 def speaks_tls(host: str, port: int) -> bool:
