@@ -1,6 +1,7 @@
 """Invariants of deployments and routes: no replica without end, traffic for those that are
 well. What probers told is the world's."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from muster.control.deployment.book import Routes
@@ -197,23 +198,24 @@ class EnoughServe(Invariant):
 
 
 class EvictionsAreBounded(Invariant):
-    """Judged while nothing is rolled out: an update takes away what does not serve at once."""
+    """Judged while nothing is rolled out: an update takes away what does not serve at once. A
+    replica that is not needed any more, because it is where none may be, leaves by another rule."""
 
     says = "no more unhealthy replicas are replaced at a time than the disruption allows"
 
     def committed(self, unit: Unit) -> None:
-        evicted = {
-            route.deployment
+        left = Counter(
+            (route.deployment, route.reason.code)
             for route, stored in unit.touched[Route].items()
-            if stored is RouteStatus.UNHEALTHY
+            if stored in PROBED
             and route.status is RouteStatus.TERMINATING
             and route.reason is not None
-            and route.reason.code is ReasonCode.ROUTE_EVICTED
-            and route.deployment.rollout is None
-        }
-        for deployment in evicted:
+        )
+        for deployment in {each for each, _ in left}:
+            if deployment.rollout is not None or not left[deployment, ReasonCode.ROUTE_EVICTED]:
+                continue
             wanted = deployment.replicas
-            there = sum(
+            there = left[deployment, ReasonCode.ROUTE_NOT_NEEDED] + sum(
                 each.status in PROBED
                 and (each.good_at is not None or each.status is RouteStatus.UNHEALTHY)
                 for each in _of(unit.live, deployment)

@@ -89,12 +89,12 @@ class Agent(Record):
 
     Not stored are ``leaps``, the latest moments at which the controller's time was found to have
     leapt against the agent's boot clock, each with by how much it was ahead of it from then on,
-    compared to ``booted_at``; ``term_s``;
-    ``withheld``, why it takes no work for the sake of its slice, empty if it may; ``ill``, the same
-    for the sake of its health; ``in_service``, whether a service has all of it to itself, as the
-    ledger says; ``connected``, whether it has a stream to this process, and ``connected_at``, since
-    when; ``left_at``, since when it has no stream; its latest ``absences``, each from leaving to
-    return; ``lost_at``, when its kernels count as gone unless it is heard before, which is exact
+    compared to ``booted_at``; ``term_s``; ``withheld``, why it takes no work for the sake of its
+    slice, empty if it may; ``ill``, the same for the sake of its health; ``in_service``, whether a
+    service has all of it to itself, as the ledger says; ``connected``, whether it has a stream to
+    this process, and ``connected_at``, since when; ``silent_since``, when it was heard last before
+    its Hello; ``left_at``, since when it has no stream; its latest ``absences``, each from leaving
+    to return; ``lost_at``, when its kernels count as gone unless it is heard before, which is exact
     while it is silent; ``seen_known``, whether ``seen_at`` is when it last spoke, and not only a
     moment after which a former controller heard it; ``disk_full``, as it reports; ``checks``, the
     names of those that it has, empty if it does not tell; ``probes``, whether it can be asked to
@@ -122,6 +122,7 @@ class Agent(Record):
     leave_by: float | None = None
     connected: Memory[bool] = False
     connected_at: Memory[float] = 0.0
+    silent_since: Memory[float] = -math.inf
     left_at: Memory[float | None] = None
     absences: Memory[deque[tuple[float, float]]] = field(
         default_factory=lambda: deque(maxlen=MAX_ABSENCES)

@@ -62,6 +62,7 @@ class Greeter:
             agent.left_at = None
         agent.connected = True
         agent.connected_at = work.now
+        agent.silent_since = self._leases.silent_since(agent.id)
         agent.foreign_reports = 0
         self._note_boot(work, agent, hello.boot_id)
         agent.boot_id = hello.boot_id
@@ -121,8 +122,7 @@ class Greeter:
     def _lose(self, work: Work, agent: Agent, keys: Sequence[LedgerKey], why: Reason) -> None:
         """Count these kernels as lost at the moment when the agent was last heard before its Hello,
         because nothing later is known of them."""
-        lost_at = self._leases.silent_since(agent.id)
-        lose_kernels(work, agent, keys, why, self._kernel_reports, lost_at)
+        lose_kernels(work, agent, keys, why, self._kernel_reports, agent.silent_since)
 
     def _settle(self, work: Work, agent: Agent, hello: Hello) -> None:
         held: dict[LedgerKey, HeldStatus] = {

@@ -167,10 +167,11 @@ class KernelReports:
         session = kernel.session
         agent_id = kernel.agent_id
         assert agent_id is not None, "a kernel that an agent reports has an agent"
-        why = self._why(work, agent_id, report)
+        agent = work.live.agents[agent_id]
+        why, at = self._why(work, agent_id, report), report.at + agent.clock_offset_s
         if why.code is ReasonCode.SUPERVISOR_LOST and key not in work.live.ledger:
             # It was proven gone with its machine's boot, and that it had begun was told after that.
-            why = reason(ReasonCode.AGENT_REBOOTED, agent=work.live.agents[agent_id].name)
+            why, at = reason(ReasonCode.AGENT_REBOOTED, agent=agent.name), agent.silent_since
         _release(work, key, report.heir)
         if is_asked_back(session):
             self._end_asked_back(work, kernel, why)
@@ -185,7 +186,6 @@ class KernelReports:
         if session.service is not None and report.result is not None:
             kernel.result = report.result
             work.unit.rewrite(kernel)
-        at = report.at + work.live.agents[agent_id].clock_offset_s
         self.end(work, kernel, why, at, report.exit_code, report.signal)
 
     def _end_asked_back(self, work: Work, kernel: Kernel, why: Reason) -> None:

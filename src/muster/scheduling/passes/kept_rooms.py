@@ -91,7 +91,7 @@ class KeptRooms:
         return all(each.is_free(self._snapshot) for each in room.reserved)
 
     def _left_over(self, members: QueueClass) -> Iterator[Reservation]:
-        """What is free of the room that is promised to sessions of the class that wait no more."""
+        """The free part of the room that is promised to sessions of the class that wait no more."""
         promises, snapshot, running = self._queue.promises, self._snapshot, self._context.running
         for id_ in promises.of_class(members.workload):
             room = None if id_ in self._queue else promises.reservation(id_, snapshot)
