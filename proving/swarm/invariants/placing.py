@@ -5,6 +5,7 @@ devices.
 """
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 
 from muster.control.pool.records import Pool, Slice
 from muster.control.session.cluster.state import ClusterState
@@ -98,8 +99,8 @@ class StrictOrder(_OfPlacements):
 class RoomIsKept(_OfPlacements):
     """A session that is first in the queue, and only waits for agents whose connection broke a
     moment ago (as after a restart of the controller), finds its room when these are back, unless
-    other sessions are leaving to make room for it. Sessions behind it may take machines that they
-    alone need, while others are coming for it."""
+    other sessions are leaving to make room for it. While machines are coming for it, those that
+    fewer sessions can use are kept for these; also one for which no machine comes may take them."""
 
     says = "room that is kept for a session survives reconnects and restarts"
 
@@ -124,13 +125,11 @@ class RoomIsKept(_OfPlacements):
             ):
                 continue
             later = [
-                each
-                for each in placed
-                if each.group == group.name
-                and order(each) > order(first)
-                and not _has_other_machines(live, first, each)
+                each for each in placed if each.group == group.name and order(each) > order(first)
             ]
             if not later or max(first.created_at, first.queued_at) >= unit.now:
+                continue
+            if _has_other_machines(live, first, [*later, *waiting]):
                 continue
             if fits(first, free_room(live, agents, less=later)):
                 self.expect(
@@ -139,18 +138,16 @@ class RoomIsKept(_OfPlacements):
                 )
 
 
-def _has_other_machines(live: Live, session: Session, other: Session) -> bool:
-    """Whether machines are coming on which the session finds room, and the other one can use fewer
-    pools: room that only few can use is kept for those, behind others, too."""
+def _has_other_machines(live: Live, session: Session, others: Sequence[Session]) -> bool:
+    """Whether machines are coming on which the session finds room, and one of the others can use
+    fewer pools."""
     slices = [each for each in live.of(Slice).values() if each.group == session.group]
     comes = any(
         each.is_coming and each.doomed is None and _can_use(each.spec, session) for each in slices
     )
-    return comes and any(
-        _can_use(each.spec, session) and not _can_use(each.spec, other)
-        for each in live.of(Pool).values()
-        if each.group == session.group
-    )
+    pools = [each for each in live.of(Pool).values() if each.group == session.group]
+    usable = [pool for pool in pools if _can_use(pool.spec, session)]
+    return comes and any(not _can_use(pool.spec, other) for pool in usable for other in others)
 
 
 def _can_use(machines: PoolSpec, session: Session) -> bool:
