@@ -242,7 +242,7 @@ def strict_groups_let_others_overtake(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Policy, "of", lenient)
 
 
-@finds(placing.RoomIsKept, first=2)
+@finds(placing.RoomIsKept, first=18)
 def nobody_waits_for_agents_that_reconnect(patch: pytest.MonkeyPatch) -> None:
     facts = agent_facts
     patch.setattr(cluster_state, "agent_facts", lambda *of: replace(facts(*of), returning=False))
