@@ -88,6 +88,28 @@ def test_a_gang_keeps_the_machines_that_came_while_others_are_coming(tmp_path: P
     world.close()
 
 
+def test_what_needs_the_same_machines_gets_the_first_that_comes_by_its_priority(
+    tmp_path: Path,
+) -> None:
+    machine = {"cpu": 4, "memory": "16GiB", "gpus": 2, "gpu_model": "H100"}
+    world = make(tmp_path, priority=2, max_slices=1)
+    world.apply(pool("full", machine=machine, priority=1, max_slices=1))
+    world.apply(pool("gpu", machine=machine, priority=10, max_slices=2))
+    world.behaviour = lambda start: Run(10_000.0)
+    holder = world.submit(job("holder", resources={"cpu": 4, "gpu": 2}))
+    world.run_until(lambda: holder.status is JobState.RUNNING)
+    world.submit(job("plain", resources={"cpu": 4}))
+    high = world.submit(job("high", resources={"cpu": 4, "gpu": 1}, priority=50))
+    low = world.submit(job("low", resources={"cpu": 4, "gpu": 2}, priority=10))
+    world.run(5)
+    late, _ = [each for each in world.farm.machines.values() if each.pool == "gpu"]
+    late.boots_at += 200
+    world.run_until(lambda: JobState.RUNNING in {high.status, low.status})
+    assert (high.status, low.status) == (JobState.RUNNING, JobState.PENDING)
+    world.run_until(lambda: low.status is JobState.RUNNING)
+    world.close()
+
+
 def test_agents_take_no_work_before_their_slice_is_ready(tmp_path: Path) -> None:
     world = make(tmp_path, slice_size=2)
     submitted = world.submit(job("one"))

@@ -32,7 +32,8 @@ class KeptRoom(NamedTuple):
         since: since when room is kept for each.
         promised: the room.
         alone: the sessions of one kernel whose room is kept from those before them, too.
-        elsewhere: the classes from which it is kept so: those that several pools can serve.
+        elsewhere: the classes from which it is kept so: those that several pools can serve, and
+            to which no room is kept so.
     """
 
     since: Mapping[SessionId, float]
@@ -72,7 +73,9 @@ def kept_room(
             promised[session] = (workload, _named(routed, made))
             if is_alone:
                 alone.append(session)
-    elsewhere = frozenset(each for each in pools if len(matcher.match(each).pools) > 1)
+    elsewhere = frozenset(
+        each for each in pools if each not in first and len(matcher.match(each).pools) > 1
+    )
     return KeptRoom(since, promised, alone, elsewhere)
 
 
