@@ -145,16 +145,18 @@ def test_project_that_is_taken_away_is_no_longer_seen_on_an_open_stream(
 
 
 def half_a_request(cluster: ServedCluster, secret: str, path: str, body: bytes) -> socket.socket:
-    """A connection on which all of a request has arrived but the last byte of its body."""
+    """A connection on which all of a request has been sent but the last byte of its body, which
+    the controller has begun to read."""
     url = httpx.URL(cluster.url)
     connection = socket.create_connection((url.host, url.port or 80), timeout=LIMIT_S)
     head = (
         f"POST {path} HTTP/1.1\r\nHost: {url.host}\r\nAuthorization: Bearer {secret}\r\n"
-        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+        "Expect: 100-continue\r\n\r\n"
     )
-    before = cluster.call(cluster.requests_under_way)
-    connection.sendall(head.encode() + body[:-1])
-    cluster.until(lambda: cluster.requests_under_way() > before)
+    connection.sendall(head.encode())
+    assert connection.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
+    connection.sendall(body[:-1])
     return connection
 
 

@@ -11,12 +11,13 @@ from muster.api.turns import (
     LONGEST_WAIT_S,
     MAX_WAITING_OF_ONE,
     OTHERS_S,
+    UNDER_WAY_S,
     RequestTurn,
     Turns,
 )
 from muster.core.errors import Busy
 
-ADA, BOB, EVE = ("default", "ada"), ("default", "bob"), ("default", "eve")
+ADA, BOB, DAN, EVE = (("default", name) for name in ("ada", "bob", "dan", "eve"))
 
 
 class Clock:
@@ -110,6 +111,29 @@ async def test_nobody_waits_for_ever_for_callers_who_owe_nothing(clock: Clock) -
         await clock.advance(0.05)
         waited_s += 0.05
     assert heavy.done()
+
+
+async def test_request_that_lasts_keeps_none_of_those_that_waited_beside_it(clock: Clock) -> None:
+    """A body that arrives slowly kept the caller's next request waiting until it had arrived."""
+    await clock.spend(EVE, 1.0)
+    await clock.turns.begin(BOB)
+    waiting = [await clock.asked(EVE) for _ in range(3)]
+    for begun in (1, 2, 3):
+        await clock.advance(UNDER_WAY_S)
+        assert sum(each.done() for each in waiting) == begun
+
+
+async def test_requests_that_went_are_passed_over_however_many_there_are(clock: Clock) -> None:
+    for caller, cost_s in ((ADA, 4.0), (EVE, 4.0), (DAN, 5.0)):
+        await clock.spend(caller, cost_s)
+    light = await clock.turns.begin(BOB)
+    gone = [await clock.asked(each) for each in (ADA, EVE) for _ in range(MAX_WAITING_OF_ONE)]
+    last = await clock.asked(DAN)
+    for each in gone:
+        each.cancel()
+    await asyncio.gather(*gone, return_exceptions=True)
+    clock.turns.end(light)
+    assert (await last).caller == DAN
 
 
 async def test_debt_is_forgiven_with_time_and_others_who_left_do_not_count(clock: Clock) -> None:

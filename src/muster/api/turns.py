@@ -3,7 +3,8 @@
 Each caller has a debt: the processor time that its last requests took, of which a part is forgiven
 every second. Requests of callers with little debt begin at once. Those of a caller in debt begin
 one after the other, once no request of a caller without debt is under way, the least debt first,
-and each is followed by a pause as long as itself. Nobody waits while no other caller is there.
+and each is followed by a pause as long as itself. Nobody waits while no other caller is there, or
+for the rest of a request that lasts, such as one whose body arrives slowly.
 """
 
 import asyncio
@@ -142,22 +143,19 @@ class Turns:
         return False
 
     def _dispatch(self) -> None:
-        """Let the next request of a caller in debt begin, if it may."""
-        waiting = [each for each in self._accounts.items() if each[1].waiting]
-        if not waiting:
-            return
+        """Let the next request of a caller in debt begin, if it may. As long as further ones wait,
+        an alarm is set for the next of them, because the one that began may last."""
         now_s = self._now_s()
-        free_at_s = self._free_at_s(now_s, min(each.waiting[0][0] for _, each in waiting))
-        if free_at_s > now_s:
-            self._look_at(free_at_s, now_s)
-            return
-        caller, account = min(waiting, key=lambda each: each[1].debt_s)
-        _, future = account.waiting.popleft()
-        if future.done():  # it was cancelled
-            self._dispatch()
-            return
-        self._heavy = RequestTurn(caller, now_s, in_debt=True)
-        future.set_result(self._heavy)
+        while waiting := [each for each in self._accounts.items() if each[1].waiting]:
+            free_at_s = self._free_at_s(now_s, min(each.waiting[0][0] for _, each in waiting))
+            if free_at_s > now_s:
+                self._look_at(free_at_s, now_s)
+                return
+            caller, account = min(waiting, key=lambda each: each[1].debt_s)
+            _, future = account.waiting.popleft()
+            if not future.done():  # else it was cancelled
+                self._heavy = RequestTurn(caller, now_s, in_debt=True)
+                future.set_result(self._heavy)
 
     def _free_at_s(self, now_s: float, waits_since_s: float) -> float:
         """When a request of a caller in debt may begin, unless something ends before."""
