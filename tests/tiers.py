@@ -1,6 +1,7 @@
 """The tiers of the tests: ``make test`` runs all that take little time, and of each file the
-quickest if that is not very long; ``make test-all`` runs the others too, which are marked
-``thorough``.
+quickest if that is not very long. Of a file's tests of control that run on both databases, it runs
+all on SQLite and one on PostgreSQL: what differs between these is tested with the store.
+``make test-all`` runs the others too, which are marked ``thorough``.
 
 ``tests/times.txt`` has the seconds of each test that is long, as ``make times`` measured them last;
 tests that it does not name are short.
@@ -32,18 +33,24 @@ def read_times() -> dict[str, float]:
 
 def thorough_among(names: Iterable[str], times: Mapping[str, float]) -> set[str]:
     """The tests that ``make test`` leaves out: the long ones, but for the quickest of each file
-    unless that is very long."""
+    unless that is very long, and those that one on the other database stands for."""
     by_file = defaultdict(list)
     for name in names:
         by_file[name.partition("::")[0]].append(name)
     found: set[str] = set()
-    for its in by_file.values():
+    for file, its in by_file.items():
+        if file.startswith(ON_BOTH):
+            found.update([name for name in its if ON_POSTGRESQL in name][1:])
         quickest = min(its, key=lambda name: times.get(name, 0.0))
         if times.get(quickest, 0.0) < VERY_LONG_S:
             its.remove(quickest)
         found.update(name for name in its if name in times)
     return found
 
+
+ON_BOTH = "tests/control/"
+"""The folder whose tests run on both databases."""
+ON_POSTGRESQL = "[postgresql"
 
 COLLECTED = pytest.StashKey[set[str]]()
 """The node ids of all tests of a run, before some were left out by their markers."""
