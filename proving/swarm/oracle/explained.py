@@ -77,7 +77,7 @@ class Standings(Observer):
         return Standing(
             live,
             live.groups[group],
-            self.now,
+            self.now + self.controller_ahead_s,
             self._placed.session_of,
             {priority for key, priority in self._displaced.items() if key in live.ledger},
             ready,

@@ -31,7 +31,7 @@ class Standing:
     """A scaling group while nothing is on its way: its agents, its queue, and who holds what.
 
     Args:
-        now: in seconds since the epoch.
+        now: by the controller's clock, in seconds since the epoch.
         session_of: the session of each kernel that there was.
         displacing: priorities of the sessions for which others are leaving.
         ready: kernels that their agents hold ready at a barrier.
