@@ -47,15 +47,15 @@ TIMES = (
     Mutant(
         "ends are dated by the machine's clock",
         f"{SESSION}/kernel_reports.py",
-        "        at = report.at + work.live.agents[agent_id].clock_offset_s\n",
-        "        at = report.at\n",
+        "report), report.at + agent.clock_offset_s\n",
+        "report), report.at\n",
         "what happened is dated by the controller's clock",
     ),
     Mutant(
         "a loss is dated when the machine is back",
         f"{AGENT}/hello.py",
-        "        lost_at = self._leases.silent_since(agent.id)\n",
-        "        lost_at = work.now\n",
+        "        agent.silent_since = self._leases.silent_since(agent.id)\n",
+        "        agent.silent_since = work.now\n",
         "kernels of an earlier boot are gone, as of when that boot was last heard",
     ),
     Mutant(
