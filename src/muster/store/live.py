@@ -5,7 +5,8 @@ a commit fails, the mirror is thrown away and read again; it is never repaired i
 """
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from operator import attrgetter
 from typing import Any, cast
 from weakref import WeakValueDictionary
 
@@ -17,6 +18,7 @@ from muster.scheduling.accounting.holdings import Holdings
 from muster.scheduling.workload import DependencyProgress
 from muster.store.accounts import Accounts
 from muster.store.entity import Entities, Entity, R, Record
+from muster.store.index import Index
 from muster.store.records import Agent, Allocation, Job, Kernel, LedgerKey, Session
 
 
@@ -26,6 +28,7 @@ class Live:
     def __init__(self, entities: Entities) -> None:
         self.entities = entities
         self._records: dict[type, dict[Any, Any]] = {kind: {} for kind in entities}
+        self.indexes: dict[type, list[Index[Any]]] = {kind: [] for kind in entities}
         self.groups: dict[str, ScalingGroup] = {}
         self.quotas: dict[tuple[Level, str], QuotaSpec] = {}
         self.accounts = Accounts()
@@ -77,6 +80,20 @@ class Live:
         """The records of an entity, also of one that goes with another."""
         return self.of(entity.record).values() if entity.listed is None else entity.listed(self)
 
+    def index(self, kind: type[R], by: str | Callable[[R], Hashable | None]) -> Index[R]:
+        """A new index of the records of an entity, which lasts as long as the mirror.
+
+        Args:
+            by: the field that is a record's key, or a function that gives it; a record whose key is
+                None is left out.
+        """
+        entity = self.entities[kind]
+        index: Index[R] = Index(entity, attrgetter(by) if isinstance(by, str) else by)
+        for record in self.all_of(entity):
+            index.note(record)
+        self.indexes[kind].append(index)
+        return index
+
     def find(self, id_: str) -> Record | None:
         """The record of any entity with this id, by which history and events call it."""
         found = (records[id_] for records in self._records.values() if id_ in records)
@@ -93,6 +110,8 @@ class Live:
             self._records[type(record)][entity.id_of(record)] = record
         if entity.joins is not None:
             entity.joins(self, record)
+        for index in self.indexes[type(record)]:
+            index.note(record)
 
     def drop(self, record: Record) -> None:
         entity = self.entities[type(record)]

@@ -73,6 +73,7 @@ class Unit:
         self.live = live
         self.now = now
         self._entities = live.entities
+        self._indexes = live.indexes
         self.touched: defaultdict[type, dict[Any, str]] = defaultdict(dict)
         self.rewritten: defaultdict[type, dict[Any, None]] = defaultdict(dict)
         self._watch = watch
@@ -86,13 +87,19 @@ class Unit:
     # -- records -------------------------------------------------------------------------------
 
     def touch(self, record: Record) -> None:
-        """Have the columns of a record written, because others than its status change now."""
-        self.touched[type(record)].setdefault(record, record.status)
+        """Have the columns of a record written, because others than its status have changed."""
+        kind = type(record)
+        self.touched[kind].setdefault(record, record.status)
+        for index in self._indexes[kind]:
+            index.note(record)
 
     def rewrite(self, record: Record) -> None:
         """Have the columns of a record written that hardly ever change (see ``RowMapping``); nobody
         is told of that."""
-        self.rewritten[type(record)][record] = None
+        kind = type(record)
+        self.rewritten[kind][record] = None
+        for index in self._indexes[kind]:
+            index.note(record)
 
     def add(self, *records: Record) -> None:
         """Add new records, all of one entity."""
@@ -138,6 +145,8 @@ class Unit:
         self.touched[kind].setdefault(record, before)
         record.status = to
         record.status_changed_at = self.now
+        for index in self._indexes[kind]:
+            index.note(record)
         if entity.moved is not None:
             entity.moved(self, record, before)
         told = entity.told

@@ -144,18 +144,14 @@ class Routes:
     none unhealthy of which the prober was blind."""
 
     def __init__(self, live: Live, heard: dict[str, Heard], sight: Sight) -> None:
-        self._of: dict[DeploymentId, dict[Route, None]] = {}
-        self._of_session: dict[SessionId, Route] = {}
-        self._names: dict[str, Deployment] = {}
-        self._hosts: dict[str, Deployment] = {}
+        self._of = live.index(Route, by="deployment")
+        self._of_session = live.index(Route, by="session_id")
+        self._names = live.index(Deployment, by="name")
+        self._hosts = live.index(Deployment, by="host")
         self._heard = heard
         self.due: dict[DeploymentId, float] = {}
         """When the next step of a roll-out may be due, if nothing else happens."""
         self.sight = sight
-        for deployment in live.of(Deployment).values():
-            self.named(deployment)
-        for route in live.of(Route).values():
-            self.made(route)
         self._of_agent: dict[AgentId, dict[str, None]] = {}
         for gone in heard.keys() - live.of(Route).keys():
             del heard[gone]
@@ -165,60 +161,21 @@ class Routes:
             if each.asked is not None:
                 self._of_agent.setdefault(each.asked.agent, {})[name] = None
 
-    # -- deployments ---------------------------------------------------------------------------
-
     def called(self, name: str) -> Deployment | None:
         """The live deployment of this name."""
-        return self._names.get(name)
+        return self._names.newest(name)
 
     def at(self, host: str) -> Deployment | None:
         """The live deployment that requests for this host reach."""
-        return self._hosts.get(host)
-
-    def named(self, deployment: Deployment, former_host: str | None = None) -> None:
-        """Take note of the names of a deployment."""
-        self._names[deployment.name] = deployment
-        if former_host is not None and self._hosts.get(former_host) is deployment:
-            del self._hosts[former_host]
-        if deployment.host is not None:
-            self._hosts[deployment.host] = deployment
-
-    def unnamed(self, deployment: Deployment) -> None:
-        """Forget the names of a deployment that is taken down: another may have them."""
-        if self._names.get(deployment.name) is deployment:
-            del self._names[deployment.name]
-        if deployment.host is not None and self._hosts.get(deployment.host) is deployment:
-            del self._hosts[deployment.host]
-
-    # -- routes --------------------------------------------------------------------------------
+        return self._hosts.newest(host)
 
     def of(self, deployment: Deployment) -> Collection[Route]:
         """The routes of a deployment that have not ended, oldest first."""
-        return self._of.get(deployment.id, {}).keys()
+        return self._of.of(deployment)
 
     def of_session(self, session: SessionId) -> Route | None:
         """The route whose session this is."""
-        return self._of_session.get(session)
-
-    def made(self, route: Route) -> None:
-        """Take note of a route."""
-        self._of.setdefault(route.deployment.id, {})[route] = None
-        if route.session_id is not None:
-            self._of_session[route.session_id] = route
-
-    def has_session(self, route: Route) -> None:
-        """Take note of the route's session."""
-        assert route.session_id is not None
-        self._of_session[route.session_id] = route
-
-    def ended(self, route: Route) -> None:
-        """Forget a route that has ended."""
-        of_deployment = self._of.get(route.deployment.id, {})
-        of_deployment.pop(route, None)
-        if not of_deployment:
-            self._of.pop(route.deployment.id, None)
-        if route.session_id is not None:
-            self._of_session.pop(route.session_id, None)
+        return self._of_session.newest(session)
 
     def forget(self, route: Route) -> None:
         """Forget what was heard of a route that has ended."""

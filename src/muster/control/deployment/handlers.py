@@ -50,8 +50,7 @@ MOST_AT_ONCE = 200
 class RouteChanges:
     """Makes and takes away routes of a deployment."""
 
-    def __init__(self, routes: Routes, lifecycle: RouteLifecycle) -> None:
-        self._routes = routes
+    def __init__(self, lifecycle: RouteLifecycle) -> None:
         self._lifecycle = lifecycle
 
     def make(self, deployment: Deployment, revision: int, count: int, work: Work) -> bool:
@@ -67,7 +66,6 @@ class RouteChanges:
             )
             work.unit.add(route)
             work.mark(route)
-            self._routes.made(route)
         if count > MOST_AT_ONCE:
             work.look_later([deployment])
         return count <= MOST_AT_ONCE

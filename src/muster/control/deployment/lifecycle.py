@@ -138,7 +138,6 @@ class DeploymentLifecycle(Lifecycle[Deployment]):
                     work.mark(route)
             case EndpointLifecycle.DESTROYED:
                 record.finished_at = work.now
-                self._routes.unnamed(record)
 
     def deadlines(self, record: Deployment, work: Work) -> Iterable[float]:
         yield next_start_at(record)
@@ -156,8 +155,7 @@ class DeploymentLifecycle(Lifecycle[Deployment]):
 class RouteLifecycle(Lifecycle[Route]):
     entity = Route
 
-    def __init__(self, routes: Routes, teller: DeploymentTeller, loads: Loads) -> None:
-        self._routes = routes
+    def __init__(self, teller: DeploymentTeller, loads: Loads) -> None:
         self._teller = teller
         self._loads = loads
 
@@ -176,7 +174,6 @@ class RouteLifecycle(Lifecycle[Route]):
             case RouteStatus.TERMINATED:
                 record.finished_at = work.now
                 self._keep_counts(work, record)
-                self._routes.ended(record)
 
     def _keep_counts(self, work: Work, route: Route) -> None:
         """Have the requests of a replica that has ended count in the roll-out of its revision."""

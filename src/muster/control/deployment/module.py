@@ -95,8 +95,8 @@ class DeploymentModule(EntityModule):
         self._traffic.follow(routes, context.clock.now(), live.of(Deployment))
         teller = DeploymentTeller(parts[Writer])
         of_deployments = DeploymentLifecycle(routes)
-        of_routes = RouteLifecycle(routes, teller, self._loads)
-        changes = RouteChanges(routes, of_routes)
+        of_routes = RouteLifecycle(teller, self._loads)
+        changes = RouteChanges(of_routes)
         sessions = parts[SessionLifecycle]
         cluster = parts[ClusterState]
         cluster.guard = ReplicaGuard(routes, of_routes)

@@ -285,7 +285,6 @@ class DeploymentRequests:
         )
         work.unit.add(deployment)
         work.mark(deployment)
-        self._routes.named(deployment)
         return deployment
 
     def _change(
@@ -299,7 +298,6 @@ class DeploymentRequests:
         before, was = deployment.spec, deployment.revision
         probed = {each.number: deployment.probe_of(each.number) for each in deployment.revisions}
         deployment.spec = spec
-        self._routes.named(deployment, before.host)
         if of is None:
             self.set_replicas(work, deployment, _wished(deployment, spec))
         digest = spec.digest()

@@ -119,7 +119,6 @@ class ProvisioningRoute(LifecycleHandler[Route]):
             work.mark(route.deployment)  # more may be made now
         route.session_id, route.kernel_id = session.id, session.kernels[0].id
         work.unit.touch(route)
-        self._routes.has_session(route)
         return None
 
 
