@@ -25,7 +25,6 @@ from muster.control.job.requests import JobRequests
 from muster.control.modules import cluster_entities, cluster_modules
 from muster.control.plane import ControlPlane
 from muster.control.pool.autoscaler import ROUTE_S, ROUTE_S_A_SLICE
-from muster.control.pool.fleet import Fleet as SliceFleet
 from muster.control.pool.records import OwnMachine, Pool, Slice, SliceId
 from muster.control.pool.requests import PoolRequests
 from muster.control.pool.slices import SliceLifecycle
@@ -176,7 +175,6 @@ def _add(work: Work, parts: Parts, pool: Pool, slices: int) -> None:
             secret="",
         )
         work.unit.add(slice_)
-        parts[SliceFleet].add(slice_)
         fixed = pool.spec.attributes_in(id_)
         agent = Agent(
             id=work.ids.agent(),

@@ -4,7 +4,6 @@ when machines without a slice are known outlives a mirror; a controller that sta
 in as many lists as any other."""
 
 import math
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -15,9 +14,9 @@ from muster.control.pool.effects import ANSWER_S
 from muster.control.pool.records import OwnMachine, Pool, Slice, SliceId
 from muster.control.pool.specs import Revision
 from muster.control.session.cluster.machine_holds import MachineHold, MachineHolds
-from muster.core.ids import AgentId, TokenId
+from muster.core.ids import TokenId
 from muster.core.specs.pool import POOL, RESERVED, SLICE
-from muster.core.states import AGENT_TABLE, AgentStatus
+from muster.core.states import AgentStatus
 from muster.core.states.health import ILL, HealthStatus
 from muster.core.states.slice import SliceStatus
 from muster.providers.provider import Machine, MachineListing, MachineState
@@ -79,10 +78,10 @@ class Fleet:
         self._read = frozenset(pool.id for pool in live.of(Pool).values())
         self._pools: dict[str, Pool] = {}
         self._groups: dict[str, list[Pool]] | None = None
-        self._slices: dict[str, dict[SliceId, Slice]] = {}
-        self._revisions: Counter[Revision] = Counter()
-        self._agents: dict[str, dict[str, Agent]] = {}
-        self._silent: dict[str, set[AgentId]] = {}
+        self._slices = live.index(Slice, by="pool")
+        self._of_revision = live.index(Slice, by=lambda each: (each.pool, each.revision))
+        self._agents = live.index(Agent, by=lambda agent: agent.fixed.get(SLICE))
+        self._silent = live.index(Agent, by=_pool_of_silent)
         self.orphans: dict[str, dict[SliceId, Orphans]] = {}
         self.leaving: dict[SliceId, tuple[Machine, ...]] = {}
         for pool in live.of(Pool).values():
@@ -92,64 +91,40 @@ class Fleet:
                 id_: each for id_, each in known if id_ not in live.of(Slice)
             }
         for slice_ in live.of(Slice).values():
-            self.add(slice_)
-        for agent in live.agents.values():
-            self.note(agent)
+            self.admit(slice_)
 
     # Agents
 
-    def note(self, agent: Agent) -> Slice | None:
-        """Note that an agent has joined, changed or was removed; the answer is its slice, if it is
-        a machine of one that exists."""
-        slice_ = agent.fixed.get(SLICE)
-        if slice_ is None:
-            return None
-        of_slice = self._agents.setdefault(slice_, {})
-        if agent.status in AGENT_TABLE.live:
-            of_slice[agent.name] = agent
-        elif of_slice.get(agent.name) is agent:
-            del of_slice[agent.name]
-        if not of_slice:
-            del self._agents[slice_]
-        silent = self._silent.setdefault(agent.fixed[POOL], set())
-        if is_silent(agent) and agent.status in AGENT_TABLE.live:
-            silent.add(agent.id)
-        else:
-            silent.discard(agent.id)
-        return self._live.of(Slice).get(slice_)
-
     def some_are_silent(self, pool: str) -> bool:
         """Whether some machine of the pool is silent or unknown."""
-        return bool(self._silent.get(pool)) or bool(self.orphans.get(pool))
+        return pool in self._silent or bool(self.orphans.get(pool))
 
     def agents(self, slice_: Slice) -> Mapping[str, Agent]:
         """The agents of a slice by name; machines that have not joined have none."""
-        return self._agents.get(slice_.id, {})
+        return {agent.name: agent for agent in self._agents.of(slice_.id)}
 
     def kernels(self, slice_: Slice) -> int:
         """How many kernels hold room on the slice's agents."""
         on = self._live.allocations_on
-        return sum(len(on.get(agent.id, ())) for agent in self.agents(slice_).values())
+        return sum(len(on.get(agent.id, ())) for agent in self._agents.of(slice_.id))
 
     def is_used(self, slice_: Slice) -> bool:
         """Whether a kernel holds room on it, or a machine of it is checked or healed: work may wait
         for that one, and its incident ends in time."""
-        on, agents = self._live.allocations_on, self._agents.get(slice_.id)
-        if agents is not None:
-            for agent in agents.values():
-                if on.get(agent.id) or (agent.ill and agent.ill != ILL[HealthStatus.ISOLATED]):
-                    return True
+        on = self._live.allocations_on
+        for agent in self._agents.of(slice_.id):
+            if on.get(agent.id) or (agent.ill and agent.ill != ILL[HealthStatus.ISOLATED]):
+                return True
         return False
 
     def awaited(self, slice_: Slice, holds: MachineHolds, now: float) -> MachineHold | None:
         """The hold of the job that waits longest for a machine of it; None if none does."""
-        agents = self._agents.get(slice_.id, {}).values()
-        found = filter(None, (holds.on(each.id, now) for each in agents))
+        found = filter(None, (holds.on(each.id, now) for each in self._agents.of(slice_.id)))
         return max(found, key=lambda each: each.until, default=None)
 
     def isolated(self, slice_: Slice) -> str:
         """The name of a machine of it that waits for an operator; empty if none does."""
-        agents = self._agents.get(slice_.id, {}).values()
+        agents = self._agents.of(slice_.id)
         return next((each.name for each in agents if each.ill == ILL[HealthStatus.ISOLATED]), "")
 
     def attributes(self, slice_: Slice) -> dict[str, str]:
@@ -204,7 +179,6 @@ class Fleet:
             del self._pools[pool.name]
             self._groups = None
         self.orphans.pop(pool.name, None)
-        self._silent.pop(pool.name, None)
 
     def pools(self) -> Collection[Pool]:
         """The pools that exist."""
@@ -222,30 +196,13 @@ class Fleet:
         """The pool of this name that exists."""
         return self._pools.get(name)
 
-    def add(self, slice_: Slice) -> None:
-        """Note a slice that is new, and let its machines join with its token."""
-        self._slices.setdefault(slice_.pool, {})[slice_.id] = slice_
-        self._revisions[slice_.pool, slice_.revision] += 1
-        self.admit(slice_)
-
-    def drop(self, slice_: Slice) -> None:
-        """Note that a slice has ended."""
-        of_pool = self._slices.get(slice_.pool, {})
-        if of_pool.pop(slice_.id, None) is not None:
-            revision = slice_.pool, slice_.revision
-            self._revisions[revision] -= 1
-            if not self._revisions[revision]:
-                del self._revisions[revision]
-        if not of_pool:
-            self._slices.pop(slice_.pool, None)
-
     def has_slices_of(self, revision: Revision) -> bool:
         """Whether there are slices of a pool's revision."""
-        return revision in self._revisions
+        return revision in self._of_revision
 
     def slices(self, pool: str) -> list[Slice]:
         """The slices of a pool whose machines are not known to be gone."""
-        return list(self._slices.get(pool, {}).values())
+        return list(self._slices.of(pool))
 
     def coming(self, slice_: Slice) -> ComingSlice:
         """A slice in flight, as demand is routed to it."""
@@ -365,6 +322,11 @@ def told_machines(slice_: Slice, told: Iterable[Machine]) -> tuple[OwnMachine, .
         else own
         for own in slice_.machines
     )
+
+
+def _pool_of_silent(agent: Agent) -> str | None:
+    """The pool of an agent of which nothing is heard."""
+    return agent.fixed.get(POOL) if is_silent(agent) else None
 
 
 def is_silent(agent: Agent) -> bool:

@@ -21,6 +21,7 @@ from muster.control.pool.shapes import misfit, reported_shape
 from muster.control.pool.slices import WORDS_S, SliceLifecycle, time_limit_s
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult
+from muster.core.specs.pool import SLICE
 from muster.core.states import AgentStatus
 from muster.core.states.slice import SliceStatus
 from muster.store.records import Agent
@@ -199,7 +200,7 @@ class FollowAgents(FollowingHandler[Agent]):
         self._slices = slices
 
     def follow(self, record: Agent, work: Work) -> None:
-        slice_ = self._fleet.note(record)
+        slice_ = work.live.of(Slice).get(record.fixed.get(SLICE, ""))
         if slice_ is None:
             return
         self._slices.withhold(slice_, (record,))

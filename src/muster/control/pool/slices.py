@@ -92,7 +92,7 @@ class SliceLifecycle(Lifecycle[Slice]):
         )
         work.unit.add(slice_)
         work.unit.note(slice_, "RouteDemand", SchedulingResult.SUCCESS, why)
-        self._fleet.add(slice_)
+        self._fleet.admit(slice_)
         work.mark(slice_)
         self.changed_groups.add(pool.group)
         return slice_
@@ -185,7 +185,6 @@ class SliceLifecycle(Lifecycle[Slice]):
             record.reason = move.reason or record.doomed
             self._forget_secret(record)
             self._bury(work, record)
-            self._fleet.drop(record)
             self._forget_spec(work, record)
 
     def _forget_secret(self, slice_: Slice) -> None:
@@ -211,12 +210,11 @@ class SliceLifecycle(Lifecycle[Slice]):
     def _bury(self, work: Work, slice_: Slice) -> None:
         """Forget the agents of a slice whose machines are gone, with all that ran there."""
         why = reason(ReasonCode.AGENT_SLICE_GONE, slice=slice_.id, pool=slice_.pool)
-        for agent in list(self._fleet.agents(slice_).values()):
+        for agent in self._fleet.agents(slice_).values():
             held = list(work.live.allocations_on.get(agent.id, ()))
             lost = reason(ReasonCode.AGENT_LOST, agent=agent.name)
             lose_kernels(work, agent, held, lost, self._kernel_reports, agent.seen_at)
             self._agents.remove(work, agent, "DeleteSlices", why)
-            self._fleet.note(agent)
 
     def deadlines(self, record: Slice, work: Work) -> Iterable[float]:
         if record.handed_at is not None:
