@@ -51,9 +51,13 @@ HEALTH = (
     ),
     Mutant(
         "a late verdict counts",
-        f"{INCIDENTS}/incidents.py",
-        "            del self._by_session[before]\n",
-        "            pass\n",
+        f"{INCIDENTS}/following.py",
+        "        return [each for each in ended if of_service(each.id) is not None]\n\n"
+        "    def follow(self, record: Session, work: Work) -> None:\n"
+        "        incident = self._incidents.of_service(record.id)\n",
+        "        return [each for each in ended if each.service is not None]\n\n"
+        "    def follow(self, record: Session, work: Work) -> None:\n"
+        "        incident = self._incidents.of(record.kernels[0].agent_id)\n",
         "a verdict of an older generation changes nothing",
     ),
     Mutant(
@@ -108,8 +112,8 @@ HEALTH = (
     Mutant(
         "each suspicion begins an incident",
         f"{INCIDENTS}/incidents.py",
-        "            self._by_agent[incident.agent_id] = incident\n",
-        "            pass\n",
+        "        return self._by_agent.newest(agent_id)\n",
+        "        return None\n",
         "a machine has one live incident at most",
     ),
 )

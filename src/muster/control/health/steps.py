@@ -85,7 +85,7 @@ class HealthSteps(Lifecycle[Incident]):
         unknowns = before.unknowns + 1 if result is CheckResult.UNKNOWN else 0
         remedy = strongest([before.remedy, verdict.remedy])
         incident.progress = progress = replace(before, unknowns=unknowns, remedy=remedy)
-        self._incidents.note(incident)
+        work.unit.touch(incident)
         if result is not CheckResult.UNKNOWN:
             self._incidents.end_pause(incident)
         if result is CheckResult.FAULTY:
@@ -210,7 +210,7 @@ class HealthSteps(Lifecycle[Incident]):
         of_group = self._incidents.in_group(incident.group)
         is_free = len(of_group.out) < self.most_out(incident.group)
         if not incident.has_turn and is_free:
-            incident.has_turn = not any(map(is_known_faulty, of_group.waiting.values()))
+            incident.has_turn = not any(map(is_known_faulty, of_group.waiting))
         incident.needs_no_turn = incident.needs_no_turn and not incident.has_turn
         return incident.has_turn
 
@@ -405,7 +405,7 @@ class HealthSteps(Lifecycle[Incident]):
         incident.is_out = is_out_of_work(incident)
         work.unit.touch(incident)
         work.mark(incident)
-        self._incidents.note(incident)
+        self._incidents.look_at(incident.group)
         agent = self._live.agents.get(incident.agent_id)
         if agent is None or agent.status is AgentStatus.REMOVED:
             return

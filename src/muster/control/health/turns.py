@@ -34,24 +34,24 @@ class GiveTurns(FollowingHandler[Incident]):
         groups |= dict.fromkeys(self._incidents.take_groups())
         groups |= dict.fromkeys(each.group for each in self._incidents.freed)
         waiting = (self._incidents.in_group(each).waiting for each in groups)
-        return [next(iter(each.values())) for each in waiting if each]
+        return [next(iter(each)) for each in waiting if each]
 
     def is_due(self, targets: Sequence[Incident]) -> bool:
         return bool(targets or self._incidents.groups_to_look_at or self._incidents.freed)
 
     def follow(self, record: Incident, work: Work) -> None:
         of_group = self._incidents.in_group(record.group)
-        for incident in [*of_group.waiting.values()]:
+        for incident in [*of_group.waiting]:
             self._lifecycle.check_if_idle(work, incident)
         machines = self._lifecycle.machines_of(record.group)
         share = self._lifecycle.spec_of(record).max_unhealthy
         out = len(of_group.out)
         if out >= ladder.most_out(machines, share):
             return
-        waiting = {each.id: each for each in of_group.waiting.values()}
+        waiting = {each.id: each for each in of_group.waiting}
         wishes = [Wish(each.id, is_known_faulty(each), each.began_at) for each in waiting.values()]
         for key in ladder.turns(wishes, out, machines, share):
-            self._lifecycle.give_turn(work, of_group.waiting[IncidentId(key)])
+            self._lifecycle.give_turn(work, waiting[IncidentId(key)])
 
 
 def why_no_turn(incident: Incident, incidents: Incidents, most: int) -> Reason:

@@ -317,7 +317,7 @@ class NoteFailures(FollowingHandler[Session]):
 
     def _checked_for_user(self, group: str, job: Job, work: Work) -> int:
         """How many machines of a group are checked without a turn for jobs of the job's user."""
-        beside = self._incidents.in_group(group).beside.values()
+        beside = self._incidents.in_group(group).beside
         jobs = (work.live.jobs.get(each.job) for each in beside if each.job is not None)
         owners = [each.owner for each in jobs if each is not None]
         user = (job.owner.domain, job.owner.user)
