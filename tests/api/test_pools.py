@@ -78,7 +78,7 @@ def items(http: httpx.Client, path: str) -> list[dict[str, Any]]:
     [
         ({"min_slices": 9}, "min_slices is 9: expected at most max_slices, which is 4"),
         ({"slice_size": 0}, "slice_size is 0: expected at least 1"),
-        ({"machine": {"cpu": 0, "memory": 1}}, "machine.cpu is 0: expected more than 0"),
+        ({"machine": {"cpu": 0, "memory": "1GiB"}}, "machine.cpu is 0: expected more than 0"),
         ({"machine": {"cpu": 1}}, "machine.memory: missing, and it has no default"),
         ({"max_slice": 2}, "max_slice: unknown key; did you mean max_slices?"),
         (

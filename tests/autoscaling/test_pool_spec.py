@@ -23,8 +23,8 @@ def test_plain_pool_contradicts_itself_nowhere() -> None:
         ("buffer_slices", {"buffer_slices": 3, "max_slices": 2}),
         ("attributes.slice", {"attributes": {"slice": "mine"}}),
         ("machine.gpu_model", {"gpus": 8, "model": ""}),
-        ("machine.gpus", {"machine": {"cpu": 1, "memory": 1, "gpu_model": "H100"}}),
-        ("machine.gpus", {"machine": {"cpu": 1, "memory": 1, "gpu_memory": "80GiB"}}),
+        ("machine.gpus", {"machine": {"cpu": 1, "memory": "1GiB", "gpu_model": "H100"}}),
+        ("machine.gpus", {"machine": {"cpu": 1, "memory": "1GiB", "gpu_memory": "80GiB"}}),
     ],
 )
 def test_combination_that_nobody_can_mean_is_told_with_its_field(

@@ -86,7 +86,7 @@ def test_number_of_work_that_has_not_ended_is_limited_over_all_kinds(world: Worl
 
 
 def test_bytes_of_open_specs_are_limited_over_all_kinds(world: World) -> None:
-    limit(world, open_specs=3 * LARGE)
+    limit(world, open_specs=f"{3 * LARGE}B")
     world.submit(large_job())
     world.submit_session(large_session())
     refused = r"specs of work that has not ended: 195\.\dKiB \+ "
@@ -109,7 +109,7 @@ def test_without_a_quota_a_user_has_a_limit(world: World) -> None:
 
 
 def test_limits_hold_over_a_restart(world: World) -> None:
-    limit(world, open_specs=2 * LARGE)
+    limit(world, open_specs=f"{2 * LARGE}B")
     job = world.submit(large_job())
     world.settle()
     world.restart_controller()
@@ -121,7 +121,7 @@ def test_limits_hold_over_a_restart(world: World) -> None:
 
 
 def test_oldest_specs_of_ended_work_above_the_share_are_cut(world: World) -> None:
-    limit(world, ended_specs=2 * LARGE + 10_000)
+    limit(world, ended_specs=f"{2 * LARGE + 10_000}B")
     jobs = [world.submit(large_job(name=f"j{n}")) for n in range(4)]
     for job in jobs:
         cancel(world, job)
@@ -146,7 +146,7 @@ def test_specs_of_live_work_and_of_other_owners_are_left_whole(world: World) -> 
 
 
 def test_submission_pays_for_as_much_as_it_brings(world: World) -> None:
-    limit(world, ended_specs=2 * LARGE + 10_000)
+    limit(world, ended_specs=f"{2 * LARGE + 10_000}B")
     for _ in range(20):  # without a sweep between them
         cancel(world, world.submit(large_job()))
         assert len(whole(world)) <= 4
@@ -158,7 +158,7 @@ def test_share_is_known_over_a_restart(world: World) -> None:
         cancel(world, job)
     world.restart_controller()
     assert world.plane.live.holdings.ended_bytes(ADA.owner) > 3 * LARGE
-    limit(world, ended_specs=LARGE + 10_000)
+    limit(world, ended_specs=f"{LARGE + 10_000}B")
     world.run(130)
     assert whole(world) == [jobs[2].id]
 

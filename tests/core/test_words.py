@@ -71,8 +71,9 @@ def test_what_is_no_amount_is_refused(text: str | float) -> None:
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("16GiB", 16 * 2**30), ("16Gi", 16 * 2**30), ("16G", 16 * 10**9), ("16GB", 16 * 10**9), (5, 5),
-     ("512 MiB", 512 * 2**20), ("0", 0), ("1.5k", 1500), ("7B", 7)],
+    [("16GiB", 16 * 2**30), ("16Gi", 16 * 2**30), ("16G", 16 * 10**9), ("16GB", 16 * 10**9),
+     ("512 MiB", 512 * 2**20), ("0", 0), ("1.5k", 1500), ("7B", 7), ("4kb", 4000),
+     ("16g", 16 * 10**9), ("4kib", 4096), (2**20, 2**20), ("1048576", 2**20), (0, 0)],
 )  # fmt: skip
 def test_sizes_are_parsed_to_bytes(text: str | int, size: int) -> None:
     assert parse_bytes(text) == size

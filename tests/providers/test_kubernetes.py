@@ -75,7 +75,7 @@ def test_pod_runs_the_agent_of_its_machine(site: KubernetesSite, cluster: Cluste
         "muster agent --controller 10.0.0.5:7601 --name sl-1-0 --group training "
         "--dir /var/lib/muster/agent --token-file /var/lib/muster/agent/join-token "
         "--ca /var/lib/muster/agent/authority.pem --resource licence=2000m "
-        "--boot-id $(MUSTER_POD_UID) --ports 20000-29999 --disk 107374182400"
+        "--boot-id $(MUSTER_POD_UID) --ports 20000-29999 --disk 107374182400B"
     )
     source = {"fieldRef": {"fieldPath": "metadata.uid"}}
     assert container["env"] == [{"name": "MUSTER_POD_UID", "valueFrom": source}]

@@ -78,7 +78,7 @@ def test_machine_with_more_cpus_or_memory_than_this_one_is_told(tmp_path: Path) 
     cpus = os.cpu_count() or 1
     for machine, told in (
         ({"cpu": 1, "memory": 2**60}, "a machine of 1048576TiB memory is more than "),
-        ({"cpu": cpus + 1, "memory": 1}, f"a machine of {cpus + 1} cpu is more than "),
+        ({"cpu": cpus + 1, "memory": "1B"}, f"a machine of {cpus + 1} cpu is more than "),
         ({"cpu": 10**4, "memory": 2**60}, "a machine of 10000 cpu and 1048576TiB memory is "),
     ):
         large = LocalProcesses(spec(machine=machine), Scope("c-1", "one", tmp_path))
@@ -86,7 +86,9 @@ def test_machine_with_more_cpus_or_memory_than_this_one_is_told(tmp_path: Path) 
             large.check()
         assert refused.value.outcome is CreateOutcome.BAD_REQUEST
         assert refused.value.told.startswith(told)
-    LocalProcesses(spec(machine={"cpu": cpus, "memory": 1}), Scope("c-1", "one", tmp_path)).check()
+    LocalProcesses(
+        spec(machine={"cpu": cpus, "memory": "1B"}), Scope("c-1", "one", tmp_path)
+    ).check()
 
 
 @pytest.mark.parametrize("name", ["../up", "a/b", ".hidden", "", "a\nb"])

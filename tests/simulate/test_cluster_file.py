@@ -56,6 +56,7 @@ def test_node_list_of_openb_is_a_cluster(tmp_path: Path) -> None:
         ("agents: []", r"agents is \[\]: expected at least 1"),
         ("agents: [{name: a, cpu: 4}]", r"agents\.0\.memory: missing"),
         ("agents: [{name: a, cpu: -4, memory: 0}]", r"agents\.0\.cpu is -4: expected"),
+        ("agents: [{name: a, cpu: 4, memory: 64}]", r"agents\.0\.memory is 64: .* write 64GiB"),
         ("agents: [{name: a, cpus: 4, memory: 0}]", "did you mean cpu"),
         ("agents: [{name: a, cpu: 4, memory: 0, gpus: 1000}]", r"agents\.0\.gpus is 1000"),
         ("agents: [{name: a, cpu: 4, memory: 0, count: 0}]", r"agents\.0\.count is 0"),

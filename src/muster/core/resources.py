@@ -12,11 +12,14 @@ from functools import cached_property
 
 from muster.core.text import MAX_NAME
 
-_BINARY = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
-_DECIMAL = {"k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
-_BYTES_UNITS = _BINARY | _DECIMAL
+_BINARY = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40, "pi": 2**50}
+_DECIMAL = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "p": 10**15}
+_BYTES_UNITS = {"": 1} | _BINARY | _DECIMAL
 _AMOUNT = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>[A-Za-z]*)")
 _LIMIT = 2**62  # amounts are kept in 64-bit columns, with room for a sum
+
+LEAST_BARE_BYTES = 2**20
+"""A number without a unit that is smaller is no size, as a unit was forgotten."""
 
 EXTRA_NAME = re.compile(r"[a-z][a-z0-9_.\-/]{0,62}")
 GPU_WHOLE = 1000
@@ -61,20 +64,50 @@ def parse_milli(value: str | int | float, expected: str = "a number such as 4, 0
 
 
 def parse_bytes(value: str | int | float, expected: str = "a size such as 16GiB, 512M or 0") -> int:
-    """Bytes in ``value``: "16GiB" and "16Gi" are 16·2³⁰, "16GB" and "16G" are 16·10⁹.
+    """Bytes in ``value``: "16GiB" and "16Gi" are 16·2³⁰, "16GB" and "16G" are 16·10⁹; small letters
+    mean the same. A number without a unit is bytes, from ``LEAST_BARE_BYTES`` on: sizes are sent
+    and shown to programs so (see ``sent_bytes``).
+
+    Raises:
+        ValueError: not a size, negative, or without its unit.
+    """
+    size, has_unit = _parsed_bytes(value, expected)
+    if not has_unit and size < LEAST_BARE_BYTES and float(value):
+        number = str(value).strip()
+        meant = "GiB" if size <= 1024 else "MiB"
+        raise ValueError(
+            f"expected a size with its unit: write {number}{meant}, or {number}B if bytes are meant"
+        )
+    return size
+
+
+def parse_stored_bytes(value: str | int | float) -> int:
+    """Bytes in ``value``, as ``parse_bytes``, where a small number without a unit is bytes too: for
+    what earlier versions stored.
 
     Raises:
         ValueError: not a size, or negative.
     """
+    return _parsed_bytes(value, "a size")[0]
+
+
+def _parsed_bytes(value: str | int | float, expected: str) -> tuple[int, bool]:
+    """The bytes, and whether they were written with a unit."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError(f"expected {expected}")
-    if isinstance(value, str):
-        number, unit = _split(value, expected)
-        scale = _BYTES_UNITS.get(unit.removesuffix("B") if unit != "B" else "")
-        if scale is None:
-            raise ValueError(f"expected {expected}")
-        return _bounded(number * scale, expected)
-    return _bounded(value, expected)
+    if not isinstance(value, str):
+        return _bounded(value, expected), False
+    number, unit = _split(value, expected)
+    scale = _BYTES_UNITS.get(unit.lower().removesuffix("b"))
+    if scale is None:
+        raise ValueError(f"expected {expected}")
+    return _bounded(number * scale, expected), bool(unit)
+
+
+def sent_bytes(size: int) -> int | str:
+    """A size as programs read it: a number of bytes, which is text with its unit where
+    ``parse_bytes`` would miss the unit."""
+    return f"{size}B" if 0 < size < LEAST_BARE_BYTES else size
 
 
 def parse_gpu(value: str | int | float) -> int:

@@ -5,19 +5,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from muster.core.errors import InvalidSpec, MusterError, Problem
-from muster.core.resources import MAX_DEVICES, Device, Resources, parse_bytes
+from muster.core.resources import MAX_DEVICES, Device, Resources
 from muster.core.specs import parse_spec
-from muster.core.specs.amounts import Extra, Milli, Name, Spec, Text
+from muster.core.specs.amounts import Bytes, Extra, Milli, Name, Spec, Text
 from muster.core.specs.documents import load_documents
 from muster.core.specs.placement import AttributeName
 from muster.simulate.trace import read_nodes
 
 MAX_AGENTS = 100_000
-
-_Bytes = Annotated[int, BeforeValidator(parse_bytes)]
 
 
 class AgentsSpec(Spec):
@@ -32,8 +30,8 @@ class AgentsSpec(Spec):
     name: Name
     count: Annotated[int, Field(ge=1, le=MAX_AGENTS)] = 1
     cpu: Milli
-    memory: _Bytes
-    disk: _Bytes = 0
+    memory: Bytes
+    disk: Bytes = 0
     gpus: Annotated[int, Field(ge=0, le=MAX_DEVICES)] = 0
     model: Annotated[Text, Field(min_length=1, max_length=100)] = "gpu"
     extra: Extra = Field(default_factory=dict)

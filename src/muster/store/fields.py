@@ -15,7 +15,7 @@ field that may be None may be NULL. What the type does not say, its annotation d
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import Field, dataclass
 from enum import Enum, IntEnum, StrEnum
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeAlias, TypeVar, Union, get_args, get_origin
 
@@ -25,6 +25,7 @@ from sqlalchemy import BigInteger, Boolean, Float, Integer, String, Text
 
 from muster.core.owner import Owner
 from muster.core.reasons import Reason
+from muster.core.specs.amounts import STORED
 from muster.store.batch import Dump
 
 T = TypeVar("T")
@@ -192,7 +193,7 @@ def _form(type_: Any) -> _Form:
     if issubclass(type_, StrEnum):
         return _Form(String, load={str(each): each for each in type_}.__getitem__)
     if issubclass(type_, BaseModel):
-        return _Form(Text, _dump_model, type_.model_validate_json)
+        return _Form(Text, _dump_model, partial(type_.model_validate_json, context=STORED))
     if issubclass(type_, IntEnum):
         return _Form(Integer, int, type_)
     if type_ is bool:
@@ -220,7 +221,7 @@ def _encoded(value: Any) -> Any:
 
 def _decoded(type_: type, value: Any) -> Any:
     if issubclass(type_, BaseModel):
-        return type_.model_validate(value)
+        return type_.model_validate(value, context=STORED)
     raise NotImplementedError(f"{type_} is not stored")
 
 

@@ -84,9 +84,9 @@ def load_live(connection: Connection, entities: Entities) -> Live:
     live = Live(entities)
     live.accounts = read_accounts(connection)
     for row in _GROUPS.named(connection):
-        live.groups[row.name] = ScalingGroup.model_validate_json(row.spec)
+        live.groups[row.name] = ScalingGroup.stored(row.spec)
     for row in _QUOTAS.named(connection):
-        live.quotas[Level(row.level), row.name] = QuotaSpec.model_validate_json(row.spec)
+        live.quotas[Level(row.level), row.name] = QuotaSpec.stored(row.spec)
     for entity in entities.values():
         if entity.load is not None:
             entity.load(connection, live)
@@ -236,7 +236,7 @@ def load_agent(row: Row[Any]) -> Agent:
 
 def load_job(row: Row[Any]) -> Job:
     """The job of a row."""
-    spec = JobSpec.model_validate_json(row.spec)
+    spec = JobSpec.stored(row.spec)
     size = len(row.spec.encode())
     return JOBS.load(row, spec=spec, resources=spec.resources.resources(), spec_bytes=size)
 

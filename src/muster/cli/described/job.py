@@ -134,8 +134,9 @@ def _command(spec: dict[str, Any]) -> str:
 
 def _asks(spec: dict[str, Any]) -> str:
     from muster.core.specs import JobSpec
+    from muster.core.specs.amounts import STORED
 
-    return JobSpec.model_validate(spec).resources.resources().describe()
+    return JobSpec.model_validate(spec, context=STORED).resources.resources().describe()
 
 
 _SHOWN_ELSEWHERE = frozenset(

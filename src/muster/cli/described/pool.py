@@ -9,7 +9,7 @@ from muster.cli.described.record import ago, heading, sentences
 from muster.cli.described.settings import settings_lines
 from muster.cli.screen import fields, plain
 from muster.cli.words import count, duration, moment
-from muster.core.resources import format_amount, format_bytes, parse_milli
+from muster.core.resources import format_amount, format_bytes, parse_milli, parse_stored_bytes
 
 if TYPE_CHECKING:
     from muster.core.states.slice import SliceStatus
@@ -95,7 +95,7 @@ def _number(spec: Mapping[str, Any], name: str) -> str:
 def shape_of(machine: Mapping[str, Any]) -> str:
     """A shape (``MachineShape``): ``4 cpu, 8GiB memory, 2 GPUs NVIDIA H100``."""
     said = [f"{format_amount('cpu', parse_milli(machine.get('cpu', 0)))} cpu"]
-    sizes = ((name, int(machine.get(name) or 0)) for name in ("memory", "disk"))
+    sizes = ((name, parse_stored_bytes(machine.get(name) or 0)) for name in ("memory", "disk"))
     said += (f"{format_bytes(size)} {name}" for name, size in sizes if size)
     if gpus := machine.get("gpus"):
         said.append(f"{count(gpus, 'GPU')} {machine.get('gpu_model', '')}".rstrip())

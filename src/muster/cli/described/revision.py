@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from muster.core.reasons import ReasonCode
-from muster.core.resources import format_amount, parse_bytes, parse_milli
+from muster.core.resources import format_amount, parse_milli, parse_stored_bytes
 
 if TYPE_CHECKING:
     from muster.core.views.deployments import DeploymentDetail, RevisionView
@@ -116,6 +116,8 @@ def _value(path: Sequence[str], value: Any) -> str:
 def _amount(resource: str, value: str | float) -> str:
     try:
         in_bytes = resource in ("memory", "disk")
-        return format_amount(resource, parse_bytes(value) if in_bytes else parse_milli(value))
+        return format_amount(
+            resource, parse_stored_bytes(value) if in_bytes else parse_milli(value)
+        )
     except ValueError:
         return str(value)

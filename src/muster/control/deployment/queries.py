@@ -177,7 +177,7 @@ def _fields(row: Row[Any], counts: _Counts) -> dict[str, Any]:
     if row.rollout is not None:
         rollout = rollout_view(
             load_rollout(row.rollout),
-            DeploymentSpec.model_validate_json(row.spec),
+            DeploymentSpec.stored(row.spec),
             row.replicas,
             load_revisions(row.revisions),
         )

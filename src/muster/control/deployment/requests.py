@@ -133,8 +133,7 @@ class DeploymentRequests:
                 f"{scale.max}: hand it in with another scale.min or scale.max, or without scale"
             )
         _must_be_bounded(work, deployment.owner, deployment, replicas)
-        said = deployment.spec.model_dump(mode="json", exclude_unset=True)
-        deployment.spec = DeploymentSpec.model_validate(said | {"replicas": replicas})
+        deployment.spec = deployment.spec.with_replicas(replicas)
         before = deployment.replicas
         self.set_replicas(work, deployment, replicas)
         if replicas != before:

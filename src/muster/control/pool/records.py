@@ -56,7 +56,7 @@ def _dump_shape(shape: MachineShape | None) -> str:
 
 
 def _load_shape(text: str) -> MachineShape | None:
-    return MachineShape.model_validate_json(text) if text else None
+    return MachineShape.stored(text) if text else None
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -34,7 +34,7 @@ def dump_spec(spec: PoolSpec) -> str:
 
 
 def load_spec(text: str) -> PoolSpec:
-    return PoolSpec.model_validate_json(text)
+    return PoolSpec.stored(text)
 
 
 def keep_spec(unit: Unit, revision: Revision, spec: PoolSpec) -> None:

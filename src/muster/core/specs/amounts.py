@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -21,7 +22,15 @@ from pydantic import (
 
 from muster.core.errors import Problem
 from muster.core.owner import OWNER_NAME
-from muster.core.resources import EXTRA_NAME, Resources, parse_bytes, parse_gpu, parse_milli
+from muster.core.resources import (
+    EXTRA_NAME,
+    Resources,
+    parse_bytes,
+    parse_gpu,
+    parse_milli,
+    parse_stored_bytes,
+    sent_bytes,
+)
 from muster.core.text import ENV_NAME, MAX_ARGUMENT, MAX_NAME, NAME, check_text
 
 _NUMBER = r"[0-9]{1,15}(?:\.[0-9]{1,15})?"
@@ -129,10 +138,23 @@ EnvName = Annotated[str, StringConstraints(max_length=MAX_NAME, pattern=f"^{ENV_
 Environment = Annotated[dict[EnvName, Text], Field(max_length=1000)]
 
 
+STORED: Final = "stored"
+"""The context of a validation of what was accepted before, perhaps by rules that were wider."""
+
+
 class Spec(BaseModel):
     """Base of what people write: unknown keys are refused, values never change afterwards."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @classmethod
+    def stored(cls, text: str | bytes) -> Self:
+        """The spec in JSON that was stored.
+
+        Raises:
+            ValidationError: it was stored by a version with other rules.
+        """
+        return cls.model_validate_json(text, context=STORED)
 
     def contradictions(self) -> Iterator[Problem]:
         """Combinations of fields that nobody can mean, though each field by itself is valid.
@@ -161,16 +183,34 @@ Milli = Annotated[int, BeforeValidator(parse_milli), PlainSerializer(_write_mill
 MaybeMilli = Annotated[
     int | None, BeforeValidator(_if_given(parse_milli)), PlainSerializer(_write_milli)
 ]
-MaybeBytes = Annotated[int | None, BeforeValidator(_if_given(parse_bytes))]
+
+
+def _size(value: Any, info: ValidationInfo) -> int:
+    return parse_stored_bytes(value) if info.context == STORED else parse_bytes(value)
+
+
+def _maybe_size(value: Any, info: ValidationInfo) -> int | None:
+    return None if value is None else _size(value, info)
+
+
+def _write_maybe_size(size: int | None) -> int | str | None:
+    return None if size is None else sent_bytes(size)
+
+
+Bytes = Annotated[int, BeforeValidator(_size), PlainSerializer(sent_bytes)]
 """Bytes; written as "16GiB"."""
 
+MaybeBytes = Annotated[int | None, BeforeValidator(_maybe_size), PlainSerializer(_write_maybe_size)]
 
-def _memory(value: Any) -> int:
-    """Bytes; an amount in which no process could run is refused, as a forgotten unit."""
-    size = parse_bytes(value)
-    if 0 < size < _LEAST_MEMORY_BYTES:
-        raise ValueError("expected at least 1MiB: a number without a unit is in bytes, write 3GiB")
-    return size
+
+def _is_enough(memory: int) -> int:
+    """
+    Raises:
+        ValueError: no process could run in so little.
+    """
+    if 0 < memory < _LEAST_MEMORY_BYTES:
+        raise ValueError("expected at least 1MiB: no process runs in less")
+    return memory
 
 
 def _extra(value: Any) -> Any:
@@ -236,8 +276,8 @@ class ResourcesSpec(Spec):
     """
 
     cpu: MaybeMilli = None
-    memory: Annotated[int, BeforeValidator(_memory)] = 0
-    disk: Annotated[int, BeforeValidator(parse_bytes)] = 0
+    memory: Annotated[Bytes, AfterValidator(_is_enough)] = 0
+    disk: Bytes = 0
     gpu: Annotated[int, BeforeValidator(parse_gpu), PlainSerializer(_write_milli)] = 0
     gpu_model: GpuModels = ()
     extra: Extra = Field(default_factory=dict)

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from muster.core.errors import Problem
 from muster.core.serving.traffic import is_of_machine
-from muster.core.specs.amounts import Duration, Name, OwnerName, Whole
+from muster.core.specs.amounts import STORED, Duration, Name, OwnerName, Whole
 from muster.core.specs.notify import Channels
 from muster.core.specs.placement import ANYWHERE, Dependency, PlacementSpec
 from muster.core.specs.serving import (
@@ -137,7 +137,12 @@ class DeploymentSpec(Process):
             ValidationError: the template was stored by a version with other rules.
         """
         kept = self.model_dump(mode="json", exclude=set(REPLACING), exclude_unset=True)
-        return DeploymentSpec.model_validate(kept | dict(template))
+        return DeploymentSpec.model_validate(kept | dict(template), context=STORED)
+
+    def with_replicas(self, replicas: int) -> "DeploymentSpec":
+        """This spec with another number of replicas."""
+        said = self.model_dump(mode="json", exclude_unset=True)
+        return DeploymentSpec.model_validate(said | {"replicas": replicas}, context=STORED)
 
     def first_replicas(self) -> int:
         """The number of replicas to begin with."""

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
 from muster.core.errors import Problem
-from muster.core.resources import GPU_WHOLE, MAX_DEVICES, Device, Resources, parse_bytes
+from muster.core.resources import GPU_WHOLE, MAX_DEVICES, Device, Resources
 from muster.core.specs.amounts import (
+    Bytes,
     Duration,
     Extra,
     Flag,
@@ -49,11 +50,11 @@ class MachineShape(Spec):
     """
 
     cpu: Annotated[Milli, Field(gt=0)]
-    memory: Annotated[int, BeforeValidator(parse_bytes), Field(gt=0)]
-    disk: Annotated[int, BeforeValidator(parse_bytes)] = 0
+    memory: Annotated[Bytes, Field(gt=0)]
+    disk: Bytes = 0
     gpus: Annotated[Whole, Field(ge=0, le=MAX_DEVICES)] = 0
     gpu_model: Annotated[str, StringConstraints(max_length=100, strip_whitespace=True)] = ""
-    gpu_memory: Annotated[int, BeforeValidator(parse_bytes)] = 0
+    gpu_memory: Bytes = 0
     extra: Extra = Field(default_factory=dict)
 
     @cached_property

@@ -6,7 +6,7 @@ from pydantic import Field, TypeAdapter
 
 from muster.core.health.service import Service
 from muster.core.resources import GPU_WHOLE
-from muster.core.specs.amounts import ResourcesSpec
+from muster.core.specs.amounts import STORED, ResourcesSpec
 from muster.core.specs.session import KernelSpec, SessionSpec
 
 GRACE_S = 10.0
@@ -25,7 +25,7 @@ class ServiceSpec(SessionSpec):
     service: Service
 
 
-_STORED: TypeAdapter[SessionSpec] = TypeAdapter(
+_ANY: TypeAdapter[SessionSpec] = TypeAdapter(
     Annotated[SessionSpec | ServiceSpec, Field(union_mode="left_to_right")]
 )
 
@@ -44,4 +44,4 @@ def service_spec(service: Service, group: str, gpus: int) -> ServiceSpec:
 
 def stored_spec(text: str) -> SessionSpec:
     """The spec of a session, as it was stored."""
-    return _STORED.validate_json(text)
+    return _ANY.validate_json(text, context=STORED)

@@ -17,6 +17,7 @@ import msgspec
 from lightkube.resources.core_v1 import Pod, Secret
 from pydantic import BaseModel, ConfigDict
 
+from muster.core.specs.amounts import STORED
 from muster.core.specs.pool import MachineShape
 from muster.providers.kubernetes import naming
 from muster.providers.kubernetes.fragment import merged
@@ -82,7 +83,8 @@ class PodPlan(BaseModel):
     def kept_in(cls, secret: Secret) -> Self | None:
         """The plan in a slice's Secret; None if nothing of that kind is there."""
         try:
-            return cls.model_validate_json(b64decode((secret.data or {})[_PLAN], validate=True))
+            text = b64decode((secret.data or {})[_PLAN], validate=True)
+            return cls.model_validate_json(text, context=STORED)
         except (KeyError, ValueError):
             return None
 
@@ -147,7 +149,7 @@ class PodPlan(BaseModel):
         command = agent_command(order, self.names[index], _PLACE)
         command += ["--boot-id", f"$({_POD_UID})", "--ports", self.settings.ports]
         if self.shape.disk:
-            command += ["--disk", str(self.shape.disk)]
+            command += ["--disk", f"{self.shape.disk}B"]
         amounts = self._amounts()
         host_network, first = self.settings.host_network, int(self.settings.ports.partition("-")[0])
         container = {

@@ -354,11 +354,12 @@ def revive_machines(directory: Path, restarts: Restarts, now: float) -> list[str
 
 def _declared(shape: MachineShape) -> list[str]:
     """The options that have an agent report this shape."""
-    words = ["--cpus", f"{shape.cpu}m", "--memory", str(shape.memory), "--disk", str(shape.disk)]
+    words = ["--cpus", f"{shape.cpu}m", "--memory", f"{shape.memory}B"]
+    words += ["--disk", f"{shape.disk}B"]
     if not shape.gpus:
         return [*words, "--gpus", "none"]
     gpus = f"{shape.gpus}x{shape.gpu_model}" if shape.gpu_model else str(shape.gpus)
-    return [*words, "--gpus", gpus, "--gpu-memory", str(shape.gpu_memory)]
+    return [*words, "--gpus", gpus, "--gpu-memory", f"{shape.gpu_memory}B"]
 
 
 def _read(directory: Path) -> _Slice | None:

@@ -11,6 +11,7 @@ from muster.core.health.service import SERVICE_OWNER
 from muster.core.owner import Owner
 from muster.core.resources import Resources
 from muster.core.specs import ResourcesSpec
+from muster.core.specs.amounts import STORED
 from muster.core.states import SESSION_TABLE
 from muster.scheduling.accounting.fairness import UsageSpan
 from muster.store import schema
@@ -109,7 +110,8 @@ def _of_session(row: Any) -> _Requests:
 
 def request_of(process: dict[str, Any]) -> Resources:
     """The request of a process; the rest of its JSON, which may be long, is not validated."""
-    return ResourcesSpec.model_validate(process.get("resources", {})).resources()
+    spec = ResourcesSpec.model_validate(process.get("resources", {}), context=STORED)
+    return spec.resources()
 
 
 def _sum(requests: _Requests) -> dict[str, int]:
