@@ -31,6 +31,7 @@ from muster.core.resources import (
     parse_stored_bytes,
     sent_bytes,
 )
+from muster.core.specs.written_numbers import written_as
 from muster.core.text import ENV_NAME, MAX_ARGUMENT, MAX_NAME, NAME, check_text
 
 _NUMBER = r"[0-9]{1,15}(?:\.[0-9]{1,15})?"
@@ -117,8 +118,8 @@ OwnerName = Annotated[str, StringConstraints(max_length=63, pattern=f"^{OWNER_NA
 
 def _text_of(limit: int) -> Callable[[Any], Any]:
     def read(value: Any) -> Any:
-        if isinstance(value, bool):
-            raise ValueError("expected text; write it in quotes")
+        if isinstance(value, bool) or written_as(value) is not None:
+            raise ValueError("expected text: write it in quotes")
         if isinstance(value, int | float):
             return str(value)
         return check_text(value, limit) if isinstance(value, str) else value
@@ -127,7 +128,7 @@ def _text_of(limit: int) -> Callable[[Any], Any]:
 
 
 Text = Annotated[str, BeforeValidator(_text_of(MAX_ARGUMENT))]
-"""Text that a process can be given; numbers are taken as their text."""
+"""Text that a process can be given; a number is its text, if it is printed as it was written."""
 
 ShortText = Annotated[str, BeforeValidator(_text_of(MAX_NAME))]
 """Text that names something, or is compared with such a name."""

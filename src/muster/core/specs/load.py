@@ -21,6 +21,7 @@ from muster.core.specs.pool import PoolSpec
 from muster.core.specs.quota import QuotaSpec
 from muster.core.specs.session import SessionSpec
 from muster.core.specs.shape import check_shape, is_secret, named
+from muster.core.specs.written_numbers import written_as
 from muster.core.text import ATTRIBUTE, ENV_NAME, NAME, duration
 
 AnySpec = JobSpec | SessionSpec | ScalingGroup | QuotaSpec | PoolSpec | DeploymentSpec
@@ -136,6 +137,8 @@ def _problem(model: type[BaseModel], detail: ErrorDetails) -> Problem:
             expected = f"expected a list{as_list}"
         case "string_type" if isinstance(value, bool | int | float | date):
             expected = f'expected text: quote it, as "{written}"'
+        case "string_type" if value is None:
+            expected = 'expected text: write "" for empty text'
         case "string_pattern_mismatch":
             expected = _OF_PATTERN.get(detail["ctx"]["pattern"], _OF_NAME)
         case _ if kind in _EXPECTED:
@@ -179,6 +182,8 @@ def _written(value: Any) -> str:
     match value:
         case str():
             written = repr(value)
+        case _ if (number := written_as(value)) is not None:
+            written = number
         case date():  # also a moment: YAML knows them
             written = value.isoformat()
         case _:

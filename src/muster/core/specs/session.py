@@ -26,6 +26,7 @@ from muster.core.specs.amounts import (
 from muster.core.specs.notify import Channels
 from muster.core.specs.placement import ANYWHERE, Dependencies, PlacementSpec
 from muster.core.specs.work import Priority
+from muster.core.specs.written_numbers import written_as
 
 MAX_GANG = 10_000
 MAX_KINDS = 256
@@ -46,7 +47,7 @@ def _command(value: Any) -> Any:
             raise ValueError("expected a command, such as [python, train.py] or 'make all'")
         return ["/bin/sh", "-c", value]
     if isinstance(value, bool | int | float):
-        written = str(value).lower()
+        written = written_as(value) or str(value).lower()
         raise ValueError(f'expected text: quote it, as "{written}"')
     return value
 

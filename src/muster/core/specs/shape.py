@@ -79,4 +79,4 @@ def _check_scalar(value: Any) -> None:
         case float() if not math.isfinite(value):
             raise ValueError("expected a finite number")
         case int() if not -_LARGEST <= value < _LARGEST:
-            raise ValueError("expected a number of at most 64 bits")
+            raise ValueError("expected a number of at most 64 bits; write text in quotes")

@@ -5,15 +5,18 @@ document becomes too deep or too long: a parser without such a bound takes time 
 depth.
 """
 
-from typing import TYPE_CHECKING, Any
+import re
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import yaml
 from yaml.composer import Composer
 from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
 
-from muster.core.errors import InvalidSpec, Problem
+from muster.core.errors import MAX_PROBLEMS, InvalidSpec, Problem
 from muster.core.specs.shape import MAX_DEPTH, MAX_VALUES
+from muster.core.specs.written_numbers import written_number
 from muster.core.text import MAX_NAME
 
 if TYPE_CHECKING or not yaml.__with_libyaml__:
@@ -32,7 +35,9 @@ else:
 
 MAX_EVENTS = 4 * MAX_VALUES
 
-_TEXT_TAG = "tag:yaml.org,2002:str"
+_OCTAL = re.compile(r"[-+]?0[0-7_]+")
+_TAG = "tag:yaml.org,2002:"
+_TEXT_TAG = f"{_TAG}str"
 _NO_TAGS = (None, "!", _TEXT_TAG)
 
 
@@ -40,14 +45,15 @@ def read(text: str, *, aliases: bool) -> list[Any]:
     """The documents of a text, whatever they are.
 
     Raises:
-        InvalidSpec: not readable, too deep, a key that stands twice, a tag, or an alias where none
-            is allowed.
+        InvalidSpec: not readable, too deep, a key that stands twice, a tag, an alias where none is
+            allowed, or a number that few people know for one.
     """
     try:
         loader = _Loader(text, aliases=aliases)
         documents: list[Any] = []
         while loader.check_node():
             documents.append(loader.construct_document(loader.get_node()))
+        loader.check_scalars()
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         where = getattr(error, "problem_mark", None)
         last = text.rstrip().count("\n")  # the end of the file is a line of its own for libyaml
@@ -60,7 +66,11 @@ def read(text: str, *, aliases: bool) -> list[Any]:
 class _Loader(Composer, _Events, SafeConstructor, Resolver):
     """Refuses a key that stands twice in a mapping, of which YAML would take the last; tags, whose
     constructors take any time they like; and, unless ``aliases``, aliases, because a few aliases of
-    aliases expand without limit."""
+    aliases expand without limit.
+
+    Numbers with a colon or a zero in front, which YAML counts in sixties and in eights, are refused
+    wherever they stand (``check_scalars``): who writes 12:30 or 0755 means text, a time or another
+    number. Of other numbers it is remembered how they were written (``written_number``)."""
 
     def __init__(self, text: str, *, aliases: bool) -> None:
         _Events.__init__(self, text)
@@ -70,6 +80,61 @@ class _Loader(Composer, _Events, SafeConstructor, Resolver):
         self._aliases = aliases
         self._events = 0
         self._depth = 0
+        self._wrong: list[tuple[int, Problem]] = []  # by their places in the text
+
+    def check_scalars(self) -> None:
+        """
+        Raises:
+            InvalidSpec: values of all documents that are not what they seem.
+        """
+        if self._wrong:
+            in_order = [problem for _, problem in sorted(self._wrong, key=itemgetter(0))]
+            raise InvalidSpec(in_order[:MAX_PROBLEMS], found=len(in_order))
+
+    def whole_number(self, node: yaml.ScalarNode) -> float:
+        number: int = self.construct_yaml_int(node)
+        return self._number(node, number)
+
+    def any_number(self, node: yaml.ScalarNode) -> float:
+        number: float = self.construct_yaml_float(node)
+        return self._number(node, number)
+
+    def _number(self, node: yaml.ScalarNode, number: float) -> float:
+        written = node.value
+        if ":" in written:
+            expected = (
+                f"YAML reads this as the number {number}: write text and times of day in quotes, "
+                f"and a duration with its units, as 12h30m"
+            )
+            self._note(node, expected)
+        elif _OCTAL.fullmatch(written):
+            expected = (
+                f"YAML reads this as the number {number}: write text in quotes, and a number "
+                f"without a zero in front"
+            )
+            self._note(node, expected)
+        return written_number(number, written)
+
+    def day_or_moment(self, node: yaml.ScalarNode) -> Any:
+        try:
+            return self.construct_yaml_timestamp(node)
+        except ValueError as error:
+            self._note(node, f"this is no date ({error}): write text in quotes")
+            return node.value
+
+    yaml_constructors: ClassVar[dict[str | None, Any]] = {
+        **SafeConstructor.yaml_constructors,
+        f"{_TAG}int": whole_number,
+        f"{_TAG}float": any_number,
+        f"{_TAG}timestamp": day_or_moment,
+        # "=" and "<<" mean something as keys only.
+        f"{_TAG}value": SafeConstructor.construct_yaml_str,
+        f"{_TAG}merge": SafeConstructor.construct_yaml_str,
+    }
+
+    def _note(self, node: yaml.ScalarNode, expected: str) -> None:
+        line = f"line {node.start_mark.line + 1}"
+        self._wrong.append((node.start_mark.index, Problem(line, node.value, expected)))
 
     def get_event(self) -> yaml.Event:
         event: yaml.Event = super().get_event()  # type: ignore[no-untyped-call] # a stub's lack
