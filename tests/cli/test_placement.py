@@ -15,6 +15,7 @@ from muster.cli.commands import agents
 from muster.cli.commands.plan import SHOWN, plan_shown
 from muster.cli.explained import placement_shown
 from muster.cli.screen import write
+from muster.cli.words import sentence_of
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, QuotaSpec, SessionSpec
 from muster.core.states import AgentBar, AgentStatus
@@ -116,7 +117,7 @@ def test_plan_of_what_waits_shows_every_reason_with_what_to_do() -> None:
         "waits  it would wait",
         f"  {NO_ROOM.sentence}",
         f"    {NO_ROOM.remedy}",
-        f"  {EARLY.sentence}",
+        f"  {sentence_of(EARLY)}",
     ]
 
 

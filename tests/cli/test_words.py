@@ -1,12 +1,28 @@
 import random
+import time
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from proving.hollow.virtual_clock import VirtualClock
+from tests.cli.fake_cluster import IDS, FakeCluster, because, job
 
-from muster.cli.words import SHORT_ID, clock_time, count, duration, moment, shorten, signal_name
+from muster.cli.words import (
+    SHORT_ID,
+    clock_time,
+    count,
+    duration,
+    moment,
+    sentence_of,
+    shorten,
+    signal_name,
+    with_local_moments,
+)
 from muster.core.ids import IdFactory
+from muster.core.reasons import ReasonCode
+from muster.core.states import JobState
+from muster.core.views.placement import WhyView
 
 
 @pytest.mark.parametrize(
@@ -40,9 +56,39 @@ def test_count_knows_one_and_many() -> None:
 
 def test_clock_time_of_another_day_has_its_date() -> None:
     noon = 1_763_640_000.0
-    assert clock_time(noon, noon + 60) == moment(noon)[11:]
-    assert clock_time(noon, noon + 86400) == moment(noon)
+    assert clock_time(noon, noon + 60) == moment(noon).split()[1]
+    assert clock_time(noon, noon + 86400) == " ".join(moment(noon).split()[:2])
     assert moment(None) == "-"
+
+
+@pytest.fixture
+def in_new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_new_york")
+def test_moments_are_local_and_tell_their_zone_in_sentences_too() -> None:
+    start = 1_805_009_400.0  # half an hour after summer time begins
+    assert moment(start) == "2027-03-14 03:30:00 EDT"
+    waits = because(ReasonCode.BEFORE_START_TIME, moment="2027-03-14T07:30:00+00:00")
+    assert sentence_of(waits) == "starts not before 2027-03-14 03:30:00 EDT"
+    assert with_local_moments("it ends at 2027-99-14T07:30:00+00:00") == (
+        "it ends at 2027-99-14T07:30:00+00:00"
+    )
+
+
+@pytest.mark.usefixtures("in_new_york")
+def test_why_and_ps_show_moments_by_the_reader_s_clock() -> None:
+    waits = because(ReasonCode.BEFORE_START_TIME, moment="2027-03-14T07:30:00+00:00")
+    verdict = f"train waits: {waits.sentence}"
+    why = WhyView(subject=IDS[0], status="PENDING", verdict=verdict, reasons=(waits,))
+    cluster = FakeCluster(jobs_=[job("train", JobState.PENDING)], why_={IDS[0]: why, "train": why})
+    assert "not before 2027-03-14 03:30:00 EDT" in cluster.run("why", "train").stdout
+    assert "not before 2027-03-14 03:30:00 EDT" in cluster.run("ps").stdout
 
 
 def test_signal_name_of_an_unknown_number_is_the_number() -> None:

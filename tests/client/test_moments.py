@@ -12,6 +12,8 @@ from muster.client.moments import with_absolute_moments
 from muster.core.errors import InvalidSpec
 from muster.core.specs import spec_of
 
+LEFT_OUT = datetime.fromisoformat("2027-03-14 02:30")
+
 
 @pytest.fixture(autouse=True)
 def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
@@ -24,8 +26,8 @@ def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
-def moment(value: Any) -> Any:
-    now = datetime(2027, 1, 30, 12, 0, tzinfo=UTC).astimezone()  # 13:00 there
+def moment(value: Any, now: datetime | None = None) -> Any:
+    now = now or datetime(2027, 1, 30, 12, 0, tzinfo=UTC).astimezone()  # 13:00 there
     return with_absolute_moments({"not_before": value}, now)["not_before"]
 
 
@@ -47,6 +49,49 @@ def moment(value: Any) -> Any:
 )
 def test_moment_is_by_the_clock_of_the_caller(written: Any, meant: str) -> None:
     assert moment(written) == meant
+
+
+@pytest.mark.parametrize(
+    ("place", "written", "meant"),
+    [
+        ("America/New_York", "2027-03-14 02:30", "2027-03-14T03:30:00-04:00"),
+        (
+            "America/New_York",
+            datetime.fromisoformat("2027-03-14 02:30"),
+            "2027-03-14T03:30:00-04:00",
+        ),
+        ("Africa/Cairo", "2027-04-30 00:00", "2027-04-30T01:00:00+03:00"),
+        ("Africa/Cairo", date(2027, 4, 30), "2027-04-30T01:00:00+03:00"),
+        ("Australia/Lord_Howe", "2027-10-03 02:15", "2027-10-03T02:45:00+11:00"),
+        ("Pacific/Apia", "2011-12-30 10:00", "2011-12-31T10:00:00+14:00"),  # a day left out
+        ("Europe/Berlin", "2027-10-31 02:30", "2027-10-31T02:30:00+02:00"),  # there are two
+    ],
+)
+def test_time_that_the_clock_leaves_out_has_come_once_the_clock_has_passed_it(
+    place: str, written: Any, meant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", place)
+    time.tzset()
+    assert moment(written) == meant
+
+
+@pytest.mark.parametrize(
+    ("now", "meant"),
+    [
+        (
+            datetime(2027, 3, 28, 0, 45, tzinfo=UTC),
+            "2027-03-28T03:30:00+02:00",
+        ),
+        (datetime(2027, 10, 31, 0, 15, tzinfo=UTC), "2027-10-31T02:30:00+02:00"),
+        (
+            datetime(2027, 10, 31, 0, 45, tzinfo=UTC),
+            "2027-10-31T02:30:00+01:00",
+        ),
+        (datetime(2027, 10, 31, 1, 45, tzinfo=UTC), "2027-11-01T02:30:00+01:00"),
+    ],
+)
+def test_time_of_day_is_the_next_that_the_clock_shows(now: datetime, meant: str) -> None:
+    assert moment("2:30", now.astimezone()) == meant
 
 
 @pytest.mark.parametrize("written", ["soon", "25:00", "+", "+x", "tomorrow", "8", "1" * 1000, 2e9])

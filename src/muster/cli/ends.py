@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from muster.cli.screen import plain
-from muster.cli.words import count, duration, signal_name
+from muster.cli.words import count, duration, sentence_of, signal_name
 from muster.core.reasons import DISPLACED, ReasonCode
 from muster.core.states import KernelStatus, TaskState
 
@@ -33,7 +33,7 @@ def exit_text(exit_code: int | None, signal: int | None) -> str:
 def how_ended(reason: "ReasonView | None", exit_code: int | None) -> str:
     """The reason's sentence, else a sentence on the exit code; empty where neither is known."""
     if reason is not None:
-        return plain(reason.sentence)
+        return plain(sentence_of(reason))
     return "" if exit_code is None else f"exited with code {exit_code}"
 
 

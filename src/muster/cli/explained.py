@@ -12,7 +12,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from muster.cli.screen import Column, plain, table
-from muster.cli.words import count
+from muster.cli.words import count, sentence_of
 
 if TYPE_CHECKING:
     from muster.core.views.placement import (
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 def placement_shown(console: Console, placement: "PlacementView") -> list[RenderableType]:
     """The session's place in the order, the room kept for it, the work that would make room, and
     the shortfalls agent by agent."""
-    parts: list[RenderableType] = [Text(f"\n{plain(placement.sentence)}")]
+    parts: list[RenderableType] = [Text(f"\n{plain(sentence_of(placement))}")]
     if displaces := placement.displaces:
         parts += _displaced(console, displaces.victims)
     elif reservation := placement.reservation:
-        parts.append(Text(plain(reservation.sentence)))
+        parts.append(Text(plain(sentence_of(reservation))))
     for request in placement.requests:
         parts += _request(console, request)
     if others := placement.other_requests:
@@ -59,7 +59,7 @@ def _displaced(console: Console, victims: Sequence["VictimView"]) -> list[Render
 
 
 def _request(console: Console, request: "RequestView") -> list[RenderableType]:
-    parts: list[RenderableType] = [Text(f"\n{plain(request.sentence)}")]
+    parts: list[RenderableType] = [Text(f"\n{plain(sentence_of(request))}")]
     if scores := request.scores:
         parts.append(Text(f"  best first: {_scored(scores)}"))
     if not request.groups:
@@ -83,7 +83,7 @@ def _scored(scores: Sequence["ScoreView"]) -> str:
 
 
 def _agents(group: "ShortfallView") -> Sequence[Text | str]:
-    shortfalls = "; ".join(plain(reason.sentence) for reason in group.shortfalls)
+    shortfalls = "; ".join(plain(sentence_of(reason)) for reason in group.shortfalls)
     return [
         f"{group.agents:,}",
         shortfalls or Text("nothing: there is room", style="green"),

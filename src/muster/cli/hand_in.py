@@ -14,6 +14,7 @@ from muster.cli.exits import ExitCode
 from muster.cli.local_workdir import refuse_missing_workdirs
 from muster.cli.nearest import suggesting_dependencies
 from muster.cli.screen import plain, print_json, stderr
+from muster.cli.words import sentence_of
 
 if TYPE_CHECKING:
     from muster.cli.kinds.kind import WorkKind
@@ -80,7 +81,7 @@ def handed_in(cluster: Cluster, hand_in: "Callable[[Client], RecordView]", displ
             return _placed_or_why(client, kind, accepted.id)
         if display.detach and not (display.quiet or display.as_json):
             for reason in kind.warnings(accepted):
-                said = f"no agent could hold it now: {reason.sentence}. {reason.remedy}"
+                said = f"no agent could hold it now: {sentence_of(reason)}. {reason.remedy}"
                 stderr().print(Text(f"warning: {plain(said)}"), soft_wrap=True)
     if display.detach:
         return ExitCode.OK
@@ -100,5 +101,7 @@ def _placed_or_why(client: "Client", kind: "WorkKind[Any, Any]", id_: str) -> in
             return ExitCode.OK
         time.sleep(LOOK_S)
     for reason in client.why(id_).reasons:
-        stderr().print(Text(plain(f"not placed yet: {reason.sentence}. {reason.remedy}".strip())))
+        stderr().print(
+            Text(plain(f"not placed yet: {sentence_of(reason)}. {reason.remedy}".strip()))
+        )
     return ExitCode.NOT_PLACED

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from muster.cli import kinds
+from muster.cli.words import sentence_of
 
 if TYPE_CHECKING:
     from muster.cli.kinds.outputs import Outputs
@@ -41,4 +42,4 @@ def nothing_written(found: "RecordView") -> str:
 
 
 def _never(name: str, reason: "ReasonView | None") -> str:
-    return f"{name} never started" + (f": {reason.sentence}" if reason else "")
+    return f"{name} never started" + (f": {sentence_of(reason)}" if reason else "")

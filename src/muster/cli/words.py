@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from typing import Protocol
 
 from muster.core.text import count as count
 from muster.core.text import duration as duration
@@ -13,6 +14,8 @@ SHORT_ID = 8
 
 
 _DURATION = re.compile(r"\b[0-9.]{1,9}(?:ms|[smhd])(?:[0-9]{2}[smh])?\b")
+_MOMENT = re.compile(r"\b[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\+00:00")
+"""A moment as the controller writes it into sentences: in UTC, as it knows no reader's zone."""
 _NUMBER = re.compile(r"[0-9]{1,20}")
 
 
@@ -32,16 +35,41 @@ def one(kind: str) -> str:
 
 
 def moment(seconds: float | None) -> str:
-    """Local time of day with its date; a dash for None."""
+    """Local time of day with its date and its time zone; a dash for None."""
     if seconds is None:
         return "-"
-    return f"{_local(seconds):%Y-%m-%d %H:%M:%S}"
+    return f"{_local(seconds):%Y-%m-%d %H:%M:%S %Z}"
+
+
+class HasSentence(Protocol):
+    """A reason, or whatever else the controller has formed a sentence about."""
+
+    @property
+    def sentence(self) -> str: ...
+
+
+def sentence_of(reason: HasSentence) -> str:
+    """The controller's sentence, with its moments in local time."""
+    return with_local_moments(reason.sentence)
+
+
+def with_local_moments(said: str) -> str:
+    """The controller's words, with their moments in local time."""
+    return _MOMENT.sub(_as_local, said)
+
+
+def _as_local(found: re.Match[str]) -> str:
+    try:
+        return moment(datetime.fromisoformat(found[0]).timestamp())
+    except ValueError:
+        return found[0]
 
 
 def clock_time(seconds: float, now: float) -> str:
     """Local time of day; with its date unless that is today."""
-    today = _local(seconds).date() == _local(now).date()
-    return f"{_local(seconds):%H:%M:%S}" if today else moment(seconds)
+    found = _local(seconds)
+    today = found.date() == _local(now).date()
+    return f"{found:%H:%M:%S}" if today else f"{found:%Y-%m-%d %H:%M:%S}"
 
 
 def _local(seconds: float) -> datetime:

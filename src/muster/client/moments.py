@@ -34,9 +34,9 @@ def with_absolute_moments(keys: Mapping[str, Any], now: datetime | None = None) 
 def _read(value: str | date, now: datetime) -> datetime | None:
     """The moment with its time zone; None if the value is no moment."""
     if isinstance(value, datetime):
-        return value.astimezone()
+        return _by_the_clock(value)
     if isinstance(value, date):
-        return datetime.combine(value, time()).astimezone()
+        return _by_the_clock(datetime.combine(value, time()))
     text = " ".join(value.split())
     if len(text) > 64:
         return None
@@ -50,15 +50,25 @@ def _read(value: str | date, now: datetime) -> datetime | None:
     if blank and day.lower() in _DAYS:
         at = _time(rest)
         on = now.date() + timedelta(days=_DAYS[day.lower()])
-        return None if at is None else datetime.combine(on, at).astimezone()
+        return None if at is None else _by_the_clock(datetime.combine(on, at))
     if (at := _time(text)) is not None:
-        first = datetime.combine(now.date(), at).astimezone()
-        if first > now:
-            return first
-        return datetime.combine(now.date() + timedelta(days=1), at).astimezone()
+        today = datetime.combine(now.date(), at)
+        moments = map(_by_the_clock, (today, today.replace(fold=1), today + timedelta(days=1)))
+        return next(moment for moment in moments if moment > now)
     with suppress(ValueError):
-        return datetime.fromisoformat(text).astimezone()
+        return _by_the_clock(datetime.fromisoformat(text))
     return None
+
+
+def _by_the_clock(moment: datetime) -> datetime:
+    """The moment at which the clock of the caller shows this time. Of an hour that the clock shows
+    twice it is the first, unless ``fold`` is set; a time that the clock leaves out, when summer
+    time begins, has come once the clock has passed it, and not before."""
+    found = moment.astimezone()
+    if moment.tzinfo is not None or found.replace(tzinfo=None) == moment.replace(fold=0):
+        return found
+    # The offsets before and after the clock is put on, one of which gives a moment too early.
+    return max(moment.replace(fold=fold).astimezone() for fold in (0, 1))
 
 
 def _time(text: str) -> time | None:

@@ -14,7 +14,7 @@ from muster.cli.commands.slices import slices_table
 from muster.cli.described.pool import price, said_of
 from muster.cli.parameters import Option
 from muster.cli.screen import plain, print_json, stderr, stdout, table, write
-from muster.cli.words import count, moment
+from muster.cli.words import count, moment, sentence_of
 
 if TYPE_CHECKING:
     from muster.core.views.pools import (
@@ -91,7 +91,7 @@ def group_parts(
     for unmet in group.unmet:
         yield from _unmet(unmet)
     for withheld in group.withheld:
-        said = "; ".join(each.sentence for each in withheld.reasons)
+        said = "; ".join(sentence_of(each) for each in withheld.reasons)
         yield Text(plain(f"{_shape(withheld.shape)}: no demand: {said}"))
     if group.other_unmet:
         yield Text(f"and {count(group.other_unmet, 'shape')} more that find none")
@@ -152,7 +152,7 @@ def _unmet(unmet: "UnmetView") -> "Iterator[RenderableType]":
     near = f"; did you mean {unmet.nearest}?" if unmet.nearest else ""
     yield Text(plain(f"{_shape(unmet.shape)}: {said}{near}"), style="yellow")
     if unmet.never is not None:
-        yield Text(plain(f"  {unmet.never.sentence}"))
+        yield Text(plain(f"  {sentence_of(unmet.never)}"))
         return
     for refusal in unmet.pools:
         yield Text(plain(f"  {_refusal(refusal)}"))
@@ -161,7 +161,7 @@ def _unmet(unmet: "UnmetView") -> "Iterator[RenderableType]":
 
 
 def _refusal(refusal: "RefusalView") -> str:
-    return "; ".join(each.sentence for each in refusal.reasons) or f"pool {refusal.pool}"
+    return "; ".join(sentence_of(each) for each in refusal.reasons) or f"pool {refusal.pool}"
 
 
 def _cost(group: "AutoscalerView") -> str:

@@ -14,6 +14,7 @@ from muster.cli.parameters import Option, annotated
 from muster.cli.proxies import known_url
 from muster.cli.screen import plain, print_json, show_change, stderr
 from muster.cli.spec_file import SpecFile, read_spec
+from muster.cli.words import sentence_of
 
 Detach = Annotated[
     bool, Option("--detach", "-d", help="Do not wait until all replicas are healthy.")
@@ -44,7 +45,7 @@ def deploy(
         refuse_missing_workdirs(client, spec)
         accepted = client.deploy(spec)
         for warning in () if as_json else accepted.warnings:
-            told = f"warning: {warning.sentence}. {warning.remedy}"
+            told = f"warning: {sentence_of(warning)}. {warning.remedy}"
             stderr().print(Text(plain(told)), soft_wrap=True)
         if detach:
             show_change(accepted, said(accepted), as_json=as_json)

@@ -23,7 +23,7 @@ from muster.cli.screen import (
     status,
     stderr,
 )
-from muster.cli.words import count, duration
+from muster.cli.words import count, duration, sentence_of
 from muster.core.states.deployment import RouteStatus
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def deployments(
 
 
 def _row(found: "DeploymentView", now: float) -> list[Text | str]:
-    sentence = [] if found.reason is None else [found.reason.sentence]
+    sentence = [] if found.reason is None else [sentence_of(found.reason)]
     revision = str(found.stable)
     if found.revision != found.stable:
         revision += f" → {found.revision}" if found.rollout is not None else ""
@@ -142,7 +142,7 @@ def _route(route: "RouteView", now: float) -> list[Text | str]:
 def _why(route: "RouteView") -> str:
     """Why a route is not healthy. The reason of one that is starting is only in the controller."""
     if route.reason is not None:
-        return route.reason.sentence
+        return sentence_of(route.reason)
     if route.status != RouteStatus.DEGRADED:
         return ""
     return "not probed yet" if route.good is None else "not healthy yet: its last probe was bad"

@@ -17,6 +17,7 @@ from muster.cli.nearest import named_group
 from muster.cli.parameters import Argument, annotated
 from muster.cli.screen import Column, plain, print_json, show_change, stderr, stdout, table, write
 from muster.cli.spec_file import SpecFile, read_spec
+from muster.cli.words import sentence_of
 
 if TYPE_CHECKING:
     from muster.core.views.cluster import GroupView
@@ -79,7 +80,7 @@ def apply(
 def refused_plugins(groups: Sequence["GroupView"]) -> list[Text]:
     """The plug-ins and checks of the groups' policies that are not used, and why."""
     return [
-        Text(f"{plain(reason.sentence)}. {plain(reason.remedy)}".strip(), style="yellow")
+        Text(f"{plain(sentence_of(reason))}. {plain(reason.remedy)}".strip(), style="yellow")
         for group in groups
         for reason in group.refused
     ]

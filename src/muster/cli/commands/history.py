@@ -16,7 +16,7 @@ from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Option
 from muster.cli.screen import Column, plain, print_json, status, stderr, stdout, table, write
-from muster.cli.words import clock_time
+from muster.cli.words import clock_time, sentence_of
 from muster.core.errors import MusterError
 from muster.core.results import SchedulingResult
 
@@ -107,7 +107,7 @@ def _row(entry: "HistoryView", now: float, revisions: Mapping[str, int]) -> list
         _subject(entry, revisions),
         _happened(entry),
         f"{entry.times:,}" if entry.times > 1 else "",
-        "; ".join(reason.sentence for reason in entry.reasons),
+        "; ".join(sentence_of(reason) for reason in entry.reasons),
     ]
 
 

@@ -11,7 +11,7 @@ from muster.cli.arguments import AsJson
 from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.parameters import Argument, Option, annotated
 from muster.cli.screen import Column, plain, print_json, show_listing, status
-from muster.cli.words import duration
+from muster.cli.words import duration, sentence_of
 
 if TYPE_CHECKING:
     from muster.core.views.notices import NoticeView
@@ -57,7 +57,7 @@ def _row(notice: "NoticeView", now: float) -> list[Text | str]:
         notice.subject or "a test",
         plain(notice.channel),
         str(notice.tries) if notice.tries else "",
-        plain(notice.reason.sentence) if notice.reason else "",
+        plain(sentence_of(notice.reason)) if notice.reason else "",
     ]
 
 
@@ -87,5 +87,5 @@ def try_channel(
         click.echo(f"sent to {notice.channel}")
     if notice.status != "SENT":
         why = notice.reason
-        said = "no word of it yet" if why is None else f"{why.sentence}. {why.remedy}".strip()
+        said = "no word of it yet" if why is None else f"{sentence_of(why)}. {why.remedy}".strip()
         raise click.ClickException(f"not sent to {notice.channel}: {said}")

@@ -16,6 +16,7 @@ from muster.cli.nearest import suggesting_dependencies
 from muster.cli.placement_options import Project, with_keys
 from muster.cli.screen import Column, plain, print_json, stdout, table, write
 from muster.cli.spec_file import SpecFile, read_spec
+from muster.cli.words import sentence_of, with_local_moments
 from muster.core.states.task import COLOURS, TaskState
 
 if TYPE_CHECKING:
@@ -63,15 +64,15 @@ def plan_shown(console: Console, plan: "PlanView") -> list[RenderableType]:
     """The verdict, every reason with its remedy, the places, and the shortfalls of the agents."""
     outcome = (plan.outcome.value, _COLOURS.get(plan.outcome, ""))
     parts: list[RenderableType] = [
-        Text.assemble(outcome, "  ", (plain(plan.verdict), "bold")),
+        Text.assemble(outcome, "  ", (plain(with_local_moments(plan.verdict)), "bold")),
     ]
     if plan.reasons and plan.outcome == "starts":
         parts.append(Text("  the others wait:"))
     for remedy, reasons in groupby(plan.reasons, lambda reason: reason.remedy):
-        parts += [Text(f"  {plain(reason.sentence)}") for reason in reasons]
+        parts += [Text(f"  {plain(sentence_of(reason))}") for reason in reasons]
         if remedy and plan.outcome != "displaces":
             parts.append(Text(f"    {plain(remedy)}"))
-    parts += [Text(f"  {plain(each.sentence)}") for each in plan.adds]
+    parts += [Text(f"  {plain(sentence_of(each))}") for each in plan.adds]
     if plan.kernels:
         parts += [Text(), kernels_table(console, plan.kernels)]
         if len(plan.kernels) > SHOWN:

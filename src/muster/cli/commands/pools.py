@@ -27,7 +27,7 @@ from muster.cli.screen import (
     write,
 )
 from muster.cli.spec_file import SpecFile, read_spec
-from muster.cli.words import count
+from muster.cli.words import count, sentence_of
 from muster.core.states.slice import SliceStatus
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ def _note(pool: "PoolView") -> str:
         return not_listed  # its end waits for that
     for why in (pool.closed, pool.differs):
         if why is not None:
-            return why.sentence
+            return sentence_of(why)
     if not_listed:
         return not_listed
     return f"{count(pool.outdated, 'slice')} outdated" if pool.outdated else ""

@@ -14,6 +14,7 @@ from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.completion import complete_user
 from muster.cli.nearest import check_filters
 from muster.cli.parameters import Option
+from muster.cli.words import sentence_of, with_local_moments
 from muster.core.errors import MusterError
 from muster.core.text import either
 from muster.core.views.base import RecordView
@@ -175,10 +176,11 @@ def _nothing(wanted: Wanted) -> str:
 
 def reasons(client: "Client", work: Sequence[RecordView]) -> dict[str, str]:
     """Reasons by id: why the first few wait of which nothing runs, and why others ended."""
-    why = {each.id: each.reason.sentence for each in work if each.reason is not None}
+    why = {each.id: sentence_of(each.reason) for each in work if each.reason is not None}
     waiting = [each for each in work if each.id not in why and kinds.of_work(each).stands(each)]
     for each in waiting[:EXPLAINED]:
         with suppress(MusterError):  # the work may have ended meanwhile
             answer = client.why(each.id)
-            why[each.id] = answer.reasons[0].sentence if answer.reasons else answer.verdict
+            said = answer.reasons[0].sentence if answer.reasons else answer.verdict
+            why[each.id] = with_local_moments(said)
     return why

@@ -25,7 +25,7 @@ from muster.cli.screen import (
     stdout,
     write,
 )
-from muster.cli.words import duration, shorten
+from muster.cli.words import duration, sentence_of, shorten
 
 if TYPE_CHECKING:
     from muster.client import Client
@@ -86,7 +86,7 @@ def _row(recovery: "RecoveryView", short: str, now: float) -> list[Text | str]:
         str(recovery.restarts),
         "" if ratio is None else f"{ratio:.0%}",
         plain(", ".join(recovery.agents)),
-        plain(recovery.reason.sentence) if recovery.reason else "",
+        plain(sentence_of(recovery.reason)) if recovery.reason else "",
     ]
 
 

@@ -28,7 +28,7 @@ from muster.cli.screen import (
     tell_left_out,
     write,
 )
-from muster.cli.words import count, duration, shorten
+from muster.cli.words import count, duration, sentence_of, shorten
 
 if TYPE_CHECKING:
     from muster.core.views.pools import SliceView
@@ -247,5 +247,5 @@ def _why(slice_: "SliceView") -> str:
     """The reason for which a slice goes, stays, or has not come yet."""
     for why in (slice_.doomed, slice_.silent, slice_.reason, slice_.stays):
         if why is not None:
-            return why.sentence
+            return sentence_of(why)
     return ""

@@ -13,6 +13,7 @@ from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.explained import placement_shown
 from muster.cli.nearest import suggesting
 from muster.cli.screen import plain, print_json, status, stdout, unbroken, write
+from muster.cli.words import sentence_of, with_local_moments
 from muster.core.reasons import WHO_ACTS, ReasonKind
 
 if TYPE_CHECKING:
@@ -43,9 +44,9 @@ def why(cluster: Cluster, ref: AnyRef, as_json: AsJson = False) -> None:
 def explanation(console: Console, why: "WhyView") -> list[RenderableType]:
     """The verdict, every reason with its remedy, and the shortfalls of the agents."""
     parts: list[RenderableType] = [
-        Text.assemble(status(why.status), "  ", (plain(why.verdict), "bold"))
+        Text.assemble(status(why.status), "  ", (plain(with_local_moments(why.verdict)), "bold"))
     ]
-    parts += [Text(f"  {plain(detail)}") for detail in why.details]
+    parts += [Text(f"  {plain(with_local_moments(detail))}") for detail in why.details]
     acts = {reason.kind for reason in why.reasons}
     if len(acts) > 1:
         acts.discard(ReasonKind.WAITING)  # time alone does not cure the other reasons
@@ -54,9 +55,9 @@ def explanation(console: Console, why: "WhyView") -> list[RenderableType]:
     said = " ".join((why.verdict, *why.details))
     for _, reasons in groupby(why.reasons, lambda reason: (reason.kind, reason.remedy)):
         parts += _alike([*reasons], said, acts)
-    parts += [Text(f"  {plain(holding.sentence)}") for holding in why.held]
+    parts += [Text(f"  {plain(sentence_of(holding))}") for holding in why.held]
     if why.behind is not None:
-        parts.append(Text(f"  {plain(why.behind.sentence)}"))
+        parts.append(Text(f"  {plain(sentence_of(why.behind))}"))
     if commands := _that_tell_more(why):
         parts.append(unbroken(f"  see {' and '.join(f'`{each}`' for each in commands)}"))
     if why.placement:
@@ -78,7 +79,7 @@ def _alike(reasons: Sequence["ReasonView"], said: str, acts: Collection[str]) ->
     """Reasons with the same remedy; with the person who can act, if they are of the kinds
     ``acts``."""
     reason = reasons[0]
-    lines = [plain(each.sentence) for each in reasons if each.sentence not in said]
+    lines = [plain(sentence_of(each)) for each in reasons if each.sentence not in said]
     if reason.kind in acts:
         lines.append(WHO_ACTS.get(reason.kind, reason.kind))
     if reason.remedy:

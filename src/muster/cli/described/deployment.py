@@ -9,7 +9,7 @@ from rich.text import Text
 from muster.cli.described.record import ago, heading, sentences
 from muster.cli.described.revision import command_of
 from muster.cli.screen import fields, plain, status
-from muster.cli.words import count, duration, moment
+from muster.cli.words import count, duration, moment, sentence_of
 from muster.core.states.deployment import EndpointLifecycle
 
 if TYPE_CHECKING:
@@ -156,4 +156,4 @@ def _route(route: "RouteView", now: float) -> str:
     state = status(route.status).plain
     said = f"{route.id}  {state}  revision {route.revision}  {route.address or '-'}"
     said += f"  for {duration(now - route.status_changed_at)}"
-    return f"{said}: {route.reason.sentence}" if route.reason is not None else said
+    return f"{said}: {sentence_of(route.reason)}" if route.reason is not None else said

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from muster.cli.described.record import ago, heading, sentences
 from muster.cli.screen import Column, fields, plain, status, table
-from muster.cli.words import clock_time, count, duration, moment
+from muster.cli.words import clock_time, count, duration, moment, sentence_of
 
 if TYPE_CHECKING:
     from muster.core.views.health import CheckView, IncidentView
@@ -73,8 +73,8 @@ def _row(incident: "IncidentView", now: float) -> list[Text | str]:
 def why(incident: "IncidentView") -> str:
     """The reason that a line has room for: the suspicion, or why the machine was isolated."""
     if incident.status == "ISOLATED" and incident.reason is not None:
-        return incident.reason.sentence
-    return incident.why.sentence
+        return sentence_of(incident.reason)
+    return sentence_of(incident.why)
 
 
 def lasted(incident: "IncidentView", now: float) -> str:
@@ -107,7 +107,7 @@ def _tried(incident: "IncidentView") -> str | None:
 
 def _checks(checks: Sequence["CheckView"], now: float) -> Text | None:
     lines = [
-        f"{clock_time(each.at, now)}, after {duration(each.took_s)}: {plain(each.sentence)}"
+        f"{clock_time(each.at, now)}, after {duration(each.took_s)}: {plain(sentence_of(each))}"
         + (f"\n  also: {plain(each.rest)}" if each.rest else "")
         for each in checks
     ]

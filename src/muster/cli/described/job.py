@@ -12,7 +12,7 @@ from muster.cli.described.record import heading, sentences, times
 from muster.cli.ends import failures_of
 from muster.cli.follow.progress import counted
 from muster.cli.screen import Column, fields, plain, status, table, unbroken
-from muster.cli.words import count, duration, moment
+from muster.cli.words import count, duration, moment, sentence_of
 from muster.core.states import TaskState
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def attempts_table(console: Console, tasks: Sequence["TaskDetail"], now: float) 
 def _attempts(task: "TaskDetail", now: float) -> Iterator[list[Text | str]]:
     for kernel in task.attempts[:-1]:
         yield [str(task.index), str(kernel.attempt), *cells(kernel, now)]
-    reason = task.reason.sentence if task.reason else ""
+    reason = sentence_of(task.reason) if task.reason else ""
     if task.attempts:
         last = task.attempts[-1]
         # The state is the task's, place and times are its attempt's.

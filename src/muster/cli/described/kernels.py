@@ -6,7 +6,7 @@ from rich.text import Text
 
 from muster.cli.ends import exit_text, ran, shown_state
 from muster.cli.screen import Column, status
-from muster.cli.words import clock_time
+from muster.cli.words import clock_time, sentence_of
 from muster.core.states import KernelStatus
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def cells(kernel: "KernelView", now: float) -> list[Text | str]:
         f"{share.index}" if share.share >= 1 else f"{share.index}({share.share:g})"
         for share in kernel.devices
     )
-    reason = kernel.reason.sentence if kernel.reason else ""
+    reason = sentence_of(kernel.reason) if kernel.reason else ""
     if not reason and kernel.status is KernelStatus.ERROR:  # what the state means (KERNEL_TABLE)
         reason = f"lost with its agent {kernel.agent or ''}".rstrip()
     return [

@@ -6,7 +6,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from muster.cli.screen import fields, plain, status
-from muster.cli.words import duration, moment
+from muster.cli.words import duration, moment, sentence_of
 
 if TYPE_CHECKING:
     from muster.core.views.base import ReasonView, RecordView
@@ -34,7 +34,7 @@ def sentences(reason: "ReasonView | None") -> str | None:
     """A reason with its remedy."""
     if reason is None:
         return None
-    return f"{reason.sentence}. {reason.remedy}" if reason.remedy else reason.sentence
+    return f"{sentence_of(reason)}. {reason.remedy}" if reason.remedy else sentence_of(reason)
 
 
 def heading(name: str, state: str, id_: str = "") -> Text:

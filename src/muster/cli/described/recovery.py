@@ -8,7 +8,7 @@ from rich.text import Text
 
 from muster.cli.described.record import ago, heading, sentences
 from muster.cli.screen import fields, plain
-from muster.cli.words import count, duration, moment
+from muster.cli.words import count, duration, moment, sentence_of
 
 if TYPE_CHECKING:
     from muster.core.views.recoveries import RecoveryDetail, RoundAgentView, RoundView
@@ -54,12 +54,12 @@ def _times(recovery: "RecoveryDetail", now: float) -> str:
 
 def _round(round_: "RoundView", now: float) -> Text:
     lines = [
-        f"{moment(round_.began_at)}: {round_.why.sentence}",
+        f"{moment(round_.began_at)}: {sentence_of(round_.why)}",
         *(_agent(each) for each in round_.agents),
         ", ".join(_phases(round_, now)),
     ]
     if round_.outcome is not None:
-        lines.append(round_.outcome.sentence)
+        lines.append(sentence_of(round_.outcome))
     return Text("\n".join(plain(line) for line in lines if line))
 
 

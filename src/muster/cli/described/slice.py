@@ -8,7 +8,7 @@ from rich.text import Text
 from muster.cli.described.pool import price
 from muster.cli.described.record import ago, heading, sentences
 from muster.cli.screen import fields, plain
-from muster.cli.words import count, duration, moment
+from muster.cli.words import count, duration, moment, sentence_of
 
 if TYPE_CHECKING:
     from muster.core.views.pools import MachineView, SliceView
@@ -44,7 +44,7 @@ def slice_parts(slice_: "SliceView", now: float) -> list[RenderableType]:
 def _leaves(slice_: "SliceView", now: float) -> str | None:
     if slice_.doomed is None or slice_.finished_at is not None:
         return None
-    said = slice_.doomed.sentence
+    said = sentence_of(slice_.doomed)
     if slice_.kernels and slice_.leave_by is None:
         return f"{said}; its work runs to the end"
     if slice_.kernels and slice_.leave_by is not None and slice_.leave_by > now:

@@ -17,7 +17,7 @@ from muster.cli.follow.interrupt import Interrupts
 from muster.cli.follow.progress import spinner
 from muster.cli.follow.status_line import StatusLine
 from muster.cli.screen import discard_stderr, discard_stdout, plain, stderr
-from muster.cli.words import duration, without_durations, without_numbers
+from muster.cli.words import duration, sentence_of, without_durations, without_numbers
 from muster.core.errors import MusterError
 from muster.core.reasons import ReasonCode, ReasonKind
 from muster.core.states.deployment import DEPLOYMENT_TABLE, EndpointLifecycle
@@ -170,7 +170,7 @@ class Follower:
         reasons."""
         with suppress(MusterError):  # the deployment may be gone
             of_routes = [
-                each.sentence
+                sentence_of(each)
                 for each in client.why(self._found.id).reasons
                 if each != self._found.reason and each.code != ReasonCode.ROLLOUT_UNDER_WAY
             ]
@@ -234,4 +234,4 @@ def said(found: "DeploymentView") -> str:
         line = f"deployment {found.name}: {said_replicas(found)}"
         if update := said_rollout(found, time.time()):
             line += f"; {update}"
-    return f"{line}; {found.reason.sentence}" if found.reason is not None else line
+    return f"{line}; {sentence_of(found.reason)}" if found.reason is not None else line

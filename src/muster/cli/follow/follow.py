@@ -29,7 +29,7 @@ from muster.cli.follow.lines import PrefixedLines, last_lines, prefix_width
 from muster.cli.follow.progress import conclusion, progress
 from muster.cli.follow.status_line import StatusLine
 from muster.cli.screen import discard_stdout, plain, status, stderr
-from muster.cli.words import count, shorten, without_durations
+from muster.cli.words import count, sentence_of, shorten, without_durations
 from muster.core.errors import Conflict, MusterError
 from muster.core.states import JobState, TaskState
 
@@ -205,7 +205,7 @@ class JobFollower:
     def _learn_why(self) -> None:
         with suppress(MusterError), self._cluster.client(WHY_TIMEOUT_S) as client:
             reasons = client.why(self._job.id).reasons
-            why = reasons[0].sentence if reasons else ""
+            why = sentence_of(reasons[0]) if reasons else ""
             news = without_durations(why) != without_durations(self._why)
             if why and news and not self._screen.enabled:
                 self._say(Text(f"{self._job.name} waits: {plain(why)}"))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from muster.cli.screen import plain, status
-from muster.cli.words import count, duration
+from muster.cli.words import count, duration, sentence_of
 from muster.core.states import JobState
 from muster.core.states.task import COLOURS, TASK_TABLE, TaskState
 
@@ -88,7 +88,7 @@ def conclusion(job: "JobView", why: "ReasonView | None") -> Text:
         sentence.append(")")
     sentence.append(f" after {took}")
     if why is not None:
-        sentence.append(f": {plain(why.sentence)}")
+        sentence.append(f": {plain(sentence_of(why))}")
         if why.remedy:
             sentence.append(f". {plain(why.remedy)}")
     return sentence

@@ -10,6 +10,7 @@ from muster.cli.cluster import Cluster
 from muster.cli.follow.feed import LostSight, away_line, back_line
 from muster.cli.follow.interrupt import Interrupts, told_to_end
 from muster.cli.screen import plain, stderr
+from muster.cli.words import sentence_of
 from muster.core.views.base import RecordView
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def wait_until_ended(
             name = kind.name_of(accepted) or accepted.id
             return accepted, told_to_end(interrupts.told_to_end, cluster, accepted.id, name, _say)
     if not quiet:
-        why = f": {ended.reason.sentence}" if ended.reason else ""
+        why = f": {sentence_of(ended.reason)}" if ended.reason else ""
         line = f"{kind.name_of(ended) or ended.id} {ended.status.lower()}{why}"
         _say(Text(plain(line)))
     return ended, exit_code(ended)
