@@ -314,8 +314,9 @@ class FakeCluster(FakeAccounts):
             except NotFound:
                 raise no_job from None
 
-    def session_logs(self, ref: str, *, kernel: int = 0, **_: Any) -> Iterator[bytes]:
-        yield from self.output.get(kernel, [])
+    def session_logs(self, ref: str, *, kernel: int = 0, **more: Any) -> Iterator[bytes]:
+        if kernel in self.output:
+            yield from self.logs(ref, task=kernel, **more)
 
     def retry(self, ref: str, *, failed: bool) -> JobDetail:
         self.asked.append(("retry", (ref, failed)))
@@ -369,11 +370,9 @@ class FakeCluster(FakeAccounts):
         self.asked.append(("logs", (task, attempt, tail_bytes, follow)))
         if task not in self.output:
             raise Conflict(f"task {task} has not started")
-        if tail_bytes is None:
-            yield from self.output[task]
-        else:
-            data = b"".join(self.output[task])
-            yield data[max(len(data) - tail_bytes, 0) :]
+        data = b"".join(self.output[task])
+        begin = 0 if tail_bytes is None else max(len(data) - tail_bytes, 0)
+        yield from [data[begin:]] if begin else self.output[task]
 
     def agents(self, group: str | None = None) -> list[AgentView]:
         return [each for each in self.agents_ if group in (None, each.group)]

@@ -87,6 +87,18 @@ def test_run_of_many_tasks_follows_a_few_and_shows_the_end_of_the_one_that_faile
     assert result.stdout.count("150 | line\n") == follow.FAILED_TAIL_LINES
 
 
+def test_run_shows_whole_lines_of_the_one_that_failed() -> None:
+    ended = job(state=FAILED, counts={TaskState.SUCCEEDED: 199, TaskState.FAILED: 1})
+    long = b"x" * 9_000 + b"\n"
+    cluster = FakeCluster(
+        play=[*life(PENDING, tasks=200), ended],
+        tasks_=[task(150, TaskState.FAILED, exit_code=9)],
+        output={index: [] for index in range(200)} | {150: [long * 30]},
+    )
+    result = cluster.run("run", "-q", "-n", "200", "true")
+    assert result.stdout_bytes == (b"150 | " + long) * follow.FAILED_TAIL_LINES
+
+
 def test_run_says_why_the_job_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow, "ASK_WHY_AFTER_S", 0.0)
     monkeypatch.setattr(follow, "TICK_S", 0.01)

@@ -33,10 +33,44 @@ def test_output_of_a_single_task_passes_as_it_is() -> None:
     assert lines.finish(0) == b""
 
 
-def test_line_that_never_ends_is_broken_and_not_kept() -> None:
+def test_long_line_is_not_broken() -> None:
     lines = PrefixedLines(1)
-    shown = b"".join(lines.add(0, b"x" * 1000) for _ in range(200))
-    assert shown.count(b"x") >= 200_000 - MAX_LINE_BYTES
+    assert b"".join(lines.add(0, b"x" * 1000) for _ in range(200)) == b""
+    assert lines.add(0, b"\n") == b"0 | " + b"x" * 200_000 + b"\n"
+
+
+def test_line_that_never_ends_is_broken_and_not_kept() -> None:
+    lines, piece = PrefixedLines(1), b"x" * (MAX_LINE_BYTES // 4 + 1)
+    shown = [lines.add(0, piece) for _ in range(9)]
+    assert [len(each) > 0 for each in shown] == [False, False, False, True] * 2 + [False]
+
+
+def test_line_written_anew_is_shown_as_it_is_in_the_end() -> None:
+    lines = PrefixedLines(1)
+    assert lines.add(0, b"load\r 10%\r 20%") == b""
+    assert lines.add(0, b"\r 30%\r") == b""
+    assert lines.add(0, b"\nnext\r") == b"0 |  30%\n"
+    assert lines.add(0, b"\n\r\n") == b"0 | next\n0 | \n"
+    assert lines.add(1, b"\r 1%\r 2%") + lines.finish(1) == b"1 |  2%\n"
+
+
+def test_state_of_a_bar_is_shown_each_second_and_once() -> None:
+    lines = PrefixedLines(1)
+    shown = []
+    for tenth in range(31):
+        lines.add(0, b"\r%d%%" % tenth)
+        lines.add(1, b"a line")
+        shown.append(lines.bars(100 + tenth / 10))
+    assert [each for each in shown if each] == [b"0 | 10%\n", b"0 | 20%\n", b"0 | 30%\n"]
+    assert lines.bars(200) == b""
+    assert lines.add(0, b"\ndone\n") == b"0 | done\n"
+
+
+def test_bar_takes_no_more_room_than_its_last_state() -> None:
+    lines = PrefixedLines(1)
+    for _ in range(100):
+        assert lines.add(0, b"x" * (MAX_LINE_BYTES // 10) + b"\r") == b""
+    assert lines.add(0, b"\rend\n") == b"0 | end\n"
 
 
 @given(st.text("ab\n").map(str.encode), st.integers(0, 6))

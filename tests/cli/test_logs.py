@@ -1,5 +1,5 @@
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.cli.fake_cluster import FakeCluster, job, session
 
+from muster.cli.follow import lines, reading
 from muster.cli.follow.feed import away_line, back_line
 from muster.cli.follow.lines import last_lines
 from muster.client import Unreachable
@@ -111,6 +112,67 @@ def test_logs_tail_shows_the_last_lines() -> None:
     cluster = FakeCluster(jobs_=[job()], output={0: [lines]})
     result = cluster.run("logs", "train", "--tail", "2")
     assert result.stdout == "line 99998\nline 99999\n"
+
+
+def lines_of(size: int, count: int) -> bytes:
+    """So many lines of the same size, each of another letter."""
+    return b"".join(bytes([97 + number % 26]) * (size - 1) + b"\n" for number in range(count))
+
+
+@pytest.mark.parametrize(
+    ("size", "count", "tail"), [(2_000, 200, 50), (100_000, 3, 1), (40_000, 5, 3), (300_000, 9, 9)]
+)
+@pytest.mark.parametrize("follow", [(), ("-f",)])
+def test_logs_tail_has_whole_lines_however_long_they_are(
+    size: int, count: int, tail: int, follow: tuple[str, ...]
+) -> None:
+    whole = lines_of(size, count)
+    cluster = FakeCluster(
+        jobs_=[job()], sessions_=[session(id="ses-01", name="cli")], output={0: [whole]}
+    )
+    for ref in ("train", "cli"):
+        shown = cluster.run("logs", ref, "--tail", str(tail), *follow)
+        assert shown.stdout_bytes == whole[-tail * size :]
+        assert shown.stderr == ""
+
+
+def test_logs_tail_says_where_the_first_line_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "MAX_TAIL_BYTES", 1024 * 1024)
+    cluster = FakeCluster(jobs_=[job()], output={0: [b"x" * 2_000_000 + b"\nend\n"]})
+    shown = cluster.run("logs", "train", "-n", "2")
+    assert len(shown.stdout_bytes) == 1024 * 1024
+    assert shown.stderr == "there are fewer lines in the last 1MiB, of which the first is cut\n"
+    assert cluster.run("logs", "train", "-n", "1").stderr == ""
+
+
+def test_logs_tail_says_what_was_rotated_away_before_it() -> None:
+    class Rotated(FakeCluster):
+        def logs(
+            self, ref: str, *, on_cut: Callable[[int], None] | None = None, **more: Any
+        ) -> Iterator[bytes]:
+            yield from super().logs(ref, **more)
+            if on_cut is not None and (more["tail_bytes"] or 0) > 20:
+                on_cut(3 * 2**20)
+
+    cluster = Rotated(jobs_=[job()], output={0: [b"of a line\nend\n"]})
+    shown = cluster.run("logs", "train", "-n", "5")
+    assert shown.stdout == "of a line\nend\n"
+    assert shown.stderr == "3MiB before this were rotated away\n"
+    assert cluster.run("logs", "train", "-n", "1").stderr == ""
+
+
+def test_logs_that_follow_several_tasks_show_the_states_of_their_bars(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lines, "BAR_EVERY_S", 0.0)
+    cluster = FakeCluster(
+        jobs_=[job(counts={TaskState.RUNNING: 2})],
+        output={0: [b"\r10%", b"\r20%", b"\r30%\n"], 1: [b"a\r\nb\r\n"]},
+    )
+    shown = cluster.run("logs", "train", "-f").stdout_bytes.split(b"\n")
+    assert [each for each in shown if each[:1] == b"0"] == [b"0 | 10%", b"0 | 20%", b"0 | 30%"]
+    assert [each for each in shown if each[:1] == b"1"] == [b"1 | a", b"1 | b"]
+    assert cluster.run("logs", "train").stdout_bytes == b"0 | 30%\n1 | a\n1 | b\n"
 
 
 class Growing(FakeCluster):

@@ -58,6 +58,63 @@ class Attempts:
             return
 
 
+class Kept:
+    """A task's output of which the first bytes were rotated away; while it is followed, more
+    comes."""
+
+    def __init__(self, data: bytes, *, lost: int = 0, later: bytes = b"") -> None:
+        self.data, self.lost, self.later = data, lost, later
+        self.gone: list[int] = []
+
+    def ask(self, request: Request, _patience_s: float) -> Exchange[Answer]:
+        yield from ()
+        query = {key: each[0] for key, each in parse_qs(urlsplit(request.path).query).items()}
+        tail = int(query.get("tail_bytes", 0))
+        offset = len(self.data) - tail if tail else int(query["offset"])
+        offset = max(offset, self.lost)
+        self.left = self.data[offset:] + (self.later if query["follow"] == "true" else b"")
+        headers = {LOG_ATTEMPT_HEADER: "1", LOG_OFFSET_HEADER: str(offset), LOG_END_HEADER: "all"}
+        return Answer(200, {name.lower(): value for name, value in headers.items()}, b"")
+
+    def read(self, tail_bytes: int, *, follow: bool = False) -> bytes:
+        steps = read_output(
+            self.ask,
+            "/",
+            {},
+            attempt=None,
+            tail_bytes=tail_bytes,
+            follow=follow,
+            retries=False,
+            on_cut=self.gone.append,
+        )
+        given = b""
+        step = next(steps, None)
+        while step is not None:
+            piece = b""
+            if isinstance(step, Give):
+                given += step.value
+            else:
+                piece, self.left = self.left[:3], self.left[3:]
+            try:
+                step = steps.send(piece if isinstance(step, Read) else None)
+            except StopIteration:
+                step = None
+        return given
+
+
+def test_end_that_is_longer_than_what_is_kept_tells_how_much_is_gone() -> None:
+    output = Kept(b"0123456789", lost=6)
+    assert (output.read(3), output.gone) == (b"789", [])
+    assert (output.read(4), output.gone) == (b"6789", [])
+    assert (output.read(5), output.gone) == (b"6789", [6])
+
+
+def test_end_of_no_bytes_is_what_is_written_from_now_on() -> None:
+    assert Kept(b"old", later=b"new").read(0, follow=True) == b"new"
+    assert Kept(b"old").read(0) == b""
+    assert Kept(b"", later=b"new").read(0, follow=True) == b"new"
+
+
 def read(*written: bytes | None) -> Iterator[bytes]:
     return Attempts(*written).read()
 

@@ -49,19 +49,22 @@ def read_output(
     Args:
         whose: the task or kernel, as query parameters.
         attempt: None is the latest.
-        tail_bytes: only the last so many bytes.
+        tail_bytes: only the last so many bytes; with 0 only what is written from now on.
         retries: whether later attempts are read too, one after the other.
-        on_cut: called with the number of bytes before the next piece that rotation took away.
+        on_cut: called with the number of bytes before the next piece that rotation took away. Of
+            the last ``tail_bytes`` it is called when all has been read, if there are not so many.
 
     Raises:
         MusterError: the server's refusal, or no answer.
     """
     missing: AgentUnreachable | OutputRemoved | None = None  # raised after later attempts
-    offset: int | None = None if tail_bytes else 0
+    offset: int | None = None if tail_bytes is not None else 0
+    skips = tail_bytes == 0  # the byte before what is new, by which the server tells where that is
+    first = 0  # the offset of the first byte of this attempt that was given
     patience_s = WAITING_S if follow else PATIENCE_S
     breaks = 0
     while True:
-        begin = {"tail_bytes": tail_bytes} if offset is None else {"offset": offset}
+        begin = {"tail_bytes": tail_bytes or 1} if offset is None else {"offset": offset}
         asked = {**whose, **begin, "attempt": attempt or None, "follow": follow}
         end, got, began_s, broke = LogEnd.OPEN, 0, time.monotonic(), False
         try:
@@ -70,11 +73,16 @@ def read_output(
             begins = int(answer.headers[LOG_OFFSET_HEADER.lower()])
             if on_cut is not None and offset is not None and begins > offset:
                 on_cut(begins - offset)
+            first = begins if offset is None else first
             offset = begins
             while piece := (yield Read()):
                 got += len(piece)
                 offset += len(piece)
-                yield Give(piece)
+                if skips and first:
+                    piece = piece[1:]
+                skips = False
+                if piece:
+                    yield Give(piece)
             end = LogEnd(answer.headers[LOG_END_HEADER.lower()])
         except (AgentUnreachable, OutputRemoved) as error:
             if not retries or attempt is None:
@@ -89,14 +97,17 @@ def read_output(
             breaks = 0 if got else breaks + 1
             if breaks > _MAX_BREAKS:
                 raise Unreachable(f"the output breaks off again and again: {error}") from None
-        if end is LogEnd.ALL or (end is LogEnd.ATTEMPT and not retries):
-            if missing is not None:
-                raise missing
+        is_over = end is LogEnd.ALL or (end is LogEnd.ATTEMPT and not retries)
+        is_read = end is LogEnd.OPEN and not follow and not broke
+        if is_over and missing is not None:
+            raise missing
+        if is_over or is_read:
+            given = (offset or 0) - first
+            if on_cut is not None and first and given < (tail_bytes or 0):
+                on_cut(first)
             return
         if end is LogEnd.ATTEMPT:
-            attempt, offset = (attempt or 0) + 1, 0
-        elif not follow and not broke:
-            return
+            attempt, offset, first, skips = (attempt or 0) + 1, 0, 0, False
         elif not got and time.monotonic() - began_s < _EMPTY_PAUSE_S:
             yield Pause(_EMPTY_PAUSE_S)
 

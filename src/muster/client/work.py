@@ -268,12 +268,13 @@ class WorkCalls(ResourceCalls):
 
         Args:
             attempt: from 1; the latest when left out.
-            tail_bytes: only the last so many bytes.
+            tail_bytes: only the last so many bytes; with 0 only what is written from now on.
             follow: go on until the task has ended; wait for it if it has not started.
             retries: with ``follow``, go on through later attempts, even attempts that are over; the
                 default when no ``attempt`` is given.
             on_cut: called with the number of bytes before the next piece that are gone, because an
-                agent keeps only a part of a long output.
+                agent keeps only a part of a long output. With ``tail_bytes`` it is called when all
+                has been read, if the output that is kept has not so many.
 
         Raises:
             NotFound, Ambiguous: as ``job``; NotFound also when there is no such task or attempt.

@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -152,6 +153,7 @@ class _Screen:
         self._width = width
         self._lines = PrefixedLines(width)
         self._cut: dict[int, int] = {}
+        self._shortened: dict[int, int] = {}
         self.line = StatusLine(stderr())
         self.wrote = self.told = False
 
@@ -159,7 +161,14 @@ class _Screen:
         self.wrote |= bool(data)
         if gone := self._cut.pop(index, 0):
             self.note(index, f"{format_amount('memory', gone)} before this were rotated away")
+        if looked := self._shortened.pop(index, 0):
+            size = format_amount("memory", looked)
+            self.note(index, f"there are fewer lines in the last {size}, of which the first is cut")
         self.line.output(self._lines.add(index, data))
+
+    def bars(self) -> None:
+        """Show the states of progress bars that are due."""
+        self.line.output(self._lines.bars(time.monotonic()))
 
     def finish(self, index: int) -> None:
         self.line.output(self._lines.finish(index))
@@ -176,6 +185,11 @@ class _Screen:
         piece."""
         self._cut[index] = self._cut.get(index, 0) + size
 
+    def shortened(self, index: int, size: int) -> None:
+        """Note that the next piece begins in the middle of a line, because so many bytes were
+        looked at; the note is printed with that piece."""
+        self._shortened[index] = size
+
 
 def _print(
     client: "Client", reading: OutputReading, indexes: Iterator[int], screen: _Screen, nothing: str
@@ -186,7 +200,7 @@ def _print(
         screen.say(nothing)
         return ExitCode.OK
     if second is None:  # shown as it comes; its failure is the command's
-        for data in reading.read(client, first, screen.cut):
+        for data in reading.read(client, first, screen):
             screen.output(first, data)
         screen.finish(first)
         return ExitCode.OK
@@ -194,7 +208,7 @@ def _print(
     def fetch(index: int) -> IO[bytes]:
         with ExitStack() as failing:
             file = failing.enter_context(tempfile.TemporaryFile())
-            for data in reading.read(client, index, screen.cut):
+            for data in reading.read(client, index, screen):
                 file.write(data)
             failing.pop_all()
         file.seek(0)
@@ -230,7 +244,7 @@ def _save(
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
         size = 0
         with open(path, "wb", opener=lambda name, _: os.open(name, flags, 0o644)) as file:
-            for data in reading.read(client, index, screen.cut):
+            for data in reading.read(client, index, screen):
                 size += file.write(data)
         return size
 
@@ -275,14 +289,16 @@ def _follow(
     def follow_next(feed: Feed, most: int) -> None:
         for index in islice(indexes, most):
             left.add(index)
-            read = partial(reading.read, index=index, on_cut=screen.cut, follow=True)
+            read = partial(reading.read, index=index, notes=screen, follow=True)
             feed.follow_task(read, index)
 
     with Feed(cluster) as feed:
         follow_next(feed, READERS)
         several = len(left) > 1
         while left:
-            match feed.next(WAIT_S):
+            event = feed.next(WAIT_S)
+            screen.bars()
+            match event:
                 case TaskOutput(index, data):
                     screen.output(index, data)
                 case OutputEnded(index, error):

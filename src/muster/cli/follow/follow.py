@@ -25,9 +25,11 @@ from muster.cli.follow.feed import (
     back_line,
 )
 from muster.cli.follow.interrupt import Choice, Interrupts, ask, told_to_end
-from muster.cli.follow.lines import PrefixedLines, last_lines, prefix_width
+from muster.cli.follow.lines import PrefixedLines, prefix_width
 from muster.cli.follow.progress import conclusion, progress
+from muster.cli.follow.reading import OutputReading, Unnoted
 from muster.cli.follow.status_line import StatusLine
+from muster.cli.kinds.job import TaskOutputs
 from muster.cli.screen import discard_stdout, plain, status, stderr
 from muster.cli.words import count, sentence_of, shorten, without_durations
 from muster.core.errors import Conflict, MusterError
@@ -47,7 +49,6 @@ DRAIN_S = 5.0
 """How long output may take to arrive once the job has ended."""
 
 FAILED_TAIL_LINES = 20
-FAILED_TAIL_BYTES = 16 * 1024
 """How much output is shown of a failed task that was not followed."""
 
 
@@ -170,6 +171,7 @@ class JobFollower:
             case Lost(error):
                 self._screen.clear()
                 raise error
+        self._screen.output(self._lines.bars(now_s))
         if self._stands_still() and now_s >= self._ask_why_s and not self._away:
             self._ask_why_s = now_s + ASK_WHY_EVERY_S
             self._learn_why()
@@ -281,9 +283,9 @@ class JobFollower:
         return FollowEnding(self._job, code)
 
     def _show_end_of_output(self, client: "Client", task: int) -> None:
+        reading = OutputReading(self._job.id, TaskOutputs(), tail=FAILED_TAIL_LINES)
         with suppress(MusterError):
-            data = b"".join(client.logs(self._job.id, task=task, tail_bytes=FAILED_TAIL_BYTES))
-            shown = last_lines(data, FAILED_TAIL_LINES)
+            shown = b"".join(reading.read(client, task, Unnoted()))
             self._screen.output(self._lines.add(task, shown) + self._lines.finish(task))
 
     def _say(self, line: Text, important: bool = False) -> None:

@@ -1,8 +1,8 @@
 """The part of a task's or kernel's output that a person wants to read."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from muster.cli.follow.lines import last_lines
 from muster.cli.kinds.outputs import Extent
@@ -12,12 +12,40 @@ if TYPE_CHECKING:
     from muster.cli.kinds.outputs import Outputs
     from muster.client import Client
 
-LINE_BYTES = 1024
-"""The assumed length of a line, when a number of lines is asked for."""
+LINE_BYTES = 128
+"""The assumed length of a line, for the first look at the end of an output."""
 MIN_TAIL_BYTES = 64 * 1024
+MAX_TAIL_BYTES = 16 * 1024 * 1024
+"""The most of an output's end in which lines are looked for, unless so many are asked for that they
+take more on an average."""
+_LONG_LINE_BYTES = 1024
+_GROWTH = 8
+"""How much more is read where lines are longer than was assumed."""
 
-OnCut = Callable[[int, int], None]
-"""Called with the index of a task or kernel and the number of its output's bytes that are gone."""
+
+class Notes(Protocol):
+    """Takes notes about the outputs of tasks or kernels, by their indexes; each is shown with the
+    next piece of that output."""
+
+    def cut(self, index: int, size: int) -> None:
+        """So many bytes before the next piece are gone."""
+
+    def shortened(self, index: int, size: int) -> None:
+        """The next piece is all that the last so many bytes have of the lines that were asked for,
+        and its first line is cut."""
+
+
+class Unnoted:
+    """Notes that nobody is shown; ``gone`` is the number of bytes that are."""
+
+    def __init__(self) -> None:
+        self.gone = 0
+
+    def cut(self, index: int, size: int) -> None:
+        self.gone += size
+
+    def shortened(self, index: int, size: int) -> None:
+        pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +65,7 @@ class OutputReading:
     tail: int | None = None
 
     def read(
-        self, client: "Client", index: int, on_cut: OnCut, follow: bool = False
+        self, client: "Client", index: int, notes: Notes, follow: bool = False
     ) -> Iterator[bytes]:
         """The output of the task or kernel with this index, piece by piece.
 
@@ -45,33 +73,52 @@ class OutputReading:
             MusterError: the output cannot be read, or has not begun and is not followed.
         """
         if self.tail is None:
-            yield from self._pieces(client, index, on_cut, None, follow)
+            yield from self._pieces(client, index, notes, None, follow)
             return
-        asked_bytes = max(MIN_TAIL_BYTES, self.tail * LINE_BYTES)
         try:
-            data = b"".join(self._pieces(client, index, on_cut, asked_bytes, False))
+            end, is_whole = self._end(client, index, self.tail, notes)
         except Conflict:  # the task has not started: all of its output is new
             if not follow:
                 raise
-            data = b""
-        end = last_lines(data, self.tail)
+            end, is_whole = b"", True
         if not follow:
             yield end
-        elif len(end) == len(data) < asked_bytes:  # the whole output
-            yield from self._pieces(client, index, on_cut, None, True)
+        elif is_whole:
+            yield from self._pieces(client, index, notes, None, True)
         elif not end:
-            yield from self._pieces(client, index, on_cut, 0, True)
+            yield from self._pieces(client, index, notes, 0, True)
         else:
             # New output moves the window; so it begins one byte before the lines, and its part of
             # an earlier line is left out.
-            window = self._pieces(client, index, on_cut, len(end) + 1, True)
+            window = self._pieces(client, index, notes, len(end) + 1, True)
             yield from _after_first_newline(window, len(end) + 1)
 
+    def _end(self, client: "Client", index: int, lines: int, notes: Notes) -> tuple[bytes, bool]:
+        """The last lines of the output as it is now, and whether that is the whole output. More and
+        more of the end is read, until there are as many whole lines."""
+        asked_bytes = max(MIN_TAIL_BYTES, lines * LINE_BYTES)
+        most_bytes = max(MAX_TAIL_BYTES, lines * _LONG_LINE_BYTES)
+        while True:
+            noted = Unnoted()
+            data = b"".join(self._pieces(client, index, noted, asked_bytes, False))
+            end = last_lines(data, lines)
+            if len(end) < len(data):
+                return end, False
+            if len(data) < asked_bytes:
+                if end and noted.gone:
+                    notes.cut(index, noted.gone)
+                return end, not noted.gone
+            if asked_bytes >= most_bytes:
+                if end:
+                    notes.shortened(index, len(data))
+                return end, False
+            asked_bytes = min(asked_bytes * _GROWTH, most_bytes)
+
     def _pieces(
-        self, client: "Client", index: int, on_cut: OnCut, tail_bytes: int | None, follow: bool
+        self, client: "Client", index: int, notes: Notes, tail_bytes: int | None, follow: bool
     ) -> Iterator[bytes]:
         def cut(size: int) -> None:
-            on_cut(index, size)
+            notes.cut(index, size)
 
         every = follow and self.attempt is None and self.tail is None
         extent = Extent(self.attempt, every, tail_bytes, follow, cut)
