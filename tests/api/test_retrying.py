@@ -147,6 +147,47 @@ def test_retry_runs_what_failed_again_under_the_same_indexes(
     finish(cluster)
 
 
+def test_retry_has_what_is_left_of_the_failures_that_are_tolerated(
+    cluster: ServedCluster, ada: Client
+) -> None:
+    job = ada.submit(SWEEP | {"tasks": 12, "only": "0-3,7-9", "max_task_failures": 9})
+    finish(cluster)
+    assert ada.job(job.id).state is JobState.SUCCEEDED
+
+    again = ada.retry(job.id, failed=True)
+    finish(cluster)
+    found = ada.job(again.id)
+    assert found.spec["max_task_failures"] == 5
+    assert (found.state, found.counts) == (JobState.FAILED, {TaskState.FAILED: 4})
+    assert found.reason is not None
+    assert found.reason.sentence == (
+        "task 3 and 3 more failed and none succeeded; task 3: exited with code 2"
+    )
+
+    third = ada.retry(again.id, failed=True)
+    finish(cluster)
+    assert ada.job(third.id).spec["max_task_failures"] == 1
+    assert ada.job(third.id).state is JobState.FAILED
+    fourth = ada.retry(third.id)
+    finish(cluster)
+    assert ada.job(fourth.id).spec.get("max_task_failures", 0) == 0
+
+
+def test_job_that_runs_again_whole_has_all_of_the_failures_that_it_tolerates(
+    cluster: ServedCluster, ada: Client
+) -> None:
+    job = ada.submit(SWEEP | {"tasks": 10, "only": "7-9", "max_task_failures": 1})
+    alone = ada.submit({"command": ["x"], "tasks": 4, "only": "3", "max_task_failures": 2})
+    finish(cluster)
+    assert ada.job(ada.retry(job.id).id).spec.get("max_task_failures", 0) == 0
+    assert ada.job(alone.id).state is JobState.FAILED
+    gang = {"command": ["x"], "tasks": 4, "coscheduled": True, "max_task_failures": 2}
+    whole = ada.submit(gang)
+    finish(cluster)
+    assert ada.job(ada.retry(whole.id).id).spec["max_task_failures"] == 2
+    finish(cluster)
+
+
 def test_retry_without_more_runs_all_that_did_not_succeed(
     cluster: ServedCluster, ada: Client
 ) -> None:

@@ -96,6 +96,16 @@ def test_job_fails_once_its_failure_budget_is_spent(worlds: MakeWorld) -> None:
     assert task_rows(world, job.id) == [("FAILED", 3, 3)]
 
 
+def test_job_whose_only_task_fails_has_failed_whatever_it_tolerates(worlds: MakeWorld) -> None:
+    world = worlds({"a": CPU}, behaviour=lambda start: Run(exit_code=3))
+    job = world.submit(JobSpec(command=["bad"], max_task_failures=1))
+    world.run(5)
+
+    assert job.status is JobState.FAILED
+    assert job.reason is not None
+    assert job.reason.sentence() == "exited with code 3"
+
+
 def test_failure_beyond_tolerance_kills_the_tasks_that_are_left(worlds: MakeWorld) -> None:
     world = worlds(
         {"a": CPU},

@@ -197,6 +197,9 @@ def test_gang_that_was_cancelled_is_killed_but_for_what_had_succeeded() -> None:
         ({TaskState.SUCCEEDED: 2, TaskState.WORKER_FAILED: 1}, 0, JobState.FAILED),
         ({TaskState.SUCCEEDED: 1, TaskState.WORKER_FAILED: 1}, 0, JobState.PENDING),
         ({TaskState.SUCCEEDED: 2}, 0, JobState.PENDING),
+        ({TaskState.SUCCEEDED: 1, TaskState.FAILED: 2}, 5, JobState.SUCCEEDED),
+        ({TaskState.FAILED: 2}, 5, JobState.PENDING),
+        ({TaskState.FAILED: 3}, 5, JobState.FAILED),
     ],
 )
 def test_state_of_a_job_of_three_tasks(
@@ -222,6 +225,23 @@ def test_job_that_keeps_going_ends_with_its_last_task(
     counts: dict[TaskState, int], state: JobState
 ) -> None:
     assert derive_job(JobState.RUNNING, 3, counts, 0, keep_going=True) is state
+
+
+@pytest.mark.parametrize(
+    ("counts", "state"),
+    [
+        ({TaskState.FAILED: 2, TaskState.KILLED: 1}, JobState.FAILED),
+        ({TaskState.FAILED: 1, TaskState.KILLED: 2}, JobState.FAILED),
+        ({TaskState.SUCCEEDED: 1, TaskState.FAILED: 1, TaskState.KILLED: 1}, JobState.SUCCEEDED),
+    ],
+)
+@pytest.mark.parametrize("keep_going", [False, True])
+def test_job_of_which_no_task_succeeded_has_failed_though_people_stopped_some(
+    counts: dict[TaskState, int], state: JobState, keep_going: bool
+) -> None:
+    stopped = counts[TaskState.KILLED]
+    derived = derive_job(JobState.RUNNING, 3, counts, 5, keep_going=keep_going, stopped=stopped)
+    assert derived is state
 
 
 @given(st.sampled_from([JobState.SUCCEEDED, JobState.FAILED, JobState.KILLED]))

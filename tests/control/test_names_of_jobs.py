@@ -36,7 +36,7 @@ def run(world: World, spec: JobSpec = UNNAMED) -> Job:
 
 def retry(world: World, job: Job) -> str:
     """The name of a job that runs an ended job again, and has ended too."""
-    retried = Retried(job.id, job.name, job.spec, None)
+    retried = Retried(job.id, job.name, job.spec, None, 0)
     again: Job = world.ask(lambda work, parts: parts[JobRequests].retry(work, ADA, retried))
     world.run_until(lambda: again.status in JOB_TABLE.terminal)
     return again.name

@@ -124,7 +124,9 @@ def job_state(
         return JobState.KILLED
     if ended < total:
         return None
-    return JobState.FAILED if counts[TaskState.WORKER_FAILED] else JobState.SUCCEEDED
+    if counts[TaskState.WORKER_FAILED] or not counts[TaskState.SUCCEEDED]:
+        return JobState.FAILED
+    return JobState.SUCCEEDED
 
 
 _ENDED = (

@@ -136,7 +136,8 @@ async def retry_job(
     found, only = await call.read(read_to_retry, call.principal, ref, failed=asked.failed)
     call.api.plane.check(found.spec)  # what was allowed once may be so no more
     principal = call.principal.within(found.owner.project)
-    retried = Retried(found.id, found.name, found.spec, only)
+    failed = found.counts.get(TaskState.FAILED, 0)
+    retried = Retried(found.id, found.name, found.spec, only, failed)
 
     def retry(work: Work, parts: Parts, ended: Ended) -> Job:
         return parts[JobRequests].retry(work, principal, retried, ended)

@@ -167,7 +167,7 @@ def test_retry_of_a_job_has_a_recovery_of_its_own_and_finds_its_checkpoints(
     here.run_until(lambda: not here.incidents())
     here.course = lambda index, attempt: Run(50.0)
 
-    retried = Retried(job.id, job.name, job.spec, None)
+    retried = Retried(job.id, job.name, job.spec, None, 1)
     again: Job = here.world.ask(lambda work, parts: parts[JobRequests].retry(work, ADA, retried))
     recovery = here.recovery(again)
     assert recovery.id != first.id

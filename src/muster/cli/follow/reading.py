@@ -23,7 +23,7 @@ _GROWTH = 8
 """How much more is read where lines are longer than was assumed."""
 
 
-class Notes(Protocol):
+class OutputNotes(Protocol):
     """Takes notes about the outputs of tasks or kernels, by their indexes; each is shown with the
     next piece of that output."""
 
@@ -65,7 +65,7 @@ class OutputReading:
     tail: int | None = None
 
     def read(
-        self, client: "Client", index: int, notes: Notes, follow: bool = False
+        self, client: "Client", index: int, notes: OutputNotes, follow: bool = False
     ) -> Iterator[bytes]:
         """The output of the task or kernel with this index, piece by piece.
 
@@ -93,7 +93,9 @@ class OutputReading:
             window = self._pieces(client, index, notes, len(end) + 1, True)
             yield from _after_first_newline(window, len(end) + 1)
 
-    def _end(self, client: "Client", index: int, lines: int, notes: Notes) -> tuple[bytes, bool]:
+    def _end(
+        self, client: "Client", index: int, lines: int, notes: OutputNotes
+    ) -> tuple[bytes, bool]:
         """The last lines of the output as it is now, and whether that is the whole output. More and
         more of the end is read, until there are as many whole lines."""
         asked_bytes = max(MIN_TAIL_BYTES, lines * LINE_BYTES)
@@ -115,7 +117,7 @@ class OutputReading:
             asked_bytes = min(asked_bytes * _GROWTH, most_bytes)
 
     def _pieces(
-        self, client: "Client", index: int, notes: Notes, tail_bytes: int | None, follow: bool
+        self, client: "Client", index: int, notes: OutputNotes, tail_bytes: int | None, follow: bool
     ) -> Iterator[bytes]:
         def cut(size: int) -> None:
             notes.cut(index, size)

@@ -120,10 +120,12 @@ def _why(job: Job, state: JobState) -> Reason | None:
     if state is JobState.FAILED and job.reason and job.reason.code is ReasonCode.TASKS_FAILED:
         alone = not job.spec.keep_going and not job.spec.coscheduled
         stopped = alone and failed > tolerated
+        none = failed <= tolerated and not job.counts.get(TaskState.SUCCEEDED)
         numbers = dict(job.reason.numbers) | {
             "failed": failed,
             "others": failed - 1,
             "stopped": stopped,
+            "none": none,
             "sole": failed == 1 and not stopped,
         }
         return Reason(job.reason.code, tuple(numbers.items()))

@@ -264,7 +264,8 @@ def derive_job(
     """A job's state from its tasks' (design: Job derivation).
 
     PENDING means that no task has started: a job that runs does not go back to it while its only
-    task waits to be tried again.
+    task waits to be tried again. A job of which no task succeeded has failed, however many
+    failures it tolerates.
 
     Args:
         counts: task rows by state; tasks without rows are PENDING.
@@ -286,7 +287,8 @@ def derive_job(
     if count(TaskState.KILLED, 0) > stopped:
         return JobState.KILLED
     if ended == total:
-        return JobState.FAILED if count(TaskState.WORKER_FAILED, 0) else JobState.SUCCEEDED
+        well = count(TaskState.SUCCEEDED, 0) and not count(TaskState.WORKER_FAILED, 0)
+        return JobState.SUCCEEDED if well else JobState.FAILED
     return _unfinished(current, counts)
 
 

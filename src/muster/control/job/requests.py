@@ -52,12 +52,24 @@ _RETRIED = re.compile(r"-retry-[0-9]+$")
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """An ended job that is to be run again: all of its tasks, or ``only`` these."""
+    """An ended job that is to be run again: all of its tasks, or ``only`` these.
+
+    Args:
+        failed: how many of its tasks had FAILED.
+    """
 
     id: JobId
     name: str
     spec: JobSpec
     only: TaskRanges | None
+    failed: int
+
+    @property
+    def max_task_failures(self) -> int:
+        """The failures that are left to tolerate: those of before are counted on, unless all tasks
+        run again."""
+        allowed = self.spec.max_task_failures
+        return allowed if self.only is None else max(allowed - self.failed, 0)
 
 
 class JobRequests:
@@ -146,14 +158,17 @@ class JobRequests:
         Raises:
             Conflict: such a job is live already; other errors are those of ``submit``.
         """
-        again = next((job for job in work.live.jobs.values() if job.retry_of == of.id), None)
-        if again is not None:
-            raise Conflict(f"job {of.name} is being retried already, by {again.name} ({again.id})")
+        live = next((job for job in work.live.jobs.values() if job.retry_of == of.id), None)
+        if live is not None:
+            raise Conflict(f"job {of.name} is being retried already, by {live.name} ({live.id})")
         stem = f"{_RETRIED.sub('', of.name)[:MAX_STEM].rstrip('._-')}-retry"
-        named = of.spec.model_copy(
-            update={"only": of.only, "name": self._new_name(work, principal.owner, stem)}
-        )
-        return self.submit(work, principal, named, ended, retry_of=of.id)
+        changed = {
+            "only": of.only,
+            "name": self._new_name(work, principal.owner, stem),
+            "max_task_failures": of.max_task_failures,
+        }
+        again = of.spec.model_copy(update=changed)
+        return self.submit(work, principal, again, ended, retry_of=of.id)
 
     def cancel(self, work: Work, principal: Principal, id_: JobId, *, force: bool = False) -> Job:
         """Cancel a job: its tasks are KILLED, their processes stopped.

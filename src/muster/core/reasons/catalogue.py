@@ -346,6 +346,7 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ReasonCode.TASKS_FAILED: Definition(
         _R,
         "{stopped:?stopped because }task {index}{others:? and {others} more} failed"
+        "{none:? and none succeeded}"
         "{stopped:? and max_task_failures is {tolerated}}{sole:!; task {index}}: {how}",
         "{stopped:?--keep-going (keep_going: true) lets the others run on; }"
         "`muster retry {job} --failed` runs again what failed.",
