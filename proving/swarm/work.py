@@ -43,6 +43,7 @@ from proving.swarm.invariants.tries import TriesAreCharged
 from proving.swarm.oracle.dates import EndsAreDated
 from proving.swarm.oracle.explained import RefusalsHold, WhyIsAnswered
 from proving.swarm.oracle.judgement import JobsAreDerived, TasksAreJudged
+from proving.swarm.oracle.retries import RetriesArePutOff
 from proving.swarm.oracle.sessions import SessionsEndForCause, TasksEndWithTheirCode
 from proving.swarm.oracle.starts import StartsAreCharged
 from proving.swarm.part import Part
@@ -83,6 +84,7 @@ def _draw_job(lot: Lot) -> Params:
         "resources": {"cpu": rng.choice([1, 1, 2, 4]), **lot.devices(2), **lot.memory()},
         "notify": rng.choice([[], [], [], ["https://example.org/hook"]]),
     }
+    spec["retry_backoff"] = lot.topic("retries").choice([None, None, 0, 0.5, 20])
     begins_in = lot.topic("start times").choice([None, None, None, None, 3, 15, 40])
     if kind == "gang":
         spec |= {
@@ -294,6 +296,7 @@ WORK = Part(
         SessionsEndForCause,
         TasksEndWithTheirCode,
         StartsAreCharged,
+        RetriesArePutOff,
         EndsAreDated,
         RefusalsHold,
         WhyIsAnswered,

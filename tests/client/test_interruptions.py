@@ -177,7 +177,7 @@ def test_following_goes_through_the_retries_of_a_task(tmp_path: Path) -> None:
     cluster.start()
     try:
         with cluster.client() as client:
-            job = client.submit(**SMALL, max_retries_failure=5)
+            job = client.submit(**SMALL, max_retries_failure=5, retry_backoff=0)
             pieces = client.logs(job.id, follow=True)
             for number in (1, 2, 3):
                 cluster.until(lambda number=number: _kernel(cluster, number) is not None)  # type: ignore[misc]
@@ -212,7 +212,7 @@ def test_following_misses_no_attempt_of_those_that_fail_at_once(
     tasks = spec.get("tasks", 1)
     try:
         with cluster.client() as client, ThreadPoolExecutor() as pool:
-            job = client.submit(**spec, max_retries_failure=2)
+            job = client.submit(**spec, max_retries_failure=2, retry_backoff=0)
             idle = cluster.call(cluster.requests_under_way)
 
             def all_of(task: int) -> bytes:

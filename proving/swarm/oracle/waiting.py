@@ -22,6 +22,7 @@ from muster.core.states import (
 from muster.core.states.health import ILL, HealthStatus
 from muster.store.records import Agent, Session
 from proving.swarm.oracle import causes
+from proving.swarm.oracle.retries import pause_s
 from proving.swarm.oracle.room import NOTICED_S, quota_of, requested, spec_of
 from proving.swarm.oracle.standing import Standing, fit_for, work_of
 from proving.swarm.oracle.verdicts import DISPLACED
@@ -332,6 +333,21 @@ def _waits_to_be_tried_again(claim: Claim) -> bool:
     return is_told and 0 < left_s <= most_s and _has_failed(claim)
 
 
+def _task_waits_to_be_tried_again(claim: Claim) -> bool:
+    job, now = claim.session.job, claim.standing.now
+    task = None if job is None else job.tasks.get(claim.numbers["index"])
+    if job is None or task is None or task.session_id is not None:
+        return False
+    left_s = task.retry_at - now
+    others = [each for each in job.waiting.values() if each.failure_count and each.retry_at > now]
+    return (
+        0 < left_s <= pause_s(job.spec, task.failure_count)
+        and abs(claim.numbers["seconds"] - left_s) <= TENTH_S
+        and claim.numbers["failures"] == task.failure_count
+        and (claim.numbers["others"] or 0) == len(others) - 1
+    )
+
+
 def _has_failed(claim: Claim) -> bool:
     known = [kernel[-1] for kernel in claim.case.known]
     return any(each.failures or each.is_unsure for each in known)
@@ -374,6 +390,7 @@ _CAUSES: Mapping[ReasonCode, Callable[[Claim], bool]] = {
     ReasonCode.BEHIND_SHAPE: _is_in_backlog,
     ReasonCode.AT_BARRIER: _is_at_barrier,
     ReasonCode.RETRY_BACKOFF: _waits_to_be_tried_again,
+    ReasonCode.TASK_RETRY_BACKOFF: _task_waits_to_be_tried_again,
     ReasonCode.NOT_YET_CANDIDATE: _has_tasks_to_come,
 }
 """The causes of reasons that hold as long as the world is as it is; all other reasons are those of

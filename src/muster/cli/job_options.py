@@ -49,6 +49,14 @@ class Tasks:
         int | None,
         Option("--retries", help="Retry a failing task so often.", field="max_retries_failure"),
     ] = None
+    retry_backoff: Annotated[
+        str | None,
+        Option(
+            "--retry-backoff",
+            metavar="TIME",
+            help="Wait so long before the first retry, and twice as long before each further one.",
+        ),
+    ] = None
     notify: Annotated[
         list[str] | None,
         Option("--notify", metavar="URL", help="Tell this channel of its end; may be repeated."),
@@ -75,6 +83,7 @@ class Tasks:
             "timeout": self.timeout,
             "scheduling_timeout": self.scheduling_timeout,
             "max_retries_failure": self.retries,
+            "retry_backoff": self.retry_backoff,
             "keep_going": self.keep_going or None,
             "notify": self.notify or None,
             "recovery": self.recovery or None,

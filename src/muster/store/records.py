@@ -67,6 +67,8 @@ LedgerKey = tuple[KernelId, int]
 MAX_ABSENCES = 64
 """The number of latest absences of an agent that are remembered; during earlier absences it counts
 as heard."""
+MAX_FAILED_AGENTS = 32
+"""The number of latest agents that are remembered on which work failed."""
 MAX_LEAPS = 64
 """The number of latest leaps of time of an agent that are remembered; those before them count for
 all that began before these."""
@@ -205,13 +207,13 @@ class Job(Record):
 class Task(Tried):
     """One replica of a job; ``attempt`` counts from 1 and is 0 before the first. ``session_id`` is
     the current attempt's, None between two attempts; ``kernel_id`` is the last attempt's. Its tries
-    are those to begin an attempt: the latest ones in a row that failed. They are not stored."""
+    are those to begin an attempt: the latest ones in a row that failed. They are not stored.
+    ``failed_agents`` are the agents on which its latest attempts failed, or which failed them."""
 
     job: Key[Annotated[Job, Reference("job_id")]]
     index: Key[Annotated[int, StoredAs(BigInteger, name="idx")]]
     status: TaskState
     tries: Memory[int] = 0
-    retry_at: Memory[float] = 0.0
     attempt: int = 0
     failure_count: int = 0
     preemption_count: int = 0
@@ -221,6 +223,7 @@ class Task(Tried):
     finished_at: float | None = None
     exit_code: int | None = None
     reason: Reason | None = None
+    failed_agents: Annotated[tuple[AgentId, ...], StoredAs(Text, dump_list, load_list)] = ()
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

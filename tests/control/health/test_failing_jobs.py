@@ -19,10 +19,19 @@ BAD, GOOD, OTHER = AgentId("agt-bad"), AgentId("agt-good"), AgentId("agt-other")
 ANN, BEN, CEM, DEE = (("default", name) for name in ("ann", "ben", "cem", "dee"))
 
 
+LONG_S = RULE.at_once_s + 1.0
+
+
 def end(
-    agent: AgentId, user: tuple[str, str], job: str, *, failed: bool = True, at: float = 0.0
+    agent: AgentId,
+    user: tuple[str, str],
+    job: str,
+    *,
+    failed: bool = True,
+    at: float = 0.0,
+    ran_s: float = LONG_S,
 ) -> WorkEnd:
-    return WorkEnd(agent, user, job, failed, at)
+    return WorkEnd(agent, user, job, failed, at, ran_s)
 
 
 def found(ends: Sequence[WorkEnd]) -> list[Failures]:
@@ -87,6 +96,29 @@ def test_machine_begins_anew_once_it_was_suspected() -> None:
     assert found([*row, end(BAD, DEE, "d"), end(BAD, ANN, "e")]) == [Failures(3, 3)]
 
 
+def at_once(agent: AgentId, user: tuple[str, str], jobs: str) -> list[WorkEnd]:
+    """Jobs that fail as soon as they begin."""
+    return [end(agent, user, job, ran_s=0.1) for job in jobs]
+
+
+def test_different_jobs_of_one_user_that_fail_at_once_are_suspicious_though_nobody_else_tried() -> (
+    None
+):
+    assert found(at_once(BAD, ANN, "abcde")) == [Failures(jobs=5, users=1, at_once=True)]
+    assert found(at_once(BAD, ANN, "abcd")) == []
+    assert found(at_once(BAD, ANN, "aaaaaaaaaa")) == [], "it is one job"
+    works = end(GOOD, CEM, "x", failed=False)
+    users = [works, *at_once(BAD, ANN, "abc"), *at_once(BAD, BEN, "de")]
+    assert found(users) == [Failures(jobs=5, users=2, at_once=True)]
+
+
+def test_jobs_that_fail_at_once_elsewhere_too_or_ran_for_a_while_are_not() -> None:
+    assert found([*at_once(GOOD, ANN, "x"), *at_once(BAD, ANN, "abcde")]) == []
+    assert found([*at_once(BAD, ANN, "abcd"), end(BAD, ANN, "e")]) == []
+    succeeded = end(BAD, BEN, "x", failed=False)
+    assert found([*at_once(BAD, ANN, "abc"), succeeded, *at_once(BAD, ANN, "de")]) == []
+
+
 AGENTS = st.sampled_from([BAD, GOOD, OTHER])
 MOMENTS = st.floats(0.0, 2 * RULE.within_s)
 OTHERS_WELL = st.builds(
@@ -96,9 +128,16 @@ OTHERS_WELL = st.builds(
     st.sampled_from("xyz"),
     st.just(False),
     MOMENTS,
+    st.just(LONG_S),
 )
 SWEEP = st.builds(
-    WorkEnd, AGENTS, st.just(ANN), st.integers(0, 30).map(str), st.just(True), MOMENTS
+    WorkEnd,
+    AGENTS,
+    st.just(ANN),
+    st.integers(0, 30).map(str),
+    st.just(True),
+    MOMENTS,
+    st.just(LONG_S),
 )
 
 
@@ -116,6 +155,7 @@ def test_broken_sweep_of_one_user_never_makes_a_machine_suspicious(ends: list[Wo
             st.integers(0, 40).map(str),
             st.booleans(),
             MOMENTS,
+            st.sampled_from([0.0, LONG_S]),
         ),
         max_size=200,
     )
@@ -124,6 +164,6 @@ def test_memory_is_bounded_whatever_ends(ends: list[WorkEnd]) -> None:
     memory = FailingJobs(max_users=5, max_agents=5)
     for each in ends:
         memory.ended(each)
-        assert memory.size <= 5 * (1 + MAX_SUCCEEDED) + 5 * 2 * RULE.jobs * RULE.jobs
+        assert memory.size <= 5 * (1 + MAX_SUCCEEDED) + 5 * 2 * RULE.jobs * RULE.at_once
     memory.forget(4 * RULE.within_s)
     assert memory.size == 0

@@ -70,16 +70,18 @@ class Seen(Ward):
         """Let an incident end."""
         self.until(HealthStatus.HEALTHY, name)
 
-    def fail(self, user: str, job: str, *, exit_code: int = 1) -> None:
+    def fail(self, user: str, job: str, *, exit_code: int = 1, after_s: float = 1.0) -> None:
         """A job of a user ends on machine ``a``."""
         owner = Principal(Owner("default", "default", user), Role.USER)
         behaviour = self.agent().behaviour
         self.agent().behaviour = lambda start: (
-            Run(1.0, exit_code=exit_code) if start.template.service is None else behaviour(start)
+            Run(after_s, exit_code=exit_code)
+            if start.template.service is None
+            else behaviour(start)
         )
         spec = {"name": job, "command": ["x"], "placement": {"agents": ["a"]}}
         self.world.submit(JobSpec.model_validate(spec), owner)
-        self.run(2.0)
+        self.run(after_s + 1.0)
         self.agent().behaviour = behaviour
 
 
@@ -329,8 +331,19 @@ def test_jobs_of_several_users_that_fail_in_a_row_have_the_machine_looked_at(see
 
 def test_broken_sweep_of_one_user_has_nothing_looked_at(seen: Seen) -> None:
     for nth in range(8):
-        seen.fail("ann", f"sweep-{nth}")
+        seen.fail("ann", f"sweep-{nth}", after_s=20.0)
     assert seen.incident() is None
+
+
+def test_jobs_of_one_user_that_fail_as_soon_as_they_begin_have_the_machine_looked_at(
+    seen: Seen,
+) -> None:
+    for nth in range(5):
+        assert seen.incident() is None
+        seen.fail("ann", f"job-{nth}")
+    assert seen.of().why.sentence() == (
+        "5 jobs of 1 user failed on it one after the other, each as soon as it began"
+    )
 
 
 def test_failures_with_a_success_between_have_nothing_looked_at(seen: Seen) -> None:

@@ -36,8 +36,13 @@ class RetryPolicy:
 
 
 def wait_for_next_try(record: Tried, now: float) -> list[Reason]:
-    """The reason that a record tells while its next try is ahead, if one is. The wait is rounded
-    up, so that no try that has not come is said to be in 0 s."""
+    """The reason that a record tells while its next try is ahead, if one is."""
     if record.retry_at <= now:
         return []
-    return [reason(ReasonCode.RETRY_BACKOFF, seconds=math.ceil((record.retry_at - now) * 10) / 10)]
+    return [reason(ReasonCode.RETRY_BACKOFF, seconds=seconds_left(record, now))]
+
+
+def seconds_left(record: Tried, now: float) -> float:
+    """The wait for the next try in tenths of a second, rounded up, so that no try that has not come
+    is said to be in 0 s."""
+    return math.ceil((record.retry_at - now) * 10) / 10

@@ -4,9 +4,13 @@ health). Pure but for a bounded memory, which a restart forgets.
 Jobs fail for many reasons, and hardly ever for a machine's. So a machine is suspected only if jobs
 of several users fail there in a row whose work fails nowhere else. Where there is one user alone,
 jobs count that succeed elsewhere. So nobody's broken sweep takes machines out of work.
+
+A machine that fails everything at once is always free, so it gets all work that is handed in, and
+nobody learns what that would do elsewhere. There it is enough that more jobs fail in a row, each as
+soon as it begins, whoever owns them.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -32,10 +36,15 @@ class InARow:
     Args:
         jobs: different jobs that have to fail on a machine, with no success between.
         within_s: seconds within which they do.
+        at_once: different jobs that have to fail at once, where nothing else is known of their
+            users' work.
+        at_once_s: seconds after its beginning within which work fails at once.
     """
 
     jobs: int = 3
     within_s: float = 3600.0
+    at_once: int = 5
+    at_once_s: float = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +53,7 @@ class WorkEnd:
 
     Args:
         job: the id of its job, or of the session itself.
+        ran_s: how long it ran, in seconds.
     """
 
     agent: AgentId
@@ -51,6 +61,15 @@ class WorkEnd:
     job: str
     failed: bool
     at: float
+    ran_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """The last failure of a job on a machine: when, and whether the job failed at once."""
+
+    at: float
+    at_once: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +79,12 @@ class Failures:
     Args:
         jobs: how many different ones, of the users that count.
         users: how many users count: theirs fail nowhere else.
+        at_once: whether each of them failed as soon as it began.
     """
 
     jobs: int
     users: int
+    at_once: bool = False
 
 
 @dataclass(slots=True)
@@ -106,7 +127,7 @@ class FailingJobs:
     ) -> None:
         self._rule = rule or InARow()
         self._max_users, self._max_agents = max_users, max_agents
-        self._machines: dict[AgentId, dict[User, dict[str, float]]] = {}
+        self._machines: dict[AgentId, dict[User, dict[str, _Failure]]] = {}
         self._users: dict[User, _User] = {}
 
     @property
@@ -136,24 +157,46 @@ class FailingJobs:
         failures[end.user] = jobs
         _drop_oldest(failures, 2 * self._rule.jobs)
         jobs.pop(end.job, None)
-        jobs[end.job] = end.at
-        _drop_oldest(jobs, self._rule.jobs)
+        jobs[end.job] = _Failure(end.at, end.ran_s <= self._rule.at_once_s)
+        _drop_oldest(jobs, max(self._rule.jobs, self._rule.at_once))
         found = self._judged(end.agent, failures, end.at)
         if found is not None:
             del self._machines[end.agent]
         return found
 
     def _judged(
-        self, agent: AgentId, failures: Mapping[User, Mapping[str, float]], now: float
+        self, agent: AgentId, failures: Mapping[User, Mapping[str, _Failure]], now: float
     ) -> Failures | None:
         since = now - self._rule.within_s
-        counted: dict[User, int] = {}
+        counted: dict[User, list[_Failure]] = {}
         for user, jobs in failures.items():
-            recent = [at for at in jobs.values() if at >= since]
+            recent = [each for each in jobs.values() if each.at >= since]
             known = self._users.get(user)
             if recent and known is not None and not known.failed.elsewhere(agent, since):
-                counted[user] = len(recent)
-        found = Failures(sum(counted.values()), len(counted))
+                counted[user] = recent
+        return self._of_several_users(agent, failures, counted, since) or self._at_once(counted)
+
+    def _at_once(self, counted: Mapping[User, Sequence[_Failure]]) -> Failures | None:
+        """The failures, if so many jobs failed as soon as they began, and no other did."""
+        jobs = [failure for some in counted.values() for failure in some]
+        if len(jobs) < self._rule.at_once or not all(each.at_once for each in jobs):
+            return None
+        return Failures(len(jobs), len(counted), at_once=True)
+
+    def _of_several_users(
+        self,
+        agent: AgentId,
+        failures: Mapping[User, Mapping[str, _Failure]],
+        counted: Mapping[User, Sequence[_Failure]],
+        since: float,
+    ) -> Failures | None:
+        """The failures, if they are of several users, or those of the only one succeed
+        elsewhere.
+
+        Args:
+            counted: those of users whose work fails nowhere else.
+        """
+        found = Failures(sum(map(len, counted.values())), len(counted))
         if found.jobs < self._rule.jobs:
             return None
         active = sum(1 for each in self._users.values() if each.at >= since)
@@ -174,7 +217,7 @@ class FailingJobs:
             agent: {
                 user: jobs
                 for user, jobs in failures.items()
-                if user in self._users and any(at >= since for at in jobs.values())
+                if user in self._users and any(each.at >= since for each in jobs.values())
             }
             for agent, failures in self._machines.items()
         }

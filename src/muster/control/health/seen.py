@@ -210,6 +210,7 @@ class SuspectFailing(FollowingHandler[Session]):
                 f"{count(failures.jobs, 'job')} of {count(failures.users, 'user')} failed on it "
                 f"one after the other"
             )
+            what += ", each as soon as it began" if failures.at_once else ""
             self._seen.suspect(work, agent, Suspicion(Remedy.CHECK, (), False, what))
 
 
@@ -232,7 +233,9 @@ def end_of(session: Session, now: float) -> WorkEnd | None:
         return None
     owner = session.owner
     job = session.id if session.job is None else session.job.id
-    return WorkEnd(first.agent_id, (owner.domain, owner.user), job, failed, now)
+    ran = [each.ended_at - each.started_at for each in kernels if each.started_at and each.ended_at]
+    user = owner.domain, owner.user
+    return WorkEnd(first.agent_id, user, job, failed, now, max(ran, default=0.0))
 
 
 def _failed_itself(kernel: Kernel) -> bool:

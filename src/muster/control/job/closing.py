@@ -8,7 +8,7 @@ from dataclasses import replace
 from muster.control.engine.work import Move, Work
 from muster.control.job.derive import state_of
 from muster.control.job.judge import TaskVerdict, exhausted
-from muster.control.job.settle import note_first_loss
+from muster.control.job.settle import note_first_loss, put_off_after_failure
 from muster.core.reasons import Reason, ReasonCode
 from muster.core.results import SchedulingResult
 from muster.core.states import JobState, TaskState
@@ -80,12 +80,15 @@ def state_after(job: Job, verdicts: Verdicts) -> JobState:
 def close(work: Work, verdicts: Verdicts, phase: str) -> None:
     """Apply the verdicts. Those that are tried again wait for their next attempt already."""
     for task, verdict in verdicts:
+        failed = verdict.failure_count > task.failure_count
         task.failure_count = verdict.failure_count
         task.preemption_count = verdict.preemption_count
         task.reason = verdict.reason
         work.unit.touch(task)
         work.mark(task)
         if verdict.state is TaskState.PENDING:
+            if failed:
+                put_off_after_failure(task, work)
             continue
         task.job.waiting.pop(task.index, None)
         task.finished_at = work.now

@@ -10,12 +10,13 @@ from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.work import Move, Work
 from muster.control.job.held import HeldAttempts
 from muster.control.session.cluster.state import ClusterState
+from muster.core.ids import AgentId
 from muster.core.reasons import DISPLACED, Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult
 from muster.core.specs import SessionType
 from muster.core.states import JOB_TABLE, KernelStatus, SessionStatus, TaskState
 from muster.core.states.task import ACTIVE
-from muster.store.records import Job, Kernel, Session, Task
+from muster.store.records import MAX_FAILED_AGENTS, Job, Kernel, Session, Task
 
 LEAST_CANDIDATES = 2
 """Sessions of one job that are kept waiting in the queue at least, so that placement knows that the
@@ -24,6 +25,10 @@ is placed as soon as it is made."""
 MOST_CANDIDATES = 1024
 """Sessions of one job that a pass makes at most. The number doubles from pass to pass of a wake, as
 long as all sessions that the last pass made are placed."""
+
+MOST_WAITING = 1024
+"""Tasks of one job that wait for their next try at most, before others of it begin for the first
+time: each of them is in memory, and is looked at in every pass."""
 
 
 class _BroughtUp(dict[Job, int]):
@@ -73,6 +78,8 @@ class ExpandJobs(FollowingHandler[Job]):
                 del job.waiting[task.index]
                 self._start_attempt(job, [task], work)
                 room -= 1
+        if len(job.waiting) >= MOST_WAITING:
+            return
         last = min(job.next_task + room, job.tasks_total)
         while job.next_task < last:
             task = self._next_task(job, work)
@@ -109,6 +116,7 @@ class ExpandJobs(FollowingHandler[Job]):
         return task
 
     def _start_attempt(self, job: Job, tasks: Sequence[Task], work: Work) -> None:
+        returns_to = self._held.returns_to(tasks[0])
         session = Session(
             id=work.ids.session(),
             job=job,
@@ -123,7 +131,8 @@ class ExpandJobs(FollowingHandler[Job]):
             created_at=work.now,
             queued_at=work.now,
             reason=_displaced(tasks[0].reason),
-            returns_to=self._held.returns_to(tasks[0]),
+            failed_agents=_failed_agents(tasks) if returns_to is None else (),
+            returns_to=returns_to,
         )
         kernels = []
         for index, task in enumerate(tasks):
@@ -154,6 +163,12 @@ class ExpandJobs(FollowingHandler[Job]):
         work.unit.add(*kernels)
         work.mark(session)
         self._cluster.session_changed(session)
+
+
+def _failed_agents(tasks: Sequence[Task]) -> tuple[AgentId, ...]:
+    """The agents on which the tasks of an attempt failed before."""
+    found = dict.fromkeys(agent for task in tasks for agent in task.failed_agents)
+    return tuple(found)[-MAX_FAILED_AGENTS:]
 
 
 def _displaced(why: Reason | None) -> Reason | None:

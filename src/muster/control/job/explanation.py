@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 from sqlalchemy import Connection
 
+from muster.control.engine.retries import seconds_left
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.explaining.explanation import (
     Found,
@@ -59,6 +60,7 @@ def explain_job(
         if task.kernel_id is not None and task.kernel_id in live.allocations_of:
             reasons.append(cleaning_up(task.kernel_id, live))
             break
+    reasons += _paused(live, job, now)
     queued = cluster.candidates.get(job.id, 0)
     to_come = job.tasks_total - job.next_task
     if to_come:
@@ -168,6 +170,26 @@ def _of_machines(live: Live, job: Job, now: float) -> list[Reason]:
             if len(found) == MOST_MACHINES:
                 break
     return list(found.values())
+
+
+def _paused(live: Live, job: Job, now: float) -> list[Reason]:
+    """The reason that the job tells while tasks of it that failed wait to be tried again: that of
+    the next one."""
+    paused = [task for task in job.waiting.values() if task.retry_at > now and task.failure_count]
+    if not paused:
+        return []
+    task = min(paused, key=lambda task: (task.retry_at, task.index))
+    agent = live.agents.get(task.failed_agents[-1]) if task.failed_agents else None
+    return [
+        reason(
+            ReasonCode.TASK_RETRY_BACKOFF,
+            index=task.index,
+            failures=task.failure_count,
+            agent=None if agent is None else agent.name,
+            seconds=seconds_left(task, now),
+            others=len(paused) - 1,
+        )
+    ]
 
 
 def _first_waiting(live: Live, cluster: ClusterState, job: Job) -> Session | None:

@@ -1,5 +1,6 @@
 """The lifecycle of jobs: the consequences of a job's change for work that depends on it."""
 
+import math
 from collections.abc import Iterable
 
 from muster.control.engine.lifecycle import Lifecycle
@@ -31,3 +32,5 @@ class JobLifecycle(Lifecycle[Job]):
     def deadlines(self, record: Job, work: Work) -> Iterable[float]:
         if record.status in JOB_TABLE.live and not self._held.holds_all(record):
             yield work.now + LOOK_AGAIN_S
+            later = (task.retry_at for task in record.waiting.values())
+            yield min((at for at in later if at > work.now), default=math.inf)

@@ -11,6 +11,7 @@ from muster.control.job.judge import Attempt, Budget, TaskVerdict, judge, judge_
 from muster.control.session.cluster.state import ClusterState
 from muster.core.reasons import ReasonCode, reason
 from muster.core.results import SchedulingResult
+from muster.core.specs import JobSpec
 from muster.core.states import (
     SESSION_TABLE,
     TASK_TABLE,
@@ -18,12 +19,16 @@ from muster.core.states import (
     SessionStatus,
     TaskState,
 )
-from muster.store.records import Job, Kernel, Session, Task
+from muster.store.records import MAX_FAILED_AGENTS, Job, Kernel, Session, Task
 
 STARTS = RetryPolicy(max_tries=NO_LIMIT, backoff_s=1.0, longest_backoff_s=60.0, at_once=1)
 """The tries to begin an attempt. One that is lost before it began charges no budget (design:
 Budgets), so the wait for the next grows each time, lest a machine that loses all attempts is tried
 without end."""
+
+FIRST_BACKOFF_S = 1.0
+"""The wait before the second retry of a task that fails, where its job does not say how long. The
+first is at once: on another agent it may succeed."""
 
 STATE_OF = {
     SessionStatus.PENDING: TaskState.PENDING,
@@ -119,6 +124,7 @@ class SettleTasks(FollowingHandler[Session]):
         return [put_off(each, task) for task, each in pairs]
 
     def _apply(self, kernel: Kernel, task: Task, verdict: TaskVerdict, work: Work) -> None:
+        failures = task.failure_count
         task.failure_count = verdict.failure_count
         task.preemption_count = verdict.preemption_count
         task.exit_code = kernel.exit_code
@@ -140,14 +146,47 @@ class SettleTasks(FollowingHandler[Session]):
             why = verdict.reason if result is not SchedulingResult.SUCCESS else None
             work.move(task, TASK_TABLE.live, verdict.state, Move(self.name, result, why))
         if retry:
-            if kernel.started_at is None:
-                work.charge_try(task, STARTS)
-            else:
-                work.forget_tries(task)
+            self._put_off(kernel, task, work, failed=task.failure_count > failures)
             # Its session may be looked at again before the next attempt has one of its own.
             task.session_id = None
             task.job.waiting[task.index] = task
             work.mark(task)
+
+    def _put_off(self, kernel: Kernel, task: Task, work: Work, *, failed: bool) -> None:
+        """Have the task wait before its next attempt, and remember the agent that failed it.
+
+        Args:
+            failed: whether the task was charged a failure.
+        """
+        if failed or kernel.status is KernelStatus.ERROR:
+            _remember_agent(task, kernel)
+        if failed:
+            put_off_after_failure(task, work)
+        elif kernel.started_at is None:
+            work.charge_try(task, STARTS)
+        else:
+            work.forget_tries(task)
+
+
+def put_off_after_failure(task: Task, work: Work) -> None:
+    """Have a task that was charged a failure wait before its next attempt (design: Budgets)."""
+    work.forget_tries(task)
+    work.try_later(task, work.now + failure_backoff(task.job.spec).delay_s(task.failure_count))
+
+
+def failure_backoff(spec: JobSpec) -> RetryPolicy:
+    """The waits between the tries of a task that fails."""
+    tries = spec.max_retries_failure + 1
+    if spec.retry_backoff is None:
+        return RetryPolicy(tries, FIRST_BACKOFF_S, spec.max_retry_backoff, at_once=1)
+    longest_s = max(spec.retry_backoff, spec.max_retry_backoff)
+    return RetryPolicy(tries, spec.retry_backoff, longest_s)
+
+
+def _remember_agent(task: Task, kernel: Kernel) -> None:
+    if kernel.agent_id is not None:
+        others = (agent for agent in task.failed_agents if agent != kernel.agent_id)
+        task.failed_agents = (*others, kernel.agent_id)[-MAX_FAILED_AGENTS:]
 
 
 def note_first_loss(task: Task, verdict: TaskVerdict) -> None:

@@ -35,7 +35,7 @@ from muster.core.states import (
 )
 from muster.scheduling.policy.validators import NEVER
 from muster.store.entity import Record
-from muster.store.records import Kernel, Session
+from muster.store.records import MAX_FAILED_AGENTS, Kernel, Session
 from muster.wire.messages import Stop
 
 LOST_CODES = frozenset(
@@ -179,7 +179,7 @@ class SessionLifecycle(Lifecycle[Session]):
             failed = {k.agent_id: None for k in session.kernels if k.agent_id and k.failure}
             failed = failed or {k.agent_id: None for k in session.kernels if k.agent_id}
             agents = dict.fromkeys((*session.failed_agents, *_ids(failed)))
-            session.failed_agents = tuple(agents)[-32:]
+            session.failed_agents = tuple(agents)[-MAX_FAILED_AGENTS:]
             session.unfit += tuple(_unfit(session))
 
     def followers(self, record: Session) -> Sequence[Kernel]:

@@ -99,6 +99,13 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
         "Nothing: it is next in line.",
     ),
     ReasonCode.RETRY_BACKOFF: Definition(_W, "the next try is in {seconds} s"),
+    ReasonCode.TASK_RETRY_BACKOFF: Definition(
+        _W,
+        "task {index} failed {failures:time}{agent:?, the last time on agent {agent}}, and is "
+        "tried again in {seconds} s{others:?; {others:more task} wait to be tried again}",
+        "Nothing: the wait doubles with each failure (`retry_backoff` of the job){agent:?; the "
+        "next try prefers another agent}.",
+    ),
     ReasonCode.NOT_YET_CANDIDATE: Definition(
         _W, "{waiting:task} of the job still to come, {candidates} in the queue"
     ),

@@ -13,7 +13,15 @@ from pydantic import (
 )
 
 from muster.core.errors import Problem
-from muster.core.specs.amounts import Flag, Moment, Name, OwnerName, PositiveDuration, Whole
+from muster.core.specs.amounts import (
+    Duration,
+    Flag,
+    Moment,
+    Name,
+    OwnerName,
+    PositiveDuration,
+    Whole,
+)
 from muster.core.specs.notify import Channels
 from muster.core.specs.placement import ANYWHERE, Dependencies, PlacementSpec
 from muster.core.specs.recovery import Recovery, RecoveryScope
@@ -22,6 +30,7 @@ from muster.core.specs.work import Priority
 from muster.core.task_ranges import TaskRanges
 
 MAX_TASKS = 10_000_000
+MAX_BACKOFF_S = 7 * 86_400.0
 
 
 def _task_ranges(value: Any) -> Any:
@@ -56,6 +65,9 @@ class JobSpec(Process):
         coscheduled: one gang: the tasks start together, with ranks and an address to meet at.
         max_retries_failure: retries of a task that exited with an error.
         max_retries_preemption: retries of a task that lost its machine.
+        retry_backoff: wait before a task that failed is tried again; doubles with each further
+            failure. Left out: none before the first retry, 1 s before the second. 0 is no wait.
+        max_retry_backoff: the longest such wait, unless `retry_backoff` is longer.
         max_task_failures: tasks that may fail for good; the next one that does fails the job and
             stops the others.
         keep_going: the other tasks run on whatever becomes of one; how the job ended is derived
@@ -81,6 +93,8 @@ class JobSpec(Process):
     coscheduled: Flag = False
     max_retries_failure: Annotated[Whole, Field(ge=0, le=10_000)] = 0
     max_retries_preemption: Annotated[Whole, Field(ge=0, le=10_000)] = 100
+    retry_backoff: Annotated[Duration, Field(ge=0, le=MAX_BACKOFF_S)] | None = None
+    max_retry_backoff: Annotated[PositiveDuration, Field(le=MAX_BACKOFF_S)] = 60.0
     max_task_failures: Annotated[Whole, Field(ge=0, le=MAX_TASKS)] = 0
     keep_going: Flag = False
     timeout: PositiveDuration | None = None

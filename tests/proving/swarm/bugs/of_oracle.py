@@ -4,12 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from proving.swarm.oracle import dates, explained, judgement, sessions, starts
+from proving.swarm.oracle import dates, explained, judgement, retries, sessions, starts
 from tests.proving.swarm.bugs.registry import finds
 
 from muster.control.agent import hello
 from muster.control.agent.leases import LeaseBook
 from muster.control.agent.lifecycle import lose_kernels
+from muster.control.engine.retries import RetryPolicy
 from muster.control.engine.work import Move
 from muster.control.job import derive, settle
 from muster.control.job.judge import TaskVerdict, derive_job, judge, judge_gang
@@ -148,3 +149,13 @@ def everybody_is_said_to_be_next(patch: pytest.MonkeyPatch) -> None:
 @finds(explained.WhyIsAnswered, first=1)
 def everything_is_explained_to_everybody(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Principal, "is_admin", True)
+
+
+@finds(retries.RetriesArePutOff)
+def tasks_are_tried_again_at_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(settle, "failure_backoff", lambda spec: RetryPolicy(9, 0.0))
+
+
+@finds(retries.RetriesArePutOff)
+def machines_that_failed_a_task_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(settle, "_remember_agent", lambda task, kernel: None)

@@ -8,7 +8,7 @@ recalled in the wake that finds that session without room. Kernels that begin be
 hears of the recall are a window's work at most.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from muster.control.engine.work import Work
 from muster.control.session.cluster.state import ClusterState
@@ -46,7 +46,7 @@ class BacklogRoom:
         if not room:
             self._ended = True
             return False
-        kernel.agent_id = room.pop()
+        kernel.agent_id = _take(room, session.failed_agents)
         work.unit.allocate(kernel, work.live.agents[kernel.agent_id], (), charged=False)
         return True
 
@@ -65,6 +65,14 @@ class BacklogRoom:
             ]
             room = self._room[job.id] = room[::-1]
         return room
+
+
+def _take(room: list[AgentId], failed: Collection[AgentId]) -> AgentId:
+    """Take the last of these agents on which the session has not failed, else the last."""
+    for place in reversed(range(len(room)) if failed else ()):
+        if room[place] not in failed:
+            return room.pop(place)
+    return room.pop()
 
 
 def grant_prefilled(group: GroupState, work: Work, cluster: ClusterState) -> None:

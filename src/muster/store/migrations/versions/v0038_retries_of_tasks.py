@@ -1,0 +1,16 @@
+"""pauses between the tries of a task, and the agents on which it failed"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0038"
+down_revision = "0030"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.add_column("tasks", sa.Column("retry_at", sa.Float(), nullable=False, server_default="0"))
+    op.add_column(
+        "tasks", sa.Column("failed_agents", sa.Text(), nullable=False, server_default="[]")
+    )
