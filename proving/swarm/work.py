@@ -84,6 +84,11 @@ def _draw_job(lot: Lot) -> Params:
         "resources": {"cpu": rng.choice([1, 1, 2, 4]), **lot.devices(2), **lot.memory()},
         "notify": rng.choice([[], [], [], ["https://example.org/hook"]]),
     }
+    if spec["timeout"] is not None:
+        spec |= {
+            "on_timeout": lot.topic("time limits").choice(["kill", "retry"]),
+            "max_retries_timeout": lot.topic("time limits").choice([0, 1, 2]),
+        }
     spec["retry_backoff"] = lot.topic("retries").choice([None, None, 0, 0.5, 20])
     begins_in = lot.topic("start times").choice([None, None, None, None, 3, 15, 40])
     if kind == "gang":

@@ -281,3 +281,36 @@ def test_job_that_keeps_going_ends_exactly_when_all_of_its_tasks_have(
     else:
         assert state is derive_job(JobState.RUNNING, total, counts, tolerated)
         assert state in JOB_TABLE.terminal
+
+
+GOES_ON = Budget(0, 0, 0, 0, timeout_count=1, max_retries_timeout=2)
+
+
+def test_attempt_that_its_time_limit_stopped_is_tried_again_where_the_job_asks_for_that() -> None:
+    at_its_limit = stopped(ReasonCode.TIMEOUT)
+    again, last = (
+        judge(at_its_limit, each) for each in (GOES_ON, replace(GOES_ON, timeout_count=2))
+    )
+    assert (again.state, again.attempt_state) == (TaskState.PENDING, TaskState.KILLED)
+    assert (last.state, last.timed_out) == (TaskState.KILLED, True)
+    assert (again.failure_count, again.preemption_count, again.timed_out) == (0, 0, True)
+    killed = judge(at_its_limit, NO_RETRY)
+    assert (killed.state, killed.timed_out) == (TaskState.KILLED, False)
+    assert judge(stopped(ReasonCode.CANCELLED), GOES_ON).state is TaskState.KILLED
+
+
+def test_gang_is_tried_again_whole_after_its_time_limit_with_tasks_that_had_succeeded() -> None:
+    limit = reason(ReasonCode.TIMEOUT, timeout_s=1)
+    gang = [replace(ended(0), session_reason=limit), stopped(ReasonCode.TIMEOUT)]
+    verdicts = judge_gang(gang, [GOES_ON] * 2)
+    assert [each.state for each in verdicts] == [TaskState.PENDING] * 2
+    assert [each.timed_out for each in verdicts] == [False, True]
+
+    spent = judge_gang(gang, [GOES_ON, replace(GOES_ON, timeout_count=2)])
+    assert [each.state for each in spent] == [TaskState.SUCCEEDED, TaskState.KILLED]
+
+
+def test_task_of_a_gang_that_failed_for_good_at_the_time_limit_ends_the_gang() -> None:
+    failed = replace(ended(1), session_reason=reason(ReasonCode.TIMEOUT, timeout_s=1))
+    verdicts = judge_gang([failed, stopped(ReasonCode.TIMEOUT)], [GOES_ON] * 2)
+    assert [each.state for each in verdicts] == [TaskState.FAILED, TaskState.KILLED]

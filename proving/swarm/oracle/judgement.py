@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from muster.control.recovery.entity import Recovery
 from muster.core.ids import JobId
 from muster.core.reasons import ReasonCode
+from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, SESSION_TABLE, TASK_TABLE, TaskState
 from muster.store.records import Job, Session, Task
 from muster.store.unit import Unit
@@ -32,6 +33,7 @@ class Account:
 
     failures: int = 0
     preemptions: int = 0
+    timeouts: int = 0
     attempt: int = 0
     ended: TaskState | None = None
     with_job: bool = False
@@ -45,11 +47,14 @@ class _Expected:
         state, spec = attempt.state, task.job.spec
         self.failures = account.failures + (is_charged and state is TaskState.FAILED)
         self.preemptions = account.preemptions + (is_charged and state is TaskState.WORKER_FAILED)
+        self.timed_out = timed_out(task.job.spec, attempt)
+        self.timeouts = account.timeouts + self.timed_out
         within = (
             self.failures <= spec.max_retries_failure
             and self.preemptions <= spec.max_retries_preemption
         )
         again = state is TaskState.PENDING or (state in _COUNTED and (within or not is_charged))
+        again = again or (self.timed_out and self.timeouts <= spec.max_retries_timeout)
         self.ended = None if again else state
         self._most_preemptions = spec.max_retries_preemption
 
@@ -168,6 +173,7 @@ class TasksAreJudged(Invariant):
         for task in tasks:
             account = self._account(task)
             account.failures, account.preemptions = task.failure_count, task.preemption_count
+            account.timeouts = task.timeout_count
             account.ended = task.status if task.status in TASK_TABLE.terminal else None
 
     def _compare(
@@ -186,9 +192,15 @@ class TasksAreJudged(Invariant):
                 f"{_name(task)} has failed and lost {counts}, and should have "
                 f"{wanted.failures, wanted.preemptions}: {attempt}",
             )
+            self.expect(
+                task.timeout_count == wanted.timeouts,
+                f"{_name(task)} met its time limit {task.timeout_count} times, and should have "
+                f"{wanted.timeouts}: {attempt}",
+            )
             self._compare_state(task, attempt, wanted.ended)
             account = self._account(task)
             account.failures, account.preemptions = wanted.failures, wanted.preemptions
+            account.timeouts = wanted.timeouts
             account.ended = wanted.ended
 
     def _expected(
@@ -226,6 +238,12 @@ class TasksAreJudged(Invariant):
         )
 
 
+def timed_out(spec: JobSpec, attempt: Attempt) -> bool:
+    """Whether an attempt was stopped at a time limit after which its job goes on."""
+    stopped = attempt.state is TaskState.KILLED and attempt.why is ReasonCode.TIMEOUT
+    return stopped and spec.on_timeout == "retry"
+
+
 def _with_its_job(task: Task) -> bool:
     """Whether the task was ended because its job was."""
     code = None if task.reason is None else task.reason.code
@@ -237,7 +255,13 @@ def _as_one(
     expected: Sequence[_Expected], attempts: Sequence[Attempt], blamed: Set[int] | None
 ) -> None:
     """A gang goes on or ends as one. Where members were blamed, the others were stopped for them;
-    else each ends as its own attempt did."""
+    else each ends as its own attempt did, unless the gang is tried again after its time limit."""
+    if any(each.timed_out for each in expected):
+        ends = {each.ended for each in expected}
+        if ends <= {None, TaskState.SUCCEEDED}:
+            for each in expected:
+                each.ended = None
+            return
     ended = any(
         each.ended is not None and (blamed is None or i in blamed)
         for i, each in enumerate(expected)

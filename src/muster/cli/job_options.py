@@ -39,6 +39,14 @@ class Tasks:
     timeout: Annotated[
         str | None, Option("--timeout", metavar="TIME", help="Stop a task after so long, as 1h30m.")
     ] = None
+    on_timeout: Annotated[
+        str | None,
+        Option(
+            "--on-timeout",
+            metavar="kill|retry",
+            help="Kill a task at its time limit, or run it again to go on with what it saved.",
+        ),
+    ] = None
     scheduling_timeout: Annotated[
         str | None,
         Option(
@@ -81,6 +89,7 @@ class Tasks:
             "group": self.group,
             "priority": self.priority,
             "timeout": self.timeout,
+            "on_timeout": self.on_timeout,
             "scheduling_timeout": self.scheduling_timeout,
             "max_retries_failure": self.retries,
             "retry_backoff": self.retry_backoff,

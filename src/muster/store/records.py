@@ -224,6 +224,7 @@ class Task(Tried):
     exit_code: int | None = None
     reason: Reason | None = None
     failed_agents: Annotated[tuple[AgentId, ...], StoredAs(Text, dump_list, load_list)] = ()
+    timeout_count: int = 0
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

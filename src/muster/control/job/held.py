@@ -84,4 +84,5 @@ def put_off(verdict: TaskVerdict, task: Task) -> TaskVerdict:
         state=TaskState.PENDING,
         failure_count=task.failure_count,
         preemption_count=task.preemption_count,
+        timed_out=False,
     )

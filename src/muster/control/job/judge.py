@@ -64,12 +64,15 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A task's counters and limits; a retry is granted while counter ≤ limit."""
+    """A task's counters and limits; a retry is granted while counter ≤ limit.
+    ``max_retries_timeout`` is None where a time limit ends a task for good."""
 
     failure_count: int
     preemption_count: int
     max_retries_failure: int
     max_retries_preemption: int
+    timeout_count: int = 0
+    max_retries_timeout: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,7 @@ class TaskVerdict:
 
     ``state`` is PENDING where the task is tried again; ``attempt_state`` is the state in which the
     attempt ended. ``is_sibling`` says that the task ended for good only because another task of its
-    gang did.
+    gang did. ``timed_out`` says that the attempt is charged to the budget of time limits.
     """
 
     state: TaskState
@@ -87,6 +90,7 @@ class TaskVerdict:
     attempt_state: TaskState
     reason: Reason | None
     is_sibling: bool = False
+    timed_out: bool = False
 
 
 def attempt_state(attempt: Attempt) -> TaskState:
@@ -123,7 +127,7 @@ def _ended_by_itself(attempt: Attempt) -> bool:
 
 
 def judge(attempt: Attempt, budget: Budget) -> TaskVerdict:
-    """The verdict on the task of a single attempt, by the task's two budgets."""
+    """The verdict on the task of a single attempt, by the task's budgets."""
     ended = attempt_state(attempt)
     why = attempt.kernel_reason or attempt.session_reason
     session_code = attempt.session_reason.code if attempt.session_reason else None
@@ -144,13 +148,18 @@ def judge(attempt: Attempt, budget: Budget) -> TaskVerdict:
         preemptions += 1
         if preemptions <= budget.max_retries_preemption:
             state = TaskState.PENDING
-    return TaskVerdict(state, failures, preemptions, ended, why)
+    timed_out = ended is TaskState.KILLED and session_code is ReasonCode.TIMEOUT
+    timed_out = timed_out and budget.max_retries_timeout is not None
+    if timed_out and budget.timeout_count < (budget.max_retries_timeout or 0):
+        state = TaskState.PENDING
+    return TaskVerdict(state, failures, preemptions, ended, why, timed_out=timed_out)
 
 
 def judge_gang(attempts: Sequence[Attempt], budgets: Sequence[Budget]) -> list[TaskVerdict]:
     """The verdicts on the tasks of one coscheduled attempt.
 
-    If all succeeded, or were stopped by Muster, each task is judged for itself. Otherwise the gang
+    If all succeeded, or were stopped by Muster, each task is judged for itself; but where they
+    are tried again after their time limit, those that had succeeded are too. Otherwise the gang
     goes on or ends as one (design: Verdicts on gangs). The tasks that ``_culprits`` names are
     charged; a peer that failed because they broke its connection is not. With budget left all tasks
     are requeued; otherwise the charged tasks end, and the others are WORKER_FAILED.
@@ -159,7 +168,7 @@ def judge_gang(attempts: Sequence[Attempt], budgets: Sequence[Budget]) -> list[T
     alone = [judge(a, b) for a, b in zip(attempts, budgets, strict=True)]
     stopped = {TaskState.KILLED, TaskState.UNSCHEDULABLE}
     if all(state is TaskState.SUCCEEDED for state in states) or stopped & set(states):
-        return _whole(alone, budgets)
+        return _whole(_tried_again_after_timeout(alone), budgets)
     culprits = _culprits(attempts, states)
     finished = any(alone[index].state is not TaskState.PENDING for index in culprits)
     return _whole(
@@ -169,6 +178,16 @@ def judge_gang(attempts: Sequence[Attempt], budgets: Sequence[Budget]) -> list[T
         ],
         budgets,
     )
+
+
+def _tried_again_after_timeout(verdicts: list[TaskVerdict]) -> list[TaskVerdict]:
+    """The verdicts on a gang, all of whose tasks are tried again if one is after its time limit and
+    none has ended but by success."""
+    states = {verdict.state for verdict in verdicts}
+    timed_out = any(verdict.timed_out for verdict in verdicts)
+    if not timed_out or not states <= {TaskState.PENDING, TaskState.SUCCEEDED}:
+        return verdicts
+    return [replace(verdict, state=TaskState.PENDING) for verdict in verdicts]
 
 
 def _whole(verdicts: list[TaskVerdict], budgets: Sequence[Budget]) -> list[TaskVerdict]:

@@ -12,6 +12,7 @@ from muster.control.session.cluster.state import ClusterState
 from muster.core.reasons import ReasonCode, reason
 from muster.core.results import SchedulingResult
 from muster.core.specs import JobSpec
+from muster.core.specs.job import OnTimeout
 from muster.core.states import (
     SESSION_TABLE,
     TASK_TABLE,
@@ -127,6 +128,7 @@ class SettleTasks(FollowingHandler[Session]):
         failures = task.failure_count
         task.failure_count = verdict.failure_count
         task.preemption_count = verdict.preemption_count
+        task.timeout_count += verdict.timed_out
         task.exit_code = kernel.exit_code
         task.reason = verdict.reason
         if kernel.started_at is not None:
@@ -247,9 +249,17 @@ def _attempt(kernel: Kernel, session: Session) -> Attempt:
 
 
 def _budget(task: Task, job: Job) -> Budget:
+    spec = job.spec
     return Budget(
         failure_count=task.failure_count,
         preemption_count=task.preemption_count,
-        max_retries_failure=job.spec.max_retries_failure,
-        max_retries_preemption=job.spec.max_retries_preemption,
+        max_retries_failure=spec.max_retries_failure,
+        max_retries_preemption=spec.max_retries_preemption,
+        timeout_count=task.timeout_count,
+        max_retries_timeout=spec.max_retries_timeout if _goes_on(spec) else None,
     )
+
+
+def _goes_on(spec: JobSpec) -> bool:
+    """Whether tasks are tried again that were stopped at their time limit."""
+    return spec.on_timeout is OnTimeout.RETRY

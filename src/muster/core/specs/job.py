@@ -1,6 +1,7 @@
 """A job as people write it (design: Budgets)."""
 
 from collections.abc import Iterator
+from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -33,6 +34,13 @@ MAX_TASKS = 10_000_000
 MAX_BACKOFF_S = 7 * 86_400.0
 
 
+class OnTimeout(StrEnum):
+    """The consequence for a task whose attempt was stopped at its time limit."""
+
+    KILL = "kill"
+    RETRY = "retry"
+
+
 def _task_ranges(value: Any) -> Any:
     if value is None or isinstance(value, TaskRanges):
         return value
@@ -53,7 +61,7 @@ Only = Annotated[
 
 
 class JobSpec(Process):
-    """Batch work: ``tasks`` replicas of one process, each with two retry budgets.
+    """Batch work: ``tasks`` replicas of one process, each with retry budgets of its own.
 
     Args:
         name: the job's name; made from its program's when left out.
@@ -72,7 +80,11 @@ class JobSpec(Process):
             stops the others.
         keep_going: the other tasks run on whatever becomes of one; how the job ended is derived
             once all of its tasks have ended.
-        timeout: longest run of one attempt; past it the task is KILLED.
+        timeout: longest run of one attempt; past it the attempt is stopped, with `grace` to save
+            its work.
+        on_timeout: `kill`: the task is KILLED then; `retry`: it is tried again, to go on with what
+            it saved.
+        max_retries_timeout: retries of a task that was stopped at its time limit.
         scheduling_timeout: longest wait for a place, from when the job could first start; past it
             waiting tasks are UNSCHEDULABLE, and the job with them.
         placement: the agents for its tasks.
@@ -98,6 +110,8 @@ class JobSpec(Process):
     max_task_failures: Annotated[Whole, Field(ge=0, le=MAX_TASKS)] = 0
     keep_going: Flag = False
     timeout: PositiveDuration | None = None
+    on_timeout: OnTimeout = OnTimeout.KILL
+    max_retries_timeout: Annotated[Whole, Field(ge=0, le=10_000)] = 100
     scheduling_timeout: PositiveDuration | None = None
     placement: PlacementSpec = Field(default_factory=lambda: ANYWHERE)
     after: Dependencies = ()
@@ -140,6 +154,8 @@ class JobSpec(Process):
         if self.tasks > 1 and not self.coscheduled:
             for key, value in self.placement.between_kernels():
                 yield Problem(f"placement.{key}", value, "this is for gangs: set coscheduled: true")
+        if self.on_timeout is OnTimeout.RETRY and self.timeout is None:
+            yield Problem("on_timeout", "retry", "there is no time limit: set timeout")
         if self.coscheduled and self.keep_going:
             yield Problem("keep_going", "true", "a gang ends as one: leave it out")
         scope = None if self.recovery is None else self.recovery.scope

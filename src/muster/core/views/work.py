@@ -126,6 +126,7 @@ class TaskView(View):
     attempt: int = 0
     failure_count: int = 0
     preemption_count: int = 0
+    timeout_count: int = 0
     session_id: str | None = None
     kernel_id: str | None = None
     started_at: float | None = None

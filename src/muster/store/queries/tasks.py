@@ -198,6 +198,7 @@ def _view(row: Row[Any], attempts: Iterable[KernelView] = ()) -> TaskDetail:
         attempt=row.attempt,
         failure_count=row.failure_count,
         preemption_count=row.preemption_count,
+        timeout_count=row.timeout_count,
         session_id=row.session_id,
         kernel_id=row.kernel_id,
         started_at=row.started_at,

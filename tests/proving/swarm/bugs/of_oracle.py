@@ -159,3 +159,9 @@ def tasks_are_tried_again_at_once(patch: pytest.MonkeyPatch) -> None:
 @finds(retries.RetriesArePutOff)
 def machines_that_failed_a_task_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(settle, "_remember_agent", lambda task, kernel: None)
+
+
+@finds(judgement.TasksAreJudged)
+def time_limits_are_not_counted(patch: pytest.MonkeyPatch) -> None:
+    verdict = judge
+    patch.setattr(settle, "judge", lambda *of: replace(verdict(*of), timed_out=False))

@@ -1,4 +1,4 @@
-"""pauses between the tries of a task, and the agents on which it failed"""
+"""pauses between the tries of a task, the agents on which it failed, and its ends by time limit"""
 
 import sqlalchemy as sa
 from alembic import op
@@ -13,4 +13,7 @@ def upgrade() -> None:
     op.add_column("tasks", sa.Column("retry_at", sa.Float(), nullable=False, server_default="0"))
     op.add_column(
         "tasks", sa.Column("failed_agents", sa.Text(), nullable=False, server_default="[]")
+    )
+    op.add_column(
+        "tasks", sa.Column("timeout_count", sa.Integer(), nullable=False, server_default="0")
     )
