@@ -96,6 +96,7 @@ def _draw_job(lot: Lot) -> Params:
             "tasks": rng.choice([2, 3, 5]),
             "coscheduled": True,
             "resources": {"cpu": rng.choice([1, 2]), **lot.devices(1), **lot.memory(24)},
+            "leader": lot.topic("leaders").choice([None, None, 0, 1]),
         }
     elif kind == "many":
         spec |= {

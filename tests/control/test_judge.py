@@ -166,14 +166,23 @@ attempts = st.builds(
     st.sampled_from([1.0, 3.0, 30.0]),
     st.sampled_from([None, ReasonCode.TIMEOUT, ReasonCode.CANCELLED, ReasonCode.PREEMPTED]),
 )
-left = st.builds(Budget, st.integers(0, 2), st.integers(0, 2), st.just(1), st.just(1))
+left = st.builds(
+    Budget,
+    st.integers(0, 2),
+    st.integers(0, 2),
+    st.just(1),
+    st.just(1),
+    st.integers(0, 2),
+    st.sampled_from([None, 1]),
+)
 
 
-@given(st.lists(st.tuples(attempts, left), min_size=2, max_size=4))
+@given(st.lists(st.tuples(attempts, left), min_size=2, max_size=4), st.sampled_from([None, 0, 1]))
 def test_verdicts_on_a_gang_never_have_some_of_its_tasks_wait_for_others_that_have_ended(
-    members: list[tuple[Attempt, Budget]],
+    members: list[tuple[Attempt, Budget]], leader: int | None
 ) -> None:
-    states = {verdict.state for verdict in judge_gang(*map(list, zip(*members, strict=True)))}
+    gang, budgets = [attempt for attempt, _ in members], [budget for _, budget in members]
+    states = {verdict.state for verdict in judge_gang(gang, budgets, leader)}
     assert states == {TaskState.PENDING} or TaskState.PENDING not in states
 
 

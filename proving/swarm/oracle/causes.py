@@ -137,6 +137,13 @@ def _has_kernel_that_ended(case: Case) -> bool:
     return any(at == index and (end is None or not _is_well(end)) for at, end in ends.items())
 
 
+def _has_led(case: Case) -> bool:
+    ends = {kernel.index: end for kernel, end in zip(case.session.kernels, case.ends, strict=True)}
+    leader, spec = case.number("index"), spec_of(case.session)
+    end = ends.get(int(str(leader)))
+    return spec.leader == leader and (end is None or _is_well(end))
+
+
 def _was_cancelled(case: Case) -> bool:
     return case.cancelled or _goes_with_its_route(case)
 
@@ -231,6 +238,7 @@ _CAUSES: Mapping[ReasonCode, Callable[[Case], bool]] = {
     ReasonCode.COMPLETED: _has_completed,
     ReasonCode.STOPPED: _was_stopped,
     ReasonCode.KERNEL_ENDED: _has_kernel_that_ended,
+    ReasonCode.LEADER_ENDED: _has_led,
     ReasonCode.CANCELLED: _was_cancelled,
     ReasonCode.TASK_STOPPED: _was_stopped_alone,
     ReasonCode.TIMEOUT: _ran_too_long,

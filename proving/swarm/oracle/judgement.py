@@ -154,6 +154,11 @@ class TasksAreJudged(Invariant):
             for each in known
         ]
         may_be = charged(attempts) if len(tasks) > 1 else None
+        leader = tasks[0].job.spec.leader
+        is_whole = [each.index for each in tasks] == [*range(len(session.kernels))]
+        if leader is not None and is_whole and attempts[leader].state is TaskState.SUCCEEDED:
+            self._all_succeed(tasks, attempts)
+            return
         if may_be is None:
             self._compare(tasks, attempts, set(range(len(tasks))))
         else:
@@ -168,6 +173,18 @@ class TasksAreJudged(Invariant):
                 f"{session.id}: not one of {may_be} is charged, by {counts}: {attempts}",
             )
             self._compare(tasks, attempts, (was or may_be)[0], is_gang=True)
+
+    def _all_succeed(self, tasks: Sequence[Task], attempts: Sequence[Attempt]) -> None:
+        """The leader of a gang ended well, which is the end of all, whatever became of them."""
+        for task, attempt in zip(tasks, attempts, strict=True):
+            account = self._account(task)
+            charged_ = task.failure_count, task.preemption_count
+            self.expect(
+                charged_ == (account.failures, account.preemptions),
+                f"{_name(task)} is charged, though the leader of its gang ended well: {attempt}",
+            )
+            self._compare_state(task, attempt, TaskState.SUCCEEDED)
+            account.ended = TaskState.SUCCEEDED
 
     def _believe(self, tasks: Sequence[Task]) -> None:
         for task in tasks:

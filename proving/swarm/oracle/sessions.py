@@ -144,6 +144,8 @@ class TasksEndWithTheirCode(Invariant):
                 true = known.ends[0].exit_code
                 if true == 0 and detail.reason is not None and detail.reason.code in _GIVEN_UP:
                     true = exit_codes.FAILED
+                if detail.reason is not None and detail.reason.code == ReasonCode.LEADER_ENDED:
+                    true = 0
                 told = exit_codes.of_task(detail)
                 self.expect(
                     told == true,

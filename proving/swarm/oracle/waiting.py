@@ -14,6 +14,7 @@ from muster.core.specs import DependencyCondition, Level
 from muster.core.specs.group import QueuePolicy
 from muster.core.states import (
     JOB_TABLE,
+    KERNEL_TABLE,
     SESSION_TABLE,
     AgentBar,
     AgentStatus,
@@ -348,6 +349,17 @@ def _task_waits_to_be_tried_again(claim: Claim) -> bool:
     )
 
 
+def _others_run_on(claim: Claim) -> bool:
+    kernels, numbers = claim.session.kernels, claim.numbers
+    ended = [each for each in kernels if each.status in KERNEL_TABLE.terminal]
+    return (
+        (numbers["ended"], numbers["kernels"]) == (len(ended), len(kernels))
+        and numbers["left"] == len(kernels) - len(ended) > 0
+        and any(each.index == numbers["index"] for each in ended)
+        and spec_of(claim.session).leader not in [each.index for each in ended]
+    )
+
+
 def _has_failed(claim: Claim) -> bool:
     known = [kernel[-1] for kernel in claim.case.known]
     return any(each.failures or each.is_unsure for each in known)
@@ -390,6 +402,7 @@ _CAUSES: Mapping[ReasonCode, Callable[[Claim], bool]] = {
     ReasonCode.BEHIND_SHAPE: _is_in_backlog,
     ReasonCode.AT_BARRIER: _is_at_barrier,
     ReasonCode.RETRY_BACKOFF: _waits_to_be_tried_again,
+    ReasonCode.OTHERS_RUN_ON: _others_run_on,
     ReasonCode.TASK_RETRY_BACKOFF: _task_waits_to_be_tried_again,
     ReasonCode.NOT_YET_CANDIDATE: _has_tasks_to_come,
 }

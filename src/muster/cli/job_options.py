@@ -28,6 +28,10 @@ class Tasks:
             field="coscheduled",
         ),
     ] = False
+    leader: Annotated[
+        int | None,
+        Option("--leader", metavar="TASK", help="End the gang once this task of it ends well."),
+    ] = None
     name: Annotated[str | None, Option("--name", help="Name the job.")] = None
     group: Annotated[
         str | None,
@@ -85,6 +89,7 @@ class Tasks:
         return {
             "tasks": self.tasks,
             "coscheduled": self.gang or None,
+            "leader": self.leader,
             "name": self.name,
             "group": self.group,
             "priority": self.priority,

@@ -47,7 +47,9 @@ def of_kernel(kernel: KernelView) -> int:
 
 def of_session(session: SessionDetail) -> int:
     """The code of a session that has ended: its first kernel's that did not end with 0, or 0 if all
-    did; INTERRUPTED if it was cancelled."""
+    did, or if its leader did; INTERRUPTED if it was cancelled."""
     if session.reason is not None and session.reason.code == ReasonCode.CANCELLED:
         return INTERRUPTED
+    if session.reason is not None and session.reason.code == ReasonCode.LEADER_ENDED:
+        return 0
     return next((code for kernel in session.kernels if (code := of_kernel(kernel))), 0)

@@ -267,6 +267,18 @@ class Session(Tried):
         return owner.timeout if owner else None
 
     @property
+    def leader(self) -> "Kernel | None":
+        """The kernel whose good end is the session's; None if all of them have to end."""
+        owner = self.spec or (self.job and self.job.spec)
+        leader = owner.leader if owner else None
+        return None if leader is None else self.kernels[leader]
+
+    @property
+    def leader_ended_well(self) -> bool:
+        """Whether the session has a leader that ended well, with which it is over."""
+        return self.leader is not None and self.leader.ended_well
+
+    @property
     def service(self) -> Service | None:
         """The service that the session carries out on its agent's own machine; None for work."""
         return self.spec.service if isinstance(self.spec, ServiceSpec) else None

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from sqlalchemy import Connection
 
 from muster.control.engine.retries import seconds_left
+from muster.control.job.derive import live_attempts
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.explaining.explanation import (
     Found,
@@ -13,6 +14,7 @@ from muster.control.session.explaining.explanation import (
     delay_of,
     explain_session,
     findings,
+    others_run_on,
     session_needs_agent,
 )
 from muster.control.session.handlers.schedule import cleaning_up
@@ -56,6 +58,9 @@ def explain_job(
     found = Found() if waiting is None else findings(live, cluster, waiting, now, asker)
     reasons = found.reasons
     reasons += [why for why in _of_machines(live, job, now) if why not in reasons]
+    if job.spec.coscheduled and waiting is None:
+        for session in live_attempts(job, live):
+            reasons += others_run_on(session, now)
     for task in job.waiting.values():
         if task.kernel_id is not None and task.kernel_id in live.allocations_of:
             reasons.append(cleaning_up(task.kernel_id, live))

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from muster.core.reasons import DISPLACED, Reason, ReasonCode
+from muster.core.reasons import DISPLACED, Reason, ReasonCode, reason
 from muster.core.states import JobState, KernelStatus, TaskState
 from muster.core.states.task import ACTIVE
 from muster.scheduling.policy.validators import NEVER
@@ -155,18 +155,23 @@ def judge(attempt: Attempt, budget: Budget) -> TaskVerdict:
     return TaskVerdict(state, failures, preemptions, ended, why, timed_out=timed_out)
 
 
-def judge_gang(attempts: Sequence[Attempt], budgets: Sequence[Budget]) -> list[TaskVerdict]:
+def judge_gang(
+    attempts: Sequence[Attempt], budgets: Sequence[Budget], leader: int | None = None
+) -> list[TaskVerdict]:
     """The verdicts on the tasks of one coscheduled attempt.
 
-    If all succeeded, or were stopped by Muster, each task is judged for itself; but where they
-    are tried again after their time limit, those that had succeeded are too. Otherwise the gang
-    goes on or ends as one (design: Verdicts on gangs). The tasks that ``_culprits`` names are
-    charged; a peer that failed because they broke its connection is not. With budget left all tasks
-    are requeued; otherwise the charged tasks end, and the others are WORKER_FAILED.
+    Where a ``leader`` of them succeeded, all of them have. If all succeeded, or were stopped by
+    Muster, each task is judged for itself; but where they are tried again after their time limit,
+    those that had succeeded are too. Otherwise the gang goes on or ends as one (design: Verdicts on
+    gangs). The tasks that ``_culprits`` names are charged; a peer that failed because they broke
+    its connection is not. With budget left all tasks are requeued; otherwise the charged tasks end,
+    and the others are WORKER_FAILED.
     """
     states = [attempt_state(attempt) for attempt in attempts]
     alone = [judge(a, b) for a, b in zip(attempts, budgets, strict=True)]
     stopped = {TaskState.KILLED, TaskState.UNSCHEDULABLE}
+    if leader is not None and states[leader] is TaskState.SUCCEEDED:
+        return [_succeeded(*each, leader) for each in zip(alone, budgets, strict=True)]
     if all(state is TaskState.SUCCEEDED for state in states) or stopped & set(states):
         return _whole(_tried_again_after_timeout(alone), budgets)
     culprits = _culprits(attempts, states)
@@ -177,6 +182,19 @@ def judge_gang(attempts: Sequence[Attempt], budgets: Sequence[Budget]) -> list[T
             for index in range(len(attempts))
         ],
         budgets,
+    )
+
+
+def _succeeded(alone: TaskVerdict, budget: Budget, leader: int) -> TaskVerdict:
+    """The verdict on a task of a gang whose leader succeeded."""
+    if alone.state is TaskState.SUCCEEDED:
+        return alone
+    return TaskVerdict(
+        TaskState.SUCCEEDED,
+        budget.failure_count,
+        budget.preemption_count,
+        TaskState.SUCCEEDED,
+        reason(ReasonCode.LEADER_ENDED, index=leader),
     )
 
 

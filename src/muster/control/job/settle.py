@@ -100,7 +100,7 @@ class SettleTasks(FollowingHandler[Session]):
         attempts = [_attempt(kernel, session) for kernel, _ in pairs]
         budgets = [_budget(task, job) for _, task in pairs]
         verdicts: Sequence[TaskVerdict] = (
-            judge_gang(attempts, budgets)
+            judge_gang(attempts, budgets, _leader(session, [kernel for kernel, _ in pairs]))
             if job.spec.coscheduled
             else [judge(attempts[0], budgets[0])]
         )
@@ -258,6 +258,12 @@ def _budget(task: Task, job: Job) -> Budget:
         timeout_count=task.timeout_count,
         max_retries_timeout=spec.max_retries_timeout if _goes_on(spec) else None,
     )
+
+
+def _leader(session: Session, kernels: Sequence[Kernel]) -> int | None:
+    """The place of the leader of a gang among its kernels whose tasks are judged."""
+    leader = session.leader
+    return kernels.index(leader) if leader is not None and leader in kernels else None
 
 
 def _goes_on(spec: JobSpec) -> bool:

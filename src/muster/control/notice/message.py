@@ -1,7 +1,7 @@
 """The texts of notices. Pure."""
 
 from muster.control.notice.entity import Message, Tone
-from muster.core.reasons import Reason, ReasonCode
+from muster.core.reasons import ENDED_WELL, Reason
 from muster.core.states import JobState, TaskState
 from muster.core.text import duration, made_text, printable
 from muster.store.queries.jobs import all_counts
@@ -35,7 +35,7 @@ def job_message(job: Job) -> Message:
 def session_message(session: Session) -> Message:
     """The message that a session has ended, and how."""
     name = session.name or session.id
-    success = session.reason is not None and session.reason.code is ReasonCode.COMPLETED
+    success = session.reason is not None and session.reason.code in ENDED_WELL
     how = "ended well" if success else str(session.status)
     lines = [
         f"session {name} ({session.id}) of {session.owner}: {how}",

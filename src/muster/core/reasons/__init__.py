@@ -5,13 +5,21 @@ somebody looks.
 """
 
 from muster.core.reasons.catalogue import CATALOGUE
-from muster.core.reasons.codes import DISPLACED, NEEDS_AGENT, WHO_ACTS, ReasonCode, ReasonKind
+from muster.core.reasons.codes import (
+    DISPLACED,
+    ENDED_WELL,
+    NEEDS_AGENT,
+    WHO_ACTS,
+    ReasonCode,
+    ReasonKind,
+)
 from muster.core.reasons.definition import Definition
 from muster.core.reasons.sentences import PRICE, Reason, reason
 
 __all__ = [
     "CATALOGUE",
     "DISPLACED",
+    "ENDED_WELL",
     "NEEDS_AGENT",
     "PRICE",
     "WHO_ACTS",

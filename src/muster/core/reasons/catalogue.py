@@ -12,6 +12,7 @@ from muster.core.reasons.of_deployments import OF_DEPLOYMENTS
 from muster.core.reasons.of_health import OF_HEALTH
 from muster.core.reasons.of_pools import OF_POOLS
 from muster.core.reasons.of_recovery import OF_RECOVERY
+from muster.core.reasons.of_tasks import OF_TASKS
 
 # Parts of several sentences and remedies: agents that meet the session's rules, its rules for all
 # kernels together, agents that take no new work, and sessions that leave to make room for it.
@@ -38,6 +39,7 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     **OF_POOLS,
     **OF_RECOVERY,
     **OF_DEPLOYMENTS,
+    **OF_TASKS,
     ReasonCode.NO_ROOM: Definition(
         _W,
         _NONE + " has {request} free now"
@@ -99,16 +101,6 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
         "Nothing: it is next in line.",
     ),
     ReasonCode.RETRY_BACKOFF: Definition(_W, "the next try is in {seconds} s"),
-    ReasonCode.TASK_RETRY_BACKOFF: Definition(
-        _W,
-        "task {index} failed {failures:time}{agent:?, the last time on agent {agent}}, and is "
-        "tried again in {seconds} s{others:?; {others:more task} wait to be tried again}",
-        "Nothing: the wait doubles with each failure (`retry_backoff` of the job){agent:?; the "
-        "next try prefers another agent}.",
-    ),
-    ReasonCode.NOT_YET_CANDIDATE: Definition(
-        _W, "{waiting:task} of the job still to come, {candidates} in the queue"
-    ),
     ReasonCode.AGENT_UNREACHABLE: Definition(
         _W,
         "agent {agent} has been silent for {silent_s} s; its kernels count as running until "
@@ -332,9 +324,6 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ),
     ReasonCode.CREATE_FAILED: Definition(_O, "agent {agent} could not start it: {detail}"),
     ReasonCode.CANCELLED: Definition(_W, "cancelled by {by}{forced:?, with force}"),
-    ReasonCode.TASK_STOPPED: Definition(_W, "task {index} was stopped{by:? by {by}}"),
-    ReasonCode.COMPLETED: Definition(_W, "all kernels ended well"),
-    ReasonCode.KERNEL_ENDED: Definition(_R, "kernel {index} ended: {how}"),
     ReasonCode.PREEMPTED: Definition(
         _W, "displaced by work of priority {priority}; it goes back to the queue"
     ),
@@ -348,20 +337,6 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
         "is stopped",
         "Nothing: the tasks of jobs start again on another agent.",
     ),
-    ReasonCode.JOB_FAILED: Definition(_R, "stopped because the job failed"),
-    ReasonCode.JOB_ENDED: Definition(_W, "stopped because the job ended ({state})"),
-    ReasonCode.TASKS_FAILED: Definition(
-        _R,
-        "{stopped:?stopped because }task {index}{others:? and {others} more} failed"
-        "{none:? and none succeeded}"
-        "{stopped:? and max_task_failures is {tolerated}}{sole:!; task {index}}: {how}",
-        "{stopped:?--keep-going (keep_going: true) lets the others run on; }"
-        "`muster retry {job} --failed` runs again what failed.",
-    ),
-    ReasonCode.TASK_LOST: Definition(
-        _O, "task {index} lost its machine more often than its budget of {limit} allows"
-    ),
-    ReasonCode.TASKS_TOLERATED: Definition(_W, "{failed:failed task}, {tolerated} tolerated"),
     ReasonCode.SCHEDULING_TIMEOUT: Definition(
         _R,
         "not started within its scheduling timeout of {timeout_s} s",

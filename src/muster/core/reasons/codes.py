@@ -231,6 +231,8 @@ class ReasonCode(StrEnum):
     TASK_STOPPED = "TASK_STOPPED"
     COMPLETED = "COMPLETED"
     KERNEL_ENDED = "KERNEL_ENDED"
+    LEADER_ENDED = "LEADER_ENDED"
+    OTHERS_RUN_ON = "OTHERS_RUN_ON"
     PREEMPTED = "PREEMPTED"
     PREEMPTED_FOR_GOOD = "PREEMPTED_FOR_GOOD"
     DRAINED = "DRAINED"
@@ -297,6 +299,9 @@ class ReasonCode(StrEnum):
     HEALTH_REPLACED = "HEALTH_REPLACED"
     STRAGGLER = "STRAGGLER"
 
+
+ENDED_WELL = frozenset({ReasonCode.COMPLETED, ReasonCode.LEADER_ENDED})
+"""The reasons of sessions whose work is done."""
 
 DISPLACED = frozenset({ReasonCode.PREEMPTED, ReasonCode.DRAINED, ReasonCode.HEALTH_HEALS})
 """Ends that make room: a job's task that had started runs again, from its preemption budget."""

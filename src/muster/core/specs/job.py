@@ -71,6 +71,8 @@ class JobSpec(Process):
         only: the tasks that are run, as "3,17,40-45"; all of them when left out. Their indexes and
             MUSTER_TASK_COUNT do not change.
         coscheduled: one gang: the tasks start together, with ranks and an address to meet at.
+        leader: the task of a gang whose good end is the gang's: the others are stopped then, and
+            have succeeded. Without one a gang is over once all of its tasks have ended well.
         max_retries_failure: retries of a task that exited with an error.
         max_retries_preemption: retries of a task that lost its machine.
         retry_backoff: wait before a task that failed is tried again; doubles with each further
@@ -103,6 +105,7 @@ class JobSpec(Process):
     tasks: Annotated[Whole, Field(ge=1, le=MAX_TASKS)] = 1
     only: Annotated[Only | None, BeforeValidator(_task_ranges)] = None
     coscheduled: Flag = False
+    leader: Annotated[Whole, Field(ge=0)] | None = None
     max_retries_failure: Annotated[Whole, Field(ge=0, le=10_000)] = 0
     max_retries_preemption: Annotated[Whole, Field(ge=0, le=10_000)] = 100
     retry_backoff: Annotated[Duration, Field(ge=0, le=MAX_BACKOFF_S)] | None = None
@@ -156,6 +159,10 @@ class JobSpec(Process):
                 yield Problem(f"placement.{key}", value, "this is for gangs: set coscheduled: true")
         if self.on_timeout is OnTimeout.RETRY and self.timeout is None:
             yield Problem("on_timeout", "retry", "there is no time limit: set timeout")
+        if self.leader is not None and not self.coscheduled:
+            yield Problem("leader", str(self.leader), "this is for gangs: set coscheduled: true")
+        elif self.leader is not None and self.leader >= self.tasks:
+            yield Problem("leader", str(self.leader), f"expected one below tasks: {self.tasks}")
         if self.coscheduled and self.keep_going:
             yield Problem("keep_going", "true", "a gang ends as one: leave it out")
         scope = None if self.recovery is None else self.recovery.scope

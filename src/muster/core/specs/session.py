@@ -175,6 +175,8 @@ class SessionSpec(Spec):
         type: the session's purpose, by which policies may treat it.
         group: the scaling group whose agents it may use.
         kernels: its kernels, which start together or not at all.
+        leader: the index of the kernel whose good end is the session's: the others are stopped
+            then. Without one a batch session is over once all of its kernels have ended well.
         priority: higher goes first.
         timeout: longest run; past it the session is ended.
         scheduling_timeout: longest wait for a place; past it the session is cancelled.
@@ -194,6 +196,7 @@ class SessionSpec(Spec):
         BeforeValidator(_kernels),
         Field(min_length=1, max_length=MAX_GANG),
     ]
+    leader: Annotated[Whole, Field(ge=0)] | None = None
     priority: Priority = 50
     timeout: PositiveDuration | None = None
     scheduling_timeout: PositiveDuration | None = None
@@ -214,6 +217,8 @@ class SessionSpec(Spec):
         if len(self.kernels) > MAX_KINDS:
             expected = f"expected at most {MAX_KINDS} kinds of kernels; replicas make more of one"
             yield Problem("kernels", f"{len(self.kernels)} of them", expected)
+        if self.leader is not None:
+            yield from self._without_such_a_leader(self.leader)
         alone = len(self.kernels) == 1 and self.kernels[0].replicas == 1
         for index, kernel in enumerate(self.kernels):
             if kernel.port is not None and not alone:
@@ -221,3 +226,12 @@ class SessionSpec(Spec):
                 yield Problem(f"kernels.{index}.port", str(kernel.port), expected)
             for problem in kernel.contradictions():
                 yield replace(problem, field=f"kernels.{index}.{problem.field}")
+
+    def _without_such_a_leader(self, leader: int) -> Iterator[Problem]:
+        count = sum(kernel.replicas for kernel in self.kernels)
+        if self.type is not SessionType.BATCH:
+            expected = f"a session of type {self.type} is over with its first kernel that ends"
+            yield Problem("leader", str(leader), f"{expected}: leave it out")
+        elif leader >= count:
+            expected = f"expected the index of a kernel, below their number, which is {count}"
+            yield Problem("leader", str(leader), expected)

@@ -20,11 +20,13 @@ class KernelEnds:
         total: the number of its kernels.
         ended: how many of them have ended.
         ended_well: how many of those exited with 0.
+        leader_ended_well: whether one that decides for all did.
     """
 
     total: int
     ended: int
     ended_well: int
+    leader_ended_well: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,9 @@ class BatchHook:
 
     def is_over(self, kernels: KernelEnds) -> bool:
         """Whether a running session ends. A kernel that exited with 0 does not count until all have
-        ended; any other end counts at once (design: Promotion)."""
+        ended, unless it leads; any other end counts at once (design: Promotion)."""
+        if kernels.leader_ended_well:
+            return True
         return kernels.ended == kernels.total or kernels.ended > kernels.ended_well
 
     def after_end(self, session: SessionId, succeeded: bool) -> None:

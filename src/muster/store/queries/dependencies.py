@@ -105,7 +105,9 @@ def _jobs(rows: Iterable[Sequence[Any]]) -> Iterator[_Ended]:
 def _sessions(rows: Iterable[Sequence[Any]]) -> Iterator[_Ended]:
     """Ended sessions. A session that was stopped has not succeeded, whatever its exit code."""
     for id_, name, reason, finished_at, well in rows:
-        yield id_, name, _progress(bool(well) and reason == ReasonCode.COMPLETED, finished_at)
+        by_itself = bool(well) and reason == ReasonCode.COMPLETED
+        succeeded = by_itself or reason == ReasonCode.LEADER_ENDED
+        yield id_, name, _progress(succeeded, finished_at)
 
 
 def _progress(succeeded: bool, finished_at: float | None) -> DependencyProgress:

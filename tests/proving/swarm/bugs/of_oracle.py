@@ -165,3 +165,8 @@ def machines_that_failed_a_task_are_forgotten(patch: pytest.MonkeyPatch) -> None
 def time_limits_are_not_counted(patch: pytest.MonkeyPatch) -> None:
     verdict = judge
     patch.setattr(settle, "judge", lambda *of: replace(verdict(*of), timed_out=False))
+
+
+@finds(judgement.TasksAreJudged)
+def followers_of_a_leader_are_said_to_have_failed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(settle, "_leader", lambda session, kernels: None)

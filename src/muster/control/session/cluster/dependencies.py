@@ -155,10 +155,15 @@ def _of_session(session: Session) -> DependencyProgress:
     if session.status in SESSION_TABLE.terminal:
         by_itself = session.reason is not None and session.reason.code is ReasonCode.COMPLETED
         well = by_itself and all(kernel.exit_code == 0 for kernel in session.kernels)
+        well = well or _ended_with_leader(session)
         return _ended(well, session.finished_at or session.status_changed_at)
     if session.started_at is not None:
         return DependencyProgress(DependencyState.RUNNING, session.started_at)
     return DependencyProgress(DependencyState.WAITING, session.created_at)
+
+
+def _ended_with_leader(session: Session) -> bool:
+    return session.reason is not None and session.reason.code is ReasonCode.LEADER_ENDED
 
 
 def _ended(well: bool, at: float) -> DependencyProgress:

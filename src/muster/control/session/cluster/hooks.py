@@ -103,7 +103,7 @@ class Hooks:
         """Whether a running session of which a kernel has ended is to end."""
         tally = session.tally
         ended = tally.among(KERNEL_TABLE.terminal)
-        ends = KernelEnds(len(session.kernels), ended, tally.ended_well)
+        ends = KernelEnds(len(session.kernels), ended, tally.ended_well, session.leader_ended_well)
         return self._of_type(session).is_over(ends)
 
     def before_start(self, session: Session, environment: Mapping[str, str]) -> Mapping[str, str]:
@@ -116,7 +116,8 @@ class Hooks:
 
     def after_end(self, session: Session) -> None:
         """Tell the hook that the session has ended."""
-        succeeded = all(kernel.exit_code == 0 for kernel in session.kernels)
+        all_well = all(kernel.exit_code == 0 for kernel in session.kernels)
+        succeeded = all_well or session.leader_ended_well
         try:
             self._hook(session).after_end(session.id, succeeded)
         except PluginFault as fault:

@@ -155,6 +155,7 @@ def findings(
     reasons = [why for kernel in session.kernels if (why := delay_of(live, kernel, now))]
     if session.status is SessionStatus.CREATING and is_closed(session):
         reasons.append(_at_barrier(live, session))
+    reasons += others_run_on(session, now)
     reasons += wait_for_next_try(session, now)
     if session.reason is not None:
         reasons.append(session.reason)
@@ -254,6 +255,25 @@ def _at_barrier(live: Live, session: Session) -> Reason:
         kernels=len(session.kernels),
         agent=agent.name if agent else None,
     )
+
+
+def others_run_on(session: Session, now: float) -> list[Reason]:
+    """The reason for which a running gang is not over though a kernel of it has ended well."""
+    ended_well = session.tally.ended_well
+    if session.status is not SessionStatus.RUNNING or not ended_well:
+        return []
+    ended = [kernel for kernel in session.kernels if kernel.ended_well]
+    first = min(ended, key=lambda kernel: (kernel.ended_at or now, kernel.index))
+    return [
+        reason(
+            ReasonCode.OTHERS_RUN_ON,
+            ended=len(ended),
+            kernels=len(session.kernels),
+            index=first.index,
+            since_s=now - (first.ended_at or now),
+            left=len(session.kernels) - len(ended),
+        )
+    ]
 
 
 def delay_of(live: Live, kernel: Kernel, now: float) -> Reason | None:

@@ -68,11 +68,18 @@ class DetectTermination(SessionPromotionHandler):
         return self._cluster.hooks.is_over(record)
 
     def reason(self, record: Session) -> Reason | None:
+        leader = record.leader
+        if leader is not None and leader.ended_well and not _has_ended_well(record):
+            return reason(ReasonCode.LEADER_ENDED, index=leader.index)
         for kernel in record.kernels:
             if kernel.status in KERNEL_TABLE.terminal and not kernel.ended_well:
                 how = kernel.reason.sentence() if kernel.reason else kernel.status
                 return reason(ReasonCode.KERNEL_ENDED, index=kernel.index, how=how)
         return reason(ReasonCode.COMPLETED)
+
+
+def _has_ended_well(session: Session) -> bool:
+    return session.tally.ended_well == len(session.kernels)
 
 
 class PromoteToTerminated(SessionPromotionHandler):
