@@ -36,7 +36,8 @@ class Run:
     ``stubborn`` kernels end by SIGKILL alone; others end with ``stopped_exit_code`` on SIGTERM, or
     by the signal if that is None. A stubborn one ``outlives_kill_s``, as a process does that waits
     for a disk. A service that exits leaves a ``result``. A kernel that ``loses_supervisor`` is lost
-    with it before its process begins.
+    with it before its process begins. Of one that exits, so many other processes were killed for
+    lack of memory, and so much output was lost.
     """
 
     seconds: float = 1.0
@@ -49,6 +50,8 @@ class Run:
     stopped_exit_code: int | None = None
     result: str | None = None
     loses_supervisor: bool = False
+    oom_kills: int = 0
+    lost_output_bytes: int = 0
 
 
 Behaviour = Callable[[Start], Run]
@@ -339,7 +342,14 @@ class HollowSupervisor:
             self._ending(kernel)  # the machine may go down with it
         if kernel.stage is Stage.RUNNING:
             run = kernel.run
-            self._end(kernel, ReasonCode.EXITED, exit_code=run.exit_code, result=run.result)
+            self._end(
+                kernel,
+                ReasonCode.EXITED,
+                exit_code=run.exit_code,
+                result=run.result,
+                oom_kills=run.oom_kills,
+                lost_output_bytes=run.lost_output_bytes,
+            )
 
     def _stop(self, kernel: Kernel, grace_s: float, why: ReasonCode) -> None:
         if kernel.stage in WITH_PROCESSES:

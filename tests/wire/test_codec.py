@@ -128,6 +128,8 @@ KERNEL_REPORTS = st.builds(
     heir=st.none() | KEYS,
     predecessor=st.none() | KEYS,
     result=st.none() | TEXT.filter(lambda text: "\0" not in text),
+    oom_kills=st.integers(0, 2**40),
+    lost_output_bytes=st.integers(0, 2**40),
 )
 REPORTS = st.builds(Reports, INT64, st.lists(KERNEL_REPORTS, max_size=4).map(tuple))
 GPU_MEANS = st.builds(

@@ -124,6 +124,8 @@ class KernelInventory:
             (KernelId(heir[0]), heir[1]) if heir else None,
             (KernelId(predecessor[0]), predecessor[1]) if predecessor else None,
             event.get("result"),
+            event.get("oom_kills", 0),
+            event.get("output_dropped_bytes", 0),
         )
 
     def acknowledged(self, report: KernelReport) -> None:

@@ -15,6 +15,7 @@ from sqlalchemy import BigInteger, String, Text
 
 from muster.core.health.service import Service
 from muster.core.ids import AgentId, JobId, KernelId, SessionId
+from muster.core.job_remarks import JobRemark
 from muster.core.owner import Owner
 from muster.core.reasons import Reason
 from muster.core.resources import Device, DeviceShare, Resources
@@ -170,7 +171,8 @@ class Job(Record):
     rows by state. The tasks from the ``next_task``-th on have no rows yet and are PENDING.
     ``tasks`` are the live tasks by index, ``waiting`` the tasks among them that need a session and
     have none. ``stopped`` are the tasks that people stopped one by one. ``retry_of`` is the job of
-    which this one runs tasks again. ``spec_bytes`` is the size of the spec as it was stored
+    which this one runs tasks again. ``remarks`` tell of ends of its tasks what their states do not.
+    ``spec_bytes`` is the size of the spec as it was stored
     first."""
 
     id: Key[JobId]
@@ -189,6 +191,7 @@ class Job(Record):
     reason: Reason | None = None
     retry_of: Fixed[JobId | None] = None
     stopped: Annotated[TaskRanges | None, StoredAs(Text, str, TaskRanges.parse)] = None
+    remarks: tuple[JobRemark, ...] = ()
     spec_bytes: Memory[int] = 0
     tasks: Memory["dict[int, Task]"] = field(default_factory=dict)
     waiting: Memory["dict[int, Task]"] = field(default_factory=dict)

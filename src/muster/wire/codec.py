@@ -148,6 +148,8 @@ def _encode_report(report: KernelReport) -> pb.KernelReport:
         heir=encode_key(report.heir) if report.heir else None,
         predecessor=encode_key(report.predecessor) if report.predecessor else None,
         result=made_text(report.result, MAX_RESULT_BYTES) if report.result else report.result,
+        oom_kills=report.oom_kills,
+        lost_output_bytes=report.lost_output_bytes,
     )
 
 
@@ -169,6 +171,8 @@ def _decode_report(report: pb.KernelReport) -> KernelReport:
         decode_key(report.heir) if has("heir") else None,
         decode_key(report.predecessor) if has("predecessor") else None,
         report.result if has("result") else None,
+        max(report.oom_kills, 0),
+        max(report.lost_output_bytes, 0),
     )
 
 

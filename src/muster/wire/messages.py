@@ -129,7 +129,9 @@ class KernelReport:
 
     An ENDED kernel whose allocation passed to another names it as ``heir``; the heir's STARTED
     names its ``predecessor`` and the devices it got. ``result`` is what an ENDED service left, of
-    at most ``MAX_RESULT_BYTES`` characters.
+    at most ``MAX_RESULT_BYTES`` characters. ``oom_kills`` is how many processes of an ENDED kernel
+    were killed for lack of memory, where it ended otherwise; ``lost_output_bytes`` is how much of
+    its output was lost, because the disk was full.
     """
 
     kernel: KernelId
@@ -145,6 +147,8 @@ class KernelReport:
     heir: KernelKey | None = None
     predecessor: KernelKey | None = None
     result: str | None = None
+    oom_kills: int = 0
+    lost_output_bytes: int = 0
 
 
 class HeldStatus(StrEnum):

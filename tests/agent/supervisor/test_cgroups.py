@@ -42,6 +42,7 @@ def test_kernel_that_outlives_a_killed_child_says_so(limited: Driver) -> None:
 
     assert (end["reason"], end["exit_code"]) == ("exited", 3)
     assert end["detail"] == "1 of its processes were killed for lack of memory"
+    assert end["oom_kills"] == 1
 
 
 def test_next_kernel_with_these_limits_is_not_blamed(limited: Driver) -> None:

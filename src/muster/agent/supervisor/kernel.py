@@ -68,6 +68,7 @@ class Event(TypedDict, total=False):
     heir: Key
     predecessor: Key
     output_dropped_bytes: int
+    oom_kills: int  # its processes that were killed for lack of memory, where it ended otherwise
     result: str  # the text that it left for its agent
 
 

@@ -75,6 +75,7 @@ def ended(kernel: OwnKernel, oom_kills: int) -> Event:
     else:
         event["reason"] = EndReason.SIGNALED if code < 0 else EndReason.EXITED
         if oom_kills:
+            event["oom_kills"] = oom_kills
             event["detail"] = f"{oom_kills} of its processes were killed for lack of memory"
     return event
 

@@ -78,6 +78,7 @@ def job_parts(
                 ("tasks", Text.assemble(f"{job.tasks_total:,}: ", counted(job))),
                 ("reason", sentences(job.reason)),
                 ("failures", Text("\n".join(failures))),
+                ("remarks", Text("\n".join(plain(each.sentence) for each in job.remarks))),
                 ("retry of", job.retry_of),
                 ("retried by", ", ".join(job.retried_by)),
                 ("command", unbroken(_command(job.spec))),

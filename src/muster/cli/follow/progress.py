@@ -91,4 +91,6 @@ def conclusion(job: "JobView", why: "ReasonView | None") -> Text:
         sentence.append(f": {plain(sentence_of(why))}")
         if why.remedy:
             sentence.append(f". {plain(why.remedy)}")
+    for each in job.remarks:
+        sentence.append(f"; {plain(each.sentence)}")
     return sentence

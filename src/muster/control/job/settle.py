@@ -9,6 +9,7 @@ from muster.control.engine.work import Move, Work
 from muster.control.job.held import HeldAttempts, put_off
 from muster.control.job.judge import Attempt, Budget, TaskVerdict, judge, judge_gang
 from muster.control.session.cluster.state import ClusterState
+from muster.core.job_remarks import of_end, with_task
 from muster.core.reasons import ReasonCode, reason
 from muster.core.results import SchedulingResult
 from muster.core.specs import JobSpec
@@ -134,6 +135,9 @@ class SettleTasks(FollowingHandler[Session]):
         if kernel.started_at is not None:
             task.started_at = kernel.started_at
         work.unit.touch(task)
+        for code in of_end(kernel.reason):
+            task.job.remarks = with_task(task.job.remarks, code, task.index)
+            work.unit.touch(task.job)
         retry = verdict.state is TaskState.PENDING
         if task.status is TaskState.PENDING and not retry and verdict.state in _NEEDS_ASSIGNED:
             work.move(task, {task.status}, TaskState.ASSIGNED, Move(self.name))

@@ -25,6 +25,7 @@ def job_message(job: Job) -> Message:
         f"tasks failed: {failed:,} of {job.tasks_total:,}"
         if failed and job.tasks_total > 1
         else "",
+        *(f"remark: {each.reason().sentence()}" for each in job.remarks),
         _times(job.submitted_at, job.started_at, job.finished_at),
         f"more: muster show {job.id}",
     ]

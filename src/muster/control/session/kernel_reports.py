@@ -271,7 +271,13 @@ class KernelReports:
         agent: Agent | None = work.live.agents.get(agent_id)
         name = agent.name if agent else agent_id
         code = report.reason or ReasonCode.EXITED
-        told = {"told": bounded(report.detail, MAX_TOLD)} if report.detail else {}
+        told: dict[str, str | int] = {}
+        if report.detail:
+            told["told"] = bounded(report.detail, MAX_TOLD)
+        if report.oom_kills:
+            told["oom_kills"] = report.oom_kills
+        if report.lost_output_bytes:
+            told["lost_output_bytes"] = report.lost_output_bytes
         match code:
             case ReasonCode.EXITED:
                 return reason(code, exit_code=report.exit_code, **told)

@@ -44,4 +44,15 @@ OF_TASKS: Mapping[ReasonCode, Definition] = {
         _O, "task {index} lost its machine more often than its budget of {limit} allows"
     ),
     ReasonCode.TASKS_TOLERATED: Definition(_W, "{failed:failed task}, {tolerated} tolerated"),
+    ReasonCode.PROCESSES_KILLED: Definition(
+        _R,
+        "processes of {tasks:task} were killed for lack of memory, though their program went on: "
+        "{which}{more:? and {more} more}",
+        "Look at what they left; ask for more memory.",
+    ),
+    ReasonCode.OUTPUT_LOST: Definition(
+        _O,
+        "output of {tasks:task} was lost because a disk was full: {which}{more:? and {more} more}",
+        "Make room on the agents' disks.",
+    ),
 }

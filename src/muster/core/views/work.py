@@ -26,7 +26,8 @@ class JobView(RecordView):
     ``version`` is the value of ``since`` in a wait for the next change. ``warnings``, in the answer
     to a submission, are the reasons for which it waits until another agent joins.
     ``exit_code`` is the code with which ``muster run`` would end; the client sets it for a job that
-    has ended and was asked for alone."""
+    has ended and was asked for alone. ``remarks`` tell of ends of its tasks what their states do
+    not."""
 
     name: str
     owner: OwnerView
@@ -41,6 +42,7 @@ class JobView(RecordView):
     finished_at: float | None = None
     reason: ReasonView | None = None
     retry_of: str | None = None
+    remarks: tuple[ReasonView, ...] = ()
     warnings: tuple[ReasonView, ...] = ()
     version: str = ""
     exit_code: int | None = None

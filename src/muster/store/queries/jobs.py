@@ -1,14 +1,17 @@
 """Jobs as the API tells them."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 import msgspec
 from sqlalchemy import Connection, Row, select
 
+from muster.core.job_remarks import JobRemark
 from muster.core.owner import Owner, Principal
 from muster.core.states import JOB_TABLE, JobState, TaskState
+from muster.core.views.base import ReasonView
 from muster.core.views.work import JobDetail, JobPage, JobView
 from muster.store import schema
 from muster.store.entities import JOB
@@ -23,10 +26,12 @@ from muster.store.queries.listing import (
     spec_view,
 )
 from muster.store.queries.refs import resolve
+from muster.store.records import JOBS
 
 _LONG = frozenset({"spec", "only"})
 _WITHOUT_SPEC = [column for column in schema.jobs.c if column.name not in _LONG]
 _RETRIES_SHOWN = 10
+_load_remarks = JOBS.loader("remarks")
 CALLED = Lookup(
     select(schema.jobs.c.id)
     .where(
@@ -116,7 +121,13 @@ def _view(row: Row[Any]) -> JobView:
         finished_at=row.finished_at,
         reason=reason_view(row),
         retry_of=row.retry_of,
+        remarks=tuple(ReasonView.of(each.reason()) for each in _remarks(row.remarks)),
     )
+
+
+def _remarks(text: str) -> Sequence[JobRemark]:
+    found: tuple[JobRemark, ...] = _load_remarks(text)
+    return found
 
 
 def free_number(connection: Connection, owner: Owner, stem: str, after: int) -> int:

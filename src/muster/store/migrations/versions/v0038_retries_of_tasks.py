@@ -1,4 +1,4 @@
-"""pauses between the tries of a task, the agents on which it failed, and its ends by time limit"""
+"""pauses between the tries of a task, agents on which it failed, its time limits; remarks of jobs"""
 
 import sqlalchemy as sa
 from alembic import op
@@ -17,3 +17,4 @@ def upgrade() -> None:
     op.add_column(
         "tasks", sa.Column("timeout_count", sa.Integer(), nullable=False, server_default="0")
     )
+    op.add_column("jobs", sa.Column("remarks", sa.Text(), nullable=False, server_default="[]"))
