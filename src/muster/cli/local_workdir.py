@@ -62,10 +62,12 @@ def left_behind(spec: "JobSpec") -> str | None:
 
     if spec.workdir is not None:
         return None
+    from muster.core.specs.first_line import interpreter_in
+
     words = spec.command
-    if len(words) == 3 and words[:2] == ["/bin/sh", "-c"]:
+    if interpreter_in(words) is not None:
         with suppress(ValueError):  # quotes that only the shell understands
-            words = shlex.split(words[2])
+            words = shlex.split(words[-1], comments=True)
     for word in words:
         with suppress(OSError, ValueError):  # too long for a path, or no path
             if not word.startswith("/") and word not in spec.files and Path(word).is_file():

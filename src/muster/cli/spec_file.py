@@ -53,7 +53,7 @@ def read_spec(file: str, *models: "type[S]") -> S:
         InvalidSpec: the file holds no such spec, or no valid one. The command names it with each
             problem, as with those that the controller finds.
     """
-    from muster.core.specs import load_keys, spec_of
+    from muster.core.specs import spec_of
     from muster.core.specs.documents import MAX_SPEC_BYTES
 
     try:
@@ -62,7 +62,7 @@ def read_spec(file: str, *models: "type[S]") -> S:
         else:
             with Path(file).open("rb") as stream:
                 data = stream.read(MAX_SPEC_BYTES + 1)
-        keys = load_keys(data.decode())
+        keys = _keys(file, data.decode())
     except OSError as error:
         raise MusterError(f"cannot read {file}: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -71,6 +71,27 @@ def read_spec(file: str, *models: "type[S]") -> S:
     keys = with_absolute_workdirs(keys, directory_of(file))
     # Work of a kind that the command does not name is submitted like a job.
     return cast(S, spec_of(with_absolute_moments(keys)))
+
+
+def _keys(file: str, text: str) -> Mapping[Any, Any]:
+    """
+    Raises:
+        MusterError: it is a script.
+        InvalidSpec: it cannot be read as a spec.
+    """
+    from muster.cli.batch_scripts import unread_options
+    from muster.core.specs import load_keys
+
+    try:
+        return load_keys(text)
+    except InvalidSpec:
+        if not text.startswith("#!"):
+            raise
+        mark = unread_options(text)
+        unread = "" if mark is None else f"; its lines with {mark} are not read"
+        path = shlex.quote(str(Path(directory_of(file), Path(file).name)))
+        run = "save it, and run it with `muster run`" if file == "-" else f"`muster run {path}`"
+        raise MusterError(f"{file} is a script, not a spec: {run}{unread}") from None
 
 
 def _check_kind(file: str, keys: Mapping[Any, Any], taken: Sequence[str]) -> None:

@@ -39,10 +39,42 @@ def test_command_by_path_that_does_not_exist_ends_with_127(supervisor: Driver) -
 
 
 def test_script_whose_interpreter_is_missing_says_so(supervisor: Driver) -> None:
-    end = supervisor.run(["./script"], files={"script": "#!/no/such/interpreter\n"})
+    end = supervisor.run(["./script"], files={"script": "#! /no/such/interpreter\n"})
 
     assert end["reason"] == "command_not_found"
-    assert end["detail"] == "the interpreter of ./script is missing"
+    assert end["detail"] == (
+        "./script: its first line names '/no/such/interpreter', which is not there"
+    )
+
+
+def test_script_with_windows_line_ends_says_so(supervisor: Driver) -> None:
+    end = supervisor.run(["./script"], files={"script": "#!/bin/sh\r\necho hello\r\n"})
+
+    assert end["reason"] == "command_not_found"
+    assert end["detail"] == (
+        r"./script: its first line names '/bin/sh\r': its lines end as on Windows; "
+        "save it with Unix line ends"
+    )
+
+
+def test_script_without_a_first_line_for_an_interpreter_says_so(supervisor: Driver) -> None:
+    end = supervisor.run(["./script"], files={"script": "echo hello\n"})
+
+    assert end["reason"] == "command_not_executable"
+    assert end["detail"] == (
+        "./script has no first line that names its interpreter, such as #!/bin/sh"
+    )
+
+
+def test_script_that_is_named_without_its_directory_is_told_with_it(supervisor: Driver) -> None:
+    end = supervisor.run(
+        ["mine.sh"], files={"mine.sh": "#!/bin/sh\n"}, env={"PATH": "/bin:/usr/bin"}
+    )
+
+    assert end["reason"] == "command_not_found"
+    assert end["detail"] == (
+        "no mine.sh in PATH /bin:/usr/bin; the one in its working directory is ./mine.sh"
+    )
 
 
 @pytest.mark.parametrize("command", ["/etc/passwd", "/etc"])

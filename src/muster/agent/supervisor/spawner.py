@@ -182,9 +182,10 @@ class Spawner:
             raise CannotExecute(
                 EndReason.COMMAND_NOT_EXECUTABLE, 126, f"{denied} is not executable"
             )
-        raise CannotExecute(
-            EndReason.COMMAND_NOT_FOUND, 127, f"no {name} in PATH {_shortened(path)}"
-        )
+        detail = f"no {name} in PATH {_shortened(path)}"
+        if os.path.isfile(name):
+            detail += f"; the one in its working directory is ./{name}"
+        raise CannotExecute(EndReason.COMMAND_NOT_FOUND, 127, detail)
 
 
 def _shortened(path: str) -> str:

@@ -5,6 +5,7 @@ from typing import Annotated
 import click
 from rich.text import Text
 
+from muster.cli.batch_scripts import note_on_options
 from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.exits import ExitCode
 from muster.cli.hand_in import Display, submitted
@@ -12,7 +13,8 @@ from muster.cli.job_options import Environment, ResourceOptions, Tasks
 from muster.cli.parameters import Argument, Option, annotated, naming_options
 from muster.cli.placement_options import Placement
 from muster.cli.request import command_of, unread_input, without_nones
-from muster.cli.screen import stderr
+from muster.cli.screen import plain, stderr
+from muster.client.workdir import current_directory
 from muster.core.errors import InvalidSpec
 
 
@@ -26,7 +28,7 @@ def run(
         list[str],
         Argument(
             metavar="COMMAND...",
-            help="Program and arguments, best after --; one with blanks is a line for the shell.",
+            help="Program and arguments, best after --; one with blanks is a line for /bin/sh.",
         ),
     ],
     tasks: Tasks,
@@ -65,6 +67,8 @@ def run(
     keys = tasks.keys() | resources.keys() | placement.keys() | environment.keys()
     fields = without_nones({"kind": "job", "command": command_of(command), **keys})
     display = Display(detach=detach, no_wait=no_wait, output=True, quiet=quiet, as_json=as_json)
+    if not quiet and (note := note_on_options(command, current_directory())):
+        stderr().print(Text(f"note: {plain(note)}"), soft_wrap=True)
     try:
         with naming_options():
             code = submitted(cluster, fields, display)

@@ -82,6 +82,7 @@ def job_parts(
                 ("retry of", job.retry_of),
                 ("retried by", ", ".join(job.retried_by)),
                 ("command", unbroken(_command(job.spec))),
+                ("run by", _interpreter(job.spec)),
                 ("each asks", _asks(job.spec)),
                 ("options", unbroken(_options(job.spec))),
                 ("spec", sentences(job.spec_cut)),
@@ -127,10 +128,19 @@ def _attempts(task: "TaskDetail", now: float) -> Iterator[list[Text | str]]:
 def _command(spec: dict[str, Any]) -> str:
     import shlex
 
+    from muster.core.specs.first_line import interpreter_in
+
     command = spec.get("command", [])
-    if len(command) == 3 and command[:2] == ["/bin/sh", "-c"]:
-        return str(command[2])
+    if interpreter_in(command) is not None:
+        return str(command[-1])
     return shlex.join(command)
+
+
+def _interpreter(spec: dict[str, Any]) -> str:
+    """The interpreter of a command that was written as text; empty for any other."""
+    from muster.core.specs.first_line import interpreter_in
+
+    return interpreter_in(spec.get("command", [])) or ""
 
 
 def _asks(spec: dict[str, Any]) -> str:

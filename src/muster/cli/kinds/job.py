@@ -134,17 +134,22 @@ class JobKind(WorkKind[JobView, JobDetail]):
         )
 
     def note(self, spec: "Spec", file: str) -> str | None:
+        from muster.cli.batch_scripts import note_on_options
         from muster.cli.local_workdir import left_behind
         from muster.cli.spec_file import directory_of
         from muster.client.workdir import current_directory
 
-        if (left := left_behind(cast("JobSpec", spec))) is None:
-            return None
-        here = "." if directory_of(file) == current_directory() else current_directory()
-        return (
-            f"it runs in an empty directory of its own, without {left}; "
-            f"`workdir: {here}` in {file} makes it run here"
-        )
+        job = cast("JobSpec", spec)
+        notes = []
+        if (unread := note_on_options(job.command, directory_of(file), job.files)) is not None:
+            notes.append(unread)
+        if (left := left_behind(job)) is not None:
+            here = "." if directory_of(file) == current_directory() else current_directory()
+            notes.append(
+                f"it runs in an empty directory of its own, without {left}; "
+                f"`workdir: {here}` in {file} makes it run here"
+            )
+        return "; ".join(notes) or None
 
     def warnings(self, accepted: JobView) -> "Sequence[ReasonView]":
         return accepted.warnings

@@ -23,6 +23,7 @@ from muster.core.specs.amounts import (
     Text,
     Whole,
 )
+from muster.core.specs.first_line import MARK, interpreted, interpreter_of
 from muster.core.specs.notify import Channels
 from muster.core.specs.placement import ANYWHERE, Dependencies, PlacementSpec
 from muster.core.specs.work import Priority
@@ -41,11 +42,12 @@ class SessionType(StrEnum):
 
 
 def _command(value: Any) -> Any:
-    """The argument list for a command: text becomes a line for the shell, a list stays as it is."""
+    """The argument list for a command: text is for the interpreter that its first line names, else
+    for the shell; a list stays as it is."""
     if isinstance(value, str):
         if not value.strip():
             raise ValueError("expected a command, such as [python, train.py] or 'make all'")
-        return ["/bin/sh", "-c", value]
+        return interpreted(value)
     if isinstance(value, bool | int | float):
         written = written_as(value) or str(value).lower()
         raise ValueError(f'expected text: quote it, as "{written}"')
@@ -72,11 +74,13 @@ class Process(Spec):
     """The process of a kernel; shared by the specs of sessions and jobs.
 
     Args:
-        command: program and arguments; text is a line for the shell.
+        command: program and arguments; text is for `/bin/sh`, or for the interpreter that its first
+            line names, such as `#!/bin/bash`.
         env: variables of its environment, by name; MUSTER_* are Muster's.
         workdir: an absolute directory on the agents (shared by them, or one machine), inside the
             group's workspaces; without it each kernel gets a scratch directory of its own.
-        files: text by relative path, written to the scratch directory first.
+        files: text by relative path, written to the scratch directory first; each can be run, as
+            `./run.sh`.
         resources: what each kernel asks for; also its limits.
         ports: number of ports that are reserved on the agent and told in MUSTER_PORTS.
         grace: time between SIGTERM and SIGKILL.
@@ -126,6 +130,8 @@ class Process(Spec):
         for path in self.files:
             if (wrong := wrong_path(path)) is not None:
                 yield Problem("files", repr(path[:80]), wrong)
+            if (wrong := _wrong_first_line(self.files[path])) is not None:
+                yield Problem("files", repr(path[:80]), wrong)
         if (both := file_and_directory(self.files)) is not None:
             yield Problem("files", repr(both[:80]), "this is a file, and a directory of another")
 
@@ -136,6 +142,16 @@ class Process(Spec):
                 yield Problem(
                     f"env.{name}", "", "Muster sets MUSTER_* itself: give it another name"
                 )
+
+
+def _wrong_first_line(text: str) -> str | None:
+    """The problem with the first line of a script; None if there is none."""
+    if text.startswith(MARK):
+        try:
+            interpreter_of(text)
+        except ValueError as error:
+            return str(error)
+    return None
 
 
 def like_an_id(name: str | None) -> Iterator[Problem]:

@@ -1,4 +1,4 @@
-"""pauses between the tries of a task, agents on which it failed, its time limits; remarks of jobs"""
+"""pauses between the tries of a task, its failed agents, its time limits; remarks of jobs"""
 
 import sqlalchemy as sa
 from alembic import op
