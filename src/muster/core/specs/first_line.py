@@ -1,7 +1,6 @@
 """The interpreter that the first line of a script names, such as ``#!/bin/bash -e``."""
 
 from collections.abc import Mapping
-from pathlib import PurePosixPath
 
 MARK = "#!"
 SHELL = "/bin/sh"
@@ -26,10 +25,10 @@ def interpreted(text: str) -> list[str]:
     if not text.startswith(MARK):
         return [SHELL, "-c", text]
     words = interpreter_of(text)
-    name = PurePosixPath(words[0]).name
+    name = _last_part(words[0])
     if name == "env":  # which looks for the program itself, and parts its words only after -S
         names = [each for each in " ".join(words[1:]).split() if not each.startswith("-")]
-        name = PurePosixPath(names[0]).name if names else name
+        name = _last_part(names[0]) if names else name
     flag = _FLAGS.get(name) or _FLAGS.get(name.rstrip("0123456789."))
     if flag is None:
         raise ValueError(
@@ -55,6 +54,10 @@ def interpreter_of(text: str) -> list[str]:
     if not words:
         raise ValueError("its first line names no interpreter after #!")
     return [words[0], *(each.strip() for each in words[1:])]
+
+
+def _last_part(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def interpreter_in(command: list[str]) -> str | None:
