@@ -1,5 +1,7 @@
 """Replicas whose machines the controller's probes do not reach are probed by their agents."""
 
+from collections.abc import Sequence
+
 import pytest
 from tests.control.conftest import MakeWorld
 from tests.control.served_cluster import Cluster
@@ -13,6 +15,7 @@ from muster.control.session.cluster.state import ClusterState
 from muster.core.reasons import ReasonCode
 from muster.core.serving.probes import ProbeResult
 from muster.core.states.deployment import RouteStatus
+from muster.core.views.base import ReasonView
 from muster.store.store import CommitFailed
 from muster.store.unit import Unit
 from muster.wire.messages import ProbesSeen
@@ -38,11 +41,15 @@ def probed(cluster: Cluster) -> set[str]:
     return {name for agent in cluster.world.agents.values() for name in agent.probed}
 
 
-def codes(cluster: Cluster, route: Route) -> list[str]:
+def reasons(cluster: Cluster, route: Route) -> Sequence[ReasonView]:
     live, parts = cluster.world.plane.live, cluster.world.plane.parts
     now = cluster.world.clock.now()
     why = explain_route(live, parts[ClusterState], parts[Routes], route.name, now, ADA)
-    return [each.code for each in why.reasons]
+    return why.reasons
+
+
+def codes(cluster: Cluster, route: Route) -> list[str]:
+    return [each.code for each in reasons(cluster, route)]
 
 
 def test_agents_are_asked_only_where_the_controller_does_not_reach(cluster: Cluster) -> None:
@@ -153,11 +160,28 @@ def test_agents_are_asked_where_the_controller_finds_nothing_out(cluster: Cluste
     cluster.run(60, lambda: counts.append(len(cluster.serving())))
     assert probed(cluster) == {route.name}
     assert (set(counts), route.status) == ({1}, H)
+    [why] = reasons(cluster, route)
+    assert why.code == ReasonCode.ROUTE_SEEN_BY_AGENT
+    assert why.sentence.endswith("do not reach its machine: nothing was found out")
+    cluster.probes.blind = False
+    cluster.run(5)
+    assert (probed(cluster), codes(cluster, route)) == (set(), [])
+
+
+def test_replica_of_which_the_controller_never_finds_anything_out_is_seen_by_its_agent(
+    cluster: Cluster,
+) -> None:
+    cluster.probes.blind = True
+    (route,) = served(cluster, 1)
+    cluster.run(60)
+    assert (probed(cluster), route.status) == ({route.name}, H)
+    assert codes(cluster, route) == [ReasonCode.ROUTE_SEEN_BY_AGENT]
 
 
 def test_side_of_the_spec_is_kept_to_and_may_be_changed(cluster: Cluster) -> None:
     before = served(cluster, side="agent")
     assert probed(cluster) == {each.name for each in before}
+    assert codes(cluster, before[0]) == []
     assert cluster.probes.watched == {}
     assert [each.status for each in cluster.routes()] == [H, H]
     cluster.deploy(replicas=2, probe=PROBE | {"side": "controller"})

@@ -88,7 +88,7 @@ def explain_route(
     found = Found() if waiting is None else findings(live, cluster, waiting, now, asker)
     found.reasons = [
         *route_reasons(route, routes, live, now),
-        *_seen_by_agent(route, routes),
+        *_seen_by_agent(route, routes, now),
         *found.reasons,
     ]
     for_s = now - route.status_changed_at
@@ -137,14 +137,16 @@ def _cannot_be_probed(route: Route, live: Live) -> bool:
     return agent.connected and not agent.probes
 
 
-def _seen_by_agent(route: Route, routes: Routes) -> list[Reason]:
-    """Why its agent probes a route instead of the controller."""
+def _seen_by_agent(route: Route, routes: Routes, now: float) -> list[Reason]:
+    """Why its agent probes a route instead of the controller, which was to probe it."""
     heard = routes.heard(route)
-    if heard.reached or not heard.is_seen_by_agent:
+    if route.probe.side is ProbeSide.AGENT or not heard.is_seen_by_agent:
         return []
-    return [
-        reason(ReasonCode.ROUTE_SEEN_BY_AGENT, found=heard.found_here or "nothing was found out")
-    ]
+    if heard.here_at is None or now - heard.here_at > route.probe.stale_after_s():
+        return [reason(ReasonCode.ROUTE_SEEN_BY_AGENT, found="nothing was found out")]
+    if heard.reached:
+        return []
+    return [reason(ReasonCode.ROUTE_SEEN_BY_AGENT, found=heard.found_here)]
 
 
 def explain_ended_deployment(
