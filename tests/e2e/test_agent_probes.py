@@ -10,6 +10,7 @@ from tests.patience import until
 from muster.core.reasons import ReasonCode
 from muster.core.states.deployment import RouteStatus
 
+NOBODYS = "192.0.2.77"  # RFC 5737; a name would have to be looked up outside
 SERVICE = {
     "kind": "deployment",
     "name": "far",
@@ -22,7 +23,7 @@ SERVICE = {
 
 
 def test_agent_probes_what_the_controller_does_not_reach(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path / "home", [agent("one", cpu_milli=2000, host="nowhere.invalid")])
+    cluster = Cluster(tmp_path / "home", [agent("one", cpu_milli=2000, host=NOBODYS)])
     with started(cluster), cluster.client() as client:
         client.deploy(SERVICE)
 
