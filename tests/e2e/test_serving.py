@@ -32,6 +32,10 @@ CLIENTS = 6
 REPLICAS = 3
 AWAY_S = 1.0
 """How long the service has no controller."""
+SETTLE_S = 60.0
+"""An update replaces its replicas one by one: ten seconds, where nothing else runs."""
+LOOK_EVERY_S = 0.1
+"""Each look asks the controller, HAProxy and etcd, which need the processors themselves."""
 SERVICE = {
     "kind": "deployment",
     "name": "echo",
@@ -126,6 +130,10 @@ class Watched:
             and keys(self._etcd).keys() == {f"/muster/routes/echo/{name}" for name in names}
         )
 
+    def settles(self, revision: int = 1, but: str = "") -> None:
+        """Wait until it is ``settled``."""
+        until(lambda: self.settled(revision, but), SETTLE_S, LOOK_EVERY_S)
+
     @contextmanager
     def loses(self, most: int) -> Iterator[None]:
         """No more than so many requests fail, of those that begin in this."""
@@ -155,6 +163,7 @@ def kernel_of(cluster: Cluster, route: RouteView) -> int:
     return pid
 
 
+@pytest.mark.timeout(300)  # two starts of a controller take long, where much else runs
 def test_service_answers_while_it_is_updated_and_its_parts_are_killed(
     cluster: Cluster, haproxy: Haproxy, etcd: Etcd
 ) -> None:
@@ -162,26 +171,26 @@ def test_service_answers_while_it_is_updated_and_its_parts_are_killed(
     with cluster.client() as client, Load(haproxy.port, "/echo/", questions) as load:
         client.deploy(SERVICE)
         watched = Watched(client, haproxy, etcd, load)
-        until(watched.settled)
+        watched.settles()
         load.be(CLIENTS)
 
         with watched.loses(0):
             client.deploy({**SERVICE, "env": {"REVISION": "2"}})
-            until(lambda: watched.settled(2))
+            watched.settles(2)
 
         killed = watched.routes()[-1]
         with watched.loses(CLIENTS):  # those that it had begun
             os.kill(kernel_of(cluster, killed), signal.SIGKILL)
-            until(lambda: watched.settled(2, but=killed.id))
+            watched.settles(2, but=killed.id)
 
         lost = watched.routes()[-1]
         with watched.loses(CLIENTS):
             cluster.lose(agent_of(client, lost))
-            until(lambda: watched.settled(2, but=lost.id))
+            watched.settles(2, but=lost.id)
 
         with watched.loses(0):
             cluster.kill_controller()
             time.sleep(AWAY_S)
             cluster.start_controller()
             cluster.running()
-            until(lambda: watched.settled(2))
+            watched.settles(2)
