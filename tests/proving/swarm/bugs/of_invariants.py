@@ -333,7 +333,7 @@ def everything_is_everybodys(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Principal, "is_admin", True)
 
 
-@finds(notices.EndsAreTold, first=23)
+@finds(notices.EndsAreTold, first=42)
 def ended_work_is_looked_at_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Unit, "has_left", lambda *of: False)
 

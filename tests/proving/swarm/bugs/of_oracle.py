@@ -67,7 +67,7 @@ def kernels_that_ended_well_are_said_to_be_at_fault(patch: pytest.MonkeyPatch) -
     patch.setattr(DetectTermination, "reason", lambda self, record: why)
 
 
-@finds(sessions.SessionsEndForCause, first=16)
+@finds(sessions.SessionsEndForCause, first=25)
 def machines_that_rebooted_are_said_to_be_lost(patch: pytest.MonkeyPatch) -> None:
     lost = reason(ReasonCode.AGENT_LOST, agent="a")
     lose = lose_kernels
