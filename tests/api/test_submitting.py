@@ -53,6 +53,28 @@ def test_submission_that_no_agent_could_hold_is_accepted_with_a_warning(
 
 
 @pytest.mark.parametrize(
+    ("path", "spec", "names"),
+    [
+        ("/v1/jobs", {**TRUE, "env": {"CUDA_VISIBLE_DEVICES": "1"}}, "CUDA_VISIBLE_DEVICES"),
+        (
+            "/v1/sessions",
+            {"kernels": [{**TRUE, "replicas": 2, "env": {"RANK": "0", "WORLD_SIZE": "9"}}]},
+            "RANK, WORLD_SIZE",
+        ),
+        ("/v1/deployments", {**TRUE, "name": "chat", "env": {"PORT": "80"}}, "PORT"),
+    ],
+)
+def test_variables_that_a_spec_sets_in_vain_are_told_when_it_is_handed_in(
+    ada: httpx.Client, path: str, spec: dict[str, Any], names: str
+) -> None:
+    answer = ada.post(path, json=spec)
+    assert answer.status_code == 201, answer.text
+    (warning,) = answer.json()["warnings"]
+    assert warning["code"] == "VARIABLES_NOT_USED"
+    assert warning["sentence"].startswith(f"its values of {names} are not used: Muster sets ")
+
+
+@pytest.mark.parametrize(
     ("body", "field", "told"),
     [
         ({**TRUE, "taks": 3}, "taks", "did you mean tasks?"),

@@ -85,6 +85,30 @@ def test_work_that_no_agent_could_hold_is_warned_of_at_once() -> None:
     assert cluster.run("run", "-dq", "true").stderr == ""
 
 
+def test_what_is_hardly_meant_is_told_also_where_the_work_is_waited_for() -> None:
+    unused = because(ReasonCode.VARIABLES_NOT_USED, names="PORT, RANK", several=True)
+    never = because(ReasonCode.NO_AGENTS, group="default")
+    accepted = msgspec.structs.replace(job(), warnings=(unused, never))
+    told = (
+        "warning: its values of PORT, RANK are not used: Muster sets them for each kernel. Leave "
+        "them out of `env`; the command may set another value by itself.\n"
+    )
+    waited_for = FakeCluster(jobs_=[accepted]).run("run", "true").stderr
+    assert told in waited_for
+    assert "no agent could hold it" not in waited_for
+    assert told in FakeCluster(jobs_=[accepted]).run("run", "-d", "true").stderr
+    assert told in FakeCluster(jobs_=[accepted]).run("run", "--no-wait", "true").stderr
+    assert told not in FakeCluster(jobs_=[accepted]).run("run", "-q", "true").stderr
+
+
+def test_run_asks_for_some_of_the_tasks() -> None:
+    cluster = FakeCluster(jobs_=[job()])
+    cluster.run("run", "-d", "-n", "101", "--only", "0-100:25", "true")
+    spec = JobSpec.model_validate(submitted(cluster))
+    assert spec.only is not None
+    assert str(spec.only) == "0,25,50,75,100"
+
+
 def test_no_wait_ends_with_0_once_placed() -> None:
     cluster = FakeCluster(jobs_=[job(state=JobState.RUNNING)])
     result = cluster.run("run", "--no-wait", "true")

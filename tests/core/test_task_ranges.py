@@ -29,7 +29,27 @@ def test_ranges_that_touch_or_overlap_become_one() -> None:
     assert str(TaskRanges.parse("7, 1-3,4, 2-5")) == "1-5,7"
 
 
-@pytest.mark.parametrize("text", ["", "1,", "a", "-1", "3-1", "1-2-3", "123456789", "1.5", "²"])
+@pytest.mark.parametrize(
+    ("text", "indexes"),
+    [
+        ("0-100:25", [0, 25, 50, 75, 100]),
+        ("0-99 : 25", [0, 25, 50, 75]),
+        ("1-7:3,2", [1, 2, 4, 7]),
+        ("4-6:1", [4, 5, 6]),
+        ("5-6:9", [5]),
+    ],
+)
+def test_range_with_a_step_holds_every_so_manieth_index(text: str, indexes: list[int]) -> None:
+    ranges = TaskRanges.parse(text)
+    assert [ranges[position] for position in range(len(ranges))] == indexes
+    assert TaskRanges.parse(str(ranges)) == ranges
+
+
+WRONG = ["", "1,", "a", "-1", "3-1", "1-2-3", "123456789", "1.5", "²"]
+WRONG_STEPS = ["1-9:", "1-9:0", "1-9:-2", "1-9:a", "1-9:2:3", "4:2", ":2"]
+
+
+@pytest.mark.parametrize("text", WRONG + WRONG_STEPS)
 def test_other_text_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected"):
         TaskRanges.parse(text)
@@ -38,6 +58,9 @@ def test_other_text_is_refused(text: str) -> None:
 def test_too_many_ranges_are_refused() -> None:
     with pytest.raises(ValueError, match="at most"):
         TaskRanges.parse(",".join(str(2 * number) for number in range(MAX_RANGES + 1)))
+    with pytest.raises(ValueError, match="at most"):
+        TaskRanges.parse("0-9999999:2")
+    assert len(TaskRanges.parse(f"0-{2 * MAX_RANGES - 1}:2")) == MAX_RANGES
 
 
 @given(st.sets(st.integers(0, 60), min_size=1), st.integers(0, 70))

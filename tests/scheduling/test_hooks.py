@@ -70,8 +70,8 @@ def test_session_is_over_as_its_type_has_it(
 
 def test_replica_is_told_the_port_of_its_requests_and_probes() -> None:
     hook = InferenceHook()
-    assert hook.variables(KernelPorts((7001, 7002), None), {}) == {"PORT": "7001"}
-    assert hook.variables(KernelPorts((7001,), 8080), {}) == {"PORT": "8080"}
-    assert hook.variables(KernelPorts((), 8080), {"PORT": "1"}) == {"PORT": "1"}
-    assert hook.variables(KernelPorts((), None), {}) == {}
-    assert BatchHook().variables(KernelPorts((7001,), None), {}) == {}
+    assert hook.variables(KernelPorts((7001, 7002), None)) == {"PORT": "7001"}
+    assert hook.variables(KernelPorts((7001,), 8080)) == {"PORT": "8080"}
+    assert hook.variables(KernelPorts((), 8080)) == {"PORT": "8080"}
+    assert hook.variables(KernelPorts((), None)) == {}
+    assert BatchHook().variables(KernelPorts((7001,), None)) == {}

@@ -19,6 +19,7 @@ from muster.control.job.explanation import job_needs_agent
 from muster.control.pool.fleet import Fleet
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.explaining.explanation import session_needs_agent
+from muster.control.session.explaining.spec_warnings import spec_warnings
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.resources import GPU_WHOLE, Resources
 from muster.core.states import JOB_TABLE
@@ -34,13 +35,16 @@ from muster.store.records import Agent, Job, Session
 
 def accepted_job(job: Job, live: Live, parts: Parts) -> JobView:
     """The answer to a submission."""
-    return replace(job_view(job), warnings=_views(job_needs_agent(live, parts[ClusterState], job)))
+    found = [*spec_warnings(job.spec), *job_needs_agent(live, parts[ClusterState], job)]
+    return replace(job_view(job), warnings=_views(found))
 
 
 def accepted_session(session: Session, live: Live, parts: Parts) -> SessionView:
     """The answer to a submission."""
-    warnings = _views(session_needs_agent(parts[ClusterState], session))
-    return replace(session_view(session), warnings=warnings)
+    found = session_needs_agent(parts[ClusterState], session)
+    if session.spec is not None:
+        found = [*spec_warnings(session.spec), *found]
+    return replace(session_view(session), warnings=_views(found))
 
 
 def _views(reasons: Iterable[Reason]) -> tuple[ReasonView, ...]:

@@ -1,7 +1,7 @@
 """Handing work in, and waiting for it as long as the person asked for."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +15,13 @@ from muster.cli.local_workdir import refuse_missing_workdirs
 from muster.cli.nearest import suggesting_dependencies
 from muster.cli.screen import plain, print_json, stderr
 from muster.cli.words import sentence_of
+from muster.core.reasons import OF_SPECS
 
 if TYPE_CHECKING:
     from muster.cli.kinds.kind import WorkKind
     from muster.client import Client
     from muster.core.specs.amounts import Spec
-    from muster.core.views.base import RecordView
+    from muster.core.views.base import ReasonView, RecordView
 
 PLACED_WITHIN_S = 1.0
 """Seconds that --no-wait gives the work to be placed before it says that the work waits."""
@@ -77,12 +78,10 @@ def handed_in(cluster: Cluster, hand_in: "Callable[[Client], RecordView]", displ
         elif not display.as_json and (display.detach or display.no_wait or not display.output):
             name = None if display.quiet else kind.name_of(accepted)
             click.echo(f"{name} ({accepted.id})" if name is not None else accepted.id)
+        if not (display.quiet or display.as_json):
+            _warn(kind.warnings(accepted), waited_for=not display.detach)
         if display.no_wait:
             return _placed_or_why(client, kind, accepted.id)
-        if display.detach and not (display.quiet or display.as_json):
-            for reason in kind.warnings(accepted):
-                said = f"no agent could hold it now: {sentence_of(reason)}. {reason.remedy}"
-                stderr().print(Text(f"warning: {plain(said)}"), soft_wrap=True)
     if display.detach:
         return ExitCode.OK
     ended, code = kind.wait(cluster, accepted, display)
@@ -91,6 +90,18 @@ def handed_in(cluster: Cluster, hand_in: "Callable[[Client], RecordView]", displ
 
         print_json(msgspec.to_builtins(ended) | {"exit_code": code})
     return code
+
+
+def _warn(reasons: "Sequence[ReasonView]", *, waited_for: bool) -> None:
+    """Tell what is hardly meant, and, unless the work is ``waited_for`` and so told why it does not
+    start, the reasons for which no agent could hold it."""
+    for reason in reasons:
+        said = f"{sentence_of(reason)}. {reason.remedy}"
+        if reason.code not in OF_SPECS:
+            if waited_for:
+                continue
+            said = f"no agent could hold it now: {said}"
+        stderr().print(Text(f"warning: {plain(said)}"), soft_wrap=True)
 
 
 def _placed_or_why(client: "Client", kind: "WorkKind[Any, Any]", id_: str) -> int:

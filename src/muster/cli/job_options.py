@@ -20,6 +20,10 @@ class Tasks:
     tasks: Annotated[
         int | None, Option("--tasks", "-n", help="Run the command as so many tasks.")
     ] = None
+    only: Annotated[
+        str | None,
+        Option("--only", metavar="TASKS", help="Run only these of the tasks, as 3,17 or 0-100:25."),
+    ] = None
     gang: Annotated[
         bool,
         Option(
@@ -88,6 +92,7 @@ class Tasks:
     def keys(self) -> dict[str, Any]:
         return {
             "tasks": self.tasks,
+            "only": self.only,
             "coscheduled": self.gang or None,
             "leader": self.leader,
             "name": self.name,

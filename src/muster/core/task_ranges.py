@@ -8,6 +8,7 @@ from itertools import accumulate
 MAX_RANGES = 20_000
 """Ranges of one job; each costs memory for as long as the job lives."""
 _MAX_DIGITS = 8
+EXPECTED_RANGES = "indexes of tasks and ranges of them, such as '3,17,40-45' or '0-100:25'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +40,22 @@ class TaskRanges:
 
     @staticmethod
     def parse(text: str) -> "TaskRanges":
-        """``3,17,40-45``.
+        """``3,17,40-45``, and ``0-100:25``, which is every 25th index from 0 to 100.
 
         Raises:
             ValueError: the text is of another form, or has too many ranges.
         """
-        parts = text.split(",", MAX_RANGES)
-        if len(parts) > MAX_RANGES:
-            raise ValueError(f"expected at most {MAX_RANGES} ranges")
-        return TaskRanges.of(map(_range, parts))
+        ranges: list[tuple[int, int]] = []
+        for part in text.split(",", MAX_RANGES):
+            first, last, step = _range(part)
+            indexes = range(first, last + 1, step)
+            if len(ranges) + (1 if step == 1 else len(indexes)) > MAX_RANGES:
+                raise ValueError(f"expected at most {MAX_RANGES} ranges, or indexes in steps")
+            if step == 1:
+                ranges.append((first, last))
+            else:
+                ranges += [(index, index) for index in indexes]
+        return TaskRanges.of(ranges)
 
     def __str__(self) -> str:
         return ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in self.ranges)
@@ -90,12 +98,21 @@ class TaskRanges:
         return self.ranges[-1][1]
 
 
-def _range(text: str) -> tuple[int, int]:
-    first, dash, last = (part.strip() for part in text.partition("-"))
+def _range(text: str) -> tuple[int, int, int]:
+    """The first index of a part, the last, and the step between two, as ``0-100:25`` writes them.
+
+    Raises:
+        ValueError: the text is of another form.
+    """
+    ends, colon, step = (part.strip() for part in text.partition(":"))
+    first, dash, last = (part.strip() for part in ends.partition("-"))
     last = last if dash else first
-    for number in (first, last):
+    step = step if colon else "1"
+    for number in (first, last, step):
         if not (number.isascii() and number.isdecimal() and len(number) <= _MAX_DIGITS):
-            raise ValueError("expected indexes of tasks and ranges of them, such as '3,17,40-45'")
+            raise ValueError(f"expected {EXPECTED_RANGES}")
     if int(first) > int(last):
         raise ValueError(f"expected the smaller index first, not {text.strip()!r}")
-    return int(first), int(last)
+    if colon and (not dash or int(step) == 0):
+        raise ValueError(f"expected a step of 1 or more after a range, not {text.strip()!r}")
+    return int(first), int(last), int(step)

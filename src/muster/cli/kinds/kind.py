@@ -146,7 +146,8 @@ class WorkKind(Kind[V, D], ABC):
         return None
 
     def warnings(self, accepted: V) -> "Sequence[ReasonView]":
-        """The reasons for which it waits until somebody else acts, told when it is handed in."""
+        """The reasons for which it waits until somebody else acts, and what of it is hardly meant,
+        told when it is handed in."""
         return ()
 
     @abstractmethod

@@ -9,6 +9,7 @@ from muster.control.deployment.entity import Deployment, Route
 from muster.control.deployment.loads import Loads, Total
 from muster.control.deployment.queries import rollout_view, unready_counts
 from muster.control.engine.module import Parts
+from muster.control.session.explaining.spec_warnings import spec_warnings
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.serving.port_holders import BY_NOTHING, PORTS
 from muster.core.states import AgentStatus
@@ -50,7 +51,11 @@ def live_deployment(deployment: Deployment, live: Live, parts: Parts) -> Deploym
 
 def accepted_deployment(deployment: Deployment, live: Live, parts: Parts) -> DeploymentView:
     """The answer to a deployment that is handed in."""
-    found = [*_unknown_access(deployment, live.accounts), *_access_at_proxy_alone(deployment, live)]
+    found = [
+        *spec_warnings(deployment.spec),
+        *_unknown_access(deployment, live.accounts),
+        *_access_at_proxy_alone(deployment, live),
+    ]
     warnings = tuple(map(ReasonView.of, found))
     return replace(live_deployment(deployment, live, parts), warnings=warnings)
 

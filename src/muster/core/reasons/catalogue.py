@@ -322,6 +322,13 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
         "port {port} is in use on the machine of agent {agent}",
         "Nothing: other agents are tried, and this one again after a while.",
     ),
+    ReasonCode.VARIABLES_NOT_USED: Definition(
+        _R,
+        "its values of {names} are not used: Muster sets {several:?them}{several:!it} for each "
+        "kernel",
+        "Leave {several:?them}{several:!it} out of `env`; the command may set another value by "
+        "itself.",
+    ),
     ReasonCode.CREATE_FAILED: Definition(_O, "agent {agent} could not start it: {detail}"),
     ReasonCode.CANCELLED: Definition(_W, "cancelled by {by}{forced:?, with force}"),
     ReasonCode.PREEMPTED: Definition(

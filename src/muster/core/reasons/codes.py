@@ -68,6 +68,8 @@ class ReasonCode(StrEnum):
     DEPENDENCY_MISSING = "DEPENDENCY_MISSING"
     BEFORE_START_TIME = "BEFORE_START_TIME"
     NO_GROUP_ACCESS = "NO_GROUP_ACCESS"
+    # What is wrong with a spec that was taken
+    VARIABLES_NOT_USED = "VARIABLES_NOT_USED"
     # Why a single agent cannot take it
     LACKS_FREE = "LACKS_FREE"
     LACKS_CAPACITY = "LACKS_CAPACITY"
@@ -317,3 +319,5 @@ NEEDS_AGENT = frozenset(
     }
 )
 """Reasons for which work waits until another agent joins."""
+OF_SPECS = frozenset({ReasonCode.VARIABLES_NOT_USED})
+"""Warnings about a spec that was taken: the work runs all the same."""

@@ -28,7 +28,7 @@ from muster.core.specs.placement import ANYWHERE, Dependencies, PlacementSpec
 from muster.core.specs.recovery import Recovery, RecoveryScope
 from muster.core.specs.session import MAX_GANG, Process, like_an_id
 from muster.core.specs.work import Priority
-from muster.core.task_ranges import TaskRanges
+from muster.core.task_ranges import EXPECTED_RANGES, TaskRanges
 
 MAX_TASKS = 10_000_000
 MAX_BACKOFF_S = 7 * 86_400.0
@@ -49,7 +49,7 @@ def _task_ranges(value: Any) -> Any:
     elif isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
     if not isinstance(value, str):
-        raise ValueError("expected indexes of tasks and ranges of them, such as '3,17,40-45'")
+        raise ValueError(f"expected {EXPECTED_RANGES}")
     return TaskRanges.parse(value)
 
 
@@ -68,8 +68,8 @@ class JobSpec(Process):
         group: the scaling group whose agents it may use.
         project: the owner's project for which it counts; the owner's first when left out.
         tasks: number of tasks; each knows its index by MUSTER_TASK_INDEX.
-        only: the tasks that are run, as "3,17,40-45"; all of them when left out. Their indexes and
-            MUSTER_TASK_COUNT do not change.
+        only: the tasks that are run, as "3,17,40-45", or "0-100:25" for every 25th of them; all
+            when left out. Their indexes and MUSTER_TASK_COUNT do not change.
         coscheduled: one gang: the tasks start together, with ranks and an address to meet at.
         leader: the task of a gang whose good end is the gang's: the others are stopped then, and
             have succeeded. Without one a gang is over once all of its tasks have ended well.

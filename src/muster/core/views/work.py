@@ -24,7 +24,8 @@ class JobView(RecordView):
     ``tasks_total`` is how many tasks it runs, ``task_count`` the number below which their indexes
     lie: it is larger where the job runs ``only`` some tasks, as a ``retry_of`` another job does.
     ``version`` is the value of ``since`` in a wait for the next change. ``warnings``, in the answer
-    to a submission, are the reasons for which it waits until another agent joins.
+    to a submission, are the reasons for which it waits until another agent joins, and what of its
+    spec is allowed and hardly meant.
     ``exit_code`` is the code with which ``muster run`` would end; the client sets it for a job that
     has ended and was asked for alone. ``remarks`` tell of ends of its tasks what their states do
     not."""

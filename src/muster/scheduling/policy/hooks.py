@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from muster.core.ids import SessionId
 from muster.core.specs import SessionType
+from muster.core.specs.variables import PORT
 from muster.scheduling.workload import WorkloadClass
 
 
@@ -48,8 +49,8 @@ class BatchHook:
     def on_schedule(self, workload: WorkloadClass) -> WorkloadClass:
         return workload
 
-    def variables(self, ports: KernelPorts, environment: Mapping[str, str]) -> Mapping[str, str]:
-        """The variables that a kernel needs besides the ``environment`` of its spec."""
+    def variables(self, ports: KernelPorts) -> Mapping[str, str]:
+        """The variables that a kernel needs, whatever its spec says."""
         return {}
 
     def before_start(self, environment: Mapping[str, str]) -> Mapping[str, str]:
@@ -85,10 +86,10 @@ class InferenceHook(BatchHook):
     ends, and the deployment begins another. Its program is told by ``PORT`` where requests and
     probes come in."""
 
-    def variables(self, ports: KernelPorts, environment: Mapping[str, str]) -> Mapping[str, str]:
+    def variables(self, ports: KernelPorts) -> Mapping[str, str]:
         if ports.fixed is not None:
-            return {"PORT": environment.get("PORT", str(ports.fixed))}
-        return {"PORT": str(ports.reserved[0])} if ports.reserved else {}
+            return {PORT: str(ports.fixed)}
+        return {PORT: str(ports.reserved[0])} if ports.reserved else {}
 
     def is_over(self, kernels: KernelEnds) -> bool:
         return kernels.ended > 0

@@ -97,7 +97,7 @@ class Hooks:
         """
         process = kernel.process
         ports = KernelPorts(kernel.ports[: process.ports], fixed_port)
-        return self._of_type(kernel.session).variables(ports, process.env)
+        return self._of_type(kernel.session).variables(ports)
 
     def is_over(self, session: Session) -> bool:
         """Whether a running session of which a kernel has ended is to end."""

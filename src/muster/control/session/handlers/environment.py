@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from muster.core.ids import AgentId
 from muster.core.specs.session import KernelSpec
+from muster.core.specs.variables import amounts, threads
 from muster.store.records import Agent, Kernel, Session
 from muster.wire.messages import KernelTemplate, Prepare
 
@@ -90,7 +91,7 @@ def template(kernel: Kernel, gang: Gang | None) -> KernelTemplate:
     """The template of all kernels of one process; ``gang`` is None for a lone kernel. Where the
     gang has ``hosts``, its first kernel has a template of its own."""
     process, service = kernel.process, kernel.session.service
-    env, files = process.env, process.files
+    env, files = {**threads(process), **process.env, **amounts(process)}, process.files
     if gang is not None:
         env = {**env, **gang.shared}
         if gang.hosts and kernel.index == 0:
@@ -112,13 +113,14 @@ def template(kernel: Kernel, gang: Gang | None) -> KernelTemplate:
     )
 
 
-def own_variables(kernel: Kernel, gang: Gang | None) -> dict[str, str]:
+def own_variables(kernel: Kernel, gang: Gang | None, agent: str) -> dict[str, str]:
     """The variables of one kernel beside the template's; their number does not grow with the gang.
+    ``agent`` is the name of the agent that it runs on.
 
     Programs in the manner of torchrun read a gang's variables. Those that a type of session needs
     are its hook's (``Hooks.variables``).
     """
-    own = {"MUSTER_KERNEL_INDEX": str(kernel.index)}
+    own = {"MUSTER_KERNEL_INDEX": str(kernel.index), "MUSTER_AGENT": agent}
     if gang is None:
         own |= _of_session(kernel.session)
     else:

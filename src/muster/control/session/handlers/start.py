@@ -167,7 +167,8 @@ def send_starts(
         if kernel.status not in _TO_START or allocation is None:
             continue
         shared = templates.of(kernel, gang)
-        own: Mapping[str, str] = own_variables(kernel, gang)
+        agent = work.live.agents.get(allocation.agent_id)
+        own: Mapping[str, str] = own_variables(kernel, gang, agent.name if agent else "")
         if has_hook:
             needed = cluster.hooks.variables(kernel, fixed_port(kernel))
             own = {**own, **needed} if needed else own
