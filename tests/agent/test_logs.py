@@ -17,6 +17,7 @@ from muster.core.reasons import ReasonCode, reason
 from muster.wire.calls import (
     LogChunk,
     LogRequest,
+    StderrNotApart,
 )
 from muster.wire.messages import (
     KernelKey,
@@ -72,6 +73,23 @@ def request(**fields: object) -> LogRequest:
 def read(directory: Path, *, live: bool = False, **fields: object) -> LogChunk:
     files = LogFiles(directory, lambda _key: live, none_removed(directory))
     return asyncio.run(files.read(request(**fields)))
+
+
+def test_stderr_alone_is_read_where_it_is_kept_apart(tmp_path: Path) -> None:
+    Writer(tmp_path).write(b"out\nwrong\n")
+    (tmp_path / "krn-1.2.err").write_bytes(b"wrong\n")
+    assert read(tmp_path, stderr=True) == LogChunk(0, b"wrong\n", eof=True)
+    assert read(tmp_path, stderr=True, offset=-3) == LogChunk(3, b"ng\n", eof=True)
+    assert read(tmp_path).data == b"out\nwrong\n"
+
+
+def test_stderr_alone_is_not_taken_for_empty_where_it_was_kept_together(tmp_path: Path) -> None:
+    with pytest.raises(StderrNotApart, match="stderr: apart"):
+        read(tmp_path, stderr=True)
+    assert read(tmp_path, stderr=True, live=True) == LogChunk(0, b"", eof=False), "not yet begun"
+    Writer(tmp_path).write(b"both")
+    with pytest.raises(StderrNotApart, match="kept together"):
+        read(tmp_path, stderr=True, live=True)
 
 
 def test_kernel_that_wrote_nothing_has_an_empty_log(tmp_path: Path) -> None:

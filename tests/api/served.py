@@ -83,9 +83,11 @@ LIMIT_S = 20.0
 
 @dataclass
 class Output:
-    """The output of a hollow kernel; ``lost`` bytes of its beginning were rotated away."""
+    """The output of a hollow kernel; ``lost`` bytes of its beginning were rotated away. ``stderr``
+    is the part of that, where it is kept apart."""
 
     data: bytes = b""
+    stderr: bytes = b""
     ended: bool = False
     lost: int = 0
     grown: asyncio.Event = field(default_factory=asyncio.Event)
@@ -321,8 +323,9 @@ class ServedCluster:
                     raise OutputUnreachable(agent, "is not connected")
                 output.grown.clear()
                 position = max(position, output.lost, 0)
-                data = output.data[position : position + 65536]
-                at_end = position + len(data) == len(output.data)
+                whole = output.stderr if request.stderr else output.data
+                data = whole[position : position + 65536]
+                at_end = position + len(data) == len(whole)
                 eof = output.ended and at_end
                 if data or eof or not request.follow:
                     yield LogChunk(position, data, eof)
@@ -334,12 +337,15 @@ class ServedCluster:
         finally:
             self.reads -= 1
 
-    def write(self, kernel: str, data: bytes = b"", *, ended: bool = False) -> None:
+    def write(
+        self, kernel: str, data: bytes = b"", *, stderr: bytes = b"", ended: bool = False
+    ) -> None:
         """Have a kernel write, and perhaps end."""
 
         async def write() -> None:
             output = self.outputs.setdefault(KernelId(kernel), Output())
             output.data += data
+            output.stderr += stderr
             output.ended = output.ended or ended
             output.grown.set()
 

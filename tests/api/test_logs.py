@@ -12,7 +12,12 @@ from tests.api.served import LARGE, LIMIT_S, ServedCluster
 
 from muster.api import streamed
 from muster.api.allowance import Allowance
-from muster.core.views.work import LOG_ATTEMPT_HEADER, LOG_END_HEADER, LOG_OFFSET_HEADER
+from muster.core.views.work import (
+    LOG_ATTEMPT_HEADER,
+    LOG_END_HEADER,
+    LOG_OFFSET_HEADER,
+    LOG_STREAM_HEADER,
+)
 
 TRUE = {"command": ["true"], "resources": {"cpu": "10m"}}
 TOO_LARGE = {**TRUE, "resources": {"cpu": 99}}
@@ -84,6 +89,23 @@ def test_tail_and_offset_say_where_they_begin(cluster: ServedCluster, ada: httpx
     assert (tail.text, tail.headers[LOG_OFFSET_HEADER]) == ("789", "7")
     rest = ada.get(f"/v1/jobs/{job}/logs", params={"offset": 4})
     assert (rest.text, rest.headers[LOG_OFFSET_HEADER]) == ("456789", "4")
+
+
+def test_stderr_alone_is_asked_of_the_agent_and_the_answer_says_that_it_is_that(
+    cluster: ServedCluster, ada: httpx.Client
+) -> None:
+    job = submit(ada, {**TRUE, "stderr": "apart"})
+    kernel = kernel_of(ada, job)
+    cluster.write(kernel, b"out\nwrong\n", stderr=b"wrong\n", ended=True)
+    answer = ada.get(f"/v1/jobs/{job}/logs", params={"stderr": True})
+    assert (answer.text, answer.headers[LOG_STREAM_HEADER]) == ("wrong\n", "stderr")
+    follower = Follower(cluster, f"/v1/jobs/{job}/logs", stderr=1)
+    follower.until("wrong\n")
+    assert LOG_STREAM_HEADER not in ada.get(f"/v1/jobs/{job}/logs").headers
+    session = submit(ada, {"kernels": [{**TRUE, "stderr": "apart"}]}, "/v1/sessions")
+    (of_session,) = ada.get(f"/v1/sessions/{session}").json()["kernels"]
+    cluster.write(of_session["id"], b"both", stderr=b"err", ended=True)
+    assert ada.get(f"/v1/sessions/{session}/logs", params={"stderr": True}).text == "err"
 
 
 def test_long_output_comes_whole(cluster: ServedCluster, ada: httpx.Client) -> None:

@@ -163,6 +163,7 @@ class FakeCluster(FakeAccounts):
     failures_: FailurePage = field(default_factory=lambda: FailurePage(items=()))
     history_: HistoryPage = field(default_factory=lambda: HistoryPage(items=()))
     output: dict[int, list[bytes]] = field(default_factory=dict)
+    errors: dict[int, list[bytes]] = field(default_factory=dict)
     play: list[JobDetail] = field(default_factory=list)
     hold: bool = False
     at_start: Callable[[], None] = lambda: None
@@ -364,15 +365,17 @@ class FakeCluster(FakeAccounts):
         attempt: int | None = None,
         tail_bytes: int | None = None,
         follow: bool = False,
+        stderr: bool = False,
         retries: bool | None = None,
         on_cut: Callable[[int], None] | None = None,
     ) -> Iterator[bytes]:
         self.asked.append(("logs", (task, attempt, tail_bytes, follow)))
-        if task not in self.output:
+        written = self.errors if stderr else self.output
+        if task not in written:
             raise Conflict(f"task {task} has not started")
-        data = b"".join(self.output[task])
+        data = b"".join(written[task])
         begin = 0 if tail_bytes is None else max(len(data) - tail_bytes, 0)
-        yield from [data[begin:]] if begin else self.output[task]
+        yield from [data[begin:]] if begin else written[task]
 
     def agents(self, group: str | None = None) -> list[AgentView]:
         return [each for each in self.agents_ if group in (None, each.group)]

@@ -22,6 +22,12 @@ def test_logs_pass_on_the_bytes_of_a_single_task() -> None:
     assert cluster.run("logs", "train", "--follow").stdout_bytes == b"a\n\xff\x00b"
 
 
+def test_logs_show_stderr_alone() -> None:
+    cluster = FakeCluster(jobs_=[job()], output={0: [b"a\n", b"b\n"]}, errors={0: [b"b\n"]})
+    assert cluster.run("logs", "train", "--stderr").stdout == "b\n"
+    assert cluster.run("logs", "train", "-f", "--stderr").stdout == "b\n"
+
+
 def test_logs_of_several_tasks_tell_them_apart_and_go_on_after_one_without() -> None:
     cluster = FakeCluster(
         jobs_=[job(counts={TaskState.RUNNING: 3})], output={0: [b"a\n"], 2: [b"c"]}

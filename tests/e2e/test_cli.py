@@ -121,6 +121,20 @@ def test_command_runs_where_it_was_typed_and_its_output_comes_back(shell: Shell)
     assert "\x1b" not in result.stdout + result.stderr
 
 
+def test_stderr_is_shown_alone_where_it_was_kept_apart(shell: Shell) -> None:
+    line = 'echo 42; sleep 0.1; echo "took long" >&2'
+    assert shell.said("run", "--stderr", "apart", "--name", "noisy", "-q", line) == (
+        "42\ntook long\n"
+    )
+    assert shell.said("logs", "noisy") == "42\ntook long\n"
+    assert shell.said("logs", "noisy", "--stderr") == "took long\n"
+    shell.said("run", "--name", "mixed", "-q", "echo a; echo b >&2; echo c; echo d >&2")
+    assert shell.said("logs", "mixed") == "a\nb\nc\nd\n"
+    refused = shell.muster("logs", "mixed", "--stderr")
+    assert refused.returncode == 1
+    assert "its stdout and stderr were kept together" in refused.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "code"),
     [

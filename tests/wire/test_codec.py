@@ -191,6 +191,7 @@ TEMPLATES = st.builds(
     disk_bytes=AMOUNTS,
     service=st.none() | SERVICES,
     least_cpu=st.booleans(),
+    stderr_apart=st.booleans(),
 )
 
 

@@ -5,6 +5,8 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.wire.controller import QUICK, Controller, controller
@@ -13,10 +15,12 @@ from muster.core.errors import Busy
 from muster.core.ids import AgentId, KernelId
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.resources import Resources
-from muster.wire import log_reading
+from muster.wire import agent_pb2 as pb
+from muster.wire import client, log_reading
 from muster.wire.calls import (
     LogChunk,
     LogRequest,
+    StderrNotApart,
 )
 from muster.wire.client import ControllerChannel, Disconnected
 from muster.wire.log_reading import LogUnreadable, OutputNotKept, OutputUnreachable
@@ -109,6 +113,31 @@ async def test_log_of_an_ended_kernel_is_read_whole() -> None:
 async def test_log_of_a_running_kernel_is_read_up_to_now_without_its_end() -> None:
     async with controller() as made, served(made, Log(b"one")):
         assert await read(made) == [LogChunk(0, b"one", eof=False)]
+
+
+async def test_agent_that_kept_stdout_and_stderr_together_says_so() -> None:
+    class Together(Log):
+        async def read(self, request: LogRequest) -> LogChunk:
+            assert request.stderr
+            raise StderrNotApart
+
+    async with controller() as made, served(made, Together(b"both", ended=True)):
+        with pytest.raises(LogUnreadable, match="kept together"):
+            await read(made, stderr=True)
+    async with controller() as made, served(made, Log(b"err", ended=True)):
+        assert await read(made, stderr=True) == [LogChunk(0, b"err", eof=True)]
+
+
+async def test_all_output_of_an_older_agent_is_not_taken_for_stderr(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def without_stderr(**fields: Any) -> pb.LogReply:
+        return pb.LogReply(**{name: value for name, value in fields.items() if name != "stderr"})
+
+    monkeypatch.setattr(client, "pb", SimpleNamespace(LogReply=without_stderr))
+    async with controller() as made, served(made, Log(b"both", ended=True)):
+        with pytest.raises(LogUnreadable, match="keeps no stderr apart"):
+            await read(made, stderr=True)
 
 
 async def test_empty_log_says_whether_more_may_come() -> None:

@@ -2,7 +2,8 @@
 
 A log is at most two files: ``NAME.log``, and before it ``NAME.log.1``, which was rotated away;
 earlier output is not kept. ``NAME.log.start`` tells the offset in the whole output at which
-``NAME.log`` begins.
+``NAME.log`` begins. What a kernel wrote to stderr is in ``NAME.err``, in the same way, besides, if
+its spec keeps that apart.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from muster.agent.removed_outputs import RemovedOutputs
 from muster.wire.calls import (
     LogChunk,
     LogRequest,
+    StderrNotApart,
 )
 from muster.wire.messages import (
     KernelKey,
@@ -72,6 +74,7 @@ class LogFiles:
 
         Raises:
             OSError: the log cannot be read.
+            StderrNotApart: stderr alone was asked for.
         """
         key = (request.kernel, request.generation)
         deadline_s = asyncio.get_running_loop().time() + LOG_WAIT_S
@@ -102,12 +105,16 @@ class LogFiles:
 
         Raises:
             OSError: the log cannot be read.
+            StderrNotApart: stderr alone was asked for.
         """
         with ExitStack() as files:
             spans = self._open(request, files)
-            removed = self._removed.of((request.kernel, request.generation))
+            key = (request.kernel, request.generation)
+            removed = self._removed.of(key)
             if removed is not None and ended and not spans:
                 return LogChunk(0, b"", eof=True, removed=removed)
+            if request.stderr and not spans and (ended or self.has(key)):
+                raise StderrNotApart
             kept_from, end = (spans[0].start, spans[-1].end) if spans else (0, 0)
             offset = request.offset if request.offset >= 0 else end + request.offset
             offset = max(offset, kept_from)
@@ -130,11 +137,12 @@ class LogFiles:
         """The files of a log, the oldest first, as they were at one moment."""
         if not _NAME.fullmatch(request.kernel):
             return []
-        log = self._directory / f"{request.kernel}.{request.generation}.log"
+        ending = ".err" if request.stderr else ".log"
+        log = self._directory / f"{request.kernel}.{request.generation}{ending}"
         for _ in range(_ROTATION_TRIES):
-            older = _open_file(log.with_suffix(".log.1"), files)
+            older = _open_file(log.with_suffix(f"{ending}.1"), files)
             newer = _open_file(log, files)
-            start = _start_of_newer(log.with_suffix(".log.start"), older, newer)
+            start = _start_of_newer(log.with_suffix(f"{ending}.start"), older, newer)
             if start is not None:
                 break
         else:  # the note could not be written because the disk was full

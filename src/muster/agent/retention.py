@@ -27,10 +27,11 @@ MAX_ENTRIES_OF_ONE = 100_000
 
 _BLOCK_BYTES = 512  # the unit of st_blocks
 _NAME = re.compile(
-    r"([A-Za-z0-9_][A-Za-z0-9._-]{0,127}?)\.([0-9]{1,9})(\.log(?:\.1|\.start|\.owner)?)?"
+    r"([A-Za-z0-9_][A-Za-z0-9._-]{0,127}?)\.([0-9]{1,9})"
+    r"(\.log(?:\.1|\.start|\.owner)?|\.err(?:\.1|\.start)?)?"
 )
 _OWNER_ENDING = ".log.owner"
-_LOG_ENDINGS = (".log", ".log.1", ".log.start")
+_LOG_ENDINGS = (".log", ".log.1", ".log.start", ".err", ".err.1", ".err.start")
 
 IsLive = Callable[[KernelKey], bool]
 

@@ -290,6 +290,7 @@ def _template(template: KernelTemplate, terms: Terms, account: Account | None) -
         "owner": template.owner,
         "account": None if account is None else asdict(account),
         "result_bytes": 0 if template.service is None else MAX_RESULT_BYTES,
+        "stderr_apart": template.stderr_apart,
     }
 
 

@@ -20,7 +20,14 @@ from muster.core.errors import Conflict, MusterError, NotFound
 from muster.core.ids import AgentId
 from muster.core.owner import Owner, Principal
 from muster.core.specs import MAX_GANG, MAX_TASKS
-from muster.core.views.work import LOG_ATTEMPT_HEADER, LOG_END_HEADER, LOG_OFFSET_HEADER, LogEnd
+from muster.core.views.work import (
+    LOG_ATTEMPT_HEADER,
+    LOG_END_HEADER,
+    LOG_OFFSET_HEADER,
+    LOG_STREAM_HEADER,
+    STDERR,
+    LogEnd,
+)
 from muster.store.queries.output import OutputSource, session_output, task_output
 from muster.store.queries.tasks import job_row, task_view
 from muster.wire.calls import (
@@ -49,6 +56,9 @@ Offset = Annotated[
     int, Query(ge=0, le=_ALL_BYTES, description="so many bytes of its beginning are left out")
 ]
 Follow = Annotated[bool, Query(description="wait for it to start, go on until it has ended")]
+Stderr = Annotated[
+    bool, Query(description="of stderr alone, where the spec keeps it apart; bytes are those of it")
+]
 
 
 @router.get("/v1/jobs/{ref}/logs", response_class=Response)
@@ -62,6 +72,7 @@ async def get_job_logs(
     tail_bytes: Tail = None,
     offset: Offset = 0,
     follow: Follow = False,
+    stderr: Stderr = False,
 ) -> Response:
     """The output of an attempt of a job's task."""
 
@@ -69,7 +80,7 @@ async def get_job_logs(
         return await call.read(_attempt_output, call.principal, ref, task, of, follow)
 
     begin = -tail_bytes if tail_bytes else offset
-    return await _output(call, find, begin, attempt=attempt, follow=follow)
+    return await _output(call, find, begin, attempt=attempt, follow=follow, stderr=stderr)
 
 
 def _attempt_output(
@@ -104,17 +115,25 @@ async def get_session_logs(
     tail_bytes: Tail = None,
     offset: Offset = 0,
     follow: Follow = False,
+    stderr: Stderr = False,
 ) -> Response:
     """The output of a session's kernel."""
 
     async def find(_: int | None) -> OutputSource:
         return await call.read(session_output, call.principal, ref, kernel)
 
-    return await _output(call, find, -tail_bytes if tail_bytes else offset, follow=follow)
+    begin = -tail_bytes if tail_bytes else offset
+    return await _output(call, find, begin, follow=follow, stderr=stderr)
 
 
 async def _output(
-    call: Caller, find: Find, offset: int, *, attempt: int | None = None, follow: bool
+    call: Caller,
+    find: Find,
+    offset: int,
+    *,
+    attempt: int | None = None,
+    follow: bool,
+    stderr: bool,
 ) -> Response:
     """The answer from ``offset`` on; a negative offset counts from the end.
 
@@ -124,18 +143,27 @@ async def _output(
     owner = call.principal.owner
     with ExitStack() as held:
         held.enter_context(call.api.output_readers.used(owner))
-        answer = await _answer(call.api, owner, find, offset, attempt=attempt, follow=follow)
+        source = await find(attempt)
+        answer = await _answer(call.api, owner, find, source, offset, follow=follow, stderr=stderr)
+        if stderr:
+            answer.headers[LOG_STREAM_HEADER] = STDERR
         if isinstance(answer, Streamed):
             answer.close_after(held.pop_all())
         return answer
 
 
 async def _answer(
-    api: Api, owner: Owner, find: Find, offset: int, *, attempt: int | None, follow: bool
+    api: Api,
+    owner: Owner,
+    find: Find,
+    source: OutputSource,
+    offset: int,
+    *,
+    follow: bool,
+    stderr: bool,
 ) -> Response:
-    source = await find(attempt)
     if source.kernel is not None:
-        return await _from_agent(api, source, offset, follow=follow)
+        return await _from_agent(api, source, offset, follow=follow, stderr=stderr)
     if source.ended:  # the attempt never started
         return Response(headers=_headers(source, 0, ended=True), media_type=_TEXT)
     if not follow:
@@ -144,13 +172,15 @@ async def _answer(
             f"follow it (-f) to wait for it, or ask `muster why` what it waits for"
         )
     # The answer's headers name this attempt, which may fail before the next look.
-    body = _after_start(api, owner, lambda: find(source.attempt), source.entity)
+    body = _after_start(api, owner, lambda: find(source.attempt), source.entity, stderr=stderr)
     await anext(body)  # so that one waiter too many gets an error, not a broken stream
     body = _bounded(api, body)
     return Streamed(body, headers=_headers(source, 0, ended=False), media_type=_TEXT)
 
 
-async def _from_agent(api: Api, source: OutputSource, offset: int, *, follow: bool) -> Response:
+async def _from_agent(
+    api: Api, source: OutputSource, offset: int, *, follow: bool, stderr: bool
+) -> Response:
     """The present output, then the output that follows. The first piece is awaited here, so that an
     agent that cannot be reached makes an error and not an empty answer.
 
@@ -159,16 +189,16 @@ async def _from_agent(api: Api, source: OutputSource, offset: int, *, follow: bo
     Raises:
         AgentUnreachable: see ``LogReader.read``.
     """
-    pieces = api.read_log(_agent(source), _request(source, offset, follow=False))
+    pieces = api.read_log(_agent(source), _request(source, offset, follow=False, stderr=stderr))
     try:
         first = await anext(pieces)
     except OutputUnreachable as error:
         if not follow or source.ended or offset < 0:
             raise OutputUnreachable(source.agent_name, error.why) from None
-        body = _bounded(api, _followed(api, source, offset))
+        body = _bounded(api, _followed(api, source, offset, stderr=stderr))
         headers = _headers(source, offset, ended=False)
         return Streamed(body, headers=headers, media_type=_TEXT)
-    body = _joined(api, source, first, pieces, follow=follow)
+    body = _joined(api, source, first, pieces, follow=follow, stderr=stderr)
     if follow:
         body = _bounded(api, body)
     headers = _headers(source, first.offset, ended=first.eof)
@@ -194,6 +224,7 @@ async def _joined(
     pieces: AsyncIterator[LogChunk],
     *,
     follow: bool,
+    stderr: bool,
 ) -> Body:
     """The first piece and the others. An answer that does not follow is cut off when the agent is
     lost, so that nobody takes it for the whole output."""
@@ -206,15 +237,16 @@ async def _joined(
         yield piece.data
         offset, eof = piece.offset + len(piece.data), piece.eof
     if follow and not eof:
-        async for data in _followed(api, source, offset):
+        async for data in _followed(api, source, offset, stderr=stderr):
             yield data
 
 
-async def _followed(api: Api, source: OutputSource, offset: int) -> Body:
+async def _followed(api: Api, source: OutputSource, offset: int, *, stderr: bool) -> Body:
     """The output from ``offset`` until the kernel has ended, or until rotation took output away:
     then the reader asks again, and is told where the output goes on."""
     try:
-        async for piece in api.read_log(_agent(source), _request(source, offset, follow=True)):
+        request = _request(source, offset, follow=True, stderr=stderr)
+        async for piece in api.read_log(_agent(source), request):
             if piece.offset != offset:
                 return
             yield piece.data
@@ -225,7 +257,12 @@ async def _followed(api: Api, source: OutputSource, offset: int) -> Body:
 
 
 async def _after_start(
-    api: Api, owner: Owner, find: Callable[[], Awaitable[OutputSource]], entity: str
+    api: Api,
+    owner: Owner,
+    find: Callable[[], Awaitable[OutputSource]],
+    entity: str,
+    *,
+    stderr: bool,
 ) -> Body:
     """The output of an attempt that has not started yet, from its beginning. An empty piece comes
     first.
@@ -243,7 +280,7 @@ async def _after_start(
                 break
             await bell.wait()
     if source.kernel is not None:
-        async for data in _followed(api, source, 0):
+        async for data in _followed(api, source, 0, stderr=stderr):
             yield data
 
 
@@ -280,6 +317,6 @@ def _agent(source: OutputSource) -> AgentId:
     return source.agent
 
 
-def _request(source: OutputSource, offset: int, *, follow: bool) -> LogRequest:
+def _request(source: OutputSource, offset: int, *, follow: bool, stderr: bool) -> LogRequest:
     assert source.kernel is not None, "it has started"
-    return LogRequest(source.kernel, source.generation, offset, _ALL_BYTES, follow)
+    return LogRequest(source.kernel, source.generation, offset, _ALL_BYTES, follow, stderr)

@@ -16,6 +16,7 @@ from muster.store.live import Live
 from muster.wire.calls import (
     LogChunk,
     LogRequest,
+    StderrNotApart,
 )
 from muster.wire.log_reading import LogUnreadable, OutputUnreachable
 from muster.wire.transport import LOG_WINDOW_BYTES
@@ -77,6 +78,8 @@ async def _read(files: LogFiles, request: LogRequest) -> AsyncGenerator[LogChunk
         asked = replace(request, limit_bytes=min(left_bytes, LOG_WINDOW_BYTES))
         try:
             chunk = await asyncio.to_thread(partial(files.read_now, asked, ended=True))
+        except StderrNotApart as together:
+            raise LogUnreadable(str(together)) from None
         except OSError as error:
             raise LogUnreadable(error.strerror or str(error)) from None
         yield chunk

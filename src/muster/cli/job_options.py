@@ -189,6 +189,15 @@ class Environment:
         False
     )
 
+    stderr: Annotated[
+        str | None,
+        Option(
+            "--stderr",
+            metavar="PLACE",
+            help="Keep stderr apart, so that it can be shown alone; or together with stdout.",
+        ),
+    ] = None
+
     def keys(self) -> dict[str, Any]:
         """
         Raises:
@@ -198,4 +207,5 @@ class Environment:
         return {
             "env": environment(self.env or [], os.environ, clean=self.clean_env),
             "workdir": None if self.scratch else here,
+            "stderr": self.stderr,
         }

@@ -18,8 +18,15 @@ from muster.client.exchange import (
     StreamBroke,
 )
 from muster.client.patience import PATIENCE_S, WAITING_S
-from muster.core.errors import Conflict, NotFound
-from muster.core.views.work import LOG_ATTEMPT_HEADER, LOG_END_HEADER, LOG_OFFSET_HEADER, LogEnd
+from muster.core.errors import Conflict, MusterError, NotFound
+from muster.core.views.work import (
+    LOG_ATTEMPT_HEADER,
+    LOG_END_HEADER,
+    LOG_OFFSET_HEADER,
+    LOG_STREAM_HEADER,
+    STDERR,
+    LogEnd,
+)
 
 SILENCE_S = 90.0
 """Longest silence within an answer; the server ends a silent answer earlier."""
@@ -40,6 +47,7 @@ def read_output(
     attempt: int | None,
     tail_bytes: int | None,
     follow: bool,
+    stderr: bool = False,
     retries: bool,
     on_cut: Callable[[int], None] | None = None,
 ) -> Stream:
@@ -50,6 +58,7 @@ def read_output(
         whose: the task or kernel, as query parameters.
         attempt: None is the latest.
         tail_bytes: only the last so many bytes; with 0 only what is written from now on.
+        stderr: of stderr alone.
         retries: whether later attempts are read too, one after the other.
         on_cut: called with the number of bytes before the next piece that rotation took away. Of
             the last ``tail_bytes`` it is called when all has been read, if there are not so many.
@@ -66,9 +75,13 @@ def read_output(
     while True:
         begin = {"tail_bytes": tail_bytes or 1} if offset is None else {"offset": offset}
         asked = {**whose, **begin, "attempt": attempt or None, "follow": follow}
+        if stderr:
+            asked["stderr"] = True
         end, got, began_s, broke = LogEnd.OPEN, 0, time.monotonic(), False
         try:
             answer = yield from ask(_opening(path, asked), patience_s)
+            if stderr and answer.headers.get(LOG_STREAM_HEADER.lower()) != STDERR:
+                raise MusterError("the controller is of a version that keeps no stderr apart")
             attempt = int(answer.headers[LOG_ATTEMPT_HEADER.lower()])
             begins = int(answer.headers[LOG_OFFSET_HEADER.lower()])
             if on_cut is not None and offset is not None and begins > offset:

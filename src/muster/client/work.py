@@ -261,6 +261,7 @@ class WorkCalls(ResourceCalls):
         attempt: int | None = None,
         tail_bytes: int | None = None,
         follow: bool = False,
+        stderr: bool = False,
         retries: bool | None = None,
         on_cut: Callable[[int], None] | None = None,
     ) -> Stream:
@@ -270,6 +271,7 @@ class WorkCalls(ResourceCalls):
             attempt: from 1; the latest when left out.
             tail_bytes: only the last so many bytes; with 0 only what is written from now on.
             follow: go on until the task has ended; wait for it if it has not started.
+            stderr: what it wrote to stderr alone, where its spec has ``stderr: apart``.
             retries: with ``follow``, go on through later attempts, even attempts that are over; the
                 default when no ``attempt`` is given.
             on_cut: called with the number of bytes before the next piece that are gone, because an
@@ -289,6 +291,7 @@ class WorkCalls(ResourceCalls):
             attempt=attempt,
             tail_bytes=tail_bytes,
             follow=follow,
+            stderr=stderr,
             retries=follow and (attempt is None if retries is None else retries),
             on_cut=on_cut,
         )
@@ -301,6 +304,7 @@ class WorkCalls(ResourceCalls):
         kernel: int = 0,
         tail_bytes: int | None = None,
         follow: bool = False,
+        stderr: bool = False,
         on_cut: Callable[[int], None] | None = None,
     ) -> Stream:
         """The output of a session's kernel; arguments and errors are as for ``logs``."""
@@ -311,6 +315,7 @@ class WorkCalls(ResourceCalls):
             attempt=None,
             tail_bytes=tail_bytes,
             follow=follow,
+            stderr=stderr,
             retries=False,
             on_cut=on_cut,
         )

@@ -39,6 +39,7 @@ def encode_log_request(number: int, request: LogRequest) -> pb.LogRequest:
         offset=request.offset,
         limit_bytes=request.limit_bytes,
         follow=request.follow,
+        stderr=request.stderr,
     )
 
 
@@ -49,4 +50,5 @@ def decode_log_request(request: pb.LogRequest) -> LogRequest:
         request.offset,
         request.limit_bytes,
         request.follow,
+        request.stderr,
     )

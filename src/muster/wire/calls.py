@@ -59,13 +59,15 @@ class Gatekeeper(Protocol):
 @dataclass(frozen=True, slots=True)
 class LogRequest:
     """Read a kernel's output. ``offset`` is in bytes of all that was written since its start;
-    a negative one counts from the end. ``follow`` goes on until the kernel has ended."""
+    a negative one counts from the end. ``follow`` goes on until the kernel has ended. ``stderr``
+    reads that alone, and counts the bytes of that."""
 
     kernel: KernelId
     generation: int
     offset: int = 0
     limit_bytes: int = 1024 * 1024
     follow: bool = False
+    stderr: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +79,14 @@ class LogChunk:
     data: bytes
     eof: bool = False
     removed: Reason | None = None
+
+
+class StderrNotApart(Exception):
+    """The answer to a request for a kernel's stderr alone, which was not kept apart."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "its stdout and stderr were kept together, in the order in which they were written: "
+            "hand it in with `stderr: apart` (`muster run --stderr apart`) to have stderr kept by "
+            "itself, too"
+        )

@@ -22,6 +22,7 @@ from muster.wire.calls import (
     JoinRequest,
     LogChunk,
     LogRequest,
+    StderrNotApart,
 )
 from muster.wire.codec import decode_controller_message
 from muster.wire.messages import (
@@ -234,12 +235,18 @@ class _LogServer:
         try:
             try:
                 chunk = await self._read(decode_log_request(request))
+            except StderrNotApart as together:
+                reply = pb.LogReply(request=number, error=str(together), stderr=True)
             except OSError as error:
                 why = made_text(f"the output cannot be read: {error}", MAX_DETAIL)
                 reply = pb.LogReply(request=number, error=why)
             else:
                 reply = pb.LogReply(
-                    request=number, offset=chunk.offset, data=chunk.data, eof=chunk.eof
+                    request=number,
+                    offset=chunk.offset,
+                    data=chunk.data,
+                    eof=chunk.eof,
+                    stderr=request.stderr,
                 )
                 if chunk.removed is not None:
                     reply.removed.CopyFrom(encode_why_removed(chunk.removed))

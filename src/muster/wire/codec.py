@@ -408,6 +408,7 @@ def _encode_template(template: KernelTemplate) -> pb.KernelTemplate:
         disk_bytes=template.disk_bytes,
         service=None if template.service is None else encode_service(template.service),
         least_cpu=template.least_cpu,
+        stderr_apart=template.stderr_apart,
     )
 
 
@@ -425,6 +426,7 @@ def _decode_template(template: pb.KernelTemplate) -> KernelTemplate:
         disk_bytes=template.disk_bytes,
         service=decode_service(template.service) if template.HasField("service") else None,
         least_cpu=template.least_cpu,
+        stderr_apart=template.stderr_apart,
     )
 
 

@@ -176,6 +176,8 @@ class LogReader:
             reply = await self._ask(agent, replace(request, limit_bytes=asked_bytes))
             if reply.error:
                 raise LogUnreadable(reply.error)
+            if request.stderr and not reply.stderr and not reply.HasField("removed"):
+                raise LogUnreadable("its agent is of a version that keeps no stderr apart")
             if reply.HasField("removed"):
                 raise OutputNotKept(decode_why_removed(reply.removed))
             if reply.data or reply.eof or not request.follow:

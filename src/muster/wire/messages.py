@@ -42,7 +42,7 @@ class KernelTemplate:
     "domain/project/user", whose account on the machine the kernel gets. ``disk_bytes`` bounds the
     kernel's scratch directory; 0 leaves the bound to the agent. With a ``service`` the agent
     carries that out as itself, by a program of its own, and looks at nothing else here but
-    ``grace_s``.
+    ``grace_s``. With ``stderr_apart`` the output that it writes to stderr is kept by itself, too.
     """
 
     command: tuple[str, ...]
@@ -57,6 +57,7 @@ class KernelTemplate:
     disk_bytes: int
     service: Service | None = None
     least_cpu: bool = False
+    stderr_apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)

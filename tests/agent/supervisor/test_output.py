@@ -16,6 +16,45 @@ def test_stdout_and_stderr_keep_their_order(supervisor: Driver) -> None:
     assert supervisor.log("k") == "".join(f"out {i}\nerr {i}\n" for i in (1, 2, 3))
 
 
+def errors(supervisor: Driver, kernel: str = "k") -> str:
+    return supervisor.log_path(kernel).with_suffix(".err").read_text()
+
+
+def test_stderr_that_is_kept_apart_is_in_a_log_of_its_own_and_in_that_of_both(
+    supervisor: Driver,
+) -> None:
+    script = "echo one; sleep 0.2; echo wrong >&2; sleep 0.2; echo two; echo worse >/dev/stderr"
+    supervisor.run(["sh", "-c", script], stderr_apart=True)
+
+    assert errors(supervisor) == "wrong\nworse\n"
+    assert supervisor.log("k") == "one\nwrong\ntwo\nworse\n"
+
+
+def test_kernel_that_is_silent_apart_has_an_empty_log_of_stderr(supervisor: Driver) -> None:
+    supervisor.run(["true"], stderr_apart=True)
+
+    assert errors(supervisor) == ""
+    assert not supervisor.log_path("k").exists()
+
+
+def test_both_logs_of_a_flood_on_stderr_are_bounded_and_removed_together(
+    supervisor: Driver,
+) -> None:
+    limit_bytes = 64 << 10
+    script = f"seq -f %09.0f {4 * limit_bytes // 10} >&2"
+    supervisor.run(["sh", "-c", script], stderr_apart=True, log_max_bytes=limit_bytes)
+
+    logs = supervisor.directory / "logs"
+    assert sorted(path.name for path in logs.iterdir()) == [
+        *("k.1.err", "k.1.err.1", "k.1.err.start"),
+        *("k.1.log", "k.1.log.1", "k.1.log.start"),
+    ]
+    assert max(path.stat().st_size for path in logs.iterdir()) <= limit_bytes
+    assert errors(supervisor) == supervisor.log("k")
+    supervisor.say(op="forget", kernels=[{"id": "k", "generation": 1}])
+    until(lambda: list(logs.iterdir()) == [])
+
+
 def test_silent_kernel_has_no_log(supervisor: Driver) -> None:
     supervisor.run(["true"])
 

@@ -44,6 +44,14 @@ def test_kernel_runs_as_its_user_in_every_way(
     assert lines[10] == "0022"
 
 
+def test_stderr_of_a_user_is_kept_apart_too(supervisor: Driver, ada: dict[str, Any]) -> None:
+    script = "echo out; echo wrong >&2; echo worse >/dev/stderr"
+    supervisor.run(["sh", "-c", script], account=ada, stderr_apart=True)
+
+    assert supervisor.log_path("k").with_suffix(".err").read_text() == "wrong\nworse\n"
+    assert supervisor.log("k") == "out\nwrong\nworse\n"
+
+
 def test_user_without_a_restriction_may_gain_privileges(supervisor: Driver, users: Users) -> None:
     account = users.account(ADA, gains_privileges=True)
 

@@ -226,8 +226,10 @@ class SupervisorParts:
         paths = []
         for name in map(file_name, keys):
             log = f"{self._directory}/logs/{name}.log"
+            errors = f"{self._directory}/logs/{name}.err"
             paths += [f"{place}/{name}" for place in (f"{self._directory}/kernels", *places)]
             paths += [log, f"{log}.1", f"{log}.start", f"{log}.owner"]
+            paths += [errors, f"{errors}.1", f"{errors}.start"]
         try:
             pid = os.posix_spawnp("rm", ("rm", "-rf", "--", *paths), {}, setsid=True, setsigmask=())
         except OSError as error:

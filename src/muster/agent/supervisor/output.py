@@ -1,4 +1,9 @@
-"""Output of kernels: one pipe for each, for stdout and stderr, drained into a rotated log file."""
+"""Output of kernels: one pipe for each, for stdout and stderr, drained into a rotated log file.
+
+One pipe has both in the order in which they were written, which two cannot have: a pipe does not
+tell when its bytes came. A kernel whose order keeps stderr apart has a second pipe. Its log has
+both in the order in which they were read, and another log what came through the second pipe alone.
+"""
 
 # os and not pathlib: see the docstring of the package.
 
@@ -38,6 +43,7 @@ class Output:
         "_rotated_bytes",
         "_window_end_s",
         "dropped_bytes",
+        "stderr",
         "write_fd",
     )
 
@@ -52,6 +58,7 @@ class Output:
         self._window_end_s = 0.0
         self._quota_bytes = 0
         self.dropped_bytes = 0
+        self.stderr: Output | None = None  # if it is kept apart; else it goes to this one
         # The writing end stays open here too. Otherwise the end of each kernel would wake the loop
         # twice: for SIGCHLD, and for the end of the pipe.
         self._read_fd, self.write_fd = os.pipe2(os.O_CLOEXEC)
@@ -62,6 +69,11 @@ class Output:
             os.close(self._read_fd)
             os.close(self.write_fd)
             raise
+
+    @property
+    def write_fds(self) -> tuple[int, ...]:
+        """The writing ends for stdout and, if it is kept apart, for stderr."""
+        return (self.write_fd,) if self.stderr is None else (self.write_fd, self.stderr.write_fd)
 
     def drain(self) -> None:
         """Move the bytes of one read from the pipe to the log."""
@@ -87,6 +99,8 @@ class Output:
                 rest_bytes += len(data)
                 self._log(data)
         self._outputs.close(self, self._read_fd)
+        if self.stderr is not None:
+            self.stderr.finish()
         if self._log_fd >= 0:
             os.close(self._log_fd)
 
@@ -145,6 +159,23 @@ class Output:
                 os.close(note_fd)
 
 
+class _Stderr(Output):
+    """The pipe of stderr that is kept apart, with the log of that alone, which is made at once: so
+    that there is one says that it is kept apart. What it writes goes to the log of both, too."""
+
+    __slots__ = ("_both",)
+
+    def __init__(self, outputs: "OutputPipes", name: str, max_bytes: int, both: Output) -> None:
+        super().__init__(outputs, name, max_bytes, "")
+        self._both = both
+        with suppress(OSError):  # a full disk: the first chunk tries again
+            self._open_log(0)
+
+    def _log(self, data: bytes) -> None:
+        self._both._log(data)
+        super()._log(data)
+
+
 class OutputPipes:
     """The pipes of all kernels, among them pipes that are paused because their kernels flood
     them."""
@@ -156,13 +187,23 @@ class OutputPipes:
         )
         self._paused: dict[Output, tuple[int, float]] = {}
 
-    def open(self, name: str, max_bytes: int, owner: str = "") -> Output:
-        """A pipe whose output goes to `<name>.log`; beside it stands whose it is.
+    def open(
+        self, name: str, max_bytes: int, owner: str = "", *, stderr_apart: bool = False
+    ) -> Output:
+        """A pipe whose output goes to `<name>.log`; beside it stands whose it is. With
+        `stderr_apart` it has a second one, whose output goes to `<name>.err`, too.
 
         Raises:
             OSError: no descriptor is left.
         """
-        return Output(self, f"{name}.log", max_bytes, owner)
+        output = Output(self, f"{name}.log", max_bytes, owner)
+        if stderr_apart:
+            try:
+                output.stderr = _Stderr(self, f"{name}.err", max_bytes, output)
+            except OSError:
+                output.finish()
+                raise
+        return output
 
     def open_file(self, name: str, flags: int) -> int:
         """Open a file of the directory to write: never through a link, never waiting for a reader.

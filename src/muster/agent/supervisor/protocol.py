@@ -96,6 +96,7 @@ class Template:
     account: KernelAccount | None = None  # None: the supervisor's own
     owner: str = ""  # directories of one owner's kernels are never given to another's
     result_bytes: int = 0  # of the file that its end tells as its result, at most; 0: none is told
+    stderr_apart: bool = False  # whether it has a pipe and a log of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +291,7 @@ def _template(item: _Object, env_defaults: Mapping[str, str]) -> Template:
         account=account,
         owner=_text(item, "owner"),
         result_bytes=result_bytes,
+        stderr_apart=item.get("stderr_apart") is True,
     )
 
 

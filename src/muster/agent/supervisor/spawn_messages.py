@@ -8,8 +8,9 @@ their writer: the supervisor, which is root.
 
     ["program", place, command, environment, workdir, files] keep this program at the place, instead
         of the former one
-    ["launch", number, place, own environment, scratch, hierarchies, shape, waits] spawn the program
-        at the place, with the descriptors of its output, of its cgroups and of their population;
+    ["launch", number, place, own environment, scratch, hierarchies, shape, waits, outputs] spawn
+        the program at the place, with the descriptors of its output (so many; of stdout and stderr
+        where these are two, and where it is not told, one), of its cgroups and of their population;
         now, or if it waits, as soon as a kernel of its shape has ended
     ["now", shape, number] spawn this one that waits
     ["drop", shape, number] do not spawn this one that waits
@@ -113,11 +114,12 @@ def launch_message(
     launch: Launch,
     hierarchies: tuple[str, ...],
     shape: str,
+    outputs: int,
     *,
     waits: bool,
 ) -> bytes:
     own = launch.env, launch.scratch
-    return marshal.dumps(("launch", number, place, *own, hierarchies, shape, waits))
+    return marshal.dumps(("launch", number, place, *own, hierarchies, shape, waits, outputs))
 
 
 def now_message(shape: str, number: int) -> bytes:

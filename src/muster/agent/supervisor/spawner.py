@@ -62,9 +62,14 @@ class Spawner:
         self._home_fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def spawn(
-        self, launch: Launch, output_fd: int, entry_fds: Sequence[int], home_fds: Sequence[int]
+        self,
+        launch: Launch,
+        output_fds: Sequence[int],
+        entry_fds: Sequence[int],
+        home_fds: Sequence[int],
     ) -> Spawned:
-        """Spawn a process whose output goes to `output_fd`, born in the cgroups of `entry_fds`.
+        """Spawn a process whose stdout goes to the first of `output_fds` and whose stderr to the
+        last, born in the cgroups of `entry_fds`.
 
         Raises:
             CreateFailed: something of this machine is missing.
@@ -76,7 +81,7 @@ class Spawner:
                 environment = {**launch.program.env, **launch.env}
                 command = launch.program.command
                 path = self._find_program(command[0], environment.get("PATH", os.defpath))
-                return self._spawn(path, command, environment, output_fd, entry_fds, home_fds)
+                return self._spawn(path, command, environment, output_fds, entry_fds, home_fds)
             finally:
                 os.fchdir(self._home_fd)  # a mount there must not be kept busy
         except BadFilePath as error:
@@ -111,7 +116,7 @@ class Spawner:
         path: str,
         command: tuple[str, ...],
         environment: Mapping[str, str],
-        output_fd: int,
+        output_fds: Sequence[int],
         entry_fds: Sequence[int],
         home_fds: Sequence[int],
     ) -> Spawned:
@@ -120,7 +125,7 @@ class Spawner:
         try:
             try:
                 enter(entry_fds)
-                pid = self._execute(path, command, environment, output_fd)
+                pid = self._execute(path, command, environment, output_fds)
             finally:
                 go_home(home_fds)
         except OSError:
@@ -134,7 +139,11 @@ class Spawner:
         return Spawned(pid, (clock.ticks(born_after_s), clock.ticks(clock.now_s())), time.time())
 
     def _execute(
-        self, path: str, command: tuple[str, ...], environment: Mapping[str, str], output_fd: int
+        self,
+        path: str,
+        command: tuple[str, ...],
+        environment: Mapping[str, str],
+        output_fds: Sequence[int],
     ) -> int:
         """
         Raises:
@@ -146,8 +155,8 @@ class Spawner:
                 command,
                 environment,
                 file_actions=(
-                    (os.POSIX_SPAWN_DUP2, output_fd, 1),
-                    (os.POSIX_SPAWN_DUP2, output_fd, 2),
+                    (os.POSIX_SPAWN_DUP2, output_fds[0], 1),
+                    (os.POSIX_SPAWN_DUP2, output_fds[-1], 2),
                 ),
                 setsid=True,
                 setsigmask=(),

@@ -111,13 +111,13 @@ class _LaunchOrder:
     shape: str
     launch: Launch
     hierarchies: tuple[str, ...]
-    output_fd: int
+    output_fds: list[int]
     entry_fds: list[int]
     population_fd: int  # of its cgroup; -1: there is none
 
     def close(self, *, runs: bool) -> None:
         """Close the descriptors, or if it runs those that only its launch needs."""
-        for fd in (self.output_fd, *self.entry_fds):
+        for fd in (*self.output_fds, *self.entry_fds):
             os.close(fd)
         if self.population_fd >= 0 and not runs:
             os.close(self.population_fd)
@@ -232,8 +232,9 @@ class _Service:
         match message:
             case "program", place, *fields:
                 self._programs[place] = Program(*fields)
-            case "launch", number, place, env, scratch, hierarchies, shape, waits:
-                expected = 2 + len(hierarchies) if hierarchies else 1
+            case "launch", number, place, env, scratch, hierarchies, shape, waits, *more:
+                outputs = more[0] if more else 1
+                expected = outputs + (1 + len(hierarchies) if hierarchies else 0)
                 if len(fds) != expected:
                     for fd in fds:
                         os.close(fd)
@@ -245,7 +246,13 @@ class _Service:
                 launch = Launch(self._programs[place], env, scratch)
                 population_fd = fds.pop() if hierarchies else -1
                 order = _LaunchOrder(
-                    number, shape, launch, hierarchies, fds[0], fds[1:], population_fd
+                    number,
+                    shape,
+                    launch,
+                    hierarchies,
+                    fds[:outputs],
+                    fds[outputs:],
+                    population_fd,
                 )
                 if waits:
                     self._waiting.setdefault(shape, {})[number] = order
@@ -269,7 +276,7 @@ class _Service:
         """
         home_fds = [self._home_fds[name] for name in order.hierarchies]
         try:
-            spawned = self._spawner.spawn(order.launch, order.output_fd, order.entry_fds, home_fds)
+            spawned = self._spawner.spawn(order.launch, order.output_fds, order.entry_fds, home_fds)
         except (CreateFailed, CannotExecute) as failure:
             order.close(runs=False)
             self._fail(order.number, failure)

@@ -95,12 +95,13 @@ class Starter:
             if account is not None:
                 # Without this /dev/stdout and /dev/stderr, which open the pipe anew, would be
                 # refused to it.
-                os.fchown(kernel.output.write_fd, account.uid, account.gid)
+                for write_fd in kernel.output.write_fds:
+                    os.fchown(write_fd, account.uid, account.gid)
                 self._user_spawners.start(kernel, account, launch, standby=standby)
                 return False
             entry_fds = kernel.slot.entry_fds if kernel.slot is not None else ()
             home_fds = kernel.slot.home_fds if kernel.slot is not None else ()
-            spawned = self._spawner.spawn(launch, kernel.output.write_fd, entry_fds, home_fds)
+            spawned = self._spawner.spawn(launch, kernel.output.write_fds, entry_fds, home_fds)
         except OSError as error:
             self.clean_up(kernel)
             raise create_failure(error) from None
@@ -179,7 +180,10 @@ class Starter:
         if kernel.output is not None:
             return
         kernel.output = self._outputs.open(
-            file_name(kernel.key), template.log_max_bytes, template.owner
+            file_name(kernel.key),
+            template.log_max_bytes,
+            template.owner,
+            stderr_apart=template.stderr_apart,
         )
         if self._cgroups is not None:
             kernel.slot = self._cgroups.acquire(template.limits)

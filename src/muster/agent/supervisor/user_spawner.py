@@ -134,13 +134,16 @@ class UserSpawner:
         """
         assert kernel.output is not None
         hierarchies: tuple[str, ...] = ()
-        fds: tuple[int, ...] = (kernel.output.write_fd,)
+        fds: tuple[int, ...] = kernel.output.write_fds
+        outputs = len(fds)
         if kernel.slot is not None:
             hierarchies = kernel.slot.hierarchies
             fds += (*kernel.slot.entry_fds, kernel.slot.population_fd)
         number = self._last_number = self._last_number + 1
         place = self._place_of(launch.program)
-        message = launch_message(number, place, launch, hierarchies, kernel.shape, waits=standby)
+        message = launch_message(
+            number, place, launch, hierarchies, kernel.shape, outputs, waits=standby
+        )
         self._require_room(message)
         self._requested[number] = kernel
         if standby:

@@ -76,6 +76,10 @@ def logs(
         list[int] | None, Option("--task", "-t", min=0, help="Show this task; may be repeated.")
     ] = None,
     failed: Annotated[bool, Option("--failed", help="Show only the tasks that failed.")] = False,
+    stderr_alone: Annotated[
+        bool,
+        Option("--stderr", help="Show stderr alone, of what was handed in with stderr: apart."),
+    ] = False,
     save: Annotated[
         Path | None, Option("--save", metavar="DIR", help="Write a file a task there.")
     ] = None,
@@ -97,7 +101,7 @@ def logs(
                 named_record = client.show(subject.ref)
             found = kinds.of_record(named_record).whose_output(client, named_record)
             outputs = _outputs_of(kinds.of_record(found), attempt, failed)
-            reading = OutputReading(found.id, outputs, attempt, tail)
+            reading = OutputReading(found.id, outputs, attempt, tail, stderr_alone)
             several = len(named) > 1 or (not named and outputs.size(found) > 1)
             screen = _Screen(prefix_width(outputs.index_end(found)) if several else 0)
             if follow and not failed:

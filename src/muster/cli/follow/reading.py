@@ -57,12 +57,14 @@ class OutputReading:
         outputs: of its kind.
         attempt: this attempt alone; None is the latest, or all attempts when following.
         tail: only the last so many lines.
+        stderr: what was written to stderr alone.
     """
 
     id: str
     outputs: "Outputs[Any]"
     attempt: int | None = None
     tail: int | None = None
+    stderr: bool = False
 
     def read(
         self, client: "Client", index: int, notes: OutputNotes, follow: bool = False
@@ -123,7 +125,7 @@ class OutputReading:
             notes.cut(index, size)
 
         every = follow and self.attempt is None and self.tail is None
-        extent = Extent(self.attempt, every, tail_bytes, follow, cut)
+        extent = Extent(self.attempt, every, tail_bytes, follow, cut, self.stderr)
         return self.outputs.pieces(client, self.id, index, extent)
 
 

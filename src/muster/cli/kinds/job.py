@@ -61,6 +61,7 @@ class TaskOutputs(Outputs[JobDetail]):
             attempt=1 if extent.every else extent.attempt,
             tail_bytes=extent.tail_bytes,
             follow=extent.follow,
+            stderr=extent.stderr,
             retries=extent.every or None,
             on_cut=extent.on_cut,
         )

@@ -32,6 +32,7 @@ class Extent(NamedTuple):
         tail_bytes: only the last so many bytes.
         follow: whether reading goes on until no more can come.
         on_cut: called with the number of bytes before the next piece that are gone.
+        stderr: whether what was written to stderr is read alone.
     """
 
     attempt: int | None
@@ -39,6 +40,7 @@ class Extent(NamedTuple):
     tail_bytes: int | None
     follow: bool
     on_cut: Callable[[int], None]
+    stderr: bool = False
 
 
 class Outputs(ABC, Generic[D]):

@@ -44,6 +44,7 @@ class KernelOutputs(Outputs[SessionDetail]):
             kernel=index,
             tail_bytes=extent.tail_bytes,
             follow=extent.follow,
+            stderr=extent.stderr,
             on_cut=extent.on_cut,
         )
 

@@ -61,6 +61,13 @@ Command = Annotated[
 ]
 
 
+class Stderr(StrEnum):
+    """The place of what a program writes to stderr."""
+
+    TOGETHER = "together"
+    APART = "apart"
+
+
 _DEFAULT_RESOURCES = ResourcesSpec()  # one for all: a default is copied deeply for each spec
 
 
@@ -84,6 +91,8 @@ class Process(Spec):
         resources: what each kernel asks for; also its limits.
         ports: number of ports that are reserved on the agent and told in MUSTER_PORTS.
         grace: time between SIGTERM and SIGKILL.
+        stderr: ``together`` with stdout in one output, in the order written; or ``apart``, so that
+            `muster logs --stderr` shows it alone.
     """
 
     command: Command
@@ -93,6 +102,7 @@ class Process(Spec):
     resources: ResourcesSpec = Field(default_factory=lambda: _DEFAULT_RESOURCES)
     ports: Annotated[Whole, Field(ge=0, le=64)] = 0
     grace: Annotated[Duration, Field(le=3600)] = 10.0
+    stderr: Stderr = Stderr.TOGETHER
 
     @field_validator("command")
     @classmethod

@@ -252,6 +252,10 @@ LOG_OFFSET_HEADER = "Muster-Log-Offset"
 """The header that tells where in the attempt's output, in bytes, the answer begins."""
 LOG_END_HEADER = "Muster-Log-End"
 """The header whose value is a ``LogEnd``."""
+LOG_STREAM_HEADER = "Muster-Log-Stream"
+"""The header whose value is ``STDERR`` where an answer holds that alone. Older servers do not know
+it, and answer with all output."""
+STDERR = "stderr"
 
 
 class LogEnd(StrEnum):

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from muster.core.ids import AgentId
-from muster.core.specs.session import KernelSpec
+from muster.core.specs.session import KernelSpec, Stderr
 from muster.core.specs.variables import amounts, threads
 from muster.store.records import Agent, Kernel, Session
 from muster.wire.messages import KernelTemplate, Prepare
@@ -110,6 +110,7 @@ def template(kernel: Kernel, gang: Gang | None) -> KernelTemplate:
         owner=str(kernel.session.owner),
         disk_bytes=kernel.resources.disk_bytes,
         service=service,
+        stderr_apart=process.stderr is Stderr.APART,
     )
 
 
