@@ -127,6 +127,33 @@ def test_last_replica_goes_when_window_and_cool_down_passed_without_a_request() 
     assert run.changes([0.0] * 200) == []
 
 
+def test_replica_that_was_begun_for_a_request_is_idle_only_from_when_it_could_be_asked() -> None:
+    run = Run(spec(min=0), 0)
+    run.run(0.0, 60)
+    assert run.step(0.0, held=1).wanted == 1
+    run.starting = 1
+    assert run.run(0.0, 30, held=1).wanted == 1
+    assert run.run(0.0, 120).wanted == 1, "whoever asked has given up"
+    run.starting, up_at = 0, run.now
+    assert run.changes([0.0] * 120) == [(up_at + 60.0 + 30.0 - 1.0, 0, "idle")]
+
+
+def test_last_replica_that_was_replaced_is_idle_only_from_when_it_is_back() -> None:
+    run = Run(spec(min=0), 1)
+    run.run(4.0, 300)
+    run.starting = 1  # an update, or its machine died
+    assert run.changes([0.0] * 150) == []
+    run.starting, up_at = 0, run.now
+    assert run.changes([0.0] * 120) == [(up_at + 60.0 + 30.0 - 1.0, 0, "idle")]
+
+
+def test_replica_that_never_comes_up_is_given_up_in_the_end() -> None:
+    run = Run(spec(min=0), 0)
+    assert run.step(0.0, held=1).wanted == 1
+    run.starting = 1
+    assert run.changes([0.0] * 800) == [(1.0 + 600.0 + 60.0 + 30.0 - 1.0, 0, "idle")]
+
+
 def test_request_keeps_the_last_replica_however_small_the_mean_is() -> None:
     run = Run(spec(min=0), 1)
     assert run.changes(([1.0] + [0.0] * 80) * 5) == []

@@ -63,7 +63,10 @@ class LoadMemory:
         buckets: of the window, BUCKETS + 1 at most, oldest first.
         told_at: when the last load came.
         known_since: since when loads have come without a gap.
-        busy_at: when there was a request, or could have been, the last time.
+        busy_at: when there was a request the last time, or none could be answered, because the load
+            was not known, or no replica was up yet.
+        none_up_since: since when none of the wanted replicas is up; None if one is, or none is
+            wanted.
         changed_at: when the number changed last.
         panic_until: until when the number does not go down.
     """
@@ -72,6 +75,7 @@ class LoadMemory:
     told_at: float | None = None
     known_since: float = 0.0
     busy_at: float = 0.0
+    none_up_since: float | None = None
     changed_at: float | None = None
     panic_until: float = 0.0
 
@@ -104,13 +108,16 @@ def follow(
         held: requests that wait for a replica. They are load where requests are the metric.
         current: how many replicas are wanted so far.
         starting: those of them that are still to come up.
-        patience_s: how long after a change these keep their place, whatever the load is.
+        patience_s: how long after a change these keep their place, whatever the load is; and for
+            how long nobody is idle while none is up.
     """
     if load is not None:
         load = min(max(load, 0.0), MAX_LOAD)
         load += held if spec.metric is ScaleMetric.REQUESTS else 0
         memory = _remember(memory, spec.window, load, now)
-    if load is None or load or held:
+    memory = _note_none_up(memory, none_up=0 < current <= starting, now=now)
+    begins = memory.none_up_since is not None and now < memory.none_up_since + patience_s
+    if load is None or load or held or begins:
         memory = replace(memory, busy_at=now)
     within = min(max(current, spec.min), spec.max)
     if within != current:
@@ -124,6 +131,16 @@ def follow(
     if scaling.wanted != current:
         scaling = replace(scaling, memory=replace(scaling.memory, changed_at=now))
     return scaling
+
+
+def _note_none_up(memory: LoadMemory, *, none_up: bool, now: float) -> LoadMemory:
+    """The memory after a look at whether any of the wanted replicas is up: who has just come up
+    could not be asked before, and is not idle for that."""
+    if not none_up:
+        return replace(memory, none_up_since=None)
+    if memory.none_up_since is None:
+        return replace(memory, none_up_since=now)
+    return memory
 
 
 def _first(memory: LoadMemory, spec: ScaleSpec, held: int, now: float) -> Scaling:

@@ -15,6 +15,7 @@ from muster.control.deployment.module import DeploymentModule
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.core.serving.traffic import LoadReport, ServiceLoad
+from muster.core.states.deployment import RouteStatus
 
 
 def test_proxies_are_told_by_their_urls_until_they_report_no_more() -> None:
@@ -49,6 +50,29 @@ def test_many_proxies_have_a_deployment_looked_at_once_in_a_second_unless_reques
     assert is_looked_at("proxy-0")
     assert is_looked_at("proxy-1", held=1)
     assert cluster.deployment.replicas == 1
+
+
+def test_replica_that_was_slow_to_come_up_for_a_request_waits_for_the_next(
+    worlds: MakeWorld,
+) -> None:
+    cluster = Cluster(worlds)
+    scale = {"min": 0, "max": 1, "window": 20, "cool_down_down": 20}
+    made = cluster.deploy(scale=scale, drain=0)
+    cluster.bad.add(1)  # its program loads a model for long
+
+    def tell(held: int = 0) -> None:
+        service = ServiceLoad(service=made.id, held=held)
+        report = LoadReport(proxy="p", seconds=1.0, services=(service,))
+        cluster.world.ask(lambda work, parts: take_load(work, parts, report))
+
+    cluster.run(30, lambda: tell(held=1))
+    cluster.run(120, tell)
+    assert not cluster.routes(RouteStatus.HEALTHY)
+    cluster.bad.clear()
+    cluster.run(35, tell)
+    assert len(cluster.routes(RouteStatus.HEALTHY)) == 1
+    cluster.run(60, tell)
+    assert not cluster.routes()
 
 
 @dataclass
