@@ -111,8 +111,32 @@ def test_variables_of_a_gang_are_musters_and_all_of_them_are_known_as_such(
     found = environments(worlds, tasks=2, coscheduled=True, env=wrong, resources={"cpu": 1})
     assert not any("mine" in each.values() for each in found)
     lone = environment(worlds, resources={"cpu": 1})
-    of_gang = {name for name in found[0].keys() - lone.keys() if not name.startswith("MUSTER_")}
-    assert of_gang == OF_GANGS
+    of_gang = found[0].keys() - lone.keys()
+    assert {name for name in of_gang if not name.startswith(("MUSTER_", "PET_"))} == OF_GANGS
+
+
+def test_torchrun_finds_the_gang_in_its_variables(worlds: MakeWorld) -> None:
+    keys = {"tasks": 2, "coscheduled": True, "resources": {"cpu": 9, "gpu": 4}}
+    first, second = sorted(environments(worlds, **keys), key=lambda each: each["RANK"])
+    meets = f"{first['MASTER_ADDR']}:{first['MASTER_PORT']}"
+    for rank, each in enumerate((first, second)):
+        assert {name: value for name, value in each.items() if name.startswith("PET_")} == {
+            "PET_NNODES": "2",
+            "PET_NODE_RANK": str(rank),
+            "PET_NPROC_PER_NODE": "4",
+            "PET_RDZV_ENDPOINT": meets,
+        }
+        assert each["OMP_NUM_THREADS"] == "2", "four programs share nine processors"
+
+
+def test_what_torchrun_is_told_by_the_spec_stands(worlds: MakeWorld) -> None:
+    own = {"PET_NNODES": "1:2", "PET_NODE_RANK": "7", "PET_RDZV_ENDPOINT": "head:29400"}
+    keys = {"tasks": 2, "coscheduled": True, "resources": {"cpu": 9}, "env": own}
+    for each in environments(worlds, **keys):
+        assert {name: value for name, value in each.items() if name.startswith("PET_")} == own
+        assert each["OMP_NUM_THREADS"] == "9"
+    lone = environment(worlds, resources={"cpu": 1, "gpu": 2})
+    assert not any(name.startswith("PET_") for name in lone)
 
 
 @pytest.mark.parametrize("keys", [{"port": 9777}, {}, {"ports": 2}])

@@ -23,6 +23,8 @@ OF_GANGS = frozenset(
 )
 """The variables of a gang's kernels, besides Muster's own."""
 
+TORCHRUN_RANK = "PET_NODE_RANK"
+
 _THREADS = "OMP_NUM_THREADS"
 _AFTER_OMP = (
     "MKL_NUM_THREADS",
@@ -47,19 +49,38 @@ def amounts(process: Process) -> Mapping[str, str]:
     return told
 
 
-def threads(process: Process) -> Mapping[str, str]:
+def threads(process: Process, programs: int = 1) -> Mapping[str, str]:
     """The variables by which libraries for numbers begin as many threads as the spec asks for
     processors, of which a part counts as none: else each begins one for each processor of the
     machine. There are none where the spec asks for no number, and none that it sets itself, or
-    that follow one that it sets."""
+    that follow one that it sets.
+
+    Args:
+        programs: how many programs the kernel's command begins, which share the processors.
+    """
     cpu_milli = process.resources.cpu
     if cpu_milli is None:
         return {}
     names = [*_BY_THEMSELVES]
     if _THREADS not in process.env:
         names += [_THREADS, *_AFTER_OMP]
-    number = str(max(1, cpu_milli // 1000))
+    number = str(max(1, cpu_milli // 1000 // programs))
     return {name: number for name in names if name not in process.env}
+
+
+def torchrun(process: Process, kernels: int, endpoint: str) -> Mapping[str, str]:
+    """The defaults of torchrun's options for a kernel of a gang, in which each kernel is what
+    torchrun calls a node: it begins a program for each GPU that the kernel sees, and all of them
+    meet where the gang meets. Those that the spec sets stay.
+
+    Args:
+        kernels: the number of the gang's kernels.
+        endpoint: host and port of the first of them.
+    """
+    told = {"PET_NNODES": str(kernels), "PET_RDZV_ENDPOINT": endpoint}
+    if gpus := process.resources.resources().gpu_devices:
+        told["PET_NPROC_PER_NODE"] = str(gpus)
+    return {name: value for name, value in told.items() if name not in process.env}
 
 
 def unused(spec: JobSpec | SessionSpec | DeploymentSpec) -> Sequence[str]:

@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from muster.core.host_port import joined
 from muster.core.ids import AgentId
 from muster.core.specs.session import KernelSpec, Stderr
-from muster.core.specs.variables import amounts, threads
+from muster.core.specs.variables import TORCHRUN_RANK, amounts, threads, torchrun
 from muster.store.records import Agent, Kernel, Session
 from muster.wire.messages import KernelTemplate, Prepare
 
@@ -60,6 +61,11 @@ class Gang:
     hosts: str
     places: Sequence[tuple[int, int, int]]
 
+    @property
+    def endpoint(self) -> str:
+        """Host and port at which the kernels meet."""
+        return joined(self.shared["MASTER_ADDR"], self.shared["MASTER_PORT"])
+
 
 def gang_of(session: Session, agents: Mapping[AgentId, Agent]) -> Gang:
     """The facts for a gang. They are made once for all of its kernels, because their size grows
@@ -91,9 +97,12 @@ def template(kernel: Kernel, gang: Gang | None) -> KernelTemplate:
     """The template of all kernels of one process; ``gang`` is None for a lone kernel. Where the
     gang has ``hosts``, its first kernel has a template of its own."""
     process, service = kernel.process, kernel.session.service
-    env, files = {**threads(process), **process.env, **amounts(process)}, process.files
-    if gang is not None:
-        env = {**env, **gang.shared}
+    env, files = {**process.env, **amounts(process)}, process.files
+    if gang is None:
+        env = {**threads(process), **env}
+    else:
+        node = torchrun(process, len(kernel.session.kernels), gang.endpoint)
+        env = {**threads(process, _programs(node)), **node, **env, **gang.shared}
         if gang.hosts and kernel.index == 0:
             files = {HOSTS_FILE: gang.hosts, **files}
     return KernelTemplate(
@@ -114,6 +123,11 @@ def template(kernel: Kernel, gang: Gang | None) -> KernelTemplate:
     )
 
 
+def _programs(torchrun_options: Mapping[str, str]) -> int:
+    """How many programs torchrun begins in a kernel, as far as Muster tells it."""
+    return int(torchrun_options.get("PET_NPROC_PER_NODE", "1"))
+
+
 def own_variables(kernel: Kernel, gang: Gang | None, agent: str) -> dict[str, str]:
     """The variables of one kernel beside the template's; their number does not grow with the gang.
     ``agent`` is the name of the agent that it runs on.
@@ -132,6 +146,8 @@ def own_variables(kernel: Kernel, gang: Gang | None, agent: str) -> dict[str, st
             "LOCAL_WORLD_SIZE": str(on_agent),
             "GROUP_RANK": str(node),
         }
+        if TORCHRUN_RANK not in kernel.process.env:
+            own[TORCHRUN_RANK] = str(kernel.index)
     if kernel.session.job is not None:
         own["MUSTER_TASK_INDEX"] = str(kernel.task_index)
         own["MUSTER_ATTEMPT"] = str(kernel.attempt)
