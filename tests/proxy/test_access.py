@@ -58,6 +58,34 @@ async def test_who_may_not_know_of_a_service_learns_nothing_of_it(
         assert ("www-authenticate" in reply.headers) == (reply.status == 401)
 
 
+async def test_token_in_a_header_of_its_own_leaves_authorization_to_the_service() -> None:
+    async with Backend(saying("hello")).running() as web, serving() as served:
+        served.set(
+            service(web.target(), name="own", public=False),
+            service(web.target(), name="public"),
+        )
+
+        async def asked(name: str, *headers: str) -> tuple[int, str | None]:
+            """The status, and the header Authorization that the replica got, if it got one."""
+            web.requests.clear()
+            status = (await served.get(f"/{name}/", *headers)).status
+            assert all(each["x-muster-token"] is None for each in web.requests)
+            return status, web.requests[0]["authorization"] if web.requests else None
+
+        key, ours = "Authorization: Basic YTpi", f"X-Muster-Token: {ANN}"
+        assert await asked("own", ours, key) == (200, "Basic YTpi")
+        assert await asked("own", ours) == (200, None)
+        assert await asked("own", ours, "Authorization: Bearer sk-1") == (200, "Bearer sk-1")
+        assert await asked("own", ours, f"Authorization: Bearer {ANN}") == (200, None)
+        for token, status in (("z" * 43, 401), ("short", 401), ("", 401), (EVE, 404)):
+            assert await asked("own", f"X-Muster-Token: {token}", key) == (status, None)
+        both = "X-Muster-Token: ", f"Authorization: Bearer {ANN}"
+        assert await asked("own", *both) == (401, None), "the header of its own counts alone"
+        assert await asked("public", ours, key) == (200, "Basic YTpi")
+        assert await asked("public", "X-Muster-Token: other", key) == (200, "Basic YTpi")
+        assert await asked("own", ours, ours) == (400, None)
+
+
 def test_token_of_muster_is_known_by_its_form() -> None:
     assert all(may_be_ours(new_secret()) for _ in range(100))
 

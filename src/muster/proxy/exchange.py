@@ -136,7 +136,7 @@ class Exchange:
         if self._proxy.services.version is None:
             self.refuse(Refused(503, "the proxy knows of no services yet", retry_s=1))
             return
-        token = self.head.bearer
+        token = self.head.token
         self._found = found = self._proxy.services.find(self.head.hostname, self.head.target)
         public = found is not None and found.live.service.public
         if token is None or (public and not may_be_ours(token)):
@@ -188,7 +188,7 @@ class Exchange:
     def _check(self, now_s: float) -> None:
         """Hold a request under way against the rights that its caller has by now."""
         self._check_at_s = now_s + self._proxy.limits.recheck_s
-        live, token = self.live, self.head.bearer
+        live, token = self.live, self.head.token
         if live is None or live.service.public:
             return
         known = self._proxy.access.known(token, now_s) if token is not None else None
@@ -217,7 +217,7 @@ class Exchange:
                 self.refuse(refused)
                 return
             # It may be a token of Muster's, which no replica must get.
-            identity, self._authorization = None, None
+            identity, self._authorization = None, self.head.authorization_of_service
         if not self._over:
             self._admit(identity)
 
@@ -230,7 +230,7 @@ class Exchange:
             self.refuse(Refused(308, "the path needs a slash at its end", at=self._found.whole))
             return
         if identity is not None or not self._found.live.service.public:
-            self._authorization = None
+            self._authorization = self.head.authorization_of_service
         self.dispatch()
 
     def _refusal(self, identity: Identity | None) -> Refused | None:

@@ -22,6 +22,9 @@ _TARGET = re.compile(rb"/[!-\"$-~]*", re.DOTALL)
 _ABSOLUTE = re.compile(rb"https?://([^/?#]*)(.*)", re.DOTALL | re.IGNORECASE)
 _REASON = re.compile(rb"[\t -~\x80-\xff]{0,200}", re.DOTALL)
 
+TOKEN_HEADER = b"x-muster-token"
+"""The header of a caller's token, in lower case, where ``Authorization`` is the service's own."""
+
 _CONNECTION = frozenset(
     (
         b"connection",
@@ -43,6 +46,7 @@ _REQUEST = _CONNECTION | {
     b"expect",
     b"authorization",
     SECRET_HEADER.lower().encode(),
+    TOKEN_HEADER,
     b"proxy",  # CGI would make the variable HTTP_PROXY of it
     b"forwarded",
     b"via",
@@ -74,6 +78,7 @@ class RequestHead:
         expects: whether the client waits for "100 Continue" before it sends the body.
         websocket: whether the client asks for one.
         authorization: the value of that header.
+        own_token: the value of ``TOKEN_HEADER``.
         lines: the headers that are passed on, as lines.
     """
 
@@ -87,6 +92,7 @@ class RequestHead:
     expects: bool
     websocket: bool
     authorization: bytes | None
+    own_token: bytes | None
     lines: list[bytes]
     headers: Sequence[Header]
 
@@ -101,8 +107,19 @@ class RequestHead:
         return self.method in _READS and not self.websocket
 
     @property
-    def bearer(self) -> str | None:
-        """The token in ``authorization``."""
+    def token(self) -> str | None:
+        """The caller's token: in a header of its own, or else in ``authorization``."""
+        return self._bearer if self.own_token is None else self.own_token.decode("latin-1")
+
+    @property
+    def authorization_of_service(self) -> bytes | None:
+        """The part of ``authorization`` that a replica gets whoever the caller is: all of it where
+        the token is in a header of its own, unless it is that token again."""
+        of_service = self.own_token is not None and self._bearer != self.token
+        return self.authorization if of_service else None
+
+    @property
+    def _bearer(self) -> str | None:
         words = (self.authorization or b"").split(None, 1)  # by a tab, too
         if len(words) < 2 or words[0].lower() != b"bearer":
             return None
@@ -162,7 +179,8 @@ def read_request(
     lines: list[bytes] = []
     hosts: list[bytes] = []
     connection: set[bytes] = set()
-    length, chunked, expects, upgrade, authorization = None, False, False, b"", None
+    length, chunked, expects, upgrade = None, False, False, b""
+    authorization, own_token = None, None
     for name, value in headers:
         key = name.lower()
         if key not in _REQUEST:
@@ -183,6 +201,10 @@ def read_request(
             if authorization is not None:
                 raise Refused(400, "expected one Authorization")
             authorization = value.strip()
+        elif key == TOKEN_HEADER:
+            if own_token is not None:
+                raise Refused(400, "expected one X-Muster-Token")
+            own_token = value.strip()
         elif key == b"expect":
             if value.strip().lower() != b"100-continue":
                 raise Refused(417, "expected no Expect but 100-continue")
@@ -212,6 +234,7 @@ def read_request(
         expects=expects and (chunked or bool(length)),
         websocket=websocket,
         authorization=authorization,
+        own_token=own_token,
         lines=_without(lines, connection),
         headers=headers,
     )
