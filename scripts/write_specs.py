@@ -55,6 +55,7 @@ SECTIONS: tuple[tuple[str, type[amounts.Spec]], ...] = (
 )
 _TITLE = {model: title for title, model in SECTIONS}
 _READ_BY = {
+    "_affinity": "text: `X-Session`; or `{cookie: NAME}`",
     "parse_duration": "duration: `90`, `90s`, `1h30m`",
     "parse_moment": "moment: `2027-01-31T08:00:00+01:00`; to the client also `+5m`, `08:00`, "
     "`tomorrow 08:00`",
@@ -159,7 +160,7 @@ def _plainly(hint: Any) -> str:
         anchor = re.sub(r"[^a-z -]", "", title.lower()).replace(" ", "-")
         return f"keys: [{title.partition(' (')[0].lower()}](#{anchor})"
     if hint is TaskRanges:
-        return 'text: `"3,17,40-45"`'
+        return 'text: `"3,17,40-45"`, `"0-100:25"`'
     if isinstance(hint, type) and issubclass(hint, Enum):
         return ", ".join(f"`{each.value}`" for each in hint)
     words = {int: "whole number", float: "number", bool: "`true` or `false`", str: "text"}

@@ -52,6 +52,9 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ("host", {"host": "-a.b"}),
     ("host", {"host": "a" * 300}),
     ("affinity", {"affinity": "X Session"}),
+    ("affinity.cookie", {"affinity": {"cookie": "a;b"}}),
+    ("affinity", {"affinity": {"cookie": "a", "header": "X"}}),
+    ("affinity", {"affinity": {}}),
     ("drain", {"drain": 10**9}),
     ("disruption", {"disruption": "200%"}),
     ("env", {"env": {"A": "a" * 10_000_000}}),
@@ -79,3 +82,20 @@ def test_word_for_access_that_is_none_is_answered_with_those_that_are() -> None:
     assert (
         problem.expected == "expected owner, public, or users and projects, such as {users: [ada]}"
     )
+
+
+@pytest.mark.parametrize(
+    ("written", "stored"),
+    [
+        ("X-Session", "X-Session"),
+        ({"header": "X-Session"}, "X-Session"),
+        ({"cookie": "replica"}, {"cookie": "replica"}),
+    ],
+)
+def test_affinity_is_by_a_header_or_a_cookie_and_is_stored_as_it_always_was(
+    written: object, stored: object
+) -> None:
+    spec = spec_of({"kind": "deployment"} | LEAST | {"affinity": written})
+    assert spec.model_dump(mode="json")["affinity"] == stored
+    stored_whole = spec.model_dump(mode="json", exclude_unset=True)
+    assert spec_of(stored_whole) == spec

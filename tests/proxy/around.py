@@ -119,7 +119,8 @@ async def authorise(token: str) -> Identity | None:
 
 
 def service(*targets: Target, name: str = "web", public: bool = True, holds: bool = False,
-            affinity: str | None = None, host: str | None = None, drain_s: float = 30.0,
+            affinity: str | None = None, cookie: str | None = None, host: str | None = None,
+            drain_s: float = 30.0,
             users: tuple[str, ...] = (), projects: tuple[str, ...] = (),
             secret: str = "") -> TrafficService:  # fmt: skip
     return TrafficService(
@@ -133,6 +134,7 @@ def service(*targets: Target, name: str = "web", public: bool = True, holds: boo
         users=users,
         projects=projects,
         affinity=affinity,
+        affinity_cookie=cookie,
         drain_s=drain_s,
         holds=holds,
         secret=secret,

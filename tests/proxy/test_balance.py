@@ -2,10 +2,12 @@
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.proxy.around import Backend, saying, service, serving
 
+from muster.proxy.affinity import cookie_in
 from muster.proxy.balance import Share, next_by_weight, of_session
 
 WEIGHTS = st.lists(st.integers(1, 20), min_size=1, max_size=6)
@@ -77,6 +79,50 @@ async def test_session_s_requests_reach_one_replica() -> None:
         assert {body for bodies in of.values() for body in bodies} == {b"a", b"b"}
         free = [(await served.get("/web/")).body for _ in range(4)]
     assert sorted(free) == [b"a", b"a", b"b", b"b"]
+
+
+async def test_client_without_the_cookie_is_given_one_that_keeps_its_replica() -> None:
+    async with (
+        Backend(saying("a")).running() as a,
+        Backend(saying("b")).running() as b,
+        serving() as served,
+    ):
+        both = a.target("r1"), b.target("r2")
+        served.set(service(*both, cookie="replica"))
+        seen: set[bytes] = set()
+        for _ in range(20):
+            first = await served.get("/web/")
+            given = first.headers["set-cookie"]
+            cookie, _, terms = given.partition("; ")
+            assert terms == "Path=/web; HttpOnly; SameSite=Lax"
+            for sent in (cookie, f"theme=dark; {cookie}"):
+                again = await served.get("/web/", f"Cookie: {sent}")
+                assert again.body == first.body
+                assert "set-cookie" not in again.headers
+            seen.add(first.body)
+            stays = cookie, first.body
+        assert seen == {b"a", b"b"}
+        left = {b"a": both[1], b"b": both[0]}[stays[1]]
+        served.set(service(left, cookie="replica"))
+        assert (await served.get("/web/", f"Cookie: {stays[0]}")).body != stays[1]
+        served.set(service(*both, cookie="replica", host="web.example.org"))
+        own = await served.get("/", "Host: web.example.org")
+        assert "; Path=/; " in own.headers["set-cookie"]
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        (b"replica=x", b"x"),
+        (b"a=1; replica=y=z ;b=2", b"y=z"),
+        (b"replicas=1; replica=", None),
+        (b"replica", None),
+        (b"", None),
+    ],
+)
+def test_value_of_a_cookie_is_found_among_others(line: bytes, value: bytes | None) -> None:
+    assert cookie_in([(b"Cookie", line)], b"replica") == value
+    assert cookie_in([(b"X-Cookie", line)], b"replica") is None
 
 
 async def test_shares_of_requests_are_exact() -> None:

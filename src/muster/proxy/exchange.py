@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from muster.core.serving.traffic import Identity
 from muster.proxy.access import may_be_ours
+from muster.proxy.affinity import Affinity
 from muster.proxy.answers import CONTINUE, Refused
 from muster.proxy.heads import (
     LAST_CHUNK,
@@ -40,6 +41,7 @@ class Exchange:
     """
 
     __slots__ = (
+        "_affinity",
         "_answered",
         "_authorization",
         "_began_s",
@@ -75,6 +77,7 @@ class Exchange:
         self.held_since_s = 0.0
         self._proxy = proxy
         self._found: NamedService | None = None
+        self._affinity = Affinity()
         self._authorization = head.authorization
         self._replica: ProxiedReplica | None = None
         self._tried: set[ProxiedReplica] = set()
@@ -254,7 +257,8 @@ class Exchange:
             if self._tries >= self._proxy.limits.tries:
                 raise Refused(502, "no replica could answer")
             waits = live.waiting and not self.released
-            replica = None if waits else live.pick(self._session(), self._tried, self._proxy.now())
+            session = self._affinity.session(live, self.head)
+            replica = None if waits else live.pick(session, self._tried, self._proxy.now())
             if replica is None:
                 if self._tried and live.has_replicas:
                     raise Refused(502, "no replica could answer")
@@ -274,11 +278,6 @@ class Exchange:
                 self._send(connection)
                 return
         self._proxy.spawn(self._connect(replica))
-
-    def _session(self) -> bytes | None:
-        assert self._found is not None
-        affinity = self._found.live.affinity
-        return self.head.value_of(affinity) if affinity else None
 
     async def _connect(self, replica: ProxiedReplica) -> None:
         try:
@@ -328,8 +327,8 @@ class Exchange:
         self._status = head.status
         self._answered = True
         self.kept = None
-        modern = self.head.modern
-        front = self.front
+        self._affinity.give(head, self._found, self._proxy.scheme)
+        modern, front = self.head.modern, self.front
         # Where the answer ends with the connection, or the client still sends, nothing can follow.
         endless = not modern and not head.bodiless and head.length is None
         front.closes = (
@@ -357,6 +356,7 @@ class Exchange:
         assert self.connection is not None
         self._status = 101
         self._answered = self.is_tunnel = True
+        self._affinity.give(head, self._found, self._proxy.scheme)
         self.front.write(switched(head))
         if self.kept:
             self.connection.write(bytes(self.kept))

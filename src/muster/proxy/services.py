@@ -123,6 +123,12 @@ class LiveService:
         return name.lower().encode("latin-1", "replace") if name else None
 
     @property
+    def cookie(self) -> bytes | None:
+        """The name of the cookie whose value decides the replica."""
+        name = self.service.affinity_cookie
+        return name.encode("latin-1", "replace") if name else None
+
+    @property
     def replicas(self) -> Iterable[ProxiedReplica]:
         """All replicas, those included that only end what they have begun."""
         return self._replicas.values()

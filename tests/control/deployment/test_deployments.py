@@ -339,6 +339,26 @@ def test_number_follows_load_from_none_to_three_and_back(cluster: Cluster) -> No
     assert (cluster.routes(), cluster.deployment.replicas) == ([], 0)
 
 
+def test_number_follows_requests_a_second_however_short_they_are(cluster: Cluster) -> None:
+    scale = {"min": 1, "max": 4, "target": 100, "window": 10, "cool_down_down": 10}
+    made = cluster.deploy(scale=scale | {"metric": "requests-per-second"}, drain=1)
+    in_second = 250
+
+    def told() -> None:
+        routes = cluster.routes(RouteStatus.HEALTHY)
+        each = in_second // len(routes) if routes else 0
+        loads = tuple(RouteLoad(route=route.id, requests=2 * each) for route in routes)
+        service = ServiceLoad(service=made.id, routes=loads)
+        report = LoadReport(proxy="p", seconds=2.0, services=(service,))
+        cluster.world.ask(lambda work, parts: take_load(work, parts, report))
+
+    cluster.run(60, told)
+    assert cluster.deployment.replicas == 3
+    in_second = 40
+    cluster.run(60, told)
+    assert cluster.deployment.replicas == 1
+
+
 def test_number_follows_load_that_a_balancer_outside_tells(cluster: Cluster) -> None:
     scale = {"min": 1, "max": 3, "target": 2, "window": 10, "cool_down_up": 0}
     made = cluster.deploy(scale=scale)

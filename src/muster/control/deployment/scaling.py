@@ -15,6 +15,11 @@ from muster.serving import replicas
 from muster.serving.load import LoadMemory, follow
 
 _E = EndpointLifecycle
+_WORDS = {
+    ScaleMetric.REQUESTS: "requests under way",
+    ScaleMetric.RATE: "requests a second",
+    ScaleMetric.PROMETHEUS: "",  # it has a name of its own
+}
 
 
 class ScaleByLoad(FollowingHandler[Deployment]):
@@ -69,7 +74,7 @@ class ScaleByLoad(FollowingHandler[Deployment]):
             after=decision.wanted,
             how=decision.why.code,
             load=round(decision.why.numbers.get("load", 0.0), 2),
-            metric=scale.name or "requests under way",
+            metric=scale.name or _WORDS[scale.metric],
             target=scale.target,
         )
         self._requests.set_replicas(work, record, decision.wanted)
@@ -78,10 +83,12 @@ class ScaleByLoad(FollowingHandler[Deployment]):
     def _load(self, deployment: Deployment, scale: ScaleSpec, now: float) -> float | None:
         """The load of all replicas; None if it is not known of all of them."""
         routes = self._routes.of(deployment)
-        if scale.metric is ScaleMetric.REQUESTS:
+        if scale.metric is not ScaleMetric.PROMETHEUS:
             if not self._loads.is_known(now):
                 return None
-            return float(sum(self._loads.in_flight(route) for route in routes))
+            by_rate = scale.metric is ScaleMetric.RATE
+            of_route = self._loads.rate if by_rate else self._loads.in_flight
+            return float(sum(of_route(route) for route in routes))
         total = 0.0
         serving = [route for route in routes if standing(route, now) in replicas.UP]
         if deployment.replicas and not serving:

@@ -31,7 +31,7 @@ def service_of(
         and each.address is not None
         and routes.listens(each)
     ]
-    owner, scale = deployment.owner, spec.scale
+    owner, scale, affinity = deployment.owner, spec.scale, spec.affinity
     return TrafficService(
         id=deployment.id,
         name=deployment.name,
@@ -42,7 +42,8 @@ def service_of(
         public=spec.access.public,
         users=spec.access.users,
         projects=spec.access.projects,
-        affinity=spec.affinity,
+        affinity=affinity.header if affinity else None,
+        affinity_cookie=affinity.cookie if affinity else None,
         secret=deployment.secret,
         drain_s=spec.drain,
         holds=scale is not None and scale.min == 0,

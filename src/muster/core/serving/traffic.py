@@ -78,6 +78,7 @@ class TrafficService(View):
         public: whether requests need no token.
         users, projects: of the owner's domain who may send requests, beside the owner and admins.
         affinity: the header whose value decides the replica.
+        affinity_cookie: the cookie whose value does; whoever sends none is given one.
         drain_s: longest time that requests under way may take once their replica is withdrawn.
         holds: whether requests wait for a replica while there is none: its number follows load.
         secret: what requests to its replicas carry (``muster.core.serving.secret``); empty for
@@ -95,6 +96,7 @@ class TrafficService(View):
     users: tuple[str, ...] = ()
     projects: tuple[str, ...] = ()
     affinity: str | None = None
+    affinity_cookie: str | None = None
     drain_s: float = 30.0
     holds: bool = False
     secret: str = ""

@@ -17,7 +17,7 @@ from muster.core.specs.serving import (
     MAX_REPLICAS,
     Access,
     AccessSpec,
-    HeaderName,
+    Affinity,
     Host,
     ProbeSpec,
     ReplicaCount,
@@ -64,8 +64,8 @@ class DeploymentSpec(Process):
         host: the name of a host by which requests reach it too; one that an administrator gave to
             the project, or its own name below the domain of the cluster's deployments. No other
             deployment has it, and it is no address and not ``localhost``.
-        affinity: the name of a header: requests with the same value reach the same replica, as long
-            as it is up.
+        affinity: the name of a header, or of a cookie as {cookie: NAME}: requests with the same
+            value reach the same replica, as long as it is up.
         drain: longest time that requests under way may take before a replica is stopped.
         disruption: replicas that drains, preemption, healing and scaling may have missing at a
             time, as a number or a share; one at least, unless it is 0 itself.
@@ -87,7 +87,7 @@ class DeploymentSpec(Process):
     scale: ScaleSpec | None = None
     access: Access = Field(default_factory=AccessSpec)
     host: Host | None = None
-    affinity: HeaderName | None = None
+    affinity: Affinity | None = None
     drain: Annotated[Duration, Field(le=3600)] = 30.0
     disruption: ShareOf = ReplicaCount(percent=25)
     priority: Priority = 50

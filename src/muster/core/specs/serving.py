@@ -271,6 +271,7 @@ class UpdateSpec(Spec):
 
 class ScaleMetric(StrEnum):
     REQUESTS = "requests"  # requests under way at a replica, as the proxy sees them
+    RATE = "requests-per-second"  # requests that a replica answers in a second, as it sees them
     PROMETHEUS = "prometheus"  # a metric that replicas tell by themselves
 
 
@@ -280,7 +281,8 @@ class ScaleSpec(Spec):
     Args:
         min, max: bounds of the number. With a ``min`` of 0 the proxy holds requests until a replica
             is up.
-        metric: ``requests``, or ``prometheus`` for ``name`` at ``path`` of each replica.
+        metric: ``requests`` (those under way), ``requests-per-second``, or ``prometheus`` for
+            ``name`` at ``path`` of each replica.
         name: the metric's name; of several series the sum is taken.
         path: where replicas tell their metrics.
         target: the metric's value per replica that is aimed at.
@@ -364,3 +366,40 @@ def _header(value: Any) -> Any:
 
 
 HeaderName = Annotated[str, BeforeValidator(_header)]
+
+
+class AffinitySpec(Spec):
+    """The part of a request whose value decides its replica: a header or a cookie.
+
+    Args:
+        header: the name of the header.
+        cookie: the name of the cookie, which the service itself does not use: the proxy gives one
+            to whoever sends none.
+    """
+
+    header: HeaderName | None = None
+    cookie: (
+        Annotated[str, StringConstraints(max_length=100, pattern="^[A-Za-z0-9._-]+$")] | None
+    ) = None
+
+    @model_validator(mode="after")
+    def _one(self) -> "AffinitySpec":
+        if (self.header is None) is (self.cookie is None):
+            raise ValueError("expected one of header and cookie")
+        return self
+
+
+def _affinity(value: Any) -> Any:
+    if isinstance(value, str):
+        return AffinitySpec(header=_header(value))
+    if isinstance(value, dict | AffinitySpec):
+        return value
+    raise ValueError("expected the name of a header, or a cookie, such as {cookie: replica}")
+
+
+def _write_affinity(affinity: AffinitySpec) -> str | dict[str, str | None]:
+    """A header as it has always been stored."""
+    return affinity.header or {"cookie": affinity.cookie}
+
+
+Affinity = Annotated[AffinitySpec, BeforeValidator(_affinity), PlainSerializer(_write_affinity)]
