@@ -366,16 +366,14 @@ class FakeCluster(FakeAccounts):
         tail_bytes: int | None = None,
         follow: bool = False,
         stderr: bool = False,
-        retries: bool | None = None,
-        on_cut: Callable[[int], None] | None = None,
+        **_: Any,
     ) -> Iterator[bytes]:
         self.asked.append(("logs", (task, attempt, tail_bytes, follow)))
         written = self.errors if stderr else self.output
         if task not in written:
             raise Conflict(f"task {task} has not started")
-        data = b"".join(written[task])
-        begin = 0 if tail_bytes is None else max(len(data) - tail_bytes, 0)
-        yield from [data[begin:]] if begin else written[task]
+        begin = 0 if tail_bytes is None else max(len(b"".join(written[task])) - tail_bytes, 0)
+        yield from [b"".join(written[task])[begin:]] if begin else written[task]
 
     def agents(self, group: str | None = None) -> list[AgentView]:
         return [each for each in self.agents_ if group in (None, each.group)]
