@@ -13,6 +13,7 @@ ADMINS_ONLY = {
     ("post", "/v1/agents/{ref}/bar"),
     ("post", "/v1/agents/{ref}/health"),
     ("delete", "/v1/agents/{ref}"),
+    ("get", "/v1/changes"),
     ("put", "/v1/quotas/{level}/{name}"),
     ("delete", "/v1/quotas/{level}/{name}"),
     ("put", "/v1/pools/{name}"),

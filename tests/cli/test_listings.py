@@ -16,10 +16,10 @@ from muster.cli.commands.ps import EXPLAINED
 from muster.cli.screen import Column, table
 from muster.cli.work_table import work_table
 from muster.client import Unreachable
-from muster.core.reasons import ReasonCode
+from muster.core.reasons import ReasonCode, reason
 from muster.core.states import AgentStatus, JobState, TaskState
 from muster.core.states.recovery import RecoveryStatus
-from muster.core.views.base import OwnerView, ResourcesView
+from muster.core.views.base import OwnerView, ReasonView, ResourcesView
 from muster.core.views.cluster import AgentView, DeviceView, GroupView
 from muster.core.views.placement import WhyView
 from muster.core.views.recoveries import RecoveryView
@@ -178,6 +178,15 @@ def test_history_shows_merged_entries_with_their_count() -> None:
     assert lines[2].split()[1:] == ["task", "3", "failed"]
     assert "gang, attempt 1  started on node-2 (kernel 0)" in lines[3]
     assert lines[4].split()[1:] == ["lamp", "lit"], "a kind that has no words of its own"
+
+
+def test_history_of_a_setting_tells_its_change_and_why() -> None:
+    changed = reason(ReasonCode.SETTING_CHANGED, by="root", changes=(("limits.gpu", "8", "10"),))
+    of_setting = entry("quota:default", "quota", "", "CHANGED", happened="changed")
+    told = msgspec.structs.replace(of_setting, from_status=None, reasons=(ReasonView.of(changed),))
+    (_, line) = shown([history_table(wide(), [told], NOW)])
+    assert line.split()[1:3] == ["quota", "changed"]
+    assert "by root: limits.gpu: 8 → 10" in line
 
 
 def test_agents_show_what_is_free_of_what_there_is() -> None:

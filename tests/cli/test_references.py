@@ -199,6 +199,9 @@ def test_unknown_reference_is_refused_with_one_sentence(
     records: Records, command: str, ref: str
 ) -> None:
     told = records.run(command, ref)
+    if (command, ref) == ("history", "default"):
+        assert told.exit_code == 0, "a group has no record, but a history"
+        return
     assert told.exit_code != 0
     if "/" not in ref:
         assert (told.stdout, told.stderr) == ("", unknown(ref))

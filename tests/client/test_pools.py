@@ -54,7 +54,7 @@ def test_pool_is_applied_shown_paused_replaced_and_deleted(
     assert admin.resume_pool(made.id).closed is None
     assert admin.replace_slices("cpu", at_a_time=3).replacing == 3
     assert admin.why("cpu").name == "cpu"
-    assert admin.history("cpu").items[0].phase == "Request"
+    assert admin.history("cpu").items[0].phase == "Setting"
     assert admin.delete_pool("cpu").id == made.id
     pooled.pass_time(20)
     assert admin.pools() == []

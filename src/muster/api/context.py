@@ -116,9 +116,11 @@ class Caller:
             if principal_now(work.live, self.principal.token, work.now) != self.principal:
                 raise TokenRefused
             began_s = time.perf_counter()
+            work.asker = self.principal
             try:
                 return action(work, parts)
             finally:
+                work.asker = None
                 if turn is not None:
                     turn.cost_s += time.perf_counter() - began_s
 

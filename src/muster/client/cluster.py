@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from muster.client.calls import body_of
+from muster.client.calls import PAGE, body_of
 from muster.client.encoding import json_of, quoted, quoted_path
 from muster.client.events import read_events
 from muster.client.exchange import Exchange, Stream, exchange, streaming
@@ -22,6 +22,7 @@ from muster.core.views.cluster import (
     QuotaPage,
     QuotaView,
 )
+from muster.core.views.settings import ChangePage, ChangeView
 
 if TYPE_CHECKING:
     from muster.core.specs import QuotaSpec, ScalingGroup
@@ -112,6 +113,32 @@ class ClusterCalls(ResourceCalls):
             asked["keep_deadline"] = True
         body = json_of(asked)
         return self._read(AgentView, self._send("POST", AGENTS.of(ref, "bar"), body=body))
+
+    @exchange
+    def changes(
+        self, *, kind: str | None = None, by: str | None = None, limit: int = 100
+    ) -> Exchange[list[ChangeView]]:
+        """Changes of groups, users, projects, quotas, domains, tokens and pools, with who made
+        them, the newest first; for admins.
+
+        Args:
+            kind: of group, user, project, quota, domain, token, join-token and pool; all when left
+                out.
+            by: a user, or domain/user.
+            limit: so many at most.
+        """
+        found: list[ChangeView] = []
+        cursor: str | None = None
+        while len(found) < limit:
+            wanted = min(limit - len(found), PAGE)
+            page = yield from self._get(
+                ChangePage, "/v1/changes", kind=kind, by=by, limit=wanted, cursor=cursor
+            )
+            found += page.items
+            cursor = page.next
+            if cursor is None:
+                break
+        return found
 
     @exchange
     def quotas(self) -> Exchange[list[QuotaView]]:

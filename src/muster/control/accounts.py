@@ -12,6 +12,7 @@ from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment
 from muster.control.deployment.requests import DeploymentRequests
 from muster.control.engine.module import Parts
+from muster.control.engine.setting_changes import note_change
 from muster.control.engine.work import Work
 from muster.control.identity.tokens import create_token, must_leave_an_admin, revoke
 from muster.control.job.requests import JobRequests
@@ -19,6 +20,7 @@ from muster.control.session.requests import SessionRequests
 from muster.core.errors import Conflict, InvalidSpec, NotFound, Problem
 from muster.core.owner import Owner, Principal, Role
 from muster.core.serving.hosts import is_covered
+from muster.core.settings import SettingKind
 from muster.core.specs.account import DEFAULT, DomainSpec, ProjectSpec, TokenSpec, UserSpec
 from muster.store import schema
 from muster.store.accounts import Accounts, Project, User
@@ -51,7 +53,7 @@ def add_domain(work: Work, spec: DomainSpec) -> str:
     _must_be_new(spec.name in domains, f"domain {spec.name}", len(domains))
     domains[spec.name] = work.now
     work.unit.also_rows(_ADD_DOMAIN, (spec.name, work.now))
-    work.unit.tell("domain", spec.name, "ADDED")
+    note_change(work, SettingKind.DOMAIN, spec.name, None, {})
     return spec.name
 
 
@@ -73,7 +75,7 @@ def remove_domain(work: Work, name: str) -> None:
         )
     del accounts.domains[name]
     work.unit.also_rows(_DROP_DOMAIN, (name,))
-    work.unit.tell("domain", name, "REMOVED")
+    note_change(work, SettingKind.DOMAIN, name, {}, None)
 
 
 def add_project(work: Work, spec: ProjectSpec) -> Project:
@@ -91,7 +93,7 @@ def add_project(work: Work, spec: ProjectSpec) -> Project:
     accounts.projects[key] = project
     row = project.domain, project.name, project.created_at, json.dumps(project.hosts)
     work.unit.also_rows(_ADD_PROJECT, row)
-    work.unit.tell("project", _path(key), "ADDED")
+    note_change(work, SettingKind.PROJECT, _path(key), None, {"hosts": project.hosts})
     return project
 
 
@@ -108,9 +110,11 @@ def set_hosts(
     project = work.live.accounts.projects.get((domain, name))
     if project is None:
         raise NotFound(f"there is no project {_path((domain, name))!r}")
+    before = {"hosts": project.hosts}
     project.hosts = tuple(dict.fromkeys(hosts))
     work.unit.also_rows(_WRITE_HOSTS, (json.dumps(project.hosts), domain, name))
-    work.unit.tell("project", _path((domain, name)), "CHANGED")
+    path = _path((domain, name))
+    note_change(work, SettingKind.PROJECT, path, before, {"hosts": project.hosts})
     standing = (
         deployment.host
         for deployment in work.live.of(Deployment).values()
@@ -150,9 +154,9 @@ def remove_project(
         _write_projects(work, user, tuple(each for each in user.projects if each != name))
     for token in tokens:
         revoke(work, token)
-    del accounts.projects[key]
+    gone = accounts.projects.pop(key)
     work.unit.also_rows(_DROP_PROJECT, key)
-    work.unit.tell("project", _path(key), "REMOVED")
+    note_change(work, SettingKind.PROJECT, _path(key), {"hosts": gone.hosts}, None)
 
 
 def add_user(work: Work, spec: UserSpec) -> User:
@@ -171,7 +175,7 @@ def add_user(work: Work, spec: UserSpec) -> User:
     accounts.users[key] = user
     row = user.domain, user.name, json.dumps(user.projects), user.created_at
     work.unit.also_rows(_ADD_USER, row)
-    work.unit.tell("user", _path(key), "ADDED")
+    note_change(work, SettingKind.USER, _path(key), None, {"projects": user.projects})
     return user
 
 
@@ -233,7 +237,8 @@ def remove_user(
         revoke(work, token)
     del accounts.users[domain, name]
     work.unit.also_rows(_DROP_USER, (domain, name))
-    work.unit.tell("user", _path((domain, name)), "REMOVED")
+    path = _path((domain, name))
+    note_change(work, SettingKind.USER, path, {"projects": user.projects}, None)
 
 
 def _user(accounts: Accounts, domain: str, name: str) -> User:
@@ -289,9 +294,11 @@ def _end_work(
 
 
 def _write_projects(work: Work, user: User, projects: tuple[str, ...]) -> None:
+    before = {"projects": user.projects}
     user.projects = projects
     work.unit.also_rows(_WRITE_PROJECTS, (json.dumps(projects), user.domain, user.name))
-    work.unit.tell("user", _path((user.domain, user.name)), "CHANGED")
+    path = _path((user.domain, user.name))
+    note_change(work, SettingKind.USER, path, before, {"projects": projects})
 
 
 def _known_projects(accounts: Accounts, domain: str, named: Collection[str]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from sqlalchemy import (
     Text,
 )
 
+from muster.core.settings import SETTING_PHASE
 from muster.core.states import AGENT_TABLE, JOB_TABLE, JobState
 from muster.store.record_table import index, index_by_owner, index_live
 from muster.store.record_table import metadata as metadata
@@ -155,7 +156,9 @@ index(
 history = Table(
     "history",
     metadata,
-    Column("entity", String, primary_key=True),  # id of a session, job, agent; job id/task
+    Column(
+        "entity", String, primary_key=True
+    ),  # id of a session, job, agent; job id/task; kind:name of a setting
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
     Column("phase", String, nullable=False),  # the handler, or who asked
     Column("from_status", String, nullable=True),
@@ -167,6 +170,8 @@ history = Table(
     Column("last_at", Float, nullable=False),
     sqlite_with_rowid=False,
 )
+
+index("history_of_settings", history.c.seq, where=history.c.phase == SETTING_PHASE)
 
 outbox = Table(
     "outbox",

@@ -18,6 +18,7 @@ from sqlalchemy import Connection
 from muster.core.reasons import Reason
 from muster.core.resources import DeviceShare
 from muster.core.results import SchedulingResult
+from muster.core.settings import SETTING_PHASE, SettingChange, SettingName
 from muster.store.batch import Batch, Row
 from muster.store.entity import Record, Told, Tried
 from muster.store.history import REPEATING, History
@@ -271,6 +272,12 @@ class Unit:
     def also_rows(self, batch: Batch, *rows: Row) -> None:
         """``also`` for rows of a statement that is used often: it is compiled once."""
         self._statements.append(lambda connection: batch.execute(connection, rows))
+
+    def note_setting(self, setting: SettingName, change: SettingChange, why: Reason) -> None:
+        """Add a history row of a setting that changed, and an event."""
+        result = SchedulingResult.SUCCESS
+        self._history.add(str(setting), SETTING_PHASE, None, change, result, (why,))
+        self.tell(setting.kind, setting.name, change)
 
     def tell(self, kind: str, id_: str, status: str) -> None:
         """Add an event for a change that belongs to no record."""

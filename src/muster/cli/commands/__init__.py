@@ -68,6 +68,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     "Policy": {
         "quotas": "quotas",
         "quota": "quotas",
+        "changes": "changes",
         "cordon": "bars",
         "drain": "bars",
         "uncordon": "bars",

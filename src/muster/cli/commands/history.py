@@ -127,7 +127,8 @@ def _subject(entry: "HistoryView", revisions: Mapping[str, int]) -> str:
 def _happened(entry: "HistoryView") -> Text:
     moved = entry.from_status is not None and entry.from_status != entry.to_status
     shown = status(entry.to_status)
-    if moved or (entry.result == SchedulingResult.SUCCESS and not entry.reasons):
+    is_setting = entry.from_status is None and bool(entry.happened)
+    if moved or is_setting or (entry.result == SchedulingResult.SUCCESS and not entry.reasons):
         at = ""
         if entry.agent and entry.to_status == "RUNNING":
             # Only the agent of a gang's first kernel is known.

@@ -13,6 +13,7 @@ from muster.control.engine.races import Races
 from muster.control.engine.retries import RetryPolicy
 from muster.control.engine.wake_share import WakeShare
 from muster.core.ids import IdFactory
+from muster.core.owner import Principal
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult
 from muster.store.entity import Record, Tried
@@ -37,7 +38,8 @@ class Work:
 
     ``dirty`` are the records that the next pass looks at, in the order in which they were marked;
     ``effects`` are performed once the unit is committed, never before (design: Commit before
-    effect). ``must_be_whole`` says that all handlers have to run before the commit, however many
+    effect). ``asker`` is who asked for the change that is being made, None for the controller
+    itself. ``must_be_whole`` says that all handlers have to run before the commit, however many
     changes there are already. ``races`` are the races that records lost of late, and ``defects``
     the handlers that failed. ``share`` is the part of its bounds that the wake may use. ``later``
     are records that handlers look at some at a time, in this
@@ -61,6 +63,7 @@ class Work:
         self.share = share or WakeShare()
         self.now = unit.now
         self.effects: dict[type, list[object]] = {}
+        self.asker: Principal | None = None
         self.must_be_whole = False
         self.later: list[Record] = []
         self.large: list[Record] = []

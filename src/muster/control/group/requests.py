@@ -1,10 +1,15 @@
 """Operators' requests about groups and quotas: functions of one wake's work that refuse before they
 change anything."""
 
+from typing import Any
+
+from muster.control.engine.setting_changes import note_change
 from muster.control.engine.work import Work
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.handlers.start import recall_prefilled
 from muster.core.errors import NotFound
+from muster.core.resources import format_amount, format_bytes
+from muster.core.settings import SettingKind
 from muster.core.specs import Level, QuotaSpec, ScalingGroup
 from muster.scheduling.policy.group_policy import Policy, check_options
 from muster.store import schema
@@ -36,9 +41,12 @@ class GroupRequests:
         """
         check_options(spec)
         Policy.of(spec)
+        former = work.live.groups.get(spec.name)
         work.unit.also_rows(_DROP_GROUP, (spec.name,))
         work.unit.also_rows(_ADD_GROUP, (spec.name, spec.model_dump_json()))
         work.live.groups[spec.name] = spec
+        before = None if former is None else _group_said(former)
+        note_change(work, SettingKind.GROUP, spec.name, before, _group_said(spec))
         self._cluster.group_changed(spec.name)
         for agent in work.live.agents.values():
             if agent.group == spec.name:
@@ -64,7 +72,11 @@ class GroupRequests:
         return spec
 
     def _write_quota(self, work: Work, key: tuple[Level, str], spec: QuotaSpec | None) -> None:
+        former = work.live.quotas.get(key)
         work.unit.also_rows(_DROP_QUOTA, key)
+        before = None if former is None else _quota_said(former)
+        after = None if spec is None else _quota_said(spec)
+        note_change(work, SettingKind.QUOTA, key[1], before, after)
         if spec is None:
             del work.live.quotas[key]
         else:
@@ -73,3 +85,20 @@ class GroupRequests:
         self._cluster.quotas_changed()
         for agent_id in work.live.allocations_on:
             recall_prefilled(work, agent_id, unless=self._cluster.may_prefill)
+
+
+def _group_said(spec: ScalingGroup) -> dict[str, Any]:
+    """The keys of a group that are no defaults."""
+    return spec.model_dump(mode="json", exclude={"kind", "name"}, exclude_defaults=True)
+
+
+def _quota_said(spec: QuotaSpec) -> dict[str, Any]:
+    """The keys of a quota that are no defaults, with amounts as people write them."""
+    said = spec.model_dump(mode="json", exclude={"kind", "level", "name"}, exclude_defaults=True)
+    for key, limits in (("limits", spec.limits), ("largest", spec.largest)):
+        amounts = limits.amounts.items()
+        said[key] = {name: format_amount(name, amount) for name, amount in amounts}
+    for key in ("open_specs", "ended_specs"):
+        if key in said:
+            said[key] = format_bytes(said[key])
+    return said

@@ -5,13 +5,16 @@ A token is known by its hash from the commit on, and its secret is told once.
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import fields
+from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any, TypeVar
 
+from muster.control.engine.setting_changes import note_change
 from muster.control.engine.work import Work
 from muster.core.errors import Ambiguous, Conflict, InvalidSpec, NotFound, Problem
 from muster.core.ids import IdKind, TokenId, prefix_range
 from muster.core.owner import Owner, Principal, Role
+from muster.core.settings import SettingKind
 from muster.core.specs.account import JoinTokenSpec, TokenSpec
 from muster.store import schema
 from muster.store.accounts import Accounts, User
@@ -101,7 +104,7 @@ def create_token(
     )
     tokens.add(token)
     work.unit.also_rows(_ADD_TOKEN, attrgetter(*_TOKEN)(token))
-    work.unit.tell("token", token.id, "CREATED")
+    note_change(work, SettingKind.TOKEN, token.id, None, _token_said(token), by=by)
     return token, secret
 
 
@@ -166,7 +169,7 @@ def revoke_token(work: Work, by: Principal, ref: str) -> Token:
 def revoke(work: Work, token: Token) -> None:
     work.live.accounts.tokens.remove(token)
     work.unit.also_rows(_DROP_TOKEN, (token.id,))
-    work.unit.tell("token", token.id, "REVOKED")
+    note_change(work, SettingKind.TOKEN, token.id, _token_said(token), None)
 
 
 def must_leave_an_admin(work: Work, going: Collection[Token]) -> None:
@@ -229,6 +232,7 @@ def create_join_token(work: Work, by: Principal, spec: JoinTokenSpec) -> tuple[J
     expires_at = work.now + spec.expires
     by_user = by.owner.user
     token = _add_join_token(work, by_user, secret, spec.agent, spec.group, spec.uses, expires_at)
+    note_change(work, SettingKind.JOIN_TOKEN, token.id, None, _join_token_said(token), by=by)
     return token, secret
 
 
@@ -236,7 +240,8 @@ def create_open_join_token(work: Work, made_by: str) -> str:
     """Make a token with which any number of agents may join, without an end; the answer is its
     secret."""
     secret = new_secret()
-    _add_join_token(work, made_by, secret, None, None, None, None)
+    token = _add_join_token(work, made_by, secret, None, None, None, None)
+    note_change(work, SettingKind.JOIN_TOKEN, token.id, None, _join_token_said(token))
     return secret
 
 
@@ -294,6 +299,23 @@ def revoke_join_token(work: Work, ref: str) -> JoinToken:
 def _drop_join_token(work: Work, token: JoinToken) -> None:
     work.live.accounts.join_tokens.remove(token)
     work.unit.also_rows(_DROP_JOIN_TOKEN, (token.id,))
+    note_change(work, SettingKind.JOIN_TOKEN, token.id, _join_token_said(token), None)
+
+
+def _token_said(token: Token) -> dict[str, Any]:
+    """The properties of a token, without its hash."""
+    who = f"{token.domain}/{token.user}"
+    said = {"name": token.name, "user": who, "project": token.project, "role": str(token.role)}
+    return {**said, "expires": _moment(token.expires_at)}
+
+
+def _join_token_said(token: JoinToken) -> dict[str, Any]:
+    said = {"agent": token.agent, "group": token.group, "uses_left": token.uses_left}
+    return {**said, "expires": _moment(token.expires_at)}
+
+
+def _moment(at: float | None) -> str | None:
+    return None if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
 
 
 # -- of both kinds ---------------------------------------------------------------------------------

@@ -2,8 +2,10 @@
 change anything."""
 
 import math
+from typing import Any
 
 from muster.control.engine.handler import TransitionStatus
+from muster.control.engine.setting_changes import changed_by
 from muster.control.engine.work import Move, Work
 from muster.control.pool.fleet import Fleet
 from muster.control.pool.pools import PoolLifecycle
@@ -17,6 +19,7 @@ from muster.core.ids import IdKind
 from muster.core.owner import Principal
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult
+from muster.core.settings import SETTING_PHASE, Difference, differences
 from muster.core.specs.pool import PoolSpec
 from muster.core.states import AgentStatus
 from muster.store.records import Agent
@@ -85,7 +88,8 @@ class PoolRequests:
         self._whatever_was_wrong_may_be_mended(pool)
         if relabelled:
             self._relabel(work, pool)
-        self._changed(work, principal, pool, "changed")
+        told = differences(_said(former), _said(spec))
+        self._changed(work, principal, pool, "changed", told)
         return pool
 
     def _add(self, work: Work, principal: Principal, spec: PoolSpec) -> Pool:
@@ -108,7 +112,7 @@ class PoolRequests:
         )
         work.unit.add(pool)
         self._fleet.add_pool(pool)
-        self._changed(work, principal, pool, "made")
+        self._changed(work, principal, pool, "made", differences({}, _said(spec)))
         return pool
 
     def _share(self, work: Work, pool: Pool) -> None:
@@ -135,11 +139,18 @@ class PoolRequests:
                 work.mark(agent)
                 self._slices.agent_changed(agent)
 
-    def _changed(self, work: Work, principal: Principal, pool: Pool, what: str) -> None:
+    def _changed(
+        self,
+        work: Work,
+        principal: Principal,
+        pool: Pool,
+        what: str,
+        told: tuple[Difference, ...] = (),
+    ) -> None:
         work.unit.touch(pool)
         work.mark(pool)
-        why = _by(ReasonCode.POOL_CHANGED_BY, principal, what)
-        work.unit.note(pool, PHASE, SchedulingResult.SUCCESS, why)
+        why = _pool_changed(principal, what, told)
+        work.unit.note(pool, SETTING_PHASE, SchedulingResult.SUCCESS, why)
         self._slices.changed_groups.add(pool.group)
 
     def pause(self, work: Work, principal: Principal, name: str) -> Pool:
@@ -183,8 +194,10 @@ class PoolRequests:
             NotFound: there is no such pool.
         """
         pool = self._found(name)
+        told = differences({"replacing": pool.replacing}, {"replacing": at_a_time})
         pool.replacing = at_a_time
-        self._changed(work, principal, pool, "replaces slices of" if at_a_time else "leaves")
+        what = "replaces slices of" if at_a_time else "leaves"
+        self._changed(work, principal, pool, what, told)
         return pool
 
     def delete(self, work: Work, principal: Principal, name: str) -> Pool:
@@ -195,9 +208,9 @@ class PoolRequests:
         """
         pool = self._found(name)
         if pool.status is not PoolStatus.DELETING:
-            why = _by(ReasonCode.POOL_CHANGED_BY, principal, "deletes")
+            why = _pool_changed(principal, "deletes")
             to = TransitionStatus(PoolStatus.DELETING)
-            self._pools.move(work, [pool], POOL_TABLE.live, to, Move(PHASE, reason=why))
+            self._pools.move(work, [pool], POOL_TABLE.live, to, Move(SETTING_PHASE, reason=why))
         gone = reason(ReasonCode.SLICE_POOL_DELETED, by=principal.owner.user)
         for slice_ in self._fleet.slices(name):
             self._slices.doom(work, slice_, PHASE, gone)
@@ -208,9 +221,9 @@ class PoolRequests:
         if pool.status is PoolStatus.DELETING:
             raise Conflict(f"pool {name} is being deleted")
         if pool.status is not to:
-            why = _by(ReasonCode.POOL_CHANGED_BY, principal, what)
+            why = _pool_changed(principal, what)
             there = TransitionStatus(to)
-            self._pools.move(work, [pool], POOL_TABLE.live, there, Move(PHASE, reason=why))
+            self._pools.move(work, [pool], POOL_TABLE.live, there, Move(SETTING_PHASE, reason=why))
         return pool
 
     def _found(self, name: str) -> Pool:
@@ -299,3 +312,13 @@ def _may_run(work: Work, agent: Agent, held: int) -> str:
 
 def _by(code: ReasonCode, principal: Principal, what: str) -> Reason:
     return reason(code, by=principal.owner.user, what=what)
+
+
+def _pool_changed(principal: Principal, what: str, told: tuple[Difference, ...] = ()) -> Reason:
+    numbers = {**changed_by(principal), "what": what, "changes": told}
+    return reason(ReasonCode.POOL_CHANGED_BY, **numbers)
+
+
+def _said(spec: PoolSpec) -> dict[str, Any]:
+    """The keys of a pool that are no defaults."""
+    return spec.model_dump(mode="json", exclude={"kind", "name"}, exclude_defaults=True)

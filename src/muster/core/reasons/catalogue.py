@@ -365,6 +365,9 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
         _O, "{handler} raised {error}", "This is a defect of Muster; please report it."
     ),
     ReasonCode.REPRIORITISED: Definition(_W, "priority {before} → {after}, by {by}"),
+    ReasonCode.SETTING_CHANGED: Definition(
+        _W, "by {by:?{by}}{by:!the controller}{changes:?: }{changes:>}"
+    ),
     ReasonCode.AGENT_JOINED: Definition(_W, "joined group {group}"),
     ReasonCode.AGENT_SILENT: Definition(_O, "silent for {silent_s} s"),
     ReasonCode.AGENT_RETURNED: Definition(_W, "speaks again"),

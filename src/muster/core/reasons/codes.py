@@ -252,6 +252,8 @@ class ReasonCode(StrEnum):
     PHASE_GAVE_UP = "PHASE_GAVE_UP"
     # Changes of work
     REPRIORITISED = "REPRIORITISED"
+    # Changes of a setting
+    SETTING_CHANGED = "SETTING_CHANGED"
     # Changes of an agent
     AGENT_JOINED = "AGENT_JOINED"
     AGENT_SILENT = "AGENT_SILENT"

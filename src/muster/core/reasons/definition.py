@@ -19,6 +19,7 @@ class Definition:
 
     ``{n:agent}`` becomes "1 agent", "2 agents". ``{n:=}`` becomes the amount n as a person writes
     it; the reason's number ``unit`` (``core.resources.Unit``, or "price") names the unit of n.
+    ``{n:>}`` becomes the differences n of a setting (``core.settings``): "limits.gpu: 8 → 10".
     ``{n:~}`` becomes n seconds as a length of time: "1m35s". ``{n:?text}`` becomes the text if the
     reason has an n that is not 0, ``{n:!text}`` if it has none; the text may hold numbers of the
     reason."""

@@ -156,7 +156,7 @@ OF_POOLS: Mapping[ReasonCode, Definition] = {
         "slices of the present revision fail, so no more of former ones are replaced: {told}",
         "Mend the pool, apply it, and `muster pools replace {pool}` again.",
     ),
-    ReasonCode.POOL_CHANGED_BY: Definition(_W, "{by} {what} it"),
+    ReasonCode.POOL_CHANGED_BY: Definition(_W, "{by} {what} it{changes:?: {changes:>}}"),
     ReasonCode.SLICE_FOR_DEMAND: Definition(
         _W, "work waits that asks for {asks}{kernels:? in each of {kernels:kernel}}"
     ),

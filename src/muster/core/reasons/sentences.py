@@ -9,6 +9,7 @@ from typing import Any
 from muster.core.reasons.catalogue import CATALOGUE
 from muster.core.reasons.codes import ReasonCode, ReasonKind
 from muster.core.resources import AmountUnit
+from muster.core.settings import difference_said
 from muster.core.text import duration
 
 
@@ -31,9 +32,9 @@ class Reason:
 
     def told(self) -> dict[str, Any]:
         """The numbers, by name, that the sentence and the remedy tell. The other numbers may be
-        about work of which the reader must not know."""
+        about work of which the reader must not know. Differences are told as text."""
         names = numbers_of(self.code)
-        return {name: value for name, value in self.numbers if name in names}
+        return {name: _scalar(value) for name, value in self.numbers if name in names}
 
     def to_json(self) -> str:
         """The numbers as JSON; the code has a column of its own."""
@@ -69,6 +70,13 @@ PRICE = "price"
 """The ``unit`` of prices, in any currency."""
 
 
+def _scalar(value: Any) -> Any:
+    """The value of a number; differences of a setting as text."""
+    if isinstance(value, list | tuple):
+        return "; ".join(difference_said(*each) for each in value)
+    return value
+
+
 class _Shown(dict[str, "_Number"]):
     """Numbers for a template; one that is missing shows as a question mark, never as an error."""
 
@@ -94,6 +102,8 @@ class _Number:
         value = self.value
         if form.startswith(("?", "!")):
             return form[1:] if bool(value) is form.startswith("?") else ""
+        if form == ">":
+            value = _scalar(value)
         if form == "~" and isinstance(value, int | float):
             return duration(value) if value else "0s"
         unit = self._others["unit"].value if form == "=" else None
@@ -105,6 +115,6 @@ class _Number:
             value = int(value)  # nobody writes 1.0 s
         shown = "?" if value is None else str(value)
         # Older versions stored amounts as texts, and counts without a unit.
-        if form in ("", "=", "~"):
+        if form in ("", "=", "~", ">"):
             return shown
         return f"{shown} {form}" + ("" if value == 1 else "s")

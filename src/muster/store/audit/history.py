@@ -39,15 +39,21 @@ def _later(entity: Entity[Any]) -> Mapping[str, frozenset[str]]:
     return _reachable(entity.states)
 
 
-_EVERY: Select[Any] = select(
-    _steps.entity,
-    _steps.seq,
-    _steps.from_status,
-    _steps.to_status,
-    _steps.times,
-    _steps.first_at,
-    _steps.last_at,
-).order_by(_steps.entity, _steps.seq)
+_IS_OF_RECORD = _steps.entity.not_like("%:%")
+"""The condition for steps of a record: others are of settings, which have no states."""
+_EVERY: Select[Any] = (
+    select(
+        _steps.entity,
+        _steps.seq,
+        _steps.from_status,
+        _steps.to_status,
+        _steps.times,
+        _steps.first_at,
+        _steps.last_at,
+    )
+    .where(_IS_OF_RECORD)
+    .order_by(_steps.entity, _steps.seq)
+)
 
 
 def _out_of_order(stored: Stored) -> Iterator[AuditFinding]:
@@ -119,7 +125,7 @@ def _wrong_times(stored: Stored) -> Iterator[AuditFinding]:
 def _of_none_of(*entities: Entity[Any]) -> Lookup:
     known = [select(name_column(entity)) for entity in entities]
     everybody = select(union_all(*known).subquery())
-    return Lookup(except_(select(_steps.entity), everybody))
+    return Lookup(except_(select(_steps.entity).where(_IS_OF_RECORD), everybody))
 
 
 def _of_nothing(stored: Stored) -> Iterator[AuditFinding]:

@@ -1,6 +1,7 @@
 """History, as the API tells it."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, func, select
@@ -8,15 +9,19 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, func, select
 from muster.core.errors import NotFound, nothing_named
 from muster.core.ids import IdKind
 from muster.core.owner import Principal
+from muster.core.settings import SETTING_PHASE, SettingName
 from muster.core.views.base import ReasonView
+from muster.core.views.settings import ChangePage, ChangeView, DifferenceView
 from muster.core.views.work import HistoryPage, HistoryView
 from muster.store import schema
 from muster.store.entities import JOB, TASK
-from muster.store.entity import Entities, Entity
+from muster.store.entity import Entities
 from muster.store.queries.refs import resolve
+from muster.store.queries.settings import as_seen, find_setting
 from muster.store.queries.tasks import job_row, task_view
 from muster.store.stored_values import load_reasons
 
+_CHANGES_AT_A_TIME = 500
 MAX_SESSIONS = 1000
 """The number of a job's latest sessions whose history is shown with that of the job."""
 
@@ -25,8 +30,8 @@ def read_history(
     connection: Connection, entities: Entities, principal: Principal, ref: str, limit: int
 ) -> HistoryPage:
     """The history of a job with its tasks and sessions, of one task (``job/index``) with the
-    sessions of its attempts, or of a record of another kind; each with the records named below it,
-    such as notices of its end.
+    sessions of its attempts, or of a record of another kind, each with the records named below it,
+    such as notices of its end; or of a setting (``settings.find_setting``).
 
     Raises:
         NotFound, Ambiguous: see ``refs.resolve``.
@@ -38,10 +43,93 @@ def read_history(
         found |= {(row.seq, row.entity): row for row in connection.execute(newest)}
     kept = sorted(found)[-limit:]
     attempts = _attempts(connection, {name for _, name in kept if IdKind.SESSION.begins(name)})
-    items = (
-        _view(found[key], entities.told_as(key[1]) or TASK, attempts.get(key[1])) for key in kept
-    )
+    items = (_view(found[key], entities, principal, attempts.get(key[1])) for key in kept)
     return HistoryPage(items=tuple(items), left_out=len(found) > limit)
+
+
+def read_changes(
+    connection: Connection,
+    entities: Entities,
+    principal: Principal,
+    *,
+    kind: str | None = None,
+    by: str | None = None,
+    cursor: int | None = None,
+    limit: int = 100,
+) -> ChangePage:
+    """The changes of settings and pools, the newest first.
+
+    Args:
+        kind: of settings: ``SettingKind``, or ``pool``.
+        by: who made them: a user, or domain/user.
+        cursor: those before this number only.
+    """
+    history = schema.history
+    changes = select(history).where(history.c.phase == SETTING_PHASE)
+    if kind is not None:
+        changes = changes.where(_of_kind(entities, kind))
+    if cursor is not None:
+        changes = changes.where(history.c.seq < cursor)
+    newest = changes.order_by(history.c.seq.desc())
+    streamed = connection.execution_options(yield_per=_CHANGES_AT_A_TIME).execute(newest)
+    told = ((row, _changed_by(row)) for row in streamed)
+    asked = ((row, who) for row, who in told if by in (None, who, (who or "").partition("/")[2]))
+    found = [*islice(asked, limit + 1)]
+    names = _names(connection, entities, [row.entity for row, _ in found])
+    items = [_change_view(entities, row, who, names) for row, who in found[:limit]]
+    return ChangePage(items=tuple(items), next=str(items[-1].seq) if len(found) > limit else None)
+
+
+def _of_kind(entities: Entities, kind: str) -> ColumnElement[bool]:
+    """The condition for changes of one kind of settings, or of records."""
+    name, record = schema.history.c.entity, entities.named(kind)
+    if record is not None:
+        return (name >= f"{record.prefix}-") & (name < f"{record.prefix}.")  # "." comes after "-"
+    return (name >= f"{kind}:") & (name < f"{kind};")  # ";" comes after ":"
+
+
+def _changed_by(row: Row[Any]) -> str | None:
+    """The principal that made a change, as domain/user; of old rows the user alone."""
+    numbers = _numbers(row)
+    by = numbers.get("by")
+    return f"{numbers['domain']}/{by}" if by and "domain" in numbers else by
+
+
+def _numbers(row: Row[Any]) -> dict[str, Any]:
+    return {name: value for each in load_reasons(row.reasons) for name, value in each.numbers}
+
+
+def _names(connection: Connection, entities: Entities, ids: Collection[str]) -> dict[str, str]:
+    """The names of records, by id; ids of settings are left out."""
+    found: dict[str, str] = {}
+    for entity in entities.referred():
+        its = [id_ for id_ in ids if id_.startswith(f"{entity.prefix}-")]
+        if its and "name" in entity.table.c:
+            c = entity.table.c
+            rows = connection.execute(select(c.id, c.name).where(c.id.in_(its)))
+            found |= {row.id: row.name for row in rows}
+    return found
+
+
+def _change_view(
+    entities: Entities, row: Row[Any], by: str | None, names: Mapping[str, str]
+) -> ChangeView:
+    numbers, setting = _numbers(row), SettingName.of(row.entity)
+    record = entities.told_as(row.entity)
+    kind = "" if record is None else record.name
+    return ChangeView(
+        seq=row.seq,
+        at=row.first_at,
+        kind=kind if setting is None else str(setting.kind),
+        name=names.get(row.entity, row.entity) if setting is None else setting.name,
+        what=str(numbers.get("what") or row.to_status.lower()),
+        by=by,
+        token=numbers.get("token"),
+        changes=tuple(
+            DifferenceView(key=key, before=before, after=after)
+            for key, before, after in numbers.get("changes", ())
+        ),
+    )
 
 
 def _attempts(connection: Connection, sessions: Collection[str]) -> dict[str, Row[Any]]:
@@ -79,6 +167,10 @@ def _conditions(
     """The conditions for the history rows of ``ref``, in a form that the table's index answers."""
     entity = schema.history.c.entity
     job_ref, slash, index = ref.partition("/")
+    if SettingName.of(ref) is not None or (slash and not index.isdecimal()):
+        setting = find_setting(connection, principal, ref)
+        if setting is not None:
+            return [entity == str(setting)]
     if slash:
         job = job_row(connection, principal, job_ref)
         number = int(index) if index.isdecimal() and len(index) < 10 else -1
@@ -97,6 +189,9 @@ def _conditions(
         if each is not JOB:
             return [entity == id_, parts]
         return [entity == id_, parts, entity.in_(_sessions(id_))]
+    setting = find_setting(connection, principal, ref)
+    if setting is not None:
+        return [entity == str(setting)]
     raise nothing_named(ref, *(each.name for each in referred))
 
 
@@ -108,17 +203,25 @@ def _sessions(job_id: str, index: int | None = None) -> Select[Any]:
     return sessions.order_by(kernels.c.session_id.desc()).limit(MAX_SESSIONS)
 
 
-def _view(row: Row[Any], kind: Entity[Any], attempt: Row[Any] | None) -> HistoryView:
+def _view(
+    row: Row[Any], entities: Entities, principal: Principal, attempt: Row[Any] | None
+) -> HistoryView:
+    setting = SettingName.of(row.entity)
+    kind = entities.told_as(row.entity) or TASK
+    happened = kind.states.words.get(row.to_status, "")
+    reasons = load_reasons(row.reasons)
+    if row.phase == SETTING_PHASE:
+        reasons = as_seen(reasons, principal)
     return HistoryView(
         seq=row.seq,
         entity=row.entity,
-        kind=kind.name,
+        kind=kind.name if setting is None else str(setting.kind),
         phase=row.phase,
         from_status=row.from_status,
         to_status=row.to_status,
-        happened=kind.states.words.get(row.to_status, ""),
+        happened=happened if setting is None else row.to_status.lower(),
         result=row.result,
-        reasons=tuple(ReasonView.of(reason) for reason in load_reasons(row.reasons)),
+        reasons=tuple(ReasonView.of(reason) for reason in reasons),
         times=row.times,
         first_at=row.first_at,
         last_at=row.last_at,
