@@ -1,4 +1,4 @@
-"""Changes of settings: history and the list of changes tell who made them, and what they changed."""
+"""Changes of settings: history and the list of changes tell who made them, and what is new."""
 
 from collections.abc import Iterator
 
@@ -81,7 +81,7 @@ def test_history_of_tokens_tells_no_secret(cluster: ServedCluster, root: Client)
     invitation = root.create_join_token("a9")
     root.revoke_join_token("a9")
     added, removed = told(root, made.token.id)
-    assert added[0] == "added" and removed[0] == "removed"
+    assert (added[0], removed[0]) == ("added", "removed")
     assert "by root: name: laptop; user: default/ada; role: user; expires: " in added[1]
     assert [each[0] for each in told(root, f"join-token:{invitation.token.id}")] == [
         "added",
@@ -100,7 +100,7 @@ def test_list_of_changes_tells_all_kinds_newest_first_and_pages(
     root.add_domain("hall")
     newest, before = root.changes(limit=2)
     assert (newest.kind, newest.name, newest.what, newest.by) == ("domain", "hall", "added", ROOT)
-    assert newest.token is not None and newest.token.startswith("tok-")
+    assert str(newest.token).startswith("tok-")
     assert (before.kind, before.name, before.by) == ("quota", "default", "default/ada")
     (difference,) = before.changes
     assert (difference.key, difference.before, difference.after) == ("sessions", None, "9")

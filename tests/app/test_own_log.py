@@ -1,11 +1,15 @@
 """A process's own log is kept within bounds, and no line of it is somebody else's."""
 
+import json
 import logging
+import re
 import subprocess
 import sys
 from pathlib import Path
 
-from muster.app.own_log import MAX_KINDS, MAX_OF_KIND, WINDOW_S, KindLimit
+import pytest
+
+from muster.app.own_log import MAX_KINDS, MAX_OF_KIND, WINDOW_S, KindLimit, said_in
 from muster.control.pool.entries import BOUND, MOST_LOGGED, DecisionLog
 
 SCRIPT = """
@@ -51,7 +55,9 @@ def test_log_that_another_process_has_put_aside_is_begun_anew(tmp_path: Path) ->
 def test_line_of_the_log_has_no_end_of_a_line_and_no_escape_in_it(tmp_path: Path) -> None:
     log = tmp_path / "controller.log"
     script = """
+import json
 import logging
+import re
 from muster.app.own_log import log_to_stderr
 log_to_stderr()
 logging.warning("agent %s", "a\\n2026-01-01 ERROR root: forged \\x1b[2J\\u202e")
@@ -136,3 +142,44 @@ def test_what_libraries_say_of_their_own_beginnings_is_left_out(tmp_path: Path) 
     assert [line.rpartition(": ")[2] for line in log.read_text().splitlines()] == [
         "Running upgrade"
     ]
+
+
+BEGIN = "import logging; from muster.app.own_log import log_to_stderr; log_to_stderr(); "
+
+
+def test_log_has_messages_from_the_level_up_that_the_environment_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = BEGIN + "log = logging.getLogger('muster.x'); log.debug('d'); log.info('i'); "
+    script += "log.warning('w'); log.error('e'); logging.getLogger('httpx').debug('secret')"
+    shown = {}
+    for level in ("debug", "info", "WARNING", "error", "loud"):
+        monkeypatch.setenv("MUSTER_LOG_LEVEL", level)
+        log = tmp_path / level
+        run(log, script)
+        shown[level] = "".join(line[-1] for line in log.read_text().splitlines())
+    assert shown == {"debug": "diwe", "info": "iwe", "WARNING": "we", "error": "e", "loud": "iwe"}
+
+
+def test_log_of_json_has_one_object_on_each_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MUSTER_LOG_FORMAT", "json")
+    script = (
+        "from muster.app.own_log import say_last\n"
+        + BEGIN
+        + 'logging.getLogger("muster.x").warning("agent %s\\n{forged", "a\\u202e")\n'
+        + "try:\n    raise ValueError('no')\nexcept ValueError:\n    logging.exception('failed')\n"
+        + "say_last('muster controller: it ended')\n"
+    )
+    log = tmp_path / "controller.log"
+    run(log, script)
+    first, second, third = map(json.loads, log.read_text().splitlines())
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", first["time"])
+    assert (first["level"], first["logger"]) == ("warning", "muster.x")
+    assert first["message"] == "agent a�\n{forged"
+    assert second["message"] == "failed"
+    assert "ValueError: no" in second["exception"]
+    assert third["message"] == "muster controller: it ended"
+    assert said_in(log.read_text().splitlines()[-1]) == "muster controller: it ended"
+    assert said_in("{no JSON") == "{no JSON"

@@ -16,7 +16,7 @@ from tests.e2e.cluster import client_of, free_ports
 from tests.patience import until
 
 from muster.app import keeper, local
-from muster.app.detached import has_ended
+from muster.app.detached import has_ended, last_words
 from muster.app.doctor import checks
 from muster.app.home import Home, RunningController
 from muster.app.keeper import keeper_of, last_kept
@@ -219,6 +219,41 @@ def test_controller_that_something_outside_hinders_is_started_again_until_it_doe
     kept = last_kept(home)
     assert kept is not None
     assert (kept.crashes, kept.last_end) == (1, "a trouble that may pass")
+
+
+def test_first_start_that_is_killed_is_told_with_its_reason(
+    home: Home, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    popen = subprocess.Popen
+    killed = [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]
+
+    def start(words: list[str], **options: object) -> "subprocess.Popen[bytes]":
+        return popen(killed, **options)  # type: ignore[call-overload,no-any-return]
+
+    monkeypatch.setattr("muster.app.keeper.subprocess.Popen", start)
+    monkeypatch.setattr("muster.app.keeper.signal.signal", lambda *_: None)
+    home.create()
+    home.log.write_text("muster controller: what an earlier one said\n")
+    began = home.log.stat().st_size
+    assert keeper.keep(f'{{"home": "{home.path}"}}') == 1
+    with home.log.open("a") as log:
+        log.write(capfd.readouterr().err)
+    assert last_words(home, began) == (
+        "the controller was killed while it started (signal 9), for want of memory, or by somebody"
+    )
+
+
+def test_end_without_a_word_is_told_as_such(home: Home) -> None:
+    home.create()
+    home.log.write_text("muster controller: what an earlier one said\n")
+    began = home.log.stat().st_size
+    assert last_words(home, began) == f"the controller ended without a reason; see {home.log}"
+    with home.log.open("a") as log:
+        log.write("2026-11-28 INFO alembic: Running upgrade\n")
+    assert last_words(home, began) == (
+        "the controller ended without a reason, and last said: 2026-11-28 INFO alembic: Running "
+        f"upgrade; see {home.log}"
+    )
 
 
 def test_slower_of_two_ups_says_that_the_other_was_faster(home: Home) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -168,6 +169,9 @@ class Kernels:
         """Carry out commands, in order; runs of one kind go to the supervisor together."""
         if self._link is None:
             return
+        if log.isEnabledFor(logging.DEBUG):
+            kinds = Counter(type(each).__name__ for each in commands)
+            log.debug("commands of the controller: %s", dict(kinds))
         for _, alike in groupby(commands, key=type):
             run = list(alike)
             match run[0]:

@@ -154,6 +154,7 @@ class BearerAuth:
             await _only_discovery()(scope, receive, send)
             return
         scope["principal"] = principal
+        log.debug("%s %s by %s", scope["method"], scope["path"], principal.owner)
         if scope["method"] != "GET":
             await self._app(scope, receive, send)
             return

@@ -6,13 +6,16 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 
 from muster.app.controller_config import ControllerConfig, dump_controller
 from muster.app.home import Home, RunningController, open_log
 from muster.app.keeper import is_kept
+from muster.app.own_log import said_in
 from muster.core.errors import Conflict, MusterError
+from muster.core.log_options import LogOptions
 
 SPAWN_TIMEOUT_S = 30.0
 READY_TIMEOUT_S = 300.0
@@ -37,35 +40,40 @@ class ToldToStop(MusterError):
 class DetachedController:
     """A controller's process, or its keeper's, without a parent and a terminal."""
 
-    def __init__(self, home: Home, process: psutil.Process) -> None:
+    def __init__(self, home: Home, process: psutil.Process, since: int = 0) -> None:
         self._home = home
         self._process = process
+        self._since = since  # the length of the log, in bytes, when it was started
 
     @classmethod
-    def start(cls, config: ControllerConfig, *, kept: bool) -> "DetachedController":
-        """Start a controller; it is not ready yet. ``kept``: a keeper starts it again whenever it
-        crashes.
+    def start(
+        cls, config: ControllerConfig, log_options: LogOptions, *, kept: bool
+    ) -> "DetachedController":
+        """Start a controller, which logs as the options say; it is not ready yet. ``kept``: a
+        keeper starts it again whenever it crashes.
 
         Raises:
             CannotStart: it ended at once, or could not be started at all.
         """
         words = [sys.executable, "-m", "muster.app.controller_process"]
+        since = 0
         try:
             with open_log(config.home.log) as log:
+                since = os.fstat(log.fileno()).st_size
                 starter = subprocess.run(
                     [*words, "--detach", *(["--keep"] if kept else [])],
                     input=dump_controller(config).encode(),
                     stdout=subprocess.PIPE,
                     stderr=log,
                     cwd="/",
-                    env=os.environ | ENVIRONMENT,
+                    env=os.environ | ENVIRONMENT | log_options.environment,
                     start_new_session=True,
                     timeout=SPAWN_TIMEOUT_S,
                     check=False,
                 )
-            return cls(config.home, psutil.Process(int(starter.stdout)))
+            return cls(config.home, psutil.Process(int(starter.stdout)), since)
         except (ValueError, psutil.NoSuchProcess):
-            raise CannotStart(last_words(config.home)) from None
+            raise CannotStart(last_words(config.home, since)) from None
         except (OSError, subprocess.TimeoutExpired) as error:
             raise CannotStart(f"the controller cannot be started: {error}") from None
 
@@ -104,7 +112,7 @@ class DetachedController:
             if self.has_ended():
                 if self._home.is_running() or is_kept(self._home):
                     raise Conflict(_faster(self._home))
-                raise CannotStart(last_words(self._home))
+                raise CannotStart(last_words(self._home, self._since))
             if told_to_stop.wait(LOOK_AGAIN_S):
                 raise ToldToStop("told to stop before the cluster was ready; nothing of it is left")
         raise CannotStart(
@@ -130,9 +138,27 @@ def has_ended(process: psutil.Process) -> bool:
         return True
 
 
-def last_words(home: Home) -> str:
-    """The sentence with which a controller ended."""
-    lines = home.log.read_text(errors="replace").strip().splitlines()
-    last = lines[-1] if lines else ""
+def last_words(home: Home, since: int = 0) -> str:
+    """The sentence with which a controller ended.
+
+    Args:
+        since: the length of the log, in bytes, when it was started.
+    """
+    lines = _lines(home.log, since)
+    last = said_in(lines[-1]) if lines else ""
     prefix = "muster controller: "
-    return last.removeprefix(prefix) if last.startswith(prefix) else f"{last}; see {home.log}"
+    if last.startswith(prefix):
+        return last.removeprefix(prefix)
+    told = f", and last said: {last}" if last else ""
+    return f"the controller ended without a reason{told}; see {home.log}"
+
+
+def _lines(log: Path, since: int) -> list[str]:
+    """The lines of a log from a position on; all of them if it has been put aside since."""
+    try:
+        with log.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(since if since <= size else 0)
+            return file.read().decode(errors="replace").strip().splitlines()
+    except OSError:
+        return []

@@ -23,6 +23,7 @@ from muster.app.local import DEFAULT_PORT, agent_port_after
 from muster.app.local_agent_settings import amount, check_attributes, some_amount
 from muster.app.machine_part import MachinePart, with_part
 from muster.core.errors import MusterError
+from muster.core.log_options import DEFAULT_LOG, LogOptions
 from muster.core.resources import parse_bytes, parse_milli
 from muster.wire.transport import ServerTls
 
@@ -37,6 +38,7 @@ def run_controller(
     tls_ca: Path | None = None,
     own_authority_for: Sequence[str] | None = None,
     database: str | None = None,
+    log: LogOptions = DEFAULT_LOG,
 ) -> None:
     """Be the controller of a cluster whose agents are elsewhere; does not return.
 
@@ -80,7 +82,7 @@ def run_controller(
         authority=tls_ca,
         database=named_database(database, place),
     )
-    _become("muster.app.controller_process", dump_controller(config))
+    _become("muster.app.controller_process", dump_controller(config), log)
 
 
 def run_agent(
@@ -99,6 +101,7 @@ def run_agent(
     accounts: AccountOptions | None = None,
     part: MachinePart | None = None,
     health: HealthOptions | None = None,
+    log: LogOptions = DEFAULT_LOG,
 ) -> None:
     """Be an agent of the controller at "host:port"; does not return.
 
@@ -137,7 +140,7 @@ def run_agent(
     config = with_part(config, part or MachinePart())
     config = with_health(config, health or HealthOptions())
     require_users_directory(config.users_directory)
-    _become("muster.app.agent_process", dump_config(config))
+    _become("muster.app.agent_process", dump_config(config), log)
 
 
 def agent_directory(directory: Path | None, name: str | None) -> Path:
@@ -150,10 +153,11 @@ def _own_name() -> str:
     return socket.gethostname().partition(".")[0]
 
 
-def _become(module: str, settings: str) -> NoReturn:
+def _become(module: str, settings: str, log: LogOptions) -> NoReturn:
     """Replace this process by the module's, which reads its settings from standard input."""
+    environment = os.environ | ENVIRONMENT | log.environment
     descriptor = os.memfd_create("settings")
     os.write(descriptor, settings.encode())
     os.lseek(descriptor, 0, os.SEEK_SET)
     os.dup2(descriptor, 0)
-    os.execve(sys.executable, [sys.executable, "-m", module], os.environ | ENVIRONMENT)
+    os.execve(sys.executable, [sys.executable, "-m", module], environment)

@@ -27,6 +27,7 @@ from muster.agent.supervisor import lock_file
 from muster.app.account_options import AS_BEFORE, AccountOptions
 from muster.core.errors import Conflict, Hindered
 from muster.core.host_port import parted
+from muster.core.log_options import DEFAULT_LOG, LogOptions
 from muster.files import NotOwn, check_own, make_directory, open_own, write_whole
 
 
@@ -89,6 +90,7 @@ class Settings:
     proxy: LocalProxy = LocalProxy()
     database: str | None = None
     """The URL of the database, with its password if that was given; None is the home's own."""
+    log: LogOptions = DEFAULT_LOG
 
 
 def default_home() -> Path:

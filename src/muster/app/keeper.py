@@ -22,7 +22,7 @@ from pathlib import Path
 
 from muster.agent.supervisor import lock_file
 from muster.app.home import Home, RunningController, write_private
-from muster.app.own_log import log_to_stderr
+from muster.app.own_log import log_to_stderr, say_last
 from muster.core.errors import Conflict, Hindered, MusterError, Superseded
 
 log = logging.getLogger("muster.keeper")
@@ -61,13 +61,19 @@ def keep(settings: str) -> int:
         with _locked(home):
             return _Keeper(home, settings, stop).run()
     except Conflict as error:
-        sys.stderr.write(f"muster controller: {error}\n")
+        say_last(f"muster controller: {error}")
         return 1
 
 
 def ended_with(code: int) -> str:
     """How a process ended, by its exit code as in ``subprocess``."""
     return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _killed(code: int) -> str:
+    """Why a first start failed that ended with this code, as in ``subprocess``."""
+    why = "for want of memory, or by somebody" if code == -signal.SIGKILL else "by somebody"
+    return f"the controller was killed while it started ({ended_with(code)}), {why}"
 
 
 def keeper_of(home: Home) -> int | None:
@@ -121,6 +127,8 @@ class _Keeper:
                 log.error("the controller is not started again: %s", end)
                 return code
             if not started:
+                if code < 0:  # one that was killed has said nothing
+                    say_last(f"muster controller: {_killed(code)}")
                 return 1
             if time.monotonic() - began_s >= STEADY_S:
                 crashes, pause_s = 0, FIRST_PAUSE_S

@@ -14,6 +14,7 @@ from pathlib import Path
 from muster.agent.supervisor import lock_file
 from muster.app.home import open_log
 from muster.app.keeper import ended_with
+from muster.app.own_log import said_in
 from muster.files import make_directory
 
 log = logging.getLogger(__name__)
@@ -112,7 +113,7 @@ def last_words(path: Path) -> str:
             lines = file.read(LAST_WORDS_BYTES).decode(errors="replace").strip().splitlines()
     except OSError:
         return ""
-    return lines[-1][-LAST_WORDS:] if lines else ""
+    return said_in(lines[-1])[-LAST_WORDS:] if lines else ""
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

@@ -38,6 +38,7 @@ from muster.app.proxy_config import DEFAULT_PORT as PROXY_PORT
 from muster.app.proxy_config import ProxyConfig, proxy_beside, proxy_directory
 from muster.app.proxy_keeper import stop_proxy
 from muster.core.errors import Conflict, MusterError
+from muster.core.log_options import LogForm, LogLevel, LogOptions
 from muster.providers.local.machine import NotEnded, machines_of_pools
 
 DEFAULT_PORT = 7600
@@ -78,6 +79,8 @@ class UpOptions:
     database: str | None = None
     proxy: bool | None = None
     proxy_port: int = 0
+    log_level: LogLevel | None = None
+    log_form: LogForm | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,16 +127,17 @@ def up(options: UpOptions, ready: Callable[[UpReport], None] = lambda report: No
         raise Conflict(_being_started(home, keeper_of(home)))
     last = home.settings()
     asked, proxy = _agents(last.agents, options), _proxy(last.proxy, options)
+    log = LogOptions(options.log_level or last.log.level, options.log_form or last.log.form)
     config = _config(home, last, asked, proxy, options)
     told_to_stop = threading.Event()
     with _on_signals(told_to_stop.set) if options.foreground else nullcontext():
-        controller = DetachedController.start(config, kept=not options.foreground)
+        controller = DetachedController.start(config, log, kept=not options.foreground)
         try:
             running = controller.wait_until_ready(told_to_stop)
             # A port that nobody chose is not kept.
             kept = config.database if options.database is not None else last.database
             port = options.port or last.port
-            home.write_settings(Settings(port, running.agent_port, asked, proxy, kept))
+            home.write_settings(Settings(port, running.agent_port, asked, proxy, kept, log))
             names = tuple(agent.name for agent in config.agents)
             parts = wait_for_parts(home, names, proxy.is_started, told_to_stop, JOINED_WITHIN_S)
         except BaseException:

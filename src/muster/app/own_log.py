@@ -1,10 +1,17 @@
 """The log of Muster's processes: lines on standard error, which the starting process has made a
-file."""
+file.
 
+The environment says from which level up, and in which form (``core.log_options``).
+"""
+
+import json
 import logging
+import sys
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from muster.agent.supervisor.own_log import rotate_stderr
+from muster.core.log_options import LogForm, log_options
 from muster.core.text import printable
 
 MAX_OF_KIND = 60
@@ -17,13 +24,42 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def log_to_stderr() -> None:
-    """Log messages from level INFO up from now on."""
+    """Log messages from now on, as the environment says."""
+    options = log_options()
     handler = _Rotating()
-    handler.setFormatter(_Printable(LOG_FORMAT))
+    is_json = options.form is LogForm.JSON
+    handler.setFormatter(_JsonLines() if is_json else _Printable(LOG_FORMAT))
     handler.addFilter(KindLimit())
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    level = logging.getLevelNamesMapping()[options.level.upper()]
+    logging.basicConfig(level=level, handlers=[handler])
     for chatty in ("alembic.runtime.plugins", "uvicorn.error"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
+        logging.getLogger(chatty).setLevel(max(level, logging.WARNING))
+    if level < logging.INFO:
+        for library in _LIBRARIES:
+            logging.getLogger(library).setLevel(logging.INFO)
+
+
+_LIBRARIES = ("asyncio", "botocore", "boto3", "grpc", "httpcore", "httpx", "urllib3")
+"""Libraries of which no messages below INFO are logged: those may tell secrets."""
+
+
+def say_last(sentence: str) -> None:
+    """Write the sentence with which a process ends."""
+    line = sentence
+    if log_options().form is LogForm.JSON:
+        record = logging.LogRecord("muster", logging.ERROR, "", 0, "%s", (sentence,), None)
+        line = _JsonLines().format(record)
+    sys.stderr.write(f"{line}\n")
+
+
+def said_in(line: str) -> str:
+    """The message in a line of a log, of whichever form; a line for people is told whole."""
+    if line.startswith("{"):
+        try:
+            return str(json.loads(line)["message"])
+        except (ValueError, LookupError, TypeError):
+            return line
+    return line
 
 
 @dataclass(slots=True)
@@ -76,3 +112,21 @@ class _Printable(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record))
+
+
+class _JsonLines(logging.Formatter):
+    """Makes one object of each message: ``time`` (RFC 3339, UTC), ``level``, ``logger``,
+    ``message``, ``process`` and, of an error, ``exception`` with its traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        told: dict[str, str | int | None] = {
+            "time": at.replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": printable(record.getMessage()),
+            "process": record.process,
+        }
+        if record.exc_info:
+            told["exception"] = printable(self.formatException(record.exc_info))
+        return json.dumps(told, ensure_ascii=False)

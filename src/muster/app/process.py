@@ -11,7 +11,7 @@ from typing import Any
 import uvloop
 
 from muster.agent.supervisor.priority import raise_threads
-from muster.app.own_log import log_to_stderr
+from muster.app.own_log import log_to_stderr, say_last
 from muster.core.errors import MustEnd, MusterError
 
 GARBAGE_EVERY = (50_000, 2, 50)
@@ -41,10 +41,11 @@ def run_process(title: str, work: Coroutine[Any, Any, None]) -> None:
     try:
         uvloop.run(work)
     except MustEnd as error:
-        sys.stderr.write(f"{title}: {error}\n")
+        say_last(f"{title}: {error}")
         raise SystemExit(error.exit_code) from None
     except MusterError as error:
-        raise SystemExit(f"{title}: {error}") from None
+        say_last(f"{title}: {error}")
+        raise SystemExit(1) from None
 
 
 def allow_files() -> None:

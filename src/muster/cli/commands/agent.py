@@ -6,6 +6,7 @@ from typing import Annotated
 import click
 
 from muster.cli.agent_options import AgentAccountOptions, AgentHealthOptions, MachineOptions, Part
+from muster.cli.log_options import LoggingOptions
 from muster.cli.parameters import Option
 from muster.cli.request import pairs
 from muster.core.host_port import parted
@@ -41,6 +42,7 @@ def agent(
     accounts: AgentAccountOptions,
     part: Part,
     health: AgentHealthOptions,
+    log: LoggingOptions,
     token: Annotated[
         str | None,
         Option("--token", envvar="MUSTER_JOIN_TOKEN", help="Join token; others may see it."),
@@ -121,4 +123,5 @@ def agent(
         accounts=accounts.options(),
         part=part.options(),
         health=health.options(),
+        log=log.options(),
     )

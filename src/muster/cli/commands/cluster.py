@@ -8,6 +8,7 @@ import click
 
 from muster.cli.agent_options import AgentAccountOptions, MachineOptions
 from muster.cli.cluster import Home
+from muster.cli.log_options import LoggingOptions
 from muster.cli.parameters import Option
 from muster.cli.screen import plain
 from muster.cli.words import count, duration
@@ -30,6 +31,7 @@ def up(
     ctx: click.Context,
     machine: MachineOptions,
     accounts: AgentAccountOptions,
+    log: LoggingOptions,
     agents: Annotated[
         int | None,
         Option(
@@ -86,6 +88,8 @@ def up(
         database=database,
         proxy=proxy,
         proxy_port=proxy_port,
+        log_level=log.log_level,
+        log_form=log.log_format,
     )
 
     local.up(options, partial(_say_ready, foreground=foreground))
@@ -148,6 +152,7 @@ def down(
 
 def controller(
     ctx: click.Context,
+    log: LoggingOptions,
     home: Home = None,
     host: Annotated[str, Option("--host", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[
@@ -204,4 +209,5 @@ def controller(
         tls_ca=tls_ca,
         own_authority_for=(tls_name or []) if tls_self_signed or tls_name else None,
         database=database,
+        log=log.options(),
     )
