@@ -50,9 +50,10 @@ def test_agents_tell_what_they_have_and_what_is_free(tmp_path: Path) -> None:
     assert absent.json()["error"] == "there is no group 'defualt'; did you mean 'default'?"
     assert mine == [agent]
     assert (whole["agents"], whole["jobs"], whole["kernels"]) == ({"ALIVE": 1}, 2, 2)
-    assert [(group["name"], group["agents"], group["waiting"]) for group in groups] == [
-        ("default", 1, 0)
-    ]
+    (group,) = groups
+    assert (group["name"], group["agents"], group["waiting"]) == ("default", 1, 0)
+    assert (group["statuses"], group["devices"]) == ({"ALIVE": 1}, 2)
+    assert group["devices_free"] == 1.75
 
 
 def test_why_tells_how_many_agents_were_looked_at_and_what_they_lack(ada: httpx.Client) -> None:

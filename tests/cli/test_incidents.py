@@ -288,6 +288,31 @@ def test_group_tells_its_health_policy_and_how_many_are_ill() -> None:
     assert "3 out of work, 4 may be healed at a time (2 checking, 1 isolated)" in told
 
 
+def test_group_counts_its_machines_whoever_made_them() -> None:
+    group = GroupView(
+        name="gpu",
+        spec={"max_gpus": 16},
+        agents=3,
+        statuses={AgentStatus.ALIVE: 2, AgentStatus.UNREACHABLE: 1},
+        devices=12,
+        devices_free=9.5,
+        pools=1,
+        machines=1,
+        gpus=4,
+    )
+    told = [" ".join(line.split()) for line in shown(group_parts(group))]
+    assert told[1:7] == [
+        "machines 3 (2 alive, 1 unreachable)",
+        "GPUs 12, 9.5 free",
+        "waiting 0 sessions",
+        "pools 1",
+        "their machines 1",
+        "their GPUs 4 of at most 16",
+    ]
+    alone = "\n".join(shown(group_parts(GroupView(name="gpu", spec={}, agents=1))))
+    assert "pools" not in alone
+
+
 def test_group_whose_machines_nobody_heals_says_so() -> None:
     told = "\n".join(shown(group_parts(GroupView(name="gpu", spec={"health": None}))))
     assert "no machine is checked or healed unless an operator asks for it" in told

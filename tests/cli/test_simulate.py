@@ -52,6 +52,27 @@ def test_policies_stand_side_by_side() -> None:
     assert found["backfilled"] == ["0.0%", "33.3%"]
 
 
+def test_clusters_stand_side_by_side() -> None:
+    Path("large.yaml").write_text(CLUSTER.replace("gpus: 2", "gpus: 9"))
+    result = simulated("--cluster", "large.yaml", "--policy", "strict", "--with", "best_effort")
+    heading = " ".join(result.stdout.splitlines()[0].split())
+    assert heading == (
+        "strict on cluster best_effort on cluster strict on large best_effort on large"
+    )
+    assert rows(result)["never started"] == ["1", "1", "0", "0"]
+    found = json.loads(simulated("--cluster", "large.yaml", "--json").stdout)
+    assert [(each["cluster"], each["started"]) for each in found] == [("cluster", 3), ("large", 4)]
+
+
+def test_clusters_of_one_name_are_told_apart_and_one_file_is_not_compared_with_itself() -> None:
+    Path("other").mkdir()
+    Path("other/cluster.yaml").write_text(CLUSTER)
+    result = simulated("--cluster", "other/cluster.yaml", "--policy", "strict")
+    heading = " ".join(result.stdout.splitlines()[0].split())
+    assert heading == "strict on cluster.yaml strict on other/cluster.yaml"
+    assert "names a file twice" in simulated("--cluster", "cluster.yaml").stderr
+
+
 def test_sessions_that_never_start_are_shown_with_the_reason() -> None:
     result = simulated()
     assert "fifo+concentrated+backfill" in result.stdout.splitlines()[0]

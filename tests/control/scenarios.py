@@ -226,7 +226,7 @@ SCENARIOS: dict[Verdict, Scenario] = {
     ("ReconcileDeployment", SchedulingResult.SUCCESS): deployment_that_comes_and_goes,
     ("ReconcileDeployment", SchedulingResult.FAILURE): deployment_that_comes_and_goes,
     ("RolloutDeployment", SchedulingResult.SUCCESS): deployment_that_comes_and_goes,
-    ("RolloutDeployment", SchedulingResult.GIVE_UP): revision_that_is_given_up,
+    ("RolloutDeployment", SchedulingResult.FAILURE): revision_that_is_given_up,
     ("DestroyingDeployment", SchedulingResult.SUCCESS): deployment_that_comes_and_goes,
     ("DestroyingDeployment", SchedulingResult.FAILURE): deployment_whose_routes_do_not_end,
     ("ScheduleNewSessions", SchedulingResult.SUCCESS): placed,

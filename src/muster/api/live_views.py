@@ -27,6 +27,7 @@ from muster.core.views.base import ReasonView, ResourcesView
 from muster.core.views.cluster import AgentView, GroupView
 from muster.core.views.projection import view_of
 from muster.core.views.work import JobView, SessionView
+from muster.scheduling.cluster.snapshot import Snapshot
 from muster.store.live import Live
 from muster.store.queries.agents import capacity_of, stored_agent
 from muster.store.queries.jobs import all_counts
@@ -108,10 +109,14 @@ def group_view(name: str, live: Live, parts: Parts) -> GroupView:
     incidents = [each for each in live.of(Incident).values() if each.group == name]
     pools = fleet.groups().get(name, ())
     slices = [slice_ for pool in pools for slice_ in fleet.slices(pool.name)]
+    agents = [agent for agent in live.agents.values() if agent.group == name]
     return GroupView(
         name=name,
         spec=live.groups[name].model_dump(mode="json"),
-        agents=len(group.snapshot),
+        agents=len(agents),
+        statuses=Counter(agent.status for agent in agents),
+        devices=sum(len(agent.devices) for agent in agents),
+        devices_free=sum(_free_devices(agent, group.snapshot) for agent in agents),
         waiting=group.waiting,
         pools=len(pools),
         machines=sum(len(each.machines) for each in slices),
@@ -134,6 +139,12 @@ def group_view(name: str, live: Live, parts: Parts) -> GroupView:
         )
         + _views(missing_checks(live, name)),
     )
+
+
+def _free_devices(agent: Agent, snapshot: Snapshot) -> float:
+    """The part of the agent's GPUs that nobody holds."""
+    free: list[int] = snapshot.columns.device_free[snapshot.slot(agent.id)].tolist()
+    return sum(free[device.index] for device in agent.devices) / GPU_WHOLE
 
 
 def _difference(whole: Resources, part: Resources) -> Resources:

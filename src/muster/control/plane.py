@@ -332,7 +332,6 @@ class ControlPlane:
             log.warning("changes are stored again")
             self.trouble = None
         self.changes = work.unit.size
-        log.debug("stored %d changes; history is at %d", self.changes, work.unit.history_seq)
         self._sweeps.committed(work.now)
         if self.defects.committed():
             self._sweeps.bring_forward(work.now + LOOK_AGAIN_S)

@@ -62,7 +62,9 @@ Difference: TypeAlias = tuple[str, str | None, str | None]
 """A key of a setting, with what it said before and what it says now; None is nothing."""
 
 
-def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Difference, ...]:
+def differences(
+    before: Mapping[str, object], after: Mapping[str, object]
+) -> tuple[Difference, ...]:
     """The keys in which two forms of a setting differ, by their dotted paths, without secrets.
 
     At most ``MAX_CHANGES`` keys are told; a last one then counts the others.

@@ -78,7 +78,7 @@ def plot(reports: Sequence[Report], path: Path) -> None:
             line = {
                 "color": _COLOURS[index % len(_COLOURS)],
                 "linestyle": _STYLES[index % len(_STYLES)],
-                "label": report.policy,
+                "label": report.title,
             }
             _draw(report, _scale(reports), (top, middle, bottom), line)
             if pools:

@@ -90,6 +90,7 @@ class Report:
     """One policy's figures; None where there is nothing to measure.
 
     Args:
+        cluster: the machines that it was replayed on, where several are compared; else empty.
         window_s: length of the window over which means are taken.
         makespan_s: from the first submission to the last end.
         gpu_percent, cpu_percent: the allocated part of the capacity; means over the window.
@@ -137,6 +138,12 @@ class Report:
     decisions: int
     course: Course
     timings: Timings
+    cluster: str = ""
+
+    @property
+    def title(self) -> str:
+        """The name under which the report stands beside others."""
+        return f"{self.policy} on {self.cluster}" if self.cluster else self.policy
 
     def as_dict(self, *, timings: bool = False) -> dict[str, Any]:
         """The report as JSON can hold it.
@@ -145,11 +152,16 @@ class Report:
             timings: whether to include the figures that differ from run to run.
         """
         whole = asdict(self)
-        return whole if timings else {key: whole[key] for key in whole if key != "timings"}
+        left_out = {*(() if timings else ("timings",)), *(() if self.cluster else ("cluster",))}
+        return {key: value for key, value in whole.items() if key not in left_out}
 
 
-def report(recording: Recording) -> Report:
-    """Figures of a recording; rounded, so that they can be compared as text."""
+def report(recording: Recording, cluster: str = "") -> Report:
+    """Figures of a recording; rounded, so that they can be compared as text.
+
+    Args:
+        cluster: the name of its machines, where several are compared.
+    """
     moments, fates = recording.moments, recording.fates
     over = _OverTime(moments, recording.window)
     gpu = over.mean([each.gpu_capacity for each in moments]) or 0.0
@@ -161,6 +173,7 @@ def report(recording: Recording) -> Report:
     samples, policy = recording.samples, recording.policy
     measured = _OverTime(samples, recording.window)
     return Report(
+        cluster=cluster,
         policy=policy.name,
         group=policy.group.model_dump(mode="json", exclude_unset=True, exclude={"kind"}),
         quotas=tuple(each.model_dump(mode="json", exclude_unset=True) for each in policy.quotas),

@@ -108,6 +108,7 @@ class Entity(Generic[R]):
         lasts: whether a record lives until a person removes it, as an agent does, even if there is
             nothing to do for it.
         told: which changes of status history tells.
+        not_attempted: the result by which history tells that a handler left a record alone.
         joins: called for each record that enters the mirror.
         leaves: called for each record that leaves the mirror.
         moved: called for a record whose status has changed, with the one before.
@@ -130,6 +131,7 @@ class Entity(Generic[R]):
         listed: "Callable[[Live], Iterable[R]] | None" = None,
         lasts: bool = False,
         told: Told = Told.ALWAYS,
+        not_attempted: SchedulingResult = SchedulingResult.SKIPPED,
         joins: "Callable[[Live, R], None] | None" = None,
         leaves: "Callable[[Live, R], None] | None" = None,
         moved: "Callable[[Unit, R, StrEnum], None] | None" = None,
@@ -153,6 +155,7 @@ class Entity(Generic[R]):
         self.goes_with = listed is not None
         self.lasts = lasts
         self.told = told
+        self.not_attempted = not_attempted
         self.joins = joins
         self.leaves = leaves
         self.moved = moved

@@ -52,6 +52,9 @@ class History:
     ) -> None:
         """Add a row, or raise the count and the last time of a recent row with the same phase,
         result and reason codes, so that reasons that alternate do not fill the table."""
+        is_refusal = result is SchedulingResult.SKIPPED
+        if is_refusal:
+            result = self._entities[type(record)].not_attempted
         codes = [reason.code for reason in reasons]
         for repeat in record.repeats:
             if repeat.is_of(phase, result, codes):
@@ -59,7 +62,7 @@ class History:
                 repeat.last_at = self._now
                 repeat.reasons = reasons
                 is_old = self._now >= repeat.written_at + COUNTS_WRITTEN_S
-                if is_old or result is not SchedulingResult.SKIPPED:
+                if is_old or not is_refusal:
                     self._write_count(repeat, record)
                 return
         name, status = self._entities.name_of(record), record.status

@@ -1,6 +1,7 @@
 """The store: one writer's connection, the mirror, and commits."""
 
 import json
+import logging
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 
@@ -39,6 +40,8 @@ from muster.store.records import LedgerKey
 from muster.store.removals import EndedKernel, kernels_that_ran, told_already
 from muster.store.unit import LedgerWatch, StaleWrite, Unit
 from muster.store.unstorable import unstorable_records
+
+log = logging.getLogger(__name__)
 
 OUTBOX_KEPT = 10_000  # commits; a reader that missed more reads the state anew
 _PRUNE_EVERY = 1_000
@@ -294,6 +297,7 @@ class Store:
     def _note_commit(self, unit: Unit) -> None:
         self._fence.committed()
         self._history_seq = unit.history_seq
+        log.debug("stored %d changes; history is at %d", unit.size, self._history_seq)
         unit.settle()
 
     def _losers(self, unit: Unit, stale: StaleWrite) -> frozenset[str]:

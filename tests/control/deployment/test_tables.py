@@ -18,6 +18,8 @@ from tests.control.test_verdicts import handlers
 from tests.control.world import World
 
 from muster.control.engine.handler import LifecycleHandler
+from muster.control.group.requests import GroupRequests
+from muster.core.specs import QuotaSpec
 from muster.core.states.deployment import RouteStatus
 from muster.store import schema
 
@@ -59,12 +61,11 @@ def test_handler_is_declared_as_its_row_says(group_world: MakeWorld, name: str) 
     there = handler.transitions
     assert there.need_retry is None
     assert there.expired is None
-    failures = [each for each in (there.failure, there.give_up) if each is not None]
-    assert len(failures) <= 1
+    assert there.give_up is None
     stale = NEVER if there.stale is None else str(there.stale.status)
     declared = [
         MAINTAIN if each is None or each.status is None else str(each.status)
-        for each in (there.success, failures[0] if failures else None)
+        for each in (there.success, there.failure)
     ]
     assert ({str(each) for each in handler.statuses}, *declared, stale) == TABLES[name]
 
@@ -138,7 +139,7 @@ CARRIED_OUT: dict[tuple[str, str, str, str], Callable[[MakeWorld], World]] = {
     ("CheckReplicaDeployment", READY, "SUCCESS", SCALING): COMES,
     ("ReconcileDeployment", READY, "FAILURE", SCALING): COMES,
     ("RolloutDeployment", DEPLOYING, "SUCCESS", READY): COMES,
-    ("RolloutDeployment", DEPLOYING, "GIVE_UP", READY): GIVEN_UP,
+    ("RolloutDeployment", DEPLOYING, "FAILURE", READY): GIVEN_UP,
     ("DestroyingDeployment", DESTROYING, "SUCCESS", DESTROYED): COMES,
     ("DestroyingDeployment", DESTROYING, "FAILURE", DESTROYED): deployment_whose_routes_do_not_end,
     ("ProvisioningRoute", PROVISIONING, "SUCCESS", DEGRADED): COMES,
@@ -172,9 +173,20 @@ def test_row_stands_in_history(
     assert row in _told(scenario(group_world))
 
 
-def test_history_tells_of_no_tries_but_those_of_roll_outs(group_world: MakeWorld) -> None:
-    told = _told(COMES(group_world))
-    assert {result for _, _, result, _ in told} <= {"SUCCESS", "FAILURE", "STALE", "SKIPPED"}
+def route_that_a_quota_keeps_waiting(make: MakeWorld) -> World:
+    cluster = _cluster(make)
+    none = QuotaSpec.model_validate({"level": "domain", "name": "default", "pending_sessions": 0})
+    cluster.world.ask(lambda work, parts: parts[GroupRequests].put_quota(work, none))
+    cluster.run(60)
+    return cluster.world
+
+
+@pytest.mark.parametrize("scenario", [COMES, GIVEN_UP, route_that_a_quota_keeps_waiting])
+def test_history_has_the_results_of_the_reference_and_no_others(
+    group_world: MakeWorld, scenario: Callable[[MakeWorld], World]
+) -> None:
+    told = _told(scenario(group_world))
+    assert {result for _, _, result, _ in told} <= {"SUCCESS", "FAILURE", "STALE"}
 
 
 def test_each_change_of_the_tables_is_carried_out_somewhere() -> None:

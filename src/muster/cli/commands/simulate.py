@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,10 +55,12 @@ def simulate(
         ),
     ],
     arrivals: Arrivals,
-    cluster: Annotated[
-        Path | None,
+    clusters: Annotated[
+        list[Path] | None,
         Option(
-            "--cluster", metavar="FILE", help="File of the agents: .yaml, or openb's node .csv."
+            "--cluster",
+            metavar="FILE",
+            help="File of the agents: .yaml, or openb's node .csv; repeat it to compare.",
         ),
     ] = None,
     policies: Annotated[
@@ -90,7 +93,7 @@ def simulate(
         named = [read_policy(each) for each in policies or [DEFAULT]]
     except UnknownPolicy as error:
         raise click.BadParameter(str(error)) from None
-    reports = _replayed(trace, cluster, named, arrivals)
+    reports = _replayed(trace, clusters or [], named, arrivals)
     if plot_to is not None:
         plot(reports, plot_to)
     if as_json:
@@ -101,9 +104,9 @@ def simulate(
 
 
 def _replayed(
-    trace: Path, cluster: Path | None, policies: Sequence["NamedPolicy"], arrivals: Arrivals
+    trace: Path, clusters: Sequence[Path], policies: Sequence["NamedPolicy"], arrivals: Arrivals
 ) -> list["Report"]:
-    """A report of each policy.
+    """A report of each policy on each cluster.
 
     Raises:
         MusterError: a file cannot be read, or is wrong.
@@ -113,12 +116,15 @@ def _replayed(
     from muster.simulate.report import report
     from muster.simulate.trace import read_trace
 
-    agents = () if cluster is None else read_cluster(cluster)
+    named = _names(clusters)
+    agents_of = {name: read_cluster(path) for name, path in named.items()} or {"": ()}
     boot_s = _seconds("--boot", arrivals.boot)
     sessions = sorted(read_trace(trace), key=lambda each: each.submit_at_s)[: arrivals.limit]
     reports = []
-    for policy in policies:
-        with _progress(policy, len(sessions)) as told:
+    for cluster, policy in product(agents_of, policies):
+        compared = cluster if len(agents_of) > 1 else ""
+        agents, title = agents_of[cluster], _title(policy, compared)
+        with _progress(title, len(sessions)) as told:
             recording = replay(
                 sessions,
                 agents,
@@ -128,8 +134,24 @@ def _replayed(
                 boot_s=boot_s,
                 progress=told,
             )
-        reports.append(report(recording))
+        reports.append(report(recording, compared))
     return reports
+
+
+def _names(clusters: Sequence[Path]) -> dict[str, Path]:
+    """The files of clusters by short names, or as they were given where these are not different.
+
+    Raises:
+        click.BadParameter: a file is named twice.
+    """
+    if len({*clusters}) < len(clusters):
+        raise click.BadParameter("--cluster names a file twice: leave one out")
+    stems = {path.stem: path for path in clusters}
+    return stems if len(stems) == len(clusters) else {str(path): path for path in clusters}
+
+
+def _title(policy: "NamedPolicy", cluster: str) -> str:
+    return f"{policy.name} on {cluster}" if cluster else policy.name
 
 
 def _seconds(option: str, text: str) -> float:
@@ -142,14 +164,14 @@ def _seconds(option: str, text: str) -> float:
 
 
 @contextmanager
-def _progress(policy: "NamedPolicy", sessions: int) -> Iterator[Callable[[int], None]]:
+def _progress(title: str, sessions: int) -> Iterator[Callable[[int], None]]:
     """Progress on stderr, as a bar on a terminal: stdout is the same each time."""
     console, began = stderr(), time.monotonic()
     if console.is_terminal:
         from rich.progress import Progress
 
         with Progress(console=console, transient=True) as bar:
-            task, shown_at = bar.add_task(plain(policy.name), total=sessions), began
+            task, shown_at = bar.add_task(plain(title), total=sessions), began
 
             def told(done: int) -> None:
                 nonlocal shown_at
@@ -161,13 +183,13 @@ def _progress(policy: "NamedPolicy", sessions: int) -> Iterator[Callable[[int], 
     else:
         yield lambda done: None
     took = duration(time.monotonic() - began)
-    said = f"{policy.name}: {count(sessions, 'session')} replayed in {took}"
+    said = f"{title}: {count(sessions, 'session')} replayed in {took}"
     console.print(Text(plain(said)), soft_wrap=True)
 
 
 def _show(reports: list["Report"], timings: bool) -> None:
     console = stdout()
-    columns = [Column("", wraps=True), *(Column(each.policy, right=True) for each in reports)]
+    columns = [Column("", wraps=True), *(Column(each.title, right=True) for each in reports)]
     values = [_values(each, timings) for each in reports]
     rows = [
         [name, *(value[name] for value in values)]
@@ -239,7 +261,7 @@ def _show_pools(console: Console, report: "Report") -> None:
     """The slices and the cost of each pool."""
     headings = ("MADE", "DELETED", "MEAN", "PEAK", "MACHINE-HOURS", "COST")
     columns = [
-        Column(f"POOL, UNDER {report.policy}", wraps=True),
+        Column(f"POOL, UNDER {report.title}", wraps=True),
         *(Column(each, right=True) for each in headings),
     ]
     rows = [
@@ -263,7 +285,7 @@ def _show_unstarted(console: Console, report: "Report") -> None:
     columns = [
         Column("NEVER STARTED", right=True),
         Column("FIRST"),
-        Column(f"WHY, UNDER {report.policy}", flexible=True, wraps=True),
+        Column(f"WHY, UNDER {report.title}", flexible=True, wraps=True),
     ]
     rows = [[f"{each.sessions:,}", each.example, each.why] for each in report.unstarted]
     console.print()

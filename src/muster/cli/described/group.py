@@ -38,14 +38,10 @@ def group_parts(group: "GroupView") -> list[RenderableType]:
         Text(plain(group.name), style="bold"),
         fields(
             [
-                (
-                    "has",
-                    f"{count(group.agents, 'agent')}, {count(group.pools, 'pool')}, "
-                    f"{count(group.waiting, 'waiting session')}",
-                ),
-                ("machines", _used(f"{group.machines:,}", _whole(spec.get("max_machines")))),
-                ("GPUs", _used(f"{group.gpus:,}", _whole(spec.get("max_gpus")))),
-                ("price", _used(price(group.price), _price(spec.get("max_price"))) + " an hour"),
+                ("machines", _machines(group)),
+                ("GPUs", f"{group.devices:,}, {_part(group.devices_free)} free"),
+                ("waiting", count(group.waiting, "session")),
+                *(_of_pools(group) if has_ceilings(group) else ()),
                 ("preemption", preemption(spec.get("preemption"))),
                 ("health", health(spec.get("health"))),
                 ("ill", ill(group)),
@@ -56,6 +52,28 @@ def group_parts(group: "GroupView") -> list[RenderableType]:
                 ),
             ]
         ),
+    ]
+
+
+def _machines(group: "GroupView") -> str:
+    """How many machines a group has, whoever made them, and in which state."""
+    each = [f"{number:,} {status.lower()}" for status, number in sorted(group.statuses.items())]
+    told = f" ({', '.join(each)})" if each else ""
+    return f"{group.agents:,}{told}"
+
+
+def _part(number: float) -> str:
+    return f"{number:,.1f}".removesuffix(".0")
+
+
+def _of_pools(group: "GroupView") -> list[tuple[str, str]]:
+    """The machines that a group's pools have made or are making, and its ceilings."""
+    spec = group.spec
+    return [
+        ("pools", f"{group.pools:,}"),
+        ("their machines", _used(f"{group.machines:,}", _whole(spec.get("max_machines")))),
+        ("their GPUs", _used(f"{group.gpus:,}", _whole(spec.get("max_gpus")))),
+        ("their price", _used(price(group.price), _price(spec.get("max_price"))) + " an hour"),
     ]
 
 

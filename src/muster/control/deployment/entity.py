@@ -10,6 +10,7 @@ from muster.control.deployment.revisions import Revision
 from muster.core.ids import IdKind, KernelId, SessionId
 from muster.core.owner import Owner
 from muster.core.reasons import Reason
+from muster.core.results import SchedulingResult
 from muster.core.specs.deployment import DeploymentSpec
 from muster.core.specs.serving import ProbeSpec
 from muster.core.states.deployment import (
@@ -240,6 +241,7 @@ DEPLOYMENT = Entity(
     leaves=_leaves,
     prefix=IdKind.DEPLOYMENT,
     visible=Visible.TO_OWNER,
+    not_attempted=SchedulingResult.FAILURE,
 )
 
 ROUTE = Entity(
@@ -249,6 +251,7 @@ ROUTE = Entity(
     described="a replica of a deployment: an inference session and its address",
     prefix=IdKind.ROUTE,
     visible=Visible.TO_OWNER,
+    not_attempted=SchedulingResult.FAILURE,
     id_of=lambda route: route.name,
     id_column=routes.c.deployment_id + "/" + routes.c.id,
     part_of=lambda route: route.deployment,

@@ -187,7 +187,7 @@ class RolloutDeployment(LifecycleHandler[Deployment]):
     statuses = frozenset({_E.DEPLOYING})
     transitions = StatusTransitions(
         success=TransitionStatus(_E.READY),
-        give_up=TransitionStatus(_E.READY),
+        failure=TransitionStatus(_E.READY),
     )
 
     def __init__(

@@ -124,12 +124,6 @@ class DeploymentLifecycle(Lifecycle[Deployment]):
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
 
-    def final(self, reason: Reason) -> bool:
-        return True  # a roll-out that is given up is not tried again by itself
-
-    def gave_up(self, phase: str, tries: int, reason: Reason) -> Reason:
-        return reason
-
     def moved(self, work: Work, record: Deployment, move: Move) -> None:
         match record.status:
             case EndpointLifecycle.DESTROYING:

@@ -1,7 +1,6 @@
 """Changes of settings: each is a row of history that tells who made it, and what it changed."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from muster.control.engine.work import Work
 from muster.core.owner import Principal
@@ -13,15 +12,15 @@ from muster.core.settings import (
     differences,
 )
 
-_NOTHING: Mapping[str, Any] = {}
+_NOTHING: Mapping[str, object] = {}
 
 
 def note_change(
     work: Work,
     kind: SettingKind,
     name: str,
-    before: Mapping[str, Any] | None,
-    after: Mapping[str, Any] | None,
+    before: Mapping[str, object] | None,
+    after: Mapping[str, object] | None,
     *,
     by: Principal | None = None,
 ) -> None:

@@ -70,6 +70,9 @@ class GroupView(View):
     """A scaling group: its policy in the form of ``ScalingGroup``, its agents, its queue.
 
     Args:
+        agents: its machines, whoever made them.
+        statuses: how many of them have which status.
+        devices, devices_free: their GPUs, and how much of these nobody holds.
         pools: how many it has.
         machines, gpus, price: of all slices of its pools, those being deleted included: what counts
             toward ``max_machines``, ``max_gpus`` and ``max_price``; the price is that of an hour.
@@ -84,6 +87,9 @@ class GroupView(View):
     name: str
     spec: dict[str, Any]
     agents: int = 0
+    statuses: dict[AgentStatus, int] = field(default_factory=dict)
+    devices: int = 0
+    devices_free: float = 0.0
     waiting: int = 0
     pools: int = 0
     machines: int = 0
