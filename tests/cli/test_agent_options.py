@@ -10,6 +10,7 @@ from muster.agent.config import AgentConfig
 from muster.app import foreground
 from muster.app.agent_process import load_config
 from muster.cli.main import app
+from muster.core.log_options import LogOptions
 
 AGENT = ["agent", "--controller", "127.0.0.1:1", "--token", "t", "--name", "m-1"]
 
@@ -19,7 +20,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[AgentConfig
     """The settings of the agents that the command line would have become."""
     found: list[AgentConfig] = []
 
-    def become(module: str, settings: str) -> None:
+    def become(module: str, settings: str, log: LogOptions) -> None:
         assert module == "muster.app.agent_process"
         found.append(load_config(settings))
 

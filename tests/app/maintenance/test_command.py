@@ -144,7 +144,7 @@ def test_database_that_was_named_to_the_controller_alone_is_not_mistaken(
 def test_backup_and_restore_say_what_they_did(home: Home, tmp_path: Path) -> None:
     result = db(home, "backup", str(tmp_path / "backup"))
     assert result.exit_code == 0, result.output
-    assert result.stdout.startswith("backed up 150 rows to ")
+    assert result.stdout.startswith("backed up 158 rows to ")
     result = db(home, "restore", str(tmp_path / "backup"))
     assert result.exit_code == 0, result.output
     assert "what was there is " in result.stdout

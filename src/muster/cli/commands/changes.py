@@ -47,9 +47,10 @@ def changes(
     limit: Annotated[int, Option("--limit", "-n", min=1, help="Show so many of the newest.")] = 50,
     as_json: AsJson = False,
 ) -> None:
-    """List who changed a group, a quota, a pool, a user, a project or a token, and what.
+    """List changes of settings, and who made them.
 
-    The newest come first. `muster history` has those of one of them.
+    Settings are groups, quotas, users, projects, domains and tokens; pools are listed, too. The
+    newest come first. `muster history` has those of one of them.
     """
     with cluster.client() as client:
         found = client.changes(kind=kind, by=by, limit=limit + 1)
