@@ -348,8 +348,8 @@ PLACEMENT = (
     Mutant(
         "quotas of resources are ignored",
         f"{SCHEDULING}/policy/validators.py",
-        "            elif requested and used + requested > limit:\n",
-        "            elif False:\n",
+        "            if its.requested and used + its.requested > its.limit:\n",
+        "            if False:\n",
         "quotas are never exceeded",
         scenario="quotas_are_full",
     ),

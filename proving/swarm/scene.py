@@ -9,9 +9,11 @@ from typing import Any
 from muster.control.accounts import ensure_user
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
+from muster.control.group.requests import GroupRequests
 from muster.control.identity.tokens import create_token
 from muster.core.ids import AgentId, KernelId
 from muster.core.owner import Owner, Principal, Role
+from muster.core.specs import Level, QuotaSpec
 from muster.core.specs.account import TokenSpec
 from proving.hollow.agent import HollowAgent
 from proving.hollow.door import Answered
@@ -40,6 +42,7 @@ class User:
         return f"token-of-{self.name}-as-{self.role}".ljust(40, ".")
 
 
+_ANY_PRIORITY = QuotaSpec(level=Level.USER, name="*/*/*", max_priority=100)
 USERS = (User("ada"), User("bob"))
 VIEWER = User("ada", Role.VIEWER)
 ADMIN = User("root", Role.ADMIN)
@@ -141,6 +144,7 @@ class Scene:
                 ensure_user(work, user.owner)
                 spec = TokenSpec(domain="default", user=user.name, role=user.role)
                 create_token(work, root, spec, user.token)
+            parts[GroupRequests].put_quota(work, _ANY_PRIORITY)
 
         self.world.request(invite)
 

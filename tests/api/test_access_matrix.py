@@ -10,6 +10,7 @@ from muster.core.owner import Role
 
 ADMINS_ONLY = {
     ("put", "/v1/groups/{name}"),
+    ("delete", "/v1/groups/{name}"),
     ("post", "/v1/agents/{ref}/bar"),
     ("post", "/v1/agents/{ref}/health"),
     ("delete", "/v1/agents/{ref}"),

@@ -105,12 +105,16 @@ def test_quota_is_set_told_with_its_use_to_whom_it_binds_and_removed(
             "resource": "pending_sessions",
             "used": None,
             "limit": 100,
+            "group": None,
+            "model": None,
         }
         domain, own = ada.get("/v1/quotas").json()["items"]
         assert (domain["name"], domain["of"]) == ("*", "default")
         assert isinstance(domain["pending_sessions"]["used"], int)
         limits = {limit["resource"]: limit for limit in own["limits"]}
-        assert limits["cpu"] == {"resource": "cpu", "used": 500, "limit": 2000}
+        cpu = limits["cpu"]
+        assert (cpu["used"], cpu["limit"], cpu["group"]) == (500, 2000, None)
+        assert own["max_priority"]["limit"] == 50
         assert own["largest"] == {"gpu": 1000}
         others = bob.get("/v1/quotas").json()["items"]
         assert [quota["name"] for quota in others] == ["*", "*/*/*"]

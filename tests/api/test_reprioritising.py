@@ -17,6 +17,8 @@ WAITS = {"command": ["sleep", "1000"], "resources": {"cpu": 999}}
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedCluster]:
     cluster = ServedCluster(tmp_path_factory.mktemp("cluster"), {"a1": LARGE})
     cluster.start()
+    with cluster.client(ADMIN, Role.ADMIN) as root:
+        root.put_quota({"level": "user", "name": "*/*/*", "max_priority": 80})
     yield cluster
     cluster.stop()
 

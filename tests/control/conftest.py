@@ -15,6 +15,7 @@ from tests.control.world import World
 from muster.control.engine.declared import SomePerformer
 from muster.core.resources import Resources
 from muster.core.specs import ScalingGroup
+from muster.scheduling.accounting import usage
 
 MakeWorld: TypeAlias = Callable[..., World]
 
@@ -75,3 +76,15 @@ def strangers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     metadata = install(tmp_path / "packages")
     monkeypatch.syspath_prepend(metadata.parent)
     return metadata
+
+
+@pytest.fixture(autouse=True)
+def any_priority(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Users may give any priority, except where a test is about its limits."""
+    if "limits_of_priority" not in request.fixturenames:
+        monkeypatch.setattr(usage, "MAX_PRIORITY_OF_USER", 100)
+
+
+@pytest.fixture
+def limits_of_priority() -> None:
+    """Users may give the priorities that they may give in a new cluster."""

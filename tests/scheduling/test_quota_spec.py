@@ -71,7 +71,7 @@ def test_names_of_a_level_are_taken(level: str, name: str) -> None:
         ({"level": "team", "name": "a/b"}, "level is 'team': expected 'domain', 'project' or"),
         ({"name": "*/*/*", "limits": {"gpus": 3}}, "limits.gpus: unknown key; did you mean gpu?"),
         ({"name": "*/*/*", "limits": {"cpu": -1}}, "limits.cpu is -1: expected a number"),
-        ({"name": "*/*/*", "sessions": -1}, "sessions is -1: expected at least 0"),
+        ({"name": "*/*/*", "sessions": -1}, "sessions is -1: expected a whole number, at least 0"),
         ({"name": "*/*/*", "weight": 0}, "weight is 0: expected more than 0"),
     ],
 )

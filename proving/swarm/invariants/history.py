@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import Row, select
 
+from muster.core.ids import IdKind
 from muster.core.results import SchedulingResult
 from muster.store import schema
 from muster.store.entity import Entity, Told, Tried
@@ -113,7 +114,7 @@ class RepeatsMerge(Invariant):
     def at_rest(self) -> None:
         last: dict[str, Row[Any]] = {}
         for row in self._read():
-            repeats = row.result in _MERGED and row.from_status == row.to_status
+            repeats = _may_repeat(row) and row.from_status == row.to_status
             self.expect(
                 row.times == 1 or (repeats and row.first_at <= row.last_at),
                 f"{row.entity}: {row.phase} {row.result} was told {row.times} times",
@@ -123,6 +124,13 @@ class RepeatsMerge(Invariant):
                 forgot = any(before.first_at < at <= row.first_at for at in self._forgot_at)
                 self.expect(forgot, f"{row.entity}: {row.phase} {row.result} twice")
             last[row.entity] = row
+
+
+def _may_repeat(row: Row[Any]) -> bool:
+    """Whether rows with this result merge: refusals and retries. Deployments and their routes have
+    failures in place of refusals."""
+    is_served = row.entity.startswith(f"{IdKind.DEPLOYMENT}-")
+    return row.result in _MERGED or (is_served and row.result == SchedulingResult.FAILURE)
 
 
 class CountsAreKept(Invariant):

@@ -25,7 +25,7 @@ from muster.store.records import Session
 from muster.store.unit import NEW, Unit
 from proving.swarm.invariants.placing import Placed
 from proving.swarm.judge import Invariant, Judge
-from proving.swarm.oracle.room import quota_of, spec_of
+from proving.swarm.oracle.room import bounds_of, spec_of
 from proving.swarm.oracle.usable import holds, meets
 
 _LEVELS = 3
@@ -167,7 +167,7 @@ class MachinesAreNeeded(Invariant):
 
     def _bound(self, scope: Scope, wants: Sequence[Want], live: Live) -> float:
         """The machines that one quota lets sessions have, at most; parts of sessions count."""
-        quota = quota_of(live, scope)
+        quota = bounds_of(live, scope)
         if quota is None:
             return inf
         held_sessions, held = self._held(scope, live)
@@ -176,7 +176,7 @@ class MachinesAreNeeded(Invariant):
             left = max(0, quota.sessions - held_sessions)
             largest = sorted((each.machines for each in wants), reverse=True)
             bounds.append(sum(largest[:left]))
-        for name, limit in quota.limits.amounts.items():
+        for name, limit in quota.amounts.items():
             bounds.append(_most_within(name, limit - held.get(name, 0), wants))
         return min(bounds)
 

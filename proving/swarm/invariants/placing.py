@@ -21,13 +21,13 @@ from proving.swarm.judge import Invariant, Judge, Observer
 from proving.swarm.oracle.room import (
     NOTICED_S,
     Room,
+    bounds_on,
     fits,
     free_room,
     is_service,
     lacks_room_alone,
     may_come_back,
     order,
-    quotas_of,
     requested,
     spec_of,
     waiting_in,
@@ -221,12 +221,12 @@ class QuotasHold(_OfPlacements):
             for row in live.allocations_on.get(id_, {}).values():
                 kernel = None if row.charged else live.kernels.get(row.kernel_id)
                 if kernel is not None and kernel.generation == row.generation:
-                    bound = any(quotas_of(live, kernel.session))
+                    bound = any(bounds_on(live, kernel.session))
                     self.expect(not bound, f"{kernel.id} is prefilled on {agent.name}")
 
     def committed(self, unit: Unit) -> None:
         live, facts = unit.live, self._placed
-        bound = [each for each in facts.sessions if any(quotas_of(live, each))]
+        bound = [each for each in facts.sessions if any(bounds_on(live, each))]
         if not bound:
             return
         sessions: dict[Scope, set[str]] = {}
@@ -237,13 +237,13 @@ class QuotasHold(_OfPlacements):
                 for scope in scopes(session.owner):
                     sessions.setdefault(scope, set()).add(session.id)
                     held[scope].update(row.resources.as_dict())
-        quotas = {scope: each for session in bound for scope, each in quotas_of(live, session)}
+        quotas = {scope: each for session in bound for scope, each in bounds_on(live, session)}
         for scope, quota in quotas.items():
             its = [each for each in bound if scope in scopes(each.owner)]
             most = quota.sessions
             over = [
                 name
-                for name, amount in quota.limits.amounts.items()
+                for name, amount in quota.amounts.items()
                 if held[scope][name] > amount and any(requested(each, name) for each in its)
             ]
             within = most is None or len(sessions[scope]) <= most

@@ -12,7 +12,7 @@ from muster.store.live import Live
 from muster.store.records import Session
 from proving.swarm.chance import DEPLOYMENT
 from proving.swarm.oracle.facts import End, How, Known
-from proving.swarm.oracle.room import quotas_of, requested, spec_of
+from proving.swarm.oracle.room import bounds_on, requested, spec_of
 
 UNFIT = frozenset({ReasonCode.WORKDIR_MISSING, ReasonCode.NO_ACCOUNT, ReasonCode.BAD_FILE_PATH})
 """Failures that no further try on the same agent can cure."""
@@ -213,8 +213,8 @@ def _has_unfit_agents(case: Case) -> bool:
 def _is_above_quota(case: Case) -> bool:
     resource, scope = str(case.number("resource")), (case.number("level"), case.number("owner"))
     limits = [
-        quota.limits.amounts.get(resource)
-        for whose, quota in quotas_of(case.live, case.session)
+        quota.amounts.get(resource)
+        for whose, quota in bounds_on(case.live, case.session)
         if whose == scope
     ]
     told = tuple(map(case.number, ("requested", "limit", "over")))

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from muster.core.ids import AgentId, KernelId
 from muster.core.resources import GPU_WHOLE, Resources
-from muster.core.specs import JobSpec, QuotaSpec, ScalingGroup, SessionSpec
+from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
 from muster.core.specs.placement import ANYWHERE
+from muster.core.specs.quota import UNLIMITED
 from muster.core.states import AgentStatus, SessionStatus
 from muster.scheduling.accounting.usage import Scope, scopes
 from muster.store.live import Live
@@ -46,7 +47,7 @@ def lacks_room_alone(live: Live, session: Session, now: float) -> bool:
     spec = spec_of(session)
     has_come = spec.not_before is None or spec.not_before <= now
     is_free = has_come and not spec.after and spec.placement == ANYWHERE
-    return is_free and not any(quotas_of(live, session))
+    return is_free and not any(bounds_on(live, session))
 
 
 def requested(session: Session, resource: str) -> int:
@@ -54,21 +55,38 @@ def requested(session: Session, resource: str) -> int:
     return sum(kernel.resources.as_dict().get(resource, 0) for kernel in session.kernels)
 
 
-def quota_of(live: Live, scope: Scope) -> QuotaSpec | None:
-    """The limits of an owner: its own or, without any, the nearest ones of everybody."""
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The limits on what an owner may hold: amounts by resource, and the number of sessions."""
+
+    amounts: Mapping[str, int]
+    sessions: int | None
+
+
+def bounds_of(live: Live, scope: Scope) -> Bounds | None:
+    """The limits of an owner: each is the owner's own or, without one, the nearest of everybody;
+    None if there is none."""
     level, name = scope
     parts = name.split("/")
     names = ["/".join([*parts[:own], *"*" * (len(parts) - own)]) for own in range(len(parts) + 1)]
-    limits = (live.quotas.get((level, each)) for each in reversed(names))
-    return next((each for each in limits if each is not None), None)
-
-
-def quotas_of(live: Live, session: Session) -> Iterable[tuple[Scope, QuotaSpec]]:
-    """The quotas that bind the session's owner, by whom they bind."""
-    for scope in scopes(session.owner):
-        quota = quota_of(live, scope)
+    amounts: dict[str, int] = {}
+    sessions: int | None = None
+    for each in names:  # the nearest comes last
+        quota = live.quotas.get((level, each))
         if quota is not None:
-            yield scope, quota
+            amounts |= quota.limits.said
+            sessions = sessions if quota.sessions is None else quota.sessions
+    bound = {resource: most for resource, most in amounts.items() if most != UNLIMITED}
+    sessions = None if sessions == UNLIMITED else sessions
+    return Bounds(bound, sessions) if bound or sessions is not None else None
+
+
+def bounds_on(live: Live, session: Session) -> Iterable[tuple[Scope, Bounds]]:
+    """The limits of the session's owner, by whom they are."""
+    for scope in scopes(session.owner):
+        bounds = bounds_of(live, scope)
+        if bounds is not None:
+            yield scope, bounds
 
 
 def may_come_back(agent: Agent) -> bool:

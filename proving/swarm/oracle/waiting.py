@@ -24,7 +24,7 @@ from muster.core.states.health import ILL, HealthStatus
 from muster.store.records import Agent, Session
 from proving.swarm.oracle import causes
 from proving.swarm.oracle.retries import pause_s
-from proving.swarm.oracle.room import NOTICED_S, quota_of, requested, spec_of
+from proving.swarm.oracle.room import NOTICED_S, bounds_of, requested, spec_of
 from proving.swarm.oracle.standing import Standing, fit_for, work_of
 from proving.swarm.oracle.verdicts import DISPLACED
 
@@ -229,10 +229,10 @@ _WORDS = (_SILENT, _FULL, *map(str, AgentBar), *ILL.values())
 def _exceeds_quota(claim: Claim) -> bool:
     numbers, standing, session = claim.numbers, claim.standing, claim.session
     scope, resource = (Level(numbers["level"]), numbers["owner"]), numbers["resource"]
-    quota = quota_of(standing.live, scope)
+    quota = bounds_of(standing.live, scope)
     if quota is None:
         return False
-    limit = quota.sessions if resource == "sessions" else quota.limits.amounts.get(resource)
+    limit = quota.sessions if resource == "sessions" else quota.amounts.get(resource)
     asked = 1 if resource == "sessions" else requested(session, resource)
     used, told = standing.used(scope, resource), numbers["used"]
     return (

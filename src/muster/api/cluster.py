@@ -94,3 +94,12 @@ async def put_group(request: Request, call: Call, name: str) -> Response:
     plane = call.api.plane
     await call.change(lambda work, parts: parts[GroupRequests].put_group(work, spec))
     return answer(group_view(name, plane.live, plane.parts))
+
+
+@router.delete("/v1/groups/{name}", status_code=204)
+async def delete_group(call: Call, name: str) -> Response:
+    """Remove a scaling group that has neither agents nor pools nor work; for admins. Invitations of
+    agents to it are revoked."""
+    call.must_be_admin("remove scaling groups")
+    await call.change(lambda work, parts: parts[GroupRequests].remove_group(work, name))
+    return Response(status_code=204)

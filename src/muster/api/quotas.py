@@ -1,6 +1,6 @@
 """Quotas over HTTP, with their use."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -14,10 +14,12 @@ from muster.control.plane import ControlPlane
 from muster.control.session.cluster.state import ClusterState
 from muster.core.errors import InvalidSpec, Problem
 from muster.core.owner import Owner
-from muster.core.specs import Level, QuotaSpec
+from muster.core.specs import Level, QuotaLimits, QuotaSpec
+from muster.core.specs.quota import MAX_PRIORITY_OF_USER, UNLIMITED
 from muster.core.views.cluster import LimitView, QuotaPage, QuotaView
 from muster.scheduling.accounting.holdings import Holdings
-from muster.scheduling.accounting.usage import ScopeUsage, scopes, stored_limits
+from muster.scheduling.accounting.limits import Limit, Models
+from muster.scheduling.accounting.usage import Quotas, ScopeUsage, scopes, stored_limits
 
 router = APIRouter(prefix="/v1/quotas", tags=["cluster"])
 
@@ -28,14 +30,15 @@ _DEFAULT = QuotaSpec(level=_ANYBODY[0], name=_ANYBODY[1])
 
 @router.get("", response_model=QuotaPage)
 async def get_quotas(call: Call) -> Response:
-    """Quotas with their use: all for an admin, else the quotas that bind the caller. The limits
+    """Quotas with their use: all for an admin, else the quotas that bind the caller. What the quota
+    of one owner leaves out is told as of the quotas of ``*`` to which it falls back. The limits
     that a user has without a quota are told as one of ``*/*/*``."""
     plane = call.api.plane
     quotas = plane.parts[ClusterState].accounting.quotas
     if call.principal.is_admin:
         known = plane.live.quotas
         specs = [*known.values(), *(() if _ANYBODY in known else (_DEFAULT,))]
-        views = [_view(spec, plane, _own_name(spec)) for spec in specs]
+        views = [_view(_in_force(spec, quotas), plane, _own_name(spec)) for spec in specs]
     else:
         bound = [(scope, quotas.of(scope)) for scope in scopes(call.principal.owner)]
         views = [
@@ -75,6 +78,13 @@ async def delete_quota(call: Call, level: Level, name: str) -> Response:
     return Response(status_code=204)
 
 
+def _in_force(spec: QuotaSpec, quotas: Quotas) -> QuotaSpec:
+    """The limits of the owner that a quota names, with those to which it falls back; those that a
+    quota of ``*`` says itself."""
+    own = _own_name(spec)
+    return spec if own is None else quotas.of((spec.level, own)) or spec
+
+
 def _own_name(spec: QuotaSpec) -> str | None:
     """The owner whose limits these are; None if they are the limits of several."""
     return None if "*" in spec.name.split("/") else spec.name
@@ -82,19 +92,24 @@ def _own_name(spec: QuotaSpec) -> str | None:
 
 def _view(spec: QuotaSpec, plane: ControlPlane, of: str | None) -> QuotaView:
     """A quota, with the use by ``of``."""
-    accounting = plane.parts[ClusterState].accounting
-    held = accounting.usage.of((spec.level, of)) if of is not None else None
+    usage = plane.parts[ClusterState].accounting.usage
+    held = usage.of((spec.level, of)) if of is not None else None
+    priority = spec.max_priority
+    if priority is None and (of is not None or (spec.level, spec.name) == _ANYBODY):
+        priority = MAX_PRIORITY_OF_USER if spec.level is Level.USER else None
     return QuotaView(
         level=spec.level,
         name=spec.name,
         of=of,
-        limits=tuple(_limits(spec.limits.amounts, held)),
+        limits=tuple(_limits(spec, held, usage.models)),
         sessions=_counted("sessions", held.sessions if held else None, spec.sessions),
         pending_sessions=_counted(
             "pending_sessions", held.pending if held else None, spec.pending_sessions
         ),
-        largest=dict(spec.largest.amounts),
-        weight=spec.weight,
+        max_priority=_counted("max_priority", None, priority),
+        unlimited=tuple(_unlimited(spec)),
+        largest=_largest(spec.largest),
+        weight=spec.weight or 1.0,
         **_stored(spec, plane.live.holdings, of),
     )
 
@@ -115,11 +130,37 @@ def _stored(spec: QuotaSpec, holdings: Holdings, of: str | None) -> dict[str, Li
     }
 
 
-def _limits(limits: Mapping[str, int], held: ScopeUsage | None) -> Iterator[LimitView]:
-    for resource, limit in limits.items():
-        used = held.amounts.get(resource, 0) if held is not None else None
-        yield LimitView(resource=resource, used=used, limit=limit)
+def _limits(spec: QuotaSpec, held: ScopeUsage | None, models: Models) -> Iterator[LimitView]:
+    for group, limits in ((None, spec.limits), *spec.groups.items()):
+        for its in (
+            *(Limit(name, limit, 0, group) for name, limit in limits.amounts.items()),
+            *(Limit("gpu", limit, 0, group, model) for model, limit in limits.models.items()),
+        ):
+            used = None if held is None else its.used(held, models)
+            yield LimitView(
+                resource=its.resource, used=used, limit=its.limit, group=group, model=its.model
+            )
+
+
+def _largest(limits: QuotaLimits) -> dict[str, int]:
+    of_models = {f"gpu ({model})": limit for model, limit in limits.models.items()}
+    return {**limits.amounts, **of_models}
+
+
+def _unlimited(spec: QuotaSpec) -> Iterator[str]:
+    """The keys of a quota that say that there is no limit."""
+    parts = {"limits": spec.limits, "largest": spec.largest}
+    parts |= {f"groups.{name}": limits for name, limits in spec.groups.items()}
+    for key, limits in parts.items():
+        of_models = {f"gpu_models.{name}": limit for name, limit in limits.gpu_models.items()}
+        said = {**limits.said, **of_models}
+        yield from (f"{key}.{name}" for name, limit in said.items() if limit == UNLIMITED)
+    for key in ("sessions", "pending_sessions", "open_work", "open_specs", "ended_specs"):
+        if getattr(spec, key) == UNLIMITED:
+            yield key
 
 
 def _counted(resource: str, used: int | None, limit: int | None) -> LimitView | None:
-    return None if limit is None else LimitView(resource=resource, used=used, limit=limit)
+    if limit is None or limit == UNLIMITED:
+        return None
+    return LimitView(resource=resource, used=used, limit=limit)

@@ -63,6 +63,7 @@ from muster.control.plane import ControlPlane
 from muster.core.host_port import joined
 from muster.core.owner import OWNER_NAME, Owner
 from muster.core.specs import ScalingGroup
+from muster.core.specs.group import DEFAULT_GROUP
 from muster.store.database import shown_url
 from muster.store.queries.cluster import read_cluster_id
 from muster.version import __version__
@@ -70,7 +71,6 @@ from muster.wire.gateway_thread import GatewayThread
 
 log = logging.getLogger(__name__)
 
-DEFAULT_GROUP = "default"
 _Part = Callable[[], Coroutine[None, None, None]]
 _RunBeside = Callable[[str, _Part], Awaitable[None]]
 

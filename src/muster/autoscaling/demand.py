@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from muster.core.ids import SessionId
-from muster.core.reasons import NEEDS_AGENT, Reason, ReasonCode, reason
+from muster.core.reasons import NEEDS_AGENT, QUOTA_WAITS, Reason, ReasonCode, reason
 from muster.scheduling.passes.class_order import ClassOrder
 from muster.scheduling.passes.group_state import GroupState
 from muster.scheduling.passes.pass_result import WAITS_FOR_ROOM
@@ -199,6 +199,6 @@ class Demand:
 
 def _with_ahead(why: Reason) -> Reason:
     """A reason, with the note that it counts sessions that have not started yet."""
-    if why.code is not ReasonCode.QUOTA_IN_USE:
+    if why.code not in QUOTA_WAITS:
         return why
     return reason(why.code, **dict(why.numbers), ahead=True)

@@ -85,6 +85,16 @@ class ClusterCalls(ResourceCalls):
         return self._read(GroupView, self._send("PUT", f"/v1/groups/{quoted(name)}", body=body))
 
     @exchange
+    def remove_group(self, name: str) -> Exchange[None]:
+        """Remove a scaling group; for admins.
+
+        Raises:
+            NotFound: there is none.
+            Conflict: it is the default one, or has agents, pools or work.
+        """
+        yield from self._send("DELETE", f"/v1/groups/{quoted(name)}", repeat=False)
+
+    @exchange
     def bar_agent(
         self,
         ref: str,

@@ -18,9 +18,11 @@ from muster.control.session.admission import (
     admit_spec,
     check_checkpoints,
     check_name,
+    check_priority,
     check_workdirs,
     find_dependencies,
     with_ids,
+    within_time_limits,
 )
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.cluster.workloads import job_class, session_class
@@ -76,6 +78,8 @@ def plan_job(
     """
     check_workdirs(live.group(spec.group), [spec])
     check_checkpoints(live.group(spec.group), spec)
+    check_priority(live, cluster, principal, principal.owner, spec)
+    spec = within_time_limits(live.group(spec.group), spec)
     if spec.name is not None:
         check_name(live, principal.owner, spec.name)
     dependencies = find_dependencies(cluster, principal.owner, spec.after, ended)
@@ -104,6 +108,8 @@ def plan_session(
         NotFound, InvalidSpec, Conflict: as at submission.
     """
     check_workdirs(live.group(spec.group), spec.kernels)
+    check_priority(live, cluster, principal, principal.owner, spec)
+    spec = within_time_limits(live.group(spec.group), spec)
     dependencies = find_dependencies(cluster, principal.owner, spec.after, ended)
     spec = spec.model_copy(update={"after": with_ids(spec.after, dependencies)})
     workload = session_class(principal.owner, spec)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from muster.core.ids import AgentId, SessionId
 from muster.core.owner import Owner
@@ -25,6 +25,25 @@ def users_of(port: int) -> SetKey:
 def others_on(port: int) -> SetKey:
     """The set of the programs that have this port and are no kernels of the agent that told so."""
     return None, f"port {port} of others"
+
+
+class InGroup(NamedTuple):
+    """A resource in one group."""
+
+    group: str
+    resource: str
+
+
+class OfModels(NamedTuple):
+    """GPUs of one of these models, in one group; without a model they may be of any."""
+
+    group: str
+    models: tuple[str, ...]
+
+
+Part: TypeAlias = InGroup | OfModels
+"""A part of what a session asks for, by which quotas count single groups and models."""
+NO_PARTS: Mapping[Part, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +143,18 @@ class WorkloadClass:
             for name, amount in request.as_dict().items():
                 amounts[name] = amounts.get(name, 0) + amount * len(indexes)
         return amounts
+
+    @cached_property
+    def parts(self) -> Mapping[Part, int]:
+        """The same amounts by the parts that quotas count."""
+        parts: dict[Part, int] = {
+            InGroup(self.group, name): amount for name, amount in self.total.items()
+        }
+        for request, indexes in self.requests:
+            if request.gpu_milli:
+                part = OfModels(self.group, request.gpu_models)
+                parts[part] = parts.get(part, 0) + request.gpu_milli * len(indexes)
+        return parts
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ GroupName = Annotated[str, Argument(metavar="GROUP", autocompletion=complete_gro
 
 @click.group(cls=ListedGroup)
 def groups() -> None:
-    """List the scaling groups, show one, and write one."""
+    """List the scaling groups, show, write and remove one."""
 
 
 @groups.command(name="list")
@@ -75,6 +75,16 @@ def apply(
     show_change(applied, f"group {applied.name} applied", as_json=as_json)
     if not as_json and (refused := refused_plugins([applied])):
         write(stderr(), *refused)
+
+
+@groups.command()
+@annotated
+@on_cluster
+def remove(cluster: Cluster, name: GroupName) -> None:
+    """Remove a group that has neither agents nor pools nor work."""
+    with cluster.client() as client:
+        client.remove_group(name)
+    click.echo(f"group {name} removed")
 
 
 def refused_plugins(groups: Sequence["GroupView"]) -> list[Text]:

@@ -11,7 +11,7 @@ from rich.text import Text
 from muster.cli.arguments import AsJson
 from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.parameters import Argument, annotated
-from muster.cli.screen import Column, print_json, stderr, stdout, table, write
+from muster.cli.screen import Column, plain, print_json, stderr, stdout, table, write
 from muster.cli.spec_file import SpecFile, read_spec
 from muster.core.resources import format_amount, format_bytes
 
@@ -25,6 +25,7 @@ _SAID = {
     "open_work": "work not ended",
     "open_specs": "its specs",
     "ended_specs": "specs of ended work",
+    "max_priority": "priority",
 }
 """The limits of a quota that are on no resource, in words."""
 
@@ -97,12 +98,12 @@ def _rows(quota: "QuotaView") -> Iterator[list[Text | str]]:
         name += f" ({quota.name})"
     who = [quota.level, name]
     weight = f"{quota.weight:g}"
-    limits = {limit.resource: limit for limit in quota.limits}
-    for resource in dict.fromkeys((*limits, *quota.largest)):
-        largest = quota.largest.get(resource)
-        shown = "" if largest is None else format_amount(resource, largest)
-        yield [*who, resource, *_amounts(limits.get(resource)), shown, weight]
-    numbers = (quota.sessions, quota.pending_sessions, quota.open_work)
+    limits = {_limited(limit): limit for limit in quota.limits}
+    for said in dict.fromkeys((*limits, *quota.largest)):
+        largest = quota.largest.get(said)
+        shown = "" if largest is None else format_amount(said, largest)
+        yield [*who, plain(said), *_amounts(limits.get(said)), shown, weight]
+    numbers = (quota.sessions, quota.pending_sessions, quota.open_work, quota.max_priority)
     counted = [each for each in numbers if each is not None]
     for limit in counted:
         yield [*who, _SAID[limit.resource], _count(limit.used), _count(limit.limit), "", weight]
@@ -110,8 +111,17 @@ def _rows(quota: "QuotaView") -> Iterator[list[Text | str]]:
         if size is not None:
             used = "" if size.used is None else format_bytes(size.used)
             yield [*who, _SAID[size.resource], used, format_bytes(size.limit), "", weight]
+    for key in quota.unlimited:
+        yield [*who, plain(key), "", "unlimited", "", weight]
     if not limits and not quota.largest and not counted:
         yield [*who, "-", "", "", "", weight]
+
+
+def _limited(limit: "LimitView") -> str:
+    """The thing that is limited: ``gpu (H100) in group a``."""
+    model = "" if limit.model is None else f" ({limit.model})"
+    group = "" if limit.group is None else f" in group {limit.group}"
+    return f"{limit.resource}{model}{group}"
 
 
 def _amounts(limit: "LimitView | None") -> tuple[str, str]:

@@ -15,7 +15,7 @@ from muster.control.deployment.lifecycle import (
 from muster.control.deployment.revisions import Revision, kept, with_probe
 from muster.control.engine.handler import TransitionStatus
 from muster.control.engine.work import Move, Work
-from muster.control.session.admission import admit_spec, check_workdirs
+from muster.control.session.admission import admit_spec, check_priority, check_workdirs
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.ended_specs import EndedSpecs
 from muster.core.errors import Conflict, InvalidSpec, NotFound
@@ -77,7 +77,7 @@ class DeploymentRequests:
         Raises:
             NotFound: no such group.
             InvalidSpec: a working directory lies outside the group's workspaces; or the host is
-                none that the project may use, and not the one that the deployment has already.
+                none that the project may use, and not that of the deployment; or its priority.
             Conflict: the name or the host is another's, or is taken (``new``); the project is
                 another; or it would be more than a user may have.
         """
@@ -99,11 +99,12 @@ class DeploymentRequests:
                 "be changed: take it down first, or choose another name"
             )
         owner = principal.owner if known is None else known.owner
+        if known is None or spec.priority > known.spec.priority:
+            check_priority(work.live, self._cluster, principal, owner, spec)
         if spec.host is not None and (known is None or spec.host != known.host):
             self._must_be_free(work, principal, owner, spec.name, spec.host)
-        _must_be_bounded(
-            work, owner, known, spec.replicas if spec.scale is None else spec.scale.max
-        )
+        most = spec.replicas if spec.scale is None else spec.scale.max
+        _must_be_bounded(work, owner, known, most)
         if known is None:
             made = self._make(work, principal, spec)
             _tell(work, principal, made, ReasonCode.DEPLOYMENT_HANDED_IN, revision=1)
@@ -430,12 +431,9 @@ def _must_be_bounded(work: Work, owner: Owner, changed: Deployment | None, repli
     Raises:
         Conflict: it would be one deployment too many, or too many replicas together.
     """
-    user = owner.domain, owner.user
-    others = [
-        each
-        for each in work.live.of(Deployment).values()
-        if (each.owner.domain, each.owner.user) == user and each is not changed
-    ]
+    same = (owner.domain, owner.user)
+    of = work.live.of(Deployment).values()
+    others = [d for d in of if (d.owner.domain, d.owner.user) == same and d is not changed]
     if changed is None and len(others) >= MAX_OF_USER:
         raise Conflict(f"{owner.user} has {MAX_OF_USER:,} deployments, and may have no more")
     wished = replicas + sum(map(_most, others))

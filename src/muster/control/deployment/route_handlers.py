@@ -105,7 +105,7 @@ class ProvisioningRoute(LifecycleHandler[Route]):
         """Hand in a route's session; the answer is why it is not taken yet."""
         owner = Principal(route.owner, Role.USER)
         try:
-            session = self._sessions.submit(work, owner, session_spec(route))
+            session = self._sessions.submit(work, owner, session_spec(route), is_replica=True)
         except Conflict as refused:
             return reason(ReasonCode.ROUTE_QUOTA, how=str(refused)[:500])
         except (InvalidSpec, NotFound) as refused:

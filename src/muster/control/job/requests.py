@@ -14,10 +14,13 @@ from muster.control.session.admission import (
     admit_spec,
     check_checkpoints,
     check_name,
+    check_priority,
     check_workdirs,
     find_dependencies,
+    highest_priority,
     track_dependencies,
     with_ids,
+    within_time_limits,
 )
 from muster.control.session.cluster.priorities import set_priority, tell_priority
 from muster.control.session.cluster.state import ClusterState
@@ -109,14 +112,17 @@ class JobRequests:
 
         Raises:
             NotFound: no such group.
-            InvalidSpec: a working directory lies outside the group's workspaces; or ``admit`` or
-                ``find_dependencies`` refuses the spec.
+            InvalidSpec: a working directory lies outside the group's workspaces; its priority is
+                too high, or its time limit too long; or ``admit`` or ``find_dependencies`` refuses
+                the spec.
             Conflict: a live job of the same owner has the name; a quota forbids it, or the owner
                 has too much work that has not ended.
         """
         group = work.live.group(spec.group)
         check_workdirs(group, [spec])
         check_checkpoints(group, spec)
+        check_priority(work.live, self._cluster, principal, principal.owner, spec)
+        spec = within_time_limits(group, spec)
         id_ = work.ids.job()
         name = spec.name or self._new_name(work, principal.owner, program_name(spec.command))
         check_name(work.live, principal.owner, name)
@@ -153,7 +159,8 @@ class JobRequests:
     def retry(
         self, work: Work, principal: Principal, of: Retried, ended: Ended = NONE_ENDED
     ) -> Job:
-        """Submit a job that runs tasks of an ended one again, each under its index.
+        """Submit a job that runs tasks of an ended one again, each under its index, with the
+        priority of the former one or, where that is not allowed any more, the highest that is.
 
         Raises:
             Conflict: such a job is live already; other errors are those of ``submit``.
@@ -166,6 +173,7 @@ class JobRequests:
             "only": of.only,
             "name": self._new_name(work, principal.owner, stem),
             "max_task_failures": of.max_task_failures,
+            "priority": self._allowed(work, principal, of.spec),
         }
         again = of.spec.model_copy(update=changed)
         return self.submit(work, principal, again, ended, retry_of=of.id)
@@ -243,11 +251,14 @@ class JobRequests:
 
         Raises:
             NotFound: no such live job of the principal's.
+            InvalidSpec: the priority is higher than the former one, and than allowed.
         """
         job = work.live.jobs.get(id_)
         if job is None or not principal.may_change(job.owner):
             raise NotFound(f"there is no live job {id_}")
         before = job.spec.priority
+        if priority > before:
+            check_priority(work.live, self._cluster, principal, job.owner, job.spec, priority)
         if priority != before:
             job.spec = job.spec.model_copy(update={"priority": priority})
             job.spec_bytes = spec_size(job.spec)
@@ -257,6 +268,13 @@ class JobRequests:
             set_priority(work, self._cluster, attempts, priority, job.id)
             tell_priority(work, job, before, priority, principal)
         return before
+
+    def _allowed(self, work: Work, principal: Principal, spec: JobSpec) -> int:
+        """The priority of a spec, as far as the principal may give it."""
+        if principal.is_admin:
+            return spec.priority
+        live, owner = work.live, principal.owner
+        return min(spec.priority, highest_priority(live, self._cluster, owner, spec.group)[0])
 
     def _new_name(self, work: Work, owner: Owner, stem: str) -> str:
         """The stem with a number that no live or stored job of the owner's has, so that the name of

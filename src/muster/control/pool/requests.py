@@ -315,7 +315,7 @@ def _by(code: ReasonCode, principal: Principal, what: str) -> Reason:
 
 
 def _pool_changed(principal: Principal, what: str, told: tuple[Difference, ...] = ()) -> Reason:
-    numbers = {**changed_by(principal), "what": what, "changes": told}
+    numbers = {**changed_by(principal), "what": what, **({"changes": told} if told else {})}
     return reason(ReasonCode.POOL_CHANGED_BY, **numbers)
 
 

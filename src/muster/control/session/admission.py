@@ -4,14 +4,17 @@ present agent could hold waits, because a suitable agent may join."""
 
 import difflib
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from muster.control.session.cluster.state import ClusterState
 from muster.core.errors import Conflict, InvalidSpec, Problem
-from muster.core.owner import Owner
+from muster.core.owner import Owner, Principal
 from muster.core.reasons import Reason, ReasonCode
-from muster.core.specs import Dependency, JobSpec, ScalingGroup
+from muster.core.specs import Dependency, JobSpec, ScalingGroup, SessionSpec
 from muster.core.specs.placement import ANYWHERE, Operator
 from muster.core.specs.session import Process
+from muster.core.specs.work import WorkSpec
+from muster.core.text import duration
 from muster.scheduling.passes.placement import never_fits
 from muster.scheduling.policy.guard import PluginFault
 from muster.scheduling.policy.validators import (
@@ -84,6 +87,62 @@ def admit_spec(
     refusals = refusals_of_store(owner, spec_bytes, cluster.accounting.quotas, live.holdings, work)
     if refusals:
         raise Conflict(_sentences(*refusals))
+
+
+def check_priority(
+    live: Live,
+    cluster: ClusterState,
+    principal: Principal,
+    owner: Owner,
+    spec: WorkSpec,
+    priority: int | None = None,
+) -> None:
+    """Refuse a priority above what the owner's work may have; administrators give any.
+
+    Args:
+        priority: another one than that of the spec.
+
+    Raises:
+        InvalidSpec: it is too high.
+    """
+    asked = spec.priority if priority is None else priority
+    limit, whose = highest_priority(live, cluster, owner, spec.group)
+    if asked > limit and not principal.is_admin:
+        expected = f"expected at most {limit}, the highest of {whose}"
+        raise InvalidSpec([Problem("priority", str(asked), expected + _RAISED)])
+
+
+_RAISED = ". An operator can raise `max_priority`"
+
+
+def highest_priority(
+    live: Live, cluster: ClusterState, owner: Owner, group: str
+) -> tuple[int, str]:
+    """The highest priority that the owner may give work in the group, and words for whose limit it
+    is."""
+    limit, (level, name) = cluster.accounting.quotas.max_priority(owner)
+    of_group = live.group(group).max_priority
+    if of_group is not None and of_group < limit:
+        return of_group, f"group {group}"
+    return limit, f"{level} {name}"
+
+
+W = TypeVar("W", JobSpec, SessionSpec)
+
+
+def within_time_limits(group: ScalingGroup, spec: W) -> W:
+    """The spec with the time limit that the group gives work without one.
+
+    Raises:
+        InvalidSpec: its time limit is longer than the group allows.
+    """
+    if spec.timeout is None:
+        timeout = group.default_timeout or group.max_timeout
+        return spec if timeout is None else spec.model_copy(update={"timeout": timeout})
+    if group.max_timeout is not None and spec.timeout > group.max_timeout:
+        expected = f"expected at most {duration(group.max_timeout)} in group {group.name}"
+        raise InvalidSpec([Problem("timeout", duration(spec.timeout), expected)])
+    return spec
 
 
 def check_workdirs(group: ScalingGroup, processes: Sequence[Process]) -> None:

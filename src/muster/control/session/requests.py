@@ -6,10 +6,12 @@ from muster.control.session.admission import (
     Ended,
     admit,
     admit_spec,
+    check_priority,
     check_workdirs,
     find_dependencies,
     track_dependencies,
     with_ids,
+    within_time_limits,
 )
 from muster.control.session.cluster.priorities import set_priority, tell_priority
 from muster.control.session.cluster.state import ClusterState
@@ -38,20 +40,33 @@ class SessionRequests:
         self._ended_specs = ended_specs
 
     def submit(
-        self, work: Work, principal: Principal, spec: SessionSpec, ended: Ended = NONE_ENDED
+        self,
+        work: Work,
+        principal: Principal,
+        spec: SessionSpec,
+        ended: Ended = NONE_ENDED,
+        *,
+        is_replica: bool = False,
     ) -> Session:
         """A new session without a job, PENDING.
 
         Args:
             ended: the ended work among its dependencies.
+            is_replica: whether it is one of a deployment, which was admitted as a whole: it has no
+                time limit, and its priority was allowed then.
 
         Raises:
             NotFound: no such group.
-            InvalidSpec: a working directory lies outside the group's workspaces; or ``admit`` or
-                ``find_dependencies`` refuses the spec.
+            InvalidSpec: a working directory lies outside the group's workspaces; its priority is
+                too high, or its time limit too long; or ``admit`` or ``find_dependencies`` refuses
+                the spec.
             Conflict: a quota forbids it, or the owner has too much work that has not ended.
         """
-        check_workdirs(work.live.group(spec.group), spec.kernels)
+        group, owner = work.live.group(spec.group), principal.owner
+        check_workdirs(group, spec.kernels)
+        if not is_replica:
+            check_priority(work.live, self._cluster, principal, owner, spec)
+            spec = within_time_limits(group, spec)
         dependencies = find_dependencies(self._cluster, principal.owner, spec.after, ended)
         if dependencies:
             spec = spec.model_copy(update={"after": with_ids(spec.after, dependencies)})
@@ -122,11 +137,14 @@ class SessionRequests:
         Raises:
             NotFound: no such live session of the principal's.
             Conflict: the session belongs to a job, whose priority it has, or is a service.
+            InvalidSpec: the priority is higher than the former one, and than allowed.
         """
         session = self._alone(work, principal, id_, "change the priority of that")
         if session.service is not None:
             raise Conflict(f"session {id_} is a service of a machine, which waits for nothing")
         before, spec = session.priority, session.spec
+        if priority > before and spec is not None:
+            check_priority(work.live, self._cluster, principal, session.owner, spec, priority)
         if priority != before and spec is not None:
             session.spec = work.live.shared(spec.model_copy(update={"priority": priority}))
             session.spec_bytes = spec_size(session.spec)

@@ -11,6 +11,7 @@ from muster.core.reasons.definition import Definition
 from muster.core.reasons.of_deployments import OF_DEPLOYMENTS
 from muster.core.reasons.of_health import OF_HEALTH
 from muster.core.reasons.of_pools import OF_POOLS
+from muster.core.reasons.of_quotas import OF_QUOTAS
 from muster.core.reasons.of_recovery import OF_RECOVERY
 from muster.core.reasons.of_tasks import OF_TASKS
 
@@ -40,6 +41,7 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     **OF_RECOVERY,
     **OF_DEPLOYMENTS,
     **OF_TASKS,
+    **OF_QUOTAS,
     ReasonCode.NO_ROOM: Definition(
         _W,
         _NONE + " has {request} free now"
@@ -159,46 +161,6 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
         "group {group} could hold it only with agents that take no new work: {closed} of {agents} "
         "({statuses})",
         "Look at `muster agents`." + _OPEN,
-    ),
-    ReasonCode.QUOTA_IN_USE: Definition(
-        _L,
-        "{resource}: used {used:=} + requested {requested:=} > limit {limit:=}, over by {over:=} "
-        "(quota of {level} {owner}{ahead:?, of which the work ahead that waits for machines uses a "
-        "part})",
-        "Nothing: it starts when enough other work of that {level} ends. An operator can raise the "
-        "quota.",
-    ),
-    ReasonCode.ABOVE_QUOTA: Definition(
-        _L,
-        "{resource}: requested {requested:=} > limit {limit:=}, over by {over:=} (quota of "
-        "{level} {owner})",
-        "Ask for less, or ask an operator for a larger quota.",
-    ),
-    ReasonCode.ABOVE_LARGEST: Definition(
-        _L,
-        "{resource}: requested {requested:=} > limit {limit:=} of one session, over by {over:=} "
-        "(quota of {level} {owner})",
-        "Ask for less, or ask an operator for a larger quota.",
-    ),
-    ReasonCode.TOO_MANY_PENDING: Definition(
-        _L,
-        "sessions waiting: {used} + requested {requested} > limit {limit}, over by {over} (quota "
-        "of {level} {owner})",
-        "Hand it in when some of them have started, or ask an operator for a larger quota.",
-    ),
-    ReasonCode.TOO_MUCH_OPEN_WORK: Definition(
-        _L,
-        "jobs, sessions and deployments that have not ended: {used} + requested {requested} > "
-        "limit {limit}, over by {over} (quota of {level} {owner})",
-        "Hand it in when some of them have ended or were cancelled, or ask an operator for a "
-        "larger `open_work`.",
-    ),
-    ReasonCode.OPEN_SPECS_TOO_LARGE: Definition(
-        _L,
-        "specs of work that has not ended: {used:=} + requested {requested:=} > limit {limit:=}, "
-        "over by {over:=} (quota of {level} {owner})",
-        "Put large values into files that the work reads, hand it in when other work has ended or "
-        "was cancelled, or ask an operator for a larger `open_specs`.",
     ),
     ReasonCode.SPEC_NOT_KEPT: Definition(
         _L,

@@ -52,6 +52,7 @@ class ReasonCode(StrEnum):
     NEEDS_ABSENT_AGENTS = "NEEDS_ABSENT_AGENTS"
     # Why work may not start, wherever there is room
     QUOTA_IN_USE = "QUOTA_IN_USE"
+    MODEL_QUOTA_IN_USE = "MODEL_QUOTA_IN_USE"
     ABOVE_QUOTA = "ABOVE_QUOTA"
     ABOVE_LARGEST = "ABOVE_LARGEST"
     TOO_MANY_PENDING = "TOO_MANY_PENDING"
@@ -311,6 +312,8 @@ ENDED_WELL = frozenset({ReasonCode.COMPLETED, ReasonCode.LEADER_ENDED})
 
 DISPLACED = frozenset({ReasonCode.PREEMPTED, ReasonCode.DRAINED, ReasonCode.HEALTH_HEALS})
 """Ends that make room: a job's task that had started runs again, from its preemption budget."""
+QUOTA_WAITS = frozenset({ReasonCode.QUOTA_IN_USE, ReasonCode.MODEL_QUOTA_IN_USE})
+"""Reasons for which work waits until other work of an owner has ended."""
 NEEDS_AGENT = frozenset(
     {
         ReasonCode.NO_AGENTS,

@@ -168,13 +168,18 @@ DEFAULT_CPU_MILLI = 1000
 _LEAST_MEMORY_BYTES = 1024 * 1024
 
 
-def _write_milli(milli: int | None) -> str | None:
+def write_milli(milli: int) -> str:
     """Thousandths as a person writes them, because stored and sent specs are read by the same
     rules."""
-    return None if milli is None else f"{milli}m"
+    return f"{milli}m"
 
 
-def _if_given(read: Callable[[Any], int]) -> Callable[[Any], int | None]:
+def _write_milli(milli: int | None) -> str | None:
+    return None if milli is None else write_milli(milli)
+
+
+def if_given(read: Callable[[Any], int]) -> Callable[[Any], int | None]:
+    """``read``, which leaves None as it is."""
     return lambda value: None if value is None else read(value)
 
 
@@ -182,7 +187,7 @@ Milli = Annotated[int, BeforeValidator(parse_milli), PlainSerializer(_write_mill
 """Thousandths; written as "4", 0.5 or "500m"."""
 
 MaybeMilli = Annotated[
-    int | None, BeforeValidator(_if_given(parse_milli)), PlainSerializer(_write_milli)
+    int | None, BeforeValidator(if_given(parse_milli)), PlainSerializer(_write_milli)
 ]
 
 
@@ -190,18 +195,13 @@ def _size(value: Any, info: ValidationInfo) -> int:
     return parse_stored_bytes(value) if info.context == STORED else parse_bytes(value)
 
 
-def _maybe_size(value: Any, info: ValidationInfo) -> int | None:
+def maybe_size(value: Any, info: ValidationInfo) -> int | None:
+    """Bytes in ``value``, which is what a person or an earlier version wrote; None stays None."""
     return None if value is None else _size(value, info)
-
-
-def _write_maybe_size(size: int | None) -> int | str | None:
-    return None if size is None else sent_bytes(size)
 
 
 Bytes = Annotated[int, BeforeValidator(_size), PlainSerializer(sent_bytes)]
 """Bytes; written as "16GiB"."""
-
-MaybeBytes = Annotated[int | None, BeforeValidator(_maybe_size), PlainSerializer(_write_maybe_size)]
 
 
 def _is_enough(memory: int) -> int:

@@ -20,6 +20,8 @@ from muster.core.specs.amounts import (
 from muster.core.specs.health import HealthSpec
 from muster.core.specs.quota import Level
 from muster.core.specs.session import SessionType
+from muster.core.specs.work import Priority
+from muster.core.text import duration
 
 DEFAULT_VALIDATORS = (
     "keypair_resource_limit",
@@ -32,6 +34,8 @@ DEFAULT_VALIDATORS = (
 
 
 MAX_KERNELS_PER_AGENT = 10_000
+DEFAULT_GROUP = "default"
+"""The group of work and agents that name none."""
 
 
 class QueuePolicy(StrEnum):
@@ -99,6 +103,11 @@ class ScalingGroup(Spec):
         fixed: no further agents will join: work that its present agents could never hold is
             refused.
         workspaces: directories inside which a spec's ``workdir`` may lie.
+        max_priority: the highest priority of the group's work; None is that of its owners' quotas.
+        max_timeout: the longest ``timeout`` that jobs and sessions may ask for; those that ask for
+            none get ``default_timeout``, or this one without it. None is no limit. Deployments have
+            none.
+        default_timeout: the ``timeout`` of jobs and sessions that ask for none.
         pending_timeout: longest wait of a session for a place, but for a deployment's; None is for
             ever.
         starvation_after: past this wait no younger session overtakes.
@@ -140,6 +149,9 @@ class ScalingGroup(Spec):
     projects: Annotated[tuple[ShortText, ...], Field(max_length=1000)] = ()
     fixed: Flag = False
     workspaces: Annotated[tuple[PathText, ...], Field(max_length=100)] = ("/",)
+    max_priority: Priority | None = None
+    max_timeout: PositiveDuration | None = None
+    default_timeout: PositiveDuration | None = None
     pending_timeout: PositiveDuration | None = None
     starvation_after: Duration = 300.0
     prepare_timeout: PositiveDuration = 600.0
@@ -169,6 +181,9 @@ class ScalingGroup(Spec):
         return workspaces
 
     def contradictions(self) -> Iterator[Problem]:
+        if self.max_timeout is not None and (self.default_timeout or 0) > self.max_timeout:
+            expected = f"expected at most max_timeout, {duration(self.max_timeout)}"
+            yield Problem("default_timeout", duration(self.default_timeout or 0), expected)
         for index, project in enumerate(self.projects):
             if not Level.PROJECT.is_name(project):
                 expected = "expected domain/project, such as default/research"

@@ -24,6 +24,7 @@ class WorkSpec(Protocol):
     Args:
         project: the owner's project for which the work counts.
         group: the scaling group whose agents it may use.
+        priority: higher goes first.
         after: other work for which it waits.
     """
 
@@ -31,5 +32,7 @@ class WorkSpec(Protocol):
     def project(self) -> str | None: ...
     @property
     def group(self) -> str: ...
+    @property
+    def priority(self) -> int: ...
     @property
     def after(self) -> Sequence[Dependency]: ...

@@ -109,11 +109,14 @@ class GroupPage(View):
 
 class LimitView(View):
     """A limit and its use, in canonical amounts or numbers of sessions; ``used`` is None where the
-    limit holds for each of several owners."""
+    limit holds for each of several owners. ``group`` and ``model`` are the only ones that it
+    counts."""
 
     resource: str
     used: int | None
     limit: int
+    group: str | None = None
+    model: str | None = None
 
 
 class QuotaView(View):
@@ -130,7 +133,10 @@ class QuotaView(View):
         open_work: how many jobs, sessions and deployments that have not ended may be there.
         open_specs: bytes that their specs may take.
         ended_specs: bytes of large specs of ended work that are kept whole.
-        largest: the limit for one session, in canonical amounts.
+        max_priority: the highest priority of work.
+        unlimited: keys that have no limit, whatever other quotas say.
+        largest: the limit for one session, in canonical amounts; ``gpu (H100)`` is one of GPUs of a
+            model.
     """
 
     level: str
@@ -142,6 +148,8 @@ class QuotaView(View):
     open_work: LimitView | None = None
     open_specs: LimitView | None = None
     ended_specs: LimitView | None = None
+    max_priority: LimitView | None = None
+    unlimited: tuple[str, ...] = ()
     largest: dict[str, int] = field(default_factory=dict)
     weight: float = 1.0
 

@@ -149,6 +149,7 @@ class GroupState:
             facts.attributes,
             returning=facts.returning,
         )
+        self.accounting.usage.note_models(self.snapshot.group, facts.devices)
         self.due = True
 
     def remove_agent(self, id_: AgentId) -> None:
@@ -327,10 +328,8 @@ class GroupState:
         """
         session, kernels = placed
         self.leave_queue(session.id)
-        held = dict(enumerate(kernels))
-        self._count_placed(
-            session.id, PlacedSession(session.workload, held, now, begun_anew, now), now
-        )
+        held = PlacedSession(session.workload, dict(enumerate(kernels)), now, begun_anew, now)
+        self._count_placed(session.id, held, now)
 
     def adopt(
         self,
@@ -429,13 +428,13 @@ class GroupState:
         """Count the session as placed from now on."""
         workload = session.workload
         self.placed[id_] = session
-        self.accounting.usage.placed(workload.owner, workload.total)
+        self.accounting.usage.placed(workload.owner, workload.total, 1, workload.parts)
         if self.fairness is not None:
             self.fairness.placed(workload.owner, workload.total, now)
 
     def _gone(self, id_: SessionId, now: float) -> None:
         workload = self.placed.pop(id_).workload
-        self.accounting.usage.placed(workload.owner, workload.total, -1)
+        self.accounting.usage.placed(workload.owner, workload.total, -1, workload.parts)
         if self.fairness is not None:
             self.fairness.released(workload.owner, workload.total, now)
         for preemptor, victims in list(self.displacing.items()) if self.displacing else ():

@@ -85,6 +85,6 @@ class FairShare(SessionSequencer):
         used = dominant_share(context.fairness.used(scope, context.now), capacity)
         held = dominant_share(context.usage.of(scope).amounts, capacity)
         quota = context.quotas.of(scope)
-        weight = 1.0 if quota is None else quota.weight
+        weight = None if quota is None else quota.weight
         # In steps of a billionth, so that usage that is all but forgotten counts as none.
-        return round(used / context.fairness.mean_life_s + held, 9) / weight
+        return round(used / context.fairness.mean_life_s + held, 9) / (weight or 1.0)

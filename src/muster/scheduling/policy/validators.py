@@ -15,6 +15,7 @@ from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.resources import AmountUnit, unit_of
 from muster.core.specs import Dependency, DependencyCondition, Level, ScalingGroup
 from muster.scheduling.accounting.holdings import Holdings
+from muster.scheduling.accounting.limits import Limit, largest_of_one, limits_of_one, limits_on
 from muster.scheduling.accounting.usage import Quotas, Scope, Usage, scopes
 from muster.scheduling.policy.plugins import PassContext
 from muster.scheduling.workload import DependencyState, WorkloadClass
@@ -46,15 +47,17 @@ class _ResourceLimit:
         quota = context.quotas.of(scope)
         if quota is None:
             return ()
-        held = context.usage.of(scope).amounts
+        held, models = context.usage.of(scope), context.usage.models
         reasons = []
-        for resource, limit in quota.limits.amounts.items():
-            requested, used = workload.total.get(resource, 0), held.get(resource, 0)
-            if requested > limit:
-                reasons.append(_above(ReasonCode.ABOVE_QUOTA, scope, resource, requested, limit))
-            elif requested and used + requested > limit:
-                amounts = _in_use(used, requested, limit)
-                reasons.append(_of_resource(ReasonCode.QUOTA_IN_USE, scope, resource, amounts))
+        for its in limits_on(quota, workload, models):
+            if its.requested > its.limit and its.is_certain:
+                reasons.append(_above(ReasonCode.ABOVE_QUOTA, scope, its))
+                continue
+            used = its.used(held, models) if its.requested else 0
+            if its.requested and used + its.requested > its.limit:
+                code = ReasonCode.QUOTA_IN_USE if its.is_certain else ReasonCode.MODEL_QUOTA_IN_USE
+                amounts = _in_use(used, its.requested, its.limit)
+                reasons.append(_of_resource(code, scope, its, amounts))
         return reasons
 
     def allows(self, workload: WorkloadClass, context: PassContext, count: int) -> int:
@@ -63,11 +66,10 @@ class _ResourceLimit:
         quota = context.quotas.of(scope)
         if quota is None:
             return count
-        held = context.usage.of(scope).amounts
-        for resource, limit in quota.limits.amounts.items():
-            requested = workload.total.get(resource, 0)
-            if requested:
-                count = min(count, (limit - held.get(resource, 0)) // requested)
+        held, models = context.usage.of(scope), context.usage.models
+        for its in limits_on(quota, workload, models):
+            if its.requested:
+                count = min(count, (its.limit - its.used(held, models)) // its.requested)
         return max(count, 0)
 
 
@@ -230,14 +232,14 @@ def refusals_at_submission(
         quota = quotas.of(scope)
         if quota is None:
             continue
-        for code, limits in (
-            (ReasonCode.ABOVE_QUOTA, quota.limits.amounts),
-            (ReasonCode.ABOVE_LARGEST, quota.largest.amounts),
-        ):
-            for resource, limit in limits.items():
-                requested = workload.total.get(resource, 0)
-                if requested > limit:
-                    reasons.append(_above(code, scope, resource, requested, limit))
+        reasons += [
+            _above(code, scope, its)
+            for code, exceeded in (
+                (ReasonCode.ABOVE_QUOTA, limits_of_one(quota, workload)),
+                (ReasonCode.ABOVE_LARGEST, largest_of_one(quota, workload)),
+            )
+            for its in exceeded
+        ]
         pending, most = usage.of(scope).pending, quota.pending_sessions
         if most is not None and pending + sessions > most:
             amounts = _in_use(pending, sessions, most)
@@ -283,9 +285,9 @@ def access_refusal(owner: Owner, group: ScalingGroup) -> Reason | None:
 # Reasons
 
 
-def _above(code: ReasonCode, scope: Scope, resource: str, requested: int, limit: int) -> Reason:
-    amounts = {"requested": requested, "limit": limit, "over": requested - limit}
-    return _of_resource(code, scope, resource, amounts)
+def _above(code: ReasonCode, scope: Scope, its: Limit) -> Reason:
+    amounts = {"requested": its.requested, "limit": its.limit, "over": its.requested - its.limit}
+    return _of_resource(code, scope, its, amounts)
 
 
 def _in_use(used: int, requested: int, limit: int) -> dict[str, int]:
@@ -297,11 +299,11 @@ def _in_use(used: int, requested: int, limit: int) -> dict[str, int]:
     }
 
 
-def _of_resource(
-    code: ReasonCode, scope: Scope, resource: str, amounts: Mapping[str, int]
-) -> Reason:
-    level, owner, unit = *scope, unit_of(resource)
-    return reason(code, resource=resource, unit=unit, **amounts, level=str(level), owner=owner)
+def _of_resource(code: ReasonCode, scope: Scope, its: Limit, amounts: Mapping[str, int]) -> Reason:
+    level, owner = scope
+    part = {name: value for name, value in (("model", its.model), ("in_group", its.group)) if value}
+    numbers = {"resource": its.resource, "unit": unit_of(its.resource), **amounts, **part}
+    return reason(code, **numbers, level=str(level), owner=owner)
 
 
 def _of_sessions(code: ReasonCode, scope: Scope, counts: Mapping[str, int]) -> Reason:

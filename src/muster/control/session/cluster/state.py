@@ -30,7 +30,7 @@ from muster.core.resources import DeviceShare
 from muster.core.specs import Level, SessionType
 from muster.core.specs.placement import ANYWHERE
 from muster.core.states import JOB_TABLE, SESSION_TABLE, AgentStatus, SessionStatus
-from muster.scheduling.accounting.usage import Accounting, Quotas, scopes
+from muster.scheduling.accounting.usage import Accounting, Quotas
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.passes.group_state import GroupState
 from muster.scheduling.passes.pass_result import Placed
@@ -113,6 +113,11 @@ class ClusterState:
         for agent in self._live.agents.values():
             if agent.group == name:
                 self.agent_changed(agent)  # its agents may now hold more kernels, or fewer
+
+    def group_removed(self, name: str) -> None:
+        """A group is gone; it had no agents and no sessions."""
+        del self.groups[name]
+        self.quota_waits.discard(name)
 
     def plugin_failed(self, name: str, fault: PluginFault) -> None:
         """Go on without a plug-in of the group; a built-in part serves in its place."""
@@ -300,11 +305,7 @@ class ClusterState:
             or not self._may_go_anywhere(session)
         ):
             return False
-        return not self._has_quota(session)
-
-    def _has_quota(self, session: Session) -> bool:
-        quotas = self.accounting.quotas
-        return bool(quotas.levels) and any(map(quotas.of, scopes(session.owner)))
+        return not self.accounting.quotas.bind(session.owner)
 
     def _may_go_anywhere(self, session: Session) -> bool:
         placement = self.workload(session).placement
@@ -426,7 +427,7 @@ class ClusterState:
         state.leave(session.id, kernel.index, now)
         if session.id not in state.placed:
             del self.placed[session.id]
-            for name in self.quota_waits if self._has_quota(session) else ():
+            for name in self.quota_waits if self.accounting.quotas.bind(session.owner) else ():
                 self.groups[name].due = True
 
     def _clean(self, allocation: Allocation) -> None:

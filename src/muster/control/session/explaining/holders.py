@@ -14,16 +14,19 @@ from muster.control.session.cluster.state import ClusterState
 from muster.control.session.cluster.workloads import placed_since
 from muster.core import sentences
 from muster.core.owner import Principal
-from muster.core.reasons import Reason, ReasonCode
+from muster.core.reasons import QUOTA_WAITS, Reason, ReasonCode
 from muster.core.resources import AmountUnit, unit_of
 from muster.core.specs import Level
 from muster.core.views.base import OwnerView
 from muster.core.views.placement import AheadView, HolderView, HoldingView
+from muster.scheduling.accounting.limits import Limit
+from muster.scheduling.accounting.usage import ScopeUsage
 from muster.scheduling.cluster.columns import Columns, Ints
 from muster.scheduling.cluster.constraints import eligible
 from muster.scheduling.explaining.explain import Explanation
 from muster.scheduling.explaining.shortfalls import RequestExplanation
 from muster.scheduling.passes.pass_result import LACKS_ROOM
+from muster.scheduling.workload import WorkloadClass
 from muster.store.live import Live
 from muster.store.records import Session
 
@@ -63,7 +66,7 @@ def holdings(
             if room is not None:
                 told.append(room)
                 break
-    quotas = (why for why in found.reasons if why.code is ReasonCode.QUOTA_IN_USE)
+    quotas = (why for why in found.reasons if why.code in QUOTA_WAITS)
     told += filter(None, (_quota(why, cluster, asker, now) for why in quotas))
     return tuple(told)
 
@@ -149,28 +152,38 @@ def _amounts(columns: Columns, resource: str, slots: Ints) -> tuple[Ints, Ints]:
 def _quota(why: Reason, cluster: ClusterState, asker: Principal, now: float) -> HoldingView | None:
     numbers = dict(why.numbers)
     level, name, resource = Level(numbers["level"]), numbers["owner"], numbers["resource"]
-    quota = cluster.accounting.quotas.of((level, name))
-    if quota is None:
+    usage, models = cluster.accounting.usage.of((level, name)), cluster.accounting.usage.models
+    if cluster.accounting.quotas.of((level, name)) is None:
         return None
-    usage = cluster.accounting.usage.of((level, name))
     counts = resource == "sessions"
-    held = usage.sessions if counts else usage.amounts.get(resource, 0)
-    limit = (quota.sessions or 0) if counts else quota.limits.amounts[resource]
+    limit = Limit(
+        resource, numbers["limit"], 0, group=numbers.get("in_group"), model=numbers.get("model")
+    )
+    held = usage.sessions if counts else limit.used(usage, models)
     placed = islice(cluster.placed_of(level, name), _MOST_SESSIONS)
-    holds = ((each, 1 if counts else workload.total.get(resource, 0)) for each, workload in placed)
+    holds = (
+        (each, 1 if counts else limit.used(_alone(workload), models)) for each, workload in placed
+    )
     unit, of = AmountUnit.COUNT if counts else unit_of(resource), f"{level} {name}"
     holders = _holders(holds, unit, asker)
-    held_text, limit_text = unit.written(held), unit.written(limit)
+    held_text, limit_text = unit.written(held), unit.written(limit.limit)
+    told = resource if limit.model is None else f"{resource} ({limit.model})"
+    where = f"of {of}" if limit.group is None else f"of {of} in group {limit.group}"
     return HoldingView(
-        sentence=sentences.in_use(resource, held_text, limit_text, f"of {of}", holders, now),
+        sentence=sentences.in_use(told, held_text, limit_text, where, holders, now),
         resource=resource,
         held=held_text,
         limit=limit_text,
         held_amount=held,
-        limit_amount=limit,
+        limit_amount=limit.limit,
         quota=of,
         holders=holders,
     )
+
+
+def _alone(workload: WorkloadClass) -> ScopeUsage:
+    """The usage by one session of the class."""
+    return ScopeUsage(dict(workload.total), 1, parts=dict(workload.parts))
 
 
 def _holders(holds: Iterable[_Hold], unit: AmountUnit, asker: Principal) -> tuple[HolderView, ...]:

@@ -22,7 +22,7 @@ from muster.control.session.handlers.prefill import (
 from muster.control.session.handlers.start import recall
 from muster.control.session.lifecycle import CANCEL, SessionLifecycle, why_given_up
 from muster.core.ids import KernelId, SessionId
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import QUOTA_WAITS, Reason, ReasonCode, reason
 from muster.core.specs.group import PreemptionMode
 from muster.core.states import KernelStatus, SessionStatus
 from muster.scheduling.making_room.preemption import Preemption
@@ -242,7 +242,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
 
     def _note_quotas(self, group: str, refused: Iterable[Sequence[Reason]]) -> None:
         """Note whether ends in other groups may let sessions of this one start."""
-        if any(each.code is ReasonCode.QUOTA_IN_USE for reasons in refused for each in reasons):
+        if any(each.code in QUOTA_WAITS for reasons in refused for each in reasons):
             self._cluster.quota_waits.add(group)
         else:
             self._cluster.quota_waits.discard(group)
