@@ -360,12 +360,14 @@ def test_groups_tell_how_much_of_their_ceilings_is_used(typed: Typed) -> None:
     assert head.split()[3:6] == ["MACHINES", "GPUS", "PRICE/H"]
     assert line.split()[:6] == ["default", "2", "0", "2/3", "4/8", "4.00/20.50"]
     shown = typed.said("groups", "show", "default")
-    assert shown.startswith("default\nhas ")
-    assert "2 agents, 1 pool, 0 waiting sessions\n" in shown
+    assert shown.startswith("default\nmachines            2 (2 alive)\n")
     for name, told in (
-        ("machines", "2 of at most 3"),
-        ("GPUs", "4 of at most 8"),
-        ("price", "4.00 of at most 20.50 an hour"),
+        ("GPUs", "4, 4 free"),
+        ("waiting", "0 sessions"),
+        ("pools", "1"),
+        ("their machines", "2 of at most 3"),
+        ("their GPUs", "4 of at most 8"),
+        ("their price", "4.00 of at most 20.50 an hour"),
         ("queue", "backfill"),
         ("starvation after", "5m00s"),
         ("kernels per agent", "1000"),
