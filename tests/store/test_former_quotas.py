@@ -29,7 +29,7 @@ FORMER: dict[str, dict[str, Any]] = {
 def test_keys_that_a_former_version_wrote_without_a_value_are_not_said(tmp_path: Path) -> None:
     engine = create_engine(parsed(empty_url_at(tmp_path)))
     with engine.begin() as connection:
-        migrate(connection, "0034")
+        migrate(connection, "0032")
         insert = text("INSERT INTO quotas (level, name, spec) VALUES ('user', :name, :spec)")
         for name, said in FORMER.items():
             spec = {"kind": "quota", "level": "user", "name": name, "largest": LIMITS, **said}
