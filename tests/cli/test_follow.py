@@ -73,6 +73,21 @@ def test_run_of_several_tasks_tells_their_lines_apart() -> None:
     ]  # fmt: skip
 
 
+def test_run_of_some_of_the_tasks_follows_those() -> None:
+    counts = {TaskState.SUCCEEDED: 5}
+    spec = {"command": ["true"], "tasks": 101, "only": "0,25,50,75,100"}
+    some = [
+        job(state=state, counts=counts, task_count=101, spec=spec) for state in (PENDING, SUCCEEDED)
+    ]
+    output = {index: [b"x\n"] for index in range(0, 101, 25)}
+    cluster = FakeCluster(jobs_=some[:1], play=some, output=output)
+    result = cluster.run("run", "-q", "-n", "101", "--only", "0-100:25", "true")
+    assert sorted(result.stdout.splitlines()) == [
+        "  0 | x", " 25 | x", " 50 | x", " 75 | x", "100 | x",
+    ]  # fmt: skip
+    assert (result.exit_code, result.stderr.count("not shown")) == (0, 0)
+
+
 def test_run_of_many_tasks_follows_a_few_and_shows_the_end_of_the_one_that_failed() -> None:
     ended = job(state=FAILED, counts={TaskState.SUCCEEDED: 199, TaskState.FAILED: 1})
     cluster = FakeCluster(

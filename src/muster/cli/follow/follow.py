@@ -2,9 +2,10 @@
 
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -64,19 +65,20 @@ class JobFollower:
     """Shows a job's progress on stderr and its tasks' output on stdout.
 
     Args:
-        output: whether the output is shown, or the progress alone.
+        shown: the tasks whose output is shown, of which the first MAX_FOLLOWED are; none for the
+            progress alone.
         quiet: whether only output and errors are shown.
     """
 
     def __init__(
-        self, cluster: Cluster, job: "JobView", *, output: bool = True, quiet: bool = False
+        self, cluster: Cluster, job: "JobView", shown: Iterable[int], *, quiet: bool = False
     ) -> None:
         self._cluster = cluster
         self._job = job
         self._quiet = quiet
-        self._output = output
-        self._open = set(range(min(job.tasks_total, MAX_FOLLOWED))) if output else set[int]()
-        self._lines = PrefixedLines(prefix_width(job.tasks_total))
+        self._shown = frozenset(islice(shown, MAX_FOLLOWED))
+        self._open = set(self._shown)
+        self._lines = PrefixedLines(prefix_width(job.task_count) if job.tasks_total > 1 else 0)
         self._screen = StatusLine(stderr())
         self._began_s = time.monotonic()
         self._quiet_since_s = self._began_s
@@ -273,7 +275,7 @@ class JobFollower:
             with self._cluster.client() as client:
                 failed = first_failed(client, self._job)
                 code = exit_code(client, self._job, failed)
-                if failed is not None and self._output and failed.index >= MAX_FOLLOWED:
+                if failed is not None and self._shown and failed.index not in self._shown:
                     self._show_end_of_output(client, failed.index)
         except MusterError as error:  # the end of the job is known all the same
             self._say(Text(f"how its tasks ended cannot be read: {plain(str(error))}"), True)

@@ -160,8 +160,14 @@ class JobKind(WorkKind[JobView, JobDetail]):
     ) -> "tuple[RecordView, int]":
         from muster.cli.follow.follow import JobFollower
 
-        output, quiet = display.output and not display.as_json, display.quiet or display.as_json
-        ending = JobFollower(cluster, accepted, output=output, quiet=quiet).run()
+        shown: Iterable[int] = ()
+        if display.output and not display.as_json:
+            shown = range(accepted.task_count)
+            if accepted.tasks_total < accepted.task_count:  # it runs only some of them
+                with cluster.client() as client:
+                    shown = self.outputs.indexes(client.job(accepted.id))
+        quiet = display.quiet or display.as_json
+        ending = JobFollower(cluster, accepted, shown, quiet=quiet).run()
         return ending.job, ending.exit_code
 
 
