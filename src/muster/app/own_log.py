@@ -6,6 +6,7 @@ The environment says from which level up, and in which form (``core.log_options`
 
 import json
 import logging
+import os
 import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,7 +26,7 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 def log_to_stderr() -> None:
     """Log messages from now on, as the environment says."""
-    options = log_options()
+    options = log_options(os.environ)
     handler = _Rotating()
     is_json = options.form is LogForm.JSON
     handler.setFormatter(_JsonLines() if is_json else _Printable(LOG_FORMAT))
@@ -46,7 +47,7 @@ _LIBRARIES = ("asyncio", "botocore", "boto3", "grpc", "httpcore", "httpx", "urll
 def say_last(sentence: str) -> None:
     """Write the sentence with which a process ends."""
     line = sentence
-    if log_options().form is LogForm.JSON:
+    if log_options(os.environ).form is LogForm.JSON:
         record = logging.LogRecord("muster", logging.ERROR, "", 0, "%s", (sentence,), None)
         line = _JsonLines().format(record)
     sys.stderr.write(f"{line}\n")

@@ -3,7 +3,6 @@
 They are variables of the environment, so that the processes that a process starts have the same.
 """
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -44,7 +43,7 @@ class LogOptions:
 DEFAULT_LOG = LogOptions()
 
 
-def log_options(environment: Mapping[str, str] = os.environ) -> LogOptions:
+def log_options(environment: Mapping[str, str]) -> LogOptions:
     """The options that an environment says; the default in place of a value that is none."""
     level = environment.get(LEVEL_VARIABLE, "").lower()
     form = environment.get(FORMAT_VARIABLE, "").lower()
