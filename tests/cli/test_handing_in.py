@@ -42,6 +42,7 @@ def test_run_asks_for_what_the_options_say(tmp_path: Path, monkeypatch: pytest.M
         "timeout": "90s",
         "max_retries_failure": 2,
         "env": {"A": "1"},
+        "environment": "clean",
         "workdir": str(tmp_path),
     }
     assert JobSpec.model_validate(spec).tasks == 4

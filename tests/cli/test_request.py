@@ -15,16 +15,8 @@ from muster.client.workdir import current_directory
 CALLER = {"PATH": "/bin", "LANG": "C", "SECRET": "s", "EDITOR": "vi", "HOME": "/home/me"}
 
 
-def test_environment_passes_what_a_command_needs_and_nothing_else() -> None:
-    assert environment([], CALLER) == {"PATH": "/bin", "LANG": "C"}
-
-
-def test_environment_when_clean_is_only_what_was_given() -> None:
-    assert environment(["A=1=2", "EDITOR", "B="], CALLER, clean=True) == {
-        "A": "1=2",
-        "EDITOR": "vi",
-        "B": "",
-    }
+def test_environment_is_what_was_given_with_the_callers_values_of_bare_names() -> None:
+    assert environment(["A=1=2", "EDITOR", "B="], CALLER) == {"A": "1=2", "EDITOR": "vi", "B": ""}
 
 
 @pytest.mark.parametrize("text", ["MISSING", "=x"])

@@ -39,6 +39,7 @@ def test_spec_arrives_as_it_was_written(client: Client) -> None:
             "command": ["true"],
             "resources": {"cpu": "500m", "memory": "1GiB", "gpu": 0.5, "extra": {"licence": 2}},
             "timeout": "1h",
+            "environment": "clean",
         }
     )
     assert JobSpec.model_validate(client.job(client.submit(spec).id).spec) == spec

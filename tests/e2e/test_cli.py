@@ -157,6 +157,19 @@ def test_run_of_several_tasks_shows_all_that_each_wrote(shell: Shell) -> None:
     ]
 
 
+def test_file_finds_the_programs_of_its_shell_as_run_does(shell: Shell) -> None:
+    venv = shell.directory / "venv" / "bin"
+    venv.mkdir(parents=True)
+    (venv / "python").symlink_to("/bin/true")
+    path = {"PATH": f"{venv}:{shell.environment['PATH']}"}
+    ran = shell.muster("run", "-q", "--", "command -v python", **path)
+    assert ran.stdout == f"{venv}/python\n", ran.stderr
+    for said, found in (("", str(venv)), ("environment: clean\n", "")):
+        spec = f"name: finds\ncommand: command -v python; true\n{said}"
+        assert shell.muster("submit", "-", "--wait", "-q", stdin=spec, **path).returncode == 0
+        assert (str(venv) in shell.said("logs", "finds")) is bool(found)
+
+
 def test_spec_file_asks_for_what_it_says(shell: Shell) -> None:
     spec = "name: asks\ncommand: [sleep, '60']\nresources: {cpu: 500m, gpu: 1, memory: 64MiB}"
     name, id_ = shell.said("submit", "-", stdin=spec).split()

@@ -205,7 +205,8 @@ class Environment:
         """
         here = str(self.workdir.absolute()) if self.workdir else current_directory()
         return {
-            "env": environment(self.env or [], os.environ, clean=self.clean_env),
+            "env": environment(self.env or [], os.environ) or None,
+            "environment": "clean" if self.clean_env else None,
             "workdir": None if self.scratch else here,
             "stderr": self.stderr,
         }

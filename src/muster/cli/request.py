@@ -11,9 +11,6 @@ import click
 
 AMOUNT = "NAME=AMOUNT, such as licence=1"
 ATTRIBUTE = "NAME=VALUE, such as zone=a"
-INHERITED = ("PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "LANG")
-"""Variables of the caller that a command mostly needs to run as it does where it was typed. HOME is
-not among them, because the account of the kernel has its own."""
 
 
 def pairs(texts: Sequence[str], option: str, form: str = AMOUNT) -> dict[str, str]:
@@ -33,17 +30,13 @@ def pairs(texts: Sequence[str], option: str, form: str = AMOUNT) -> dict[str, st
     return found
 
 
-def environment(
-    texts: Sequence[str], caller: Mapping[str, str], *, clean: bool = False
-) -> dict[str, str]:
-    """The variables of a task: the ``INHERITED`` ones unless ``clean``, overridden by KEY=VALUE.
-
-    KEY alone takes the caller's value.
+def environment(texts: Sequence[str], caller: Mapping[str, str]) -> dict[str, str]:
+    """The variables of KEY=VALUE; KEY alone takes the caller's value.
 
     Raises:
         click.BadParameter: the caller has no such variable, or there is no name.
     """
-    found = {} if clean else {name: caller[name] for name in INHERITED if name in caller}
+    found: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not name:

@@ -9,6 +9,7 @@ import msgspec
 
 from muster.client.connection import find_connection
 from muster.client.encoding import Value, json_of, query_of
+from muster.client.environment import with_environment
 from muster.client.errors import Unreachable
 from muster.client.exchange import Answer, Exchange, Request
 from muster.client.moments import with_absolute_moments
@@ -102,7 +103,8 @@ class Calls:
 
 
 def body_of(spec: Any, fields: Mapping[str, Any] | None = None) -> tuple[str, bytes]:
-    """The kind and the JSON of a spec; or of the keys of one, the ``fields``, if it is None.
+    """The kind and the JSON of a spec; or of the keys of one, the ``fields``, if it is None. Work
+    takes variables of the caller's environment along (``with_environment``).
 
     Raises:
         TypeError: neither is given, or both are.
@@ -112,5 +114,6 @@ def body_of(spec: Any, fields: Mapping[str, Any] | None = None) -> tuple[str, by
     spec = fields if spec is None else spec
     if isinstance(spec, Mapping):
         keys = with_absolute_moments(with_absolute_workdirs(spec))
-        return str(keys.get("kind", "job")), json_of(keys)
-    return spec.kind, spec.model_dump_json(exclude_defaults=True).encode()
+    else:
+        keys = {"kind": spec.kind, **spec.model_dump(mode="json", exclude_defaults=True)}
+    return str(keys.get("kind", "job")), json_of(with_environment(keys))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from muster.cli.described.record import ago, heading, sentences
+from muster.cli.described.record import ago, environment, heading, sentences
 from muster.cli.described.revision import command_of
 from muster.cli.screen import fields, plain, status
 from muster.cli.words import count, duration, moment, sentence_of
@@ -40,6 +40,7 @@ def deployment_parts(found: "DeploymentDetail", now: float) -> list[RenderableTy
                 ("update", said_rollout(found, now)),
                 ("strategy", (found.spec.get("update") or {}).get("strategy", "rolling")),
                 ("command", command_of(found.spec)),
+                ("env", environment([found.spec])),
                 ("reached at", f"/{found.name}/ of a proxy: `muster open {found.name}`"),
                 ("host", found.host),
                 ("access", _access(found.spec.get("access") or {})),

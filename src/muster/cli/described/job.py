@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from muster.cli.described.kernels import COLUMNS, cells
-from muster.cli.described.record import heading, sentences, times
+from muster.cli.described.record import environment, heading, sentences, times
 from muster.cli.ends import failures_of
 from muster.cli.follow.progress import counted
 from muster.cli.screen import Column, fields, plain, status, table, unbroken
@@ -84,6 +84,7 @@ def job_parts(
                 ("command", unbroken(_command(job.spec))),
                 ("run by", _interpreter(job.spec)),
                 ("each asks", _asks(job.spec)),
+                ("env", environment([job.spec])),
                 ("options", unbroken(_options(job.spec))),
                 ("spec", sentences(job.spec_cut)),
                 ("group", job.group),
@@ -151,7 +152,16 @@ def _asks(spec: dict[str, Any]) -> str:
 
 
 _SHOWN_ELSEWHERE = frozenset(
-    {"kind", "name", "group", "tasks", "command", "resources", "placement"}
+    {
+        "kind",
+        "name",
+        "group",
+        "tasks",
+        "command",
+        "resources",
+        "placement",
+        "environment",
+    }
 )
 _DURATIONS = frozenset(
     {

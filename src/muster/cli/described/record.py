@@ -1,12 +1,14 @@
 """A record of a kind that has no words of its own; and words that several kinds share."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from muster.cli.screen import fields, plain, status
 from muster.cli.words import duration, moment, sentence_of
+from muster.client.environment import INHERITED
 
 if TYPE_CHECKING:
     from muster.core.views.base import ReasonView, RecordView
@@ -35,6 +37,18 @@ def sentences(reason: "ReasonView | None") -> str | None:
     if reason is None:
         return None
     return f"{sentence_of(reason)}. {reason.remedy}" if reason.remedy else sentence_of(reason)
+
+
+def environment(processes: Iterable[Mapping[str, Any]]) -> str:
+    """The variables that the specs of these processes took along from whoever handed them in."""
+    taken = [
+        name
+        for each in processes
+        if each.get("environment") == "caller"
+        for name in INHERITED
+        if name in (each.get("env") or {})
+    ]
+    return f"caller's {', '.join(dict.fromkeys(taken))}" if taken else "clean"
 
 
 def heading(name: str, state: str, id_: str = "") -> Text:

@@ -31,6 +31,7 @@ from muster.core.specs.work import Priority
 REPLACING = (
     "command",
     "env",
+    "environment",
     "workdir",
     "files",
     "resources",
@@ -122,8 +123,13 @@ class DeploymentSpec(Process):
             yield Problem("placement.set", repr(self.placement.set), expected)
 
     def template(self) -> Mapping[str, Any]:
-        """The keys of which another value makes a new revision, as they are stored."""
-        return self.model_dump(mode="json", include=set(REPLACING))
+        """The keys of which another value makes a new revision, as they are stored. An
+        ``environment`` of which nothing was said is none of them, so that revisions of versions
+        that did not have the key stay what they were."""
+        keys = self.model_dump(mode="json", include=set(REPLACING))
+        if self.environment is None:
+            del keys["environment"]
+        return keys
 
     def digest(self) -> str:
         """A digest of ``template``; equal ones are one revision."""

@@ -84,6 +84,9 @@ class Process(Spec):
         command: program and arguments; text is for `/bin/sh`, or for the interpreter that its first
             line names, such as `#!/bin/bash`.
         env: variables of its environment, by name; MUSTER_* are Muster's.
+        environment: `caller`: whoever hands it in adds PATH, VIRTUAL_ENV, CONDA_PREFIX, PYTHONPATH
+            and LANG to ``env``, as they are there; `clean`: none of them. The command line and the
+            Python client take `caller` when it is left out; the API itself adds nothing.
         workdir: an absolute directory on the agents (shared by them, or one machine), inside the
             group's workspaces; without it each kernel gets a scratch directory of its own.
         files: text by relative path, written to the scratch directory first; each can be run, as
@@ -97,6 +100,7 @@ class Process(Spec):
 
     command: Command
     env: Environment = Field(default_factory=dict)
+    environment: Literal["caller", "clean"] | None = None
     workdir: PathText | None = None
     files: Annotated[dict[PathText, Text], Field(max_length=1000)] = Field(default_factory=dict)
     resources: ResourcesSpec = Field(default_factory=lambda: _DEFAULT_RESOURCES)
