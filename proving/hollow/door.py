@@ -2,7 +2,7 @@
 on, and are answered under virtual time."""
 
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping, MutableMapping
+from collections.abc import AsyncGenerator, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -22,6 +22,7 @@ from muster.wire.calls import (
     LogRequest,
 )
 from muster.wire.log_reading import OutputUnreachable
+from muster.wire.messages import KernelKey
 from proving.hollow.loop import TimelineLoop
 from proving.hollow.timeline import Timeline
 
@@ -76,6 +77,7 @@ class FrontDoor:
             engine=engine,
             clock=clock,
             read_log=_nothing_to_read,
+            short_outputs=_none_short,
             reader=_ReaderAtOnce(engine),
         )
         _share_routes(self._app)
@@ -142,6 +144,10 @@ class FrontDoor:
         await self._app(scope, receive, send)
         text = b"".join(pieces)
         answered(Answered(status, json.loads(text) if text else None))
+
+
+async def _none_short(agent: AgentId, names: Sequence[KernelKey]) -> Mapping[KernelKey, bytes]:
+    return {}
 
 
 def _nothing_to_read(agent: AgentId, request: LogRequest) -> AsyncGenerator[LogChunk, None]:

@@ -22,7 +22,7 @@ from muster.wire.calls import (
 from muster.wire.messages import (
     KernelKey,
 )
-from muster.wire.transport import LOG_WINDOW_BYTES
+from muster.wire.transport import LOG_WINDOW_BYTES, SHORT_OUTPUT_BYTES
 
 KEY: KernelKey = (KernelId("krn-1"), 2)
 
@@ -230,6 +230,51 @@ def test_what_is_planted_for_a_log_is_neither_followed_nor_waited_for(
 
     with pytest.raises(OSError, match=r"no regular file|symbolic links|Too many levels"):
         read(tmp_path)
+
+
+def test_short_outputs_are_whole_and_others_are_left_out(tmp_path: Path) -> None:
+    removed = none_removed(tmp_path)
+    why = reason(ReasonCode.OUTPUT_TOO_OLD, at="2026-01-01T00:00:00+00:00", kept_s=60.0)
+    contents = {
+        "silent": None,
+        "short": b"one\n",
+        "largest": b"x" * SHORT_OUTPUT_BYTES,
+        "long": b"x" * (SHORT_OUTPUT_BYTES + 1),
+        "removed": None,
+        "link": None,
+    }
+    names = {name: (KernelId(name), 1) for name in contents}
+    for name, data in contents.items():
+        if data is not None:
+            (tmp_path / f"{name}.1.log").write_bytes(data)
+    (tmp_path / "link.1.log").symlink_to(tmp_path / "short.1.log")
+    removed.note({names["removed"]: why})
+    files = LogFiles(tmp_path, lambda _key: False, removed)
+    found = asyncio.run(files.short([*names.values()]))
+    assert found == {
+        names["silent"]: b"",
+        names["short"]: b"one\n",
+        names["largest"]: b"x" * SHORT_OUTPUT_BYTES,
+    }
+
+
+def test_short_outputs_of_one_reply_have_a_window_in_all(tmp_path: Path) -> None:
+    names = [(KernelId(f"k{number}"), 1) for number in range(20)]
+    for name, _ in names[:-1]:
+        (tmp_path / f"{name}.1.log").write_bytes(b"x" * SHORT_OUTPUT_BYTES)
+    files = LogFiles(tmp_path, lambda _key: False, none_removed(tmp_path))
+    found = asyncio.run(files.short(names))
+    assert sum(map(len, found.values())) == LOG_WINDOW_BYTES
+    assert found[names[-1]] == b"", "a silent one costs nothing"
+
+
+def test_log_whose_beginning_was_rotated_away_is_not_short(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    for piece in (b"first ", b"second ", b"third"):
+        writer.write(piece)
+        writer.rotate()
+    files = LogFiles(tmp_path, lambda _key: True, none_removed(tmp_path))
+    assert asyncio.run(files.short([KEY])) == {}
 
 
 def test_removed_log_is_answered_with_the_reason(tmp_path: Path) -> None:

@@ -69,6 +69,7 @@ from muster.wire.log_reading import OutputUnreachable
 from muster.wire.messages import (
     ControllerMessage,
     Hello,
+    KernelKey,
 )
 
 T = TypeVar("T")
@@ -205,6 +206,7 @@ class ServedCluster:
             engine=self.engine,
             clock=self.clock,
             read_log=self.read_log,
+            short_outputs=self.short_outputs,
             resources=self._resources,
             home=self.path,
         )
@@ -311,6 +313,15 @@ class ServedCluster:
         self.desk.agent_said(agent.id, hello)
 
     # -- output ----------------------------------------------------------------------------------
+
+    async def short_outputs(
+        self, agent: AgentId, names: Sequence[KernelKey]
+    ) -> Mapping[KernelKey, bytes]:
+        """Fills ``AgentGateway.short_outputs``: those of ten bytes at most are short."""
+        data = {name: self.outputs.setdefault(name[0], Output()).data for name in names}
+        if self.unreachable:
+            return {}
+        return {name: bytes(each) for name, each in data.items() if len(each) <= 10}
 
     async def read_log(self, agent: AgentId, request: LogRequest) -> AsyncGenerator[LogChunk, None]:
         """Fills ``AgentGateway.read_log``, in pieces of 64 KiB."""

@@ -1,5 +1,6 @@
 """Output over HTTP: whole, its tail, followed; and the headers that say where a reader stands."""
 
+import base64
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,6 +81,28 @@ def test_output_so_far_is_answered_at_once(cluster: ServedCluster, ada: httpx.Cl
     assert answer.headers[LOG_ATTEMPT_HEADER] == "1"
     assert answer.headers[LOG_OFFSET_HEADER] == "0"
     assert answer.headers[LOG_END_HEADER] == "open"
+
+
+def test_short_outputs_of_many_tasks_are_one_answer(
+    cluster: ServedCluster, ada: httpx.Client, bob: httpx.Client
+) -> None:
+    job = submit(ada, {**TRUE, "tasks": 8})
+    cluster.write(kernel_of(ada, job, 1), b"\xff two\n")
+    cluster.write(kernel_of(ada, job, 2), b"far more than is short\n")
+    answer = ada.get(f"/v1/jobs/{job}/outputs", params={"tasks": "1-2,5,70"})
+    assert (answer.status_code, answer.json()["items"]) == (
+        200,
+        [
+            {"task": 1, "attempt": 1, "data": base64.b64encode(b"\xff two\n").decode()},
+            {"task": 5, "attempt": 1, "data": ""},
+        ],
+    )
+    for wrong in ("", "x", "0-200", "3-1"):
+        assert ada.get(f"/v1/jobs/{job}/outputs", params={"tasks": wrong}).status_code == 422
+    assert bob.get(f"/v1/jobs/{job}/outputs", params={"tasks": "1"}).status_code == 404
+    waiting = submit(ada, TOO_LARGE)
+    empty = ada.get(f"/v1/jobs/{waiting}/outputs", params={"tasks": "0"})
+    assert empty.json() == {"items": []}
 
 
 def test_tail_and_offset_say_where_they_begin(cluster: ServedCluster, ada: httpx.Client) -> None:

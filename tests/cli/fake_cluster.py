@@ -2,18 +2,19 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import msgspec
 from click.testing import CliRunner, Result
 from tests.cli.fake_accounts import FakeAccounts
+from tests.cli.fake_output import FakeOutput
 
 from muster.cli.cluster import Cluster, OnContact
 from muster.cli.main import app
 from muster.client import Client
-from muster.core.errors import Conflict, InvalidSpec, MusterError, NotFound, Problem
+from muster.core.errors import InvalidSpec, MusterError, NotFound, Problem
 from muster.core.reasons import ReasonCode, ReasonKind, reason
 from muster.core.states import AgentBar, JobState, KernelStatus, TaskState
 from muster.core.views.base import OwnerView, ReasonView
@@ -139,7 +140,7 @@ def session(**fields: Any) -> SessionDetail:
 
 
 @dataclass
-class FakeCluster(FakeAccounts):
+class FakeCluster(FakeAccounts, FakeOutput):
     """The answers of a client, as data; ``asked`` are the changes that were asked of it.
 
     ``play`` are the states that a wait sees one after the other; with ``hold`` the last comes only
@@ -162,13 +163,10 @@ class FakeCluster(FakeAccounts):
     quotas_: list[QuotaView] = field(default_factory=list)
     failures_: FailurePage = field(default_factory=lambda: FailurePage(items=()))
     history_: HistoryPage = field(default_factory=lambda: HistoryPage(items=()))
-    output: dict[int, list[bytes]] = field(default_factory=dict)
-    errors: dict[int, list[bytes]] = field(default_factory=dict)
     play: list[JobDetail] = field(default_factory=list)
     hold: bool = False
     at_start: Callable[[], None] = lambda: None
     fails: MusterError | None = None
-    asked: list[tuple[str, Any]] = field(default_factory=list)
     asked_at: list[Cluster] = field(default_factory=list)
     cancelled: threading.Event = field(default_factory=threading.Event)
     heard: dict[int, OnContact] = field(default_factory=dict)  # by the thread that asked for it
@@ -231,7 +229,14 @@ class FakeCluster(FakeAccounts):
 
     def jobs(self, state: str = "live", *, limit: int = 100, **_: Any) -> list[JobView]:
         self._answer()
-        found = [each for each in self.jobs_ if state == "all" or each.ended == (state == "ended")]
+        found = [
+            each
+            for each in self.jobs_
+            if state == "all"
+            or (each.ended and state in ("ended", each.state.lower()))
+            or (each.kernels_left and state == "current")
+            or (not each.ended and state in ("live", "current", each.state.lower()))
+        ]
         return list(found[:limit])
 
     def job(self, ref: str) -> JobDetail:
@@ -315,10 +320,6 @@ class FakeCluster(FakeAccounts):
             except NotFound:
                 raise no_job from None
 
-    def session_logs(self, ref: str, *, kernel: int = 0, **more: Any) -> Iterator[bytes]:
-        if kernel in self.output:
-            yield from self.logs(ref, task=kernel, **more)
-
     def retry(self, ref: str, *, failed: bool) -> JobDetail:
         self.asked.append(("retry", (ref, failed)))
         return self.job(ref)
@@ -356,24 +357,6 @@ class FakeCluster(FakeAccounts):
 
     def history(self, ref: str, *, limit: int = 200) -> HistoryPage:
         return self.history_
-
-    def logs(
-        self,
-        ref: str,
-        *,
-        task: int = 0,
-        attempt: int | None = None,
-        tail_bytes: int | None = None,
-        follow: bool = False,
-        stderr: bool = False,
-        **_: Any,
-    ) -> Iterator[bytes]:
-        self.asked.append(("logs", (task, attempt, tail_bytes, follow)))
-        written = self.errors if stderr else self.output
-        if task not in written:
-            raise Conflict(f"task {task} has not started")
-        begin = 0 if tail_bytes is None else max(len(b"".join(written[task])) - tail_bytes, 0)
-        yield from [b"".join(written[task])[begin:]] if begin else written[task]
 
     def agents(self, group: str | None = None) -> list[AgentView]:
         return [each for each in self.agents_ if group in (None, each.group)]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from proving.hollow.supervisor import Run
 from tests.api.served import BOB, ServedCluster
-from tests.cli.deployed import AGENTS, WEB, deployed, passing_time, settled, typed
+from tests.cli.deployed import AGENTS, WEB, deployed, passing_time, typed
 from tests.cli.test_status_line import terminal_of
 from tests.client.authority import certificate, served
 
@@ -286,30 +286,6 @@ def test_workdir_in_a_file_is_relative_to_where_the_file_is(
     assert typed(cluster, "deploy", "-d", "services/web.yaml").exit_code == 0
     with cluster.client() as client:
         assert client.deployments.show("web").spec["workdir"] == str(tmp_path / "data")
-
-
-def test_logs_of_a_deployment_are_those_of_its_replica(cluster: ServedCluster) -> None:
-    with cluster.client() as client:
-        client.deploy({"name": "web", "command": ["x"], "replicas": 0})
-        assert "no replica of web has run yet" in typed(cluster, "logs", "web").stderr
-        deployed(cluster, client)
-        (route,) = client.deployments.show("web").routes
-        assert route.session is not None
-        kernel = client.session(route.session).kernels[0].id
-        cluster.write(kernel, b"listening\n")
-        for ref in ("web", route.id, route.session):
-            shown = typed(cluster, "logs", ref)
-            assert (shown.exit_code, shown.stdout) == (0, "listening\n"), shown.output
-        client.scale("web", 0)
-        settled(cluster, client, "web", lambda found: found.up == 0)
-        assert typed(cluster, "logs", "web").stdout == "listening\n", "the last one's, if none runs"
-        deployed(cluster, client, replicas=3)
-        newest = client.deployments.show("web").routes[0].id
-    several = typed(cluster, "logs", "web")
-    assert (several.exit_code, several.stdout) == (1, "")
-    assert "web has 3 replicas, each with its own output: give the id" in several.stderr
-    assert f"`muster logs {newest}`" in several.stderr
-    assert "did you mean web?" in typed(cluster, "logs", "wb").stderr
 
 
 # -- muster open ---------------------------------------------------------------------------------

@@ -89,13 +89,30 @@ def test_run_of_some_of_the_tasks_follows_those() -> None:
 
 
 def test_run_of_many_tasks_follows_a_few_and_shows_the_end_of_the_one_that_failed() -> None:
+@pytest.mark.parametrize("short", [range(0), range(5, 20, 3)])
+def test_run_shows_the_output_of_all_of_its_tasks(short: range) -> None:
+    """Also of those that are not followed before the job has ended."""
+    cluster = FakeCluster(
+        play=life(PENDING, SUCCEEDED, tasks=20),
+        output={index: [b"a%d\n" % index] for index in range(20)},
+        short=frozenset(short),
+    )
+    result = cluster.run("run", "-q", "-n", "20", "true")
+    assert sorted(result.stdout.splitlines()) == sorted(f"{each:2} | a{each}" for each in range(20))
+    assert result.stderr == ""
+
+
+def test_run_of_very_many_tasks_follows_a_few_and_shows_the_end_of_the_one_that_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(follow, "MAX_SHOWN", 199)
     ended = job(state=FAILED, counts={TaskState.SUCCEEDED: 199, TaskState.FAILED: 1})
     cluster = FakeCluster(
         play=[*life(PENDING, tasks=200), ended],
         tasks_=[task(150, TaskState.FAILED, exit_code=9)],
         output={index: [b"x\n"] for index in range(200)} | {150: [b"line\n" * 100]},
     )
-    result = cluster.run("run", "-n", "200", "true")
+    result = cluster.run("run", "-q", "-n", "200", "true")
     assert result.exit_code == 9
     assert "the first 8 of 200 tasks" in result.stderr
     assert result.stdout.count(" | x\n") == follow.MAX_FOLLOWED

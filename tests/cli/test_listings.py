@@ -23,7 +23,7 @@ from muster.core.views.base import OwnerView, ReasonView, ResourcesView
 from muster.core.views.cluster import AgentView, DeviceView, GroupView
 from muster.core.views.placement import WhyView
 from muster.core.views.recoveries import RecoveryView
-from muster.core.views.work import HistoryPage, HistoryView, JobView
+from muster.core.views.work import HistoryPage, HistoryView, JobDetail, JobView
 
 
 def test_ps_lists_jobs_with_what_they_wait_for_or_ended_of() -> None:
@@ -38,10 +38,12 @@ def test_ps_lists_jobs_with_what_they_wait_for_or_ended_of() -> None:
     lines = cluster.run("ps", "--all").stdout.splitlines()
     assert [line.split()[:4] for line in lines] == [
         ["ID", "NAME", "STATE", "TASKS"],
-        ["01kaee7m", "big", "pending", "0/1"],
+        ["01kaee7m", "big", "waiting", "0/1"],
         ["01kaed7m", "sweep", "running", "120/200"],
         ["01kaec7m", "prep", "failed", "1/1"],
     ]
+    assert lines[0].split()[4:7] == ["RUNNING", "WAITING", "FAILED"]
+    assert lines[2].split()[4] == "80"
     assert lines[1].endswith(NEVER_FITS.sentence)
     assert lines[3].endswith("agent a1 was silent until the kernel's lease ran out")
     assert all(line == line.rstrip() and "\x1b" not in line for line in lines)
@@ -72,7 +74,10 @@ def test_ps_asks_why_of_a_few_waiting_jobs_only() -> None:
             asked.append(ref)
             return TOO_BIG
 
-    waiting = [job(f"j{number}", JobState.PENDING) for number in range(EXPLAINED + 5)]
+    waiting = [
+        job(f"j{number}", JobState.PENDING, id=f"job-{number:016}")
+        for number in range(EXPLAINED + 5)
+    ]
     Counting(jobs_=waiting).run("ps")
     assert len(asked) == EXPLAINED
 
@@ -86,9 +91,73 @@ def test_ps_says_why_a_job_that_has_run_stands_still() -> None:
         ],
         why_={IDS[1]: TOO_BIG, IDS[0]: TOO_BIG},
     )
-    stands, runs = cluster.run("ps").stdout.splitlines()[1:]
+    head, stands, runs = cluster.run("ps").stdout.splitlines()
     assert stands.endswith(NEVER_FITS.sentence)
     assert runs.endswith("default")
+    assert stands.split()[2:4] == ["waiting", "0/1"]
+    assert stands[head.index("RAN") :].split()[0] == "default", "nothing of it runs: no time counts"
+
+
+def test_ps_says_what_an_ended_job_still_holds_and_who_ended_others() -> None:
+    def ended(name: str, number: int, code: ReasonCode, **fields: Any) -> JobDetail:
+        numbers = {"by": "ann"} if code is ReasonCode.CANCELLED else {"timeout_s": 1}
+        why = because(code, **numbers)
+        return job(name, JobState.KILLED, number=number, reason=why, **fields)
+
+    cluster = FakeCluster(
+        jobs_=[
+            ended("stops", 3, ReasonCode.CANCELLED, kernels_left=2),
+            ended("cancelled", 2, ReasonCode.CANCELLED),
+            ended("late", 1, ReasonCode.TIMEOUT),
+        ]
+    )
+    (line,) = cluster.run("ps").stdout.splitlines()[1:]
+    assert line.split()[1:3] == ["stops", "stopping"]
+    assert line.endswith("cancelled by ann; 2 kernels may still run")
+    rows = [each.split() for each in cluster.run("ps", "-a").stdout.splitlines()[1:]]
+    assert [row[1:3] for row in rows] == [
+        ["stops", "stopping"],
+        ["cancelled", "cancelled"],
+        ["late", "timed"],
+    ]
+    assert {each["state"] for each in cluster.json("ps", "-a", "--json")} == {"KILLED"}
+
+
+@pytest.mark.parametrize(
+    ("states", "listed"),
+    [
+        ("waiting", ["again", "new"]),
+        ("running", ["runs"]),
+        ("pending", ["new"]),
+        ("waiting,running", ["again", "new", "runs"]),
+        ("timed-out, stopping", ["late", "stops"]),
+        ("cancelled", []),
+        ("killed", ["late", "stops"]),
+        ("live", ["again", "new", "runs", "stops"]),
+    ],
+)
+def test_ps_lists_the_states_that_people_see_and_those_of_the_api(
+    states: str, listed: list[str]
+) -> None:
+    timeout = because(ReasonCode.TIMEOUT, timeout_s=1)
+    cluster = FakeCluster(
+        jobs_=[
+            job("new", JobState.PENDING, number=0),
+            job("again", counts={TaskState.PENDING: 1}, number=1),
+            job("runs", number=2),
+            job("late", JobState.KILLED, number=3, reason=timeout),
+            job("stops", JobState.KILLED, number=4, reason=timeout, kernels_left=1),
+        ],
+    )
+    found = cluster.json("ps", "--state", states, "--json")
+    assert sorted(each["name"] for each in found) == listed
+
+
+def test_ps_of_an_unknown_state_names_the_known_ones() -> None:
+    result = FakeCluster().run("ps", "--state", "running,nope")
+    assert result.exit_code == 2
+    assert "'nope' is no state: expected one of live, ended, all, assigned" not in result.stderr
+    assert "'nope' is no state: expected one of live, ended, all, cancelled" in result.stderr
 
 
 def test_ps_watch_without_a_terminal_is_refused() -> None:

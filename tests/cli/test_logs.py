@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.cli.fake_cluster import FakeCluster, job, session
 
+from muster.cli.commands import logs
 from muster.cli.follow import lines, reading
 from muster.cli.follow.feed import away_line, back_line
 from muster.cli.follow.lines import last_lines
@@ -38,10 +39,12 @@ def test_logs_of_several_tasks_tell_them_apart_and_go_on_after_one_without() -> 
     assert "1: task 1 has not started" in result.stderr
 
 
-def test_logs_of_many_tasks_are_all_shown_in_order_and_some_can_be_named() -> None:
+@pytest.mark.parametrize("short", [range(0), range(0, 102, 2), range(102)])
+def test_logs_of_many_tasks_are_all_shown_in_order_and_some_can_be_named(short: range) -> None:
     cluster = FakeCluster(
         jobs_=[job(counts={TaskState.SUCCEEDED: 100, TaskState.FAILED: 2})],
         output={index: [b"%d\n" % index] for index in range(102)},
+        short=frozenset(short),
     )
     lines = cluster.run("logs", "train").stdout.splitlines()
     assert lines == [f"{index:3} | {index}" for index in range(102)]
@@ -50,6 +53,23 @@ def test_logs_of_many_tasks_are_all_shown_in_order_and_some_can_be_named() -> No
     assert cluster.run("logs", "train", "--failed").stdout == "100 | 100\n101 | 101\n"
     followed = cluster.run("logs", "-f", "train").stdout.splitlines()
     assert sorted(followed) == lines
+
+
+def test_short_outputs_of_thousands_of_tasks_come_in_a_few_requests(tmp_path: Path) -> None:
+    cluster = FakeCluster(
+        jobs_=[job(counts={TaskState.SUCCEEDED: 3000})],
+        output={index: [b"a\nb\n"] if index == 7 else [] for index in range(3000)},
+        short=frozenset(range(3000)),
+    )
+    result = cluster.run("logs", "train", "--tail", "1")
+    assert (result.exit_code, result.stdout) == (0, "   7 | b\n")
+    asked = [what for what, _ in cluster.asked]
+    assert asked == ["short_outputs"] * (3000 // logs.TOGETHER)
+    saved = cluster.run("logs", "train", "--save", str(tmp_path))
+    assert saved.stdout == f"saved 3,000 files in {tmp_path} (4B)\n"
+    assert (tmp_path / "task-0007.log").read_bytes() == b"a\nb\n"
+    cluster.run("logs", "train", "--attempt", "1", "-t", "1", "-t", "2")
+    assert cluster.asked[-1] == ("logs", (2, 1, None, False)), "another attempt is read by itself"
 
 
 @pytest.mark.parametrize("words", [(), ("--failed",), ("-t", "0", "-t", "1")])
@@ -82,9 +102,23 @@ def test_logs_are_saved_in_a_file_a_task_and_links_are_not_followed(tmp_path: Pa
     assert (tmp_path / "a" / "b" / "task-07.log").read_bytes() == b"7\n"
     (tmp_path / "target").write_text("kept")
     (tmp_path / "task-03.log").symlink_to(tmp_path / "target")
-    refused = cluster.run("logs", "train", "-t", "3", "--save", str(tmp_path))
-    assert refused.exit_code == 1
+    linked = ("logs", "train", "-t", "3", "--save", str(tmp_path))
+    for words in (linked, (*linked, "--overwrite")):
+        assert cluster.run(*words).exit_code == 1
     assert (tmp_path / "target").read_text() == "kept"
+
+
+def test_output_that_was_saved_is_replaced_only_if_told_to(tmp_path: Path) -> None:
+    save = ("--save", str(tmp_path / "out"))
+    FakeCluster(jobs_=[job()], output={0: [b"one\n"]}).run("logs", "train", *save)
+    other = FakeCluster(jobs_=[job()], output={0: [b"two\n"]})
+    refused = other.run("logs", "train", *save)
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "has output already, such as task-0.log" in refused.stderr
+    assert (tmp_path / "out" / "task-0.log").read_bytes() == b"one\n"
+    assert other.run("logs", "train", *save, "--overwrite").exit_code == 0
+    assert (tmp_path / "out" / "task-0.log").read_bytes() == b"two\n"
+    assert other.run("logs", "train", "--overwrite").exit_code == 2
 
 
 @pytest.mark.parametrize(

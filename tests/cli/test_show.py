@@ -1,5 +1,7 @@
 """`muster show` describes work."""
 
+import json
+
 import msgspec
 import pytest
 from tests.cli.fake_cluster import IDS, NOW, FakeCluster, because, job, kernel, session, task
@@ -97,6 +99,24 @@ def test_show_of_ten_thousand_tasks_sums_up_and_lists_what_went_wrong() -> None:
     listed = cluster.run("show", "sweep", "--tasks", "--limit", "20").stdout.splitlines()
     assert [line.split()[0] for line in listed[-21:-1]] == [str(index) for index in range(20)]
     assert listed[-1] == "20 of 10,000 tasks shown; --tasks --offset 20 lists the next"
+
+
+def test_show_with_a_limit_or_an_offset_alone_lists_that_page() -> None:
+    counts = {TaskState.SUCCEEDED: 3000}
+    tasks = [task(index) for index in range(3000)]
+    cluster = FakeCluster(jobs_=[job("sweep", counts=counts)], tasks_=tasks)
+
+    def listed(*words: str) -> tuple[int, int, int]:
+        found = json.loads(cluster.run("show", "sweep", "--json", *words).stdout)
+        of_job = found if isinstance(found, list) else found["tasks"]
+        return of_job[0]["index"], of_job[-1]["index"], len(of_job)
+
+    assert listed() == (0, 999, 1000)
+    assert listed("--offset", "2500") == (2500, 2999, 500)
+    assert listed("--offset", "20", "--limit", "5") == (20, 24, 5)
+    assert listed("--offset", "20", "--tasks") == (20, 119, 100)
+    lines = cluster.run("show", "sweep", "--offset", "2990").stdout.splitlines()
+    assert [line.split()[0] for line in lines[-12:-1]] == ["TASK", *map(str, range(2990, 3000))]
 
 
 def test_show_of_one_task_is_its_attempts() -> None:

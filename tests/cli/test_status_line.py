@@ -88,7 +88,7 @@ def test_bar_is_full_when_all_is_done_and_not_before() -> None:
 def test_conclusion_of_several_tasks_says_how_those_ended_that_did_not_succeed() -> None:
     mixed = {TaskState.FAILED: 1, TaskState.KILLED: 5}
     assert conclusion(job("six", FAILED, mixed), None).plain == (
-        "six failed (6 of 6 tasks ended: 1 failed, 5 killed) after 1m03s"
+        "six failed (6 of 6 tasks ended: 1 failed, 5 stopped) after 1m03s"
     )
     assert conclusion(job("two", SUCCEEDED, {TaskState.SUCCEEDED: 2}), None).plain == (
         "two succeeded (2 of 2 tasks ended) after 1m03s"
@@ -106,5 +106,5 @@ def test_progress_counts_what_is_done_runs_and_failed() -> None:
     line = progress(job("sweep", counts=counts), 63.4, "", 0).plain
     drawn = f"{'━' * 16}{'─' * 8}"
     assert line == f"sweep {drawn} 123/200 · 12 running · 5 assigned · 3 failed · 1m03s"
-    assert progress(job("t", PENDING), 3.7, "no room", 0).plain == "⠋ t pending · 3s · no room"
+    assert progress(job("t", PENDING), 3.7, "no room", 0).plain == "⠋ t waiting · 3s · no room"
     assert progress(job("t", RUNNING), 0.4, "", 1).plain == "⠙ t running"

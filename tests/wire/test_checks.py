@@ -372,13 +372,15 @@ async def test_stranger_who_says_nothing_is_ended_in_time_and_holds_one_turn(
     "wrong",
     [
         pb.LogReply(request=1, data=b"x" * (LOG_WINDOW_BYTES + 1)),
+        pb.LogReply(request=1, short=[pb.ShortOutput(data=b"x" * LOG_WINDOW_BYTES)] * 2),
         pb.LogReply(request=1, offset=-1),
         pb.LogReply(request=1, error="x" * 5_000),
     ],
-    ids=["more than was asked for", "before its beginning", "long reason"],
+    ids=["more than was asked for", "more than short", "before its beginning", "long reason"],
 )
 def test_wrong_reply_about_output_is_refused(wrong: pb.LogReply) -> None:
     checks.check_log_reply(pb.LogReply(request=1, data=b"x", error="gone"))
+    checks.check_log_reply(pb.LogReply(request=1, short=[pb.ShortOutput(data=b"x")]))
     with pytest.raises(MalformedMessage):
         checks.check_log_reply(wrong)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -17,6 +17,7 @@ from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.resources import Resources
 from muster.wire import agent_pb2 as pb
 from muster.wire import client, log_reading
+from muster.wire.call_codec import decode_short_reply
 from muster.wire.calls import (
     LogChunk,
     LogRequest,
@@ -26,6 +27,8 @@ from muster.wire.client import ControllerChannel, Disconnected
 from muster.wire.log_reading import LogUnreadable, OutputNotKept, OutputUnreachable
 from muster.wire.messages import (
     Hello,
+    KernelKey,
+    MalformedMessage,
 )
 from muster.wire.transport import LOG_WINDOW_BYTES, MAX_LOG_READS
 
@@ -41,6 +44,7 @@ class Log:
     data: bytes = b""
     ended: bool = False
     requests: list[LogRequest] = field(default_factory=list)
+    asked_together: list[Sequence[KernelKey]] = field(default_factory=list)
     waiting: int = 0
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
@@ -66,6 +70,10 @@ class Log:
         data = self.data[offset : offset + request.limit_bytes]
         return LogChunk(offset, data, self.ended and offset + len(data) == len(self.data))
 
+    async def short(self, names: Sequence[KernelKey]) -> Mapping[KernelKey, bytes]:
+        self.asked_together.append([*names])
+        return {name: self.data for name in names if name[0] != "krn-long"}
+
 
 @asynccontextmanager
 async def connected(made: Controller) -> AsyncIterator[tuple[ControllerChannel, str]]:
@@ -82,7 +90,7 @@ async def connected(made: Controller) -> AsyncIterator[tuple[ControllerChannel, 
 async def served(made: Controller, log: Log) -> AsyncIterator[None]:
     """An agent that serves this log, connected."""
     async with connected(made) as (channel, secret):
-        serving = asyncio.create_task(channel.serve_logs(CREDENTIAL, secret, log.read))
+        serving = asyncio.create_task(channel.serve_logs(CREDENTIAL, secret, log))
         try:
             yield
         finally:
@@ -295,17 +303,48 @@ async def test_log_stream_of_a_copied_credential_takes_no_place_of_the_connected
         async with ControllerChannel(made.address, keepalive=QUICK) as thief:
             for guess in ("", "0" * 32):
                 with pytest.raises(Disconnected, match="belongs to no stream"):
-                    await thief.serve_logs(CREDENTIAL, guess, Log(b"forged", ended=True).read)
+                    await thief.serve_logs(CREDENTIAL, guess, Log(b"forged", ended=True))
         assert await read(made) == [LogChunk(0, b"true", eof=True)]
 
 
 async def test_log_stream_ends_with_the_stream_of_an_agent_that_is_removed() -> None:
     log = Log(b"one")
     async with controller() as made, connected(made) as (channel, secret):
-        serving = asyncio.create_task(channel.serve_logs(CREDENTIAL, secret, log.read))
+        serving = asyncio.create_task(channel.serve_logs(CREDENTIAL, secret, log))
         assert await read(made) == [LogChunk(0, b"one", eof=False)]
         made.gateway.close(AGENT, "this agent was removed")
         with pytest.raises(Disconnected):
             await asyncio.wait_for(serving, 10.0)
         with pytest.raises(Disconnected, match="belongs to no stream"):
-            await channel.serve_logs(CREDENTIAL, secret, log.read)
+            await channel.serve_logs(CREDENTIAL, secret, log)
+
+
+async def test_short_outputs_of_many_kernels_come_in_one_reply() -> None:
+    log = Log(b"one\n", ended=True)
+    names = [(KernelId(f"krn-{number}"), 1) for number in range(150)]
+    long = (KernelId("krn-long"), 2)
+    async with controller() as made, served(made, log):
+        assert await read(made), "the agent is there"
+        log.requests.clear()
+        found = await made.gateway.short_outputs(AGENT, [*names, long])
+        assert found == dict.fromkeys(names, b"one\n")
+    assert log.asked_together == [[*names, long]]
+    assert log.requests == []
+
+
+async def test_short_outputs_of_an_agent_that_is_away_or_older_are_none() -> None:
+    class Older(Log):
+        async def short(self, names: Sequence[KernelKey]) -> Mapping[KernelKey, bytes]:
+            return {}
+
+    async with controller() as made:
+        assert await made.gateway.short_outputs(AGENT, [(KernelId("krn-1"), 1)]) == {}
+        async with served(made, Older(b"x")):
+            assert await read(made)
+            assert await made.gateway.short_outputs(AGENT, [(KernelId("krn-1"), 1)]) == {}
+
+
+def test_output_that_was_not_asked_for_is_refused() -> None:
+    reply = pb.LogReply(request=1, short=[pb.ShortOutput(place=1, data=b"x")])
+    with pytest.raises(MalformedMessage):
+        decode_short_reply(reply, [(KernelId("krn-1"), 1)])

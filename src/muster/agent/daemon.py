@@ -298,7 +298,7 @@ class AgentDaemon:
                 await conversation.accepted.wait()  # or it would take the place of another's
                 log.info("connected to %s as %s", config.controller, config.name)
                 secret = await stream.secret()
-                await channel.serve_logs(identity.credential, secret, self._kernels.logs.read)
+                await channel.serve_logs(identity.credential, secret, self._kernels.logs)
 
             try:
                 await run_until_one_ends(conversation.run(hello), serve_logs())

@@ -11,7 +11,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from muster.wire.calls import (
 from muster.wire.messages import (
     KernelKey,
 )
-from muster.wire.transport import LOG_WAIT_S, LOG_WINDOW_BYTES
+from muster.wire.transport import LOG_WAIT_S, LOG_WINDOW_BYTES, SHORT_OUTPUT_BYTES
 
 FIRST_POLL_S = 0.02
 SLOWEST_POLL_S = 0.25
@@ -99,6 +99,25 @@ class LogFiles:
         finally:
             if self._followed.get(key) is over:
                 del self._followed[key]
+
+    async def short(self, names: Sequence[KernelKey]) -> Mapping[KernelKey, bytes]:
+        """The short ones (``SHORT_OUTPUT_BYTES``) among these outputs, each with all that it has
+        now, a window in all at most; not one whose beginning or whose file is gone."""
+        found: dict[KernelKey, bytes] = {}
+        left_bytes = LOG_WINDOW_BYTES
+        for kernel, generation in names:
+            await asyncio.sleep(0)
+            asked_bytes = min(SHORT_OUTPUT_BYTES, left_bytes) + 1
+            request = LogRequest(kernel, generation, limit_bytes=asked_bytes)
+            try:
+                chunk = self.read_now(request, ended=not self._is_live((kernel, generation)))
+            except OSError:
+                continue
+            is_whole = chunk.offset == 0 and len(chunk.data) < asked_bytes
+            if is_whole and chunk.removed is None:
+                found[kernel, generation] = chunk.data
+                left_bytes -= len(chunk.data)
+        return found
 
     def read_now(self, request: LogRequest, *, ended: bool) -> LogChunk:
         """A piece of output that is there, a window at most; ``ended`` if no more can come.

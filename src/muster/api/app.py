@@ -14,7 +14,7 @@ from muster.api.answers import add_error_handlers
 from muster.api.auth import BearerAuth, TokenAccess
 from muster.api.bodies import LargeBodies
 from muster.api.changes import Changes
-from muster.api.context import Api, ClockState, ReadLog
+from muster.api.context import Api, ClockState, ReadLog, ShortOutputs
 from muster.api.deployments import DEPLOYMENTS, ROUTES
 from muster.api.health import INCIDENTS
 from muster.api.jobs import JOBS
@@ -65,6 +65,7 @@ def create_app(
     engine: Engine,
     clock: Clock,
     read_log: ReadLog,
+    short_outputs: ShortOutputs,
     agent_address: str = "",
     resources: Sequence[Resource[Any, Any]] = RESOURCES,
     reader: Reader | None = None,
@@ -79,6 +80,7 @@ def create_app(
     Args:
         engine: the store's; only read.
         read_log: reads the output of a kernel from its agent.
+        short_outputs: reads those of several outputs of an agent that are short.
         agent_address: where agents on other machines find the controller, as host:port.
         reader: of the engine, in place of the one that uses threads.
         trouble_beside: tells which parts beside the plane rest because they failed, and why.
@@ -101,6 +103,7 @@ def create_app(
         submissions=Submissions(engine, plane, clock, reader),
         clock=clock,
         read_log=read_log,
+        short_outputs=short_outputs,
         access=access,
         output_readers=Allowance(
             "readers of output", MAX_OUTPUT_READERS_OF_ONE, MAX_OUTPUT_READERS

@@ -1,9 +1,9 @@
 """The context of every endpoint: the caller, and the parts of the controller behind the API."""
 
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Concatenate, ParamSpec, TypeVar
+from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
 
 from fastapi import Depends, Request
 from sqlalchemy import Connection
@@ -28,10 +28,14 @@ from muster.wire.calls import (
     LogChunk,
     LogRequest,
 )
+from muster.wire.messages import KernelKey
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
+ShortOutputs = Callable[
+    [AgentId, Sequence[KernelKey]], Coroutine[Any, Any, Mapping[KernelKey, bytes]]
+]
 ReadLog = Callable[[AgentId, LogRequest], AsyncGenerator[LogChunk, None]]
 
 
@@ -64,6 +68,7 @@ class Api:
     submissions: Submissions
     clock: Clock
     read_log: ReadLog
+    short_outputs: ShortOutputs
     access: TokenAccess
     output_readers: Allowance
     agent_address: str

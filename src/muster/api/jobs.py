@@ -1,7 +1,7 @@
 """Jobs and their tasks over HTTP."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Annotated
 
 from fastapi import Header, Query, Request
@@ -22,6 +22,7 @@ from muster.control.job.explanation import (
     explain_ended_task,
     explain_job,
     explain_task,
+    with_what_is_left,
 )
 from muster.control.job.requests import JobRequests, Retried
 from muster.control.plan import plan_job
@@ -83,6 +84,10 @@ def _graces_s(job: Job) -> Collection[float]:
     return [job.spec.grace] if any(job.counts.get(state) for state in _HAS_PROCESSES) else ()
 
 
+def _left(live: Live) -> Mapping[str, int]:
+    return {job_id: len(kernels) for job_id, kernels in live.remains().items()}
+
+
 def _explain(live: Live, parts: Parts, id_: str, now: float, asker: Principal) -> WhyView:
     found = explain_job(live, parts[ClusterState], JobId(id_), now, asker)
     found = with_stragglers(found, parts[StragglerWatch].of_job(JobId(id_)))
@@ -95,6 +100,8 @@ JOBS: Resource[Job, JobView] = Resource(
     view=JobView,
     detail=JobDetail,
     page=JobPage,
+    left=_left,
+    left_of=with_what_is_left,
     view_of=accepted_job,
     read=read_job,
     show=read_job_detail,

@@ -9,7 +9,15 @@ from muster.core.states import StateTable
 
 MAX_PAGE = 1000
 
-State = Annotated[str, Query(description="live, ended, all, or one state", max_length=40)]
+CURRENT = "current"
+"""The live records, and those that have ended of which processes are left."""
+State = Annotated[
+    str,
+    Query(
+        description="live, ended, all, one state, or current: live, or of which processes are left",
+        max_length=40,
+    ),
+]
 Name = Annotated[
     str | None, Query(description="exactly so, or what it begins with: train*", max_length=64)
 ]
@@ -30,13 +38,13 @@ def states_of(table: StateTable[Any], asked: str) -> frozenset[str] | None:
     match asked.lower():
         case "all":
             return None
-        case "live":
+        case "live" | "current":
             return frozenset(table.live)
         case "ended":
             return frozenset(table.terminal)
     state = asked.upper()
     known = sorted(table.live | table.terminal)
     if state not in known:
-        expected = f"expected live, ended, all, or one of {', '.join(known)}"
+        expected = f"expected live, current, ended, all, or one of {', '.join(known)}"
         raise InvalidSpec([Problem("state", repr(asked), expected)])
     return frozenset({state})

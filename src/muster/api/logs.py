@@ -6,6 +6,7 @@ answer begins, and whether more is to come, so that a reader can go on where a c
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack
 from typing import Annotated
@@ -14,27 +15,38 @@ from fastapi import APIRouter, Query
 from sqlalchemy import Connection
 from starlette.responses import Response
 
+from muster.api.answers import answer
 from muster.api.context import Api, Call, Caller
 from muster.api.streamed import Streamed
-from muster.core.errors import Conflict, MusterError, NotFound
+from muster.core.errors import Conflict, InvalidSpec, MusterError, NotFound, Problem
 from muster.core.ids import AgentId
 from muster.core.owner import Owner, Principal
 from muster.core.specs import MAX_GANG, MAX_TASKS
+from muster.core.task_ranges import TaskRanges
 from muster.core.views.work import (
     LOG_ATTEMPT_HEADER,
     LOG_END_HEADER,
     LOG_OFFSET_HEADER,
     LOG_STREAM_HEADER,
+    MAX_SHORT_OUTPUTS,
     STDERR,
     LogEnd,
+    ShortOutputs,
+    ShortOutputView,
 )
-from muster.store.queries.output import OutputSource, session_output, task_output
+from muster.store.queries.output import (
+    OutputSource,
+    begun_outputs,
+    session_output,
+    task_output,
+)
 from muster.store.queries.tasks import job_row, task_view
 from muster.wire.calls import (
     LogChunk,
     LogRequest,
 )
 from muster.wire.log_reading import OutputUnreachable
+from muster.wire.messages import KernelKey
 
 log = logging.getLogger(__name__)
 router = APIRouter(tags=["logs"])
@@ -54,6 +66,13 @@ Tail = Annotated[
 ]
 Offset = Annotated[
     int, Query(ge=0, le=_ALL_BYTES, description="so many bytes of its beginning are left out")
+]
+Tasks = Annotated[
+    str,
+    Query(
+        max_length=4000,
+        description=f"indexes and ranges of them, as 3,17,40-45; {MAX_SHORT_OUTPUTS} at most",
+    ),
 ]
 Follow = Annotated[bool, Query(description="wait for it to start, go on until it has ended")]
 Stderr = Annotated[
@@ -81,6 +100,47 @@ async def get_job_logs(
 
     begin = -tail_bytes if tail_bytes else offset
     return await _output(call, find, begin, attempt=attempt, follow=follow, stderr=stderr)
+
+
+@router.get("/v1/jobs/{ref}/outputs", response_model=ShortOutputs)
+async def get_short_outputs(call: Call, ref: str, tasks: Tasks) -> Response:
+    """The present outputs of the latest attempts of several tasks, as far as they are short and
+    their agents are there: a few requests for a whole sweep. Output that is left out is read by
+    itself, which tells what is the matter with it.
+
+    Raises:
+        Busy: too many readers of output, or of this owner's.
+    """
+    with call.api.output_readers.used(call.principal.owner):
+        begun = await call.read(begun_outputs, call.principal, ref, _indexes(tasks))
+        of_agents: defaultdict[AgentId, list[KernelKey]] = defaultdict(list)
+        for each in begun:
+            of_agents[each.agent].append((each.kernel, each.generation))
+        asked = [call.api.short_outputs(agent, names) for agent, names in of_agents.items()]
+        short: dict[KernelKey, bytes] = {}
+        for found in await asyncio.gather(*asked):
+            short |= found
+    items = (
+        ShortOutputView(task=each.task, attempt=each.attempt, data=data)
+        for each in begun
+        if (data := short.get((each.kernel, each.generation))) is not None
+    )
+    return answer(ShortOutputs(items=tuple(items)))
+
+
+def _indexes(tasks: str) -> list[int]:
+    """
+    Raises:
+        InvalidSpec: the text names no tasks, or too many.
+    """
+    try:
+        ranges = TaskRanges.parse(tasks)
+    except ValueError as error:
+        raise InvalidSpec([Problem("tasks", repr(tasks[:80]), str(error))]) from None
+    if len(ranges) > MAX_SHORT_OUTPUTS:
+        expected = f"expected at most {MAX_SHORT_OUTPUTS} tasks"
+        raise InvalidSpec([Problem("tasks", f"{len(ranges)} of them", expected)])
+    return [ranges[position] for position in range(len(ranges))]
 
 
 def _attempt_output(

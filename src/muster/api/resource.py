@@ -16,7 +16,7 @@ from muster.api.answers import answer, json_answer
 from muster.api.bodies import read_spec
 from muster.api.context import Call, Caller
 from muster.api.dependencies import knowing_ended, known_group
-from muster.api.listing import Cursor, Group, Limit, Name, OwnerOf, State, states_of
+from muster.api.listing import CURRENT, Cursor, Group, Limit, Name, OwnerOf, State, states_of
 from muster.api.openapi import json_body, spec_body
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
@@ -94,6 +94,9 @@ class Resource(Generic[R, V]):
             listing.
         as_seen: adds what is known in memory to views of SQL, and takes from them what the caller
             must not see; called on the event loop.
+        left: the numbers of kernels that hold room still, by the ids of ended records; ``list_of``
+            finds them in the listing, and ``show`` takes them as ``left``.
+        left_of: adds to the answer of ``why`` about such a record what is left of it.
         view_of: the view of a record of the mirror: the answer to a submission, and all that is
             shown of a live record where ``show`` is None.
         read, show: queries of a view and of a detail by a reference; without ``show`` the view is
@@ -119,8 +122,10 @@ class Resource(Generic[R, V]):
     page: type[View]
     view_of: Callable[[R, Live, Parts], V] | None = None
     as_seen: Callable[[Sequence[V], Caller], Sequence[V]] | None = None
+    left: Callable[[Live], Mapping[str, int]] | None = None
+    left_of: Callable[[Live, WhyView, float], WhyView] | None = None
     read: Callable[[Connection, Principal, str], V]
-    show: Callable[[Connection, Principal, str], View] | None = None
+    show: Callable[..., View] | None = None
     list_of: Callable[..., View] | None = None
     filters: Callable[..., Mapping[str, Any]] = no_filters
     name_of: Callable[[V], str] = attrgetter("id")
@@ -276,7 +281,9 @@ class Resource(Generic[R, V]):
             cursor: Cursor = None,
         ) -> Response:
             states = states_of(self.entity.states, state)
-            listing = Listing(states, name, owner, group, limit, cursor)
+            with_left = state.lower() == CURRENT
+            left = self._left(call)
+            listing = Listing(states, name, owner, group, limit, cursor, left, with_left)
             if self.as_seen is not None:
                 page: Any = await call.read(list_of, call.principal, listing, **filters)
                 return answer(replace(page, items=tuple(self.as_seen(page.items, call))))
@@ -287,7 +294,8 @@ class Resource(Generic[R, V]):
     def _showing(self) -> Callable[..., Any]:
         async def endpoint(call: Call, ref: str) -> Response:
             if self.show is not None:
-                return json_answer(await call.json(self.show, call.principal, ref))
+                left = {} if self.left is None else {"left": self._left(call)}
+                return json_answer(await call.json(self.show, call.principal, ref, **left))
             found, live = await self._look_up(call, ref)
             if self.as_seen is not None:
                 return answer(self.as_seen([found], call)[0])
@@ -374,10 +382,18 @@ class Resource(Generic[R, V]):
             return answer(
                 WhyView(subject=found.id, status=found.status, verdict=sentences.READ_AGAIN)
             )
+        plane, name = call.api.plane, self.name_of(found)
+        if live is None and self.left_of is not None and found.id in self._left(call):
+            ended = await call.read(self.explain_ended, call.principal, found, now)
+            return answer(self.left_of(plane.live, ended, now))
         if live is None:
             return json_answer(await call.json(self.explain_ended, call.principal, found, now))
-        plane, name = call.api.plane, self.name_of(found)
         return answer(self.explain(plane.live, plane.parts, name, now, call.principal))
+
+    def _left(self, call: Caller) -> Mapping[str, int]:
+        """See ``left``; none while a commit that failed is still to be read again."""
+        plane = call.api.plane
+        return {} if self.left is None or plane.is_broken else self.left(plane.live)
 
     async def _look_up(self, call: Caller, ref: str) -> tuple[V, R | None]:
         """A record as SQL has it, and as the mirror has it unless it has ended, or a commit failed

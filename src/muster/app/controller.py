@@ -129,6 +129,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
         engine=database.engine,
         clock=clock,
         read_log=KeptOutput(lambda: plane.live, home, core.gateway.read_log).read,
+        short_outputs=core.gateway.short_outputs,
         agent_address=joined(host_for_others(config.host, config.tls), agent_port),
         trouble_beside=lambda: beside.trouble or (proxy.trouble if proxy else None),
         home=home.path,

@@ -28,8 +28,8 @@ def why_no_output(
 def never_started(outputs: "Outputs[Any]", found: "RecordView") -> str:
     """The sentence for all parts of work; where it still waits it names the command that tells
     why."""
-    kind = kinds.of_work(found)
-    if not kind.ended(found):
+    kind = kinds.of_record(found)
+    if not _ended(found):
         ref = kind.name_of(found) or found.id
         return f"no {outputs.part} has started yet: `muster why {ref}` says why"
     return _never(f"the {kind.name}", found.reason)
@@ -37,8 +37,14 @@ def never_started(outputs: "Outputs[Any]", found: "RecordView") -> str:
 
 def nothing_written(found: "RecordView") -> str:
     """The sentence for parts that have started, all of whose output is empty."""
-    ended = kinds.of_work(found).ended(found)
-    return "nothing was written" if ended else "nothing has been written yet"
+    return "nothing was written" if _ended(found) else "nothing has been written yet"
+
+
+def _ended(found: "RecordView") -> bool:
+    from muster.cli.kinds.kind import WorkKind
+
+    kind = kinds.of_record(found)
+    return isinstance(kind, WorkKind) and kind.ended(found)
 
 
 def _never(name: str, reason: "ReasonView | None") -> str:

@@ -71,6 +71,18 @@ _STYLES = {state.value: colour for state, colour in COLOURS.items()} | {
     "DESTROYING": COLOURS[TaskState.KILLED],
     "DESTROYED": COLOURS[TaskState.KILLED],
     "GONE": COLOURS[TaskState.KILLED],
+    "COMPLETE": COLOURS[TaskState.SUCCEEDED],
+    "USER_STOPPED": COLOURS[TaskState.KILLED],
+    "PENDING_HEALTHCHECK": COLOURS[TaskState.PENDING],
+    "PENDING_RESTART": COLOURS[TaskState.PENDING],
+    "RESTARTING": COLOURS[TaskState.ASSIGNED],
+    "SENT": COLOURS[TaskState.SUCCEEDED],
+    "WAITING": COLOURS[TaskState.PENDING],
+    "STARTING": COLOURS[TaskState.ASSIGNED],
+    "STOPPING": COLOURS[TaskState.KILLED],
+    "CANCELLED": COLOURS[TaskState.KILLED],
+    "STOPPED": COLOURS[TaskState.KILLED],
+    "TIMED_OUT": COLOURS[TaskState.FAILED],
 }
 
 

@@ -12,6 +12,10 @@ from muster.cli.kinds.kind import Row
 from muster.cli.screen import Column, status, table
 from muster.cli.words import duration, shorten
 from muster.core.views.base import OwnerView, RecordView
+from muster.core.views.work import WorkStanding
+
+_NOT_RUNNING = (WorkStanding.WAITING, WorkStanding.STARTING)
+"""How work stands of which nothing runs now, though it may have run before."""
 
 
 def work_table(
@@ -21,11 +25,14 @@ def work_table(
     rows = [kinds.of_work(each).row(each) for each in work]
     short = shorten(each.id for each in work)
     owners = _owners(rows)
+    several = any(row.tasks for row in rows)
+    numbers = [Column(name, right=True, drops=6) for name in ("RUNNING", "WAITING", "FAILED")]
     columns = [
         Column("ID"),
         Column("NAME", shrinks=16),
         Column("STATE"),
         Column("TASKS", right=True, drops=1),
+        *(numbers if several else []),
         Column("AGE", right=True, drops=2),
         Column("RAN", right=True, drops=4),
         Column("GROUP", drops=3),
@@ -36,17 +43,30 @@ def work_table(
         [
             row.prefix + short[each.id],
             row.name,
-            status(each.status),
+            status(standing),
             row.size,
+            *(_numbers(row) if several else []),
             duration(now - row.created_at),
-            ran(row.started_at, row.finished_at, now),
+            "" if standing in _NOT_RUNNING else ran(row.started_at, row.finished_at, now),
             row.group,
             *([owners[row.owner]] if owners else []),
             why.get(each.id, ""),
         ]
         for each, row in zip(work, rows, strict=True)
+        for standing in [kinds.of_work(each).standing(each)]
     )
     return table(console, columns, cells)
+
+
+def _numbers(row: Row) -> list[Text | str]:
+    """The numbers of its tasks that run, wait, and have failed; a zero is left out."""
+    running, waiting, failed = row.tasks or (0, 0, 0)
+    of_standing = ((WorkStanding.RUNNING, running), (WorkStanding.WAITING, waiting))
+    cells: list[Text | str] = [
+        Text(f"{number:,}", status(word).style) if number else "" for word, number in of_standing
+    ]
+    cells.append(Text(f"{failed:,}", status(WorkStanding.FAILED).style) if failed else "")
+    return cells
 
 
 def _owners(rows: Sequence[Row]) -> dict[OwnerView, str]:

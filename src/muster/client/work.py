@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from muster.client.calls import PAGE, body_of
@@ -16,6 +16,7 @@ from muster.client.output import read_output
 from muster.client.patience import PATIENCE_S, WAITING_S
 from muster.client.resource import ClientResource, ListingQuery, ResourceCalls, newest
 from muster.core.ids import IdKind
+from muster.core.task_ranges import TaskRanges
 from muster.core.views.work import (
     CancelView,
     FailurePage,
@@ -26,6 +27,7 @@ from muster.core.views.work import (
     SessionDetail,
     SessionPage,
     SessionView,
+    ShortOutputs,
     TaskDetail,
     TaskPage,
 )
@@ -251,6 +253,19 @@ class WorkCalls(ResourceCalls):
     def session(self, ref: str) -> Exchange[SessionDetail]:
         """One session, with its kernels."""
         return self._show(SESSIONS, ref)
+
+    @exchange
+    def short_outputs(self, ref: str, tasks: Iterable[int]) -> Exchange[ShortOutputs]:
+        """The present outputs of the latest attempts of up to ``MAX_SHORT_OUTPUTS`` (200) tasks, as
+        far as they are short and can be had at once; ``logs`` reads the others, and says of which
+        there is none.
+
+        Raises:
+            NotFound, Ambiguous: as ``job``; NotFound also where the controller is of a version
+                that has no such answer.
+        """
+        asked = str(TaskRanges.of((each, each) for each in tasks))
+        return self._get(ShortOutputs, JOBS.of(ref, "outputs"), tasks=asked)
 
     @streaming(bytes)
     def logs(

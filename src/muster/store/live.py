@@ -40,6 +40,8 @@ class Live:
         self.kernels: dict[KernelId, Kernel] = {}
         self.ended_dependencies: dict[str, DependencyProgress] = {}  # of live work
         self.job_names: dict[tuple[Owner, str], Job] = {}
+        # The sessions of each job that has some, also of one that has ended.
+        self.job_sessions: dict[JobId, dict[SessionId, Session]] = {}
         self.session_names: dict[tuple[Owner, str], Session] = {}  # the newest session of each name
         # The ledger; the allocations of an agent are in the order in which they were made.
         self.ledger: dict[LedgerKey, Allocation] = {}
@@ -127,6 +129,20 @@ class Live:
             return None
         session = record.session
         return session.job.id if session.job is not None else session.id
+
+    def remains(self) -> dict[JobId, list[Kernel]]:
+        """The kernels of jobs that have ended which hold room still: their processes are not proven
+        gone."""
+        found: dict[JobId, list[Kernel]] = {}
+        for job_id, sessions in self.job_sessions.items():
+            if job_id not in self.jobs:
+                kernels = [kernel for each in sessions.values() for kernel in each.kernels]
+                found[job_id] = [each for each in kernels if each.id in self.allocations_of]
+        for kernel in self.left.values():
+            job = kernel.session.job
+            if job is not None and job.id not in self.jobs:
+                found.setdefault(job.id, []).append(kernel)
+        return {job_id: kernels for job_id, kernels in found.items() if kernels}
 
     def allocate(self, allocation: Allocation) -> None:
         self.ledger[allocation.key] = allocation

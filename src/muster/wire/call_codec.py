@@ -1,5 +1,7 @@
 """Requests to join and requests for logs in their protobuf form, and back."""
 
+from collections.abc import Mapping, Sequence
+
 from muster.core.ids import AgentId, KernelId
 from muster.wire import agent_pb2 as pb
 from muster.wire.calls import (
@@ -7,6 +9,7 @@ from muster.wire.calls import (
     JoinRequest,
     LogRequest,
 )
+from muster.wire.messages import KernelKey, MalformedMessage
 
 
 def encode_join_request(request: JoinRequest) -> pb.JoinRequest:
@@ -41,6 +44,37 @@ def encode_log_request(number: int, request: LogRequest) -> pb.LogRequest:
         follow=request.follow,
         stderr=request.stderr,
     )
+
+
+def encode_short_request(number: int, names: Sequence[KernelKey]) -> pb.LogRequest:
+    """A request for those of these outputs that are short."""
+    short = [pb.OutputName(kernel=kernel, generation=at) for kernel, at in names]
+    return pb.LogRequest(request=number, short=short)
+
+
+def decode_short_request(request: pb.LogRequest) -> list[KernelKey]:
+    return [(KernelId(name.kernel), name.generation) for name in request.short]
+
+
+def encode_short_reply(
+    number: int, names: Sequence[KernelKey], found: Mapping[KernelKey, bytes]
+) -> pb.LogReply:
+    short = [
+        pb.ShortOutput(place=place, data=found[name])
+        for place, name in enumerate(names)
+        if name in found
+    ]
+    return pb.LogReply(request=number, short=short)
+
+
+def decode_short_reply(reply: pb.LogReply, names: Sequence[KernelKey]) -> dict[KernelKey, bytes]:
+    """
+    Raises:
+        MalformedMessage: an output that was not asked for.
+    """
+    if not all(0 <= each.place < len(names) for each in reply.short):
+        raise MalformedMessage("an output that was not asked for")
+    return {names[each.place]: each.data for each in reply.short}
 
 
 def decode_log_request(request: pb.LogRequest) -> LogRequest:

@@ -226,6 +226,8 @@ def check_log_reply(reply: pb.LogReply) -> None:
         MalformedMessage: it has more bytes than were asked for, or an impossible offset.
     """
     _require(len(reply.data) <= LOG_WINDOW_BYTES, "more of an output than it was asked for")
+    short_bytes = sum(len(each.data) for each in reply.short)
+    _require(short_bytes <= LOG_WINDOW_BYTES, "more of short outputs than it was asked for")
     _require(reply.offset >= 0, "output from before its beginning")
     _check_text("reason why an output cannot be read", reply.error, MAX_DETAIL)
     _check_why_removed(reply.removed)

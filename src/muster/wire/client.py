@@ -2,10 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 import grpc
 from grpc import aio
@@ -14,7 +14,13 @@ from muster.core.host_port import parted
 from muster.core.text import made_text
 from muster.wire import agent_pb2 as pb
 from muster.wire import agent_pb2_grpc
-from muster.wire.call_codec import decode_join_reply, decode_log_request, encode_join_request
+from muster.wire.call_codec import (
+    decode_join_reply,
+    decode_log_request,
+    decode_short_request,
+    encode_join_request,
+    encode_short_reply,
+)
 from muster.wire.calls import (
     AgentTurnedAway,
     Dismissed,
@@ -29,6 +35,7 @@ from muster.wire.messages import (
     MAX_DETAIL,
     AgentMessage,
     ControllerMessage,
+    KernelKey,
     Occupied,
 )
 from muster.wire.pieces import encode_for_controller
@@ -37,6 +44,7 @@ from muster.wire.transport import (
     CONNECTION,
     DISMISSED,
     MAX_LOG_READS,
+    MAX_SHORT_OUTPUTS,
     OCCUPIED,
     PIECE_TO_CONTROLLER_BYTES,
     KeepAlive,
@@ -132,20 +140,17 @@ class ControllerChannel:
         self,
         credential: str,
         connection: str,
-        read: Callable[[LogRequest], Awaitable[LogChunk]],
+        logs: "Logs",
     ) -> None:
-        """Answer the controller's log requests with ``read`` until the stream ends, which is no
+        """Answer the controller's log requests from ``logs`` until the stream ends, which is no
         later than the agent's stream that ``connection`` is the secret of.
-
-        ``read`` may wait for output, and is cancelled when the reader goes away. An ``OSError``
-        that it raises is told to the reader.
 
         Raises:
             Refused, Disconnected: as ``ControllerStream``.
         """
         call = self._stub.Logs(metadata=(*bearer(credential), (CONNECTION, connection)))
         try:
-            await _LogServer(call, read).run()
+            await _LogServer(call, logs).run()
         except aio.AioRpcError as error:
             raise _meaning(error) from None
         finally:
@@ -201,16 +206,32 @@ class ControllerStream:
         return _error(code, await self._call.details() or "the stream is over")
 
 
+class Logs(Protocol):
+    """The outputs of an agent's kernels."""
+
+    async def read(self, request: LogRequest) -> LogChunk:
+        """A piece of output. It may wait for output, and is cancelled when the reader goes away.
+
+        Raises:
+            OSError: the output cannot be read; the reader is told why.
+        """
+        ...
+
+    async def short(self, names: Sequence[KernelKey]) -> Mapping[KernelKey, bytes]:
+        """The short ones among these outputs, each with all that it has now."""
+        ...
+
+
 class _LogServer:
     """Serves the requests of one log stream, each in a task of its own."""
 
     def __init__(
         self,
         call: "aio.StreamStreamCall[pb.LogReply, pb.LogRequest]",
-        read: Callable[[LogRequest], Awaitable[LogChunk]],
+        logs: "Logs",
     ) -> None:
         self._call = call
-        self._read = read
+        self._logs = logs
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._writing = asyncio.Lock()  # gRPC takes one message at a time
 
@@ -231,30 +252,36 @@ class _LogServer:
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     async def _serve(self, request: pb.LogRequest) -> None:
-        number = request.request
         try:
-            try:
-                chunk = await self._read(decode_log_request(request))
-            except StderrNotApart as together:
-                reply = pb.LogReply(request=number, error=str(together), stderr=True)
-            except OSError as error:
-                why = made_text(f"the output cannot be read: {error}", MAX_DETAIL)
-                reply = pb.LogReply(request=number, error=why)
-            else:
-                reply = pb.LogReply(
-                    request=number,
-                    offset=chunk.offset,
-                    data=chunk.data,
-                    eof=chunk.eof,
-                    stderr=request.stderr,
-                )
-                if chunk.removed is not None:
-                    reply.removed.CopyFrom(encode_why_removed(chunk.removed))
-            await self._reply(reply)
+            await self._reply(await self._answer(request))
         except (aio.AioRpcError, asyncio.InvalidStateError):
             pass  # the stream is over; ``run`` raises for that
         finally:
-            del self._tasks[number]
+            del self._tasks[request.request]
+
+    async def _answer(self, request: pb.LogRequest) -> pb.LogReply:
+        number = request.request
+        if names := decode_short_request(request):
+            return encode_short_reply(
+                number, names, await self._logs.short(names[:MAX_SHORT_OUTPUTS])
+            )
+        try:
+            chunk = await self._logs.read(decode_log_request(request))
+        except StderrNotApart as together:
+            return pb.LogReply(request=number, error=str(together), stderr=True)
+        except OSError as error:
+            why = made_text(f"the output cannot be read: {error}", MAX_DETAIL)
+            return pb.LogReply(request=number, error=why)
+        reply = pb.LogReply(
+            request=number,
+            offset=chunk.offset,
+            data=chunk.data,
+            eof=chunk.eof,
+            stderr=request.stderr,
+        )
+        if chunk.removed is not None:
+            reply.removed.CopyFrom(encode_why_removed(chunk.removed))
+        return reply
 
     async def _reply(self, reply: pb.LogReply) -> None:
         async with self._writing:

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -25,6 +25,7 @@ from muster.wire.messages import (
     AgentEvents,
     ControllerMessage,
     Hello,
+    KernelKey,
     Leases,
     NewsOfAgent,
 )
@@ -103,6 +104,12 @@ class GatewayThread:
         finally:
             with suppress(RuntimeError):  # the read is being cancelled, which ends it too
                 await self._there(chunks.aclose())
+
+    async def short_outputs(
+        self, agent: AgentId, names: Sequence[KernelKey]
+    ) -> Mapping[KernelKey, bytes]:
+        """See ``AgentGateway.short_outputs``."""
+        return await self._there(self._gateway.short_outputs(agent, names))
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)

@@ -7,7 +7,8 @@ delays another, and a read continues where it was after the agent has connected 
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -17,13 +18,18 @@ from muster.core.errors import Busy, MusterError
 from muster.core.ids import AgentId
 from muster.core.reasons import Reason
 from muster.wire import agent_pb2 as pb
-from muster.wire.call_codec import encode_log_request
+from muster.wire.call_codec import (
+    decode_short_reply,
+    encode_log_request,
+    encode_short_request,
+)
 from muster.wire.calls import (
     LogChunk,
     LogRequest,
 )
 from muster.wire.checks import check_log_reply
 from muster.wire.duplex import run_until_one_ends
+from muster.wire.messages import KernelKey, MalformedMessage
 from muster.wire.removal_codec import decode_why_removed
 from muster.wire.transport import LOG_WAIT_S, LOG_WINDOW_BYTES, MAX_LOG_READS
 
@@ -78,8 +84,9 @@ class LogStream:
         self._outgoing: asyncio.Queue[pb.LogRequest] = asyncio.Queue()
         self._ended = False
 
-    async def ask(self, request: LogRequest) -> pb.LogReply:
-        """
+    async def ask(self, request: Callable[[int], pb.LogRequest]) -> pb.LogReply:
+        """The reply to a request, which is made with its number.
+
         Raises:
             Busy: the agent serves as many reads as it may.
             _StreamEnded: the stream broke before the reply.
@@ -92,7 +99,7 @@ class LogStream:
         number = next(self._numbers)
         reply: asyncio.Future[pb.LogReply] = asyncio.get_running_loop().create_future()
         self._waiting[number] = reply
-        self._outgoing.put_nowait(encode_log_request(number, request))
+        self._outgoing.put_nowait(request(number))
         try:
             return await reply
         except asyncio.CancelledError:
@@ -188,12 +195,28 @@ class LogReader:
                 return
             request = replace(request, offset=reply.offset + len(reply.data))
 
+    async def short(self, agent: AgentId, names: Sequence[KernelKey]) -> Mapping[KernelKey, bytes]:
+        """The short ones (``SHORT_OUTPUT_BYTES``) among these outputs, each with all that it has
+        now. The others are read one by one: ``read`` says what is the matter with them. An older
+        agent, and one that is not there, has none to tell.
+
+        Args:
+            names: ``MAX_SHORT_OUTPUTS`` at most.
+        """
+        if (stream := self._streams.get(agent)) is None:
+            return {}
+        with suppress(TimeoutError, Busy, MalformedMessage, _StreamEnded):
+            async with asyncio.timeout(REPLY_TIMEOUT_S):
+                reply = await stream.ask(lambda number: encode_short_request(number, names))
+            return decode_short_reply(reply, names)
+        return {}
+
     async def _ask(self, agent: AgentId, request: LogRequest) -> pb.LogReply:
         while True:
             stream = await self._stream(agent, follows=request.follow)
             try:
                 async with asyncio.timeout(REPLY_TIMEOUT_S):
-                    return await stream.ask(request)
+                    return await stream.ask(lambda number: encode_log_request(number, request))
             except _StreamEnded:
                 continue
             except TimeoutError:

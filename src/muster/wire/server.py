@@ -4,7 +4,7 @@ agent."""
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -35,6 +35,7 @@ from muster.wire.messages import (
     ControllerMessage,
     Heartbeat,
     Hello,
+    KernelKey,
     Leases,
     MalformedMessage,
     Occupied,
@@ -169,6 +170,12 @@ class AgentGateway(agent_pb2_grpc.AgentGatewayServicer):
         """Output of a kernel from its agent; see ``LogReader.read``. Closing the iterator ends
         the read on the agent too."""
         return self._logs.read(agent, request)
+
+    async def short_outputs(
+        self, agent: AgentId, names: Sequence[KernelKey]
+    ) -> Mapping[KernelKey, bytes]:
+        """Short outputs of kernels from their agent; see ``LogReader.short``."""
+        return await self._logs.short(agent, names)
 
     # Calls of agents
 

@@ -43,6 +43,13 @@ MAX_CONNECTIONS = 10_000
 LOG_WINDOW_BYTES = 128 * 1024
 """How much output one log request may ask for, and so how much a slow reader keeps in memory."""
 
+MAX_SHORT_OUTPUTS = 200
+"""How many outputs one request for those that are short may name."""
+
+SHORT_OUTPUT_BYTES = 16 * 1024
+"""How much an output has at most that is short. All in one reply have ``LOG_WINDOW_BYTES`` at
+most."""
+
 LOG_WAIT_S = 15.0
 """How long an agent holds a log request that waits for output before it answers with nothing."""
 

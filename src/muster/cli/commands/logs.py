@@ -4,7 +4,7 @@ import os
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from functools import partial
@@ -29,7 +29,7 @@ from muster.cli.follow.feed import (
     away_line,
     back_line,
 )
-from muster.cli.follow.lines import PrefixedLines, prefix_width
+from muster.cli.follow.lines import PrefixedLines
 from muster.cli.follow.reading import OutputReading
 from muster.cli.follow.status_line import StatusLine
 from muster.cli.kinds import deployment
@@ -39,7 +39,7 @@ from muster.cli.nearest import suggesting
 from muster.cli.parameters import Option
 from muster.cli.screen import discard_stdout, plain, stderr
 from muster.cli.words import count, one
-from muster.core.errors import MusterError
+from muster.core.errors import Conflict, MusterError
 from muster.core.ids import looks_like_id
 from muster.core.resources import format_amount
 
@@ -53,6 +53,8 @@ T = TypeVar("T")
 READERS = 8
 """Outputs that are read side by side; each costs a connection, and agents serve a limited
 number."""
+TOGETHER = 200
+"""Outputs that are asked for in one request, as far as they are short."""
 PIECE_BYTES = 1024 * 1024
 WAIT_S = 1.0
 """Seconds between two checks whether the person pressed Ctrl-C."""
@@ -83,27 +85,36 @@ def logs(
     save: Annotated[
         Path | None, Option("--save", metavar="DIR", help="Write a file a task there.")
     ] = None,
+    overwrite: Annotated[
+        bool, Option("--overwrite", help="With --save, replace files that are there already.")
+    ] = False,
 ) -> None:
-    """Show the output of a job, a session, or a replica.
+    """Show the output of a job, a session, or a deployment.
 
-    A deployment with one replica has the output of that; of several, a route is named."""
+    Of a deployment, the replicas that are up are shown, and followed to their ends."""
     subject = parse_ref(ref)
     if follow and save is not None:
         raise click.BadParameter("give one of --follow and --save")
     if sum((subject.index is not None, bool(task), failed)) > 1:
         raise click.BadParameter("give one of REF/INDEX, --task and --failed")
+    if overwrite and save is None:
+        raise click.BadParameter("it is for --save", param_hint="--overwrite")
     if looks_like_id(subject.ref) and isinstance(kind := kinds.of_ref(subject.ref), WorkKind):
-        _outputs_of(kind, attempt, failed)
+        _with_parts(kind, kind.outputs, attempt, failed)
     named = [subject.index] if subject.index is not None else list(dict.fromkeys(task or ()))
     try:
         with cluster.client() as client:
             with suggesting(client, ref, [*kinds.work(), deployment.KIND]):
                 named_record = client.show(subject.ref)
-            found = kinds.of_record(named_record).whose_output(client, named_record)
-            outputs = _outputs_of(kinds.of_record(found), attempt, failed)
+            found, its_outputs = kinds.of_record(named_record).output_of(client, named_record)
+            outputs = _with_parts(kinds.of_record(found), its_outputs, attempt, failed)
+            if named and not outputs.has_numbers:
+                raise click.BadParameter(
+                    f"{outputs.part}s have no numbers: give the id of one", param_hint="REF"
+                )
             reading = OutputReading(found.id, outputs, attempt, tail, stderr_alone)
             several = len(named) > 1 or (not named and outputs.size(found) > 1)
-            screen = _Screen(prefix_width(outputs.index_end(found)) if several else 0)
+            screen = _Screen(outputs.label_width(found) if several else 0, outputs.label)
             if follow and not failed:
                 every = outputs.indexes(found)
             else:
@@ -115,7 +126,9 @@ def logs(
             if follow:
                 code = _follow(cluster, reading, indexes, screen)
             elif save is not None:
-                code = _save(client, reading, indexes, save, outputs.index_end(found), screen)
+                names = partial(outputs.file_name, found)
+                _prepare(save, outputs.part, overwrite=overwrite)
+                code = _save(client, reading, indexes, save, names, screen)
             else:
                 code = _print(client, reading, indexes, screen, nothing)
             if not (screen.wrote or save):
@@ -134,28 +147,32 @@ def logs(
     raise click.exceptions.Exit(code)
 
 
-def _outputs_of(kind: "Kind[Any, Any]", attempt: int | None, failed: bool) -> "Outputs[Any]":
-    """
+def _with_parts(
+    kind: "Kind[Any, Any]", outputs: "Outputs[Any] | None", attempt: int | None, failed: bool
+) -> "Outputs[Any]":
+    """The outputs of a record of this kind.
+
     Raises:
         click.BadParameter: it has no output, or an option asks for something that it has not.
     """
-    if not isinstance(kind, WorkKind) or kind.outputs is None:
+    if outputs is None:
         raise click.BadParameter(f"{one(kind.name)} has no output", param_hint="REF")
-    if not kind.outputs.has_attempts and (attempt is not None or failed):
+    if not outputs.has_attempts and (attempt is not None or failed):
         hint = "--failed" if attempt is None else "--attempt"
         raise click.BadParameter(f"{one(kind.name)} has no tasks and attempts", param_hint=hint)
-    return kind.outputs
+    return outputs
 
 
 # -- showing ---------------------------------------------------------------------------------------
 
 
 class _Screen:
-    """Output on stdout, each line with its task's index if there are several; notes on stderr."""
+    """Output on stdout, each line with its task's label if there are several; notes on stderr."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, label: Callable[[int], str]) -> None:
         self._width = width
-        self._lines = PrefixedLines(width)
+        self._label = label
+        self._lines = PrefixedLines(width, label)
         self._cut: dict[int, int] = {}
         self._shortened: dict[int, int] = {}
         self.line = StatusLine(stderr())
@@ -178,7 +195,7 @@ class _Screen:
         self.line.output(self._lines.finish(index))
 
     def note(self, index: int, said: str) -> None:
-        self.say(f"{index}: {said}" if self._width else said)
+        self.say(f"{self._label(index)}: {said}" if self._width else said)
 
     def say(self, said: str) -> None:
         self.told = True
@@ -219,8 +236,12 @@ def _print(
         return file
 
     code = ExitCode.OK
-    for index, fetched in _side_by_side(chain((first, second), indexes), fetch):
+    for index, fetched in _fetched(client, reading, chain((first, second), indexes), fetch):
         try:
+            if isinstance(fetched, bytes):
+                screen.output(index, fetched)
+                screen.finish(index)
+                continue
             with closing(fetched.result()) as file:
                 while data := file.read(PIECE_BYTES):
                     screen.output(index, data)
@@ -231,32 +252,47 @@ def _print(
     return code
 
 
+def _prepare(directory: Path, part: str, *, overwrite: bool) -> None:
+    """Make the directory for outputs.
+
+    Raises:
+        Conflict: it has outputs already, which may be other work's.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    if not overwrite and (there := next(directory.glob(f"{part}-*.log"), None)) is not None:
+        raise Conflict(
+            f"{directory} has output already, such as {there.name}: give another directory, or "
+            "--overwrite"
+        )
+
+
 def _save(
     client: "Client",
     reading: OutputReading,
     indexes: Iterator[int],
     directory: Path,
-    total: int,
+    name: Callable[[int], str],
     screen: _Screen,
 ) -> int:
-    """Write a file for each output; their names are made of indexes alone."""
-    directory.mkdir(parents=True, exist_ok=True)
-    width = len(str(max(total - 1, 0)))
+    """Write a file for each output; their names are made of indexes and ids alone."""
+
+    def write(index: int, pieces: Iterable[bytes]) -> int:
+        path = directory / name(index)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+        with open(path, "wb", opener=lambda name, _: os.open(name, flags, 0o644)) as file:
+            return sum(map(file.write, pieces))
 
     def fetch(index: int) -> int:
-        path = directory / f"{reading.outputs.part}-{index:0{width}}.log"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-        size = 0
-        with open(path, "wb", opener=lambda name, _: os.open(name, flags, 0o644)) as file:
-            for data in reading.read(client, index, screen):
-                size += file.write(data)
-        return size
+        return write(index, reading.read(client, index, screen))
 
     files = size = 0
     code = ExitCode.OK
-    for index, written in _side_by_side(indexes, fetch):
+    for index, written in _fetched(client, reading, indexes, fetch):
         try:
-            size += written.result()
+            if isinstance(written, bytes):
+                size += write(index, [written])
+            else:
+                size += written.result()
             files += 1
             screen.output(index, b"")
         except MusterError as error:
@@ -264,6 +300,18 @@ def _save(
             code = ExitCode.FAILED
     click.echo(f"saved {count(files, 'file')} in {directory} ({format_amount('memory', size)})")
     return code
+
+
+def _fetched(
+    client: "Client", reading: OutputReading, indexes: Iterator[int], fetch: Callable[[int], T]
+) -> Iterator[tuple[int, "bytes | Future[T]"]]:
+    """For each index, in order, its output, if that is short and came together with others, or else
+    the result of ``fetch``."""
+    while asked := [*islice(indexes, TOGETHER)]:
+        short = reading.short(client, asked)
+        others = _side_by_side((each for each in asked if each not in short), fetch)
+        for index in asked:
+            yield (index, short[index]) if index in short else next(others)
 
 
 def _side_by_side(

@@ -16,14 +16,17 @@ from muster.cli.nearest import check_filters
 from muster.cli.parameters import Option
 from muster.cli.words import sentence_of, with_local_moments
 from muster.core.errors import MusterError
-from muster.core.text import either
+from muster.core.text import count, either
 from muster.core.views.base import RecordView
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from muster.cli.kinds.kind import WorkKind
     from muster.client import Client
 
+LOOKED_AT = 1000
+"""Jobs and sessions among which those of a state are looked for that people are shown."""
 EXPLAINED = 10
 """Waiting jobs and sessions whose reason is shown; each costs a request."""
 _ANY = ("live", "ended", "all")
@@ -31,10 +34,10 @@ _ANY = ("live", "ended", "all")
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The filters of the list: the newest jobs and sessions of one state, if they have such a
-    state."""
+    """The filters of the list: the newest jobs and sessions in any of the states, if they have such
+    a state."""
 
-    state: str
+    states: Sequence[str]
     name: str | None = None
     owner: str | None = None
     group: str | None = None
@@ -47,13 +50,33 @@ class Wanted:
             "owner": self.owner,
             "group": self.group,
         }
-        found: list[RecordView] = []
+        found: dict[str, RecordView] = {}
         for kind in kinds.work():
-            if self.state in _ANY or self.state.upper() in kind.states.live | kind.states.terminal:
-                beside = {"replicas": True} if self.replicas and kind.has_replicas else {}
-                found += kind.newest(client, self.state, limit=limit + 1, **filters, **beside)
+            beside = {"replicas": True} if self.replicas and kind.has_replicas else {}
+            for state in self.states:
+                for each in _newest(client, kind, state, limit + 1, **filters, **beside):
+                    found[each.id] = each
         # After its kind an id tells the time of creation.
-        return sorted(found, key=lambda each: each.id.partition("-")[2], reverse=True)[: limit + 1]
+        newest = sorted(found, key=lambda id_: id_.partition("-")[2], reverse=True)
+        return [found[id_] for id_ in newest[: limit + 1]]
+
+
+def _newest(
+    client: "Client", kind: "WorkKind[Any, Any]", state: str, limit: int, **filters: Any
+) -> Sequence[RecordView]:
+    """The newest work of a kind in one state: one of its own, or one that people are shown; or in
+    any of several."""
+    if state in _ANY:
+        asked = "current" if state == "live" else state
+        return kind.newest(client, asked, limit=limit, **filters)
+    standing = state.upper()
+    if standing not in kind.scopes:
+        of_kind = standing in kind.states.live | kind.states.terminal
+        return kind.newest(client, state, limit=limit, **filters) if of_kind else ()
+    scope = kind.scopes[standing]
+    most = limit if scope == state else max(limit, LOOKED_AT)
+    found = kind.newest(client, scope, limit=most, **filters)
+    return [each for each in found if kind.standing(each) == standing][:limit]
 
 
 @on_cluster
@@ -68,9 +91,9 @@ def ps(
         Option(
             "--state",
             "-s",
-            metavar="STATE",
-            help="Show one state, as live, ended, running or failed.",
-            autocompletion=lambda _, typed: [(s, "") for s in _states() if s.startswith(typed)],
+            metavar="STATES",
+            help="Show these states, as waiting,running or failed; live, ended or all.",
+            autocompletion=lambda _, typed: _complete_states(typed),
         ),
     ] = None,
     name: Annotated[
@@ -98,7 +121,7 @@ def ps(
 
     Replicas of deployments are sessions, too: --replicas lists them, `muster routes` says more.
     """
-    wanted = Wanted(_state(state, show_all), name, owner, group, replicas)
+    wanted = Wanted(_asked(state, show_all), name, owner, group, replicas)
     if watched:
         from muster.cli.watching import watch
 
@@ -138,25 +161,39 @@ def _show(work: Sequence[RecordView], why: Mapping[str, str], *, as_json: bool) 
         write(console, work_table(console, work, why, time.time()))
 
 
-def _state(asked: str | None, show_all: bool) -> str:
-    """
+def _asked(text: str | None, show_all: bool) -> Sequence[str]:
+    """The states that were asked for.
+
     Raises:
-        click.BadParameter: the text is no state of jobs or sessions.
+        click.BadParameter: one of them is no state of jobs or sessions.
     """
-    if asked is None:
-        return "all" if show_all else "live"
-    state = asked.lower().replace(" ", "_").replace("-", "_")
-    if state not in _states():
-        raise click.BadParameter(
-            f"{asked!r} is no state: expected one of {', '.join(_states())}", param_hint="--state"
-        )
-    return state
+    if text is None:
+        return ("all" if show_all else "live",)
+    words = [each.strip().lower().replace(" ", "_").replace("-", "_") for each in text.split(",")]
+    for word in words:
+        if word not in _states():
+            raise click.BadParameter(
+                f"{word!r} is no state: expected one of {', '.join(_states())}, or several with "
+                "commas between them",
+                param_hint="--state",
+            )
+    return tuple(dict.fromkeys(words))
 
 
 def _states() -> list[str]:
-    """The states that may be asked for: those of all work, and words for several of them."""
-    known = {state for kind in kinds.work() for state in kind.states.live | kind.states.terminal}
+    """The states that may be asked for: those of all work, those in which people see it, and words
+    for several of them."""
+    known = {
+        state
+        for kind in kinds.work()
+        for state in (*kind.states.live, *kind.states.terminal, *kind.scopes)
+    }
     return [*_ANY, *sorted(state.lower() for state in known)]
+
+
+def _complete_states(typed: str) -> list[tuple[str, str]]:
+    before, comma, last = typed.rpartition(",")
+    return [(f"{before}{comma}{each}", "") for each in _states() if each.startswith(last)]
 
 
 def _as_json(work: RecordView) -> dict[str, Any]:
@@ -167,16 +204,22 @@ def _as_json(work: RecordView) -> dict[str, Any]:
 
 
 def _nothing(wanted: Wanted) -> str:
-    if wanted == Wanted("live"):
+    if wanted == Wanted(("live",)):
         return "no job is waiting or running; `muster ps -a` lists those that ended"
-    state = "" if wanted.state == "all" else f"{wanted.state.replace('_', ' ')} "
-    more = "; `-a` looks at what has ended too" if wanted.state == "live" else ""
+    words = either(each.replace("_", " ") for each in wanted.states)
+    state = "" if "all" in wanted.states else f"{words} "
+    more = "; `-a` looks at what has ended too" if wanted.states == ("live",) else ""
     return f"no {state}{either(kind.name for kind in kinds.work())} matches{more}"
 
 
 def reasons(client: "Client", work: Sequence[RecordView]) -> dict[str, str]:
-    """Reasons by id: why the first few wait of which nothing runs, and why others ended."""
+    """Reasons by id: why the first few wait of which nothing runs, why others ended, and of which
+    processes are left."""
     why = {each.id: sentence_of(each.reason) for each in work if each.reason is not None}
+    for each in work:
+        if left := kinds.of_work(each).kernels_left(each):
+            still = f"{count(left, 'kernel')} may still run"
+            why[each.id] = "; ".join(filter(None, (why.get(each.id), still)))
     waiting = [each for each in work if each.id not in why and kinds.of_work(each).stands(each)]
     for each in waiting[:EXPLAINED]:
         with suppress(MusterError):  # the work may have ended meanwhile

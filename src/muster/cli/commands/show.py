@@ -20,16 +20,21 @@ def show(
         bool, Option("--tasks", help="List the tasks by index, not the noteworthy few.")
     ] = False,
     limit: Annotated[
-        int, Option("--limit", "-n", min=1, max=1000, help="List so many tasks with --tasks.")
-    ] = 100,
+        int | None,
+        Option("--limit", "-n", min=1, max=1000, help="List so many tasks. [default: 100]"),
+    ] = None,
     offset: Annotated[
-        int, Option("--offset", min=0, help="Leave out so many tasks before those of --tasks.")
-    ] = 0,
+        int | None, Option("--offset", min=0, help="List tasks from the so many-th on.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a record, such as a job, one task of it, or an agent."""
+    """Show a record, such as a job, one task of it, or an agent.
+
+    --limit and --offset choose a page of its tasks, with --json too: --tasks has them alone then,
+    without it the job has up to 1,000 of them."""
     subject = parse_ref(ref)
-    shown = Shown(subject.index, tasks, limit, offset)
+    every = tasks or (not as_json and (limit is not None or offset is not None))
+    shown = Shown(subject.index, every, limit, offset or 0)
     with cluster.client() as client, suggesting(client, ref, kinds.every()):
         found = client.show(subject.ref)
         kind = kind_of(found, subject)

@@ -11,6 +11,7 @@ from muster.cli.described.kernels import COLUMNS, cells
 from muster.cli.described.record import environment, heading, sentences, times
 from muster.cli.ends import failures_of
 from muster.cli.follow.progress import counted
+from muster.cli.kinds.job import LISTED
 from muster.cli.screen import Column, fields, plain, status, table, unbroken
 from muster.cli.words import count, duration, moment, sentence_of
 from muster.core.states import TaskState
@@ -44,7 +45,8 @@ def described(
         return [attempts_table(console, [client.task(job.id, shown.part)], now)]
     tasks: Sequence[TaskDetail]
     if shown.every:
-        tasks = client.tasks(job.id, offset=shown.offset, limit=shown.limit).items
+        limit = LISTED if shown.limit is None else shown.limit
+        tasks = client.tasks(job.id, offset=shown.offset, limit=limit).items
     else:
         tasks = _noteworthy(client, job)
     offset = shown.offset if shown.every else None
@@ -77,6 +79,7 @@ def job_parts(
             [
                 ("tasks", Text.assemble(f"{job.tasks_total:,}: ", counted(job))),
                 ("reason", sentences(job.reason)),
+                ("left", _left(job)),
                 ("failures", Text("\n".join(failures))),
                 ("remarks", Text("\n".join(plain(each.sentence) for each in job.remarks))),
                 ("retry of", job.retry_of),
@@ -103,6 +106,14 @@ def job_parts(
             said += f"; --tasks --offset {following} lists the next"
         parts.append(Text(said, style="dim"))
     return parts
+
+
+def _left(job: "JobDetail") -> str | None:
+    """That processes of a job which has ended may still run."""
+    if not job.kernels_left:
+        return None
+    said = f"{count(job.kernels_left, 'kernel')} may still run, and hold their room"
+    return f"{said}: `muster why {job.name}`"
 
 
 def attempts_table(console: Console, tasks: Sequence["TaskDetail"], now: float) -> Table:

@@ -2,7 +2,7 @@
 
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 
 MAX_FOLLOWED = 8
 """Tasks whose output is shown at once; it costs a connection each."""
+MAX_SHOWN = 10_000
+"""Tasks of a job all of whose output is shown; of a larger job that of the first few is."""
+TOGETHER = 200
+"""Outputs that are asked for in one request, once the job has ended."""
 TICK_S = 0.2
 ASK_WHY_AFTER_S = 1.0
 ASK_WHY_EVERY_S = 5.0
@@ -65,7 +69,7 @@ class JobFollower:
     """Shows a job's progress on stderr and its tasks' output on stdout.
 
     Args:
-        shown: the tasks whose output is shown, of which the first MAX_FOLLOWED are; none for the
+        shown: the tasks whose output is shown, of more than MAX_SHOWN the first; none for the
             progress alone.
         quiet: whether only output and errors are shown.
     """
@@ -76,12 +80,17 @@ class JobFollower:
         self._cluster = cluster
         self._job = job
         self._quiet = quiet
-        self._shown = frozenset(islice(shown, MAX_FOLLOWED))
-        self._open = set(self._shown)
+        self._shown = frozenset(islice(shown, MAX_SHOWN + 1))
+        self._all_shown = len(self._shown) <= MAX_SHOWN
+        if not self._all_shown:
+            self._shown = frozenset(sorted(self._shown)[:MAX_FOLLOWED])
+        self._to_follow = iter(sorted(self._shown))
+        self._open: set[int] = set()  # the tasks whose output is being followed
         self._lines = PrefixedLines(prefix_width(job.task_count) if job.tasks_total > 1 else 0)
         self._screen = StatusLine(stderr())
         self._began_s = time.monotonic()
         self._quiet_since_s = self._began_s
+        self._follow_s = self._began_s
         self._ask_why_s = self._began_s + ASK_WHY_AFTER_S
         self._why = ""
         self._away: str | None = None  # the URL at which nobody answers
@@ -98,7 +107,7 @@ class JobFollower:
             ended = self._followed(interrupts)
             if not ended and interrupts.told_to_end is not None:
                 return self._told_to_end(interrupts.told_to_end)
-        return self._ended() if ended else self._detached()
+        return self._ended() if ended or self._job.ended else self._detached()
 
     def _followed(self, interrupts: Interrupts) -> bool:
         """Whether the job ended; otherwise the person detached, or nobody looks any more.
@@ -123,10 +132,10 @@ class JobFollower:
         """Whether the job ended; otherwise the person detached."""
         self._introduce()
         feed.watch_job(self._job.id)
-        for task in sorted(self._open):
-            feed.follow_task(_reader(self._job.id, task), task)
+        self._follow_next(feed, MAX_FOLLOWED)
         while not self._finished():
             self._take(feed.next(TICK_S))
+            self._follow_instead(feed)
             if interrupts.told_to_end is not None:
                 return False
             if interrupts.take():
@@ -134,19 +143,36 @@ class JobFollower:
                     choice = self._choose(feed)
                 if choice is Choice.DETACH:
                     return False
+        self._show_rest()
         return True
+
+    def _follow_instead(self, feed: Feed) -> None:
+        """Follow other tasks in place of those whose output has ended, unless the job has ended,
+        when the rest is read together. A pause between them leaves the controller to short tasks,
+        of which it starts more than anybody could follow."""
+        now_s = time.monotonic()
+        if not self._job.ended and now_s >= self._follow_s:
+            self._follow_s = now_s + TICK_S
+            self._follow_next(feed, MAX_FOLLOWED - len(self._open))
+
+    def _follow_next(self, feed: Feed, most: int) -> None:
+        """Follow so many of the next tasks, if so many are left."""
+        for task in islice(self._to_follow, most):
+            self._open.add(task)
+            feed.follow_task(_reader(self._job.id, task), task)
 
     def _introduce(self) -> None:
         short = shorten([self._job.id])[self._job.id]
         if not self._screen.enabled:
             self._say(Text(f"{self._job.name} ({short}) accepted"))
-        if self._open and self._job.tasks_total > len(self._open):
+        if self._shown and not self._all_shown:
             self._say(
                 Text(
-                    f"showing the output of the first {len(self._open)} of "
+                    f"showing the output of the first {MAX_FOLLOWED} of "
                     f"{count(self._job.tasks_total, 'task')}: see the others with "
                     f"`muster logs {self._job.name}`"
-                )
+                ),
+                True,
             )
 
     # -- events ----------------------------------------------------------------------------------
@@ -236,6 +262,31 @@ class JobFollower:
         return choice
 
     # -- ends ------------------------------------------------------------------------------------
+
+    def _show_rest(self) -> None:
+        """Show the output of the tasks that were not followed, of a job that has ended."""
+        with self._cluster.client() as client:
+            while tasks := [*islice(self._to_follow, TOGETHER)]:
+                short = self._short(client, tasks)
+                for task in tasks:
+                    self._show(client, task, short.get(task))
+
+    def _short(self, client: "Client", tasks: Sequence[int]) -> Mapping[int, bytes]:
+        """The outputs of those of these tasks that were run once and wrote little."""
+        with suppress(MusterError):  # what is missing is read by itself
+            found = client.short_outputs(self._job.id, tasks).items
+            return {each.task: each.data for each in found if each.attempt == 1}
+        return {}
+
+    def _show(self, client: "Client", task: int, whole: bytes | None) -> None:
+        pieces = _reader(self._job.id, task)(client) if whole is None else (whole,)
+        failed: MusterError | None = None
+        try:
+            for piece in pieces:
+                self._screen.output(self._lines.add(task, piece))
+        except MusterError as error:
+            failed = error
+        self._output_ended(task, failed)
 
     def _told_to_end(self, by: signal.Signals) -> FollowEnding:
         def say(line: Text) -> None:

@@ -1,4 +1,6 @@
-"""The output of several tasks on one terminal: whole lines, each with its task's number."""
+"""The output of several tasks on one terminal: whole lines, each with its task's label."""
+
+from collections.abc import Callable
 
 from dataclasses import dataclass, field
 
@@ -46,11 +48,13 @@ class PrefixedLines:
     such a line the last state alone is shown.
 
     Args:
-        width: digits of the largest index; with 0 the output stays as it is.
+        width: of the longest label; with 0 the output stays as it is.
+        label: what the lines of a task begin with; its index when left out.
     """
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, label: Callable[[int], str] = str) -> None:
         self._width = width
+        self._label = label
         self._open: dict[int, _OpenLine] = {}
 
     def add(self, task: int, data: bytes) -> bytes:
@@ -98,7 +102,7 @@ class PrefixedLines:
         return b"" if text and text == line.shown else self._line(task, text)
 
     def _line(self, task: int, line: bytes) -> bytes:
-        return b"%*d | %b\n" % (self._width, task, line)
+        return b"%b | %b\n" % (self._label(task).rjust(self._width).encode(), line)
 
 
 def prefix_width(tasks: int) -> int:

@@ -8,6 +8,7 @@ from muster.cli.screen import plain, status
 from muster.cli.words import count, duration, sentence_of
 from muster.core.states import JobState
 from muster.core.states.task import COLOURS, TASK_TABLE, TaskState
+from muster.core.views.work import WorkStanding
 
 if TYPE_CHECKING:
     from muster.core.views.base import ReasonView
@@ -29,10 +30,15 @@ def done(job: "JobView") -> int:
     return sum(number for state, number in job.counts.items() if state in TASK_TABLE.terminal)
 
 
-def counted(job: "JobView") -> Text:
-    """The job's tasks by state, as in 120 succeeded, 12 running, 68 pending."""
+def counted(job: "JobView", *, stopped: bool = False) -> Text:
+    """The job's tasks by state, as in 120 succeeded, 12 running, 68 pending.
+
+    Args:
+        stopped: whether tasks that are KILLED are called stopped, as people would.
+    """
+    words = {TaskState.KILLED: WorkStanding.STOPPED} if stopped else {}
     return Text(", ").join(
-        Text.assemble(f"{number:,} ", status(state))
+        Text.assemble(f"{number:,} ", status(words.get(state, state)))
         for state in TaskState
         if (number := job.counts.get(state, 0))
     )
@@ -48,7 +54,7 @@ def progress(job: "JobView", elapsed_s: float, reason: str, tick: int) -> Text:
     """
     parts: list[Text | str]
     if job.tasks_total == 1:
-        parts = [Text.assemble(spinner(tick), f" {job.name} ", status(job.state))]
+        parts = [Text.assemble(spinner(tick), f" {job.name} ", status(job.standing))]
     else:
         parts = [Text.assemble(f"{job.name} ", bar(job), f" {done(job):,}/{job.tasks_total:,}")]
         parts += [
@@ -80,11 +86,11 @@ def bar(job: "JobView", width: int = BAR) -> Text:
 def conclusion(job: "JobView", why: "ReasonView | None") -> Text:
     """The final sentence, with the reason of the end."""
     took = duration((job.finished_at or job.state_changed_at) - job.submitted_at)
-    sentence = Text.assemble(f"{job.name} ", status(job.state))
+    sentence = Text.assemble(f"{job.name} ", status(job.standing))
     if job.tasks_total > 1:
         sentence.append(f" ({done(job):,} of {count(job.tasks_total, 'task')} ended")
         if job.state is not JobState.SUCCEEDED:
-            sentence.append(": ").append_text(counted(job))
+            sentence.append(": ").append_text(counted(job, stopped=True))
         sentence.append(")")
     sentence.append(f" after {took}")
     if why is not None:

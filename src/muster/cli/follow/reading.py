@@ -1,6 +1,6 @@
 """The part of a task's or kernel's output that a person wants to read."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -65,6 +65,20 @@ class OutputReading:
     attempt: int | None = None
     tail: int | None = None
     stderr: bool = False
+
+    def short(self, client: "Client", indexes: Sequence[int]) -> Mapping[int, bytes]:
+        """The output, as ``read`` would yield it, of those of these tasks or kernels whose output
+        is short and can be had together with others.
+
+        Raises:
+            MusterError: no answer, or a refusal.
+        """
+        if self.attempt is not None:
+            return {}
+        short = self.outputs.short(client, self.id, indexes)
+        if self.tail is None:
+            return short
+        return {index: last_lines(data, self.tail) for index, data in short.items()}
 
     def read(
         self, client: "Client", index: int, notes: OutputNotes, follow: bool = False

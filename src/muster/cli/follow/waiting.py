@@ -9,7 +9,7 @@ from rich.text import Text
 from muster.cli.cluster import Cluster
 from muster.cli.follow.feed import LostSight, away_line, back_line
 from muster.cli.follow.interrupt import Interrupts, told_to_end
-from muster.cli.screen import plain, stderr
+from muster.cli.screen import plain, status, stderr
 from muster.cli.words import sentence_of
 from muster.core.views.base import RecordView
 
@@ -52,8 +52,8 @@ def wait_until_ended(
             return accepted, told_to_end(interrupts.told_to_end, cluster, accepted.id, name, _say)
     if not quiet:
         why = f": {sentence_of(ended.reason)}" if ended.reason else ""
-        line = f"{kind.name_of(ended) or ended.id} {ended.status.lower()}{why}"
-        _say(Text(plain(line)))
+        name = kind.name_of(ended) or ended.id
+        _say(Text.assemble(f"{plain(name)} ", status(kind.standing(ended)), plain(why)))
     return ended, exit_code(ended)
 
 

@@ -13,6 +13,7 @@ from muster.core.views.deployments import DeploymentDetail, DeploymentView
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from muster.cli.kinds.outputs import Outputs
     from muster.client import Client
 
 MOST_LOOKED_AT = 100
@@ -43,9 +44,14 @@ class DeploymentKind(Kind[DeploymentView, DeploymentDetail]):
 
         return deployment_parts(found, time.time())
 
-    def whose_output(self, client: "Client", found: DeploymentDetail) -> RecordView:
-        """The session of the only replica, or of the last one if none runs; of several the person
-        chooses one."""
+    def output_of(
+        self, client: "Client", found: DeploymentDetail
+    ) -> "tuple[RecordView, Outputs[Any] | None]":
+        """The session of the only replica, or of the last one if none runs; of several those of
+        all."""
+        from muster.cli.kinds import session
+        from muster.cli.kinds.replicas import ReplicaOutputs
+
         up = [each for each in found.routes if each.session is not None and each.status in UP]
         if not up:
             recent = client.routes("all", deployment=found.id, limit=MOST_LOOKED_AT)
@@ -53,12 +59,8 @@ class DeploymentKind(Kind[DeploymentView, DeploymentDetail]):
         if not up:
             raise Conflict(f"no replica of {found.name} has run yet: `muster why {found.name}`")
         if len(up) > 1:
-            such = " or ".join(f"`muster logs {each.id}`" for each in up[:2])
-            raise Conflict(
-                f"{found.name} has {len(up)} replicas, each with its own output: give the id of "
-                f"one, as in {such}"
-            )
-        return client.session(str(up[0].session))
+            return found, ReplicaOutputs(sorted(up, key=lambda route: route.id))
+        return client.session(str(up[0].session)), session.KIND.outputs
 
 
 KIND = DeploymentKind()

@@ -1,14 +1,16 @@
 """Jobs on the command line."""
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import count
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from muster.cli.kinds.kind import Json, Row, Shown, WorkKind
 from muster.cli.kinds.outputs import Extent, Outputs, Runs
+from muster.core.errors import InvalidSpec, NotFound
 from muster.core.states import JOB_TABLE, TaskState
-from muster.core.views.work import JobDetail, JobView
+from muster.core.views.work import JobDetail, JobView, WorkStanding
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from muster.core.views.work import TaskDetail
 
 PAGE = 1000
+LISTED = 100
+"""Tasks of a list, unless more are asked for."""
 
 
 class TaskOutputs(Outputs[JobDetail]):
@@ -49,6 +53,12 @@ class TaskOutputs(Outputs[JobDetail]):
         if not failed and found.tasks_total == 1:
             return self.indexes(found)
         return (task.index for task in _tasks(client, found.id, failed) if _has_begun(task))
+
+    def short(self, client: "Client", id_: str, indexes: Sequence[int]) -> Mapping[int, bytes]:
+        with suppress(NotFound):  # of the answer, which an older controller does not have
+            found = client.short_outputs(id_, indexes)
+            return {each.task: each.data for each in found.items}
+        return {}
 
     def runs(self, client: "Client", found: JobDetail, index: int) -> Runs:
         task = client.task(found.id, index)
@@ -85,13 +95,34 @@ class JobKind(WorkKind[JobView, JobDetail]):
 
     name = "job"
     states = JOB_TABLE
+    scopes: ClassVar = {
+        WorkStanding.WAITING: "live",
+        WorkStanding.STARTING: "running",
+        WorkStanding.RUNNING: "running",
+        WorkStanding.STOPPING: "current",
+        WorkStanding.SUCCEEDED: "succeeded",
+        WorkStanding.FAILED: "failed",
+        WorkStanding.CANCELLED: "killed",
+        WorkStanding.TIMED_OUT: "killed",
+        WorkStanding.STOPPED: "killed",
+    }
     has_parts = True
     outputs = TaskOutputs()
 
     def newest(
         self, client: "Client", state: str, *, limit: int, **filters: Any
     ) -> Sequence[JobView]:
+        if state == "current":
+            with suppress(InvalidSpec):  # of a controller that does not know this word
+                return client.jobs(state, limit=limit, **filters)
+            state = "live"
         return client.jobs(state, limit=limit, **filters)
+
+    def standing(self, record: JobView) -> str:
+        return record.standing
+
+    def kernels_left(self, record: JobView) -> int:
+        return record.kernels_left
 
     def stands(self, record: JobView) -> bool:
         return not (record.ended or record.counts.get(TaskState.RUNNING))
@@ -111,9 +142,11 @@ class JobKind(WorkKind[JobView, JobDetail]):
 
         if shown.part is not None:
             return client.task(found.id, shown.part)
+        listed = LISTED if shown.every else PAGE
+        limit = listed if shown.limit is None else shown.limit
+        tasks = client.tasks(found.id, offset=shown.offset, limit=limit).items
         if shown.every:
-            return client.tasks(found.id, offset=shown.offset, limit=shown.limit).items
-        tasks = client.tasks(found.id, limit=PAGE).items
+            return tasks
         keys: dict[str, Any] = msgspec.to_builtins(found)
         return keys | {"tasks": tasks}
 
@@ -127,6 +160,7 @@ class JobKind(WorkKind[JobView, JobDetail]):
             prefix="",
             name=record.name,
             size=f"{done(record)}/{record.tasks_total}",
+            tasks=_numbers(record) if record.tasks_total > 1 else None,
             group=record.group,
             owner=record.owner,
             created_at=record.submitted_at,
@@ -169,6 +203,19 @@ class JobKind(WorkKind[JobView, JobDetail]):
         quiet = display.quiet or display.as_json
         ending = JobFollower(cluster, accepted, shown, quiet=quiet).run()
         return ending.job, ending.exit_code
+
+
+def _numbers(job: JobView) -> tuple[int, int, int]:
+    """How many of the job's tasks run, wait, and have failed."""
+
+    def number(*states: TaskState) -> int:
+        return sum(job.counts.get(state, 0) for state in states)
+
+    return (
+        number(TaskState.RUNNING),
+        number(TaskState.PENDING, TaskState.ASSIGNED, TaskState.BUILDING),
+        number(TaskState.FAILED, TaskState.WORKER_FAILED, TaskState.UNSCHEDULABLE),
+    )
 
 
 KIND = JobKind()

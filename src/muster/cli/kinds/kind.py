@@ -6,7 +6,8 @@ module to import.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from muster.core.views.base import OwnerView, RecordView, View
@@ -34,12 +35,14 @@ class Shown(NamedTuple):
 
     Args:
         part: the index of one task or kernel; None is the whole record.
-        every: whether all tasks are listed, at most ``limit`` of them from the ``offset``-th on.
+        every: whether all tasks are listed by index, not the noteworthy few.
+        limit: how many tasks of a list at most, if the person said so.
+        offset: how many tasks a list leaves out before its first.
     """
 
     part: int | None = None
     every: bool = False
-    limit: int = 100
+    limit: int | None = None
     offset: int = 0
 
 
@@ -82,13 +85,13 @@ class Kind(Generic[V, D]):
 
         return record_parts(found)
 
-    def whose_output(self, client: "Client", found: D) -> RecordView:
-        """The record whose output is shown as this one's.
+    def output_of(self, client: "Client", found: D) -> "tuple[RecordView, Outputs[Any] | None]":
+        """The record whose output is shown as this one's, and its outputs, if it has some.
 
         Raises:
-            MusterError: there is none, or more than one.
+            MusterError: there is none yet.
         """
-        return found
+        return found, None
 
     def as_json(self, client: "Client", found: D, shown: Shown) -> Json:
         """The record as `muster show --json` has it."""
@@ -105,6 +108,7 @@ class Row(NamedTuple):
     Args:
         prefix: what the short id begins with, so that it can be used as a REF.
         size: how much of it is done, or its type.
+        tasks: how many of its tasks run, wait, and have failed, where it has several.
     """
 
     prefix: str
@@ -115,6 +119,7 @@ class Row(NamedTuple):
     created_at: float
     started_at: float | None
     finished_at: float | None
+    tasks: tuple[int, int, int] | None = None
 
 
 class WorkKind(Kind[V, D], ABC):
@@ -122,15 +127,28 @@ class WorkKind(Kind[V, D], ABC):
 
     Args:
         states: its states; in the initial one it waits for a place.
+        scopes: by the words of ``standing``, the states to ask for in which all such work is.
         outputs: the outputs of its processes, if it has some.
     """
 
     is_cancelled = True
     states: "ClassVar[StateTable[Any]]"
+    scopes: "ClassVar[Mapping[str, str]]" = MappingProxyType({})
     outputs: "ClassVar[Outputs[Any] | None]" = None
+
+    def output_of(self, client: "Client", found: D) -> "tuple[RecordView, Outputs[Any] | None]":
+        return found, self.outputs
 
     def ended(self, record: RecordView) -> bool:
         return record.status in self.states.terminal
+
+    def standing(self, record: V | D) -> str:
+        """How it stands, in a person's word, which may tell more than its state."""
+        return record.status
+
+    def kernels_left(self, record: V) -> int:
+        """How many kernels of it hold room still, if it has ended."""
+        return 0
 
     def stands(self, record: V) -> bool:
         """Whether it has not ended, and nothing of it runs, though it may have run: `muster ps`

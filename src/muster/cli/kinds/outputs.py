@@ -2,7 +2,7 @@
 session."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
 
 from muster.core.views.base import RecordView
@@ -49,10 +49,24 @@ class Outputs(ABC, Generic[D]):
     Args:
         part: the word for a part.
         has_attempts: whether a part runs again after it failed.
+        has_numbers: whether people choose parts by their indexes.
     """
 
     part: ClassVar[str]
     has_attempts: ClassVar[bool] = False
+    has_numbers: ClassVar[bool] = True
+
+    def label(self, index: int) -> str:
+        """The word with which lines of a part begin, beside those of others."""
+        return str(index)
+
+    def label_width(self, found: D) -> int:
+        """The length of the longest label."""
+        return len(str(max(self.index_end(found) - 1, 0)))
+
+    def file_name(self, found: D, index: int) -> str:
+        """The name of a file for the output of a part, which no other part of the work has."""
+        return f"{self.part}-{index:0{self.label_width(found)}}.log"
 
     @abstractmethod
     def size(self, found: D) -> int:
@@ -70,6 +84,11 @@ class Outputs(ABC, Generic[D]):
         """The indexes of parts that have begun, a single one's in any case, so that an error says
         if it has not; or, where there are attempts, only of parts that ``failed``."""
         return self.indexes(found)
+
+    def short(self, client: "Client", id_: str, indexes: Sequence[int]) -> Mapping[int, bytes]:
+        """The whole present outputs of those of these parts whose output is short and can be had
+        together with others; ``pieces`` reads the others."""
+        return {}
 
     @abstractmethod
     def runs(self, client: "Client", found: D, index: int) -> Runs:

@@ -12,6 +12,7 @@ from muster.core.views.deployments import RouteView
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from muster.cli.kinds.outputs import Outputs
     from muster.client import Client
 
 
@@ -31,10 +32,14 @@ class RouteKind(Kind[RouteView, RouteView]):
         name = client.deployments.show(found.deployment).name
         return route_parts(found, name, time.time())
 
-    def whose_output(self, client: "Client", found: RouteView) -> RecordView:
+    def output_of(
+        self, client: "Client", found: RouteView
+    ) -> "tuple[RecordView, Outputs[Any] | None]":
+        from muster.cli.kinds import session
+
         if found.session is None:
             raise Conflict(f"{found.id} has no session yet: `muster why {found.id}` says why")
-        return client.session(found.session)
+        return client.session(found.session), session.KIND.outputs
 
 
 KIND = RouteKind()

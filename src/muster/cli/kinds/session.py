@@ -2,13 +2,13 @@
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from muster.cli.kinds.kind import Row, Shown, WorkKind
 from muster.cli.kinds.outputs import Extent, Outputs, Runs
 from muster.core.ids import IdKind
 from muster.core.states import SESSION_TABLE
-from muster.core.views.work import SessionDetail, SessionView
+from muster.core.views.work import SessionDetail, SessionView, WorkStanding
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -54,6 +54,17 @@ class SessionKind(WorkKind[SessionView, SessionDetail]):
 
     name = "session"
     states = SESSION_TABLE
+    scopes: ClassVar = {
+        WorkStanding.WAITING: "pending",
+        WorkStanding.STARTING: "live",
+        WorkStanding.RUNNING: "running",
+        WorkStanding.STOPPING: "terminating",
+        WorkStanding.SUCCEEDED: "terminated",
+        WorkStanding.FAILED: "terminated",
+        WorkStanding.CANCELLED: "ended",
+        WorkStanding.TIMED_OUT: "terminated",
+        WorkStanding.STOPPED: "terminated",
+    }
     has_parts = True
     has_replicas = True
     outputs = KernelOutputs()
@@ -67,7 +78,11 @@ class SessionKind(WorkKind[SessionView, SessionDetail]):
         replicas: bool = False,
         **filters: Any,
     ) -> Sequence[SessionView]:
+        state = "live" if state == "current" else state
         return client.sessions(state, limit=limit, of_deployments=replicas, **filters)
+
+    def standing(self, record: SessionView) -> str:
+        return record.standing
 
     def name_of(self, record: SessionView) -> str | None:
         return record.name
@@ -84,6 +99,7 @@ class SessionKind(WorkKind[SessionView, SessionDetail]):
             prefix=f"{IdKind.SESSION}-",
             name=record.name or "",
             size=record.type,
+            tasks=None,
             group=record.group,
             owner=record.owner,
             created_at=record.created_at,

@@ -17,6 +17,7 @@ from muster.control.session.explaining.explanation import (
     others_run_on,
     session_needs_agent,
 )
+from muster.control.session.explaining.machines import silence_of
 from muster.control.session.handlers.schedule import cleaning_up
 from muster.core import sentences
 from muster.core.errors import NotFound
@@ -24,6 +25,7 @@ from muster.core.ids import AgentId, JobId, SessionId
 from muster.core.owner import Principal, Role
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import TASK_TABLE, JobState, KernelStatus, SessionStatus, TaskState
+from muster.core.views.base import ReasonView
 from muster.core.views.placement import WhyView
 from muster.core.views.work import JobView, TaskDetail
 from muster.store.live import Live
@@ -104,6 +106,27 @@ def explain_ended_job(
     if output is not None and failed and job.tasks_total > 1:
         output = f"{job.name}/{failed[0].index}"
     return WhyView.of_ended(job, verdict, details=tuple(details), name=job.name, output=output)
+
+
+def with_what_is_left(live: Live, ended: WhyView, now: float) -> WhyView:
+    """The answer about an ended job, with the room that kernels of it still hold, and for how long
+    they may; as it is if none does any more."""
+    kernels = live.remains().get(JobId(ended.subject), ())
+    if not kernels:
+        return ended
+    allocations = [each for kernel in kernels for each in live.allocations_of[kernel.id]]
+    each_holds = allocations[0].resources.describe()  # the tasks of a job are alike
+    agents = [live.agents[each.agent_id] for each in allocations if each.agent_id in live.agents]
+    job = kernels[0].session.job
+    grace_s = None if job is None else job.spec.grace
+    names = list(dict.fromkeys(each.name for each in agents))
+    left = sentences.left(ended.name, len(kernels), names, each_holds, grace_s)
+    silent = dict.fromkeys(silence_of(each, now) for each in agents if not each.connected)
+    return replace(
+        ended,
+        details=(*ended.details, left),
+        reasons=(*ended.reasons, *map(ReasonView.of, silent)),
+    )
 
 
 def explain_task(

@@ -18,9 +18,10 @@ from muster.control.pool.slices import MAY_STAY_S, time_limit_s
 from muster.control.pool.states import PoolStatus
 from muster.control.pool.views import differs, refusal, stays
 from muster.control.session.cluster.machine_holds import MachineHolds
-from muster.core import sentences
+from muster.core import pool_sentences as sentences
 from muster.core.owner import Principal
 from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.sentences import NAMED
 from muster.core.states.slice import SliceStatus
 from muster.core.views.base import ReasonView
 from muster.core.views.placement import WhyView
@@ -95,7 +96,7 @@ def _of_pool(pool: Pool, slices: Sequence[Slice], closed: Reason | None) -> Iter
 def _about_lists(pool: Pool, fleet: Fleet, now: float) -> Iterator[str]:
     if pool.listed_at is not None:
         yield sentences.machines_listed(now - pool.listed_at)
-    for id_, orphans in [*fleet.orphans.get(pool.name, {}).items()][: sentences.NAMED]:
+    for id_, orphans in [*fleet.orphans.get(pool.name, {}).items()][:NAMED]:
         yield sentences.unknown_machines(orphans.machines, id_, now - orphans.since)
     if pool.replacing:
         yield sentences.replaces(pool.replacing, pool.revision)

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from muster.core.reasons import ReasonCode
 from muster.core.states import (
     JOB_TABLE,
     KERNEL_TABLE,
@@ -28,7 +29,8 @@ class JobView(RecordView):
     spec is allowed and hardly meant.
     ``exit_code`` is the code with which ``muster run`` would end; the client sets it for a job that
     has ended and was asked for alone. ``remarks`` tell of ends of its tasks what their states do
-    not."""
+    not. ``kernels_left``, of a job that has ended, are kernels whose processes may still run and
+    which hold their room still: 0 in answers to a ``wait``."""
 
     name: str
     owner: OwnerView
@@ -47,6 +49,7 @@ class JobView(RecordView):
     warnings: tuple[ReasonView, ...] = ()
     version: str = ""
     exit_code: int | None = None
+    kernels_left: int = 0
 
     def __post_init__(self) -> None:
         if not self.version:
@@ -60,6 +63,47 @@ class JobView(RecordView):
     @property
     def ended(self) -> bool:
         return self.state in JOB_TABLE.terminal
+
+    @property
+    def standing(self) -> str:
+        """How the job stands: while it lives what the furthest of its tasks do, STOPPING as long as
+        processes of it are left, and by whom it was ended if not by itself."""
+        if self.kernels_left:
+            return WorkStanding.STOPPING
+        if self.ended:
+            return _ended_by(self.reason) if self.state is JobState.KILLED else self.state
+        if self.counts.get(TaskState.RUNNING):
+            return WorkStanding.RUNNING
+        starts = self.counts.get(TaskState.ASSIGNED) or self.counts.get(TaskState.BUILDING)
+        return WorkStanding.STARTING if starts else WorkStanding.WAITING
+
+
+class WorkStanding(StrEnum):
+    """How work stands, as people see it in lists, beside the states of the state machines: these
+    tell what is decided, and not whether anything runs."""
+
+    WAITING = "WAITING"
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    STOPPING = "STOPPING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+    TIMED_OUT = "TIMED_OUT"
+    STOPPED = "STOPPED"
+
+
+def _ended_by(reason: ReasonView | None) -> str:
+    """The word for work that has ended for this reason."""
+    return _ENDED_BY.get(reason.code if reason is not None else "", WorkStanding.STOPPED)
+
+
+_ENDED_BY: dict[str, str] = {
+    ReasonCode.CANCELLED: WorkStanding.CANCELLED,
+    ReasonCode.TIMEOUT: WorkStanding.TIMED_OUT,
+    ReasonCode.COMPLETED: WorkStanding.SUCCEEDED,
+    ReasonCode.KERNEL_ENDED: WorkStanding.FAILED,
+}
 
 
 def job_version(state: JobState, counts: dict[TaskState, int]) -> str:
@@ -201,6 +245,20 @@ class SessionView(RecordView):
     def ended(self) -> bool:
         return self.status in SESSION_TABLE.terminal
 
+    @property
+    def standing(self) -> str:
+        """How the session stands, in the words for jobs."""
+        if self.status is SessionStatus.TERMINATED and self.reason is not None:
+            return _ended_by(self.reason)
+        return self.status if self.ended else _OF_SESSION.get(self.status, WorkStanding.STARTING)
+
+
+_OF_SESSION: dict[SessionStatus, str] = {
+    SessionStatus.PENDING: WorkStanding.WAITING,
+    SessionStatus.RUNNING: WorkStanding.RUNNING,
+    SessionStatus.TERMINATING: WorkStanding.STOPPING,
+}
+
 
 class SessionDetail(SessionView):
     """A session with its kernels. ``spec`` is in the form of ``SessionSpec``; None when the session
@@ -244,6 +302,25 @@ class PriorityView(View):
     priority: int
     changed: bool
     message: str
+
+
+MAX_SHORT_OUTPUTS = 200
+"""How many tasks one request for short outputs may name."""
+
+
+class ShortOutputView(View):
+    """All output that an attempt of a task has written until now; in JSON ``data`` is in base64."""
+
+    task: int
+    attempt: int
+    data: bytes
+
+
+class ShortOutputs(View):
+    """The short ones among outputs that were asked for, as far as they can be had at once, by task.
+    Others are read one by one."""
+
+    items: tuple[ShortOutputView, ...]
 
 
 LOG_ATTEMPT_HEADER = "Muster-Log-Attempt"

@@ -1,8 +1,8 @@
 """Jobs as the API tells them."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 import msgspec
@@ -32,6 +32,9 @@ _LONG = frozenset({"spec", "only"})
 _WITHOUT_SPEC = [column for column in schema.jobs.c if column.name not in _LONG]
 _RETRIES_SHOWN = 10
 _load_remarks = JOBS.loader("remarks")
+_MOST_LEFT = 1000
+"""Ended jobs that are looked for because something of them is left, the newest."""
+NONE_LEFT: Mapping[str, int] = {}
 CALLED = Lookup(
     select(schema.jobs.c.id)
     .where(
@@ -48,8 +51,14 @@ _ONE = Lookup(select(*_WITHOUT_SPEC).where(schema.jobs.c.id == given("id")))
 
 def list_jobs(connection: Connection, principal: Principal, listing: Listing) -> JobPage:
     """A page of jobs, the newest first."""
-    rows = connection.execute(listed(select(*_WITHOUT_SPEC), JOB, principal, listing)).all()
-    items, cursor = page_of(rows, listing, _view)
+    query = select(*_WITHOUT_SPEC)
+    rows = [*connection.execute(listed(query, JOB, principal, listing))]
+    if listing.with_left and listing.left:
+        of_left = query.where(schema.jobs.c.id.in_(sorted(listing.left)[-_MOST_LEFT:]))
+        found = connection.execute(listed(of_left, JOB, principal, replace(listing, states=None)))
+        by_id = {row.id: row for row in (*rows, *found)}
+        rows = [by_id[id_] for id_ in sorted(by_id, reverse=True)]
+    items, cursor = page_of(rows, listing, lambda row: _view(row, listing.left))
     return JobPage(items=items, next=cursor)
 
 
@@ -63,8 +72,13 @@ def read_job(connection: Connection, principal: Principal, ref: str) -> JobView:
     return _view(next(_ONE.named(connection, {"id": id_})))
 
 
-def read_job_detail(connection: Connection, principal: Principal, ref: str) -> JobDetail:
+def read_job_detail(
+    connection: Connection, principal: Principal, ref: str, left: Mapping[str, int] = NONE_LEFT
+) -> JobDetail:
     """One job, with its spec.
+
+    Args:
+        left: as in ``Listing``.
 
     Raises:
         NotFound, Ambiguous: see ``refs.resolve``.
@@ -75,7 +89,7 @@ def read_job_detail(connection: Connection, principal: Principal, ref: str) -> J
     retries = select(jobs.c.id).where(jobs.c.retry_of == id_).order_by(jobs.c.id.desc())
     retried_by = connection.execute(retries.limit(_RETRIES_SHOWN)).scalars()
     return JobDetail(
-        **msgspec.structs.asdict(_view(row)),
+        **msgspec.structs.asdict(_view(row, left)),
         spec=spec_view(row.spec),
         spec_cut=spec_cut_view(row),
         retried_by=tuple(retried_by),
@@ -103,7 +117,7 @@ def row_counts(row: Row[Any]) -> dict[TaskState, int]:
     return {TaskState(state): count for state, count in json.loads(row.counts).items()}
 
 
-def _view(row: Row[Any]) -> JobView:
+def _view(row: Row[Any], left: Mapping[str, int] = NONE_LEFT) -> JobView:
     state = JobState(row.status)
     ended = state in JOB_TABLE.terminal
     return JobView(
@@ -122,6 +136,7 @@ def _view(row: Row[Any]) -> JobView:
         reason=reason_view(row),
         retry_of=row.retry_of,
         remarks=tuple(ReasonView.of(each.reason()) for each in _remarks(row.remarks)),
+        kernels_left=left.get(row.id, 0) if ended else 0,
     )
 
 

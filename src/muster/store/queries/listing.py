@@ -1,8 +1,8 @@
 """The parts of every listing: filters, pages, and columns that each view has."""
 
 import json
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from sqlalchemy import Column, ColumnElement, Row, Select, Table
@@ -29,6 +29,8 @@ class Listing:
         name: exactly this, or names that begin with it if the last character is ``*``.
         owner: a user, or domain/project/user.
         cursor: rows before this id only.
+        left: the numbers of kernels that hold room still, by the ids of ended jobs.
+        with_left: whether these jobs are listed too, whatever the ``states``.
     """
 
     states: Collection[str] | None = None
@@ -37,6 +39,8 @@ class Listing:
     group: str | None = None
     limit: int = 100
     cursor: str | None = None
+    left: Mapping[str, int] = field(default_factory=dict)
+    with_left: bool = False
 
 
 def listed(

@@ -1,9 +1,10 @@
 """The place of the output of a task's attempt, or of a session's kernel."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Connection, Row, and_, select
 
 from muster.core.errors import NotFound
 from muster.core.ids import AgentId, KernelId
@@ -40,6 +41,16 @@ class OutputSource:
     agent_name: str = ""
 
 
+class BegunOutput(NamedTuple):
+    """The place of the output of the latest attempt of a task that has begun."""
+
+    task: int
+    attempt: int
+    kernel: KernelId
+    generation: int
+    agent: AgentId
+
+
 def task_output(
     connection: Connection, principal: Principal, ref: str, index: int, attempt: int | None
 ) -> OutputSource:
@@ -64,6 +75,35 @@ def task_output(
     if row is None:
         return OutputSource(entity, task.state, wanted, last, ended=task.ended)
     return _source(connection, row, entity, task.state, last)
+
+
+def begun_outputs(
+    connection: Connection, principal: Principal, ref: str, indexes: Sequence[int]
+) -> list[BegunOutput]:
+    """The outputs of the latest attempts of a job's tasks, by index; tasks whose latest attempt has
+    not begun are left out.
+
+    Raises:
+        NotFound, Ambiguous: see ``refs.resolve``.
+    """
+    tasks, kernels = schema.tasks.c, schema.kernels.c
+    job = job_row(connection, principal, ref)
+    of_latest = and_(
+        kernels.job_id == tasks.job_id,
+        kernels.task_index == tasks.idx,
+        kernels.attempt == tasks.attempt,
+    )
+    rows = connection.execute(
+        select(tasks.idx, kernels.attempt, kernels.id, kernels.generation, kernels.agent_id)
+        .select_from(schema.tasks.join(schema.kernels, of_latest))
+        .where(tasks.job_id == job.id, tasks.idx.in_(indexes))
+        .where(kernels.started_at.is_not(None), kernels.agent_id.is_not(None))
+        .order_by(tasks.idx)
+    )
+    return [
+        BegunOutput(row.idx, row.attempt, KernelId(row.id), row.generation, AgentId(row.agent_id))
+        for row in rows
+    ]
 
 
 def session_output(
