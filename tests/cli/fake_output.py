@@ -10,10 +10,11 @@ from muster.core.views.work import ShortOutputs, ShortOutputView
 
 @dataclass
 class FakeOutput:
-    """The part of ``FakeCluster`` that has the outputs of tasks, by their indexes; those of the
-    ``short`` ones come together with others."""
+    """The part of ``FakeCluster`` that has the outputs of tasks, by their indexes, and what
+    they wrote to stderr; those of the ``short`` ones come together with others."""
 
     output: dict[int, list[bytes]] = field(default_factory=dict)
+    errors: dict[int, list[bytes]] = field(default_factory=dict)
     short: frozenset[int] = frozenset()
     asked: list[tuple[str, Any]] = field(default_factory=list)
 
@@ -38,13 +39,15 @@ class FakeOutput:
         follow: bool = False,
         retries: bool | None = None,
         on_cut: Callable[[int], None] | None = None,
+        stderr: bool = False,
     ) -> Iterator[bytes]:
         self.asked.append(("logs", (task, attempt, tail_bytes, follow)))
-        if task not in self.output:
+        written = self.errors if stderr else self.output
+        if task not in written:
             raise Conflict(f"task {task} has not started")
-        data = b"".join(self.output[task])
+        data = b"".join(written[task])
         begin = 0 if tail_bytes is None else max(len(data) - tail_bytes, 0)
-        yield from [data[begin:]] if begin else self.output[task]
+        yield from [data[begin:]] if begin else written[task]
 
     def session_logs(self, ref: str, *, kernel: int = 0, **more: Any) -> Iterator[bytes]:
         if kernel in self.output:

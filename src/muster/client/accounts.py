@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from muster.client.calls import Calls
-from muster.client.encoding import json_of, quoted
+from muster.client.encoding import Ref, json_of, quoted
 from muster.client.exchange import Exchange, exchange
 from muster.core.views.accounts import (
     DomainPage,
@@ -217,7 +217,7 @@ class AccountCalls(Calls):
         )
 
     @exchange
-    def revoke_token(self, ref: str) -> Exchange[TokenView]:
+    def revoke_token(self, ref: Ref) -> Exchange[TokenView]:
         """Revoke a token (its id, a unique prefix of it, or its name), at once.
 
         Raises:
@@ -267,7 +267,7 @@ class AccountCalls(Calls):
         )
 
     @exchange
-    def revoke_join_token(self, ref: str) -> Exchange[JoinTokenView]:
+    def revoke_join_token(self, ref: Ref) -> Exchange[JoinTokenView]:
         """Revoke a join token (its id, a unique prefix of it, or the agent's name).
 
         Raises:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from muster.client.connection import find_connection
-from muster.client.encoding import Value, json_of, query_of
+from muster.client.encoding import Value, json_of, plain_of, query_of
 from muster.client.environment import with_environment
 from muster.client.errors import Unreachable
 from muster.client.exchange import Answer, Exchange, Request
@@ -107,13 +107,30 @@ def body_of(spec: Any, fields: Mapping[str, Any] | None = None) -> tuple[str, by
     takes variables of the caller's environment along (``with_environment``).
 
     Raises:
-        TypeError: neither is given, or both are.
+        TypeError: neither is given, both are, or it is no spec.
+        InvalidSpec: as ``plain_of``.
     """
-    if (spec is None) == (not fields):
-        raise TypeError("expected a spec, or the keys of one")
+    if spec is not None and fields:
+        raise TypeError(f"give a spec or its keys, not both: put {', '.join(fields)} into the spec")
+    if spec is None and not fields:
+        raise TypeError("expected a spec, or the keys of one, such as command=['python', 'x.py']")
     spec = fields if spec is None else spec
     if isinstance(spec, Mapping):
-        keys = with_absolute_moments(with_absolute_workdirs(spec))
-    else:
+        keys = with_absolute_workdirs(plain_of(with_absolute_moments(spec)))
+    elif hasattr(spec, "model_dump"):
         keys = {"kind": spec.kind, **spec.model_dump(mode="json", exclude_defaults=True)}
+    else:
+        raise TypeError(_no_spec(spec))
     return str(keys.get("kind", "job")), json_of(with_environment(keys))
+
+
+def _no_spec(given: object) -> str:
+    """The sentence about something that is neither a spec nor the keys of one."""
+    if isinstance(given, str | list | tuple):
+        return f"a command is given by its name, as command={given!r:.80}"
+    if callable(given):
+        return (
+            f"{given!r:.80} is a Python function, and these are not sent: write a program into a "
+            "file, and give the command that runs it, as command=['python', 'train.py']"
+        )
+    return f"expected a spec, or the keys of one as a mapping, not {given!r:.80}"

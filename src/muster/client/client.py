@@ -123,6 +123,7 @@ class Client(Methods):
         Args:
             spec: a spec, or its keys as they stand in a file; ``kind: session`` makes a session.
             fields: in place of ``spec``, the keys of a JobSpec: ``submit(command=["date"])``.
+                Paths, time spans, moments and members of enumerations may be values.
                 Among keys a relative ``workdir`` starts from the current directory; without one
                 each kernel runs in an empty directory of its own.
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from muster.client.calls import PAGE, body_of
-from muster.client.encoding import json_of, quoted, quoted_path
+from muster.client.encoding import Ref, json_of, quoted, quoted_path
 from muster.client.events import read_events
 from muster.client.exchange import Exchange, Stream, exchange, streaming
 from muster.client.resource import ClientResource, ListingQuery, ResourceCalls
@@ -49,7 +49,7 @@ class ClusterCalls(ResourceCalls):
     """Machines, scaling groups, quotas, and the controller itself."""
 
     @exchange
-    def agent(self, ref: str) -> Exchange[AgentView]:
+    def agent(self, ref: Ref) -> Exchange[AgentView]:
         """One machine, by its name, its id or a prefix of that; one that was removed, too.
 
         Raises:
@@ -58,7 +58,7 @@ class ClusterCalls(ResourceCalls):
         return self._show(AGENTS, ref)
 
     @exchange
-    def remove_agent(self, ref: str, *, lost: bool = False) -> Exchange[None]:
+    def remove_agent(self, ref: Ref, *, lost: bool = False) -> Exchange[None]:
         """Forget an agent (its name, id, or a prefix of it) that is gone for good, or was drained;
         for admins. With ``lost`` they vouch that its machine is gone or was rebooted: what it may
         still run counts as lost, and runs elsewhere.
@@ -97,7 +97,7 @@ class ClusterCalls(ResourceCalls):
     @exchange
     def bar_agent(
         self,
-        ref: str,
+        ref: Ref,
         bar: AgentBar | str | None,
         *,
         note: str | None = None,

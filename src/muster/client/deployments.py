@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from muster.client.calls import PAGE, body_of
-from muster.client.encoding import json_of, quoted
+from muster.client.encoding import Ref, json_of, quoted
 from muster.client.exchange import Exchange, exchange
 from muster.client.resource import ClientResource, ListingQuery, ResourceCalls, newest
 from muster.core.ids import IdKind
@@ -74,13 +74,13 @@ class Deployments(ResourceCalls):
             NotFound: there is no such group.
             Conflict: the name or the host is another deployment's.
         """
-        name = str(spec.get("name", "")) if isinstance(spec, Mapping) else spec.name
         _, body = body_of(spec)
+        name = str(spec.get("name", "")) if isinstance(spec, Mapping) else spec.name
         asked = self._send("PUT", f"{DEPLOYMENTS.path}/{quoted(name)}", body=body)
         return self._read(DeploymentView, asked)
 
     @exchange
-    def scale(self, ref: str, replicas: int) -> Exchange[DeploymentView]:
+    def scale(self, ref: Ref, replicas: int) -> Exchange[DeploymentView]:
         """Wish another number of replicas.
 
         Raises:
@@ -90,7 +90,7 @@ class Deployments(ResourceCalls):
         return self._deployment(ref, "scale", json_of({"replicas": replicas}))
 
     @exchange
-    def pause_rollout(self, ref: str) -> Exchange[DeploymentView]:
+    def pause_rollout(self, ref: Ref) -> Exchange[DeploymentView]:
         """Have the update under way stand still.
 
         Raises:
@@ -99,7 +99,7 @@ class Deployments(ResourceCalls):
         return self._deployment(ref, "pause")
 
     @exchange
-    def resume_rollout(self, ref: str) -> Exchange[DeploymentView]:
+    def resume_rollout(self, ref: Ref) -> Exchange[DeploymentView]:
         """Have a paused update go on.
 
         Raises:
@@ -108,7 +108,7 @@ class Deployments(ResourceCalls):
         return self._deployment(ref, "resume")
 
     @exchange
-    def undo_rollout(self, ref: str, revision: int | None = None) -> Exchange[DeploymentView]:
+    def undo_rollout(self, ref: Ref, revision: int | None = None) -> Exchange[DeploymentView]:
         """Go back to a former revision: the one that serves while another is rolled out, else the
         one before.
 
@@ -118,7 +118,7 @@ class Deployments(ResourceCalls):
         return self._deployment(ref, "undo", json_of({"revision": revision}))
 
     @exchange
-    def top(self, ref: str) -> Exchange[TopView]:
+    def top(self, ref: Ref) -> Exchange[TopView]:
         """The requests of a deployment and of each replica.
 
         Raises:
@@ -153,6 +153,6 @@ class Deployments(ResourceCalls):
         return found
 
     def _deployment(
-        self, ref: str, what: str, body: bytes | None = None
+        self, ref: Ref, what: str, body: bytes | None = None
     ) -> Exchange[DeploymentView]:
         return self._read(DeploymentView, self._send("POST", DEPLOYMENTS.of(ref, what), body=body))

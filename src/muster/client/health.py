@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster.client.cluster import AGENTS
-from muster.client.encoding import json_of
+from muster.client.encoding import Ref, json_of
 from muster.client.exchange import Exchange, exchange
 from muster.client.resource import ClientResource, ListingQuery, ResourceCalls
 from muster.core.ids import IdKind
@@ -41,7 +41,7 @@ class HealthCalls(ResourceCalls):
     explanation for people, which history keeps."""
 
     @exchange
-    def check_agent(self, ref: str, *, note: str = "") -> Exchange[IncidentView]:
+    def check_agent(self, ref: Ref, *, note: str = "") -> Exchange[IncidentView]:
         """Have a machine checked: its work has to leave first, as its group says.
 
         Raises:
@@ -51,7 +51,7 @@ class HealthCalls(ResourceCalls):
         return self._decide(ref, "check", note)
 
     @exchange
-    def heal_agent(self, ref: str, *, note: str = "") -> Exchange[IncidentView]:
+    def heal_agent(self, ref: Ref, *, note: str = "") -> Exchange[IncidentView]:
         """Have a machine healed as if a check had found a fault: rebooted, and checked before it
         takes work again.
 
@@ -62,7 +62,7 @@ class HealthCalls(ResourceCalls):
         return self._decide(ref, "heal", note)
 
     @exchange
-    def isolate_agent(self, ref: str, *, note: str = "") -> Exchange[IncidentView]:
+    def isolate_agent(self, ref: Ref, *, note: str = "") -> Exchange[IncidentView]:
         """Take a machine out of work until an operator decides; nothing is tried to heal it.
 
         Raises:
@@ -71,7 +71,7 @@ class HealthCalls(ResourceCalls):
         return self._decide(ref, "isolate", note)
 
     @exchange
-    def return_agent(self, ref: str, *, note: str = "") -> Exchange[IncidentView]:
+    def return_agent(self, ref: Ref, *, note: str = "") -> Exchange[IncidentView]:
         """End a machine's incident: it takes work again, whatever checks say.
 
         Raises:
@@ -80,7 +80,7 @@ class HealthCalls(ResourceCalls):
         """
         return self._decide(ref, "return", note)
 
-    def _decide(self, ref: str, decision: str, note: str) -> Exchange[IncidentView]:
+    def _decide(self, ref: Ref, decision: str, note: str) -> Exchange[IncidentView]:
         body = json_of({"decision": decision, "note": note})
         path = AGENTS.of(ref, "health")
         return self._read(IncidentView, self._send("POST", path, body=body, repeat=False))

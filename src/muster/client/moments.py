@@ -24,6 +24,8 @@ def with_absolute_moments(keys: Mapping[str, Any], now: datetime | None = None) 
     value = found.get(_KEY)
     if isinstance(value, int | float) and not isinstance(value, bool) and value < _FIRST_EPOCH_S:
         found[_KEY] = value = str(value)
+    if isinstance(value, timedelta):
+        found[_KEY] = ((now or datetime.now().astimezone()) + value).isoformat()
     if isinstance(value, str | date):
         moment = _read(value, now or datetime.now().astimezone())
         if moment is not None:

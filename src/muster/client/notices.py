@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.client.encoding import json_of
+from muster.client.encoding import Ref, json_of
 from muster.client.exchange import Exchange, exchange
 from muster.client.resource import ClientResource, ResourceCalls, newest
 from muster.core.ids import IdKind
@@ -27,7 +27,7 @@ class Notices(ResourceCalls):
     """Channels that are told of the end of work."""
 
     @exchange
-    def notice(self, ref: str) -> Exchange[NoticeView]:
+    def notice(self, ref: Ref) -> Exchange[NoticeView]:
         """One notice, by its id or a prefix of it.
 
         Raises:

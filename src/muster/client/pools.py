@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from muster.client.calls import body_of
-from muster.client.encoding import json_of, quoted
+from muster.client.encoding import Ref, json_of, quoted
 from muster.client.exchange import Exchange, exchange
 from muster.client.resource import ClientResource, ListingQuery, ResourceCalls
 from muster.core.ids import IdKind
@@ -106,7 +106,7 @@ class Pools(ResourceCalls):
         return self._read(PoolView, asked)
 
     @exchange
-    def pause_pool(self, ref: str) -> Exchange[PoolView]:
+    def pause_pool(self, ref: Ref) -> Exchange[PoolView]:
         """Have a pool make nothing more; its idle slices still go.
 
         Raises:
@@ -115,7 +115,7 @@ class Pools(ResourceCalls):
         return self._pool(ref, "pause")
 
     @exchange
-    def resume_pool(self, ref: str) -> Exchange[PoolView]:
+    def resume_pool(self, ref: Ref) -> Exchange[PoolView]:
         """Have a pool make machines again that was paused, or stands still because many of its
         machines are silent at once: those are then judged one by one.
 
@@ -125,7 +125,7 @@ class Pools(ResourceCalls):
         return self._pool(ref, "resume")
 
     @exchange
-    def replace_slices(self, ref: str, *, at_a_time: int = 1) -> Exchange[PoolView]:
+    def replace_slices(self, ref: Ref, *, at_a_time: int = 1) -> Exchange[PoolView]:
         """Have the outdated slices of a pool replaced, ``at_a_time``, each once its work has ended;
         0 ends that. It stops by itself when new slices fail.
 
@@ -135,7 +135,7 @@ class Pools(ResourceCalls):
         return self._pool(ref, "replace", json_of({"at_a_time": at_a_time}))
 
     @exchange
-    def delete_pool(self, ref: str) -> Exchange[PoolView]:
+    def delete_pool(self, ref: Ref) -> Exchange[PoolView]:
         """Delete a pool with all its slices, whatever runs on them.
 
         Raises:
@@ -143,11 +143,11 @@ class Pools(ResourceCalls):
         """
         return self._read(PoolView, self._send("DELETE", POOLS.of(ref), repeat=False))
 
-    def _pool(self, ref: str, what: str, body: bytes | None = None) -> Exchange[PoolView]:
+    def _pool(self, ref: Ref, what: str, body: bytes | None = None) -> Exchange[PoolView]:
         return self._read(PoolView, self._send("POST", POOLS.of(ref, what), body=body))
 
     @exchange
-    def hold_slice(self, ref: str) -> Exchange[SliceView]:
+    def hold_slice(self, ref: Ref) -> Exchange[SliceView]:
         """Keep a slice from being deleted for being idle.
 
         Raises:
@@ -156,7 +156,7 @@ class Pools(ResourceCalls):
         return self._slice(ref, "hold")
 
     @exchange
-    def release_slice(self, ref: str) -> Exchange[SliceView]:
+    def release_slice(self, ref: Ref) -> Exchange[SliceView]:
         """Let a slice go that was held.
 
         Raises:
@@ -165,7 +165,7 @@ class Pools(ResourceCalls):
         return self._slice(ref, "release")
 
     @exchange
-    def drain_slice(self, ref: str, *, deadline: float | str | None = None) -> Exchange[SliceView]:
+    def drain_slice(self, ref: Ref, *, deadline: float | str | None = None) -> Exchange[SliceView]:
         """Delete a slice once its work has ended; it takes no more.
 
         Args:
@@ -178,7 +178,7 @@ class Pools(ResourceCalls):
         return self._slice(ref, "drain", json_of({"deadline": deadline}))
 
     @exchange
-    def delete_slice(self, ref: str, *, gone: bool = False) -> Exchange[SliceView]:
+    def delete_slice(self, ref: Ref, *, gone: bool = False) -> Exchange[SliceView]:
         """Delete a slice; work on it has to leave at once. With ``gone`` you vouch that its
         machines are off for good: it ends though its provider cannot delete them.
 
@@ -189,7 +189,7 @@ class Pools(ResourceCalls):
         send = self._send("DELETE", SLICES.of(ref), params={"gone": gone}, repeat=False)
         return self._read(SliceView, send)
 
-    def _slice(self, ref: str, what: str, body: bytes | None = None) -> Exchange[SliceView]:
+    def _slice(self, ref: Ref, what: str, body: bytes | None = None) -> Exchange[SliceView]:
         return self._read(SliceView, self._send("POST", SLICES.of(ref, what), body=body))
 
     @exchange

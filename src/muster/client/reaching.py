@@ -103,7 +103,7 @@ def _hung_up(error: BaseException) -> bool:
 
 def speaks_tls(url: str) -> bool:
     """Whether what listens at a URL would have been understood with https."""
-    from muster.wire.transport import speaks_tls as handshake_succeeds
+    from muster.tls_handshake import speaks_tls as handshake_succeeds
 
     parts = urlsplit(url)
     return handshake_succeeds(parts.hostname or "", parts.port or 80)

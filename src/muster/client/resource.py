@@ -19,7 +19,7 @@ from typing import (
 )
 
 from muster.client.calls import PAGE, Calls, body_of
-from muster.client.encoding import Value, quoted, quoted_path
+from muster.client.encoding import Ref, Value, quoted, quoted_path, ref_of
 from muster.client.events import read_events
 from muster.client.exchange import Exchange, Stream, exchange, streaming
 from muster.core.errors import NotFound, nothing_named
@@ -104,7 +104,7 @@ class ClientResource(Generic[P, V, D]):
     is_cancelled: bool = False
     complete: Callable[[Calls, D], Exchange[D]] | None = None
 
-    def of(self, ref: str, endpoint: str = "") -> str:
+    def of(self, ref: Ref, endpoint: str = "") -> str:
         """The path of one of them, or of an endpoint of it."""
         return f"{self.path}/{quoted(ref)}" + (f"/{endpoint}" if endpoint else "")
 
@@ -146,7 +146,7 @@ class ResourceCalls(Calls):
 
     def _of_any(
         self,
-        ref: str,
+        ref: Ref,
         among: Iterable[ClientResource[Any, Any, Any]],
         ask: Callable[[ClientResource[Any, Any, Any]], Generator[Any, Any, T]],
     ) -> Generator[Any, Any, T]:
@@ -156,7 +156,8 @@ class ResourceCalls(Calls):
         Raises:
             NotFound: none is.
         """
-        ids, kinds = ref.lower(), [*among]
+        ref, kinds = ref_of(ref), [*among]
+        ids = ref.lower()
         for each in sorted(kinds, key=lambda kind: not ids.startswith(f"{kind.prefix}-")):
             with suppress(NotFound):
                 return (yield from ask(each))
@@ -176,23 +177,23 @@ class ResourceCalls(Calls):
                 break
         return found
 
-    def _show(self, of: ClientResource[..., Any, D], ref: str) -> Exchange[D]:
+    def _show(self, of: ClientResource[..., Any, D], ref: Ref) -> Exchange[D]:
         found = yield from self._get(of.detail, of.of(ref))
         return found if of.complete is None else (yield from of.complete(self, found))
 
     def _cancel(
-        self, of: ClientResource[Any, Any, Any], ref: str, *, force: bool
+        self, of: ClientResource[Any, Any, Any], ref: Ref, *, force: bool
     ) -> Exchange[CancelView]:
         params = {"force": True} if force else None
         return self._read(CancelView, self._send("POST", of.of(ref, "cancel"), params=params))
 
-    def _why(self, of: ClientResource[Any, Any, Any], ref: str) -> Exchange[WhyView]:
+    def _why(self, of: ClientResource[Any, Any, Any], ref: Ref) -> Exchange[WhyView]:
         from muster.core.views.placement import WhyView
 
         return self._get(WhyView, of.of(ref, "why"))
 
     @exchange
-    def show(self, ref: str) -> Exchange[RecordView]:
+    def show(self, ref: Ref) -> Exchange[RecordView]:
         """The record of any kind that ``ref`` names, as its own kind shows it: a job as ``job``
         does.
 
@@ -203,7 +204,7 @@ class ResourceCalls(Calls):
         return self._of_any(ref, self._resources(), lambda resource: self._show(resource, ref))
 
     @exchange
-    def cancel(self, ref: str, *, force: bool = False) -> Exchange[CancelView]:
+    def cancel(self, ref: Ref, *, force: bool = False) -> Exchange[CancelView]:
         """Cancel work, or a record of another kind that can be cancelled; one that has ended
         already is left as it is.
 
@@ -214,17 +215,17 @@ class ResourceCalls(Calls):
         return self._of_any(ref, among, lambda resource: self._cancel(resource, ref, force=force))
 
     @exchange
-    def why(self, ref: str) -> Exchange[WhyView]:
+    def why(self, ref: Ref) -> Exchange[WhyView]:
         """Why a record of any kind, such as a job or an agent, is in its state."""
         return self._of_any(ref, self._resources(), lambda resource: self._why(resource, ref))
 
     @exchange
-    def history(self, ref: str, *, limit: int = 200) -> Exchange[HistoryPage]:
+    def history(self, ref: Ref, *, limit: int = 200) -> Exchange[HistoryPage]:
         """The history of a record of any kind, a job's with its tasks and sessions, or of one task
         (``job/index``): the newest ``limit`` entries, at most 1,000."""
         return self._history(ref, limit)
 
-    def _history(self, ref: str, limit: int) -> Exchange[HistoryPage]:
+    def _history(self, ref: Ref, limit: int) -> Exchange[HistoryPage]:
         return self._get(HistoryPage, f"/v1/history/{quoted_path(ref)}", limit=min(limit, PAGE))
 
 
@@ -254,7 +255,7 @@ class Records(Generic[C, P, V, D]):
         return self._client._list(self._resource, self._resource.listing(*args, **kwargs))
 
     @exchange
-    def show(self, ref: str) -> Exchange[D]:
+    def show(self, ref: Ref) -> Exchange[D]:
         """One of them.
 
         Raises:
@@ -270,18 +271,18 @@ class Records(Generic[C, P, V, D]):
         return self._client._hand_in(self._resource, body)
 
     @exchange
-    def cancel(self, ref: str, *, force: bool = False) -> Exchange[CancelView]:
+    def cancel(self, ref: Ref, *, force: bool = False) -> Exchange[CancelView]:
         """Cancel one of them; one that has ended already is left as it is. With ``force`` the
         processes of a job or session are killed at once."""
         return self._client._cancel(self._resource, ref, force=force)
 
     @exchange
-    def why(self, ref: str) -> Exchange[WhyView]:
+    def why(self, ref: Ref) -> Exchange[WhyView]:
         """Why one of them is in its state."""
         return self._client._why(self._resource, ref)
 
     @exchange
-    def history(self, ref: str, *, limit: int = 200) -> Exchange[HistoryPage]:
+    def history(self, ref: Ref, *, limit: int = 200) -> Exchange[HistoryPage]:
         """The history of one of them: the newest ``limit`` entries, at most 1,000."""
         # A name may be another kind's, too.
         found = yield from self._client._get(self._resource.detail, self._resource.of(ref))

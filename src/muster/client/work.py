@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from muster.client.calls import PAGE, body_of
-from muster.client.encoding import json_of
+from muster.client.encoding import Ref, json_of
 from muster.client.exchange import Exchange, Stream, exchange, streaming
 from muster.client.exit_code import with_exit_code
 from muster.client.output import read_output
@@ -106,7 +106,7 @@ class WorkCalls(ResourceCalls):
         return self._read(PlanView, self._send("POST", "/v1/plan", body=body))
 
     @exchange
-    def job(self, ref: str) -> Exchange[JobDetail]:
+    def job(self, ref: Ref) -> Exchange[JobDetail]:
         """One job, with its spec, and once it has ended its exit code.
 
         Raises:
@@ -116,7 +116,7 @@ class WorkCalls(ResourceCalls):
         return self._show(JOBS, ref)
 
     @exchange
-    def work(self, ref: str) -> Exchange[JobDetail | SessionDetail]:
+    def work(self, ref: Ref) -> Exchange[JobDetail | SessionDetail]:
         """The job that ``ref`` names, as ``job`` tells it, else the session.
 
         Raises:
@@ -127,7 +127,7 @@ class WorkCalls(ResourceCalls):
     @exchange
     def wait(
         self,
-        ref: str,
+        ref: Ref,
         timeout_s: float | None = None,
         on_change: Callable[[JobView], None] | None = None,
     ) -> Exchange[JobView]:
@@ -158,7 +158,7 @@ class WorkCalls(ResourceCalls):
             ref, first = job.id, False
 
     def _wait_once(
-        self, ref: str, timeout_s: float, since: str | None, patience_s: float
+        self, ref: Ref, timeout_s: float, since: str | None, patience_s: float
     ) -> Exchange[JobView]:
         asked = self._send(
             "GET",
@@ -170,7 +170,7 @@ class WorkCalls(ResourceCalls):
         return self._read(JobView, asked)
 
     @exchange
-    def retry(self, ref: str, *, failed: bool = False) -> Exchange[JobView]:
+    def retry(self, ref: Ref, *, failed: bool = False) -> Exchange[JobView]:
         """Run the tasks of an ended job that did not succeed again, as a new job in which they keep
         their indexes; with ``failed`` only the tasks that failed by themselves, not those that were
         stopped with the job.
@@ -184,7 +184,7 @@ class WorkCalls(ResourceCalls):
         return self._read(JobView, self._send("POST", path, body=body, headers=key))
 
     @exchange
-    def reprioritise(self, ref: str, priority: int) -> Exchange[PriorityView]:
+    def reprioritise(self, ref: Ref, priority: int) -> Exchange[PriorityView]:
         """Give a job with all of its tasks, or a session of its own, another priority, from 0 to
         100. It counts from now on: in the queue, and for what may displace running work.
 
@@ -204,7 +204,7 @@ class WorkCalls(ResourceCalls):
     @exchange
     def tasks(
         self,
-        ref: str,
+        ref: Ref,
         state: str | None = None,
         *,
         failed: bool = False,
@@ -222,17 +222,17 @@ class WorkCalls(ResourceCalls):
         )
 
     @exchange
-    def failures(self, ref: str) -> Exchange[FailurePage]:
+    def failures(self, ref: Ref) -> Exchange[FailurePage]:
         """A job's failed tasks, grouped by how they failed."""
         return self._get(FailurePage, JOBS.of(ref, "failures"))
 
     @exchange
-    def task(self, ref: str, index: int) -> Exchange[TaskDetail]:
+    def task(self, ref: Ref, index: int) -> Exchange[TaskDetail]:
         """One task, with its attempts."""
         return self._get(TaskDetail, JOBS.of(ref, f"tasks/{index}"))
 
     @exchange
-    def cancel_task(self, ref: str, index: int) -> Exchange[CancelView]:
+    def cancel_task(self, ref: Ref, index: int) -> Exchange[CancelView]:
         """Stop one task of a job, whose other tasks go on; one that has ended already is left as it
         is. A job of which all tasks are stopped so is cancelled.
 
@@ -243,19 +243,19 @@ class WorkCalls(ResourceCalls):
         return self._read(CancelView, self._send("POST", JOBS.of(ref, f"tasks/{index}/cancel")))
 
     @exchange
-    def why_task(self, ref: str, index: int) -> Exchange[WhyView]:
+    def why_task(self, ref: Ref, index: int) -> Exchange[WhyView]:
         """Why a task is in its state; while it waits, why its session or its job waits."""
         from muster.core.views.placement import WhyView
 
         return self._get(WhyView, JOBS.of(ref, f"tasks/{index}/why"))
 
     @exchange
-    def session(self, ref: str) -> Exchange[SessionDetail]:
+    def session(self, ref: Ref) -> Exchange[SessionDetail]:
         """One session, with its kernels."""
         return self._show(SESSIONS, ref)
 
     @exchange
-    def short_outputs(self, ref: str, tasks: Iterable[int]) -> Exchange[ShortOutputs]:
+    def short_outputs(self, ref: Ref, tasks: Iterable[int]) -> Exchange[ShortOutputs]:
         """The present outputs of the latest attempts of up to ``MAX_SHORT_OUTPUTS`` (200) tasks, as
         far as they are short and can be had at once; ``logs`` reads the others, and says of which
         there is none.
@@ -270,7 +270,7 @@ class WorkCalls(ResourceCalls):
     @streaming(bytes)
     def logs(
         self,
-        ref: str,
+        ref: Ref,
         *,
         task: int = 0,
         attempt: int | None = None,
@@ -314,7 +314,7 @@ class WorkCalls(ResourceCalls):
     @streaming(bytes)
     def session_logs(
         self,
-        ref: str,
+        ref: Ref,
         *,
         kernel: int = 0,
         tail_bytes: int | None = None,

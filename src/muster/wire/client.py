@@ -12,6 +12,7 @@ from grpc import aio
 
 from muster.core.host_port import parted
 from muster.core.text import made_text
+from muster.tls_handshake import speaks_tls
 from muster.wire import agent_pb2 as pb
 from muster.wire import agent_pb2_grpc
 from muster.wire.call_codec import (
@@ -52,7 +53,6 @@ from muster.wire.transport import (
     channel_options,
     read_authority,
     require_secure,
-    speaks_tls,
     value_of,
 )
 

@@ -2,7 +2,6 @@
 
 import ipaddress
 import re
-import socket
 import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -52,9 +51,6 @@ most."""
 
 LOG_WAIT_S = 15.0
 """How long an agent holds a log request that waits for output before it answers with nothing."""
-
-PROBE_TIMEOUT_S = 2.0
-"""How long a look whether a port speaks TLS may take."""
 
 MAX_LOG_READS = 64
 """Log requests that one agent serves at a time."""
@@ -184,21 +180,6 @@ def _host_of(address: str) -> str:
     """The host of "host:port", or of a peer as gRPC calls it."""
     address = unquote(re.sub(r"^ipv[46]:", "", address))
     return parted(address)[0]
-
-
-def speaks_tls(host: str, port: int) -> bool:
-    """Whether a TLS handshake succeeds there, with any certificate; nothing is sent. Blocks for
-    ``PROBE_TIMEOUT_S`` at most."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    try:
-        with (
-            socket.create_connection((host, port), PROBE_TIMEOUT_S) as plain,
-            context.wrap_socket(plain),
-        ):
-            return True
-    except OSError:
-        return False
 
 
 def read_pem(path: Path) -> bytes:
