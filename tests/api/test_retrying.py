@@ -250,3 +250,38 @@ def test_choice_of_tasks_that_cannot_be_meant_is_refused(
 ) -> None:
     with pytest.raises(InvalidSpec, match=told):
         ada.submit(SWEEP | {"tasks": 12} | keys)
+
+
+def test_retry_runs_with_changed_limits_and_keeps_the_rest(cluster: ServedCluster) -> None:
+    with cluster.client() as client:
+        job = client.submit(
+            {**SWEEP, "name": "small", "tasks": 4, "env": {"A": "1", "B": "2"}, "priority": 40}
+        )
+        cluster.pass_time(10.0)
+        assert client.wait(job, 20).state is JobState.FAILED
+        again = client.retry(
+            job,
+            changes={"timeout": "2h", "resources": {"memory": "64MiB"}, "env": {"B": "3"}},
+        )
+        spec = client.job(again).spec
+        assert (spec["timeout"], spec["priority"], spec["only"]) == (7200.0, 40, "3")
+        assert spec["resources"] == {"cpu": "100m", "memory": 64 * 2**20}
+        assert {name: spec["env"][name] for name in ("A", "B")} == {"A": "1", "B": "3"}
+        assert client.job(job).spec["timeout"] == 100.0, "the ended job stays as it is"
+        client.cancel(again)
+
+
+def test_changes_of_a_retry_that_are_wrong_are_refused_whole(cluster: ServedCluster) -> None:
+    with cluster.client() as client:
+        job = client.submit({**SWEEP, "name": "wrong", "tasks": 4})
+        cluster.pass_time(10.0)
+        client.wait(job, 20)
+        for changes, fields in (
+            ({"tasks": 9, "environment": "clean"}, ["tasks", "environment"]),
+            ({"timeout": "soon"}, ["timeout"]),
+            ({"timeuot": 3}, ["timeuot"]),
+        ):
+            with pytest.raises(InvalidSpec) as refused:
+                client.retry(job, changes=changes)
+            assert [each.field for each in refused.value.problems] == fields
+        assert client.jobs("live", name="wrong*") == []

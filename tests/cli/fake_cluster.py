@@ -320,8 +320,10 @@ class FakeCluster(FakeAccounts, FakeOutput):
             except NotFound:
                 raise no_job from None
 
-    def retry(self, ref: str, *, failed: bool) -> JobDetail:
-        self.asked.append(("retry", (ref, failed)))
+    def retry(
+        self, ref: str, *, failed: bool, changes: Mapping[str, Any] | None = None
+    ) -> JobDetail:
+        self.asked.append(("retry", (ref, failed, *filter(None, [changes]))))
         return self.job(ref)
 
     def reprioritise(self, ref: str, priority: int) -> PriorityView:

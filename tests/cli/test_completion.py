@@ -108,7 +108,7 @@ def test_commands_their_options_and_commands_below_them_are_offered() -> None:
     assert offered(cluster, "muster ps --state run") == ["running"]
 
 
-NAMED = {"REF", "REF...", "AGENT...", "USER", "--agent", "--group", "--owner"}
+NAMED = {"REF", "[REF]...", "AGENT...", "USER", "--agent", "--group", "--owner"}
 """Parameters whose values a cluster names: their metavars, or options that have none."""
 ELSEWHERE = {"muster agent --group"}
 """It talks to a controller as an agent, with no token that lists anything."""

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Collection, Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Header, Query, Request
+from pydantic import Field
 from starlette.responses import Response
 
 from muster.api.answers import answer, json_answer
@@ -30,10 +31,10 @@ from muster.control.recovery.book import Recoveries
 from muster.control.recovery.explanation import with_recovery
 from muster.control.session.admission import Ended
 from muster.control.session.cluster.state import ClusterState
-from muster.core.errors import NotFound
+from muster.core.errors import InvalidSpec, NotFound, Problem
 from muster.core.ids import JobId
 from muster.core.owner import Principal
-from muster.core.specs import MAX_TASKS, JobSpec
+from muster.core.specs import MAX_TASKS, JobSpec, parse_spec
 from muster.core.specs.amounts import Spec
 from muster.core.states import TaskState
 from muster.core.views.placement import PlanView, WhyView
@@ -123,9 +124,34 @@ MAX_WAIT_S = 60.0
 
 class RetrySpec(Spec):
     """A choice of the tasks of a job to run again: only those that ``failed``, or all that did not
-    succeed."""
+    succeed; with ``changes``, keys of a JobSpec in place of the job's own."""
 
     failed: bool = False
+    changes: dict[str, Any] = Field(default_factory=dict)
+
+
+_KEPT = ("kind", "name", "tasks", "only", "coscheduled", "environment")
+"""Keys of a job that its retries have too."""
+_BESIDE = ("env", "resources", "placement")
+"""Keys whose values are put beside the job's own."""
+
+
+def _changed(spec: JobSpec, changes: Mapping[str, Any]) -> JobSpec:
+    """The spec of a retry.
+
+    Raises:
+        InvalidSpec: with every problem found.
+    """
+    if not changes:
+        return spec
+    if kept := [key for key in _KEPT if key in changes]:
+        expected = "a retry runs the same tasks in the same environment: leave it out"
+        raise InvalidSpec([Problem(key, repr(changes[key])[:80], expected) for key in kept])
+    own = spec.model_dump(mode="json", exclude_defaults=True)
+    for key, value in changes.items():
+        is_part = key in _BESIDE and isinstance(value, Mapping)
+        own[key] = {**own.get(key, {}), **value} if is_part else value
+    return parse_spec(JobSpec, own)
 
 
 @JOBS.router.post(
@@ -141,15 +167,16 @@ async def retry_job(
     call.must_change()
     asked = await read_spec(request, RetrySpec)
     found, only = await call.read(read_to_retry, call.principal, ref, failed=asked.failed)
-    call.api.plane.check(found.spec)  # what was allowed once may be so no more
+    spec = _changed(found.spec, asked.changes)
+    call.api.plane.check(spec)  # what was allowed once may be so no more
     principal = call.principal.within(found.owner.project)
     failed = found.counts.get(TaskState.FAILED, 0)
-    retried = Retried(found.id, found.name, found.spec, only, failed)
+    retried = Retried(found.id, found.name, spec, only, failed)
 
     def retry(work: Work, parts: Parts, ended: Ended) -> Job:
         return parts[JobRequests].retry(work, principal, retried, ended)
 
-    return await JOBS.hand_in(call, principal, found.owner, found.spec, idempotency_key, retry)
+    return await JOBS.hand_in(call, principal, found.owner, spec, idempotency_key, retry)
 
 
 @JOBS.router.get("/{ref}/tasks", response_model=TaskPage)

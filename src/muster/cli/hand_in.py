@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,17 +16,21 @@ from muster.cli.local_workdir import refuse_missing_workdirs
 from muster.cli.nearest import suggesting_dependencies
 from muster.cli.screen import plain, print_json, stderr
 from muster.cli.words import sentence_of
+from muster.core.errors import Conflict
 from muster.core.reasons import OF_SPECS
 
 if TYPE_CHECKING:
     from muster.cli.kinds.kind import WorkKind
     from muster.client import Client
+    from muster.core.specs import JobSpec
     from muster.core.specs.amounts import Spec
     from muster.core.views.base import ReasonView, RecordView
 
 PLACED_WITHIN_S = 1.0
 """Seconds that --no-wait gives the work to be placed before it says that the work waits."""
 LOOK_S = 0.05
+MAX_NUMBER = 100
+"""Numbers that are tried for a name of a file that live work has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +53,49 @@ class Display:
     as_json: bool = False
 
 
-def submitted(cluster: Cluster, spec: "Spec | Mapping[str, Any]", display: Display) -> int:
+def submitted(
+    cluster: Cluster,
+    spec: "Spec | Mapping[str, Any]",
+    display: Display,
+    *,
+    numbers_name: bool = False,
+) -> int:
     """Submit work; the answer is the exit code.
+
+    Args:
+        numbers_name: whether a name that work of the caller's still has gets a number, as train-2,
+            and is not refused.
 
     Raises:
         MusterError: it was refused; nothing was started.
     """
 
     def submit(client: "Client") -> "RecordView":
+        from muster.core.specs import JobSpec
+
         refuse_missing_workdirs(client, spec)
         with suggesting_dependencies(client):
+            if numbers_name and isinstance(spec, JobSpec):
+                return _under_a_free_name(client, spec)
             return client.submit(spec)
 
     return handed_in(cluster, submit, display)
+
+
+def _under_a_free_name(client: "Client", spec: "JobSpec") -> "RecordView":
+    """Submit a job under its name, or if that is taken under it with the first number that is
+    free."""
+    for number in count(1):
+        numbered = (
+            spec if number == 1 else spec.model_copy(update={"name": f"{spec.name}-{number}"})
+        )
+        try:
+            return client.submit(numbered)
+        except Conflict:
+            is_taken = spec.name is not None and client.jobs("live", name=numbered.name, limit=1)
+            if number == MAX_NUMBER or not is_taken:
+                raise
+    raise AssertionError("unreachable")
 
 
 def handed_in(cluster: Cluster, hand_in: "Callable[[Client], RecordView]", display: Display) -> int:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import click
+
 from muster.cli.completion import complete_group
 from muster.cli.parameters import Option
 from muster.cli.request import environment, pairs, without_nones
@@ -183,12 +185,13 @@ class Environment:
     ] = False
     workdir: Annotated[
         Path | None,
-        Option("--workdir", "-w", metavar="DIR", help="Where it runs. [default: here]"),
+        Option(
+            "--workdir", "-w", metavar="DIR", help="Where it runs: `run` in the current directory."
+        ),
     ] = None
     scratch: Annotated[bool, Option("--scratch", help="Run in an empty directory of its own.")] = (
         False
     )
-
     stderr: Annotated[
         str | None,
         Option(
@@ -199,14 +202,30 @@ class Environment:
     ] = None
 
     def keys(self) -> dict[str, Any]:
-        """
+        """The keys of a job that has no others: without a directory it runs in the current one.
+
         Raises:
+            click.UsageError, click.BadParameter: as ``overrides``.
+        """
+        found = self.overrides()
+        return found if "workdir" in found else found | {"workdir": current_directory()}
+
+    def overrides(self) -> dict[str, Any]:
+        """The keys that the options stand for; a ``workdir`` of None is the scratch directory.
+
+        Raises:
+            click.UsageError: both a directory and none are asked for.
             click.BadParameter: a variable has no value, not even in the caller's environment.
         """
-        here = str(self.workdir.absolute()) if self.workdir else current_directory()
-        return {
-            "env": environment(self.env or [], os.environ) or None,
-            "environment": "clean" if self.clean_env else None,
-            "workdir": None if self.scratch else here,
-            "stderr": self.stderr,
-        }
+        if self.scratch and self.workdir is not None:
+            raise click.UsageError("give one of --workdir and --scratch")
+        found: dict[str, Any] = {}
+        if env := environment(self.env or [], os.environ):
+            found["env"] = env
+        if self.clean_env:
+            found["environment"] = "clean"
+        if self.scratch or self.workdir is not None:
+            found["workdir"] = None if self.workdir is None else str(self.workdir.absolute())
+        if self.stderr is not None:
+            found["stderr"] = self.stderr
+        return found

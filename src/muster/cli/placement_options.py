@@ -86,7 +86,8 @@ class Placement:
 
 
 def with_keys(spec: S, keys: Mapping[str, Any]) -> S:
-    """A spec with these keys in place of its own.
+    """A spec with these keys in place of its own; variables, resources and placement are put beside
+    those that it has. Of a session, keys of a process go to each kernel.
 
     Raises:
         InvalidSpec: with every problem found.
@@ -94,8 +95,21 @@ def with_keys(spec: S, keys: Mapping[str, Any]) -> S:
     from muster.core.specs import parse_spec
 
     own = spec.model_dump(mode="json", exclude_defaults=True)
-    placement = own.get("placement", {}) | keys.get("placement", {})
-    changed = {**own, **with_absolute_moments(keys)} | (
-        {"placement": placement} if placement else {}
-    )
-    return parse_spec(type(spec), changed)
+    changes = dict(with_absolute_moments(keys))
+    if (kernels := own.get("kernels")) is not None:
+        of_process = {name: changes.pop(name) for name in _OF_PROCESS if name in changes}
+        own["kernels"] = [_merged(kernel, of_process) for kernel in kernels]
+    return parse_spec(type(spec), _merged(own, changes))
+
+
+_OF_PROCESS = ("env", "environment", "workdir", "resources")
+_BESIDE = ("env", "resources", "placement")
+
+
+def _merged(own: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    found = dict(own)
+    for key, value in changes.items():
+        found[key] = {**found.get(key, {}), **value} if key in _BESIDE else value
+        if value is None:
+            del found[key]
+    return found

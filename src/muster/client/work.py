@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from muster.client.calls import PAGE, body_of
-from muster.client.encoding import Ref, json_of
+from muster.client.encoding import Ref, json_of, plain_of
 from muster.client.exchange import Exchange, Stream, exchange, streaming
 from muster.client.exit_code import with_exit_code
 from muster.client.output import read_output
 from muster.client.patience import PATIENCE_S, WAITING_S
 from muster.client.resource import ClientResource, ListingQuery, ResourceCalls, newest
+from muster.client.workdir import with_absolute_workdirs
 from muster.core.ids import IdKind
 from muster.core.task_ranges import TaskRanges
 from muster.core.views.work import (
@@ -170,17 +171,27 @@ class WorkCalls(ResourceCalls):
         return self._read(JobView, asked)
 
     @exchange
-    def retry(self, ref: Ref, *, failed: bool = False) -> Exchange[JobView]:
+    def retry(
+        self, ref: Ref, *, failed: bool = False, changes: Mapping[str, Any] | None = None
+    ) -> Exchange[JobView]:
         """Run the tasks of an ended job that did not succeed again, as a new job in which they keep
         their indexes; with ``failed`` only the tasks that failed by themselves, not those that were
         stopped with the job.
 
+        Args:
+            changes: keys of a JobSpec that take the place of the job's own, such as ``timeout``;
+                ``env``, ``resources`` and ``placement`` are put beside those that it has.
+
         Raises:
             NotFound, Ambiguous: as ``job``.
+            InvalidSpec: wrong changes.
             Conflict: the job has not ended, has no such tasks, or is being retried already.
         """
         path, key = JOBS.of(ref, "retry"), {"Idempotency-Key": uuid.uuid4().hex}
-        body = json_of({"failed": failed})
+        asked: dict[str, Any] = {"failed": failed}
+        if changes:  # an older controller knows none
+            asked["changes"] = with_absolute_workdirs(plain_of(changes))
+        body = json_of(asked)
         return self._read(JobView, self._send("POST", path, body=body, headers=key))
 
     @exchange

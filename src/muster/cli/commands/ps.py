@@ -3,7 +3,6 @@
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import click
@@ -15,6 +14,7 @@ from muster.cli.completion import complete_user
 from muster.cli.nearest import check_filters
 from muster.cli.parameters import Option
 from muster.cli.words import sentence_of, with_local_moments
+from muster.cli.work_filter import WorkFilter, complete_states, states_asked
 from muster.core.errors import MusterError
 from muster.core.text import count, either
 from muster.core.views.base import RecordView
@@ -22,61 +22,10 @@ from muster.core.views.base import RecordView
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from muster.cli.kinds.kind import WorkKind
     from muster.client import Client
 
-LOOKED_AT = 1000
-"""Jobs and sessions among which those of a state are looked for that people are shown."""
 EXPLAINED = 10
 """Waiting jobs and sessions whose reason is shown; each costs a request."""
-_ANY = ("live", "ended", "all")
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """The filters of the list: the newest jobs and sessions in any of the states, if they have such
-    a state."""
-
-    states: Sequence[str]
-    name: str | None = None
-    owner: str | None = None
-    group: str | None = None
-    replicas: bool = False
-
-    def look(self, client: "Client", limit: int) -> list[RecordView]:
-        """The work, newest first, with one more than the limit if there is more."""
-        filters: dict[str, Any] = {
-            "name": self.name,
-            "owner": self.owner,
-            "group": self.group,
-        }
-        found: dict[str, RecordView] = {}
-        for kind in kinds.work():
-            beside = {"replicas": True} if self.replicas and kind.has_replicas else {}
-            for state in self.states:
-                for each in _newest(client, kind, state, limit + 1, **filters, **beside):
-                    found[each.id] = each
-        # After its kind an id tells the time of creation.
-        newest = sorted(found, key=lambda id_: id_.partition("-")[2], reverse=True)
-        return [found[id_] for id_ in newest[: limit + 1]]
-
-
-def _newest(
-    client: "Client", kind: "WorkKind[Any, Any]", state: str, limit: int, **filters: Any
-) -> Sequence[RecordView]:
-    """The newest work of a kind in one state: one of its own, or one that people are shown; or in
-    any of several."""
-    if state in _ANY:
-        asked = "current" if state == "live" else state
-        return kind.newest(client, asked, limit=limit, **filters)
-    standing = state.upper()
-    if standing not in kind.scopes:
-        of_kind = standing in kind.states.live | kind.states.terminal
-        return kind.newest(client, state, limit=limit, **filters) if of_kind else ()
-    scope = kind.scopes[standing]
-    most = limit if scope == state else max(limit, LOOKED_AT)
-    found = kind.newest(client, scope, limit=most, **filters)
-    return [each for each in found if kind.standing(each) == standing][:limit]
 
 
 @on_cluster
@@ -93,7 +42,7 @@ def ps(
             "-s",
             metavar="STATES",
             help="Show these states, as waiting,running or failed; live, ended or all.",
-            autocompletion=lambda _, typed: _complete_states(typed),
+            autocompletion=lambda _, typed: complete_states(typed),
         ),
     ] = None,
     name: Annotated[
@@ -121,7 +70,9 @@ def ps(
 
     Replicas of deployments are sessions, too: --replicas lists them, `muster routes` says more.
     """
-    wanted = Wanted(_asked(state, show_all), name, owner, group, replicas)
+    wanted = WorkFilter(
+        states_asked(state, "all" if show_all else "live"), name, owner, group, replicas
+    )
     if watched:
         from muster.cli.watching import watch
 
@@ -161,41 +112,6 @@ def _show(work: Sequence[RecordView], why: Mapping[str, str], *, as_json: bool) 
         write(console, work_table(console, work, why, time.time()))
 
 
-def _asked(text: str | None, show_all: bool) -> Sequence[str]:
-    """The states that were asked for.
-
-    Raises:
-        click.BadParameter: one of them is no state of jobs or sessions.
-    """
-    if text is None:
-        return ("all" if show_all else "live",)
-    words = [each.strip().lower().replace(" ", "_").replace("-", "_") for each in text.split(",")]
-    for word in words:
-        if word not in _states():
-            raise click.BadParameter(
-                f"{word!r} is no state: expected one of {', '.join(_states())}, or several with "
-                "commas between them",
-                param_hint="--state",
-            )
-    return tuple(dict.fromkeys(words))
-
-
-def _states() -> list[str]:
-    """The states that may be asked for: those of all work, those in which people see it, and words
-    for several of them."""
-    known = {
-        state
-        for kind in kinds.work()
-        for state in (*kind.states.live, *kind.states.terminal, *kind.scopes)
-    }
-    return [*_ANY, *sorted(state.lower() for state in known)]
-
-
-def _complete_states(typed: str) -> list[tuple[str, str]]:
-    before, comma, last = typed.rpartition(",")
-    return [(f"{before}{comma}{each}", "") for each in _states() if each.startswith(last)]
-
-
 def _as_json(work: RecordView) -> dict[str, Any]:
     import msgspec
 
@@ -203,8 +119,8 @@ def _as_json(work: RecordView) -> dict[str, Any]:
     return {"kind": kinds.of_record(work).name} | keys
 
 
-def _nothing(wanted: Wanted) -> str:
-    if wanted == Wanted(("live",)):
+def _nothing(wanted: WorkFilter) -> str:
+    if wanted == WorkFilter(("live",)):
         return "no job is waiting or running; `muster ps -a` lists those that ended"
     words = either(each.replace("_", " ") for each in wanted.states)
     state = "" if "all" in wanted.states else f"{words} "

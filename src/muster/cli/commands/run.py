@@ -55,8 +55,6 @@ def run(
     from muster.cli import failures
 
     context = click.get_current_context()
-    if environment.scratch and environment.workdir is not None:
-        raise click.UsageError("give one of --workdir and --scratch", context)
     left_alone = detach or no_wait
     if not left_alone and unread_input():
         raise click.UsageError(
