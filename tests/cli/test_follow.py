@@ -119,7 +119,8 @@ def test_run_of_very_many_tasks_follows_a_few_and_shows_the_end_of_the_one_that_
     assert result.stdout.count("150 | line\n") == follow.FAILED_TAIL_LINES
 
 
-def test_run_shows_whole_lines_of_the_one_that_failed() -> None:
+def test_run_shows_whole_lines_of_the_one_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "MAX_SHOWN", 199)
     ended = job(state=FAILED, counts={TaskState.SUCCEEDED: 199, TaskState.FAILED: 1})
     long = b"x" * 9_000 + b"\n"
     cluster = FakeCluster(

@@ -69,7 +69,8 @@ def test_short_outputs_of_thousands_of_tasks_come_in_a_few_requests(tmp_path: Pa
     assert saved.stdout == f"saved 3,000 files in {tmp_path} (4B)\n"
     assert (tmp_path / "task-0007.log").read_bytes() == b"a\nb\n"
     cluster.run("logs", "train", "--attempt", "1", "-t", "1", "-t", "2")
-    assert cluster.asked[-1] == ("logs", (2, 1, None, False)), "another attempt is read by itself"
+    alone = [("logs", (1, 1, None, False)), ("logs", (2, 1, None, False))]
+    assert sorted(cluster.asked[-2:]) == alone, "another attempt is read by itself"
 
 
 @pytest.mark.parametrize("words", [(), ("--failed",), ("-t", "0", "-t", "1")])

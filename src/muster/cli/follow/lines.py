@@ -1,7 +1,6 @@
 """The output of several tasks on one terminal: whole lines, each with its task's label."""
 
 from collections.abc import Callable
-
 from dataclasses import dataclass, field
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
