@@ -88,7 +88,6 @@ def test_run_of_some_of_the_tasks_follows_those() -> None:
     assert (result.exit_code, result.stderr.count("not shown")) == (0, 0)
 
 
-def test_run_of_many_tasks_follows_a_few_and_shows_the_end_of_the_one_that_failed() -> None:
 @pytest.mark.parametrize("short", [range(0), range(5, 20, 3)])
 def test_run_shows_the_output_of_all_of_its_tasks(short: range) -> None:
     """Also of those that are not followed before the job has ended."""
