@@ -17,7 +17,6 @@ from muster.client.patience import PATIENCE_S, WAITING_S
 from muster.client.resource import ClientResource, ListingQuery, ResourceCalls, newest
 from muster.client.workdir import with_absolute_workdirs
 from muster.core.ids import IdKind
-from muster.core.task_ranges import TaskRanges
 from muster.core.views.work import (
     CancelView,
     FailurePage,
@@ -275,6 +274,8 @@ class WorkCalls(ResourceCalls):
             NotFound, Ambiguous: as ``job``; NotFound also where the controller is of a version
                 that has no such answer.
         """
+        from muster.core.task_ranges import TaskRanges
+
         asked = str(TaskRanges.of((each, each) for each in tasks))
         return self._get(ShortOutputs, JOBS.of(ref, "outputs"), tasks=asked)
 
