@@ -37,8 +37,9 @@ def failures_are_not_counted(patch: pytest.MonkeyPatch) -> None:
 def the_last_of_a_gang_is_charged(patch: pytest.MonkeyPatch) -> None:
     verdicts = judge_gang
 
-    def reversed_(gang: Any, budgets: Any) -> list[TaskVerdict]:
-        return verdicts(gang[::-1], budgets[::-1])
+    def reversed_(gang: Any, budgets: Any, leader: int | None = None) -> list[TaskVerdict]:
+        at = None if leader is None else len(gang) - 1 - leader
+        return verdicts(gang[::-1], budgets[::-1], at)
 
     patch.setattr(settle, "judge_gang", reversed_)
 
@@ -57,7 +58,7 @@ def failed_tasks_are_tolerated(patch: pytest.MonkeyPatch) -> None:
 def sessions_are_said_to_have_completed(patch: pytest.MonkeyPatch) -> None:
     promises = DetectTermination.reason
     handler = DetectTermination.__new__(DetectTermination)
-    well = promises(handler, type("none", (), {"kernels": ()}))  # type: ignore[arg-type]
+    well = promises(handler, type("none", (), {"kernels": (), "leader": None}))  # type: ignore[arg-type]
     patch.setattr(DetectTermination, "reason", lambda self, record: well)
 
 
