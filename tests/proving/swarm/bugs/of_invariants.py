@@ -271,7 +271,7 @@ def quotas_on_sessions_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
 
 @finds(placing.QuotasHold, first=9)
 def limits_of_everybody_bind_nobody(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Quotas, "_nearest", lambda self, *scope: self._specs.get(scope))
+    patch.setattr(Quotas, "_merged", lambda self, *scope: self._specs.get(scope))
 
 
 @finds(history.HistoryTellsAll, stored.StoredRowsAgree)
