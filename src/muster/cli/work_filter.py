@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.cli import kinds
+from muster.cli.completion import complete_user
+from muster.cli.parameters import Option
 from muster.core.views.base import RecordView
 
 if TYPE_CHECKING:
@@ -16,6 +18,27 @@ if TYPE_CHECKING:
 LOOKED_AT = 1000
 """Jobs and sessions among which those of a state are looked for that people are shown."""
 _ANY = ("live", "ended", "all")
+
+
+def state_option(help: str) -> Option:
+    """The option by which work is chosen by its states."""
+    return Option(
+        "--state",
+        "-s",
+        metavar="STATES",
+        help=help,
+        autocompletion=lambda _, typed: complete_states(typed),
+    )
+
+
+def name_option(help: str) -> Option:
+    """The option by which work is chosen by its name."""
+    return Option("--name", metavar="NAME", help=help)
+
+
+def owner_option(help: str) -> Option:
+    """The option by which work is chosen by its owner."""
+    return Option("--owner", metavar="USER", help=help, autocompletion=complete_user)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,18 @@ import click
 from muster.cli import kinds
 from muster.cli.arguments import AsJson, Subject, parse_ref
 from muster.cli.cluster import Cluster, on_cluster
-from muster.cli.completion import complete_cancelled, complete_group, complete_user
+from muster.cli.completion import complete_cancelled, complete_group
 from muster.cli.exits import ExitCode
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Argument, Option
 from muster.cli.screen import plain, print_json
-from muster.cli.work_filter import WorkFilter, complete_states, states_asked
+from muster.cli.work_filter import (
+    WorkFilter,
+    name_option,
+    owner_option,
+    state_option,
+    states_asked,
+)
 
 if TYPE_CHECKING:
     from muster.client import Client
@@ -35,27 +41,11 @@ def cancel(
         ),
     ] = None,
     state: Annotated[
-        str | None,
-        Option(
-            "--state",
-            "-s",
-            metavar="STATES",
-            help="Cancel all in these states, as waiting,running; or live.",
-            autocompletion=lambda _, typed: complete_states(typed),
-        ),
+        str | None, state_option("Cancel all in these states, as waiting,running; or live.")
     ] = None,
-    name: Annotated[
-        str | None,
-        Option("--name", metavar="NAME", help="Cancel all of this name, or as 'train*'."),
-    ] = None,
+    name: Annotated[str | None, name_option("Cancel all of this name, or as 'train*'.")] = None,
     owner: Annotated[
-        str | None,
-        Option(
-            "--owner",
-            metavar="USER",
-            help="Cancel all of this user, or of domain/project/user.",
-            autocompletion=complete_user,
-        ),
+        str | None, owner_option("Cancel all of this user, or of domain/project/user.")
     ] = None,
     group: Annotated[
         str | None,

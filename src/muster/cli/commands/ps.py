@@ -10,11 +10,16 @@ import click
 from muster.cli import kinds
 from muster.cli.arguments import AsJson, InGroup
 from muster.cli.cluster import Cluster, on_cluster
-from muster.cli.completion import complete_user
 from muster.cli.nearest import check_filters
 from muster.cli.parameters import Option
 from muster.cli.words import sentence_of, with_local_moments
-from muster.cli.work_filter import WorkFilter, complete_states, states_asked
+from muster.cli.work_filter import (
+    WorkFilter,
+    name_option,
+    owner_option,
+    state_option,
+    states_asked,
+)
 from muster.core.errors import MusterError
 from muster.core.text import count, either
 from muster.core.views.base import RecordView
@@ -37,26 +42,11 @@ def ps(
     ] = False,
     state: Annotated[
         str | None,
-        Option(
-            "--state",
-            "-s",
-            metavar="STATES",
-            help="Show these states, as waiting,running or failed; live, ended or all.",
-            autocompletion=lambda _, typed: complete_states(typed),
-        ),
+        state_option("Show these states, as waiting,running or failed; live, ended or all."),
     ] = None,
-    name: Annotated[
-        str | None,
-        Option("--name", metavar="NAME", help="Show those of this name, or as 'train*'."),
-    ] = None,
+    name: Annotated[str | None, name_option("Show those of this name, or as 'train*'.")] = None,
     owner: Annotated[
-        str | None,
-        Option(
-            "--owner",
-            metavar="USER",
-            help="Show those of this user, or of domain/project/user.",
-            autocompletion=complete_user,
-        ),
+        str | None, owner_option("Show those of this user, or of domain/project/user.")
     ] = None,
     group: InGroup = None,
     replicas: Annotated[
