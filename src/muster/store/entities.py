@@ -73,8 +73,6 @@ def _session_joins(live: Live, session: Session) -> None:
         live.holdings.set_open(session.id, session.owner, session.spec_bytes)
     if session.name is not None:
         live.session_names[session.owner, session.name] = session
-    if session.job is not None:
-        live.job_sessions.setdefault(session.job.id, {})[session.id] = session
     session.tally = tally_of(session.kernels)
     for kernel in session.kernels:
         live.kernels[kernel.id] = kernel
@@ -87,11 +85,6 @@ def _session_leaves(live: Live, session: Session) -> None:
         name = (session.owner, session.name)
         if live.session_names.get(name) is session:
             del live.session_names[name]
-    if session.job is not None:
-        of_job = live.job_sessions[session.job.id]
-        del of_job[session.id]
-        if not of_job:
-            del live.job_sessions[session.job.id]
     for kernel in session.kernels:
         del live.kernels[kernel.id]
         if kernel.id in live.allocations_of:

@@ -6,6 +6,7 @@ a commit fails, the mirror is thrown away and read again; it is never repaired i
 
 import difflib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from itertools import chain
 from operator import attrgetter
 from typing import Any, cast
 from weakref import WeakValueDictionary
@@ -14,12 +15,18 @@ from muster.core.errors import NotFound
 from muster.core.ids import AgentId, JobId, KernelId, SessionId
 from muster.core.owner import Owner
 from muster.core.specs import Level, QuotaSpec, ScalingGroup, SessionSpec
+from muster.core.states import SessionStatus
 from muster.scheduling.accounting.holdings import Holdings
 from muster.scheduling.workload import DependencyProgress
 from muster.store.accounts import Accounts
 from muster.store.entity import Entities, Entity, R, Record
 from muster.store.index import Index
 from muster.store.records import Agent, Allocation, Job, Kernel, LedgerKey, Session
+
+
+def _is_ending(session: Session) -> bool | None:
+    """Whether the session is told to end; None otherwise."""
+    return True if session.status is SessionStatus.TERMINATING else None
 
 
 class Live:
@@ -40,8 +47,6 @@ class Live:
         self.kernels: dict[KernelId, Kernel] = {}
         self.ended_dependencies: dict[str, DependencyProgress] = {}  # of live work
         self.job_names: dict[tuple[Owner, str], Job] = {}
-        # The sessions of each job that has some, also of one that has ended.
-        self.job_sessions: dict[JobId, dict[SessionId, Session]] = {}
         self.session_names: dict[tuple[Owner, str], Session] = {}  # the newest session of each name
         # The ledger; the allocations of an agent are in the order in which they were made.
         self.ledger: dict[LedgerKey, Allocation] = {}
@@ -50,6 +55,7 @@ class Live:
         self.allocations_of: dict[KernelId, tuple[Allocation, ...]] = {}  # not proven gone, by age
         self.holdings = Holdings()
         self.left: dict[KernelId, Kernel] = {}  # of sessions that have ended, and hold room still
+        self._ending = self.index(Session, by=_is_ending)
 
     def group(self, name: str) -> ScalingGroup:
         """A group by name.
@@ -134,15 +140,13 @@ class Live:
         """The kernels of jobs that have ended which hold room still: their processes are not proven
         gone."""
         found: dict[JobId, list[Kernel]] = {}
-        for job_id, sessions in self.job_sessions.items():
-            if job_id not in self.jobs:
-                kernels = [kernel for each in sessions.values() for kernel in each.kernels]
-                found[job_id] = [each for each in kernels if each.id in self.allocations_of]
-        for kernel in self.left.values():
+        of_ending = chain.from_iterable(session.kernels for session in self._ending)
+        for kernel in chain(of_ending, self.left.values()):
             job = kernel.session.job
-            if job is not None and job.id not in self.jobs:
-                found.setdefault(job.id, []).append(kernel)
-        return {job_id: kernels for job_id, kernels in found.items() if kernels}
+            if job is None or job.id in self.jobs or kernel.id not in self.allocations_of:
+                continue
+            found.setdefault(job.id, []).append(kernel)
+        return found
 
     def allocate(self, allocation: Allocation) -> None:
         self.ledger[allocation.key] = allocation
