@@ -15,6 +15,7 @@ from muster.core.settings import SettingKind
 from muster.core.specs import Level, QuotaLimits, QuotaSpec, ScalingGroup
 from muster.core.specs.group import DEFAULT_GROUP
 from muster.core.specs.quota import UNLIMITED
+from muster.core.text import count
 from muster.scheduling.policy.group_policy import Policy, check_options
 from muster.store import schema
 from muster.store.batch import deleting, inserting
@@ -73,9 +74,7 @@ class GroupRequests:
             raise Conflict(f"group {name} is that of work and agents which name none: it stays")
         left = self._left_in(work, name)
         if left:
-            held = ", ".join(
-                f"{number} {kind}{'s'[: number != 1]}" for kind, number in left.items()
-            )
+            held = ", ".join(count(number, kind) for kind, number in left.items())
             raise Conflict(f"group {name} is not empty: it has {held}")
         for token in invitations(work.live.accounts):
             if token.group == name:
