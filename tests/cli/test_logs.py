@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.cli.fake_cluster import FakeCluster, job, session
 
-from muster.cli.commands import logs
 from muster.cli.follow import lines, reading
 from muster.cli.follow.feed import away_line, back_line
 from muster.cli.follow.lines import last_lines
 from muster.client import Unreachable
 from muster.core.errors import MusterError
 from muster.core.states import JobState, TaskState
+from muster.core.views.work import MAX_SHORT_OUTPUTS
 
 
 def test_logs_pass_on_the_bytes_of_a_single_task() -> None:
@@ -64,7 +64,7 @@ def test_short_outputs_of_thousands_of_tasks_come_in_a_few_requests(tmp_path: Pa
     result = cluster.run("logs", "train", "--tail", "1")
     assert (result.exit_code, result.stdout) == (0, "   7 | b\n")
     asked = [what for what, _ in cluster.asked]
-    assert asked == ["short_outputs"] * (3000 // logs.TOGETHER)
+    assert asked == ["short_outputs"] * (3000 // MAX_SHORT_OUTPUTS)
     saved = cluster.run("logs", "train", "--save", str(tmp_path))
     assert saved.stdout == f"saved 3,000 files in {tmp_path} (4B)\n"
     assert (tmp_path / "task-0007.log").read_bytes() == b"a\nb\n"

@@ -42,6 +42,7 @@ from muster.cli.words import count, one
 from muster.core.errors import Conflict, MusterError
 from muster.core.ids import looks_like_id
 from muster.core.resources import format_amount
+from muster.core.views.work import MAX_SHORT_OUTPUTS
 
 if TYPE_CHECKING:
     from muster.cli.kinds.kind import Kind
@@ -53,8 +54,6 @@ T = TypeVar("T")
 READERS = 8
 """Outputs that are read side by side; each costs a connection, and agents serve a limited
 number."""
-TOGETHER = 200
-"""Outputs that are asked for in one request, as far as they are short."""
 PIECE_BYTES = 1024 * 1024
 WAIT_S = 1.0
 """Seconds between two checks whether the person pressed Ctrl-C."""
@@ -307,7 +306,7 @@ def _fetched(
 ) -> Iterator[tuple[int, "bytes | Future[T]"]]:
     """For each index, in order, its output, if that is short and came together with others, or else
     the result of ``fetch``."""
-    while asked := [*islice(indexes, TOGETHER)]:
+    while asked := [*islice(indexes, MAX_SHORT_OUTPUTS)]:
         short = reading.short(client, asked)
         others = _side_by_side((each for each in asked if each not in short), fetch)
         for index in asked:

@@ -35,6 +35,7 @@ from muster.cli.screen import discard_stdout, plain, status, stderr
 from muster.cli.words import count, sentence_of, shorten, without_durations
 from muster.core.errors import Conflict, MusterError
 from muster.core.states import JobState, TaskState
+from muster.core.views.work import MAX_SHORT_OUTPUTS
 
 if TYPE_CHECKING:
     from muster.client import Client
@@ -44,8 +45,6 @@ MAX_FOLLOWED = 8
 """Tasks whose output is shown at once; it costs a connection each."""
 MAX_SHOWN = 10_000
 """Tasks of a job all of whose output is shown; of a larger job that of the first few is."""
-TOGETHER = 200
-"""Outputs that are asked for in one request, once the job has ended."""
 TICK_S = 0.2
 ASK_WHY_AFTER_S = 1.0
 ASK_WHY_EVERY_S = 5.0
@@ -266,7 +265,7 @@ class JobFollower:
     def _show_rest(self) -> None:
         """Show the output of the tasks that were not followed, of a job that has ended."""
         with self._cluster.client() as client:
-            while tasks := [*islice(self._to_follow, TOGETHER)]:
+            while tasks := [*islice(self._to_follow, MAX_SHORT_OUTPUTS)]:
                 short = self._short(client, tasks)
                 for task in tasks:
                     self._show(client, task, short.get(task))
