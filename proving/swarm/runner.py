@@ -3,6 +3,7 @@
 import random
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -54,6 +55,7 @@ _REBOOT_COMMAND = "reboot_command: [hollow]"
 """Operators have one, so that machines of no pool can be rebooted from outside; nobody runs it."""
 _TRAFFIC = "etcd: {endpoints: ['http://127.0.0.1:1']}"
 """They have a balancer, a hollow one; nobody connects there."""
+NO_ERROR = "no step and no invariant has an error"
 REST_S = 1500.0
 """Seconds within which all work must end once faults have stopped."""
 OFFER = Offer(
@@ -128,10 +130,13 @@ def run(
             judge.judge_rest()
         except Violation as violation:
             result.violation = violation
-            judge.story.note(f"VIOLATION: {violation.kind}: {violation}")
+        except Exception:  # of a step or an invariant: a soak tells the seed, and goes on
+            result.violation = Violation(NO_ERROR, traceback.format_exc())
         finally:
             result.evaluated = judge.evaluated
             result.seconds = world.clock.now() - began
+            if result.violation is not None:
+                judge.story.note(f"VIOLATION: {result.violation.kind}: {result.violation}")
             world.close()
             result.wakes = world.wakes
             result.processor_s = time.process_time() - began_s

@@ -164,9 +164,10 @@ class Leases(RuleBasedStateMachine):
             Path(self._folder.name), dict.fromkeys(AGENTS, room), group(LONG_S)
         )
         self.world.in_charge_s = IN_CHARGE_S
+        self.former = {name: [self.world.agent(name).hello()] for name in AGENTS}
+        self.world.run(STEP_S)  # no two streams of an agent begin at one moment
         self.world.restart_controller()
         self.overtaken: LeaseBook | None = None  # of a controller that does not know it
-        self.former = {name: [self.world.agent(name).hello()] for name in AGENTS}
         self.job = self.world.submit(WORK).id
         self.world.run(1.0)
 

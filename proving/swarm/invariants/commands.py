@@ -148,14 +148,22 @@ class CommandsAreNeeded(Invariant):
         if self._is_wanted(key):
             return "it is wanted"
         at, wait_s = told.stopped_at.get(key, (0.0, 0.0))
-        is_killed = not command.grace_s and self.scene.is_to_be_killed(command.kernel)
-        if is_killed and key not in told.killed:
+        if self._is_kill(command) and key not in told.killed:
             told.killed.add(key)
             at, wait_s = 0.0, 0.0
         told.stopped_at[key] = self._decided_at, max(wait_s, command.grace_s + STOP_AGAIN_AFTER_S)
         if self._decided_at >= at + wait_s:
             return None
         return "the last Stop is not over"
+
+    def _is_kill(self, command: Stop) -> bool:
+        """Whether somebody had the kernel killed. Of one whose session is over by now, which had
+        waited long enough, the command itself tells."""
+        if command.grace_s:
+            return False
+        if command.kernel in self.world.store.live.kernels:
+            return self.scene.is_to_be_killed(command.kernel)
+        return command.reason.endswith("with force")
 
     def _is_wanted(self, key: LedgerKey) -> bool:
         live = self.world.store.live

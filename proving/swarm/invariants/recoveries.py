@@ -165,7 +165,8 @@ class RoundsEnd(Invariant):
 
     def _wrong(self, recovery: Recovery, round_: Round, live: Live) -> Iterator[str]:
         spec, waited_s = _spec(recovery), self.now - NOTICED_S - recovery.status_changed_at
-        tasks = [(each, recovery.job.tasks[each.index]) for each in round_.tasks]
+        job_tasks = recovery.job.tasks  # without those that succeeded before a restart
+        tasks = [(each, job_tasks[each.index]) for each in round_.tasks if each.index in job_tasks]
         incidents = {each.id for each in live.of(Incident).values()}
         agents = (*round_.agents, *(() if recovery.next is None else recovery.next.agents))
         for agent in agents:

@@ -93,11 +93,15 @@ class KernelInventory:
         }
 
     def ordered(self, start: Start) -> None:
-        """Add a kernel that the supervisor was told to start. If the inventory lacked it, the
+        """Add a kernel that the supervisor is told to start. If the inventory lacked it, the
         controller would take it for lost and start it elsewhere."""
         key = (start.kernel, start.generation)
         if self._statuses.get(key) not in (HeldStatus.RUNNING, HeldStatus.CREATED):
             self._statuses[key] = HeldStatus.QUEUED
+
+    def refused(self, start: Start) -> None:
+        """Take back ``ordered``: the supervisor cannot be told."""
+        self._statuses.pop((start.kernel, start.generation), None)
 
     def apply(self, event: "Event") -> KernelReport:
         """Note an event of the supervisor; the answer is the report for the controller."""

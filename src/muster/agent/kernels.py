@@ -262,19 +262,18 @@ class Kernels:
 
     def _hand_over(self, starts: Sequence[Start], accounts: AccountsOf) -> None:
         assert self._link is not None
-        too_large = {id(start) for start in self._link.start(starts, self._terms, accounts)}
-        for start in starts:
-            if id(start) in too_large:
-                self._failed(
-                    start,
-                    ReportKind.CREATE_FAILED,
-                    ReasonCode.CREATE_FAILED,
-                    "its command, environment and files are too large to be started",
-                )
-            else:
-                self._inventory.ordered(start)
-                if start.shares:
-                    self._note_gpus((start.kernel, start.generation), start.shares)
+        for start in starts:  # live before its first file is there, which another thread may see
+            self._inventory.ordered(start)
+            if start.shares:
+                self._note_gpus((start.kernel, start.generation), start.shares)
+        for start in self._link.start(starts, self._terms, accounts):
+            self._inventory.refused(start)
+            self._failed(
+                start,
+                ReportKind.CREATE_FAILED,
+                ReasonCode.CREATE_FAILED,
+                "its command, environment and files are too large to be started",
+            )
 
     def _prepare(self, commands: Iterable[Prepare]) -> None:
         reserved = [command for command in commands if self._has_reserved(command)]

@@ -4,8 +4,8 @@ import pickle
 
 import pytest
 from proving.swarm.invariants.attempts import Pauses
-from proving.swarm.judge import Violation
-from proving.swarm.runner import RunResult, run
+from proving.swarm.judge import Invariant, Violation
+from proving.swarm.runner import NO_ERROR, RunResult, run
 from proving.swarm.steps import Step
 
 from muster.scheduling.policy import guard
@@ -43,3 +43,17 @@ def test_run_takes_the_same_course_whether_it_is_judged_or_not_and_tells_what_it
     assert not bare.evaluated
     assert 0 < bare.wakes.wrote < bare.wakes.count
     assert 0 < bare.wakes.processor_s < bare.processor_s
+
+
+class Stumbles(Invariant):
+    says = "it never comes to an answer"
+
+    def between_steps(self) -> None:
+        raise KeyError("nobody")
+
+
+def test_error_of_an_invariant_is_told_of_its_seed_and_ends_no_soak() -> None:
+    violation = run(1, [Step("wait", {"seconds": 1})], invariants=(Stumbles,)).violation
+    assert violation is not None
+    assert violation.kind == NO_ERROR
+    assert "KeyError: 'nobody'" in str(violation)
