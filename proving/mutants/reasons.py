@@ -22,7 +22,7 @@ REASONS = (
     Mutant(
         "full and silent agents are merged",
         f"{SCHEDULING}/fitting/feasibility.py",
-        '    return "full" if status == OUT_OF_DISK.lower() else "silent"\n',
+        '    return "full" if status == OUT_OF_DISK else "silent"\n',
         '    return "silent"\n',
         "the remedy of a reason is for what keeps the agents from new work",
     ),

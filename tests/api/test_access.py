@@ -1,12 +1,16 @@
 """Rights of roles to see and do: the work of others does not exist for a user (design: Access)."""
 
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from tests.api.served import ServedCluster
+from tests.api.served import ADMIN, BOB, LARGE, ServedCluster
 
 from muster.control.identity.tokens import create_open_join_token
+from muster.core.owner import Role
+from muster.core.resources import Resources
 
 TRUE = {"command": ["true"], "resources": {"cpu": "10m"}}
 JOB_PATHS = ["", "/tasks", "/tasks/0", "/tasks/0/why", "/wait", "/why", "/logs"]
@@ -132,3 +136,54 @@ def test_admin_sees_and_cancels_what_is_anybodys(ada: httpx.Client, admin: httpx
     urgent = admin.post(f"/v1/jobs/{theirs}/reprioritise", json={"priority": 90})
     assert urgent.json()["priority"] == 90
     assert admin.post(f"/v1/jobs/{theirs}/cancel").json()["changed"] is True
+
+
+def test_work_of_an_agent_is_named_to_its_owner_and_counted_for_others(tmp_path: Path) -> None:
+    cluster = ServedCluster(tmp_path, {"a1": LARGE, "a2": Resources(cpu_milli=1000)}, gpus=2)
+    cluster.start()
+    with ExitStack() as stack:
+        stack.callback(cluster.stop)
+        tokens = [cluster.token(), cluster.token(BOB), cluster.token(ADMIN, Role.ADMIN)]
+        headers = ({"Authorization": f"Bearer {each}"} for each in tokens)
+        ada, bob, admin = (
+            stack.enter_context(httpx.Client(base_url=cluster.url, headers=each))
+            for each in headers
+        )
+        fills_a1 = {"tasks": 2, "resources": {"cpu": 2, "gpu": 0.5}}
+        submitted(ada, body={**TRUE, "name": "train", **fills_a1})
+        submitted(bob, body={**TRUE, "name": "hers", "resources": {"cpu": 1}})
+        seen = {
+            who: http.get("/v1/agents/a1/kernels").json()
+            for who, http in (("ada", ada), ("bob", bob), ("admin", admin))
+        }
+        listed = {
+            (who, agent): [
+                each["name"]
+                for each in http.get("/v1/jobs", params={"agent": agent}).json()["items"]
+            ]
+            for who, http in (("ada", ada), ("bob", bob), ("admin", admin))
+            for agent in ("a1", "a2")
+        }
+        why = {
+            who: http.get("/v1/agents/a1/why").json()["details"]
+            for who, http in (("ada", ada), ("bob", bob))
+        }
+        absent = ada.get("/v1/jobs", params={"agent": "a9"})
+    for who in ("ada", "admin"):
+        held = seen[who]["items"]
+        assert sorted(each["work"] for each in held) == ["train/0", "train/1"]
+        assert {each["owner"]["user"] for each in held} == {"ada"}
+        assert {each["resources"]["gpu_milli"] for each in held} == {500}
+        assert (seen[who]["others"], seen[who]["other_gpu_milli"]) == (0, 0)
+    assert seen["bob"] == {"items": [], "others": 2, "other_gpu_milli": 1000}
+    assert listed == {
+        ("ada", "a1"): ["train"],
+        ("ada", "a2"): [],
+        ("bob", "a1"): [],
+        ("bob", "a2"): ["hers"],
+        ("admin", "a1"): ["train"],
+        ("admin", "a2"): ["hers"],
+    }
+    assert why["ada"][0].startswith("train/0 (ada): 2 cpu, 0.5 gpu on GPU ")
+    assert why["bob"] == ["2 kernels of others, with 1 gpu"]
+    assert absent.status_code == 404

@@ -18,7 +18,13 @@ from muster.core.errors import InvalidSpec, MusterError, NotFound, Problem
 from muster.core.reasons import ReasonCode, ReasonKind, reason
 from muster.core.states import AgentBar, JobState, KernelStatus, TaskState
 from muster.core.views.base import OwnerView, ReasonView
-from muster.core.views.cluster import AgentView, GroupView, HealthView, QuotaView
+from muster.core.views.cluster import (
+    AgentView,
+    GroupView,
+    HealthView,
+    HeldKernelPage,
+    QuotaView,
+)
 from muster.core.views.deployments import DeploymentView, RouteView
 from muster.core.views.health import IncidentView
 from muster.core.views.placement import PlanView, WhyView
@@ -151,6 +157,7 @@ class FakeCluster(FakeAccounts, FakeOutput):
     tasks_: list[TaskDetail] = field(default_factory=list)
     sessions_: list[SessionDetail] = field(default_factory=list)
     agents_: list[AgentView] = field(default_factory=list)
+    held_: HeldKernelPage = field(default_factory=lambda: HeldKernelPage(items=()))
     pools_: list[PoolView] = field(default_factory=list)
     slices_: list[SliceView] = field(default_factory=list)
     incidents_: list[IncidentView] = field(default_factory=list)
@@ -362,6 +369,11 @@ class FakeCluster(FakeAccounts, FakeOutput):
 
     def agents(self, group: str | None = None) -> list[AgentView]:
         return [each for each in self.agents_ if group in (None, each.group)]
+
+    def agent_kernels(self, ref: str) -> HeldKernelPage:
+        if ref not in {name for each in self.agents_ for name in (each.id, each.name)}:
+            raise NotFound(f"there is no agent {ref!r}")
+        return self.held_
 
     def groups(self) -> list[GroupView]:
         return self.groups_

@@ -5,15 +5,16 @@ from typing import Any
 
 import pytest
 from tests.cli.fake_cluster import NOW, FakeCluster
+from tests.cli.held_kernels import held
 from tests.cli.rendered import shown, wide
 
 from muster.cli.described.agent import agent_parts
 from muster.cli.described.group import group_parts
 from muster.cli.described.incident import incident_parts, why
-from muster.core.states import AgentStatus
+from muster.core.states import AgentStatus, KernelStatus
 from muster.core.states.health import HealthStatus
 from muster.core.views.base import ReasonView, ResourcesView
-from muster.core.views.cluster import AgentView, GroupView
+from muster.core.views.cluster import AgentView, GroupView, HeldKernelPage
 from muster.core.views.health import CheckView, IncidentView
 
 XID = ReasonView(
@@ -126,6 +127,26 @@ def test_agent_tells_its_health_and_its_incidents() -> None:
     well = shown(agent_parts(wide(), agent(), [ended], NOW))
     assert not any(line.startswith(("takes work", "health")) for line in well)
     assert not any("INCIDENT" in line for line in shown(agent_parts(wide(), agent(), [], NOW)))
+
+
+def test_agent_names_its_kernels_with_their_owners_and_counts_those_of_others() -> None:
+    page = HeldKernelPage(
+        items=(
+            held("train/3", gpus=[0, 1]),
+            held("check", owner=None, service="check", status=KernelStatus.CREATING),
+        ),
+        others=2,
+        other_gpu_milli=1500,
+    )
+    lines = shown(agent_parts(wide(), agent(), [], NOW, page))
+    at = next(index for index, line in enumerate(lines) if line.startswith("RUNS"))
+    assert [line.split() for line in lines[at:]] == [
+        ["RUNS", "OWNER", "STATE", "GPUS", "ON", "GPU", "CPU", "MEMORY", "FOR"],
+        ["train/3", "ann", "running", "2", "0,1", "2", "0B", "1m00s"],
+        ["(check", "of", "the", "machine)", "-", "creating", "-", "-", "2", "0B", "1m00s"],
+        [],
+        ["2", "kernels", "of", "others,", "with", "1.5", "gpu"],
+    ]
 
 
 def test_agent_tells_which_of_its_gpus_may_hold_up_work() -> None:

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from rich.console import Console, RenderableType
 from tests.cli.fake_cluster import NOW, FakeCluster, because, job, lacks
+from tests.cli.held_kernels import held
 
 from muster.cli.commands import agents
 from muster.cli.commands.plan import SHOWN, plan_shown
@@ -20,7 +21,7 @@ from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, QuotaSpec, SessionSpec
 from muster.core.states import AgentBar, AgentStatus
 from muster.core.views.base import ResourcesView
-from muster.core.views.cluster import AgentView, GroupView, LimitView, QuotaView
+from muster.core.views.cluster import AgentView, GroupView, HeldKernelPage, LimitView, QuotaView
 from muster.core.views.placement import PlacementView, PlannedKernelView, PlanOutcome, PlanView
 from muster.core.views.work import ShareView
 
@@ -343,6 +344,26 @@ def test_agents_are_barred_and_taken_back(
     result = cluster.run(*command, "a1", "a2", "a1")
     assert result.stdout.startswith(said)
     assert cluster.asked == [("bar_agent", (name, *asked)) for name in ("a1", "a2")]
+
+
+@pytest.mark.parametrize(("leave_by", "named"), [(NOW + 3600, True), (None, False)])
+def test_drain_names_whom_it_will_stop(leave_by: float | None, named: bool) -> None:
+    page = HeldKernelPage(items=(held("train/3", gpus=[1]), held("x", owner=None, service="check")))
+    drained = agent(kernels=2, barred=AgentBar.DRAINING, leave_by=leave_by)
+    result = FakeCluster(agents_=[drained], held_=page).run("drain", "a1")
+    first, *rest = result.stdout.splitlines()
+    assert first.startswith("agent a1 is draining and takes nothing new; it runs 2 kernels")
+    assert len(rest) == named
+    assert all(line.startswith("  train/3 (ann): 2 cpu, 1 gpu on GPU 1, for ") for line in rest)
+
+
+def test_drain_names_twenty_at_most() -> None:
+    page = HeldKernelPage(items=tuple(held(f"train/{index}") for index in range(22)))
+    drained = agent(kernels=22, barred=AgentBar.DRAINING, leave_by=NOW)
+    result = FakeCluster(agents_=[drained], held_=page).run("drain", "a1")
+    lines = result.stdout.splitlines()
+    assert len(lines) == 22
+    assert lines[-1] == "  and 2 more kernels; `muster agents show` lists all"
 
 
 def test_agent_that_may_still_run_something_is_not_removed_by_force(

@@ -9,7 +9,7 @@ from tests.scheduling.clusters import agent, ask, box, cluster, context, passed,
 from muster.core.reasons import Reason, ReasonCode
 from muster.core.specs.group import QueuePolicy
 from muster.core.states.health import ILL
-from muster.scheduling.cluster.snapshot import OUT_OF_DISK, Snapshot
+from muster.scheduling.cluster.snapshot import OUT_OF_DISK, WITHHELD, Snapshot
 from muster.scheduling.explaining.explain import explain
 from muster.scheduling.passes.queue import Queue
 from muster.scheduling.workload import SessionWorkload
@@ -38,7 +38,7 @@ def racks(**sizes: int) -> Snapshot:
     ("statuses", "told", "remedy"),
     [
         (
-            ["cordoned", "cordoned", "LOST"],
+            ["cordoned", "cordoned", "lost"],
             "none of 3 agents in group pool takes new work: 2 cordoned, 1 lost",
             "Look at `muster agents`. `muster uncordon AGENT` has an agent take work again. Start "
             "those that are silent again.",
@@ -49,15 +49,22 @@ def racks(**sizes: int) -> Snapshot:
             "Look at `muster agents`. `muster uncordon AGENT` has an agent take work again.",
         ),
         (
-            ["UNREACHABLE"],
+            ["unreachable"],
             "none of 1 agent in group pool takes new work: 1 unreachable",
             "Look at `muster agents`. Start those that are silent again.",
         ),
         (
-            [OUT_OF_DISK, "LOST"],
-            "none of 2 agents in group pool takes new work: 1 lost, 1 out of disk (disk_full)",
+            [OUT_OF_DISK, "lost"],
+            "none of 2 agents in group pool takes new work: 1 lost, 1 out of disk (DISK_FULL)",
             "Look at `muster agents`. Make room on the disks that are full. Start those that are "
             "silent again.",
+        ),
+        (
+            ["draining: RMA #4711, ask J. Doe", f"{WITHHELD}: its slice is initializing"],
+            "none of 2 agents in group pool takes new work: 1 draining: RMA #4711, ask J. Doe, 1 "
+            "kept from work: its slice is initializing",
+            "Look at `muster agents`. `muster uncordon AGENT` has an agent take work again. Those "
+            "of slices take work once these are ready, or go with them.",
         ),
         (
             [*ILL.values(), "cordoned"],
@@ -82,7 +89,7 @@ def test_group_in_which_nobody_takes_work_says_what_they_are(
 
 
 def test_barred_agents_are_told_beside_full_ones() -> None:
-    snapshot = cluster(a=box(cpu=4), b=box(cpu=4, status="cordoned"), c=box(cpu=4, status="LOST"))
+    snapshot = cluster(a=box(cpu=4), b=box(cpu=4, status="cordoned"), c=box(cpu=4, status="lost"))
     snapshot.take(agent("a"), ask(3))
     again = (
         "`muster uncordon AGENT` has an agent take work again. Start those that are silent again."

@@ -31,6 +31,7 @@ from proving.swarm.oracle.verdicts import DISPLACED
 _ENDED = {*JOB_TABLE.terminal, *SESSION_TABLE.terminal}
 _SILENT = "not connected"
 _FULL = "out of disk"
+_WITHHELD = "kept from work"
 ROUNDED_S = 1.0
 """By how much a moment that is told may differ, because it is told in whole seconds."""
 TENTH_S = 0.1
@@ -196,7 +197,7 @@ def _counts_agents(claim: Claim, told_of: Iterable[Agent]) -> bool:
     barred = sum(words[str(bar)] for bar in AgentBar)
     isolated = words[ILL[HealthStatus.ISOLATED]]
     healing = sum(words[each] for each in ILL.values()) - isolated
-    silent = len(closed) - barred - isolated - healing - words[_FULL]
+    silent = len(closed) - barred - isolated - healing - words[_FULL] - words[_WITHHELD]
     return (
         _counts_all(claim)
         and numbers.get("closed", len(closed)) == len(closed)
@@ -205,6 +206,7 @@ def _counts_agents(claim: Claim, told_of: Iterable[Agent]) -> bool:
         and (numbers.get("isolated") or 0) == isolated
         and (numbers.get("healing") or 0) == healing
         and (numbers.get("full") or 0) == words[_FULL]
+        and (numbers.get("withheld") or 0) == words[_WITHHELD]
         and (numbers.get("silent") or 0) == silent
     )
 
@@ -217,10 +219,12 @@ def _word(agent: Agent) -> str:
         return agent.status.lower()
     if agent.disk_full:
         return _FULL
-    return agent.ill if agent.barred is None else str(agent.barred)
+    if agent.barred is not None:
+        return str(agent.barred)
+    return _WITHHELD if agent.withheld else agent.ill
 
 
-_WORDS = (_SILENT, _FULL, *map(str, AgentBar), *ILL.values())
+_WORDS = (_SILENT, _FULL, _WITHHELD, *map(str, AgentBar), *ILL.values())
 
 
 # Rules

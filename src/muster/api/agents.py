@@ -1,12 +1,12 @@
 """Agents over HTTP."""
 
 import asyncio
-from collections.abc import Iterator
-from typing import Annotated, Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
 
 import msgspec
 from anyio import to_thread
-from fastapi import Request
+from fastapi import Query, Request
 from pydantic import AfterValidator, StringConstraints
 from starlette.responses import Response
 
@@ -24,13 +24,14 @@ from muster.control.health.incidents import Incidents
 from muster.control.pool.explanation import kept_until
 from muster.control.pool.records import Slice
 from muster.control.session.cluster.state import ClusterState
+from muster.control.session.explaining.on_agent import kernels_on
 from muster.core.errors import NotFound, Problem
 from muster.core.ids import AgentId
 from muster.core.owner import Principal
 from muster.core.specs.amounts import Duration, Flag, Spec
 from muster.core.specs.pool import SLICE
 from muster.core.states import AgentBar
-from muster.core.views.cluster import AgentPage, AgentView
+from muster.core.views.cluster import AgentPage, AgentView, HeldKernelPage
 from muster.core.views.placement import WhyView
 from muster.store.entities import AGENT
 from muster.store.live import Live
@@ -38,6 +39,10 @@ from muster.store.queries.agents import read_agent
 from muster.store.queries.refs import resolve
 from muster.store.records import Agent
 
+OnAgent = Annotated[
+    str | None,
+    Query(description="work that holds room of this agent now, by its name or id", max_length=64),
+]
 AGENTS_AT_ONCE = 100
 """Agents that are described before other work gets its turn."""
 
@@ -48,7 +53,7 @@ def _explain(live: Live, parts: Parts, id_: str, now: float, asker: Principal) -
     guard = parts[ClusterState].guard
     slice_ = live.of(Slice).get(live.agents[AgentId(id_)].fixed.get(SLICE, ""))
     until = None if slice_ is None else kept_until(slice_)
-    return explain_agent(live, guard, AgentId(id_), now, health, until)
+    return explain_agent(live, guard, AgentId(id_), now, asker, health, until)
 
 
 AGENTS: Resource[Agent, AgentView] = Resource(
@@ -80,6 +85,29 @@ async def get_agents(call: Call, group: str | None = None) -> Response:
         await asyncio.sleep(0)
     page = AgentPage(items=tuple(views))
     return json_answer(await to_thread.run_sync(msgspec.json.encode, page))
+
+
+@AGENTS.router.get("/{ref}/kernels", response_model=HeldKernelPage)
+async def get_agent_kernels(call: Call, ref: str) -> Response:
+    """The kernels that hold room of an agent, with the work that they are of; those of others,
+    which the caller may not see, are counted."""
+    id_ = AgentId(await call.read(resolve, AGENT, call.principal, ref))
+    found = kernels_on(call.api.plane.live, id_, call.principal)
+    page = HeldKernelPage(
+        items=tuple(found.seen), others=found.others, other_gpu_milli=found.other_gpu_milli
+    )
+    return json_answer(await to_thread.run_sync(msgspec.json.encode, page))
+
+
+async def on_agent(call: Call, agent: OnAgent = None) -> Mapping[str, Any]:
+    """The filter of listings of work by the agent on which it holds room now."""
+    if agent is None:
+        return {}
+    id_ = await agent_of(call, agent)
+    live = call.api.plane.live
+    rows = live.allocations_on.get(id_, {}).values()
+    work = (live.work_of(row.kernel_id) for row in rows if row.charged)
+    return {"ids": frozenset(filter(None, work))}
 
 
 @AGENTS.router.delete("/{ref}", status_code=204)

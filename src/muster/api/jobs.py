@@ -1,13 +1,15 @@
 """Jobs and their tasks over HTTP."""
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import Header, Query, Request
+from msgspec.structs import replace
 from pydantic import Field
 from starlette.responses import Response
 
+from muster.api.agents import on_agent
 from muster.api.answers import answer, json_answer
 from muster.api.bodies import read_spec
 from muster.api.context import Call, Caller
@@ -95,6 +97,17 @@ def _explain(live: Live, parts: Parts, id_: str, now: float, asker: Principal) -
     return with_recovery(found, parts[Recoveries].of(live.jobs[JobId(id_)]), now)
 
 
+def _as_seen(views: Sequence[JobView], call: Caller) -> list[JobView]:
+    """Jobs with the GPUs that each task asks for of those which have not ended."""
+    live = call.api.plane.live.jobs
+    return [
+        replace(view, gpu_milli=live[id_].resources.gpu_milli)
+        if (id_ := JobId(view.id)) in live
+        else view
+        for view in views
+    ]
+
+
 JOBS: Resource[Job, JobView] = Resource(
     entity=JOB,
     path="/v1/jobs",
@@ -107,6 +120,8 @@ JOBS: Resource[Job, JobView] = Resource(
     read=read_job,
     show=read_job_detail,
     list_of=list_jobs,
+    filters=on_agent,
+    as_seen=_as_seen,
     named=lambda job: f"job {job.name} ({job.id})",
     submission=Submission(JobSpec, _submit, _plan),
     cancel=_cancel,

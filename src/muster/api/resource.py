@@ -1,7 +1,7 @@
 """Resources: an entity as people deal with it over HTTP. One declaration makes the endpoints that
 all of them have: submit, list, show, cancel, reprioritise and why."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -127,7 +127,7 @@ class Resource(Generic[R, V]):
     read: Callable[[Connection, Principal, str], V]
     show: Callable[..., View] | None = None
     list_of: Callable[..., View] | None = None
-    filters: Callable[..., Mapping[str, Any]] = no_filters
+    filters: Callable[..., Mapping[str, Any] | Awaitable[Mapping[str, Any]]] = no_filters
     name_of: Callable[[V], str] = attrgetter("id")
     named: Callable[[V], str] = attrgetter("id")
     submission: Submission[R, Any] | None = None

@@ -1,11 +1,14 @@
 """Sessions over HTTP."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any
 
-from fastapi import Query
+from fastapi import Depends, Query
+from msgspec.structs import replace
 from sqlalchemy import Connection
 
+from muster.api.agents import on_agent
+from muster.api.context import Caller
 from muster.api.live_views import accepted_session
 from muster.api.resource import Resource, Submission
 from muster.control.deployment.queries import is_replica
@@ -30,12 +33,24 @@ from muster.store.records import Session
 
 
 def _filters(
+    on: Annotated[Mapping[str, Any], Depends(on_agent)],
     of_jobs: Annotated[bool, Query(description="those that belong to jobs too")] = False,
     of_deployments: Annotated[
         bool, Query(description="those that are replicas of deployments too")
     ] = False,
 ) -> Mapping[str, Any]:
-    return {"of_jobs": of_jobs, "of_deployments": of_deployments}
+    return {**on, "of_jobs": of_jobs, "of_deployments": of_deployments}
+
+
+def _as_seen(views: Sequence[SessionView], call: Caller) -> list[SessionView]:
+    """Sessions with the GPUs that those ask for which have not ended."""
+    live = call.api.plane.live.sessions
+    return [
+        replace(view, gpu_milli=sum(kernel.resources.gpu_milli for kernel in live[id_].kernels))
+        if (id_ := SessionId(view.id)) in live
+        else view
+        for view in views
+    ]
 
 
 def _list(
@@ -45,9 +60,10 @@ def _list(
     *,
     of_jobs: bool,
     of_deployments: bool,
+    ids: Collection[str] | None = None,
 ) -> SessionPage:
     but = None if of_deployments else is_replica()
-    return list_sessions(connection, principal, listing, of_jobs=of_jobs, but=but)
+    return list_sessions(connection, principal, listing, of_jobs=of_jobs, but=but, ids=ids)
 
 
 def _submit(
@@ -94,6 +110,7 @@ SESSIONS: Resource[Session, SessionView] = Resource(
     read=read_session,
     show=read_session_detail,
     list_of=_list,
+    as_seen=_as_seen,
     filters=_filters,
     named=lambda session: f"session {session.id}",
     submission=Submission(SessionSpec, _submit, _plan),

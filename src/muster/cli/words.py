@@ -49,8 +49,19 @@ class HasSentence(Protocol):
 
 
 def sentence_of(reason: HasSentence) -> str:
-    """The controller's sentence, with its moments in local time."""
-    return with_local_moments(reason.sentence)
+    """The controller's sentence, with its moments in local time; an operator's words in it stay as
+    they were written."""
+    said, numbers = reason.sentence, getattr(reason, "numbers", {})
+    for name in _OPERATORS_WORDS:
+        words = numbers.get(name)
+        if isinstance(words, str) and words and words in said:
+            before, _, after = said.partition(words)
+            return with_local_moments(before) + words + with_local_moments(after)
+    return with_local_moments(said)
+
+
+_OPERATORS_WORDS = ("note", "statuses", "status")
+"""Numbers of reasons in which an operator's words stand."""
 
 
 def with_local_moments(said: str) -> str:

@@ -51,6 +51,7 @@ class WorkFilter:
     owner: str | None = None
     group: str | None = None
     replicas: bool = False
+    agent: str | None = None
 
     def look(self, client: "Client", limit: int) -> list[RecordView]:
         """The work, newest first, with one more than the limit if there is more."""
@@ -61,7 +62,13 @@ class WorkFilter:
         }
         found: dict[str, RecordView] = {}
         for kind in kinds.work():
-            beside = {"replicas": True} if self.replicas and kind.has_replicas else {}
+            if self.agent is not None and not kind.is_on_agents:
+                continue  # its sessions are
+            beside: dict[str, Any] = {}
+            if kind.has_replicas and (self.replicas or self.agent is not None):
+                beside["replicas"] = True
+            if self.agent is not None:
+                beside["agent"] = self.agent
             for state in self.states:
                 for each in _newest(client, kind, state, limit + 1, **filters, **beside):
                     found[each.id] = each

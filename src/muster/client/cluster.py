@@ -19,6 +19,7 @@ from muster.core.views.cluster import (
     GroupPage,
     GroupView,
     HealthView,
+    HeldKernelPage,
     QuotaPage,
     QuotaView,
 )
@@ -56,6 +57,16 @@ class ClusterCalls(ResourceCalls):
             NotFound, Ambiguous: there is no such agent; or ``ref`` means several.
         """
         return self._show(AGENTS, ref)
+
+    @exchange
+    def agent_kernels(self, ref: Ref) -> Exchange[HeldKernelPage]:
+        """The kernels that hold room of a machine, with the work that they are of; those of others
+        are counted.
+
+        Raises:
+            NotFound, Ambiguous: there is no such agent; or ``ref`` means several.
+        """
+        return self._get(HeldKernelPage, f"/v1/agents/{quoted(ref)}/kernels")
 
     @exchange
     def remove_agent(self, ref: Ref, *, lost: bool = False) -> Exchange[None]:

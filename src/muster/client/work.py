@@ -36,6 +36,30 @@ if TYPE_CHECKING:
     from muster.core.specs.amounts import Spec
     from muster.core.views.placement import PlanView, WhyView
 
+
+def newest_jobs(
+    state: str = "live",
+    *,
+    name: str | None = None,
+    owner: str | None = None,
+    group: str | None = None,
+    agent: str | None = None,
+    limit: int = 100,
+) -> ListingQuery:
+    """Jobs, newest first.
+
+    Args:
+        state: ``live``, ``ended``, ``all``, or one state.
+        name: only those of this name, or with ``train*`` of names that begin with ``train``.
+        owner: only this user's, or this ``domain/project/user``'s; for admins.
+        group: only those of this scaling group.
+        agent: only those that hold room of this agent now.
+        limit: how many at most.
+    """
+    listing = newest(state, name=name, owner=owner, group=group, limit=limit)
+    return ListingQuery({**listing.filters, "agent": agent}, listing.limit)
+
+
 JOBS = ClientResource(
     name="job",
     prefix=IdKind.JOB,
@@ -43,7 +67,7 @@ JOBS = ClientResource(
     view=JobView,
     detail=JobDetail,
     page=JobPage,
-    listing=newest,
+    listing=newest_jobs,
     is_handed_in=True,
     is_cancelled=True,
     complete=with_exit_code,
@@ -58,12 +82,14 @@ def newest_sessions(
     name: str | None = None,
     owner: str | None = None,
     group: str | None = None,
+    agent: str | None = None,
     limit: int = 100,
 ) -> ListingQuery:
     """Sessions, newest first; sessions of jobs only with ``of_jobs``, and those that are replicas
     of deployments only with ``of_deployments``. The other arguments are as for jobs."""
     listing = newest(state, name=name, owner=owner, group=group, limit=limit)
-    filters = {**listing.filters, "of_jobs": of_jobs, "of_deployments": of_deployments}
+    of = {"of_jobs": of_jobs, "of_deployments": of_deployments}
+    filters = {**listing.filters, **of, "agent": agent}
     return ListingQuery(filters, listing.limit)
 
 

@@ -6,6 +6,7 @@ is matched against a pattern, so that no pattern can be fed more than its place 
 
 import signal
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 MAX_NAME = 255
 """Characters of a name or an amount, at most; longer ones could not be shown whole anywhere."""
@@ -87,6 +88,15 @@ def duration(seconds: float) -> str:
         return f"{hours}h{minutes:02}m"
     days, hours = divmod(hours, 24)
     return f"{days}d{hours:02}h"
+
+
+def utc_moment(seconds: float) -> str:
+    """A moment in UTC, to the second, as sentences have it that are read in any zone:
+    2026-03-14T02:30:00+00:00. The command line shows it in local time."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):  # past the year 9999
+        return f"{seconds:.0f} s after 1970"
 
 
 def count(number: int, noun: str) -> str:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.control.conftest import MakeWorld
 from tests.control.served_cluster import Cluster
 from tests.control.test_draining import drain
-from tests.control.world import ADA, World
+from tests.control.world import ADA, ROOT, World
 
 from muster.control.agent.explanation import explain_agent
 from muster.control.agent.requests import AgentRequests
@@ -68,7 +68,7 @@ def test_drains_take_no_more_replicas_than_may_be_missing(cluster: Cluster) -> N
     codes = []
     for name in ("m0", "m1", "m2"):
         guard = world.plane.parts[ClusterState].guard
-        told = explain_agent(world.plane.live, guard, world.agent(name).id, world.clock.now())
+        told = explain_agent(world.plane.live, guard, world.agent(name).id, world.clock.now(), ROOT)
         codes += [each.code for each in told.reasons]
     assert codes.count(ReasonCode.DISRUPTION_EXHAUSTED) == 2
 

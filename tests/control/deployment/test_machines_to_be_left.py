@@ -41,7 +41,7 @@ def why(cluster: Cluster, name: str) -> dict[ReasonCode, str]:
     id_ = world.agent(name).id
     slice_ = live.of(Slice).get(live.agents[id_].fixed.get(SLICE, ""))
     until = None if slice_ is None else kept_until(slice_)
-    told = explain_agent(live, guard, id_, world.clock.now(), slice_until=until)
+    told = explain_agent(live, guard, id_, world.clock.now(), ROOT, slice_until=until)
     return {ReasonCode(each.code): each.sentence for each in told.reasons}
 
 

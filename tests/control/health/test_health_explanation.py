@@ -31,7 +31,7 @@ def why_agent(ward: Ward, name: str = "a") -> WhyView:
     incident = ward.incidents.of(ward.world.agent(name).id)
     health = None if incident is None else health_of(plane.live, plane.parts, incident, now)
     guard = plane.parts[ClusterState].guard
-    return explain_agent(plane.live, guard, ward.world.agent(name).id, now, health)
+    return explain_agent(plane.live, guard, ward.world.agent(name).id, now, ROOT, health)
 
 
 def decide(ward: Ward, decision: HealthDecision, name: str = "a", note: str = "") -> None:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import click
@@ -12,11 +13,13 @@ from muster.cli.each import each_record
 from muster.cli.parameters import Argument, Option
 from muster.cli.screen import plain
 from muster.cli.words import clock_time, count
+from muster.core.errors import NotFound
+from muster.core.machine_sentences import held_kernel
 from muster.core.states import AgentBar
 
 if TYPE_CHECKING:
     from muster.client import Client
-    from muster.core.views.cluster import AgentView
+    from muster.core.views.cluster import AgentView, HeldKernelPage
 
 AgentRefs = Annotated[
     list[str],
@@ -26,6 +29,8 @@ AgentRefs = Annotated[
         autocompletion=complete_agent,
     ),
 ]
+MOST_NAMED = 20
+"""Kernels that a drain names."""
 DEADLINE = "1h"
 """The deadline of a drain for which none is given."""
 Reason = Annotated[
@@ -66,11 +71,13 @@ def drain(
     def act(client: "Client", ref: str) -> None:
         within = None if deadline == "never" else deadline or DEADLINE
         is_new = deadline is not None
-        _say(
-            client.bar_agent(
-                ref, AgentBar.DRAINING, note=reason, deadline=within, keep_deadline=not is_new
-            )
+        held = _held(client, ref)  # before it is stopped, which may be at once
+        agent = client.bar_agent(
+            ref, AgentBar.DRAINING, note=reason, deadline=within, keep_deadline=not is_new
         )
+        _say(agent)
+        if held is not None and agent.leave_by is not None:
+            _say_whom(held)
 
     each_agent(cluster, refs, act)
 
@@ -90,6 +97,24 @@ def each_agent(cluster: Cluster, refs: list[str], act: "Callable[[Client, str], 
     from muster.cli.kinds import agent
 
     each_record(cluster, refs, agent.KIND, act)
+
+
+def _held(client: "Client", ref: str) -> "HeldKernelPage | None":
+    """The kernels on an agent; None from a controller that does not tell them."""
+    with suppress(NotFound):
+        return client.agent_kernels(ref)
+    return None
+
+
+def _say_whom(held: "HeldKernelPage") -> None:
+    """Name the work that is to be stopped, and its owners."""
+    now = time.time()
+    for kernel in held.items[:MOST_NAMED]:
+        if kernel.owner is not None:
+            click.echo(f"  {plain(held_kernel(kernel, now))}")
+    more = len(held.items) - MOST_NAMED
+    if more > 0:
+        click.echo(f"  and {count(more, 'more kernel')}; `muster agents show` lists all")
 
 
 def _say(agent: "AgentView") -> None:

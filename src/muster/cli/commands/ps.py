@@ -10,6 +10,7 @@ import click
 from muster.cli import kinds
 from muster.cli.arguments import AsJson, InGroup
 from muster.cli.cluster import Cluster, on_cluster
+from muster.cli.completion import complete_agent
 from muster.cli.nearest import check_filters
 from muster.cli.parameters import Option
 from muster.cli.words import sentence_of, with_local_moments
@@ -49,6 +50,15 @@ def ps(
         str | None, owner_option("Show those of this user, or of domain/project/user.")
     ] = None,
     group: InGroup = None,
+    agent: Annotated[
+        str | None,
+        Option(
+            "--agent",
+            metavar="AGENT",
+            help="Show those that run on this agent, replicas of deployments too.",
+            autocompletion=complete_agent,
+        ),
+    ] = None,
     replicas: Annotated[
         bool,
         Option("--replicas", help="Include the sessions of deployments, which `routes` lists."),
@@ -61,7 +71,7 @@ def ps(
     Replicas of deployments are sessions, too: --replicas lists them, `muster routes` says more.
     """
     wanted = WorkFilter(
-        states_asked(state, "all" if show_all else "live"), name, owner, group, replicas
+        states_asked(state, "all" if show_all else "live"), name, owner, group, replicas, agent
     )
     if watched:
         from muster.cli.watching import watch
@@ -110,6 +120,8 @@ def _as_json(work: RecordView) -> dict[str, Any]:
 
 
 def _nothing(wanted: WorkFilter) -> str:
+    if wanted.agent is not None:
+        return f"no job or session that matches runs on agent {wanted.agent}"
     if wanted == WorkFilter(("live",)):
         return "no job is waiting or running; `muster ps -a` lists those that ended"
     words = either(each.replace("_", " ") for each in wanted.states)

@@ -8,20 +8,25 @@ from rich.text import Text
 
 from muster.cli.described.incident import about, incidents_table, why
 from muster.cli.described.record import ago, heading, sentences
-from muster.cli.screen import fields, plain
+from muster.cli.screen import Column, fields, plain, status, table
 from muster.cli.words import count, duration, moment
-from muster.core.resources import KERNELS, format_amount
+from muster.core.machine_sentences import kernels_of_others
+from muster.core.resources import KERNELS, format_amount, format_milli
 
 if TYPE_CHECKING:
-    from muster.core.views.cluster import AgentView
+    from muster.core.views.cluster import AgentView, HeldKernelPage, HeldKernelView
     from muster.core.views.health import IncidentView
 
 
 def agent_parts(
-    console: Console, agent: "AgentView", incidents: "Sequence[IncidentView]", now: float
+    console: Console,
+    agent: "AgentView",
+    incidents: "Sequence[IncidentView]",
+    now: float,
+    held: "HeldKernelPage | None" = None,
 ) -> list[RenderableType]:
-    """An agent: its place, what it has and how much of that is free, and its ``incidents``, newest
-    first."""
+    """An agent: its place, what it has and how much of that is free, the kernels that hold the
+    rest, if they are known, and its ``incidents``, newest first."""
     kernels = count(agent.kernels, "kernel")
     devices = (f"{each.index}: {each.model or 'gpu'}" for each in agent.devices)
     parts: list[RenderableType] = [
@@ -47,6 +52,8 @@ def agent_parts(
             ]
         ),
     ]
+    if held is not None:
+        parts += kernels_parts(console, held, now)
     if incidents:
         parts += [Text(), incidents_table(console, incidents, now)]
     return parts
@@ -87,3 +94,38 @@ def _closed(agent: "AgentView") -> str | None:
         return plain(f"no: {agent.barred}{note}")
     why = agent.ill or agent.withheld
     return plain(f"no: {why}") if why else None
+
+
+def kernels_parts(console: Console, held: "HeldKernelPage", now: float) -> list[RenderableType]:
+    """The kernels that hold room of an agent: those that the reader may see, and the number of the
+    others."""
+    parts: list[RenderableType] = []
+    if held.items:
+        columns = [
+            Column("RUNS", shrinks=16),
+            Column("OWNER", shrinks=12),
+            Column("STATE"),
+            Column("GPUS", right=True),
+            Column("ON GPU"),
+            Column("CPU", right=True, drops=2),
+            Column("MEMORY", right=True, drops=1),
+            Column("FOR", right=True),
+        ]
+        parts += [Text(), table(console, columns, (_kernel(each, now) for each in held.items))]
+    if held.others:
+        parts += [Text(), Text(kernels_of_others(held.others, held.other_gpu_milli))]
+    return parts
+
+
+def _kernel(kernel: "HeldKernelView", now: float) -> list[Text | str]:
+    holds = kernel.resources
+    return [
+        plain(kernel.work if kernel.owner is not None else f"({kernel.service} of the machine)"),
+        "-" if kernel.owner is None else plain(kernel.owner.user),
+        status(kernel.status),
+        format_milli(holds.gpu_milli) if holds.gpu_milli else "-",
+        ",".join(str(share.index) for share in kernel.devices) or "-",
+        format_amount("cpu", holds.cpu_milli),
+        format_amount("memory", holds.memory_bytes),
+        duration(now - kernel.since),
+    ]

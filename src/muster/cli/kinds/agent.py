@@ -2,15 +2,18 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from muster.cli.kinds.kind import Json, Kind, Shown
+from muster.core.errors import NotFound
 from muster.core.views.cluster import AgentView
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from muster.client import Client
+    from muster.core.views.cluster import HeldKernelPage
     from muster.core.views.health import IncidentView
 
 
@@ -39,13 +42,25 @@ class AgentKind(Kind[AgentView, AgentView]):
     ) -> "Sequence[RenderableType]":
         from muster.cli.described.agent import agent_parts
 
-        return agent_parts(console, found, self._incidents(client, found), time.time())
+        incidents, held = self._incidents(client, found), self._held(client, found)
+        return agent_parts(console, found, incidents, time.time(), held)
 
     def as_json(self, client: "Client", found: AgentView, shown: Shown) -> Json:
         import msgspec
 
         answer: dict[str, Any] = msgspec.to_builtins(found)
-        return {**answer, "incidents": msgspec.to_builtins(self._incidents(client, found))}
+        held = self._held(client, found)
+        return {
+            **answer,
+            "held_kernels": None if held is None else msgspec.to_builtins(held),
+            "incidents": msgspec.to_builtins(self._incidents(client, found)),
+        }
+
+    def _held(self, client: "Client", agent: AgentView) -> "HeldKernelPage | None":
+        """The kernels on a machine; None from a controller that does not tell them."""
+        with suppress(NotFound):
+            return client.agent_kernels(agent.id)
+        return None
 
     def _incidents(self, client: "Client", agent: AgentView) -> "Sequence[IncidentView]":
         """The newest incidents of a machine."""

@@ -6,10 +6,10 @@ from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from muster.cli.kinds.kind import Json, Row, Shown, WorkKind
+from muster.cli.kinds.kind import Json, Row, Shown, WorkKind, gpus_of
 from muster.cli.kinds.outputs import Extent, Outputs, Runs
 from muster.core.errors import InvalidSpec, NotFound
-from muster.core.states import JOB_TABLE, TaskState
+from muster.core.states import JOB_TABLE, TASK_TABLE, TaskState
 from muster.core.views.work import JobDetail, JobView, WorkStanding
 
 if TYPE_CHECKING:
@@ -90,10 +90,21 @@ def _has_begun(task: "TaskDetail") -> bool:
     return bool(task.attempts) and task.attempts[-1].started_at is not None
 
 
+def _gpus(record: JobView) -> str:
+    """How many GPUs the tasks of a job have, of how many that all ask for that have not ended."""
+    held = sum(record.counts.get(state, 0) for state in _HOLD)
+    left = sum(number for state, number in record.counts.items() if state in TASK_TABLE.live)
+    return gpus_of(held * record.gpu_milli, left * record.gpu_milli)
+
+
+_HOLD = (TaskState.ASSIGNED, TaskState.BUILDING, TaskState.RUNNING)
+
+
 class JobKind(WorkKind[JobView, JobDetail]):
     """Jobs."""
 
     name = "job"
+    is_on_agents = True
     states = JOB_TABLE
     scopes: ClassVar = {
         WorkStanding.WAITING: "live",
@@ -161,6 +172,7 @@ class JobKind(WorkKind[JobView, JobDetail]):
             name=record.name,
             size=f"{done(record)}/{record.tasks_total}",
             tasks=_numbers(record) if record.tasks_total > 1 else None,
+            gpus=_gpus(record),
             group=record.group,
             owner=record.owner,
             created_at=record.submitted_at,

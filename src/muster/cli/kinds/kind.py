@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
+from muster.core.resources import format_milli
 from muster.core.views.base import OwnerView, RecordView, View
 
 if TYPE_CHECKING:
@@ -55,12 +56,14 @@ class Kind(Generic[V, D]):
         is_cancelled: whether `muster cancel` offers it.
         has_parts: whether it has tasks or kernels, to which a REF can refer by an index.
         has_replicas: whether some are of deployments, and ``replicas`` is one of its filters.
+        is_on_agents: whether they hold room of agents, and ``agent`` is one of its filters.
     """
 
     name: ClassVar[str] = "record"
     is_cancelled: ClassVar[bool] = False
     has_parts: ClassVar[bool] = False
     has_replicas: ClassVar[bool] = False
+    is_on_agents: ClassVar[bool] = False
 
     def newest(self, client: "Client", state: str, *, limit: int, **filters: Any) -> Sequence[V]:
         """The newest of those records whose names are offered; ``filters`` are those of
@@ -109,6 +112,7 @@ class Row(NamedTuple):
         prefix: what the short id begins with, so that it can be used as a REF.
         size: how much of it is done, or its type.
         tasks: how many of its tasks run, wait, and have failed, where it has several.
+        gpus: how many GPUs it has, of how many that it asks for; empty if of none.
     """
 
     prefix: str
@@ -120,6 +124,15 @@ class Row(NamedTuple):
     started_at: float | None
     finished_at: float | None
     tasks: tuple[int, int, int] | None = None
+    gpus: str = ""
+
+
+def gpus_of(held_milli: int, asked_milli: int) -> str:
+    """How many GPUs work has, of how many that it asks for: 8, 0/8; empty if it asks for none."""
+    if not asked_milli:
+        return ""
+    asked = format_milli(asked_milli)
+    return asked if held_milli == asked_milli else f"{format_milli(held_milli)}/{asked}"
 
 
 class WorkKind(Kind[V, D], ABC):

@@ -4,10 +4,10 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from muster.cli.kinds.kind import Row, Shown, WorkKind
+from muster.cli.kinds.kind import Row, Shown, WorkKind, gpus_of
 from muster.cli.kinds.outputs import Extent, Outputs, Runs
 from muster.core.ids import IdKind
-from muster.core.states import SESSION_TABLE
+from muster.core.states import SESSION_TABLE, SessionStatus
 from muster.core.views.work import SessionDetail, SessionView, WorkStanding
 
 if TYPE_CHECKING:
@@ -49,6 +49,14 @@ class KernelOutputs(Outputs[SessionDetail]):
         )
 
 
+def _gpus(record: SessionView) -> str:
+    """How many GPUs a session has, of how many that it asks for."""
+    return gpus_of(record.gpu_milli if record.status in _HOLD else 0, record.gpu_milli)
+
+
+_HOLD = SESSION_TABLE.live - {SessionStatus.PENDING}
+
+
 class SessionKind(WorkKind[SessionView, SessionDetail]):
     """Sessions."""
 
@@ -67,6 +75,7 @@ class SessionKind(WorkKind[SessionView, SessionDetail]):
     }
     has_parts = True
     has_replicas = True
+    is_on_agents = True
     outputs = KernelOutputs()
 
     def newest(
@@ -100,6 +109,7 @@ class SessionKind(WorkKind[SessionView, SessionDetail]):
             name=record.name or "",
             size=record.type,
             tasks=None,
+            gpus=_gpus(record),
             group=record.group,
             owner=record.owner,
             created_at=record.created_at,

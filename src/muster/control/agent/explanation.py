@@ -6,17 +6,22 @@ from sqlalchemy import Connection
 
 from muster.control.session.cluster.guard import HELD_UP_S, ServicesGuard
 from muster.control.session.explaining.machines import departure_of, silence_of
+from muster.control.session.explaining.on_agent import kernels_on
 from muster.core import sentences
 from muster.core.ids import AgentId
+from muster.core.machine_sentences import held_kernel, kernels_of_others
 from muster.core.owner import Principal
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import AgentBar, AgentStatus
+from muster.core.text import count
 from muster.core.views.base import ReasonView
 from muster.core.views.cluster import AgentView
 from muster.core.views.placement import WhyView
 from muster.store.live import Live
 from muster.store.records import Agent, Allocation
 
+MOST_KERNELS = 20
+"""Kernels of an agent that are told by name."""
 MOST_TOLD = 10
 """Services that are told because they hold up an agent."""
 
@@ -36,12 +41,14 @@ def explain_agent(
     guard: ServicesGuard,
     id_: AgentId,
     now: float,
+    asker: Principal,
     health: AgentHealthAnswer | None = None,
     slice_until: float | None = None,
 ) -> WhyView:
-    """Why a live agent is in its state, and takes work or takes none.
+    """Why a live agent is in its state, and takes work or takes none, and what it runs.
 
     Args:
+        asker: whoever is told, who sees the names of no work of others.
         health: what is to be told of its incident, if it has one.
         slice_until: until when services may keep work on its slice, if that has a limit.
     """
@@ -61,9 +68,20 @@ def explain_agent(
         verdict=sentences.agent(
             agent.name, charged, takes_work=takes_work, connected=agent.connected
         ),
-        details=() if health is None else health.details,
+        details=(*(() if health is None else health.details), *_runs(live, agent, asker, now)),
         reasons=tuple(map(ReasonView.of, reasons)),
     )
+
+
+def _runs(live: Live, agent: Agent, asker: Principal, now: float) -> tuple[str, ...]:
+    """Sentences on the kernels of the agent."""
+    found = kernels_on(live, agent.id, asker)
+    told = [held_kernel(each, now) for each in found.seen[:MOST_KERNELS]]
+    if more := len(found.seen) - len(told):
+        told.append(f"and {count(more, 'more kernel')}")
+    if found.others:
+        told.append(kernels_of_others(found.others, found.other_gpu_milli))
+    return tuple(told)
 
 
 def explain_removed_agent(

@@ -4,6 +4,8 @@ anything."""
 from muster.control.agent.lifecycle import AgentLifecycle, lose_kernels
 from muster.control.engine.work import Work
 from muster.control.session.cluster.state import ClusterState
+from muster.control.session.departures import Departure, note_departure
+from muster.control.session.explaining.machines import departure_of
 from muster.control.session.handlers.start import recall_prefilled
 from muster.control.session.kernel_reports import KernelReports
 from muster.core.errors import Conflict, NotFound
@@ -50,7 +52,7 @@ class AgentRequests:
         """
         agent = _found(work, id_)
         leave_by = None if leave_within_s is None else work.now + leave_within_s
-        before = agent.barred, agent.bar_note
+        before, left_by = (agent.barred, agent.bar_note), agent.leave_by
         if keeps_deadline and agent.barred is bar is AgentBar.DRAINING:
             leave_by = agent.leave_by
         if note is None:
@@ -58,6 +60,11 @@ class AgentRequests:
         agent.barred, agent.bar_note, agent.leave_by = bar, note, leave_by
         work.unit.touch(agent)
         work.mark(agent)
+        if leave_by is not None and leave_by != left_by:
+            why = departure_of(agent, leave_by, work.now)
+            note_departure(work, agent, Departure(leave_by, why))
+        elif leave_by is None and left_by is not None and work.now < left_by:
+            note_departure(work, agent, Departure(None))
         if before != (bar, note):
             code = ReasonCode.AGENT_BARRED if bar else ReasonCode.AGENT_UNBARRED
             by = principal.owner.user

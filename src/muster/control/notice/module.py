@@ -3,6 +3,7 @@
 from muster.control.engine.declared import Declared
 from muster.control.engine.effects import Surroundings
 from muster.control.engine.module import Context, EntityModule
+from muster.control.notice.departures import TellDepartures
 from muster.control.notice.ends import TellEndsOfJobs, TellEndsOfSessions, Writer
 from muster.control.notice.entity import NOTICE
 from muster.control.notice.lifecycle import NoticeLifecycle, SendNotices, TakeTurns
@@ -48,6 +49,7 @@ class NoticeModule(EntityModule):
                 SendNotices(turns),
                 TellEndsOfJobs(writer),
                 TellEndsOfSessions(writer),
+                TellDepartures(writer),
             ],
             offers=[writer, NoticeRequests(writer, self._policy)],
         )

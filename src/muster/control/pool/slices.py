@@ -14,6 +14,7 @@ from muster.control.pool.records import OwnMachine, Pool, Slice, SliceId
 from muster.control.pool.specs import forget_spec
 from muster.control.pool.turns import SliceTurns
 from muster.control.session.cluster.state import ClusterState
+from muster.control.session.departures import Departure, note_departure
 from muster.control.session.handlers.start import recall_prefilled
 from muster.control.session.heard_time import LOOK_AGAIN_S
 from muster.control.session.kernel_reports import KernelReports
@@ -119,6 +120,7 @@ class SliceLifecycle(Lifecycle[Slice]):
                 slice_.leave_by = leave_by
                 work.unit.touch(slice_)
                 work.mark(slice_)
+                self._have_work_leave(work, slice_)
             return
         slice_.doomed, slice_.doomed_at, slice_.failed = why, work.now, failed
         slice_.leave_by, slice_.held_by = leave_by, None
@@ -132,6 +134,11 @@ class SliceLifecycle(Lifecycle[Slice]):
         for agent in agents:
             recall_prefilled(work, agent.id)
         self.changed_groups.add(slice_.group)
+        self._have_work_leave(work, slice_)
+
+    def _have_work_leave(self, work: Work, slice_: Slice) -> None:
+        for agent in self._fleet.agents(slice_).values():
+            note_departure(work, agent, Departure(slice_.leave_by, slice_.doomed))
 
     def failed(self, work: Work, slice_: Slice, why: Reason) -> Reason:
         """Note why the last call of the provider about a slice failed; the answer is ``why``."""
@@ -252,7 +259,7 @@ def withheld(slice_: Slice) -> str:
     if slice_.doomed is not None:
         return "its slice is being deleted"
     if slice_.status is not SliceStatus.READY:
-        return f"its slice is {slice_.status}"
+        return f"its slice is {slice_.status.lower()}"
     return ""
 
 

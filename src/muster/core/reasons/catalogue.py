@@ -30,6 +30,7 @@ _OPEN = (
     "{barred:? `muster uncordon AGENT` has an agent take work again.}"
     "{isolated:? `muster agents return AGENT` has an isolated agent take work again.}"
     "{healing:? Those that are checked or healed come back by themselves.}"
+    "{withheld:? Those of slices take work once these are ready, or go with them.}"
     "{full:? Make room on the disks that are full.}"
     "{silent:? Start those that are silent again.}"
 )
@@ -222,6 +223,9 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ),
     ReasonCode.NO_SINGLE_DEVICE: Definition(
         _W, "gpu: {requested:=} of one device asked, the freest device has {free:=}"
+    ),
+    ReasonCode.LACKS_FOR_ALL: Definition(
+        _W, "room for {fit} of {kernels:kernel}, which have to be {where}"
     ),
     ReasonCode.AGENT_NOT_ALIVE: Definition(_O, "the agent is {status}"),
     ReasonCode.CONSTRAINT_NOT_MET: Definition(

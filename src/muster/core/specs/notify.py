@@ -72,7 +72,8 @@ class Channel(Spec):
     Args:
         url: a webhook (`https://HOST/PATH`, which gets JSON), or any URL of Apprise whose service
             the operator allows. It is a secret: shown shortened, and never read back.
-        on: the ends that are told: all (`end`), all but success (`failure`), or `success`.
+        on: the ends that are told: all (`end`), all but success (`failure`), or `success`. With the
+            first two it is also told, in advance, that work has to leave a machine.
     """
 
     url: ChannelUrl
@@ -81,6 +82,11 @@ class Channel(Spec):
     def wants(self, *, success: bool) -> bool:
         """Whether an end is to be told."""
         return self.on is NotifyOn.END or (self.on is NotifyOn.SUCCESS) is success
+
+    @property
+    def wants_departures(self) -> bool:
+        """Whether it is to be told that work has to leave a machine."""
+        return self.on is not NotifyOn.SUCCESS
 
     @property
     def shown(self) -> str:

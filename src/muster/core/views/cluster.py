@@ -4,9 +4,10 @@ from typing import Any
 
 from msgspec import field
 
-from muster.core.states import AgentBar, AgentStatus
+from muster.core.states import AgentBar, AgentStatus, KernelStatus
 from muster.core.states.health import HealthStatus
-from muster.core.views.base import ReasonView, RecordView, ResourcesView, View
+from muster.core.views.base import OwnerView, ReasonView, RecordView, ResourcesView, View
+from muster.core.views.work import ShareView
 
 
 class DeviceView(View):
@@ -64,6 +65,41 @@ class AgentPage(View):
 
     items: tuple[AgentView, ...]
     next: str | None = None
+
+
+class HeldKernelView(View):
+    """A kernel that holds room of an agent.
+
+    Args:
+        work: the name of its work as people type it, such as train/3.
+        owner: of the work; None for a service of the machine itself.
+        service: the service's name, if it is one.
+        devices, resources: what it holds of the agent.
+        since: when it got that, in seconds since the epoch.
+        started_at: when it began to run, if it has.
+    """
+
+    id: str
+    session_id: str
+    job_id: str | None = None
+    work: str
+    owner: OwnerView | None = None
+    service: str = ""
+    status: KernelStatus
+    devices: tuple[ShareView, ...] = ()
+    resources: ResourcesView
+    since: float
+    started_at: float | None = None
+
+
+class HeldKernelPage(View):
+    """The kernels that hold room of an agent, those that have it longest first, all on one page.
+    ``others`` counts those of others, which the asker may not see, ``other_gpu_milli`` their
+    thousandths of GPUs."""
+
+    items: tuple[HeldKernelView, ...]
+    others: int = 0
+    other_gpu_milli: int = 0
 
 
 class GroupView(View):

@@ -26,7 +26,8 @@ class JobView(RecordView):
     lie: it is larger where the job runs ``only`` some tasks, as a ``retry_of`` another job does.
     ``version`` is the value of ``since`` in a wait for the next change. ``warnings``, in the answer
     to a submission, are the reasons for which it waits until another agent joins, and what of its
-    spec is allowed and hardly meant.
+    spec is allowed and hardly meant. ``gpu_milli`` is in listings how many thousandths of GPUs each
+    task asks for, of a job that has not ended.
     ``exit_code`` is the code with which ``muster run`` would end; the client sets it for a job that
     has ended and was asked for alone. ``remarks`` tell of ends of its tasks what their states do
     not. ``kernels_left``, of a job that has ended, are kernels whose processes may still run and
@@ -48,6 +49,7 @@ class JobView(RecordView):
     remarks: tuple[ReasonView, ...] = ()
     warnings: tuple[ReasonView, ...] = ()
     version: str = ""
+    gpu_milli: int = 0
     exit_code: int | None = None
     kernels_left: int = 0
 
@@ -222,7 +224,8 @@ class FailurePage(View):
 
 class SessionView(RecordView):
     """A session; ``job_id`` is None when it was handed in by itself. ``warnings``, in the answer to
-    a submission, are the reasons for which it waits until another agent joins."""
+    a submission, are the reasons for which it waits until another agent joins. ``gpu_milli`` is in
+    listings how many thousandths of GPUs its kernels ask for together, if it has not ended."""
 
     job_id: str | None = None
     name: str | None = None
@@ -240,6 +243,7 @@ class SessionView(RecordView):
     finished_at: float | None = None
     reason: ReasonView | None = None
     warnings: tuple[ReasonView, ...] = ()
+    gpu_milli: int = 0
 
     @property
     def ended(self) -> bool:

@@ -33,13 +33,16 @@ class NotHeld(MusterError):
 
 OUT_OF_DISK = "out of disk (DISK_FULL)"
 """The status, for people, of an agent without room on its disk."""
+WITHHELD = "kept from work"
+"""The beginning of the status of an agent whose slice is not ready, or is being deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentFacts:
-    """The facts of an agent, apart from its amounts; ``status`` is for people only.
+    """The facts of an agent, apart from its amounts.
 
     Args:
+        status: words that follow "the agent is"; an operator's may be among them.
         accepting: whether the agent takes new work; cordoned, draining and suspect agents do not.
         attributes: by which constraints choose agents.
         returning: whether the agent takes no new work only because its connection broke a moment

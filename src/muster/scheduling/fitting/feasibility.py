@@ -25,7 +25,7 @@ from muster.scheduling.cluster.constraints import (
     have_others,
     meets_rule,
 )
-from muster.scheduling.cluster.snapshot import OUT_OF_DISK, Snapshot
+from muster.scheduling.cluster.snapshot import OUT_OF_DISK, WITHHELD, Snapshot
 from muster.scheduling.cluster.statement import Statement
 from muster.scheduling.fitting.fit import Fit, fit_session, most_placed
 from muster.scheduling.policy.plugins import AgentSelector
@@ -200,15 +200,15 @@ class Feasibility:
         statuses."""
         snapshot = self._snapshot
         slots = np.flatnonzero(snapshot.columns.present & ~snapshot.columns.accepting)
-        statuses = [snapshot.facts(slot).status.lower() for slot in slots.tolist()]
+        statuses = [snapshot.facts(slot).status for slot in slots.tolist()]
         known = sorted(set(statuses))
         index_of = {status: index for index, status in enumerate(known)}
         return slots, np.array([index_of[each] for each in statuses], np.int64), known
 
     def _closed_among(self, mask: Flags | None) -> dict[str, Any]:
         """Numbers of a reason: how many agents take no new work, their statuses, and how many of
-        them are barred, isolated, healing, out of disk or silent, which have remedies of their
-        own."""
+        them are barred, isolated, healing, withheld, out of disk or silent, which have remedies of
+        their own."""
         slots, indexes, statuses = self._closed
         if mask is not None:
             indexes = indexes[mask[slots]]
@@ -272,7 +272,9 @@ def _remedy_of(status: str) -> str:
         return "isolated"
     if status in _HEALING:
         return "healing"
-    return "full" if status == OUT_OF_DISK.lower() else "silent"
+    if status.startswith(WITHHELD):
+        return "withheld"
+    return "full" if status == OUT_OF_DISK else "silent"
 
 
 def together(workload: WorkloadClass) -> dict[str, Any]:

@@ -7,13 +7,13 @@ arises later (design: Skipped or failed).
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import ClassVar
 
 from muster.core.owner import Owner
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.resources import AmountUnit, unit_of
 from muster.core.specs import Dependency, DependencyCondition, Level, ScalingGroup
+from muster.core.text import utc_moment
 from muster.scheduling.accounting.holdings import Holdings
 from muster.scheduling.accounting.limits import Limit, largest_of_one, limits_of_one, limits_on
 from muster.scheduling.accounting.usage import Quotas, Scope, Usage, scopes
@@ -181,7 +181,7 @@ class StartTime:
         moment = next_moment(workload, context.now)
         if moment is None:
             return ()
-        return (reason(ReasonCode.BEFORE_START_TIME, moment=_moment(moment)),)
+        return (reason(ReasonCode.BEFORE_START_TIME, moment=utc_moment(moment)),)
 
     def allows(self, workload: WorkloadClass, context: PassContext, count: int) -> int:
         """All of ``count`` sessions of the class, or none."""
@@ -322,10 +322,3 @@ def _unmet(dependency: Dependency, state: DependencyState) -> Reason:
         case _:
             code = ReasonCode.DEPENDENCY_NOT_MET
             return reason(code, on=on, condition=condition, state=state.value)
-
-
-def _moment(seconds: float) -> str:
-    try:
-        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
-    except (ValueError, OverflowError, OSError):  # past the year 9999
-        return f"{seconds:.0f} s after 1970"

@@ -1,7 +1,7 @@
 """Jobs as the API tells them."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -27,6 +27,7 @@ from muster.store.queries.listing import (
 )
 from muster.store.queries.refs import resolve
 from muster.store.records import JOBS
+from muster.store.sql import one_of
 
 _LONG = frozenset({"spec", "only"})
 _WITHOUT_SPEC = [column for column in schema.jobs.c if column.name not in _LONG]
@@ -49,9 +50,17 @@ CALLED = Lookup(
 _ONE = Lookup(select(*_WITHOUT_SPEC).where(schema.jobs.c.id == given("id")))
 
 
-def list_jobs(connection: Connection, principal: Principal, listing: Listing) -> JobPage:
-    """A page of jobs, the newest first."""
+def list_jobs(
+    connection: Connection,
+    principal: Principal,
+    listing: Listing,
+    *,
+    ids: Collection[str] | None = None,
+) -> JobPage:
+    """A page of jobs, the newest first; of those with these ``ids`` if they are given."""
     query = select(*_WITHOUT_SPEC)
+    if ids is not None:
+        query = query.where(one_of(schema.jobs.c.id, ids))
     rows = [*connection.execute(listed(query, JOB, principal, listing))]
     if listing.with_left and listing.left:
         of_left = query.where(schema.jobs.c.id.in_(sorted(listing.left)[-_MOST_LEFT:]))

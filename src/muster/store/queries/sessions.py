@@ -1,5 +1,6 @@
 """Sessions and their kernels as the API tells them."""
 
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from muster.store.queries.listing import (
     spec_view,
 )
 from muster.store.queries.refs import resolve
+from muster.store.sql import one_of
 from muster.store.stored_values import load_list, load_shares
 
 _WITHOUT_SPEC = [column for column in schema.sessions.c if column is not schema.sessions.c.spec]
@@ -32,12 +34,15 @@ def list_sessions(
     *,
     of_jobs: bool,
     but: ColumnElement[bool] | None = None,
+    ids: Collection[str] | None = None,
 ) -> SessionPage:
     """Sessions without a job; with ``of_jobs`` the sessions of jobs too. Those for which ``but``
-    holds are left out."""
+    holds are left out, and all but those with these ``ids``, if they are given."""
     query = listed(select(*_WITHOUT_SPEC), SESSION, principal, listing)
     if not of_jobs:
         query = query.where(schema.sessions.c.job_id.is_(None))
+    if ids is not None:
+        query = query.where(one_of(schema.sessions.c.id, ids))
     if but is not None:
         query = query.where(not_(but))
     rows = connection.execute(query).all()

@@ -10,7 +10,7 @@ from muster.core.resources import Resources
 from muster.core.specs import JobSpec, PlacementSpec, ScalingGroup, SessionSpec, SessionType
 from muster.core.states import PLACED_SESSION, AgentStatus, SessionStatus
 from muster.core.states.health import ILL, HealthStatus
-from muster.scheduling.cluster.snapshot import OUT_OF_DISK, AgentFacts
+from muster.scheduling.cluster.snapshot import OUT_OF_DISK, WITHHELD, AgentFacts
 from muster.scheduling.workload import WorkloadClass
 from muster.store.records import Agent, Session
 
@@ -124,7 +124,7 @@ def agent_facts(agent: Agent, group: ScalingGroup) -> AgentFacts:
     """An agent as placement sees it."""
     alive = agent.status is AgentStatus.ALIVE
     able = alive and agent.connected
-    status = agent.status if agent.connected else "not connected"
+    status = agent.status.lower() if agent.connected else "not connected"
     may = agent.barred is None and not agent.disk_full and not agent.withheld
     may = may and not agent.ill and not agent.in_service
     return AgentFacts(
@@ -140,10 +140,12 @@ def agent_facts(agent: Agent, group: ScalingGroup) -> AgentFacts:
 
 
 def _bar_of(agent: Agent) -> str:
-    """The reason, as people are told, for which a connected agent takes no new work; empty if it
-    takes some."""
+    """The reason, as people are told, for which a connected agent takes no new work: words that
+    follow "the agent is". An operator's note is told as it was written. Empty if it takes some."""
     if agent.disk_full:
         return OUT_OF_DISK
     if not agent.barred and not agent.withheld and (agent.ill or agent.in_service):
         return agent.ill or ILL[HealthStatus.CHECKING]
-    return ": ".join(filter(None, (agent.barred or agent.withheld, agent.bar_note)))
+    if agent.barred:
+        return f"{agent.barred}: {agent.bar_note}" if agent.bar_note else str(agent.barred)
+    return f"{WITHHELD}: {agent.withheld}" if agent.withheld else ""
