@@ -179,3 +179,30 @@ def test_agent_that_meets_the_rule_is_not_among_those_that_do_not() -> None:
         (9, "hostname=h3 asked, hostname is h0 (8 other values on the others)"),
         (1, ""),
     ]
+
+
+# -- gangs that have to be together --------------------------------------------------------------
+
+
+def test_agents_lack_room_for_all_of_a_gang_that_has_to_be_on_one() -> None:
+    snapshot = cluster(a=box(cpu=9, gpus=2), b=box(cpu=9, gpus=2), c=box(cpu=9))
+    asked = session("s", *[ask(1, gpu=1)] * 3, mode="single-node")
+    assert lacks(why(snapshot, asked)) == [
+        (2, "a", "room for 2 of 3 kernels, which have to be on one agent"),
+        (1, "c", "gpu: 1 asked, the agent has 0"),
+    ]
+    fits = session("s", *[ask(1, gpu=1)] * 2, mode="single-node")
+    assert lacks(why(snapshot, fits))[0] == (2, "a", "")
+
+
+def test_agents_lack_room_for_all_of_a_gang_that_has_to_share_a_value() -> None:
+    x, y = {"rack": "x"}, {"rack": "y"}
+    snapshot = cluster(
+        a=box(cpu=1, has=x), b=box(cpu=1, has=x), c=box(cpu=1, has=y), d=box(cpu=1, has=y)
+    )
+    snapshot.take(agent("d"), ask(1))
+    assert lacks(why(snapshot, session("s", ask(1), ask(1), together="rack"))) == [
+        (2, "a", ""),
+        (1, "c", "room for 1 of 2 kernels, which have to be on agents of one rack"),
+        (1, "d", "cpu: 1 asked, 0 of 1 free"),
+    ]

@@ -234,15 +234,20 @@ def _wrong(told: Mapping[str, Any], session: Session, standing: Standing) -> Ite
     (request,) = told["requests"]
     lacks = Counter[frozenset[str]]()
     for group in request["groups"]:
-        lacks[frozenset(each["code"] for each in group["shortfalls"])] += group["agents"]
+        lacks[_codes(group)] += group["agents"]
     true = Counter(standing.shortfalls(agent, session) for agent in standing.agents)
     if lacks != true:
         yield f"agents lack {lacks}, and really {true}"
     for group in request["groups"]:
-        alike = frozenset(each["code"] for each in group["shortfalls"])
+        alike = _codes(group)
         nearest = standing.named(group["nearest"])
         if not any(standing.shortfalls(agent, session) == alike for agent in nearest):
             yield f"{group['nearest']} is said to lack {set(alike)}"
     fit = min(standing.places(session), len(session.kernels))
     if request["fit"] != fit:
         yield f"{request['fit']} kernels are said to fit, and {fit} do"
+
+
+def _codes(group: Mapping[str, Any]) -> frozenset[str]:
+    """The codes of the lacks for one kernel: a rule for all kernels of a gang is left out."""
+    return frozenset(each["code"] for each in group["shortfalls"]) - {ReasonCode.LACKS_FOR_ALL}

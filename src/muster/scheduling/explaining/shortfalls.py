@@ -8,7 +8,7 @@ import numpy as np
 
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.resources import GPU_WHOLE, Resources, unit_of
-from muster.core.specs.placement import Constraint
+from muster.core.specs.placement import ClusterMode, Constraint
 from muster.scheduling.cluster.columns import Flags, Floats, Ints
 from muster.scheduling.cluster.constraints import (
     eligible,
@@ -20,6 +20,7 @@ from muster.scheduling.cluster.constraints import (
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.fitting.feasibility import devices_of_models
 from muster.scheduling.fitting.filling import best_first
+from muster.scheduling.fitting.fit import gang_places
 from muster.scheduling.policy.plugins import AgentSelector
 from muster.scheduling.workload import KernelPlacement, WorkloadClass
 
@@ -145,6 +146,39 @@ class _Rule:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """The rule that all kernels of a request are on one agent, or on agents that share a value, by
+    the number of them that each agent's place has room for.
+
+    Args:
+        fit: that number of each agent that is looked at; 0 where it has no room for one.
+        where: words for the place, which follow "have to be".
+    """
+
+    kernels: int
+    fit: Ints
+    where: str
+
+    def short(self) -> Flags:
+        """Agents without room for one kernel lack something else, which is told instead."""
+        return (self.fit > 0) & (self.fit < self.kernels)
+
+    def kind(self) -> Ints:
+        return np.where(self.short(), self.fit, 0)
+
+    def distance(self) -> Floats:
+        return (self.kernels - self.fit) / self.kernels
+
+    def reason(self, agent: int, members: Ints) -> Reason:
+        """The number of kernels for which the place of ``agent`` has room."""
+        numbers = {"fit": int(self.fit[agent]), "kernels": self.kernels, "where": self.where}
+        return reason(ReasonCode.LACKS_FOR_ALL, **numbers)
+
+
+_Lack = _Need | _Rule | _Whole
+
+
 def explain_request(
     snapshot: Snapshot,
     selector: AgentSelector,
@@ -163,8 +197,10 @@ def explain_request(
     """
     kernels = len(indexes)
     slots = np.flatnonzero(snapshot.columns.present)
-    every: list[_Need | _Rule] = [*_rules(snapshot, workload, slots)]
-    every += _needs(snapshot, request, slots)
+    candidates = _candidates(snapshot, workload, request)
+    room = snapshot.columns.copies(request, candidates, kernels)
+    every: list[_Lack] = [*_rules(snapshot, workload, slots), *_needs(snapshot, request, slots)]
+    every += _whole(snapshot, workload, kernels, slots, candidates, room)
     needs = [need for need in every if need.short().any()]
     kind, distance = _kinds_and_distances(snapshot, needs, slots)
     _, kind, counts = np.unique(kind, return_inverse=True, return_counts=True)
@@ -181,8 +217,6 @@ def explain_request(
         examples = [snapshot.facts(slot).name for slot in slots[members[:_EXAMPLES]].tolist()]
         groups.append(AgentGroup(members.size, tuple(examples), facts.name, tuple(lacking)))
     shown = int(counts[largest_first].sum())
-    candidates = _candidates(snapshot, workload, request)
-    room = snapshot.columns.copies(request, candidates, kernels)
     its = [places[index] for index in indexes] if places else []
     return RequestExplanation(
         request,
@@ -192,6 +226,34 @@ def explain_request(
         slots.size - shown,
         _scores(snapshot, selector, workload, request, candidates, its),
     )
+
+
+def _whole(
+    snapshot: Snapshot,
+    workload: WorkloadClass,
+    kernels: int,
+    slots: Ints,
+    candidates: Ints,
+    room: Ints,
+) -> list[_Whole]:
+    """The rule for all kernels of a request together, if the session has one.
+
+    Args:
+        candidates: the slots with room for one kernel.
+        room: for how many kernels each of them has room.
+    """
+    placement = workload.placement
+    if placement.mode is ClusterMode.SINGLE_NODE:
+        where = "on one agent"
+    elif placement.together is not None:
+        where = f"on agents of one {placement.together}"
+    else:
+        return []
+    place_of = gang_places(snapshot, placement)
+    by_place = np.bincount(place_of[candidates], room, place_of.max(initial=0) + 1)
+    fit = np.zeros(snapshot.columns.slots, np.int64)
+    fit[candidates] = np.minimum(by_place[place_of[candidates]], kernels)
+    return [_Whole(kernels, fit[slots], where)]
 
 
 def _candidates(snapshot: Snapshot, workload: WorkloadClass, request: Resources) -> Ints:
@@ -289,7 +351,7 @@ def _gpus(snapshot: Snapshot, request: Resources, slots: Ints) -> _Need:
 
 
 def _kinds_and_distances(
-    snapshot: Snapshot, needs: Sequence[_Need | _Rule], slots: Ints
+    snapshot: Snapshot, needs: Sequence[_Lack], slots: Ints
 ) -> tuple[Ints, Floats]:
     """For each agent a number that stands for its combination of shortfalls, and how far it is from
     having none."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from muster.core.ids import AgentId
 from muster.core.resources import GPU_WHOLE, Resources
-from muster.core.specs.placement import ClusterMode, as_number
+from muster.core.specs.placement import ClusterMode, PlacementSpec, as_number
 from muster.scheduling.cluster.columns import Columns, Flags, Ints, Shares
 from muster.scheduling.cluster.constraints import eligible, tiers
 from muster.scheduling.cluster.snapshot import Snapshot
@@ -131,9 +131,7 @@ def _roomiest(snapshot: Snapshot, workload: WorkloadClass) -> Iterator[tuple[Fla
     each request by itself."""
     columns, placement, mask = snapshot.columns, workload.placement, eligible(snapshot, workload)
     alone, limit = placement.mode is ClusterMode.SINGLE_NODE, placement.max_kernels_per_agent
-    place_of = np.arange(columns.slots)
-    if not alone and placement.together is not None:
-        place_of = snapshot.attribute(placement.together)[0]
+    place_of = gang_places(snapshot, placement)
     room = np.zeros(place_of.max(initial=0) + 1, np.int64)
     for request, indexes in workload.requests:
         slots = columns.fitting(request)
@@ -145,6 +143,15 @@ def _roomiest(snapshot: Snapshot, workload: WorkloadClass) -> Iterator[tuple[Fla
         room = np.minimum(room, limit)
     for place in np.argsort(-room, kind="stable")[:_MOST_COUNTED].tolist():
         yield place_of == place, int(room[place])
+
+
+def gang_places(snapshot: Snapshot, placement: PlacementSpec) -> Ints:
+    """By slot a number for the place that has to hold all kernels of a session: the agents of a
+    value where they share one, and each agent by itself elsewhere. -1 for an agent without a
+    value."""
+    if placement.mode is not ClusterMode.SINGLE_NODE and placement.together is not None:
+        return snapshot.attribute(placement.together)[0]
+    return np.arange(snapshot.columns.slots)
 
 
 def devices_at(
