@@ -14,6 +14,7 @@ from muster.cli.completion import (
     complete_agent,
     complete_cancelled,
     complete_group,
+    complete_output,
     complete_pool,
     complete_slice,
     complete_user,
@@ -50,10 +51,16 @@ def test_names_and_ids_of_live_jobs_are_offered() -> None:
     assert complete(cluster, "job-") == [(IDS[0], "running"), (IDS[1], "running")]
 
 
+def test_what_ended_is_not_offered_to_be_cancelled() -> None:
+    ended = job("test", JobState.SUCCEEDED, number=1)
+    cluster = FakeCluster(jobs_=[ended, job("train")], sessions_=[session(name="tea")])
+    assert complete(cluster, "t") == [("train", "running")]
+
+
 def test_what_ended_is_offered_after_what_lives() -> None:
     ended = job("test", JobState.SUCCEEDED, number=1)
     cluster = FakeCluster(jobs_=[ended, job("train")], sessions_=[session(name="tea")])
-    assert complete(cluster, "t") == [
+    assert complete(cluster, "t", complete_output) == [
         ("train", "running"),
         ("test", "succeeded"),
         ("tea", "terminated"),

@@ -47,7 +47,7 @@ def test_deploy_scale_and_undo_tell_each_change_once(cluster: ServedCluster) -> 
         (made, "deployment web: 0 of 2 replicas healthy", "2 of 2 replicas healthy"),
         (changed, "; rolling from revision 1 to 2", "2 of 2 replicas healthy"),
         (more, "deployment web: 2 of 3 replicas healthy", "3 of 3 replicas healthy"),
-        (fewer, "deployment web: 3 of 0 replicas healthy", "0 of 0 replicas healthy"),
+        (fewer, "deployment web: 3 replicas healthy, 0 wanted", "0 of 0 replicas healthy"),
     ):  # fmt: skip
         assert (result.exit_code, result.stdout) == (0, ""), result.output
         lines = result.stderr.splitlines()
@@ -177,11 +177,19 @@ def test_revision_that_is_given_up_ends_the_wait_with_what_to_do(cluster: Served
         result = typed(cluster, "rollout", "status", "web", "--watch")
     assert result.exit_code == 1
     *_, last = result.stderr.splitlines()
-    assert "`muster rollout undo`" in result.stderr or "progress_deadline" in last
-    assert "revision 2 was given up" in result.stderr
+    assert "update.progress_deadline; the revision is tried again by `muster rollout" in last
+    assert last.endswith("`muster rollout undo web --to 2`.")
+    assert result.stderr.count("revision 2 was given up") == 1
+    assert "revision 1 serves, not 2" not in result.stderr, "the reason says so"
     assert typed(cluster, "rollout", "status", "web").exit_code == 1
     with passing_time(cluster):
-        assert typed(cluster, "scale", "web", "2").exit_code == 0, "that has nothing to do with it"
+        scaled = typed(cluster, "scale", "web", "2")
+    assert scaled.exit_code == 0, "that has nothing to do with it"
+    first, *lines = scaled.stderr.splitlines()
+    assert "; revision 2 was given up: " in first
+    assert lines
+    for line in lines:
+        assert line.endswith("revision 1 serves, not 2") or line.startswith("web waits: ")
 
 
 def test_first_revision_of_which_no_replica_gets_healthy_ends_the_wait_and_says_why(

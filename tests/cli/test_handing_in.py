@@ -150,8 +150,29 @@ def test_submit_takes_a_relative_workdir_from_where_the_file_is(
     cluster = FakeCluster(jobs_=[job()])
     cluster.run("submit", "jobs/ses.yaml")
     assert submitted(cluster).kernels[0].workdir == str(tmp_path / "data")
-    home = FakeCluster(jobs_=[job()]).run("submit", "-", stdin="command: x\nworkdir: ~/x")
-    assert "workdir is '~/x': expected an absolute path" in home.stderr
+
+
+def test_workdir_may_begin_with_a_home_and_go_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+    def workdir_of(*words: str, stdin: str = "") -> str:
+        cluster = FakeCluster(jobs_=[job()])
+        cluster.run(*words, stdin=stdin)
+        workdir: str = submitted(cluster).workdir
+        return workdir
+
+    for text, workdir in (("~/x", "home/x"), ("~", "home"), (f"{tmp_path}/a/../b", "b")):
+        found = workdir_of("submit", "-", stdin=f"command: x\nworkdir: {text!r}")
+        assert found == str(tmp_path / workdir)
+        found = workdir_of("submit", "-", "-w", text, stdin="command: x")
+        assert found == str(tmp_path / workdir)
+    cluster = FakeCluster(jobs_=[job()])
+    cluster.run("submit", "-", stdin="command: x\nrecovery: {checkpoint_dir: ~/kept/../ckpt}")
+    assert submitted(cluster).recovery.checkpoint_dir == str(tmp_path / "home/ckpt")
+    unknown = FakeCluster(jobs_=[job()]).run("submit", "-", stdin="command: x\nworkdir: ~nobody-x")
+    assert "workdir is '~nobody-x': expected an absolute path" in unknown.stderr
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from proving.hollow.virtual_clock import VirtualClock
 from tests.cli.fake_cluster import IDS, FakeCluster, because, job
 
+from muster.cli import screen
 from muster.cli.words import (
     SHORT_ID,
     clock_time,
@@ -17,11 +18,13 @@ from muster.cli.words import (
     sentence_of,
     shorten,
     signal_name,
+    waits,
     with_local_moments,
 )
 from muster.core.ids import IdFactory
 from muster.core.reasons import ReasonCode
 from muster.core.states import JobState
+from muster.core.text import healthy_of
 from muster.core.views.placement import WhyView
 
 
@@ -119,3 +122,49 @@ def test_short_ids_are_no_longer_than_they_must_be() -> None:
     twins = ["job-01kaecabcdefghij", "job-01kaecabcdefghik"]
     short = shorten([*twins, "job-02kaecabcdefghij", "ses-01kaecabcdefghij"])
     assert list(short.values()) == ["01kaecabcdefghij", "01kaecabcdefghik", "02kaecab", "01kaecab"]
+
+
+@pytest.mark.parametrize(
+    ("why", "line"),
+    [
+        (
+            "waits until b has succeeded",
+            "a waits until b has succeeded",
+        ),
+        ("group gpu has no agents", "a waits: group gpu has no agents"),
+    ],
+)
+def test_line_that_work_waits_says_so_once(why: str, line: str) -> None:
+    assert waits("a", why) == line
+
+
+@pytest.mark.parametrize(
+    ("healthy", "wanted", "said"),
+    [
+        (1, 2, "1 of 2 replicas healthy"),
+        (1, 1, "1 of 1 replica healthy"),
+        (12, 1, "12 replicas healthy, 1 wanted"),
+        (1, 0, "1 replica healthy, 0 wanted"),
+        (0, 0, "0 of 0 replicas healthy"),
+    ],
+)
+def test_no_more_replicas_are_healthy_of_those_that_are_wanted(
+    healthy: int, wanted: int, said: str
+) -> None:
+    assert healthy_of(healthy, wanted) == said
+
+
+@pytest.mark.parametrize(
+    ("terminal", "colour"), [("xterm", "green"), ("xterm-256color", "#1a7f37")]
+)
+def test_success_is_green_on_terminals_of_few_colours_too(
+    monkeypatch: pytest.MonkeyPatch, terminal: str, colour: str
+) -> None:
+    monkeypatch.setenv("TERM", terminal)
+    monkeypatch.delenv("COLORTERM", raising=False)
+    screen._has_sixteen_colours.cache_clear()
+    try:
+        assert str(screen.status("SUCCEEDED").style) == colour
+        assert str(screen.status("ALIVE").style) == colour
+    finally:
+        screen._has_sixteen_colours.cache_clear()

@@ -82,6 +82,33 @@ def test_attribute_that_no_agent_has_is_refused_with_the_nearest_name(
     assert not world.plane.live.jobs
 
 
+@pytest.mark.parametrize(
+    ("agents", "value", "expected"),
+    [
+        (["nodeone"], "'nodeone'", "group default has no such agent; did you mean 'node-one'?"),
+        (["x9"], "'x9'", "group default has no such agent; it has b, node-one"),
+        (["x8", "x9"], "'x8, x9'", "group default has no such agent; it has b, node-one"),
+    ],
+)
+def test_agents_that_the_group_does_not_have_are_refused_with_those_that_it_has(
+    group_world: MakeWorld, agents: list[str], value: str, expected: str
+) -> None:
+    world = group_world({"node-one": 2, "b": 2})
+    with pytest.raises(InvalidSpec) as caught:
+        world.submit(asking(agents=agents))
+    (problem,) = caught.value.problems
+    assert (problem.field, problem.value, problem.expected) == ("placement.agents", value, expected)
+    assert not world.plane.live.jobs
+
+
+def test_agents_are_not_refused_where_one_is_there_or_others_will_do(
+    group_world: MakeWorld,
+) -> None:
+    world = group_world({"a": 2})
+    assert world.submit(asking(agents=["a", "gone"])).status is JobState.RUNNING
+    assert world.submit(asking(agents=["gone"], agents_only=False)).status is JobState.RUNNING
+
+
 def test_refused_gang_costs_no_kernel(
     group_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,7 +29,6 @@ def asking(cpu: int, tasks: int = 1, **placement: object) -> JobSpec:
             asking(2, tasks=5),
             "only 4 of 5 kernels would fit in group default even if it were empty",
         ),
-        (asking(1, agents=["c"]), "placement: group default has no agent c. Name agents of the"),
         (
             asking(2, tasks=3, mode="single-node"),
             r"2 of 3 .* on one agent \(mode: single-node\). Ask for .* leave out mode: single-node",

@@ -81,6 +81,17 @@ def test_holders_past_the_limit_are_counted_by_whose_they_are(group_world: MakeW
     assert seen.sentence.endswith(", 3 sessions of others (3)")
 
 
+def test_work_in_another_project_of_the_asker_is_the_asker_s(group_world: MakeWorld) -> None:
+    world = group_world({"a": 10}, lambda start: Run(1000))
+    both = Principal(ADA.owner, Role.USER, projects=(ADA.owner.project, "vision"))
+    for index in range(10):
+        world.submit(job(f"vision-{index}"), both.within("vision"))
+    (room,) = why(world, world.submit(job("waits"), both), both).held
+    assert [each.name for each in room.holders] == [*(f"vision-{n}" for n in range(5)), None]
+    assert {each.yours for each in room.holders} == {True}
+    assert room.sentence.endswith(", 5 more sessions of yours (5)")
+
+
 def test_session_ahead_of_it_is_named_to_those_who_may_see_it(group_world: MakeWorld) -> None:
     world = group_world({"a": 4}, lambda start: Run(1000))
     world.submit(job("first", 3, timeout=1000), ADA)

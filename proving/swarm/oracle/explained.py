@@ -234,12 +234,12 @@ def _wrong(told: Mapping[str, Any], session: Session, standing: Standing) -> Ite
     (request,) = told["requests"]
     lacks = Counter[frozenset[str]]()
     for group in request["groups"]:
-        lacks[_codes(group)] += group["agents"]
+        lacks[_lacks(group)] += group["agents"]
     true = Counter(standing.shortfalls(agent, session) for agent in standing.agents)
     if lacks != true:
         yield f"agents lack {lacks}, and really {true}"
     for group in request["groups"]:
-        alike = _codes(group)
+        alike = _lacks(group)
         nearest = standing.named(group["nearest"])
         if not any(standing.shortfalls(agent, session) == alike for agent in nearest):
             yield f"{group['nearest']} is said to lack {set(alike)}"
@@ -248,6 +248,6 @@ def _wrong(told: Mapping[str, Any], session: Session, standing: Standing) -> Ite
         yield f"{request['fit']} kernels are said to fit, and {fit} do"
 
 
-def _codes(group: Mapping[str, Any]) -> frozenset[str]:
+def _lacks(group: Mapping[str, Any]) -> frozenset[str]:
     """The codes of the lacks for one kernel: a rule for all kernels of a gang is left out."""
     return frozenset(each["code"] for each in group["shortfalls"]) - {ReasonCode.LACKS_FOR_ALL}

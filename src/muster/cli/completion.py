@@ -1,6 +1,6 @@
 """Completing names from the cluster: of records of any kind, groups and users."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,8 +25,9 @@ def complete_any(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
 
 
 def complete_cancelled(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
-    """References to what can be cancelled."""
-    return _complete(ctx, incomplete, (kind for kind in kinds.every() if kind.is_cancelled))
+    """References to what can be cancelled: what has ended cannot."""
+    cancelled = (kind for kind in kinds.every() if kind.is_cancelled)
+    return _complete(ctx, incomplete, cancelled, _LIVE)
 
 
 def complete_output(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
@@ -73,20 +74,26 @@ def complete_recovery(ctx: click.Context, incomplete: str) -> list[tuple[str, st
 
 
 def complete_deployment(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
-    """Names of deployments, each with its status."""
+    """Names of deployments that are not taken down, each with its status."""
     from muster.cli.kinds import deployment
 
-    return _complete(ctx, incomplete, [deployment.KIND])
+    return _complete(ctx, incomplete, [deployment.KIND], _LIVE)
+
+
+_LIVE = ("live",)
 
 
 def _complete(
-    ctx: click.Context, incomplete: str, among: "Iterable[Kind[Any, Any]]"
+    ctx: click.Context,
+    incomplete: str,
+    among: "Iterable[Kind[Any, Any]]",
+    states: Sequence[str] = ("live", "ended"),
 ) -> list[tuple[str, str]]:
     """Names and ids of live records, then of those that ended, each with its status."""
     asked, is_id = [*among], kinds.of_ref(incomplete) is not None
 
     def look(client: "Client") -> Offers:
-        for state in ("live", "ended"):
+        for state in states:
             # Ended work may be plenty: the controller looks for names that begin with the text.
             name = f"{incomplete}*" if incomplete and not is_id and state == "ended" else None
             for kind in asked:

@@ -10,7 +10,7 @@ import click
 from muster.cli.completion import complete_group
 from muster.cli.parameters import Option
 from muster.cli.request import environment, pairs, without_nones
-from muster.client.workdir import current_directory
+from muster.client.workdir import absolute, current_directory
 
 Amount = str | None
 
@@ -225,7 +225,7 @@ class Environment:
         if self.clean_env:
             found["environment"] = "clean"
         if self.scratch or self.workdir is not None:
-            found["workdir"] = None if self.workdir is None else str(self.workdir.absolute())
+            found["workdir"] = None if self.workdir is None else absolute(str(self.workdir))
         if self.stderr is not None:
             found["stderr"] = self.stderr
         return found

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from rich.console import (
@@ -84,6 +85,17 @@ _STYLES = {state.value: colour for state, colour in COLOURS.items()} | {
     "STOPPED": COLOURS[TaskState.KILLED],
     "TIMED_OUT": COLOURS[TaskState.FAILED],
 }
+
+_OF_SIXTEEN = {
+    COLOURS[TaskState.PENDING]: "yellow",
+    COLOURS[TaskState.ASSIGNED]: "yellow",
+    COLOURS[TaskState.BUILDING]: "magenta",
+    COLOURS[TaskState.RUNNING]: "blue",
+    COLOURS[TaskState.SUCCEEDED]: "green",
+    COLOURS[TaskState.FAILED]: "red",
+    COLOURS[TaskState.KILLED]: "bright_black",
+}
+"""The colours of terminals that have sixteen: the nearest to the green of success would be grey."""
 
 
 def stdout() -> Console:
@@ -241,7 +253,16 @@ class _Cleaned:
 
 def status(state: str) -> Text:
     """A state in the colour that it has everywhere (source: Iris)."""
-    return Text(state.lower().replace("_", " "), style=_STYLES.get(state, ""))
+    style = _STYLES.get(state, "")
+    if _has_sixteen_colours():
+        style = _OF_SIXTEEN.get(style, style)
+    return Text(state.lower().replace("_", " "), style=style)
+
+
+@cache
+def _has_sixteen_colours() -> bool:
+    """Whether the terminal knows no more colours than the sixteen with names."""
+    return Console(force_terminal=True).color_system == "standard"
 
 
 def unbroken(text: str) -> Text:

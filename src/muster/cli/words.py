@@ -64,6 +64,11 @@ _OPERATORS_WORDS = ("note", "statuses", "status")
 """Numbers of reasons in which an operator's words stand."""
 
 
+def waits(name: str, why: str) -> str:
+    """The line that work waits, and why: a sentence that begins with "waits" says so itself."""
+    return f"{name} {why}" if why.startswith("waits ") else f"{name} waits: {why}"
+
+
 def with_local_moments(said: str) -> str:
     """The controller's words, with their moments in local time."""
     return _MOMENT.sub(_as_local, said)

@@ -1,4 +1,4 @@
-"""Working directories as people write them: relative to the current directory."""
+"""Working directories as people write them: relative to the current directory, or to a home."""
 
 from __future__ import annotations
 
@@ -21,17 +21,32 @@ def current_directory() -> str:
     return str(Path.cwd())
 
 
-def with_absolute_workdirs(keys: Mapping[str, Any], directory: str | None = None) -> dict[str, Any]:
-    """The keys of a spec with every relative ``workdir`` made absolute, from ``directory`` or from
-    the current directory.
+def absolute(path: str, directory: str | None = None) -> str:
+    """A path as a shell would take it: a tilde is the home of the caller, or of the user whom it
+    names; a relative path begins at ``directory``, or at the current directory; and ``..`` goes up
+    without a look at symbolic links.
 
-    A path that begins with a tilde is left for the spec to refuse: the home that is meant is not
-    known here.
+    The tilde of a user whom this machine does not know is left for the spec to refuse.
     """
+    found = os.path.expanduser(path)  # noqa: PTH111  # pathlib raises for unknown users
+    if found.startswith("~"):
+        return found
+    return os.path.normpath(os.path.join(directory or current_directory(), found))  # noqa: PTH118
+
+
+def with_absolute_workdirs(keys: Mapping[str, Any], directory: str | None = None) -> dict[str, Any]:
+    """The keys of a spec with every ``workdir`` made absolute, and with a directory of checkpoints
+    in which a tilde or ``..`` is spelt out. A relative one of these is left for the spec to refuse:
+    it may be meant from the ``workdir``."""
     found = dict(keys)
     workdir = found.get("workdir")
-    if isinstance(workdir, str) and workdir and not workdir.startswith(("/", "~")):
-        found["workdir"] = os.path.normpath(f"{directory or current_directory()}/{workdir}")
+    if isinstance(workdir, str) and workdir:
+        found["workdir"] = absolute(workdir, directory)
+    recovery = found.get("recovery")
+    if isinstance(recovery, Mapping):
+        kept = recovery.get("checkpoint_dir")
+        if isinstance(kept, str) and kept.startswith(("/", "~")):
+            found["recovery"] = {**recovery, "checkpoint_dir": absolute(kept)}
     kernels = found.get("kernels")
     if isinstance(kernels, list):
         found["kernels"] = [

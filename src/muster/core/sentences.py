@@ -17,7 +17,7 @@ from muster.core.states.deployment import (
     RouteStatus,
 )
 from muster.core.states.recovery import RECOVERY_TABLE, RecoveryStatus
-from muster.core.text import count, duration, signal_name
+from muster.core.text import count, duration, healthy_of, signal_name
 from muster.core.views.placement import HolderView, PlanOutcome
 from muster.core.views.work import KernelView, TaskDetail
 
@@ -193,7 +193,7 @@ def deployment(name: str, status: EndpointLifecycle, healthy: int, wanted: int) 
     said = f"deployment {name} {DEPLOYMENT_TABLE.words[status]}"
     if status is EndpointLifecycle.READY:  # what matters then is how many are healthy
         said = f"deployment {name}" if wanted else f"deployment {name} is to have no replicas"
-    return f"{said}: {healthy:,} of {count(wanted, 'replica')} healthy" if wanted else said
+    return f"{said}: {healthy_of(healthy, wanted)}" if wanted else said
 
 
 def route(of: str, status: RouteStatus, for_s: float, *, served: bool = True) -> str:

@@ -104,6 +104,14 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def healthy_of(healthy: int, wanted: int) -> str:
+    """How many of the replicas that are wished are healthy; more are while some leave, or while an
+    update makes others beside them."""
+    if healthy > wanted:
+        return f"{count(healthy, 'replica')} healthy, {wanted:,} wanted"
+    return f"{healthy:,} of {count(wanted, 'replica')} healthy"
+
+
 def either(words: Iterable[str]) -> str:
     """Words of which one is meant: ``job, session or agent``."""
     *others, last = words

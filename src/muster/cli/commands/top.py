@@ -15,6 +15,7 @@ from muster.cli.parameters import Argument, Option, annotated
 from muster.cli.screen import Column, plain, print_json, status, stderr, stdout, table, write
 from muster.cli.watching import watch
 from muster.cli.words import count
+from muster.core.text import healthy_of
 
 if TYPE_CHECKING:
     from muster.client import Client
@@ -137,7 +138,7 @@ def _of_one(console: Console, found: "TopView", lines: int) -> list[RenderableTy
         return [route.id, status(route.status), revision, *_cells(each.load), total]
 
     of, load = found.deployment, found.load
-    said = f"{of.name}: {of.healthy} of {count(of.replicas, 'replica')} healthy, "
+    said = f"{of.name}: {healthy_of(of.healthy, of.replicas)}, "
     said += f"{load.in_flight:,} under way, {load.rate:.1f} a second, "
     if load.recent:
         said += f"{_failed(load)} failed, p50 {_latency(load.p50_s)}, p99 {_latency(load.p99_s)}"

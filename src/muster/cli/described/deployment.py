@@ -9,8 +9,9 @@ from rich.text import Text
 from muster.cli.described.record import ago, environment, heading, sentences
 from muster.cli.described.revision import command_of
 from muster.cli.screen import fields, plain, status
-from muster.cli.words import count, duration, moment, sentence_of
+from muster.cli.words import duration, moment, sentence_of
 from muster.core.states.deployment import EndpointLifecycle
+from muster.core.text import healthy_of
 
 if TYPE_CHECKING:
     from muster.core.views.deployments import DeploymentDetail, DeploymentView, RouteView
@@ -85,7 +86,7 @@ def shown_status(found: "DeploymentView") -> str:
 
 def said_replicas(found: "DeploymentView") -> str:
     """How many replicas are healthy, and how the others are."""
-    said = f"{found.healthy} of {count(found.replicas, 'replica')} healthy"
+    said = healthy_of(found.healthy, found.replicas)
     return ", ".join([said, *said_unready(found)])
 
 

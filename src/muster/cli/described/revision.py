@@ -17,12 +17,13 @@ MOST_COMMAND = 200
 MOST_VALUE = 24
 """Characters of a value; where one is longer, the name of its key alone is told."""
 
-_GIVEN_UP = {
+GIVEN_UP = {
     ReasonCode.ROLLOUT_STARTS_FAILED: "given up: not healthy",
     ReasonCode.ROLLOUT_TOO_SLOW: "given up: too slow",
     ReasonCode.ROLLOUT_NO_ROOM: "given up: no room",
     ReasonCode.ROLLOUT_ERRORS: "given up: requests failed",
 }
+"""Words for a revision that was given up, by the reason."""
 _SECRET = re.compile(
     r"TOKEN|SECRET|PASS|PWD|PW$|KEY|CREDENTIAL|CERT|AUTH|COOKIE|SALT|SIGN|PRIV|HOOK|DSN|CONN|URL|URI",
     re.IGNORECASE,
@@ -37,9 +38,9 @@ def given_up(found: "DeploymentDetail", history: "Iterable[HistoryView]") -> Map
     if found.reason is not None:
         reasons.append(found.reason)
     return {
-        int(str(why.numbers["revision"])): _GIVEN_UP[ReasonCode(why.code)]
+        int(str(why.numbers["revision"])): GIVEN_UP[ReasonCode(why.code)]
         for why in reasons
-        if why.code in _GIVEN_UP and "revision" in why.numbers
+        if why.code in GIVEN_UP and "revision" in why.numbers
     }
 
 

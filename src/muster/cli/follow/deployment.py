@@ -11,13 +11,14 @@ from rich.text import Text
 
 from muster.cli.cluster import Cluster
 from muster.cli.described.deployment import said_replicas, said_rollout
+from muster.cli.described.revision import GIVEN_UP
 from muster.cli.exits import ExitCode
 from muster.cli.follow.feed import LostSight, away_line, back_line
 from muster.cli.follow.interrupt import Interrupts
 from muster.cli.follow.progress import spinner
 from muster.cli.follow.status_line import StatusLine
 from muster.cli.screen import discard_stderr, discard_stdout, plain, stderr
-from muster.cli.words import duration, sentence_of, without_durations, without_numbers
+from muster.cli.words import duration, sentence_of, waits, without_durations, without_numbers
 from muster.core.errors import MusterError
 from muster.core.reasons import ReasonCode, ReasonKind
 from muster.core.states.deployment import DEPLOYMENT_TABLE, EndpointLifecycle
@@ -105,7 +106,7 @@ class Follower:
         self._over = over
         self._quiet = quiet
         self._screen = StatusLine(stderr())
-        self._told = ""  # the last line, without durations
+        self._told = "", ""  # how it stood, and why, in the last line; without durations
         self._why = ""
         self._told_whys: deque[str] = deque(maxlen=TOLD_WHYS)
         self._began_s = time.monotonic()
@@ -179,16 +180,15 @@ class Follower:
             if self._quiet or self._screen.enabled or not gist or gist in self._told_whys:
                 return
             self._told_whys.append(gist)
-            self._screen.say(Text(plain(f"{self._found.name} waits: {self._why}")))
+            self._screen.say(Text(plain(waits(self._found.name, self._why))))
 
     def _show(self, now_s: float) -> None:
         if self._quiet:
             return
-        line = said(self._found)
         if not self._screen.enabled:
-            self._tell(line)
+            self._tell()
             return
-        parts = [line]
+        parts = [said(self._found)]
         if now_s - self._began_s >= 1:
             parts.append(duration(int(now_s - self._began_s)))
         if self._why:
@@ -196,10 +196,15 @@ class Follower:
         self._tick += 1
         self._screen.show(Text.assemble(spinner(self._tick), " ", plain(" · ".join(parts))))
 
-    def _tell(self, line: str) -> None:
-        """Print a line that stays, unless it is the last one but for durations."""
-        if (gist := without_durations(line)) != self._told:
+    def _tell(self) -> None:
+        """Print a line that stays on how it stands, unless it is the last one but for durations;
+        with the reason, unless the last one told that."""
+        why = "" if self._found.reason is None else sentence_of(self._found.reason)
+        gist = without_durations(stands(self._found)), without_durations(why)
+        if gist != self._told:
+            is_known = gist[1] == self._told[1]
             self._told = gist
+            line = stands(self._found) if is_known else said(self._found)
             self._screen.say(Text(plain(line)))
 
     # -- ends ------------------------------------------------------------------------------------
@@ -207,10 +212,10 @@ class Follower:
     def _concluded(self, code: int) -> None:
         if self._quiet:
             return
-        self._tell(said(self._found))
+        self._tell()
         reason = self._found.reason
         if code != ExitCode.OK and reason is not None and reason.remedy:
-            self._tell(reason.remedy)
+            self._screen.say(Text(plain(reason.remedy)))
 
     def _left(self) -> None:
         """Say how it stands, that it goes on, and how it is watched, undone and taken down."""
@@ -219,7 +224,7 @@ class Follower:
         if self._found.rollout is not None:
             line += f"`muster rollout undo {name}` goes back, "
         try:
-            self._tell(said(self._found))
+            self._tell()
             self._screen.say(Text(plain(f"{line}`muster cancel {name}` takes it down")))
         except OSError:  # the terminal is gone
             discard_stdout()
@@ -227,11 +232,22 @@ class Follower:
 
 
 def said(found: "DeploymentView") -> str:
+    """How a deployment stands, and why, in one line."""
+    why = found.reason
+    if why is None:
+        return stands(found)
+    if why.code in GIVEN_UP and is_given_up(found):  # the reason says what serves
+        return f"{_replicas(found)}; {sentence_of(why)}"
+    return f"{stands(found)}; {sentence_of(why)}"
+
+
+def stands(found: "DeploymentView") -> str:
     """How a deployment stands, in one line."""
     if found.status in (EndpointLifecycle.DESTROYING, EndpointLifecycle.DESTROYED):
-        line = f"deployment {found.name} {DEPLOYMENT_TABLE.words[found.status]}"
-    else:
-        line = f"deployment {found.name}: {said_replicas(found)}"
-        if update := said_rollout(found, time.time()):
-            line += f"; {update}"
-    return f"{line}; {sentence_of(found.reason)}" if found.reason is not None else line
+        return f"deployment {found.name} {DEPLOYMENT_TABLE.words[found.status]}"
+    update = said_rollout(found, time.time())
+    return f"{_replicas(found)}; {update}" if update else _replicas(found)
+
+
+def _replicas(found: "DeploymentView") -> str:
+    return f"deployment {found.name}: {said_replicas(found)}"

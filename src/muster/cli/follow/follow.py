@@ -32,7 +32,7 @@ from muster.cli.follow.reading import OutputReading, Unnoted
 from muster.cli.follow.status_line import StatusLine
 from muster.cli.kinds.job import TaskOutputs
 from muster.cli.screen import discard_stdout, plain, status, stderr
-from muster.cli.words import count, sentence_of, shorten, without_durations
+from muster.cli.words import count, sentence_of, shorten, waits, without_durations
 from muster.core.errors import Conflict, MusterError
 from muster.core.states import JobState, TaskState
 from muster.core.views.work import MAX_SHORT_OUTPUTS
@@ -237,7 +237,7 @@ class JobFollower:
             why = sentence_of(reasons[0]) if reasons else ""
             news = without_durations(why) != without_durations(self._why)
             if why and news and not self._screen.enabled:
-                self._say(Text(f"{self._job.name} waits: {plain(why)}"))
+                self._say(Text(waits(self._job.name, plain(why))))
             self._why = why
 
     def _finished(self) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from muster.cli.kinds.kind import Kind, Shown
 from muster.core.errors import Conflict
 from muster.core.states.deployment import UP
+from muster.core.text import healthy_of
 from muster.core.views.base import RecordView
 from muster.core.views.deployments import DeploymentDetail, DeploymentView
 
@@ -33,7 +34,7 @@ class DeploymentKind(Kind[DeploymentView, DeploymentDetail]):
         return record.name
 
     def offers(self, record: DeploymentView) -> Iterator[tuple[str, str]]:
-        said = f"{record.status.lower()}, {record.healthy} of {record.replicas} healthy"
+        said = f"{record.status.lower()}, {healthy_of(record.healthy, record.replicas)}"
         yield record.name, said
         yield record.id, said
 

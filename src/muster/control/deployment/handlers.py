@@ -270,7 +270,11 @@ class RolloutDeployment(LifecycleHandler[Deployment]):
     def _why(self, deployment: Deployment, failure: Why[RolloutCode], work: Work) -> Reason:
         of, told = deployment.rollout, failure.numbers
         assert of is not None
-        whose = {"revision": of.to_revision, "stable": deployment.stable}
+        whose = {
+            "deployment": deployment.name,
+            "revision": of.to_revision,
+            "stable": deployment.stable,
+        }
         how = of.how or self._how(deployment, of.to_revision)
         match failure.code:
             case RolloutCode.FAILED_STARTS:

@@ -43,15 +43,15 @@ def admit(live: Live, cluster: ClusterState, workload: WorkloadClass, sessions: 
         sessions: how many of the class are handed in.
 
     Raises:
-        InvalidSpec: an attribute that no agent of the group has; more than a group that is
-            ``fixed`` could hold.
+        InvalidSpec: an attribute that no agent of the group has; designated agents of which the
+            group has none; more than a group that is ``fixed`` could hold.
         Conflict: a quota forbids it, or the group is not for the owner's project.
     """
     spec = live.group(workload.group)
     refusal = access_refusal(workload.owner, spec)
     if refusal is not None:
         raise Conflict(_sentences(refusal))
-    problems = _unknown_attributes(cluster, workload)
+    problems = [*_unknown_attributes(cluster, workload), *_unknown_agents(cluster, workload)]
     unheard = (not each.boot_id for each in live.agents.values() if each.group == workload.group)
     if problems and not any(unheard):  # new agents may have them
         raise InvalidSpec(problems)
@@ -250,6 +250,27 @@ def _unknown_attributes(cluster: ClusterState, workload: WorkloadClass) -> list[
         for field, name in needed.items()
         if name not in known
     ]
+
+
+def _unknown_agents(cluster: ClusterState, workload: WorkloadClass) -> list[Problem]:
+    """A problem for designated agents of which the group has none: no pool makes machines for such
+    work. None where the group has no agents yet."""
+    snapshot, placement = cluster.groups[workload.group].snapshot, workload.placement
+    designated = placement.agents if placement.agents_only else ()
+    if not designated or not len(snapshot) or snapshot.slots_named(designated):
+        return []
+    known = sorted(snapshot.names)
+    expected = f"group {workload.group} has no such agent"
+    nearest = difflib.get_close_matches(designated[0], known, 1)
+    if nearest:
+        expected += f"; did you mean {nearest[0]!r}?"
+    else:
+        more = ", …" if len(known) > _NAMED else ""
+        expected += f"; it has {', '.join(known[:_NAMED])}{more}"
+    return [Problem("placement.agents", repr(", ".join(designated[:_NAMED])), expected)]
+
+
+_NAMED = 5
 
 
 def _refusals_of_pools(cluster: ClusterState, workload: WorkloadClass) -> Sequence[Reason] | None:

@@ -10,6 +10,8 @@ from muster.core.reasons.definition import WAITING as _W
 from muster.core.reasons.definition import Definition
 
 _FOUND = "{found:?: {found}}"
+_UNDO = "`muster rollout undo {deployment:?{deployment}}{deployment:!NAME} --to {revision}`"
+"""The command that tries a revision again; stored reasons may lack the name."""
 
 OF_DEPLOYMENTS: Mapping[ReasonCode, Definition] = {
     ReasonCode.ROUTE_STARTS: Definition(_W, "its session is {status}"),
@@ -117,7 +119,7 @@ OF_DEPLOYMENTS: Mapping[ReasonCode, Definition] = {
         "probe, and hand the deployment in again.",
     ),
     ReasonCode.DEPLOYMENT_REPLICAS_DIFFER: Definition(
-        _W, "{up} of {wanted:replica} are there: {create} are made, {remove} taken away"
+        _W, "it has {up:replica} and wants {wanted}: {create} to make, {remove} to take away"
     ),
     ReasonCode.DEPLOYMENT_ROUTES_LEFT: Definition(_W, "{left:route} are still being stopped"),
     ReasonCode.ROLLOUT_UNDER_WAY: Definition(
@@ -131,23 +133,21 @@ OF_DEPLOYMENTS: Mapping[ReasonCode, Definition] = {
         "revision {revision} was given up: {failed:replica} of it did not become healthy"
         "{how:?: {how}}; revision {stable} serves",
         "Mend it, and change the deployment; or, where the mistake was outside it, have the "
-        "revision tried again: `muster rollout undo NAME --to {revision}`.",
+        f"revision tried again: {_UNDO}.",
     ),
     ReasonCode.ROLLOUT_TOO_SLOW: Definition(
         _R,
         "revision {revision} was given up: no further replica of it became available within "
         "{deadline_s:~}{how:?: {how}}; revision {stable} serves",
         "Mend it and change the deployment, such as by a longer update.progress_deadline; or, "
-        "where the mistake was outside it, have the revision tried again: `muster rollout undo "
-        "NAME --to {revision}`.",
+        f"where the mistake was outside it, have the revision tried again: {_UNDO}.",
     ),
     ReasonCode.ROLLOUT_NO_ROOM: Definition(
         _W,
         "revision {revision} was given up: there was no room for a further replica of it within "
         "{deadline_s:~}{how:?: {how}}; revision {stable} serves",
         "Make room, have it take the place of the former replicas by update.surge 0, or wait "
-        "longer by update.progress_deadline; the revision is tried again by `muster rollout undo "
-        "NAME --to {revision}`.",
+        f"longer by update.progress_deadline; the revision is tried again by {_UNDO}.",
     ),
     ReasonCode.ROLLOUT_ERRORS: Definition(
         _R,

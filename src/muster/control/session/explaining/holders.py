@@ -213,7 +213,7 @@ def _holders(holds: Iterable[_Hold], unit: AmountUnit, asker: Principal) -> tupl
     others += len(unnamed)
     own, amount_of_own = 0, 0
     for each in ordered[MOST_HOLDERS:]:
-        if each.first.owner == asker.owner:
+        if asker.owns(each.first.owner):
             own += each.sessions
             amount_of_own += each.amount
         else:
@@ -237,6 +237,6 @@ def _holder(total: _Sum, amount: str, asker: Principal) -> HolderView:
         held_amount=total.amount,
         name=name,
         owner=OwnerView.of(session.owner),
-        yours=session.owner == asker.owner,
+        yours=asker.owns(session.owner),
         since=total.since,
     )
