@@ -6,11 +6,13 @@ from hypothesis import strategies as st
 
 from muster.core.health.kernel_log import (
     MAX_DETAIL,
+    ErrorKind,
     KernelRecord,
     LogPosition,
     XidEvent,
     device_at,
     is_news,
+    parse_error,
     parse_record,
     parse_xid,
     pci_address,
@@ -201,3 +203,115 @@ def test_any_line_of_the_driver_gives_a_bounded_event_or_none(
     if event is not None:
         assert pci_address(event.address) == event.address
         assert len(event.detail) <= MAX_DETAIL
+
+
+# Errors that are no Xids
+
+
+def error_in(text: str) -> XidEvent | None:
+    return parse_error(KernelRecord(7, 12.5, text))
+
+
+FALLEN = XidEvent("0000:b3:00", 79, "GPU has fallen off the bus", 12.5, 7)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # as the driver tells of a GPU that is gone when it starts: three lines in one record
+        "NVRM: The NVIDIA GPU 0000:b3:00.0\\x0aNVRM: (PCI ID: 10de:26b5) installed in this system "
+        "has\\x0aNVRM: fallen off the bus and is not responding to commands.",
+        "NVRM: The NVIDIA GPU 0000:B3:00.0 (PCI ID: 10de:1e07) installed in this\\x0aNVRM: system "
+        "has fallen off the bus and is not responding to commands.",
+        "NVRM: The NVIDIA GPU 0000:b3:00.0 installed in this system has fallen off the bus and is "
+        "not responding to commands.",
+        # beside an Xid 79, and of older drivers
+        "NVRM: GPU 0000:b3:00.0: GPU has fallen off the bus.",
+        "NVRM: GPU at 0000:b3:00.0 has fallen off the bus.",
+    ],
+)
+def test_gpu_that_fell_off_the_bus_without_an_xid_counts_as_the_xid_of_that(text: str) -> None:
+    assert error_in(text) == FALLEN
+
+
+def test_record_of_several_lines_is_read_as_the_kernel_gives_it() -> None:
+    line = (
+        b"3,900,1843308145,-;NVRM: The NVIDIA GPU 0000:b3:00.0\\x0aNVRM: (PCI ID: 10de:26b5) "
+        b"installed in this system has\\x0aNVRM: fallen off the bus and is not responding to "
+        b"commands.\n"
+    )
+    record = parse_record(line)
+    assert record is not None
+    assert parse_error(record) == XidEvent(
+        "0000:b3:00", 79, "GPU has fallen off the bus", 1843.308145, 900
+    )
+
+
+def test_gpu_that_the_driver_could_not_start_is_told_with_the_drivers_numbers() -> None:
+    event = error_in("NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x22:0x56:894)")
+    words = "RmInitAdapter failed (0x22:0x56:894)"
+    assert event == XidEvent("0000:01:00", 0, words, 12.5, 7, kind=ErrorKind.NOT_STARTED)
+
+
+@pytest.mark.parametrize(
+    ("text", "switch", "number", "fatal", "detail"),
+    [
+        (
+            "nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 48 LTSSM Fault Up",
+            1,
+            20034,
+            True,
+            "Link 48 LTSSM Fault Up",
+        ),
+        (
+            "nvidia-nvswitch3: SXid (PCI:0000:06:00.0): 12028, Non-fatal, Link 32 egress "
+            "non-posted PRIV error (First)",
+            3,
+            12028,
+            False,
+            "Link 32 egress non-posted PRIV error (First)",
+        ),
+    ],
+)
+def test_error_of_a_switch_is_told_with_its_words(
+    text: str, switch: int, number: int, fatal: bool, detail: str
+) -> None:
+    assert error_in(text) == XidEvent(
+        "0000:06:00",
+        number,
+        detail,
+        12.5,
+        7,
+        kind=ErrorKind.SXID,
+        switch=switch,
+        fatal=fatal,
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # only a line that begins as the driver writes it counts
+        "python[77]: NVRM: GPU 0000:b3:00.0: GPU has fallen off the bus.",
+        "NVRM: GPU 0[12]: segfault at 0 ip 0: GPU 0000:b3:00.0: GPU has fallen off the bus.",
+        "x: nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 48 LTSSM Fault Up",
+        "NVRM: GPU 0000:b3:00.0: GPU has fallen off the busy list",
+        "NVRM: The NVIDIA GPU 0000:b3:00.0 is fine, its neighbour has fallen off the bus",
+        # registers and instances of an SXid, which come beside the line that says how grave it is
+        "nvidia-nvswitch2: SXid (PCI:0000:07:00.0): 20034, Severity 1 Engine instance 60 "
+        "Sub-engine instance 00",
+        "nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 20034, Data {0x10000000, 0x10000000}",
+        "NVRM: RmInitAdapter: osInitNvMapping failed, bailing out of RmInitAdapter",
+        "NVRM: GPU 0000:09:00.0: rm_init_adapter failed, device minor number 0",
+    ],
+)
+def test_other_line_is_no_error(text: str) -> None:
+    assert error_in(text) is None
+
+
+@settings(max_examples=50)
+@given(st.text(max_size=300))
+def test_no_text_breaks_the_reader(text: str) -> None:
+    error_in("NVRM: GPU " + text)
+    error_in("NVRM: The NVIDIA GPU 0000:b3:00.0" + text)
+    error_in("nvidia-nvswitch1: SXid (PCI:" + text)

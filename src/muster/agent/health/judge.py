@@ -15,11 +15,18 @@ from typing import Any
 from muster.agent.health.gpu_watch import GpuReport
 from muster.agent.health.memory import MAX_GPUS, MAX_STANDING, WatchMemory
 from muster.agent.health.sightings import SightingBox
-from muster.core.health.kernel_log import XidEvent, pci_address
+from muster.core.health.kernel_log import ErrorKind, XidEvent, pci_address
 from muster.core.health.remedy import Remedy
 from muster.core.health.verdict import Finding, Severity
-from muster.core.health.xid import BURST_S, XidDecision, action_in, decide, remembered
-from muster.core.health.xid_catalogue import CATALOGUE, OF_ACTION, XidAction
+from muster.core.health.xid import (
+    BURST_S,
+    XidDecision,
+    action_in,
+    decide,
+    described,
+    remembered,
+)
+from muster.core.health.xid_catalogue import OF_ACTION, XidAction
 from muster.core.resources import Device
 from muster.core.text import count
 
@@ -44,6 +51,8 @@ _Mishap = tuple[str, int, XidAction | None]
 """An address, the Xid's number, and the action that an Xid 154 names."""
 _Event = tuple[int, int]
 """The index of a GPU, and the number of an Xid."""
+_SWITCHES = "NVSwitch"
+"""The place of the errors of all switches, which are judged together: one link has two ends."""
 _RECOVERY = "recovery action"
 _DRIVER, _SILENT = "driver", "silent"
 
@@ -101,9 +110,10 @@ class HealthJudge:
         by_address: dict[str, list[XidEvent]] = {}
         for each in events:
             at_s = self._memory.began_s + each.at_s
-            by_address.setdefault(each.address, []).append(replace(each, at_s=at_s))
+            place = _SWITCHES if each.kind is ErrorKind.SXID else each.address
+            by_address.setdefault(place, []).append(replace(each, at_s=at_s))
         for address, of_gpu in list(by_address.items())[:MAX_GPUS]:
-            if self._is_ours(address):
+            if address == _SWITCHES or self._is_ours(address):
                 self._judge(address, of_gpu, now)
             else:
                 log.info("Xid %d of a GPU that is not the agent's: %s", of_gpu[0].number, address)
@@ -127,7 +137,8 @@ class HealthJudge:
         _keep_newest(self._events, MAX_EVENTS)
 
     def errors_of(self, gpus: Collection[int], collected: Iterable[XidEvent], now: Moment) -> str:
-        """The Xids of these GPUs in the last two minutes, in words; empty if there are none.
+        """The errors of these GPUs in the last two minutes, in words, and those of switches which
+        are fatal; empty if there are none.
 
         Args:
             collected: those that are not judged yet, with times since the boot.
@@ -137,11 +148,14 @@ class HealthJudge:
         events += [each for kept in self._memory.xids.values() for each in kept]
         named: dict[str, None] = {}
         for event in sorted(events, key=lambda each: each.at_s):
+            if self._clock_s(now) - event.at_s > TOLD_S:
+                continue
             index = self._index(event.address)
-            if index in gpus and self._clock_s(now) - event.at_s <= TOLD_S:
-                known = CATALOGUE.get(event.number)
-                what = f", {known.description}" if known is not None else ""
-                named[f"Xid {event.number} on GPU {index}{what}"] = None
+            if index in gpus:
+                number, _, what = described(event).partition(", ")
+                named[f"{number} on GPU {index}{f', {what}' if what else ''}"] = None
+            elif event.fatal and gpus:
+                named[described(event)] = None
         return "; ".join([*named][-MAX_NAMED:])
 
     def _judge(self, address: str, events: Sequence[XidEvent], now: Moment) -> None:
@@ -165,7 +179,8 @@ class HealthJudge:
         if grave:
             remedy, confirmed, what = max(grave, key=lambda each: (_rank(each[0]), each[1]))
             if len(grave) > 1:
-                what = f"{what}; and {count(len(grave) - 1, 'more Xid')}"
+                noun = "more SXid" if address == _SWITCHES else "more Xid"
+                what = f"{what}; and {count(len(grave) - 1, noun)}"
             self._sight(remedy, what, _only(index), confirmed, now)
 
     def _told(
@@ -179,7 +194,7 @@ class HealthJudge:
         """The words to be told of an Xid, and whether the driver itself names a fault; ``alone`` is
         the decision without what came earlier than its mishap."""
         remedy = OF_ACTION.get(decision.action)
-        where = "an unknown GPU" if index is None else f"GPU {index}"
+        where = _place(event, index)
         at_s = event.at_s - self._memory.began_s
         if remedy is None:
             log.info("%s: %s; %s", where, decision.why, event.detail)
@@ -314,10 +329,16 @@ class HealthJudge:
         return self._memory.began_s + now.boot_s
 
 
+def _place(event: XidEvent, index: int | None) -> str:
+    if event.switch is not None:
+        return f"NVSwitch {event.switch}"
+    return "an unknown GPU" if index is None else f"GPU {index}"
+
+
 def _repeats(event: XidEvent, earlier: XidEvent) -> bool:
     """Whether an Xid says what was said before a restart of the agent, too."""
     return (
-        event.number == earlier.number
+        (event.address, event.number) == (earlier.address, earlier.number)
         and action_in(event) is action_in(earlier)
         and abs(event.at_s - earlier.at_s) <= BURST_S
     )

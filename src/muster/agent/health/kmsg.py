@@ -1,4 +1,4 @@
-"""The reader of the kernel's log, which yields the Xids in it (source: kmsg)."""
+"""The reader of the kernel's log, which yields the errors of GPUs in it (source: kmsg)."""
 
 import errno
 import os
@@ -11,8 +11,8 @@ from muster.core.health.kernel_log import (
     LogPosition,
     XidEvent,
     is_news,
+    parse_error,
     parse_record,
-    parse_xid,
 )
 
 KERNEL_LOG = Path("/dev/kmsg")
@@ -66,7 +66,7 @@ class KernelLog:
         os.close(self._descriptor)
 
     def events(self, limit: int = MAX_RECORDS) -> list[XidEvent]:
-        """The Xids in records that were not read yet; ``limit`` records are read at most.
+        """The errors in records that were not read yet; ``limit`` records are read at most.
 
         Raises:
             NoKernelLog: reading fails.
@@ -97,4 +97,4 @@ class KernelLog:
         if record is None or not is_news(record, self._boot, self.position, self._began_s):
             return None
         self.position = LogPosition(self._boot, record.sequence)
-        return parse_xid(record)
+        return parse_error(record)

@@ -1,4 +1,10 @@
-"""Xids in the kernel's log: records as /dev/kmsg gives them, and the driver's lines (source: kmsg).
+"""Errors of GPUs in the kernel's log: records as /dev/kmsg gives them, and the driver's lines
+(source: kmsg).
+
+They are Xids; a GPU that is told to have fallen off the bus without one; a GPU that the driver
+could not start; and SXids, which are errors of the switches between GPUs (source: the driver's
+open kernel modules, Fabric Manager User Guide). The fabric manager itself is a program, and writes
+nothing there: what it finds the driver of the switches tells.
 
 Only records that the kernel wrote itself count, and of these only the ones that begin as the
 driver writes them. A process's own lines carry another facility. The kernel's lines about a
@@ -9,6 +15,7 @@ their beginning more than its name of 15 bytes.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 from muster.core.health.verdict import bounded
 
@@ -22,6 +29,22 @@ _XID = re.compile(
     r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)"
     r"(?: GPU-I:([0-9]{1,3}))?(?: GPU-CI:([0-9]{1,3}))?\): ([0-9]{1,9})(?![0-9])"
 )
+_AT = r"(?:PCI:)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)"
+_NEXT = r"(?:\\x0aNVRM:)? "  # the kernel gives a line break of a record as these four characters
+_FALLEN = (
+    re.compile(rf"NVRM: GPU (?:at )?{_AT}:? (?:GPU )?has fallen off the bus(?![a-z])"),
+    re.compile(
+        rf"NVRM: The NVIDIA GPU {_AT}{_NEXT}"
+        rf"(?:\(PCI ID: [0-9a-fA-F]{{4}}:[0-9a-fA-F]{{4}}\){_NEXT})?"
+        rf"installed in this{_NEXT}system has{_NEXT}fallen off the bus(?![a-z])"
+    ),
+)
+_NOT_STARTED = re.compile(rf"NVRM: GPU {_AT}: RmInitAdapter failed! \(([0-9a-fxA-F:]{{1,64}})\)")
+_SXID = re.compile(
+    rf"nvidia-nvswitch([0-9]{{1,3}}): SXid \({_AT}\): ([0-9]{{1,9}}), (Fatal|Non-fatal)(?![a-z])"
+)
+FALLEN_OFF_THE_BUS = 79
+"""The Xid of a GPU that does not answer any more."""
 _PID = re.compile(r"pid='?([0-9]{1,10})(?![0-9])")
 _PROCESS_NAME = re.compile(r"name='?([^,']{1,64})")
 _ADDRESS = re.compile(
@@ -52,12 +75,20 @@ class LogPosition:
     sequence: int
 
 
+class ErrorKind(StrEnum):
+    """The kinds of errors that the driver reports."""
+
+    XID = "xid"  # of a GPU, with a number of NVIDIA's catalogue
+    NOT_STARTED = "not started"  # a GPU that the driver could not start; its number is 0
+    SXID = "sxid"  # of a switch between GPUs, with a number of the Fabric Manager User Guide
+
+
 @dataclass(frozen=True, slots=True)
 class XidEvent:
-    """An Xid that the driver reported.
+    """An Xid that the driver reported, or another error.
 
     Args:
-        address: of the GPU, as ``pci_address`` writes it.
+        address: of the GPU or the switch, as ``pci_address`` writes it.
         detail: the driver's words, of at most ``MAX_DETAIL`` characters.
         at_s: seconds since the boot.
         sequence: of its record.
@@ -65,6 +96,8 @@ class XidEvent:
         program: that process's name.
         gpu_instance: of a partitioned GPU.
         compute_instance: of a partitioned GPU.
+        switch: the number of the switch, of an SXid.
+        fatal: whether the driver calls an SXid fatal.
     """
 
     address: str
@@ -76,6 +109,9 @@ class XidEvent:
     program: str = ""
     gpu_instance: int | None = None
     compute_instance: int | None = None
+    kind: ErrorKind = ErrorKind.XID
+    switch: int | None = None
+    fatal: bool = False
 
 
 def parse_record(line: bytes) -> KernelRecord | None:
@@ -89,6 +125,16 @@ def parse_record(line: bytes) -> KernelRecord | None:
     if facility:
         return None
     return KernelRecord(int(found[2]), int(found[3]) / 1e6, text.rstrip("\n"))
+
+
+def parse_error(record: KernelRecord) -> XidEvent | None:
+    """The error of a GPU, or of a switch between GPUs, that a record reports; None for any other
+    record."""
+    for parse in (parse_xid, _fallen, _not_started, _sxid):
+        found = parse(record)
+        if found is not None:
+            return found
+    return None
 
 
 def parse_xid(record: KernelRecord) -> XidEvent | None:
@@ -113,6 +159,49 @@ def parse_xid(record: KernelRecord) -> XidEvent | None:
         program,
         int(found[2]) if found[2] else None,
         int(found[3]) if found[3] else None,
+    )
+
+
+def _fallen(record: KernelRecord) -> XidEvent | None:
+    """The error of a GPU that does not answer any more, where the driver says so beside an Xid or
+    without one. It counts as the Xid that says the same."""
+    for pattern in _FALLEN:
+        found = pattern.match(record.text)
+        address = pci_address(found[1]) if found is not None else None
+        if address is not None:
+            words = "GPU has fallen off the bus"
+            return XidEvent(address, FALLEN_OFF_THE_BUS, words, record.at_s, record.sequence)
+    return None
+
+
+def _not_started(record: KernelRecord) -> XidEvent | None:
+    """The error of a GPU that the driver could not start, with the driver's three numbers."""
+    found = _NOT_STARTED.match(record.text)
+    address = pci_address(found[1]) if found is not None else None
+    if found is None or address is None:
+        return None
+    words = f"RmInitAdapter failed ({found[2]})"
+    kind = ErrorKind.NOT_STARTED
+    return XidEvent(address, 0, words, record.at_s, record.sequence, kind=kind)
+
+
+def _sxid(record: KernelRecord) -> XidEvent | None:
+    """The error of a switch. It takes several lines, of which the one counts that says whether it
+    is fatal; registers are told in the others."""
+    found = _SXID.match(record.text)
+    address = pci_address(found[2]) if found is not None else None
+    if found is None or address is None:
+        return None
+    rest = record.text[found.end() : found.end() + 4 * MAX_DETAIL]
+    return XidEvent(
+        address,
+        int(found[3]),
+        bounded(rest.removeprefix(",").strip(), MAX_DETAIL),
+        record.at_s,
+        record.sequence,
+        kind=ErrorKind.SXID,
+        switch=int(found[1]),
+        fatal=found[4] == "Fatal",
     )
 
 

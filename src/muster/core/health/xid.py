@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from muster.core.health.kernel_log import XidEvent
+from muster.core.health.kernel_log import ErrorKind, XidEvent
 from muster.core.health.xid_catalogue import CATALOGUE, XidAction
 
 ACTION_CHANGED = 154
@@ -79,6 +79,8 @@ def decide(
             a day before, or after the event's burst, do not matter.
         told: the action that NVML names for the GPU now, if it was asked.
     """
+    if event.kind is not ErrorKind.XID:
+        return _beside_catalogue(event)
     recent = recent[-MAX_REMEMBERED:]
     near = [each for each in recent if abs(each.at_s - event.at_s) <= BURST_S]
     decision = _by_driver(event, near, told) or _by_catalogue(event, near)
@@ -121,6 +123,28 @@ def _by_driver(
     return None
 
 
+def _beside_catalogue(event: XidEvent) -> XidDecision:
+    """The action that follows an error which is no Xid. NVML confirms none of these."""
+    said = described(event)
+    if event.kind is ErrorKind.NOT_STARTED:
+        return XidDecision(XidAction.CHECK, f"{said}: the driver could not start the GPU")
+    if not event.fatal:
+        return XidDecision(XidAction.IGNORE, f"{said}: the driver says that it is not fatal")
+    why = "the driver calls it fatal, so GPUs may not reach each other"
+    return XidDecision(XidAction.CHECK, f"{said}: {why}")
+
+
+def described(event: XidEvent) -> str:
+    """An error in words: its number, and what it means."""
+    if event.kind is ErrorKind.NOT_STARTED:
+        return event.detail
+    if event.kind is ErrorKind.SXID:
+        detail = f", {event.detail}" if event.detail else ""
+        return f"SXid {event.number} of NVSwitch {event.switch}{detail}"
+    known = CATALOGUE.get(event.number)
+    return f"Xid {event.number}" + (f", {known.description}" if known is not None else "")
+
+
 def _by_catalogue(event: XidEvent, near: Sequence[XidEvent]) -> XidDecision:
     known = CATALOGUE.get(event.number)
     if known is None:
@@ -128,7 +152,7 @@ def _by_catalogue(event: XidEvent, near: Sequence[XidEvent]) -> XidDecision:
             XidAction.CHECK,
             f"Xid {event.number} is not in NVIDIA's catalogue, so the GPU is checked",
         )
-    said = f"Xid {event.number}, {known.description}"
+    said = described(event)
     if known.action is not XidAction.WORKFLOW:
         by = known.bucket or "no action"
         return XidDecision(known.action, f"{said}: NVIDIA's catalogue gives {by}")
