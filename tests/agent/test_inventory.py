@@ -24,7 +24,7 @@ def test_everything_the_supervisor_may_say_has_a_word() -> None:
 
 
 def test_event_becomes_a_report_with_all_that_it_says() -> None:
-    report = KernelInventory().apply(
+    report = KernelInventory({}).apply(
         event("ended", exit_code=3, reason="exited", detail="d", heir=["krn-2", 4], seq=9)
     )
     assert (report.kernel, report.generation, report.at) == (K1, 1, 5.0)
@@ -34,25 +34,33 @@ def test_event_becomes_a_report_with_all_that_it_says() -> None:
 
 
 def test_devices_become_shares_of_what_the_kernel_was_given() -> None:
-    report = KernelInventory().apply(event("started", devices=[0, 3], device_milli=1000))
+    report = KernelInventory({}).apply(event("started", devices=[0, 3], device_milli=1000))
     assert report.shares == (DeviceShare(0, 1000), DeviceShare(3, 1000))
-    report = KernelInventory().apply(event("started", devices=[1], device_milli=250))
+    report = KernelInventory({}).apply(event("started", devices=[1], device_milli=250))
     assert report.shares == (DeviceShare(1, 250),)
 
 
+def test_names_of_partitions_become_the_indexes_of_devices() -> None:
+    held = KernelInventory({0: "MIG-a", 1: "MIG-b", 2: "GPU-c"})
+    report = held.apply(event("started", devices=["MIG-b", "GPU-c"], device_milli=1000))
+    assert report.shares == (DeviceShare(1, 1000), DeviceShare(2, 1000))
+    gone = held.apply(event("started", devices=["MIG-removed", "0"]))
+    assert gone.shares == (DeviceShare(0, 1000),)
+
+
 def test_lost_output_is_part_of_the_detail() -> None:
-    report = KernelInventory().apply(event("ended", reason="exited", output_dropped_bytes=77))
+    report = KernelInventory({}).apply(event("ended", reason="exited", output_dropped_bytes=77))
     assert "77 bytes of output were lost" in report.detail
 
 
 @pytest.mark.parametrize("detail", ["caf\udce9", "x" * 100_000])
 def test_detail_can_always_be_sent(detail: str) -> None:
-    report = KernelInventory().apply(event("create_failed", reason="internal", detail=detail))
+    report = KernelInventory({}).apply(event("create_failed", reason="internal", detail=detail))
     assert len(report.detail.encode()) <= 4 * inventory.MAX_DETAIL_CHARS
 
 
 def test_kernel_is_held_from_its_order_until_its_end_is_acknowledged() -> None:
-    held = KernelInventory()
+    held = KernelInventory({})
     key = (K1, 1)
     assert key not in held
     held.ordered(Start(K1, 1, template("true"), {}))
@@ -69,10 +77,10 @@ def test_kernel_is_held_from_its_order_until_its_end_is_acknowledged() -> None:
 
 
 def test_kernel_whose_end_nobody_saw_is_held_as_lost() -> None:
-    held = KernelInventory()
+    held = KernelInventory({})
     held.reset([{"id": K1, "generation": 1, "status": "ended", "lost": True}])
     assert list(held) == [((K1, 1), HeldStatus.LOST)]
-    held = KernelInventory()
+    held = KernelInventory({})
     end = held.apply(event("ended", reason="supervisor_lost"))
     assert list(held) == [((K1, 1), HeldStatus.LOST)]
     held.acknowledged(end)
@@ -80,7 +88,7 @@ def test_kernel_whose_end_nobody_saw_is_held_as_lost() -> None:
 
 
 def test_failed_kernel_that_was_ordered_again_stays_held() -> None:
-    held = KernelInventory()
+    held = KernelInventory({})
     failed = held.apply(event("create_failed", reason="disk_full"))
     held.ordered(Start(K1, 1, template("true"), {}))
     held.acknowledged(failed)
@@ -88,7 +96,7 @@ def test_failed_kernel_that_was_ordered_again_stays_held() -> None:
 
 
 def test_new_supervisors_word_replaces_what_was_believed() -> None:
-    held = KernelInventory()
+    held = KernelInventory({})
     held.ordered(Start(KernelId("krn-9"), 1, template("true"), {}))
     held.reset([{"id": K1, "generation": 2, "status": "stopping"}])
     assert list(held) == [((K1, 2), HeldStatus.RUNNING)]

@@ -30,7 +30,7 @@ def kernels(tmp_path: Path) -> Iterator[Kernels]:
             RemovedOutputs(tmp_path / "removed-outputs"),
             cast(MachineAccounts, None),
             cast(OwnServices, None),
-            cast(Terms, None),
+            Terms(log_max_bytes=65_536, pids_max=100, scratch_max_bytes=0),
             VirtualClock(),
         )
         made.errors_of = errors_of

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from muster.agent.supervisor_link import (
     Terms,
 )
 from muster.core.ids import KernelId
+from muster.core.resources import DeviceShare
 from muster.wire.messages import Start, Stop
 
 TERMS = Terms(log_max_bytes=65_536, pids_max=100, scratch_max_bytes=0)
@@ -134,4 +135,18 @@ async def test_start_that_fits_in_no_line_is_handed_back(tmp_path: Path) -> None
         assert link.start(starts, TERMS, {OWNER: None}) == [starts[1]]
         await made.until(lambda: len(made.lines) == 1)
         assert [kernel["id"] for kernel in made.lines[0]["kernels"]] == ["krn-1"]
+        link.close()
+
+
+async def test_devices_are_named_where_cuda_does_not_know_their_numbers(tmp_path: Path) -> None:
+    shares = (DeviceShare(0, 1000), DeviceShare(2, 1000))
+    start = Start(KernelId("krn-1"), 1, template("/bin/true"), {}, shares)
+    named = replace(TERMS, device_names={0: "MIG-a", 1: "MIG-b"})
+    async with supervisor(tmp_path, line({"state": STATE})) as made:
+        link = await SupervisorLink.attach(tmp_path, Ear())
+        for terms in (TERMS, named):
+            assert link.start([start], terms, {OWNER: None}) == []
+        await made.until(lambda: len(made.lines) == 2)
+        told = [kernel["devices"] for each in made.lines for kernel in each["kernels"]]
+        assert told == [[0, 2], ["MIG-a", 2]]
         link.close()

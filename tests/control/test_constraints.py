@@ -4,7 +4,7 @@ import gc
 
 import pytest
 from proving.hollow.supervisor import Run
-from tests.control.conftest import MakeWorld
+from tests.control.conftest import MakeWorld, cpus
 from tests.control.driven_agent import task_index
 from tests.control.world import ADA, World
 
@@ -107,6 +107,24 @@ def test_agents_are_not_refused_where_one_is_there_or_others_will_do(
     world = group_world({"a": 2})
     assert world.submit(asking(agents=["a", "gone"])).status is JobState.RUNNING
     assert world.submit(asking(agents=["gone"], agents_only=False)).status is JobState.RUNNING
+
+
+def test_part_of_a_gpu_is_refused_where_all_are_partitions(group_world: MakeWorld) -> None:
+    world = group_world({})
+    world.add_agent("a", cpus(4), gpus=2, model="A100 MIG 1g.5gb")
+    half = JobSpec.model_validate({"command": ["x"], "resources": {"gpu": 0.5}})
+    with pytest.raises(InvalidSpec) as caught:
+        world.submit(half)
+    (problem,) = caught.value.problems
+    assert (problem.field, problem.value) == ("resources.gpu", "0.5")
+    assert problem.expected == "MIG devices are not shared: ask for whole ones, as gpu: 1"
+    whole = JobSpec.model_validate({"command": ["x"], "resources": {"gpu": 1}})
+    assert world.submit(whole).status is JobState.RUNNING
+    named = {"gpu": 1, "gpu_model": "MIG 1g.5gb"}
+    by_name = JobSpec.model_validate({"command": ["x"], "resources": named})
+    assert world.submit(by_name).status is JobState.RUNNING
+    world.add_agent("b", cpus(4), gpus=1)
+    assert world.submit(half).status is JobState.RUNNING
 
 
 def test_refused_gang_costs_no_kernel(

@@ -196,8 +196,9 @@ class World:
         gpus: int = 0,
         attributes: Mapping[str, str] | None = None,
         group: str = "default",
+        model: str = "H100",
     ) -> DrivenAgent:
-        devices = tuple(Device(index, "H100") for index in range(gpus))
+        devices = tuple(Device(index, model) for index in range(gpus))
         return self._run_agent(self.join(name, group=group), capacity, devices, attributes or {})
 
     def _run_agent(

@@ -46,7 +46,7 @@ def test_no_two_are_on_one_agent_whoever_owns_them(selector: str) -> None:
 
 
 def test_agent_that_lacks_room_is_told_apart_from_those_where_the_port_is_taken() -> None:
-    snapshot = taken(cluster(a=box(4), b=box(1), c=box(4, status="DRAINING")), "a")
+    snapshot = taken(cluster(a=box(4), b=box(1), c=box(4, status="draining")), "a")
     assert sentences(passed(snapshot, session("s", ask(2), port=9777))) == [
         "none of the 2 of 3 agents in group pool that meet port 9777 free has 2 cpu free "
         "now; no new work goes to 1 of them (1 draining)"

@@ -193,7 +193,7 @@ def test_group_without_agents_says_so() -> None:
 
 
 def test_group_without_live_agents_says_so() -> None:
-    snapshot = cluster(a=box(status="LOST"), b=box(status="UNREACHABLE"))
+    snapshot = cluster(a=box(status="lost"), b=box(status="unreachable"))
     assert sentence(snapshot, session("s", ask(1))) == [
         "none of 2 agents in group pool takes new work: 1 lost, 1 unreachable"
     ]
@@ -233,3 +233,41 @@ def test_request_that_needs_silent_agents_is_the_operators_matter(
     gang = session("s", *kernels)
     ((why,),) = passed(snapshot, gang, now=1e6).refused.values()
     assert (why.code, why.kind) == (ReasonCode.NEEDS_ABSENT_AGENTS, ReasonKind.OPERATOR)
+
+
+# -- partitions of GPUs --------------------------------------------------------------------------
+
+SLICE = "A100 MIG 1g.5gb"
+
+
+def test_part_of_a_gpu_is_never_one_of_a_partition() -> None:
+    snapshot = cluster(a=box(gpus=2, model=[SLICE, SLICE]), b=box(gpus=2, model=[SLICE, "A100"]))
+    halves = [session(f"s{n}", ask(0, gpu=0.5)) for n in range(3)]
+    assert placed(snapshot, *halves) == {
+        "s0": ["b:1=500"],
+        "s1": ["b:1=500"],
+        "s2": [ReasonCode.NO_ROOM],
+    }
+
+
+def test_partitions_are_given_whole_and_by_names_with_mig() -> None:
+    snapshot = cluster(a=box(gpus=3, model=[SLICE, "A100", SLICE]))
+    asked = [
+        session("1-slice", ask(0, gpu=1, models=["MIG 1g.5gb"])),
+        session("2-gpu", ask(0, gpu=1, models=["A100"])),
+        session("3-another", ask(0, gpu=1, models=["A100"])),
+        session("4-any", ask(0, gpu=1)),
+    ]
+    assert placed(snapshot, *asked) == {
+        "1-slice": ["a:0"],
+        "2-gpu": ["a:1"],
+        "3-another": [ReasonCode.NO_ROOM],
+        "4-any": ["a:2"],
+    }
+
+
+def test_part_of_a_gpu_where_all_are_partitions_is_told_what_they_are() -> None:
+    snapshot = cluster(a=box(gpus=2, model=[SLICE, SLICE]))
+    assert sentence(snapshot, session("s", ask(0, gpu=0.5))) == [
+        "none of 1 agent in group pool meets a gpu that is shared (MIG devices are given whole)"
+    ]

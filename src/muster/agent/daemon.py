@@ -27,6 +27,7 @@ from muster.agent.health.watch import HealthWatch
 from muster.agent.identity import AgentIdentity, load_identity, locked, save_identity
 from muster.agent.kernels import Kernels
 from muster.agent.listening import sees_sockets
+from muster.agent.mig import cuda_names
 from muster.agent.port_rules import PortRules
 from muster.agent.port_watch import PortWatch
 from muster.agent.ports import PreparedPorts
@@ -130,7 +131,12 @@ class AgentDaemon:
         self._ports = PreparedPorts(config.directory, config.ports, rng)
         self._accounts = MachineAccounts(config)
         logs = config.directory / "logs"
-        terms = Terms(config.log_max_bytes, config.pids_max, scratch_max_bytes(config))
+        terms = Terms(
+            config.log_max_bytes,
+            config.pids_max,
+            scratch_max_bytes(config),
+            cuda_names(machine.devices),
+        )
         services = OwnServices(config, machine.devices)
         self._removed = RemovedOutputs(config.directory / REMOVED_OUTPUTS)
         self._removals = RemovalBox()

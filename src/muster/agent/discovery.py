@@ -16,7 +16,14 @@ from muster.agent.config import AgentConfig
 from muster.agent.gpus import Gpus, find_gpus
 from muster.core.errors import InvalidSpec, Problem
 from muster.core.owner import AS_OWNER, RUNS_AS
-from muster.core.resources import EXTRA_NAME, GPU_WHOLE, MAX_DEVICES, Device, Resources
+from muster.core.resources import (
+    EXTRA_NAME,
+    GPU_WHOLE,
+    MAX_DEVICES,
+    Device,
+    Resources,
+    is_partition,
+)
 from muster.core.serving.port_holders import PORTS
 
 FOUND_ATTRIBUTES = (
@@ -26,6 +33,7 @@ FOUND_ATTRIBUTES = (
     "arch",
     "gpu_model",
     "gpu_driver",
+    "gpu_mig",
     RUNS_AS,
     "limits",
     PORTS,
@@ -133,9 +141,15 @@ def _attributes(gpus: Gpus) -> dict[str, str]:
         "arch": system.machine,
         "gpu_model": ",".join(dict.fromkeys(device.model for device in gpus.devices)),
         "gpu_driver": gpus.driver,
+        "gpu_mig": ",".join(dict.fromkeys(filter(None, map(_partition, gpus.devices)))),
         RUNS_AS: AS_OWNER if os.geteuid() == 0 else _own_account(),
     }
     return {name: value for name, value in found.items() if value}
+
+
+def _partition(device: Device) -> str:
+    """The kind of partition that a device is, such as 1g.5gb; empty for a whole GPU."""
+    return device.model.rpartition(" MIG ")[2] if is_partition(device.model) else ""
 
 
 def _own_account() -> str:

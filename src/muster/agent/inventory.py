@@ -1,6 +1,6 @@
 """The inventory of this agent's kernels, kept from the events of its supervisor."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from muster.core.ids import KernelId
@@ -57,9 +57,15 @@ _REASONS = {
 
 
 class KernelInventory:
-    """Every kernel that the supervisor has accepted, until its end is acknowledged."""
+    """Every kernel that the supervisor has accepted, until its end is acknowledged.
 
-    def __init__(self) -> None:
+    Args:
+        device_names: the names by which the supervisor is told of devices, by their indexes; of the
+            others it is told the indexes.
+    """
+
+    def __init__(self, device_names: Mapping[int, str]) -> None:
+        self._index_of = {name: index for index, name in device_names.items()}
         self._statuses: dict[KernelKey, HeldStatus] = {}
         self._mains: dict[KernelKey, int] = {}  # processes
 
@@ -124,13 +130,25 @@ class KernelInventory:
             _REASONS[reason] if reason else None,
             _detail(event) if "detail" in event or "output_dropped_bytes" in event else "",
             (),
-            _shares(event) if "devices" in event else (),
+            self._shares(event) if "devices" in event else (),
             (KernelId(heir[0]), heir[1]) if heir else None,
             (KernelId(predecessor[0]), predecessor[1]) if predecessor else None,
             event.get("result"),
             event.get("oom_kills", 0),
             event.get("output_dropped_bytes", 0),
         )
+
+    def _shares(self, event: "Event") -> tuple[DeviceShare, ...]:
+        """The devices of a kernel. A name that no device has any more is left out: the partition
+        that had it was removed while the kernel held it."""
+        milli = event.get("device_milli", GPU_WHOLE)
+        found = map(self._index, event["devices"])
+        return tuple([DeviceShare(index, milli) for index in found if index is not None])
+
+    def _index(self, device: int | str) -> int | None:
+        if isinstance(device, int):
+            return device
+        return int(device) if device.isdigit() else self._index_of.get(device)
 
     def acknowledged(self, report: KernelReport) -> None:
         """Forget a kernel whose end the controller has heard of, unless it was started again
@@ -148,8 +166,3 @@ def _detail(event: "Event") -> str:
         detail += f"{dropped_bytes} bytes of output were lost, the disk was full"
     # File names that are not UTF-8 come as lone surrogates, which protobuf refuses.
     return detail if detail.isascii() else detail.encode(errors="replace").decode()
-
-
-def _shares(event: "Event") -> tuple[DeviceShare, ...]:
-    milli = event.get("device_milli", GPU_WHOLE)
-    return tuple([DeviceShare(int(index), milli) for index in event["devices"]])

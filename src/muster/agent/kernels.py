@@ -84,7 +84,7 @@ class Kernels:
         self.news = asyncio.Event()
         self.logs = LogFiles(logs_directory, self.is_live, removed)
         self.limits = "none"  # how the supervisor limits kernels
-        self._inventory = KernelInventory()
+        self._inventory = KernelInventory(terms.device_names)
         self._ports = ports
         self._clock = clock
         self._accounts = accounts

@@ -8,7 +8,7 @@ import os
 import socket
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NotRequired, Protocol, Self, TypedDict, cast
 
@@ -42,11 +42,13 @@ AccountsOf = Mapping[str, Account | None]
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The limits that this agent adds to the controller's order for a kernel."""
+    """The limits that this agent adds to the controller's order for a kernel, and the names of
+    devices that CUDA does not know by their indexes (``mig.cuda_names``)."""
 
     log_max_bytes: int
     pids_max: int
     scratch_max_bytes: int
+    device_names: Mapping[int, str] = field(default_factory=dict)
 
 
 class SupervisorLost(Exception):
@@ -160,7 +162,7 @@ class SupervisorLink(asyncio.Protocol):
             if position == len(templates):
                 account = accounts[start.template.owner]
                 templates.append(_template(start.template, terms, account))
-            kernels.append(_kernel(start, position))
+            kernels.append(_kernel(start, position, terms.device_names))
         line = _encode({"op": "start", "templates": templates, "kernels": kernels})
         if len(line) < LINE_LIMIT_BYTES:
             self._say_line(line)
@@ -294,14 +296,14 @@ def _template(template: KernelTemplate, terms: Terms, account: Account | None) -
     }
 
 
-def _kernel(start: Start, template: int) -> dict[str, Any]:
+def _kernel(start: Start, template: int, devices: Mapping[int, str]) -> dict[str, Any]:
     # All shares of one kernel are alike: whole devices, or a part of one device.
     return {
         "id": start.kernel,
         "generation": start.generation,
         "template": template,
         "env": dict(start.env),
-        "devices": [share.index for share in start.shares],
+        "devices": [devices.get(share.index, share.index) for share in start.shares],
         "device_milli": start.shares[0].milli if start.shares else GPU_WHOLE,
         "shape": start.template.shape,
         "queued": start.queued,

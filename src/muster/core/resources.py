@@ -248,10 +248,22 @@ def is_model(model: str, wanted: str) -> bool:
     """Whether a device of ``model`` is one that a person calls ``wanted``: the model has all words
     of it.
 
-    "H100" is met by any "NVIDIA H100 80GB HBM3", "H100 HBM3" by that variant only.
+    "H100" is met by any "NVIDIA H100 80GB HBM3", "H100 HBM3" by that variant only. A partition of a
+    GPU, such as "H100 80GB HBM3 MIG 1g.10gb", is met by names with "MIG" alone, as "MIG 1g.10gb".
     """
     words = set(_WORD.findall(model.lower()))
-    return all(word in words for word in _WORD.findall(wanted.lower()))
+    asked = _WORD.findall(wanted.lower())
+    if _PARTITION in words and _PARTITION not in asked:
+        return False
+    return all(word in words for word in asked)
+
+
+_PARTITION = "mig"
+
+
+def is_partition(model: str) -> bool:
+    """Whether devices of ``model`` are partitions of GPUs (MIG), which are given whole."""
+    return _PARTITION in _WORD.findall(model.lower())
 
 
 @dataclass(frozen=True, slots=True)

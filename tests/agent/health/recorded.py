@@ -36,6 +36,18 @@ class _PciInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class _Memory:
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Attributes:
+    gpuInstanceSliceCount: int
+    computeInstanceSliceCount: int
+    memorySizeMB: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Utilization:
     gpu: int
 
@@ -76,6 +88,34 @@ class Recorded:
 
     def nvmlDeviceGetUUID(self, handle: dict[str, Any]) -> str | bytes:
         return str(self._answer(handle, "nvmlDeviceGetUUID"))
+
+    def nvmlSystemGetDriverVersion(self) -> str:
+        return "570.1"
+
+    def nvmlDeviceGetName(self, handle: dict[str, Any]) -> str | bytes:
+        return str(self._answer(handle, "nvmlDeviceGetName"))
+
+    def nvmlDeviceGetMemoryInfo(self, handle: dict[str, Any]) -> _Memory:
+        return _Memory(int(self._answer(handle, "nvmlDeviceGetMemoryInfo")))
+
+    def nvmlDeviceGetAttributes_v2(self, device: dict[str, Any]) -> _Attributes:
+        return _Attributes(*self._answer(device, "nvmlDeviceGetAttributes_v2"))
+
+    def nvmlDeviceGetMigMode(self, device: dict[str, Any]) -> list[int]:
+        """A GPU of which it is not recorded has error 3, not supported."""
+        recorded = {"nvmlDeviceGetMigMode": {"error": 3}, **device}
+        return [*self._answer(recorded, "nvmlDeviceGetMigMode")]
+
+    def nvmlDeviceGetMaxMigDeviceCount(self, device: dict[str, Any]) -> int:
+        return len(device["partitions"])
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(
+        self, device: dict[str, Any], index: int
+    ) -> dict[str, Any]:
+        found: dict[str, Any] | None = device["partitions"][index]
+        if found is None:
+            raise RecordedError(6)
+        return found
 
     def nvmlDeviceGetPciInfo(self, handle: dict[str, Any]) -> _PciInfo:
         return _PciInfo(str(self._answer(handle, "nvmlDeviceGetPciInfo")).encode())

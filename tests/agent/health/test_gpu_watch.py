@@ -21,6 +21,7 @@ from muster.agent.health.gpu_watch import (
 from muster.agent.health.nvml import GPU_IS_LOST
 from muster.core.health.remedy import Remedy
 from muster.core.health.verdict import Severity
+from muster.core.resources import Device
 
 XID = 0x8
 TIMEOUT = 10
@@ -194,3 +195,21 @@ def test_gpu_that_has_fallen_off_the_bus_is_a_fault_and_not_there(nvml: Watched)
     told = next(report)
     assert [(each.device, each.remedy) for each in told.findings] == [(0, Remedy.REBOOT)]
     assert lost not in told.addresses
+
+
+def test_xid_of_a_partitioned_gpu_is_one_of_each_of_its_partitions() -> None:
+    nvml = Watched("a100-mig.json")
+    uuids = [
+        *(each["nvmlDeviceGetUUID"] for each in nvml.gpus[0]["partitions"] if each),
+        nvml.gpus[1]["nvmlDeviceGetUUID"],
+    ]
+    devices = [
+        Device(index, "A100 MIG 1g.5gb" if index < 3 else "A100", uuid)
+        for index, uuid in enumerate(uuids)
+    ]
+    nvml.extra.events = [Event(nvml.gpus[0], XID, 79), Event(nvml.gpus[1], XID, 31)]
+    watched = reports(nvml, devices, sleep=nvml.sleep, cpu_s=nvml.cpu_s)
+    first, second = islice(watched, 2)
+    assert first.partitions == dict.fromkeys(uuids[:3], "0000:07:00")
+    assert first.findings == ()
+    assert second.xids == ((0, 79), (1, 79), (2, 79), (3, 31))

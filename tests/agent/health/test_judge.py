@@ -433,3 +433,44 @@ def test_errors_that_are_no_xids_are_remembered_over_a_restart(machine: Machine)
     again = msgspec.json.decode(encoded(machine.memory), type=WatchMemory)
     kinds = {event.kind for events in again.xids.values() for event in events}
     assert kinds == {ErrorKind.SXID, ErrorKind.NOT_STARTED}
+
+
+# Partitions
+
+ON_FIRST = (Device(0, "A100 MIG 3g.20gb", "MIG-0"), Device(1, "A100 MIG 1g.5gb", "MIG-1"))
+WHOLE = Device(2, "A100", "GPU-1")
+
+
+def partitioned(machine: Machine, *there: str) -> list[Told]:
+    report = GpuReport(addresses=THERE, partitions=dict.fromkeys(there, THERE["GPU-0"]))
+    return machine.told(lambda: machine.judge.gpus(report, machine.now))
+
+
+def test_xid_of_a_gpu_concerns_all_of_its_partitions(machine: Machine) -> None:
+    machine.reboot((*ON_FIRST, WHOLE))
+    machine.wait(HOUR_S)
+    assert partitioned(machine, "MIG-0", "MIG-1") == []
+    assert machine.xid(74, by_nvml=False) == [(Remedy.CHECK, (0, 1), False)]
+    assert machine.judge.errors_of({1}, [], machine.now).startswith("Xid 74 on GPU 1")
+    assert machine.judge.errors_of({2}, [], machine.now) == ""
+    assert machine.xid(74, address=SECOND, by_nvml=False) == [(Remedy.CHECK, (2,), False)]
+
+
+def test_xid_that_nvml_confirms_is_a_fault_of_all_partitions_of_its_gpu(machine: Machine) -> None:
+    machine.reboot((*ON_FIRST, WHOLE))
+    machine.wait(HOUR_S)
+    partitioned(machine, "MIG-0", "MIG-1")
+    assert machine.xid(79, by_nvml=False) == [(Remedy.CHECK, (0, 1), False)]
+    events = [(0, 79), (1, 79)]
+    told = machine.told(lambda: machine.judge.nvml_events(events, machine.now))
+    assert told == [(Remedy.REBOOT, (0, 1), True)]
+
+
+def test_partitions_that_an_operator_removes_are_no_missing_gpus(machine: Machine) -> None:
+    machine.reboot((*ON_FIRST, WHOLE))
+    machine.wait(HOUR_S)
+    assert partitioned(machine, "MIG-0", "MIG-1") == []
+    machine.reboot((WHOLE,))
+    machine.wait(HOUR_S)
+    assert partitioned(machine) == []
+    assert set(machine.memory.gpus) == {"GPU-0", "GPU-1"}

@@ -6,14 +6,18 @@ import pynvml
 import pytest
 from tests.agent.health.recorded import Recorded
 
-from muster.agent.health.check import CheckedMachine
+from muster.agent.health.check import CheckedMachine, visible
+from muster.agent.health.dcgm import DcgmCheck
 from muster.agent.health.nvml import (
     GPU_IS_LOST,
     RESET_REQUIRED,
     NvmlCheck,
     check_gpus,
+    devices_by_gpu,
+    partition_addresses,
     pci_addresses,
 )
+from muster.core.health.remedy import Remedy
 from muster.core.health.verdict import CheckResult, Finding, Severity, Verdict
 from muster.core.resources import Device
 
@@ -169,3 +173,61 @@ def test_driver_that_does_not_answer_is_unknown(nvml: Recorded, call: str) -> No
 def test_device_without_a_uuid_is_missing_only_if_it_is() -> None:
     nvml = Recorded("h100-healthy.json")
     assert [each.device for each in check_gpus(nvml, [Device(5, "A", "GPU-5")]).findings] == [5]
+
+
+# Partitions
+
+ON_A100 = (
+    Device(0, "A100-SXM4-40GB MIG 3g.20gb", "MIG-33333333-0000-0000-0000-000000000000"),
+    Device(1, "A100-SXM4-40GB MIG 1g.5gb", "MIG-11111111-0000-0000-0000-000000000000"),
+    Device(2, "A100-SXM4-40GB MIG 1g.5gb", "MIG-22222222-0000-0000-0000-000000000000"),
+    Device(3, "A100-SXM4-40GB", "GPU-bbbbbbbb-0000-0000-0000-000000000000"),
+)
+
+
+@pytest.fixture
+def partitioned() -> Recorded:
+    """A healthy GPU with three partitions, and a whole one."""
+    return Recorded("a100-mig.json")
+
+
+def test_partitions_of_healthy_gpus_are_healthy(partitioned: Recorded) -> None:
+    assert check_gpus(partitioned, ON_A100) == Verdict(("nvml",))
+
+
+def test_fault_of_a_gpu_is_one_of_all_of_its_partitions(partitioned: Recorded) -> None:
+    partitioned.gpus[0]["nvmlDeviceGetTotalEccErrors"] = {"1,0": 3, "1,1": 3}
+    findings = check_gpus(partitioned, ON_A100).findings
+    assert [(each.device, each.test) for each in findings] == [(0, "ecc"), (1, "ecc"), (2, "ecc")]
+
+
+def test_partition_that_was_removed_is_an_operators_affair(partitioned: Recorded) -> None:
+    partitioned.gpus[0]["partitions"].pop(0)
+    verdict = check_gpus(partitioned, ON_A100)
+    (finding,) = verdict.findings
+    assert (finding.device, finding.remedy) == (0, Remedy.OPERATOR)
+    assert finding.what == "this partition is not there any more: it was removed, or its GPU was"
+
+
+def test_partitions_of_a_gpu_that_fell_off_the_bus_ask_for_a_reboot(partitioned: Recorded) -> None:
+    partitioned.gpus[0]["nvmlDeviceGetHandleByIndex"] = {"error": GPU_IS_LOST}
+    verdict = check_gpus(partitioned, ON_A100)
+    assert [each.device for each in verdict.findings] == [0, 1, 2]
+    assert verdict.remedy is Remedy.REBOOT
+
+
+def test_partitions_are_at_the_address_of_their_gpu(partitioned: Recorded) -> None:
+    assert partition_addresses(partitioned) == {each.uuid: "0000:07:00" for each in ON_A100[:3]}
+    assert devices_by_gpu(partitioned, ON_A100) == {0: (0, 1, 2), 1: (3,)}
+    assert devices_by_gpu(partitioned, ON_A100[3:]) == {1: (3,)}
+
+
+def test_gpus_with_partitions_are_not_reset_and_not_tested_by_dcgm(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("muster.agent.health.dcgm.shutil.which", lambda program: "/bin/true")
+    assert not DcgmCheck().applies(CheckedMachine(devices=ON_A100, level=2))
+    assert DcgmCheck().applies(CheckedMachine(devices=ON_A100[3:], level=2))
+    seen = visible(CheckedMachine(devices=ON_A100[2:]))
+    assert seen["CUDA_VISIBLE_DEVICES"] == ",".join(each.uuid for each in ON_A100[2:])
+    assert visible(CheckedMachine(devices=ON_A100[3:]))["CUDA_VISIBLE_DEVICES"] == "3"

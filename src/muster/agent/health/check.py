@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from muster.agent.health.running import Command, run
+from muster.agent.mig import cuda_names
 from muster.core.health.check_run import CheckRun
 from muster.core.health.operator import read_report
 from muster.core.health.verdict import Verdict, merged, observed, unknown
@@ -118,9 +119,11 @@ class OperatorCheck(HealthCheck):
 
 def visible(machine: CheckedMachine) -> dict[str, str]:
     """The variables by which a program sees the machine's GPUs in the agent's order."""
+    names = cuda_names(machine.devices)
+    devices = [names.get(each.index, str(each.index)) for each in machine.devices]
     return {
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "CUDA_VISIBLE_DEVICES": ",".join(str(each.index) for each in machine.devices),
+        "CUDA_VISIBLE_DEVICES": ",".join(devices),
         "MUSTER_CHECK_LEVEL": str(machine.level),
     }
 

@@ -8,6 +8,7 @@ from muster.agent.health.running import Command
 from muster.core.health.check_run import CheckRun
 from muster.core.health.dcgm import CHECK, PROGRAM, read_diag
 from muster.core.health.verdict import Verdict
+from muster.core.resources import is_partition
 
 REPORT_BYTES = 2 << 20
 """Bytes of a report, at most: one of sixteen GPUs at level 4 takes some 200 KiB."""
@@ -24,7 +25,10 @@ class DcgmCheck(HealthCheck):
 
     def applies(self, machine: CheckedMachine) -> bool:
         installed = shutil.which(PROGRAM) is not None
-        return installed and bool(machine.devices) and super().applies(machine)
+        has_partitions = any(is_partition(each.model) for each in machine.devices)
+        return (  # it tests whole GPUs alone, by their numbers
+            installed and bool(machine.devices) and not has_partitions and super().applies(machine)
+        )
 
     def time_limit_s(self, machine: CheckedMachine) -> float:
         return _LIMITS_S.get(machine.level, self.limit_s)

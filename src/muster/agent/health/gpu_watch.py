@@ -17,10 +17,16 @@ import msgspec
 
 from muster.agent.health.check import CheckedMachine
 from muster.agent.health.counters import CountingNvml, Sampler
-from muster.agent.health.nvml import Nvml, pci_addresses, standing
+from muster.agent.health.nvml import (
+    Nvml,
+    devices_by_gpu,
+    partition_addresses,
+    pci_addresses,
+    standing,
+)
 from muster.core.health.counters import GpuMeans
 from muster.core.health.verdict import MAX_TOLD, Finding, Severity, bounded
-from muster.core.resources import Device
+from muster.core.resources import Device, is_partition
 
 PERIOD_S = 10.0
 """Seconds between two reports; an event of a GPU brings the next one at once."""
@@ -76,9 +82,10 @@ class GpuReport:
         error: the driver's words if it does not answer; the rest is empty then.
         addresses: the addresses of the GPUs that are there, by their UUIDs; empty if it is unknown.
         findings: the faults, and what the driver does not tell.
-        xids: the Xids since the last report: the index of the GPU, and the number.
+        xids: the Xids since the last report: the index of the agent's device, and the number.
         next_s: when the next report comes at the latest, in seconds.
         samples: the counters of the GPUs now.
+        partitions: the addresses of the GPUs of partitions, by the UUIDs of these.
     """
 
     error: str = ""
@@ -87,6 +94,7 @@ class GpuReport:
     xids: tuple[tuple[int, int], ...] = ()
     next_s: float = PERIOD_S
     samples: tuple[GpuMeans, ...] = ()
+    partitions: Mapping[str, str] = field(default_factory=dict)
 
 
 def reports(
@@ -129,6 +137,7 @@ def _looks(
         NVMLError: the driver does not answer.
     """
     sampler = Sampler(nvml, declared, cpu_s, now_s)
+    devices = devices_by_gpu(nvml, declared)
     with _Events(nvml, sleep) as events:
         xids: tuple[tuple[int, int], ...] = ()
         past_s = 0.0
@@ -139,7 +148,11 @@ def _looks(
             wait_s = min(max(PERIOD_S, took_s / MOST_CPU), LONGEST_PERIOD_S)
             past_s += wait_s
             yield replace(report, xids=xids, next_s=wait_s, samples=sampler.sample())
-            xids = events.wait(wait_s)
+            xids = tuple(
+                (device, number)
+                for gpu, number in events.wait(wait_s)
+                for device in devices.get(gpu, (gpu,))
+            )
 
 
 def look(nvml: Nvml, declared: Sequence[Device]) -> GpuReport:
@@ -149,7 +162,12 @@ def look(nvml: Nvml, declared: Sequence[Device]) -> GpuReport:
         NVMLError: the driver does not answer.
     """
     grave = [each for each in standing(nvml, declared) if each.severity is not Severity.WARNING]
-    return GpuReport(addresses=pci_addresses(nvml), findings=tuple(grave))
+    has_partitions = any(is_partition(device.model) for device in declared)
+    return GpuReport(
+        addresses=pci_addresses(nvml),
+        partitions=partition_addresses(nvml) if has_partitions else {},
+        findings=tuple(grave),
+    )
 
 
 class _Events:

@@ -72,6 +72,7 @@ class _Unconfirmed:
     at_s: float
     remedy: Remedy
     why: str
+    address: str
 
 
 class HealthJudge:
@@ -90,6 +91,7 @@ class HealthJudge:
         self._box = box
         self._boot = boot
         self._devices = {each.uuid: each.index for each in devices if each.uuid}
+        self._partitions: Mapping[str, str] = {}  # addresses of their GPUs, by their UUIDs
         self._named: Mapping[int, XidAction] = {}  # by NVML, for GPUs by their indexes
         self._seen: frozenset[str] = frozenset()  # the findings of the last report
         self._faulty: frozenset[int] = frozenset()  # GPUs of which the last report had a fault
@@ -121,7 +123,7 @@ class HealthJudge:
     def xid_of(self, device: int, number: int, now: Moment) -> XidEvent | None:
         """The Xid that NVML told of a GPU, in the form of one of the kernel's log."""
         uuid = next((uuid for uuid, index in self._devices.items() if index == device), None)
-        address = pci_address(self._memory.gpus.get(uuid or "", ""))
+        address = pci_address(self._address(uuid or ""))
         return None if address is None else XidEvent(address, number, "", now.boot_s)
 
     def nvml_events(self, events: Iterable[_Event], now: Moment) -> None:
@@ -133,7 +135,8 @@ class HealthJudge:
             self._events[event] = at_s
             waiting = self._unconfirmed.pop(event, None)
             if waiting is not None and at_s - waiting.at_s <= BURST_S:
-                self._sight(waiting.remedy, waiting.why, _only(event[0]), True, now)
+                devices = self._at(waiting.address) or _only(event[0])
+                self._sight(waiting.remedy, waiting.why, devices, True, now)
         _keep_newest(self._events, MAX_EVENTS)
 
     def errors_of(self, gpus: Collection[int], collected: Iterable[XidEvent], now: Moment) -> str:
@@ -150,8 +153,9 @@ class HealthJudge:
         for event in sorted(events, key=lambda each: each.at_s):
             if self._clock_s(now) - event.at_s > TOLD_S:
                 continue
-            index = self._index(event.address)
-            if index in gpus:
+            held = [index for index in self._at(event.address) if index in gpus]
+            if held:
+                index = held[0]
                 number, _, what = described(event).partition(", ")
                 named[f"{number} on GPU {index}{f', {what}' if what else ''}"] = None
             elif event.fatal and gpus:
@@ -167,7 +171,8 @@ class HealthJudge:
             fresh.append(event)
             recent = remembered(recent, event)
         self._memory.xids[address] = recent  # as the newest
-        index = self._index(address)
+        devices = self._at(address)
+        index = devices[0] if devices else None
         named = None if index is None else self._named.get(index)
         grave: list[tuple[Remedy, bool, str]] = []
         for event in fresh:
@@ -181,7 +186,7 @@ class HealthJudge:
             if len(grave) > 1:
                 noun = "more SXid" if address == _SWITCHES else "more Xid"
                 what = f"{what}; and {count(len(grave) - 1, noun)}"
-            self._sight(remedy, what, _only(index), confirmed, now)
+            self._sight(remedy, what, devices, confirmed, now)
 
     def _told(
         self,
@@ -208,7 +213,9 @@ class HealthJudge:
         if index is not None and self._is_confirmed(event, index):
             return remedy, alone.action in _CONFIRMED, decision.why
         if index is not None:
-            self._unconfirmed[index, event.number] = _Unconfirmed(event.at_s, remedy, decision.why)
+            self._unconfirmed[index, event.number] = _Unconfirmed(
+                event.at_s, remedy, decision.why, event.address
+            )
             _keep_newest(self._unconfirmed, MAX_EVENTS)
         return Remedy.CHECK, False, f"{decision.why}; NVML has not confirmed it"
 
@@ -234,11 +241,16 @@ class HealthJudge:
         known = {pci_address(at) for at in self._memory.gpus.values()}
         return not known or address in known
 
-    def _index(self, address: str) -> int | None:
-        for uuid, index in self._devices.items():
-            if pci_address(self._memory.gpus.get(uuid, "")) == address:
-                return index
-        return None
+    def _address(self, uuid: str) -> str:
+        return self._partitions.get(uuid) or self._memory.gpus.get(uuid, "")
+
+    def _at(self, address: str) -> tuple[int, ...]:
+        """The devices at an address: one GPU, or its partitions."""
+        return tuple(
+            index
+            for uuid, index in self._devices.items()
+            if pci_address(self._address(uuid)) == address
+        )
 
     # What NVML tells
 
@@ -256,6 +268,7 @@ class HealthJudge:
         )
         if report.addresses:
             self._memory.gpus |= report.addresses
+            self._partitions = report.partitions
         if now.boot_s < GRACE_S:
             return
         found = {_key(each): each for each in report.findings[:MAX_STANDING]}

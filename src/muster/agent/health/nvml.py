@@ -9,12 +9,13 @@ from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from muster.agent.health.check import CheckedMachine, PythonCheck
+from muster.agent.mig import MigNvml, partitions_of
 from muster.core.health.kernel_log import pci_address
 from muster.core.health.remedy import Remedy
 from muster.core.health.verdict import Finding, Severity, Verdict, unknown, verdict_of
 from muster.core.health.xid import named_action
 from muster.core.health.xid_catalogue import OF_ACTION, XidAction
-from muster.core.resources import Device
+from muster.core.resources import Device, is_partition
 from muster.core.text import count
 
 CHECK = "nvml"
@@ -63,12 +64,8 @@ class PciInfo(Protocol):
     def busId(self) -> str | bytes: ...
 
 
-class Nvml(Protocol):
+class Nvml(MigNvml, Protocol):
     """The calls of NVML that are made here, under its own names: the module ``pynvml`` has them."""
-
-    @property
-    def NVMLError(self) -> type[Exception]:
-        """The errors that all calls raise, with NVML's number as their first argument."""
 
     def nvmlInit(self) -> None: ...
 
@@ -167,12 +164,56 @@ def pci_addresses(nvml: Nvml) -> dict[str, str]:
     return found
 
 
+def partition_addresses(nvml: Nvml) -> dict[str, str]:
+    """The addresses of the GPUs of all partitions, by the UUIDs of these.
+
+    Raises:
+        NVMLError: the driver does not answer.
+    """
+    found: dict[str, str] = {}
+    for index in range(nvml.nvmlDeviceGetCount()):
+        with suppress(nvml.NVMLError):
+            gpu = nvml.nvmlDeviceGetHandleByIndex(index)
+            partitions = partitions_of(nvml, gpu)
+            if not partitions:
+                continue
+            address = pci_address(_text(nvml.nvmlDeviceGetPciInfo(gpu).busId))
+            if address is not None:
+                found |= {_text(nvml.nvmlDeviceGetUUID(each)): address for each in partitions}
+    return found
+
+
+def devices_by_gpu(nvml: Nvml, declared: Sequence[Device]) -> dict[int, tuple[int, ...]]:
+    """The indexes of the agent's devices by NVML's index of the GPU that they are, or of which they
+    are partitions.
+
+    Raises:
+        NVMLError: the GPUs cannot be listed.
+    """
+    there, _ = _listed(nvml)
+    found: dict[int, tuple[int, ...]] = {}
+    for device in declared:
+        if device.uuid in there:
+            index = there[device.uuid][0]
+            found[index] = (*found.get(index, ()), device.index)
+    return found
+
+
 def _findings(nvml: Nvml, declared: Sequence[Device]) -> Iterator[Finding]:
     there, silent = _listed(nvml)
-    wanted = declared or [Device(index, "", uuid) for uuid, (index, _) in there.items()]
+    wanted = declared or [
+        Device(index, "", uuid) for uuid, (index, _) in there.items() if not is_partition(uuid)
+    ]
     for device in wanted:
         if device.uuid in there:
             yield from _Gpu(nvml, there[device.uuid][1], device).findings()
+            continue
+        if is_partition(device.model) and not silent:
+            what = "this partition is not there any more: it was removed, or its GPU was"
+            remedy = Remedy.OPERATOR
+            yield Finding(
+                CHECK, Severity.FAULT, what, device.index, device.uuid, "count", remedy=remedy
+            )
             continue
         missing = len([each for each in wanted if each.uuid not in there])
         told = silent.get(device.index, "")
@@ -194,8 +235,8 @@ def _findings(nvml: Nvml, declared: Sequence[Device]) -> Iterator[Finding]:
 
 
 def _listed(nvml: Nvml) -> tuple[dict[str, tuple[int, Any]], dict[int, str]]:
-    """The GPUs that are there, index and handle by UUID; and those that do not tell theirs, their
-    errors by index.
+    """The GPUs that are there, index and handle by UUID, and by those of their partitions; and
+    those that do not tell theirs, their errors by index.
 
     Raises:
         NVMLError: they cannot be counted.
@@ -210,6 +251,8 @@ def _listed(nvml: Nvml) -> tuple[dict[str, tuple[int, Any]], dict[int, str]]:
             silent[index] = _words(error)
             continue
         there[_text(uuid)] = index, handle
+        for partition in partitions_of(nvml, handle) or ():
+            there[_text(nvml.nvmlDeviceGetUUID(partition))] = index, handle
     return there, silent
 
 

@@ -9,7 +9,7 @@ from muster.agent.health.running import Command
 from muster.core.health.check_run import CheckRun, Ending
 from muster.core.health.verdict import Verdict, unknown, verdict_of
 from muster.core.host_port import parted
-from muster.core.resources import Device
+from muster.core.resources import Device, is_partition
 from muster.core.text import count, duration, signal_name
 
 Runs = Callable[[Command, float], CheckRun]
@@ -33,6 +33,8 @@ def reset(request: ServiceRequest, run: Runs, tell: Callable[[str], None]) -> Ve
     devices = request.asked
     if not devices:
         return unknown("reset", "the agent has none of these GPUs")
+    if any(is_partition(each.model) for each in devices):
+        return unknown("reset", "a reset would remove the partitions of the GPU")
     tell(f"resetting {count(len(devices), 'GPU')}: {service.why}")
     names = ",".join(_name(each) for each in devices)
     command = Command((RESET_TOOL, "--gpu-reset", "-i", names))

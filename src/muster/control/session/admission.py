@@ -4,12 +4,16 @@ present agent could hold waits, because a suitable agent may join."""
 
 import difflib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
+
+import numpy as np
 
 from muster.control.session.cluster.state import ClusterState
 from muster.core.errors import Conflict, InvalidSpec, Problem
 from muster.core.owner import Owner, Principal
 from muster.core.reasons import Reason, ReasonCode
+from muster.core.resources import GPU_WHOLE, format_milli
 from muster.core.specs import Dependency, JobSpec, ScalingGroup, SessionSpec
 from muster.core.specs.placement import ANYWHERE, Operator
 from muster.core.specs.session import Process
@@ -51,7 +55,11 @@ def admit(live: Live, cluster: ClusterState, workload: WorkloadClass, sessions: 
     refusal = access_refusal(workload.owner, spec)
     if refusal is not None:
         raise Conflict(_sentences(refusal))
-    problems = [*_unknown_attributes(cluster, workload), *_unknown_agents(cluster, workload)]
+    problems = [
+        *_unknown_attributes(cluster, workload),
+        *_unknown_agents(cluster, workload),
+        *_parts_of_partitions(cluster, workload),
+    ]
     unheard = (not each.boot_id for each in live.agents.values() if each.group == workload.group)
     if problems and not any(unheard):  # new agents may have them
         raise InvalidSpec(problems)
@@ -271,6 +279,25 @@ def _unknown_agents(cluster: ClusterState, workload: WorkloadClass) -> list[Prob
 
 
 _NAMED = 5
+
+
+def _parts_of_partitions(cluster: ClusterState, workload: WorkloadClass) -> list[Problem]:
+    """A problem for a part of a GPU where all GPUs of the group that could give it are partitions,
+    which are given whole, and no pool could make others."""
+    group = cluster.groups[workload.group]
+    columns = group.snapshot.columns
+    if not columns.has_partitions or group.outlook is not None:
+        return []
+    every = np.flatnonzero(columns.present)
+    problems = []
+    for request, _ in workload.requests:
+        if not 0 < request.gpu_milli < GPU_WHOLE or columns.usable(request, every).any():
+            continue
+        if columns.usable(replace(request, gpu_milli=GPU_WHOLE), every).any():
+            asked = format_milli(request.gpu_milli)
+            expected = "MIG devices are not shared: ask for whole ones, as gpu: 1"
+            problems.append(Problem("resources.gpu", asked, expected))
+    return problems
 
 
 def _refusals_of_pools(cluster: ClusterState, workload: WorkloadClass) -> Sequence[Reason] | None:

@@ -12,7 +12,7 @@ from typing import Self
 
 import numpy as np
 
-from muster.core.resources import GPU_WHOLE, KERNELS, Device, Resources, is_model
+from muster.core.resources import GPU_WHOLE, KERNELS, Device, Resources, is_model, is_partition
 from muster.scheduling.cluster.agent_amounts import STEPS, AgentAmounts
 from muster.scheduling.cluster.bulk import (
     Array,
@@ -107,13 +107,16 @@ class Columns(ColumnStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self._allowed_of: dict[tuple[str, ...], list[bool]] = {}  # by the models asked for
+        # By the models asked for, and whether a part of a device is.
+        self._allowed_of: dict[tuple[tuple[str, ...], bool], list[bool]] = {}
+        self._partitions_of, self._has_partitions = 0, False
         self._size: Floats = np.zeros(0)
         self._size_version = -1
 
     def detached(self) -> Self:
         twin = super().detached()
         twin._allowed_of = {}  # the copies' codes of models may differ
+        twin._partitions_of = 0
         return twin
 
     def empty(self, capacity: Resources, devices: Sequence[Device]) -> AgentAmounts:
@@ -244,8 +247,8 @@ class Columns(ColumnStore):
             return None
         gpu, allowed = request.gpu_milli, None
         devices, milli = (gpu // GPU_WHOLE, GPU_WHOLE) if gpu >= GPU_WHOLE else (int(gpu > 0), gpu)
-        if milli and request.gpu_models:
-            allowed = self._allowed_codes(request.gpu_models)
+        if self._chooses(request):
+            allowed = self._allowed_codes(request)
         word = self._packing.request(requested, devices, milli)
         return None if word == NOWHERE else Need(request, requested, devices, milli, allowed, word)
 
@@ -259,7 +262,7 @@ class Columns(ColumnStore):
         mask = self._open[:count].copy()
         for dimension, amount in requested:
             mask &= self._free[dimension, :count] >= amount
-        if request.gpu_milli and request.gpu_models:
+        if self._chooses(request):
             slots = np.flatnonzero(mask)
             return slots[self.copies(request, slots, 1) > 0]
         if request.gpu_milli >= GPU_WHOLE:
@@ -284,13 +287,13 @@ class Columns(ColumnStore):
             return count
         if request.gpu_milli >= GPU_WHOLE:
             whole = self._whole_free[slots]
-            if request.gpu_models:
+            if self._chooses(request):
                 free = self._device_free[:, slots] == GPU_WHOLE
                 whole = (free & self._allowed(request, slots)).sum(axis=0)
             np.minimum(count, whole // request.gpu_devices, out=count)
         else:
             shares = self._device_free[:, slots] // request.gpu_milli
-            if request.gpu_models:
+            if self._chooses(request):
                 shares *= self._allowed(request, slots)
             np.minimum(count, shares.sum(axis=0), out=count)
         return count
@@ -391,20 +394,48 @@ class Columns(ColumnStore):
         view.flags.writeable = False
         return view
 
+    def _chooses(self, request: Resources) -> bool:
+        """Whether not every device will do for the request: it allows some models alone, or is for
+        a part of a device, which partitions of GPUs do not give."""
+        if not request.gpu_milli:
+            return False
+        return bool(request.gpu_models) or (request.gpu_milli < GPU_WHOLE and self.has_partitions)
+
+    @property
+    def has_partitions(self) -> bool:
+        """Whether some devices are partitions of GPUs."""
+        known = len(self._model_codes)
+        if self._partitions_of != known:
+            self._partitions_of = known
+            self._has_partitions = any(map(is_partition, self._model_codes))
+        return self._has_partitions
+
+    def usable(self, request: Resources, slots: Ints) -> Flags:
+        """Devices × ``slots``: whether the request may be given the device, or a part of it."""
+        if not self._chooses(request):
+            return self._device_model[:, slots] >= 0
+        return self._allowed(request, slots)
+
     def _allowed(self, request: Resources, slots: Ints) -> Flags:
         """Devices × ``slots``: whether it is of a model that the request allows."""
-        codes = np.array(self._allowed_codes(request.gpu_models), np.bool_)
+        codes = np.array(self._allowed_codes(request), np.bool_)
         return codes[self._device_model[:, slots]]
 
-    def _allowed_codes(self, models: tuple[str, ...]) -> list[bool]:
-        """For each model's code whether it is one of ``models``; the last entry, for "no device",
-        is false."""
-        known = self._model_codes
-        codes = self._allowed_of.get(models)
+    def _allowed_codes(self, request: Resources) -> list[bool]:
+        """For each model's code whether the request allows it; the last entry, for "no device", is
+        false."""
+        known, models = self._model_codes, request.gpu_models
+        is_part = request.gpu_milli < GPU_WHOLE
+        wish = models, is_part
+        codes = self._allowed_of.get(wish)
         if codes is None or len(codes) != len(known) + 1:
-            codes = [any(is_model(model, wanted) for wanted in models) for model in known]
+            codes = [
+                (not models or any(is_model(model, wanted) for wanted in models))
+                and not (is_part and is_partition(model))
+                for model in known
+            ]
             codes.append(False)
             if len(self._allowed_of) >= _MOST_WISHES:
                 self._allowed_of.clear()
-            self._allowed_of[models] = codes
+            self._allowed_of[wish] = codes
         return codes

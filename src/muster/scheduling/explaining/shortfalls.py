@@ -18,7 +18,6 @@ from muster.scheduling.cluster.constraints import (
     meets_rule,
 )
 from muster.scheduling.cluster.snapshot import Snapshot
-from muster.scheduling.fitting.feasibility import devices_of_models
 from muster.scheduling.fitting.filling import best_first
 from muster.scheduling.fitting.fit import gang_places
 from muster.scheduling.policy.plugins import AgentSelector
@@ -338,13 +337,17 @@ def _gpus(snapshot: Snapshot, request: Resources, slots: Ints) -> _Need:
     """Devices of the models that the request allows."""
     columns, wanted = snapshot.columns, request.gpu_models
     name = f"gpu ({' or '.join(wanted)})" if wanted else "gpu"
+    is_part = request.gpu_milli < GPU_WHOLE
+    has_unusable = bool(wanted)
+    if is_part and columns.has_partitions:
+        name, has_unusable = f"{name}, shared", True
     count, whole = columns.device_count[slots], columns.whole_free[slots]
     largest = columns.largest_free[slots]
-    if wanted:
-        free, usable = columns.device_free.T[:, slots], devices_of_models(columns, wanted, slots)
+    if has_unusable:
+        free, usable = columns.device_free.T[:, slots], columns.usable(request, slots)
         count, whole = usable.sum(axis=0), (usable & (free == GPU_WHOLE)).sum(axis=0)
         largest = np.where(usable, free, 0).max(axis=0, initial=0)
-    if request.gpu_milli >= GPU_WHOLE:
+    if not is_part:
         return _Need(name, request.gpu_milli, whole * GPU_WHOLE, count * GPU_WHOLE)
     one = np.minimum(count, 1) * GPU_WHOLE
     return _Need(name, request.gpu_milli, largest, one, ReasonCode.NO_SINGLE_DEVICE)

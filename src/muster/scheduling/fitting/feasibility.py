@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from muster.core.reasons import Reason, ReasonCode, reason
-from muster.core.resources import KERNELS, is_model
+from muster.core.resources import GPU_WHOLE, KERNELS, Resources
 from muster.core.specs.placement import ClusterMode, Constraint, Operator, PlacementSpec
 from muster.core.states import AgentBar
 from muster.core.states.health import ILL, HealthStatus
@@ -181,14 +181,13 @@ class Feasibility:
         if not mask.any():
             return reason(ReasonCode.NO_AGENT_MEETS, rules=f"all of {_some(told)}")
         for request, _ in workload.requests:
-            if request.gpu_milli and request.gpu_models:
-                model = f"gpu_model: {'|'.join(request.gpu_models)}"
-                every = np.arange(there.size)
-                usable = devices_of_models(snapshot.columns, request.gpu_models, every)
+            device = _device_rule(snapshot.columns, request)
+            if device:
+                usable = snapshot.columns.usable(request, np.arange(there.size))
                 met = usable.sum(axis=0) > 0
                 if not (met & mask).any():
                     alone = not (met & there).any()
-                    written = model if alone else f"all of {_some([*told, model])}"
+                    written = device if alone else f"all of {_some([*told, device])}"
                     return reason(ReasonCode.NO_AGENT_MEETS, rules=written)
         return None
 
@@ -292,11 +291,16 @@ def together(workload: WorkloadClass) -> dict[str, Any]:
     return rules
 
 
-def devices_of_models(columns: Columns, wanted: Sequence[str], slots: Ints) -> Flags:
-    """Device indexes × ``slots``: whether the device is of one of the ``wanted`` models."""
-    allowed = [any(is_model(model, each) for each in wanted) for model in columns.models]
-    codes = np.array([*allowed, False], np.bool_)  # the last entry is for -1: no device
-    return codes[columns.device_model.T[:, slots]]
+def _device_rule(columns: Columns, request: Resources) -> str:
+    """The rule that devices have to meet for the request, as people are told it; empty if every one
+    will do."""
+    if not request.gpu_milli:
+        return ""
+    models = f"gpu_model: {'|'.join(request.gpu_models)}" if request.gpu_models else ""
+    if request.gpu_milli >= GPU_WHOLE or not columns.has_partitions:
+        return models
+    part = "a gpu that is shared (MIG devices are given whole)"
+    return f"{models}, as {part}" if models else part
 
 
 # Rules and names as people write them
