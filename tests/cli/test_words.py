@@ -168,3 +168,9 @@ def test_success_is_green_on_terminals_of_few_colours_too(
         assert str(screen.status("ALIVE").style) == colour
     finally:
         screen._has_sixteen_colours.cache_clear()
+
+
+def test_moments_in_an_operators_note_stay_as_they_were_written() -> None:
+    note = "new disk at 2026-12-01T08:00:00+00:00"
+    barred = because(ReasonCode.AGENT_BARRED, bar="cordoned", note=note, agent="a1")
+    assert note in sentence_of(barred)
