@@ -64,7 +64,7 @@ def test_records_of_a_kind_tell_a_notebook_how_they_are_listed(client: Client) -
     )
     known = list(inspect.signature(client.sessions).parameters)
     assert known[:4] == ["state", "of_jobs", "of_deployments", "name"]
-    assert (client.jobs.__doc__ or "").startswith("Records of this kind, newest first")
+    assert (client.jobs.__doc__ or "").startswith("Jobs, newest first")
     assert repr(client.jobs) == f"<jobs of {client.url}; call this to list them>"
     with pytest.raises(TypeError, match="nmae"):
         client.jobs(nmae="train")  # type: ignore[call-arg]
