@@ -131,12 +131,8 @@ class AgentDaemon:
         self._ports = PreparedPorts(config.directory, config.ports, rng)
         self._accounts = MachineAccounts(config)
         logs = config.directory / "logs"
-        terms = Terms(
-            config.log_max_bytes,
-            config.pids_max,
-            scratch_max_bytes(config),
-            cuda_names(machine.devices),
-        )
+        names, scratch_bytes = cuda_names(machine.devices), scratch_max_bytes(config)
+        terms = Terms(config.log_max_bytes, config.pids_max, scratch_bytes, names)
         services = OwnServices(config, machine.devices)
         self._removed = RemovedOutputs(config.directory / REMOVED_OUTPUTS)
         self._removals = RemovalBox()

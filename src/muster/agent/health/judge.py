@@ -14,8 +14,9 @@ from typing import Any
 
 from muster.agent.health.gpu_watch import GpuReport
 from muster.agent.health.memory import MAX_GPUS, MAX_STANDING, WatchMemory
+from muster.agent.health.places import DevicePlaces
 from muster.agent.health.sightings import SightingBox
-from muster.core.health.kernel_log import ErrorKind, XidEvent, pci_address
+from muster.core.health.kernel_log import ErrorKind, XidEvent
 from muster.core.health.remedy import Remedy
 from muster.core.health.verdict import Finding, Severity
 from muster.core.health.xid import (
@@ -90,8 +91,7 @@ class HealthJudge:
         self._memory = memory
         self._box = box
         self._boot = boot
-        self._devices = {each.uuid: each.index for each in devices if each.uuid}
-        self._partitions: Mapping[str, str] = {}  # addresses of their GPUs, by their UUIDs
+        self._places = DevicePlaces(devices, memory)
         self._named: Mapping[int, XidAction] = {}  # by NVML, for GPUs by their indexes
         self._seen: frozenset[str] = frozenset()  # the findings of the last report
         self._faulty: frozenset[int] = frozenset()  # GPUs of which the last report had a fault
@@ -115,15 +115,14 @@ class HealthJudge:
             place = _SWITCHES if each.kind is ErrorKind.SXID else each.address
             by_address.setdefault(place, []).append(replace(each, at_s=at_s))
         for address, of_gpu in list(by_address.items())[:MAX_GPUS]:
-            if address == _SWITCHES or self._is_ours(address):
+            if address == _SWITCHES or self._places.is_ours(address):
                 self._judge(address, of_gpu, now)
             else:
                 log.info("Xid %d of a GPU that is not the agent's: %s", of_gpu[0].number, address)
 
     def xid_of(self, device: int, number: int, now: Moment) -> XidEvent | None:
         """The Xid that NVML told of a GPU, in the form of one of the kernel's log."""
-        uuid = next((uuid for uuid, index in self._devices.items() if index == device), None)
-        address = pci_address(self._address(uuid or ""))
+        address = self._places.of(device)
         return None if address is None else XidEvent(address, number, "", now.boot_s)
 
     def nvml_events(self, events: Iterable[_Event], now: Moment) -> None:
@@ -135,7 +134,7 @@ class HealthJudge:
             self._events[event] = at_s
             waiting = self._unconfirmed.pop(event, None)
             if waiting is not None and at_s - waiting.at_s <= BURST_S:
-                devices = self._at(waiting.address) or _only(event[0])
+                devices = self._places.at(waiting.address) or _only(event[0])
                 self._sight(waiting.remedy, waiting.why, devices, True, now)
         _keep_newest(self._events, MAX_EVENTS)
 
@@ -153,7 +152,7 @@ class HealthJudge:
         for event in sorted(events, key=lambda each: each.at_s):
             if self._clock_s(now) - event.at_s > TOLD_S:
                 continue
-            held = [index for index in self._at(event.address) if index in gpus]
+            held = [index for index in self._places.at(event.address) if index in gpus]
             if held:
                 index = held[0]
                 number, _, what = described(event).partition(", ")
@@ -171,7 +170,7 @@ class HealthJudge:
             fresh.append(event)
             recent = remembered(recent, event)
         self._memory.xids[address] = recent  # as the newest
-        devices = self._at(address)
+        devices = self._places.at(address)
         index = devices[0] if devices else None
         named = None if index is None else self._named.get(index)
         grave: list[tuple[Remedy, bool, str]] = []
@@ -235,23 +234,6 @@ class HealthJudge:
         _keep_newest(self._mishaps, MAX_MISHAPS)
         return goes_on
 
-    def _is_ours(self, address: str) -> bool:
-        """Whether a GPU is one of this machine's: in a container the kernel's log tells of others
-        too."""
-        known = {pci_address(at) for at in self._memory.gpus.values()}
-        return not known or address in known
-
-    def _address(self, uuid: str) -> str:
-        return self._partitions.get(uuid) or self._memory.gpus.get(uuid, "")
-
-    def _at(self, address: str) -> tuple[int, ...]:
-        """The devices at an address: one GPU, or its partitions."""
-        return tuple(
-            index
-            for uuid, index in self._devices.items()
-            if pci_address(self._address(uuid)) == address
-        )
-
     # What NVML tells
 
     def gpus(self, report: GpuReport, now: Moment) -> None:
@@ -268,7 +250,7 @@ class HealthJudge:
         )
         if report.addresses:
             self._memory.gpus |= report.addresses
-            self._partitions = report.partitions
+            self._places.partitions = report.partitions
         if now.boot_s < GRACE_S:
             return
         found = {_key(each): each for each in report.findings[:MAX_STANDING]}
@@ -317,7 +299,7 @@ class HealthJudge:
             memory.missing[uuid] = self._boot
         for uuid in for_good:
             del memory.gpus[uuid], memory.missing[uuid]
-        unknown = [uuid for uuid in first if uuid not in self._devices]  # of others findings tell
+        unknown = [uuid for uuid in first if uuid not in self._places]  # of others findings tell
         total = len(there) + len(gone)
         if unknown:
             what = f"{count(len(unknown), 'GPU')} of {total} missing since the last start"
