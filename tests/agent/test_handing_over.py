@@ -1,4 +1,4 @@
-"""What other threads of the agent see of kernels while these are handed to the supervisor."""
+"""The kernels that other threads of the agent see while these are handed to the supervisor."""
 
 import random
 from collections.abc import Sequence
