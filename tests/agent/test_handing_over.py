@@ -18,13 +18,14 @@ from muster.agent.services import OwnServices
 from muster.agent.supervisor_link import AccountsOf, SupervisorLink, Terms
 from muster.core.ids import KernelId
 from muster.core.reasons import ReasonCode
+from muster.core.uids import ClusterUid
 from muster.wire.messages import KernelKey, Start
 
 KEY: KernelKey = (KernelId("krn-1"), 1)
 
 
 class OwnAccount:
-    def of(self, owner: str) -> Account | None:
+    def of(self, owner: str, uid: ClusterUid | None) -> Account | None:
         return None
 
 

@@ -2,25 +2,39 @@
 else the agent's own.
 
 A user of the cluster gets the account to which the operator mapped it; else the machine's account
-of the same name, if the operator allowed that; else a uid of its own out of a range. A uid is given
-to a user by the directory ``users/UID``, which has the user's name in it. It appears whole or not
-at all, once for the whole machine, and while it exists no other user gets that uid.
+of the same name, if the operator allowed that; else the uid that the controller has allotted to it
+for the whole cluster, or, where the controller is of a version that tells none, a uid out of a
+range of this machine. A uid is given to a user by the directory ``users/UID``, which has the user's
+name in it. It appears whole or not at all, once for the whole machine, and while it exists no other
+user gets that uid.
+
+What the machine gave to a user before the controller told a uid is handed over (``handover``) once
+nothing runs as the former uid. As long as something does, further kernels of the user run as the
+former uid too, with the home that they know.
 """
 
 import grp
+import logging
 import os
 import pwd
 import stat
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import ClassVar
 
 from muster.agent.config import AgentConfig
+from muster.agent.handover import HOME, hand_over, is_in_use
 from muster.core.errors import MusterError
-from muster.files import NotOwn, check_own
+from muster.core.reasons import ReasonCode
+from muster.core.uids import ClusterUid, uids_said
+from muster.files import NotOwn, check_own, write_whole
+
+log = logging.getLogger(__name__)
 
 FIRST_PERSON_UID = 1000
 """Lower uids belong to services; no user gets one by its name alone."""
@@ -37,6 +51,20 @@ _DEVICES = ("nvidia*", "dri/renderD*", "kfd")
 
 class NoAccount(MusterError):
     """An owner's kernels cannot run here; the text says why and what to do."""
+
+    code: ClassVar[ReasonCode] = ReasonCode.NO_ACCOUNT
+
+
+class UidClash(NoAccount):
+    """The uid that the cluster allotted to a user is not to be had on this machine."""
+
+    code = ReasonCode.UID_CLASH
+
+
+class NoUid(NoAccount):
+    """The cluster has no uid left for a user."""
+
+    code = ReasonCode.NO_UID
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,32 +97,50 @@ class MachineAccounts:
         # The name is of this agent alone, so that no other agent on this machine takes the
         # directories for old ones.
         self._scratch_name = f"scratch-{status.st_dev:x}-{status.st_ino:x}"
-        self._known: dict[tuple[str, str], tuple[float, Account | None]] = {}
+        self._known: dict[tuple[str, str, ClusterUid | None], tuple[float, Account | None]] = {}
+        self._finding = threading.Lock()
+        self._told: set[int] = set()  # former uids that are in use still
 
-    def of(self, owner: str) -> Account | None:
+    def knows(self, owner: str, uid: ClusterUid | None) -> bool:
+        """Whether ``of`` answers at once; it may have to hand a home over, which takes a while."""
+        domain, _, rest = owner.partition("/")
+        known = self._known.get((domain, rest.partition("/")[2], uid))
+        return os.getuid() != _ROOT or (known is not None and known[0] > time.monotonic())
+
+    def of(self, owner: str, uid: ClusterUid | None = None) -> Account | None:
         """The account of "domain/project/user"; None stands for the agent's own user.
+
+        Args:
+            uid: the one that the cluster allotted to the user; None where the controller tells
+                none.
 
         Raises:
             NoAccount: there is no account for it.
         """
+        with self._finding:
+            return self._of(owner, uid)
+
+    def _of(self, owner: str, uid: ClusterUid | None) -> Account | None:
         if os.getuid() != _ROOT:
             return None
         domain, _, rest = owner.partition("/")
         user = rest.partition("/")[2]
         if not domain or not user:
             raise NoAccount(f"{owner!r} is no owner")
-        known = self._known.get((domain, user))
+        known = self._known.get((domain, user, uid))
         if known is not None and known[0] > time.monotonic():
             return known[1]
         try:
-            account = self._find(domain, user)
+            account = self._find(domain, user, uid)
         except OSError as error:
             raise NoAccount(
                 f"no place for {user} in {self._config.users_directory}: {error.strerror}"
             ) from None
+        if account is not None and account.uid in self._told:
+            return account  # until nothing runs as the former uid
         if len(self._known) >= _MOST_REMEMBERED:
             self._known.clear()
-        self._known[domain, user] = time.monotonic() + _REMEMBERED_S, account
+        self._known[domain, user, uid] = time.monotonic() + _REMEMBERED_S, account
         return account
 
     def scratch_directories(self) -> list[Path]:
@@ -102,7 +148,7 @@ class MachineAccounts:
         users."""
         return list(self._config.users_directory.glob(f"*/{self._scratch_name}"))
 
-    def _find(self, domain: str, user: str) -> Account | None:
+    def _find(self, domain: str, user: str, uid: ClusterUid | None) -> Account | None:
         """
         Raises:
             NoAccount, OSError: as they say.
@@ -119,7 +165,10 @@ class MachineAccounts:
             entry = _entry(user)
             if entry is not None and entry.pw_uid >= FIRST_PERSON_UID and user != _NOBODY:
                 return self._of_machine(entry)
-        return self._of_range(f"{self._config.cluster} {domain}/{user}")
+        own_name = f"{self._config.cluster} {domain}/{user}"
+        if uid is None:
+            return self._of_range(own_name)
+        return self._of_cluster(uid, f"{uid.cluster} {domain}/{user}", own_name)
 
     def _of_machine(self, entry: pwd.struct_passwd) -> Account:
         if entry.pw_name == _NOBODY:
@@ -144,18 +193,107 @@ class MachineAccounts:
         )
 
     def _of_range(self, name: str) -> Account:
+        """The account of a user with a uid that this machine gives."""
         users = _open_users(self._config.users_directory)
         try:
-            uid = self._uid_of(users, name)
-            place = self._place(users, uid, uid, "home")
+            return self._placed(users, self._uid_of(users, name))
         finally:
             os.close(users)
+
+    def _of_cluster(self, told: ClusterUid, name: str, own_name: str) -> Account:
+        """The account of a user with the uid that the cluster allotted.
+
+        Args:
+            name: of the user, in the directory of its uid.
+            own_name: its name in the directory of a uid that this machine gave it before.
+
+        Raises:
+            NoAccount, OSError: as they say.
+        """
+        uid = told.uid
+        if uid is None:
+            raise NoUid("the controller has given all uids of its range to other users")
+        subordinate = _subordinate_ids()
+        self._must_be_allowed(uid, subordinate)
+        users = _open_users(self._config.users_directory)
+        try:
+            self._claim(users, uid, name, own_name)
+            for former in self._former(users, uid, own_name):
+                _must_be_its_own(former, self._config.users_directory, subordinate)
+                if is_in_use(former):
+                    self._say_in_use(former, uid, own_name)
+                    return self._placed(users, former)
+                self._hand_over(former, uid, own_name)
+            return self._placed(users, uid)
+        finally:
+            os.close(users)
+
+    def _must_be_allowed(self, uid: int, subordinate: Sequence[tuple[range, str]]) -> None:
+        """
+        Raises:
+            UidClash: the operator has not allowed it, or it belongs to somebody of this machine.
+        """
+        allowed = tuple(dict.fromkeys((self._config.uids, self._config.cluster_uids)))
+        if not any(uid in each for each in allowed):
+            ranges = " and ".join(map(uids_said, allowed))
+            raise UidClash(
+                f"uid {uid} is not among those that this machine's operator allows ({ranges}): "
+                f"start the agent with a --uid-range that has it"
+            )
+        if other := _other_use(uid, subordinate):
+            raise UidClash(f"uid {uid} is one of {other}: give that other ids")
+
+    def _claim(self, users: int, uid: int, name: str, own_name: str) -> None:
+        """Have the uid be this user's on the machine.
+
+        Raises:
+            UidClash: it was given to another user.
+        """
+        given = self._config.users_directory / str(uid)
+        if not given.exists() and _take(users, uid, name):
+            return
+        owner = _read_owner(users, str(uid))
+        if owner == own_name:  # the cluster lets the user have what this machine gave it
+            write_whole(given / _OWNER_FILE, name)
+        elif owner != name:
+            whose = owner.partition(" ")[2] or "somebody"
+            raise UidClash(
+                f"uid {uid} was given to {whose} of another cluster or before, as {given} says: "
+                f"remove that with all files of the uid"
+            )
+
+    def _former(self, users: int, uid: int, own_name: str) -> list[int]:
+        """The other uids that this machine gave to the user by itself."""
+        given = ((other, owner) for other, owner in _owners(users) if owner == own_name)
+        return sorted(other for other, _ in given if other != uid)
+
+    def _say_in_use(self, former: int, uid: int, own_name: str) -> None:
+        if former not in self._told:
+            self._told.add(former)
+            log.warning(
+                "kernels of %s still run as uid %d, which this machine gave: further ones do so "
+                "too, until none is left for a minute; then they run as uid %d of the cluster",
+                *(own_name.partition(" ")[2], former, uid),
+            )
+
+    def _hand_over(self, former: int, uid: int, own_name: str) -> None:
+        directory = self._config.users_directory
+        hand_over(directory, former, uid)
+        # Kept, so that nobody else gets the uid: files of it may lie elsewhere.
+        write_whole(directory / str(former) / _OWNER_FILE, f"formerly {own_name}, now uid {uid}")
+        self._told.discard(former)
+        whose = own_name.partition(" ")[2]
+        log.info("the home of %s was handed over from uid %d to uid %d", whose, former, uid)
+
+    def _placed(self, users: int, uid: int) -> Account:
+        """The account of a user with a uid of its own, and its places."""
+        place = self._place(users, uid, uid, HOME)
         return Account(
             uid=uid,
             gid=uid,
             groups=_device_groups(),
             name=f"muster-{uid}",
-            home=f"{place}/home",
+            home=f"{place}/{HOME}",
             scratch=f"{place}/{self._scratch_name}",
             gains_privileges=False,
         )
@@ -211,6 +349,27 @@ class MachineAccounts:
         finally:
             os.close(place)
         return self._config.users_directory / str(uid)
+
+
+def given_by_machine(users_directory: Path, cluster: str) -> dict[str, int]:
+    """The uids that agents of this machine gave to users by themselves, by "domain/user".
+
+    Args:
+        cluster: of the agents' settings.
+
+    Raises:
+        OSError: the directory cannot be read.
+    """
+    found = {}
+    prefix = f"{cluster} "
+    users = os.open(users_directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        for uid, owner in _owners(users):
+            if owner.startswith(prefix):
+                found[owner.removeprefix(prefix)] = uid
+    finally:
+        os.close(users)
+    return found
 
 
 def _entry(name: str) -> pwd.struct_passwd | None:
@@ -329,6 +488,13 @@ def _read_owner(users: int, uid: str) -> str:
         return ""
     with os.fdopen(owner) as file:
         return file.read()
+
+
+def _owners(users: int) -> Iterator[tuple[int, str]]:
+    """The uids that are given on this machine, and to whom."""
+    for entry in os.listdir(users):
+        if entry.isdecimal():
+            yield int(entry), _read_owner(users, entry)
 
 
 def _take(users: int, uid: int, name: str) -> bool:

@@ -142,7 +142,8 @@ class AgentDaemon:
         self._trouble = Trouble(config.directory)
         self._trouble.clear()
         self._probes: RouteProbes | None = None
-        self._port_rules = PortRules(config.directory, config.uids, config.users_directory)
+        uids = (config.uids, config.cluster_uids)
+        self._port_rules = PortRules(config.directory, uids, config.users_directory)
         self._kernels.ports_changed = self._keep_ports
         self._port_watch: PortWatch | None = None
         if sees_sockets():

@@ -11,7 +11,7 @@ from typing import NoReturn
 from muster.agent.accounts import require_users_directory
 from muster.agent.config import AgentConfig
 from muster.agent.discovery import parse_gpus
-from muster.app.account_options import AS_BEFORE, AccountOptions, with_accounts
+from muster.app.account_options import AS_BEFORE, AccountOptions, option_uids, with_accounts
 from muster.app.addresses import is_everywhere
 from muster.app.agent_process import dump_config
 from muster.app.controller_config import ControllerConfig, dump_controller
@@ -38,6 +38,7 @@ def run_controller(
     tls_ca: Path | None = None,
     own_authority_for: Sequence[str] | None = None,
     database: str | None = None,
+    uid_range: str | None = None,
     log: LogOptions = DEFAULT_LOG,
 ) -> None:
     """Be the controller of a cluster whose agents are elsewhere; does not return.
@@ -48,10 +49,12 @@ def run_controller(
             or else the home's own.
         own_authority_for: names besides this machine's for which the home's own authority makes a
             certificate; None makes no certificate.
+        uid_range: "FIRST-LAST", from which users are given uids; None means that of `muster up`, or
+            else the one that follows from the cluster's id.
 
     Raises:
         MusterError: only one of certificate and key was given, or both together with an own
-            authority; or somebody else may have prepared the home.
+            authority; or the range of uids is none; or somebody else may have prepared the home.
     """
     if (tls_cert is None) != (tls_key is None):
         raise MusterError("--tls-cert and --tls-key go together: give both, or neither")
@@ -71,6 +74,7 @@ def run_controller(
     for warning in warnings_of(database):
         sys.stderr.write(f"warning: {warning}\n")
     last = place.settings()
+    uid_range = uid_range or last.agents.accounts.uid_range
     port = port or last.port or DEFAULT_PORT
     agent_port = agent_port or last.agent_port or agent_port_after(port)
     config = ControllerConfig(
@@ -81,6 +85,7 @@ def run_controller(
         tls=tls,
         authority=tls_ca,
         database=named_database(database, place),
+        uids=option_uids(uid_range) if uid_range is not None else None,
     )
     _become("muster.app.controller_process", dump_controller(config), log)
 

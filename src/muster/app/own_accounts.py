@@ -2,10 +2,14 @@
 pools have them as the home's own agents do."""
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from muster.agent.accounts import given_by_machine
 from muster.agent.config import AgentConfig
 from muster.app.account_options import AS_BEFORE, with_accounts
 from muster.app.home import Home, write_private
@@ -38,6 +42,7 @@ def write_accounts(home: Home, user: Owner) -> Path:
         "accounts": own_accounts(config.accounts, user),
         "system_accounts": config.system_accounts,
         "uids": [config.uids.start, config.uids.stop],
+        "cluster_uids": [config.cluster_uids.start, config.cluster_uids.stop],
         "users_directory": str(config.users_directory),
         "pids_max": config.pids_max,
         "scratch_max_bytes": config.scratch_max_bytes,
@@ -60,6 +65,7 @@ def with_accounts_of(config: AgentConfig, file: Path) -> AgentConfig:
             accounts={str(user): str(account) for user, account in kept["accounts"].items()},
             system_accounts=bool(kept["system_accounts"]),
             uids=range(*map(int, kept["uids"])),
+            cluster_uids=_cluster_uids(kept) or config.cluster_uids,
             users_directory=Path(kept["users_directory"]),
             pids_max=int(kept["pids_max"]),
             scratch_max_bytes=kept["scratch_max_bytes"],
@@ -69,6 +75,26 @@ def with_accounts_of(config: AgentConfig, file: Path) -> AgentConfig:
         raise MusterError(f"cannot read {file}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise MusterError(f"{file} is not the accounts of a controller's own machine") from None
+
+
+def uids_given(home: Home, agents: Sequence[AgentConfig]) -> dict[str, int]:
+    """The uids that the home's own agents gave to users by themselves, by "domain/user", before the
+    controller allotted any.
+
+    Args:
+        agents: the home's own.
+    """
+    found: dict[str, int] = {}
+    if os.geteuid() == 0 and agents:
+        with suppress(OSError):  # none of the users has been here
+            found = given_by_machine(agents[0].users_directory, str(home.path))
+    return found
+
+
+def _cluster_uids(kept: Mapping[str, Any]) -> range | None:
+    """The range in a file of this version; None in one of an older version."""
+    ends = kept.get("cluster_uids")
+    return range(*map(int, ends)) if ends else None
 
 
 def users_directory_in(file: Path) -> Path | None:

@@ -354,6 +354,18 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
         "agent {agent} has no account for its owner: {detail}",
         "Map the user to an account of that machine: `muster agent --map-user USER=ACCOUNT`.",
     ),
+    ReasonCode.UID_CLASH: Definition(
+        _O,
+        "its owner cannot have its uid of this cluster on agent {agent}: {detail}",
+        "Free the uid on that machine, or map the user to an account of it: "
+        "`muster agent --map-user USER=ACCOUNT`.",
+    ),
+    ReasonCode.NO_UID: Definition(
+        _O,
+        "its owner has no uid on agent {agent}: {detail}",
+        "Start the controller with a larger --uid-range, or map the user to an account of that "
+        "machine: `muster agent --map-user USER=ACCOUNT`.",
+    ),
     ReasonCode.NOTICE_REFUSED: Definition(
         _R,
         "the channel did not take the notice, it answered {answer}",

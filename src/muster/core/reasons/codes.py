@@ -222,6 +222,8 @@ class ReasonCode(StrEnum):
     # Why a try of a phase failed
     WORKDIR_MISSING = "WORKDIR_MISSING"
     NO_ACCOUNT = "NO_ACCOUNT"
+    UID_CLASH = "UID_CLASH"
+    NO_UID = "NO_UID"
     BAD_FILE_PATH = "BAD_FILE_PATH"
     DISK_FULL = "DISK_FULL"
     NO_PROCESSES = "NO_PROCESSES"

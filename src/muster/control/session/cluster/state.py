@@ -18,6 +18,7 @@ from muster.control.session.cluster.service_room import ServiceRoom
 from muster.control.session.cluster.service_variables import ServiceVariables
 from muster.control.session.cluster.shapes import Shapes
 from muster.control.session.cluster.taken_ports import TakenPorts
+from muster.control.session.cluster.user_uids import UserUids
 from muster.control.session.cluster.workloads import (
     IN_PLACE,
     agent_facts,
@@ -60,10 +61,17 @@ class ClusterState:
         guard: has a say when sessions of services are to leave.
         service_variables: the variables that services give to their kernels.
         machine_holds: tells which machines work waits for.
+        uids: the uids of users.
         quota_waits: the groups whose last passes left sessions waiting for others' quota.
     """
 
-    def __init__(self, live: Live, usage: UsageHistory, requests: RequestHistory) -> None:
+    def __init__(
+        self,
+        live: Live,
+        usage: UsageHistory,
+        requests: RequestHistory,
+        uids: range | None = None,
+    ) -> None:
         self._live = live
         self._usage_history = usage
         self._request_history = requests
@@ -78,6 +86,7 @@ class ClusterState:
         self.guard = ServicesGuard()
         self.service_variables = ServiceVariables()
         self.machine_holds = MachineHolds()
+        self.uids = UserUids(live, uids)
         self._services = ServiceRoom(live, self.groups, self.agent_changed)
         self._kernel_of: dict[LedgerKey, Kernel] = {}  # of charged allocations
         self._remains: dict[SessionId, dict[KernelId, int]] = {}
