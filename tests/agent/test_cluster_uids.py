@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from tests.agent.test_accounts import config, of, subordinate_ids, users
 
-from muster.agent.accounts import MachineAccounts, NoAccount, NoUid, UidClash, given_by_machine
+from muster.agent.account_errors import NoAccount, NoUid, UidClash
+from muster.agent.accounts import MachineAccounts
+from muster.agent.users_directory import given_by_machine
 from muster.core.reasons import ReasonCode
 from muster.core.uids import ClusterUid
 
@@ -24,8 +26,8 @@ UID = ClusterUid("c1", 400_004)
 
 
 def accounts(directory: Path, users: Path, **fields: object) -> MachineAccounts:
-    """Those of an agent whose operator lets the cluster choose some uids, beside the agent's own
-    ones."""
+    """The accounts of an agent whose operator lets the cluster choose some uids, beside those that
+    the agent gives by itself."""
     return MachineAccounts(config(directory, users, cluster_uids=CHOSEN, **fields))
 
 

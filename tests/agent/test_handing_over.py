@@ -1,4 +1,4 @@
-"""What other threads of the agent see of kernels while these are handed to the supervisor."""
+"""Handing kernels to the supervisor: what other threads see of them, and which are refused."""
 
 import asyncio
 import random
@@ -12,7 +12,8 @@ import pytest
 from proving.hollow.virtual_clock import VirtualClock
 from tests.wire.controller import template
 
-from muster.agent.accounts import Account, MachineAccounts, NoAccount, NoUid, UidClash
+from muster.agent.account_errors import NoAccount, NoUid, UidClash
+from muster.agent.accounts import Account, MachineAccounts
 from muster.agent.kernels import Kernels
 from muster.agent.ports import PreparedPorts
 from muster.agent.removed_outputs import RemovedOutputs

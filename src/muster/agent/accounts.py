@@ -13,26 +13,25 @@ nothing runs as the former uid. As long as something does, further kernels of th
 former uid too, with the home that they know.
 """
 
-import grp
 import logging
 import os
 import pwd
 import stat
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import ClassVar
 
+from muster.agent.account_errors import NoAccount, NoUid, UidClash
 from muster.agent.config import AgentConfig
 from muster.agent.handover import HOME, hand_over, is_in_use
-from muster.core.errors import MusterError
-from muster.core.reasons import ReasonCode
+from muster.agent.uid_uses import must_be_its_own, other_use, subordinate_ids
+from muster.agent.users_directory import OWNER_FILE, give_uid, open_users, owners, read_owner
 from muster.core.uids import ClusterUid, uids_said
-from muster.files import NotOwn, check_own, write_whole
+from muster.files import write_whole
 
 log = logging.getLogger(__name__)
 
@@ -42,29 +41,9 @@ FIRST_PERSON_UID = 1000
 _ROOT = 0
 _NOBODY = "nobody"
 _DEFAULT_DOMAIN = "default"
-_OWNER_FILE = "owner"
 _REMEMBERED_S = 60.0
 _MOST_REMEMBERED = 10_000
-_SUBORDINATE_FILES = (Path("/etc/subuid"), Path("/etc/subgid"))
 _DEVICES = ("nvidia*", "dri/renderD*", "kfd")
-
-
-class NoAccount(MusterError):
-    """An owner's kernels cannot run here; the text says why and what to do."""
-
-    code: ClassVar[ReasonCode] = ReasonCode.NO_ACCOUNT
-
-
-class UidClash(NoAccount):
-    """The uid that the cluster allotted to a user is not to be had on this machine."""
-
-    code = ReasonCode.UID_CLASH
-
-
-class NoUid(NoAccount):
-    """The cluster has no uid left for a user."""
-
-    code = ReasonCode.NO_UID
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +152,7 @@ class MachineAccounts:
     def _of_machine(self, entry: pwd.struct_passwd) -> Account:
         if entry.pw_name == _NOBODY:
             raise NoAccount(f"no kernel runs as {_NOBODY}, which belongs to everybody")
-        users = _open_users(self._config.users_directory)
+        users = open_users(self._config.users_directory)
         try:
             with suppress(FileExistsError):
                 os.mkdir(str(entry.pw_uid), 0o711, dir_fd=users)
@@ -194,7 +173,7 @@ class MachineAccounts:
 
     def _of_range(self, name: str) -> Account:
         """The account of a user with a uid that this machine gives."""
-        users = _open_users(self._config.users_directory)
+        users = open_users(self._config.users_directory)
         try:
             return self._placed(users, self._uid_of(users, name))
         finally:
@@ -213,13 +192,13 @@ class MachineAccounts:
         uid = told.uid
         if uid is None:
             raise NoUid("the controller has given all uids of its range to other users")
-        subordinate = _subordinate_ids()
+        subordinate = subordinate_ids()
         self._must_be_allowed(uid, subordinate)
-        users = _open_users(self._config.users_directory)
+        users = open_users(self._config.users_directory)
         try:
             self._claim(users, uid, name, own_name)
             for former in self._former(users, uid, own_name):
-                _must_be_its_own(former, self._config.users_directory, subordinate)
+                must_be_its_own(former, self._config.users_directory, subordinate)
                 if is_in_use(former):
                     self._say_in_use(former, uid, own_name)
                     return self._placed(users, former)
@@ -240,7 +219,7 @@ class MachineAccounts:
                 f"uid {uid} is not among those that this machine's operator allows ({ranges}): "
                 f"start the agent with a --uid-range that has it"
             )
-        if other := _other_use(uid, subordinate):
+        if other := other_use(uid, subordinate):
             raise UidClash(f"uid {uid} is one of {other}: give that other ids")
 
     def _claim(self, users: int, uid: int, name: str, own_name: str) -> None:
@@ -250,11 +229,11 @@ class MachineAccounts:
             UidClash: it was given to another user.
         """
         given = self._config.users_directory / str(uid)
-        if not given.exists() and _take(users, uid, name):
+        if not given.exists() and give_uid(users, uid, name):
             return
-        owner = _read_owner(users, str(uid))
+        owner = read_owner(users, str(uid))
         if owner == own_name:  # the cluster lets the user have what this machine gave it
-            write_whole(given / _OWNER_FILE, name)
+            write_whole(given / OWNER_FILE, name)
         elif owner != name:
             whose = owner.partition(" ")[2] or "somebody"
             raise UidClash(
@@ -264,7 +243,7 @@ class MachineAccounts:
 
     def _former(self, users: int, uid: int, own_name: str) -> list[int]:
         """The other uids that this machine gave to the user by itself."""
-        given = ((other, owner) for other, owner in _owners(users) if owner == own_name)
+        given = ((other, owner) for other, owner in owners(users) if owner == own_name)
         return sorted(other for other, _ in given if other != uid)
 
     def _say_in_use(self, former: int, uid: int, own_name: str) -> None:
@@ -280,7 +259,7 @@ class MachineAccounts:
         directory = self._config.users_directory
         hand_over(directory, former, uid)
         # Kept, so that nobody else gets the uid: files of it may lie elsewhere.
-        write_whole(directory / str(former) / _OWNER_FILE, f"formerly {own_name}, now uid {uid}")
+        write_whole(directory / str(former) / OWNER_FILE, f"formerly {own_name}, now uid {uid}")
         self._told.discard(former)
         whose = own_name.partition(" ")[2]
         log.info("the home of %s was handed over from uid %d to uid %d", whose, former, uid)
@@ -305,16 +284,16 @@ class MachineAccounts:
                 machine.
         """
         taken = set()
-        subordinate = _subordinate_ids()
+        subordinate = subordinate_ids()
         for entry in os.listdir(users):
             if entry.isdigit() and int(entry) in self._config.uids:
                 uid = int(entry)
-                if _read_owner(users, entry) == name:
-                    _must_be_its_own(uid, self._config.users_directory, subordinate)
+                if read_owner(users, entry) == name:
+                    must_be_its_own(uid, self._config.users_directory, subordinate)
                     return uid
                 taken.add(uid)
         for uid in self._config.uids:
-            if uid in taken or _other_use(uid, subordinate) or not _take(users, uid, name):
+            if uid in taken or other_use(uid, subordinate) or not give_uid(users, uid, name):
                 continue
             return uid
         raise NoAccount(
@@ -351,72 +330,11 @@ class MachineAccounts:
         return self._config.users_directory / str(uid)
 
 
-def given_by_machine(users_directory: Path, cluster: str) -> dict[str, int]:
-    """The uids that agents of this machine gave to users by themselves, by "domain/user".
-
-    Args:
-        cluster: of the agents' settings.
-
-    Raises:
-        OSError: the directory cannot be read.
-    """
-    found = {}
-    prefix = f"{cluster} "
-    users = os.open(users_directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        for uid, owner in _owners(users):
-            if owner.startswith(prefix):
-                found[owner.removeprefix(prefix)] = uid
-    finally:
-        os.close(users)
-    return found
-
-
 def _entry(name: str) -> pwd.struct_passwd | None:
     try:
         return pwd.getpwnam(name)
     except KeyError:
         return None
-
-
-def _subordinate_ids() -> list[tuple[range, str]]:
-    """Ids that people of this machine may take on in containers of their own, each with the
-    person's name.
-
-    A person who may take on an id can read its files and signal its processes.
-    """
-    ids = []
-    for path in _SUBORDINATE_FILES:
-        with suppress(FileNotFoundError):
-            for line in path.read_text(errors="replace").splitlines():
-                owner, first, count = (*line.split(":"), "", "")[:3]
-                if first.isdecimal() and count.isdecimal():
-                    whose = f"the subordinate ids of {owner} in {path}"
-                    ids.append((range(int(first), int(first) + int(count)), whose))
-    return ids
-
-
-def _other_use(uid: int, subordinate: Sequence[tuple[range, str]]) -> str:
-    """The other owner that the uid, or the same number as a group id, has on this machine; "" if
-    there is none."""
-    for look_up in (pwd.getpwuid, grp.getgrgid):
-        with suppress(KeyError):
-            return f"the machine's account or group {look_up(uid)[0]}"
-    return next((whose for ids, whose in subordinate if uid in ids), "")
-
-
-def _must_be_its_own(
-    uid: int, users_directory: Path, subordinate: Sequence[tuple[range, str]]
-) -> None:
-    """
-    Raises:
-        NoAccount: a uid that was given to a user has since been given to somebody else too.
-    """
-    if other := _other_use(uid, subordinate):
-        raise NoAccount(
-            f"uid {uid} of this user has become one of {other} too: give that other ids, or remove "
-            f"{users_directory / str(uid)} with all files of the uid"
-        )
 
 
 def _device_groups() -> tuple[int, ...]:
@@ -428,94 +346,3 @@ def _device_groups() -> tuple[int, ...]:
             if status.st_gid != _ROOT and status.st_mode & stat.S_IWGRP:
                 groups.add(status.st_gid)
     return tuple(sorted(groups))
-
-
-def require_users_directory(directory: Path) -> None:
-    """Refuse, for an agent that runs as root, a directory in which no user can have a place.
-
-    Raises:
-        NoAccount: no user can have a place, so that every kernel would end with this error.
-    """
-    if os.getuid() != _ROOT:
-        return
-    try:
-        os.close(_open_users(directory))
-    except OSError as error:
-        raise NoAccount(f"cannot use {directory} for users: {error.strerror}") from None
-
-
-def _open_users(directory: Path) -> int:
-    """Open the directory of the users, and make it if it does not exist.
-
-    Raises:
-        NoAccount: others could put something into it, or users could not enter it.
-    """
-    with suppress(FileNotFoundError):
-        _require_own(directory)
-    for path in reversed((directory, *directory.parents)):
-        with suppress(FileExistsError):
-            path.mkdir()
-            path.chmod(0o711)  # whatever the umask is
-    _require_own(directory)
-    for path in (directory, *directory.parents):
-        mode = stat.S_IMODE(path.stat().st_mode)
-        if not mode & stat.S_IXOTH:
-            raise NoAccount(
-                f"users cannot enter {path} ({mode:o}), so they can have no homes and scratch "
-                f"directories below it: chmod 711 {path}, or choose another --users-dir"
-            )
-    return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-
-
-def _require_own(directory: Path) -> None:
-    """
-    Raises:
-        NoAccount: others could put something into the directory of the users, or replace it.
-        OSError: it cannot be looked at.
-    """
-    try:
-        check_own(directory)
-    except NotOwn as error:
-        raise NoAccount(
-            f"cannot use {directory} for users: {error}, or choose another --users-dir"
-        ) from None
-
-
-def _read_owner(users: int, uid: str) -> str:
-    try:
-        owner = os.open(f"{uid}/{_OWNER_FILE}", os.O_RDONLY | os.O_NOFOLLOW, dir_fd=users)
-    except OSError:
-        return ""
-    with os.fdopen(owner) as file:
-        return file.read()
-
-
-def _owners(users: int) -> Iterator[tuple[int, str]]:
-    """The uids that are given on this machine, and to whom."""
-    for entry in os.listdir(users):
-        if entry.isdecimal():
-            yield int(entry), _read_owner(users, entry)
-
-
-def _take(users: int, uid: int, name: str) -> bool:
-    """Give a uid to a user, unless another agent was faster.
-
-    Raises:
-        OSError: the gift cannot be written down.
-    """
-    fresh = f".{uid}.{os.getpid()}"
-    os.mkdir(fresh, 0o711, dir_fd=users)
-    os.chmod(fresh, 0o711, dir_fd=users)  # whatever the umask is
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-    with os.fdopen(os.open(f"{fresh}/{_OWNER_FILE}", flags, 0o600, dir_fd=users), "w") as file:
-        file.write(name)
-        file.flush()
-        os.fsync(file.fileno())
-    try:
-        os.rename(fresh, str(uid), src_dir_fd=users, dst_dir_fd=users)
-    except OSError:  # it exists, with an owner in it
-        os.unlink(f"{fresh}/{_OWNER_FILE}", dir_fd=users)
-        os.rmdir(fresh, dir_fd=users)
-        return False
-    os.fsync(users)
-    return True

@@ -11,7 +11,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
-from muster.agent.accounts import Account, MachineAccounts, NoAccount
+from muster.agent.account_errors import NoAccount
+from muster.agent.accounts import Account, MachineAccounts
 from muster.agent.inventory import KernelInventory
 from muster.agent.logs import LogFiles
 from muster.agent.outbox import Outbox

@@ -143,7 +143,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     url = f"{scheme}://{joined(reachable, listener.getsockname()[1])}"
     await stack.enter_async_context(serving(app, listener, config.tls))
     user, join_token = await _introduce(home, plane, url, clock.now(), config.authority)
-    core.door.accounts = write_accounts(home, user)
+    core.door.accounts = write_accounts(home, user, config.uids)
     agents_at = joined(reachable, agent_port)
     core.door.beside = agents_at  # machines of local pools may be made from now on
     own_address = joined(config.host, agent_port)

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
-from muster.agent.accounts import require_users_directory
 from muster.agent.config import AgentConfig
 from muster.agent.discovery import parse_gpus
+from muster.agent.users_directory import require_users_directory
 from muster.app.account_options import AS_BEFORE, AccountOptions, option_uids, with_accounts
 from muster.app.addresses import is_everywhere
 from muster.app.agent_process import dump_config

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import psutil
 
-from muster.agent.accounts import require_users_directory
 from muster.agent.identity import identities_in
 from muster.agent.supervisor.shutdown import shut_down
+from muster.agent.users_directory import require_users_directory
 from muster.app.account_options import AS_BEFORE, AccountOptions, option_uids
 from muster.app.controller_config import ControllerConfig
 from muster.app.database_option import named_database, shown, warnings_of

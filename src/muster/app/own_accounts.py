@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from muster.agent.accounts import given_by_machine
 from muster.agent.config import AgentConfig
+from muster.agent.users_directory import given_by_machine
 from muster.app.account_options import AS_BEFORE, with_accounts
 from muster.app.home import Home, write_private
 from muster.core.errors import MusterError
@@ -27,8 +27,11 @@ def own_accounts(accounts: Mapping[str, str], user: Owner) -> dict[str, str]:
     return whole
 
 
-def write_accounts(home: Home, user: Owner) -> Path:
+def write_accounts(home: Home, user: Owner, uids: range | None = None) -> Path:
     """Write the file anew, for its owner alone; the answer is where it is.
+
+    Args:
+        uids: from which the controller gives uids to users, where an operator chose that.
 
     Raises:
         UnusableHome: it cannot be written.
@@ -38,11 +41,12 @@ def write_accounts(home: Home, user: Owner) -> Path:
         config = with_accounts(plain, home.settings().agents.accounts)
     except MusterError:  # an account is gone since `up` looked
         config = with_accounts(plain, AS_BEFORE)
+    allowed = uids or config.cluster_uids
     written = {
         "accounts": own_accounts(config.accounts, user),
         "system_accounts": config.system_accounts,
         "uids": [config.uids.start, config.uids.stop],
-        "cluster_uids": [config.cluster_uids.start, config.cluster_uids.stop],
+        "cluster_uids": [allowed.start, allowed.stop],
         "users_directory": str(config.users_directory),
         "pids_max": config.pids_max,
         "scratch_max_bytes": config.scratch_max_bytes,

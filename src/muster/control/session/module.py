@@ -46,7 +46,8 @@ class SessionModule(Module):
         def ended(group: str, span_s: float) -> list[UsageSpan]:
             return store.ended_usage(group, clock.now() - span_s)
 
-        cluster = ClusterState(store.live, ended, store.ended_requests, self._uids)
+        cluster = ClusterState(store.live, ended, store.ended_requests)
+        cluster.uids.chosen = self._uids
         sessions = SessionLifecycle(cluster)
         self._ended_specs = EndedSpecs(cluster, store.whole_spec)
         return Declared(

@@ -17,20 +17,20 @@ class UserUids:
     """Allots uids, each once. A user keeps the one that it has: also when the range is changed, and
     when it is removed and added again. No other user ever gets it, for it may own files.
 
-    Args:
-        live: the mirror.
-        uids: the range that an operator chose; None is the one that follows from the cluster's id.
+    Attributes:
+        chosen: the range that an operator chose; None is the one that follows from the cluster's
+            id.
     """
 
-    def __init__(self, live: Live, uids: range | None) -> None:
+    def __init__(self, live: Live) -> None:
         self._live = live
-        self._chosen = uids
+        self.chosen: range | None = None
         self._next = 0  # no lower uid of the range is free
 
     @property
     def range(self) -> range:
         """The uids from which users are given theirs."""
-        return self._chosen or uids_of(self._live.cluster)
+        return self.chosen or uids_of(self._live.cluster)
 
     @property
     def left(self) -> int:
