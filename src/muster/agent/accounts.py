@@ -191,7 +191,10 @@ class MachineAccounts:
         """
         uid = told.uid
         if uid is None:
-            raise NoUid("the controller has given all uids of its range to other users")
+            raise NoUid(
+                "the controller has given all uids of its range to others: start it with a larger "
+                "--uid-range, or this agent with --map-user"
+            )
         subordinate = subordinate_ids()
         self._must_be_allowed(uid, subordinate)
         users = open_users(self._config.users_directory)
