@@ -339,7 +339,8 @@ class AgentDaemon:
         except AgentTurnedAway as refusal:
             raise AgentRefused(f"the controller refuses this agent: {refusal}") from None
         log.info("joined %s as agent %s", config.controller, reply.agent)
-        return self._keep(AgentIdentity(reply.agent, credential))
+        identity = AgentIdentity(reply.agent, credential, config.name, config.group)
+        return self._keep(identity)
 
     def _keep(self, identity: AgentIdentity) -> AgentIdentity:
         save_identity(self._config.directory, identity)

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from muster.agent.config import AgentConfig
 from muster.agent.discovery import parse_gpus
+from muster.agent.identity import AgentIdentity, load_identity
 from muster.agent.users_directory import require_users_directory
 from muster.app.account_options import AS_BEFORE, AccountOptions, option_uids, with_accounts
 from muster.app.addresses import is_everywhere
@@ -25,6 +26,7 @@ from muster.app.machine_part import MachinePart, with_part
 from muster.core.errors import MusterError
 from muster.core.log_options import DEFAULT_LOG, LogOptions
 from muster.core.resources import parse_bytes, parse_milli
+from muster.core.specs.group import DEFAULT_GROUP
 from muster.wire.transport import ServerTls
 
 
@@ -62,7 +64,11 @@ def run_controller(
         raise MusterError(
             "--tls-self-signed makes a certificate: leave --tls-cert and --tls-key out"
         )
-    tls = ServerTls(tls_cert, tls_key) if tls_cert and tls_key else None
+    tls = None
+    if tls_cert and tls_key:
+        tls = ServerTls(tls_cert.expanduser().absolute(), tls_key.expanduser().absolute())
+    if tls_ca is not None:  # clients read it wherever they are
+        tls_ca = tls_ca.expanduser().absolute()
     place = Home(home or default_home())
     place.require_own()
     if own_authority_for is not None:
@@ -95,7 +101,7 @@ def run_agent(
     token: str | None = None,
     token_file: Path | None = None,
     name: str | None = None,
-    group: str = "default",
+    group: str | None = None,
     directory: Path | None = None,
     cpus: str | None = None,
     memory: str | None = None,
@@ -108,26 +114,28 @@ def run_agent(
     health: HealthOptions | None = None,
     log: LogOptions = DEFAULT_LOG,
 ) -> None:
-    """Be an agent of the controller at "host:port"; does not return.
+    """Be an agent of the controller at "host:port"; does not return. One that has joined needs no
+    token, and keeps the name and the group with which it did.
 
     Raises:
-        MusterError: an amount, attribute, account or check is wrong, the token file cannot be read,
-            or users can have no place in the directory.
+        MusterError: an amount, attribute, account or check is wrong, the token file of an agent
+            that has not joined cannot be read, or users can have no place in the directory.
     """
+    directory = agent_directory(directory, name)
+    joined = load_identity(directory)
+    joined = joined if joined is not None and joined.has_joined else None
     if token is None and token_file is not None:
-        try:
-            token = token_file.read_text().strip()
-        except OSError as error:
-            raise MusterError(f"cannot read {token_file}: {error.strerror}") from None
+        token = _token_in(token_file, joined)
     if gpus is not None:
         parse_gpus(gpus)
     check_attributes(attributes or {})
-    name = name or _own_name()
+    _warn_of_what_stays(joined, name, group)
+    name = (joined and joined.name) or name or _own_name()
+    group = (joined and joined.group) or group or DEFAULT_GROUP
     extra = {
         key: amount(f"--resource {key}", text, parse_milli) or 0
         for key, text in (resources or {}).items()
     }
-    directory = agent_directory(directory, name)
     config = AgentConfig(
         directory=directory,
         controller=controller,
@@ -146,6 +154,37 @@ def run_agent(
     config = with_health(config, health or HealthOptions())
     require_users_directory(config.users_directory)
     _become("muster.app.agent_process", dump_config(config), log)
+
+
+def _token_in(file: Path, joined: AgentIdentity | None) -> str | None:
+    """The join token in a file; None where it cannot be read and is not needed.
+
+    Raises:
+        MusterError: it cannot be read, and the agent has not joined.
+    """
+    try:
+        return file.read_text().strip()
+    except OSError as error:
+        if joined is None:
+            raise MusterError(f"cannot read {file}: {error.strerror}") from None
+        sys.stderr.write(
+            f"warning: cannot read {file}: {error.strerror}. This agent has joined, and needs a "
+            f"token only if its controller no longer knows it\n"
+        )
+        return None
+
+
+def _warn_of_what_stays(joined: AgentIdentity | None, name: str | None, group: str | None) -> None:
+    """Say which options have no effect, because the agent has joined with others."""
+    if joined is None:
+        return
+    for option, asked, has in (("--name", name, joined.name), ("--group", group, joined.group)):
+        if has and asked is not None and asked != has:
+            sys.stderr.write(
+                f"warning: {option} {asked} has no effect: this agent has joined as {joined.name} "
+                f"in group {joined.group}. `muster agents remove {joined.name}`, then a start with "
+                f"a join token, has it join anew\n"
+            )
 
 
 def agent_directory(directory: Path | None, name: str | None) -> Path:

@@ -333,6 +333,7 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ReasonCode.AGENT_JOINED: Definition(_W, "joined group {group}"),
     ReasonCode.AGENT_SILENT: Definition(_O, "silent for {silent_s} s"),
     ReasonCode.AGENT_RETURNED: Definition(_W, "speaks again"),
+    ReasonCode.AGENT_OFFERS_OTHER: Definition(_W, "its machine has changed: {changes:>}"),
     ReasonCode.AGENT_REMOVED: Definition(_W, "removed by {by}"),
     ReasonCode.AGENT_REMOVED_AS_LOST: Definition(
         _W, "removed by {by}, who says that its machine is gone or was rebooted"
