@@ -58,7 +58,7 @@ class FakeAccounts(ABC):
 
     def users(self) -> list[UserView]:
         user = UserView(domain="default", name="ann", projects=("research",), created_at=NOW)
-        return [structs.replace(user, uid=2_000_000_000), structs.replace(user, name="bob")]
+        return [structs.replace(user, uid=2_000_000_000), structs.replace(user, name="carl")]
 
     def add_user(self, name: str, projects: list[str], domain: str) -> UserView:
         self.asked.append(("add_user", (name, projects, domain)))

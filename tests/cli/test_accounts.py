@@ -64,7 +64,7 @@ def test_users_are_listed_with_their_uids(cluster: FakeCluster) -> None:
     assert [line.split()[:4] for line in lines] == [
         ["USER", "DOMAIN", "PROJECTS", "UID"],
         ["ann", "default", "research", "2000000000"],
-        ["bob", "default", "research", "-"],
+        ["carl", "default", "research", "-"],
     ]
 
 

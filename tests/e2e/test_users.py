@@ -14,6 +14,7 @@ from tests.patience import until
 
 from muster.agent.accounts import MachineAccounts
 from muster.agent.config import AgentConfig, default_users_directory
+from muster.app.doctor import checks
 from muster.app.local import down
 from muster.cli.commands.invites import join_command
 from muster.client import Unauthenticated
@@ -131,6 +132,9 @@ def test_user_has_one_uid_on_all_machines_so_that_what_they_share_is_its_own(
         told = {user.name: user.uid for user in admin.users()}
         assert (told["ann"], told["bob"]) == (ann, bob)
         assert not Path(former.home).exists(), "it was handed over"
+        (said,) = (each for each in checks(cluster.home.path) if each.name == "uids")
+        assert said.ok
+        assert said.detail == f"65,534 uids of {admin.cluster().uids} left for users"
         run("ann", "a", "echo of ann > secret; echo more > ~/home")
         assert run("ann", "b", "cat secret") == "of ann"
         assert "denied" in run("bob", "b", "cat secret")
