@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from muster.agent.accounts import Account, MachineAccounts, NoAccount, require_users_directory
+from muster.agent.account_errors import NoAccount
+from muster.agent.accounts import Account, MachineAccounts
 from muster.agent.config import AgentConfig
+from muster.agent.users_directory import require_users_directory
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can become other users")
 
@@ -83,7 +85,7 @@ def test_uid_is_not_given_again_while_files_of_it_may_exist(tmp_path: Path, user
 def subordinate_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file in the place of /etc/subuid."""
     file = tmp_path / "subuid"
-    monkeypatch.setattr("muster.agent.accounts._SUBORDINATE_FILES", (file,))
+    monkeypatch.setattr("muster.agent.uid_uses._SUBORDINATE_FILES", (file,))
     return file
 
 

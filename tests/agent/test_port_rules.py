@@ -91,7 +91,7 @@ def machine() -> Iterator[Machine]:
 @pytest.fixture
 def rules(machine: Machine, tmp_path: Path) -> PortRules:
     (tmp_path / "users" / str(MAPPED)).mkdir(parents=True)
-    return PortRules(tmp_path, UIDS, tmp_path / "users", [*machine.enter, str(NFT)])
+    return PortRules(tmp_path, [UIDS], tmp_path / "users", [*machine.enter, str(NFT)])
 
 
 def write(rules: PortRules, owners: Mapping[int, int]) -> None:
@@ -131,7 +131,7 @@ def test_rules_of_an_earlier_agent_stand_until_the_next_knows_its_kernels(
 ) -> None:
     write(rules, {PORT: ADA})
     with machine.serving(ADA):
-        later = PortRules(tmp_path, UIDS, tmp_path / "users", [*machine.enter, str(NFT)])
+        later = PortRules(tmp_path, [UIDS], tmp_path / "users", [*machine.enter, str(NFT)])
         asyncio.run(later.write())
         later.clear()
         assert machine.ask(MALLORY) == "ConnectionRefusedError"
@@ -185,7 +185,7 @@ def test_many_ports_are_written_at_once(machine: Machine, rules: PortRules) -> N
     ],
 )
 def test_rules_that_are_refused_are_told(tmp_path: Path, command: list[str], lack: str) -> None:
-    rules = PortRules(tmp_path, UIDS, tmp_path / "users", command)
+    rules = PortRules(tmp_path, [UIDS], tmp_path / "users", command)
     rules.wish({PORT: ADA})
     asyncio.run(rules.write())
     assert rules.kind == BY_NOTHING

@@ -8,6 +8,9 @@ import pytest
 from tests.api.served import ADA, ADMIN, LARGE, ServedCluster
 
 from muster.client import Client, Forbidden
+from muster.control.engine.module import Parts
+from muster.control.engine.work import Work
+from muster.control.session.cluster.user_uids import UserUids
 from muster.core.errors import Conflict, InvalidSpec, NotFound
 from muster.core.owner import Owner, Role
 
@@ -46,6 +49,24 @@ def test_administrator_adds_a_domain_with_projects_and_users(
         assert [each.name for each in grace.domains()] == ["lab"]
     with pytest.raises(Conflict, match="remove those first"):
         root.remove_domain("lab")
+
+
+def test_users_are_told_with_their_uids_and_the_cluster_with_its_range(
+    cluster: ServedCluster, root: Client
+) -> None:
+    assert root.add_user("ute").uid is None
+    told = root.cluster()
+    first, _, last = told.uids.partition("-")
+    assert told.uids_left == int(last) - int(first) + 1 == 65_536
+
+    def give(work: Work, parts: Parts) -> None:
+        parts[UserUids].adopt(work, {"default/ute": int(first), "default/removed": 200_000})
+
+    cluster.run(cluster.plane.request(give))
+    assert {user.name: user.uid for user in root.users()}["ute"] == int(first)
+    assert root.cluster().uids_left == 65_535, "those of another range are not of this one"
+    with as_user(cluster, root, "ute") as ute:
+        assert [(user.name, user.uid) for user in ute.users()] == [("ute", int(first))]
 
 
 def test_administrator_gives_a_project_the_hosts_that_its_deployments_may_have(

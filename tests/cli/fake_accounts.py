@@ -3,6 +3,8 @@
 from abc import ABC, abstractmethod
 from typing import Any
 
+from msgspec import structs
+
 from muster.core.owner import Role
 from muster.core.views.accounts import (
     DomainView,
@@ -55,7 +57,8 @@ class FakeAccounts(ABC):
         )
 
     def users(self) -> list[UserView]:
-        return [UserView(domain="default", name="ann", projects=("research",), created_at=NOW)]
+        user = UserView(domain="default", name="ann", projects=("research",), created_at=NOW)
+        return [structs.replace(user, uid=2_000_000_000), structs.replace(user, name="carl")]
 
     def add_user(self, name: str, projects: list[str], domain: str) -> UserView:
         self.asked.append(("add_user", (name, projects, domain)))

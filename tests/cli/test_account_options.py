@@ -8,6 +8,9 @@ import pytest
 from muster.agent.config import AgentConfig
 from muster.app import local
 from muster.app.account_options import AccountOptions, with_accounts
+from muster.app.agent_process import dump_config, load_config
+from muster.app.controller_config import ControllerConfig, dump_controller, load_controller
+from muster.app.detached import DetachedController
 from muster.app.home import Home, LocalAgentSettings, RunningController, Settings
 from muster.app.local_agent_settings import agent_configs
 from muster.cli.agent_options import AccountSource, AgentAccountOptions
@@ -33,9 +36,33 @@ def test_options_become_settings_of_the_agent() -> None:
 
     assert dict(config.accounts) == {"ada": "daemon"}
     assert config.system_accounts is True
-    assert config.uids == range(300_000, 300_010)
+    assert config.uids == config.cluster_uids == range(300_000, 300_010)
     assert config.users_directory == Path("/srv/users")
     assert (config.pids_max, config.scratch_max_bytes) == (100, 2 << 30)
+
+
+def test_settings_of_agents_and_controllers_keep_the_ranges_of_uids(tmp_path: Path) -> None:
+    config = with_accounts(CONFIG, AccountOptions(uid_range="300000-300009"))
+    assert load_config(dump_config(config)) == config
+    for uids in (None, range(300_000, 300_010)):
+        controller = ControllerConfig(Home(tmp_path), uids=uids)
+        assert load_controller(dump_controller(controller)).uids == uids
+
+
+def test_range_of_up_is_that_of_its_controller_and_its_agents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[ControllerConfig] = []
+
+    def start(config: ControllerConfig, *_: object, **__: object) -> None:
+        asked.append(config)
+        raise MusterError("enough")
+
+    monkeypatch.setattr(DetachedController, "start", start)
+    accounts = AccountOptions(uid_range="300000-300009")
+    with pytest.raises(MusterError, match="enough"):
+        local.up(local.UpOptions(home=tmp_path / "home", accounts=accounts))
+    assert asked[0].uids == asked[0].agents[0].cluster_uids == range(300_000, 300_010)
 
 
 @pytest.mark.parametrize("account", ["root", "nobody"])

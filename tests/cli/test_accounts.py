@@ -59,6 +59,15 @@ def test_listing_is_a_table_or_json(cluster: FakeCluster, words: str) -> None:
     assert cluster.json(*words.split(), "--json")
 
 
+def test_users_are_listed_with_their_uids(cluster: FakeCluster) -> None:
+    lines = cluster.run("users").stdout.splitlines()
+    assert [line.split()[:4] for line in lines] == [
+        ["USER", "DOMAIN", "PROJECTS", "UID"],
+        ["ann", "default", "research", "2000000000"],
+        ["carl", "default", "research", "-"],
+    ]
+
+
 def test_hosts_of_a_project_are_told_with_those_that_stand_outside_of_them(
     cluster: FakeCluster,
 ) -> None:

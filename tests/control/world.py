@@ -68,6 +68,7 @@ class World:
 
     ``channels`` is where notices go, ``more`` are modules beside the product's; of those of
     ``entity_modules``, the world makes the tables that are not there.
+    ``uids`` is the range from which users are given uids.
     ``drips`` has each agent send what it reports one by one, each in a wake of its own.
     """
 
@@ -84,8 +85,10 @@ class World:
         more: Sequence[Module] = (),
         stand_ins: Sequence[SomePerformer] = (),
         entity_modules: Sequence[type[EntityModule]] = ENTITY_MODULES,
+        uids: range | None = None,
     ) -> None:
         self.path = path
+        self.uids = uids
         self._more = more
         self._stand_ins = stand_ins
         self._entity_modules = entity_modules
@@ -136,7 +139,7 @@ class World:
         self.leases = LeaseBook(self.clock, self.boot_id, self.machine, self.in_charge_s, former_s)
         self.inbox = Inbox()
         self.desk = AgentDesk(self.store, self.clock, self.leases, self.inbox)
-        surroundings = Surroundings(engine, self.inbox.put, self.path)
+        surroundings = Surroundings(engine, self.inbox.put, self.path, uids=self.uids)
         self.modules = [
             *cluster_modules(self.desk, self.leases, surroundings, self._entity_modules),
             *self._more,

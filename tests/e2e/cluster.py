@@ -18,7 +18,7 @@ import psutil
 import psycopg
 from tests.patience import until
 
-from muster.agent.config import AgentConfig, default_users_directory
+from muster.agent.config import USERS_DIRECTORY, AgentConfig, default_users_directory
 from muster.app.agent_process import dump_config
 from muster.app.controller_config import ControllerConfig, dump_controller
 from muster.app.home import Home, RunningController
@@ -100,12 +100,13 @@ class Cluster:
     def add(self, config: AgentConfig) -> Path:
         """One more agent, to be started; its directory."""
         directory = self.home.agent_directory(config.name)
+        users = config.users_directory
         self._configs[config.name] = replace(
             config,
             directory=directory,
             controller=f"127.0.0.1:{self.agent_port}",
             accounts={os.environ.get("USER") or "admin": "root", **config.accounts},
-            users_directory=self.users_directory,
+            users_directory=self.users_directory if users == USERS_DIRECTORY else users,
         )
         return directory
 

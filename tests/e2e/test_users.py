@@ -12,6 +12,9 @@ import pytest
 from tests.e2e.cluster import Cluster, agent, started
 from tests.patience import until
 
+from muster.agent.accounts import MachineAccounts
+from muster.agent.config import AgentConfig, default_users_directory
+from muster.app.doctor import checks
 from muster.app.local import down
 from muster.cli.commands.invites import join_command
 from muster.client import Unauthenticated
@@ -82,6 +85,60 @@ def test_two_users_neither_see_nor_stop_nor_starve_each_other(cluster: Cluster) 
         assert bob.whoami().user == "bob"
     with cluster.client() as admin:
         assert admin.wait(secret.id, 30.0).state is JobState.KILLED
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run kernels as their owners")
+def test_user_has_one_uid_on_all_machines_so_that_what_they_share_is_its_own(
+    tmp_path: Path,
+) -> None:
+    """Two agents with directories of users of their own, as two machines have them, of which one
+    had given a uid to another user before."""
+    machines = {name: default_users_directory() / f"{tmp_path.name}-{name}" for name in "ab"}
+    configs = [
+        agent(name, cpu_milli=4000, gpus="none", users_directory=directory)
+        for name, directory in machines.items()
+    ]
+    shared = default_users_directory() / f"{tmp_path.name}-shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    before = AgentConfig(tmp_path, "", "", users_directory=machines["b"])
+    former = MachineAccounts(before).of("lab/p/bob")
+    assert former is not None
+    cluster = Cluster(tmp_path / "home", configs)
+    with started(cluster), cluster.client() as admin:
+        admin.add_domain("lab")
+        admin.add_project("p", "lab")
+        admin.add_user("bob", ["p"], "lab")
+        tokens = {
+            "ann": cluster.add_user("ann"),
+            "bob": admin.create_token(user="bob", domain="lab").secret,
+        }
+
+        def run(user: str, machine: str, line: str) -> str:
+            with cluster.client(tokens[user]) as client:
+                job = client.submit(
+                    command=["/bin/sh", "-c", f"cd {shared}; umask 077; {line}"],
+                    placement={"agents": [machine]},
+                )
+                client.wait(job.id, 60.0)
+                return b"".join(client.logs(job.id)).decode().strip()
+
+        def uid(user: str, machine: str) -> int:
+            return int(run(user, machine, "id -u"))
+
+        ann, bob = uid("ann", "a"), uid("bob", "b")
+        assert (uid("bob", "a"), uid("ann", "b")) == (bob, ann)
+        assert len({ann, bob, former.uid, 0}) == 4
+        told = {user.name: user.uid for user in admin.users()}
+        assert (told["ann"], told["bob"]) == (ann, bob)
+        assert not Path(former.home).exists(), "it was handed over"
+        (said,) = (each for each in checks(cluster.home.path) if each.name == "uids")
+        assert said.ok
+        assert said.detail == f"65,534 uids of {admin.cluster().uids} left for users"
+        run("ann", "a", "echo of ann > secret; echo more > ~/home")
+        assert run("ann", "b", "cat secret") == "of ann"
+        assert "denied" in run("bob", "b", "cat secret")
+        assert run("ann", "b", "cat ~/home").startswith("cat:"), "homes are of one machine"
 
 
 def test_last_admin_token_is_not_revoked(cluster: Cluster) -> None:

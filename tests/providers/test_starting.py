@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,14 @@ def test_command_names_controller_group_and_files_and_has_no_secret() -> None:
         "--dir /srv/agent --token-file /srv/agent/join-token --ca /srv/agent/authority.pem "
         "--resource licence=1500m"
     )
+
+
+def test_agent_is_told_the_range_of_uids_that_an_operator_chose() -> None:
+    chosen = order()
+    chosen = replace(chosen, setup=replace(chosen.setup, uids="300000-300009"))
+    words = agent_command(chosen, "m-1", AgentPlace())
+    assert words[words.index("--uid-range") + 1] == "300000-300009"
+    assert "--uid-range" not in agent_command(order(), "m-1", AgentPlace())
 
 
 def test_controller_without_tls_needs_no_authority() -> None:

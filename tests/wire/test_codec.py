@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import given
@@ -22,6 +22,7 @@ from muster.core.serving.port_holders import (
     PortsSeen,
 )
 from muster.core.serving.probes import ProbeOrder, ProbeResult, ProbeTarget
+from muster.core.uids import ClusterUid
 from muster.wire import agent_pb2 as pb
 from muster.wire import call_codec, codec
 from muster.wire.calls import (
@@ -30,6 +31,7 @@ from muster.wire.calls import (
     LogRequest,
 )
 from muster.wire.messages import (
+    PROTOCOL,
     Acknowledge,
     AgentMessage,
     Command,
@@ -192,6 +194,7 @@ TEMPLATES = st.builds(
     service=st.none() | SERVICES,
     least_cpu=st.booleans(),
     stderr_apart=st.booleans(),
+    uid=st.none() | st.builds(ClusterUid, TEXT, st.none() | st.integers(0, 2**31 - 1)),
 )
 
 
@@ -333,6 +336,22 @@ def test_start_without_its_template_is_refused() -> None:
     commands = pb.Commands(templates=[pb.KernelTemplate()], commands=[start])
     with pytest.raises(MalformedMessage, match="krn-1"):
         codec.decode_controller_message(pb.ControllerMessage(commands=commands))
+
+
+def test_template_of_an_older_controller_leaves_the_uid_to_the_agent() -> None:
+    """Its field is absent, and an agent that is older than the field skips it."""
+    start = pb.Command(start=pb.Start(kernel="krn-1"))
+    commands = pb.Commands(templates=[pb.KernelTemplate(owner="default/x/ada")], commands=[start])
+    arrived = codec.decode_controller_message(pb.ControllerMessage(commands=commands))
+    assert isinstance(arrived, Commands)
+    (started,) = arrived.commands
+    assert isinstance(started, Start)
+    assert started.template.uid is None
+    told = replace(started, template=replace(started.template, uid=ClusterUid("c", 2_000_000_000)))
+    encoded = codec.encode_controller_message(Commands((told,))).commands.templates[0]
+    encoded.ClearField("uid")
+    assert encoded == commands.templates[0]
+    assert PROTOCOL == 3, "with another number, older agents and controllers refuse each other"
 
 
 def test_reason_of_a_newer_agent_is_kept_in_the_detail() -> None:

@@ -14,7 +14,15 @@ from proving.swarm.chance import DEPLOYMENT
 from proving.swarm.oracle.facts import End, How, Known
 from proving.swarm.oracle.room import bounds_on, requested, spec_of
 
-UNFIT = frozenset({ReasonCode.WORKDIR_MISSING, ReasonCode.NO_ACCOUNT, ReasonCode.BAD_FILE_PATH})
+UNFIT = frozenset(
+    {
+        ReasonCode.WORKDIR_MISSING,
+        ReasonCode.NO_ACCOUNT,
+        ReasonCode.UID_CLASH,
+        ReasonCode.NO_UID,
+        ReasonCode.BAD_FILE_PATH,
+    }
+)
 """Failures that no further try on the same agent can cure."""
 _ALSO = {
     ReasonCode.AGENT_REBOOTED: ReasonCode.KERNEL_VANISHED,

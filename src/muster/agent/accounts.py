@@ -2,15 +2,22 @@
 else the agent's own.
 
 A user of the cluster gets the account to which the operator mapped it; else the machine's account
-of the same name, if the operator allowed that; else a uid of its own out of a range. A uid is given
-to a user by the directory ``users/UID``, which has the user's name in it. It appears whole or not
-at all, once for the whole machine, and while it exists no other user gets that uid.
+of the same name, if the operator allowed that; else the uid that the controller has allotted to it
+for the whole cluster, or, where the controller is of a version that tells none, a uid out of a
+range of this machine. A uid is given to a user by the directory ``users/UID``, which has the user's
+name in it. It appears whole or not at all, once for the whole machine, and while it exists no other
+user gets that uid.
+
+What the machine gave to a user before the controller told a uid is handed over (``handover``) once
+nothing runs as the former uid. As long as something does, further kernels of the user run as the
+former uid too, with the home that they know.
 """
 
-import grp
+import logging
 import os
 import pwd
 import stat
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,9 +25,15 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+from muster.agent.account_errors import NoAccount, NoUid, UidClash
 from muster.agent.config import AgentConfig
-from muster.core.errors import MusterError
-from muster.files import NotOwn, check_own
+from muster.agent.handover import HOME, hand_over, is_in_use
+from muster.agent.uid_uses import must_be_its_own, other_use, subordinate_ids
+from muster.agent.users_directory import OWNER_FILE, give_uid, open_users, owners, read_owner
+from muster.core.uids import ClusterUid, uids_said
+from muster.files import write_whole
+
+log = logging.getLogger(__name__)
 
 FIRST_PERSON_UID = 1000
 """Lower uids belong to services; no user gets one by its name alone."""
@@ -28,15 +41,9 @@ FIRST_PERSON_UID = 1000
 _ROOT = 0
 _NOBODY = "nobody"
 _DEFAULT_DOMAIN = "default"
-_OWNER_FILE = "owner"
 _REMEMBERED_S = 60.0
 _MOST_REMEMBERED = 10_000
-_SUBORDINATE_FILES = (Path("/etc/subuid"), Path("/etc/subgid"))
 _DEVICES = ("nvidia*", "dri/renderD*", "kfd")
-
-
-class NoAccount(MusterError):
-    """An owner's kernels cannot run here; the text says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,32 +76,50 @@ class MachineAccounts:
         # The name is of this agent alone, so that no other agent on this machine takes the
         # directories for old ones.
         self._scratch_name = f"scratch-{status.st_dev:x}-{status.st_ino:x}"
-        self._known: dict[tuple[str, str], tuple[float, Account | None]] = {}
+        self._known: dict[tuple[str, str, ClusterUid | None], tuple[float, Account | None]] = {}
+        self._finding = threading.Lock()
+        self._told: set[int] = set()  # former uids that are in use still
 
-    def of(self, owner: str) -> Account | None:
+    def knows(self, owner: str, uid: ClusterUid | None) -> bool:
+        """Whether ``of`` answers at once; it may have to hand a home over, which takes a while."""
+        domain, _, rest = owner.partition("/")
+        known = self._known.get((domain, rest.partition("/")[2], uid))
+        return os.getuid() != _ROOT or (known is not None and known[0] > time.monotonic())
+
+    def of(self, owner: str, uid: ClusterUid | None = None) -> Account | None:
         """The account of "domain/project/user"; None stands for the agent's own user.
+
+        Args:
+            uid: the one that the cluster allotted to the user; None where the controller tells
+                none.
 
         Raises:
             NoAccount: there is no account for it.
         """
+        with self._finding:
+            return self._of(owner, uid)
+
+    def _of(self, owner: str, uid: ClusterUid | None) -> Account | None:
         if os.getuid() != _ROOT:
             return None
         domain, _, rest = owner.partition("/")
         user = rest.partition("/")[2]
         if not domain or not user:
             raise NoAccount(f"{owner!r} is no owner")
-        known = self._known.get((domain, user))
+        known = self._known.get((domain, user, uid))
         if known is not None and known[0] > time.monotonic():
             return known[1]
         try:
-            account = self._find(domain, user)
+            account = self._find(domain, user, uid)
         except OSError as error:
             raise NoAccount(
                 f"no place for {user} in {self._config.users_directory}: {error.strerror}"
             ) from None
+        if account is not None and account.uid in self._told:
+            return account  # until nothing runs as the former uid
         if len(self._known) >= _MOST_REMEMBERED:
             self._known.clear()
-        self._known[domain, user] = time.monotonic() + _REMEMBERED_S, account
+        self._known[domain, user, uid] = time.monotonic() + _REMEMBERED_S, account
         return account
 
     def scratch_directories(self) -> list[Path]:
@@ -102,7 +127,7 @@ class MachineAccounts:
         users."""
         return list(self._config.users_directory.glob(f"*/{self._scratch_name}"))
 
-    def _find(self, domain: str, user: str) -> Account | None:
+    def _find(self, domain: str, user: str, uid: ClusterUid | None) -> Account | None:
         """
         Raises:
             NoAccount, OSError: as they say.
@@ -119,12 +144,15 @@ class MachineAccounts:
             entry = _entry(user)
             if entry is not None and entry.pw_uid >= FIRST_PERSON_UID and user != _NOBODY:
                 return self._of_machine(entry)
-        return self._of_range(f"{self._config.cluster} {domain}/{user}")
+        own_name = f"{self._config.cluster} {domain}/{user}"
+        if uid is None:
+            return self._of_range(own_name)
+        return self._of_cluster(uid, f"{uid.cluster} {domain}/{user}", own_name)
 
     def _of_machine(self, entry: pwd.struct_passwd) -> Account:
         if entry.pw_name == _NOBODY:
             raise NoAccount(f"no kernel runs as {_NOBODY}, which belongs to everybody")
-        users = _open_users(self._config.users_directory)
+        users = open_users(self._config.users_directory)
         try:
             with suppress(FileExistsError):
                 os.mkdir(str(entry.pw_uid), 0o711, dir_fd=users)
@@ -144,18 +172,110 @@ class MachineAccounts:
         )
 
     def _of_range(self, name: str) -> Account:
-        users = _open_users(self._config.users_directory)
+        """The account of a user with a uid that this machine gives."""
+        users = open_users(self._config.users_directory)
         try:
-            uid = self._uid_of(users, name)
-            place = self._place(users, uid, uid, "home")
+            return self._placed(users, self._uid_of(users, name))
         finally:
             os.close(users)
+
+    def _of_cluster(self, told: ClusterUid, name: str, own_name: str) -> Account:
+        """The account of a user with the uid that the cluster allotted.
+
+        Args:
+            name: of the user, in the directory of its uid.
+            own_name: its name in the directory of a uid that this machine gave it before.
+
+        Raises:
+            NoAccount, OSError: as they say.
+        """
+        uid = told.uid
+        if uid is None:
+            raise NoUid(
+                "the controller has given all uids of its range to others: start it with a larger "
+                "--uid-range, or this agent with --map-user"
+            )
+        subordinate = subordinate_ids()
+        self._must_be_allowed(uid, subordinate)
+        users = open_users(self._config.users_directory)
+        try:
+            self._claim(users, uid, name, own_name)
+            for former in self._former(users, uid, own_name):
+                must_be_its_own(former, self._config.users_directory, subordinate)
+                if is_in_use(former):
+                    self._say_in_use(former, uid, own_name)
+                    return self._placed(users, former)
+                self._hand_over(former, uid, own_name)
+            return self._placed(users, uid)
+        finally:
+            os.close(users)
+
+    def _must_be_allowed(self, uid: int, subordinate: Sequence[tuple[range, str]]) -> None:
+        """
+        Raises:
+            UidClash: the operator has not allowed it, or it belongs to somebody of this machine.
+        """
+        allowed = tuple(dict.fromkeys((self._config.uids, self._config.cluster_uids)))
+        if not any(uid in each for each in allowed):
+            ranges = " and ".join(map(uids_said, allowed))
+            raise UidClash(
+                f"uid {uid} is not among those that this machine's operator allows ({ranges}): "
+                f"start the agent with a --uid-range that has it"
+            )
+        if other := other_use(uid, subordinate):
+            raise UidClash(f"uid {uid} is one of {other}: give that other ids")
+
+    def _claim(self, users: int, uid: int, name: str, own_name: str) -> None:
+        """Have the uid be this user's on the machine.
+
+        Raises:
+            UidClash: it was given to another user.
+        """
+        given = self._config.users_directory / str(uid)
+        if not given.exists() and give_uid(users, uid, name):
+            return
+        owner = read_owner(users, str(uid))
+        if owner == own_name:  # the cluster lets the user have what this machine gave it
+            write_whole(given / OWNER_FILE, name)
+        elif owner != name:
+            whose = owner.partition(" ")[2] or "somebody"
+            raise UidClash(
+                f"uid {uid} was given to {whose} of another cluster or before, as {given} says: "
+                f"remove that with all files of the uid"
+            )
+
+    def _former(self, users: int, uid: int, own_name: str) -> list[int]:
+        """The other uids that this machine gave to the user by itself."""
+        given = ((other, owner) for other, owner in owners(users) if owner == own_name)
+        return sorted(other for other, _ in given if other != uid)
+
+    def _say_in_use(self, former: int, uid: int, own_name: str) -> None:
+        if former not in self._told:
+            self._told.add(former)
+            log.warning(
+                "kernels of %s still run as uid %d, which this machine gave: further ones do so "
+                "too, until none is left for a minute; then they run as uid %d of the cluster",
+                *(own_name.partition(" ")[2], former, uid),
+            )
+
+    def _hand_over(self, former: int, uid: int, own_name: str) -> None:
+        directory = self._config.users_directory
+        hand_over(directory, former, uid)
+        # Kept, so that nobody else gets the uid: files of it may lie elsewhere.
+        write_whole(directory / str(former) / OWNER_FILE, f"formerly {own_name}, now uid {uid}")
+        self._told.discard(former)
+        whose = own_name.partition(" ")[2]
+        log.info("the home of %s was handed over from uid %d to uid %d", whose, former, uid)
+
+    def _placed(self, users: int, uid: int) -> Account:
+        """The account of a user with a uid of its own, and its places."""
+        place = self._place(users, uid, uid, HOME)
         return Account(
             uid=uid,
             gid=uid,
             groups=_device_groups(),
             name=f"muster-{uid}",
-            home=f"{place}/home",
+            home=f"{place}/{HOME}",
             scratch=f"{place}/{self._scratch_name}",
             gains_privileges=False,
         )
@@ -167,16 +287,16 @@ class MachineAccounts:
                 machine.
         """
         taken = set()
-        subordinate = _subordinate_ids()
+        subordinate = subordinate_ids()
         for entry in os.listdir(users):
             if entry.isdigit() and int(entry) in self._config.uids:
                 uid = int(entry)
-                if _read_owner(users, entry) == name:
-                    _must_be_its_own(uid, self._config.users_directory, subordinate)
+                if read_owner(users, entry) == name:
+                    must_be_its_own(uid, self._config.users_directory, subordinate)
                     return uid
                 taken.add(uid)
         for uid in self._config.uids:
-            if uid in taken or _other_use(uid, subordinate) or not _take(users, uid, name):
+            if uid in taken or other_use(uid, subordinate) or not give_uid(users, uid, name):
                 continue
             return uid
         raise NoAccount(
@@ -220,46 +340,6 @@ def _entry(name: str) -> pwd.struct_passwd | None:
         return None
 
 
-def _subordinate_ids() -> list[tuple[range, str]]:
-    """Ids that people of this machine may take on in containers of their own, each with the
-    person's name.
-
-    A person who may take on an id can read its files and signal its processes.
-    """
-    ids = []
-    for path in _SUBORDINATE_FILES:
-        with suppress(FileNotFoundError):
-            for line in path.read_text(errors="replace").splitlines():
-                owner, first, count = (*line.split(":"), "", "")[:3]
-                if first.isdecimal() and count.isdecimal():
-                    whose = f"the subordinate ids of {owner} in {path}"
-                    ids.append((range(int(first), int(first) + int(count)), whose))
-    return ids
-
-
-def _other_use(uid: int, subordinate: Sequence[tuple[range, str]]) -> str:
-    """The other owner that the uid, or the same number as a group id, has on this machine; "" if
-    there is none."""
-    for look_up in (pwd.getpwuid, grp.getgrgid):
-        with suppress(KeyError):
-            return f"the machine's account or group {look_up(uid)[0]}"
-    return next((whose for ids, whose in subordinate if uid in ids), "")
-
-
-def _must_be_its_own(
-    uid: int, users_directory: Path, subordinate: Sequence[tuple[range, str]]
-) -> None:
-    """
-    Raises:
-        NoAccount: a uid that was given to a user has since been given to somebody else too.
-    """
-    if other := _other_use(uid, subordinate):
-        raise NoAccount(
-            f"uid {uid} of this user has become one of {other} too: give that other ids, or remove "
-            f"{users_directory / str(uid)} with all files of the uid"
-        )
-
-
 def _device_groups() -> tuple[int, ...]:
     """Groups that may use this machine's accelerators."""
     groups = set()
@@ -269,87 +349,3 @@ def _device_groups() -> tuple[int, ...]:
             if status.st_gid != _ROOT and status.st_mode & stat.S_IWGRP:
                 groups.add(status.st_gid)
     return tuple(sorted(groups))
-
-
-def require_users_directory(directory: Path) -> None:
-    """Refuse, for an agent that runs as root, a directory in which no user can have a place.
-
-    Raises:
-        NoAccount: no user can have a place, so that every kernel would end with this error.
-    """
-    if os.getuid() != _ROOT:
-        return
-    try:
-        os.close(_open_users(directory))
-    except OSError as error:
-        raise NoAccount(f"cannot use {directory} for users: {error.strerror}") from None
-
-
-def _open_users(directory: Path) -> int:
-    """Open the directory of the users, and make it if it does not exist.
-
-    Raises:
-        NoAccount: others could put something into it, or users could not enter it.
-    """
-    with suppress(FileNotFoundError):
-        _require_own(directory)
-    for path in reversed((directory, *directory.parents)):
-        with suppress(FileExistsError):
-            path.mkdir()
-            path.chmod(0o711)  # whatever the umask is
-    _require_own(directory)
-    for path in (directory, *directory.parents):
-        mode = stat.S_IMODE(path.stat().st_mode)
-        if not mode & stat.S_IXOTH:
-            raise NoAccount(
-                f"users cannot enter {path} ({mode:o}), so they can have no homes and scratch "
-                f"directories below it: chmod 711 {path}, or choose another --users-dir"
-            )
-    return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-
-
-def _require_own(directory: Path) -> None:
-    """
-    Raises:
-        NoAccount: others could put something into the directory of the users, or replace it.
-        OSError: it cannot be looked at.
-    """
-    try:
-        check_own(directory)
-    except NotOwn as error:
-        raise NoAccount(
-            f"cannot use {directory} for users: {error}, or choose another --users-dir"
-        ) from None
-
-
-def _read_owner(users: int, uid: str) -> str:
-    try:
-        owner = os.open(f"{uid}/{_OWNER_FILE}", os.O_RDONLY | os.O_NOFOLLOW, dir_fd=users)
-    except OSError:
-        return ""
-    with os.fdopen(owner) as file:
-        return file.read()
-
-
-def _take(users: int, uid: int, name: str) -> bool:
-    """Give a uid to a user, unless another agent was faster.
-
-    Raises:
-        OSError: the gift cannot be written down.
-    """
-    fresh = f".{uid}.{os.getpid()}"
-    os.mkdir(fresh, 0o711, dir_fd=users)
-    os.chmod(fresh, 0o711, dir_fd=users)  # whatever the umask is
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-    with os.fdopen(os.open(f"{fresh}/{_OWNER_FILE}", flags, 0o600, dir_fd=users), "w") as file:
-        file.write(name)
-        file.flush()
-        os.fsync(file.fileno())
-    try:
-        os.rename(fresh, str(uid), src_dir_fd=users, dst_dir_fd=users)
-    except OSError:  # it exists, with an owner in it
-        os.unlink(f"{fresh}/{_OWNER_FILE}", dir_fd=users)
-        os.rmdir(fresh, dir_fd=users)
-        return False
-    os.fsync(users)
-    return True

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from muster.core.uids import UIDS_OF_CLUSTERS
 from muster.wire.transport import KeepAlive
 
 USERS_DIRECTORY = Path("/var/lib/muster/users")
@@ -43,11 +44,13 @@ class AgentConfig:
         tidy_period_s: how often it is looked for what is to be removed.
         keepalive: how soon a frozen or unreachable controller is noticed.
         accounts: users of the cluster ("user", or "domain/user" outside of the default domain) by
-            name -> accounts of this machine. This and the next four settings apply to an agent that
+            name -> accounts of this machine. This and the next five settings apply to an agent that
             is root.
         system_accounts: whether users of the default domain have the machine's account of the same
             name, if there is one.
-        uids: the range of uids for users without an account, one for each.
+        uids: the range from which the agent gives uids by itself to users without an account, one
+            to each, where the controller tells none.
+        cluster_uids: the range in which the controller may tell uids of users, besides ``uids``.
         users_directory: homes of users without an account, and scratch directories of all but root.
         cluster: tells the users of this cluster from those of another on the same machine.
         pids_max: how many processes a kernel may have.
@@ -85,6 +88,7 @@ class AgentConfig:
     accounts: Mapping[str, str] = field(default_factory=dict)
     system_accounts: bool = False
     uids: range = range(200_000, 265_536)
+    cluster_uids: range = UIDS_OF_CLUSTERS
     users_directory: Path = field(default_factory=default_users_directory)
     cluster: str = ""
     pids_max: int = 4096

@@ -123,6 +123,8 @@ class Conversation:
 
     async def _listen(self) -> None:
         async for message in self._stream:
+            if isinstance(message, Commands):
+                await self._kernels.find_accounts(message.commands)
             self._hear(message)
             await self._kernels.obeyed()
 

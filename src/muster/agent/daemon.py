@@ -144,7 +144,8 @@ class AgentDaemon:
         self._trouble = Trouble(config.directory)
         self._trouble.clear()
         self._probes: RouteProbes | None = None
-        self._port_rules = PortRules(config.directory, config.uids, config.users_directory)
+        uids = (config.uids, config.cluster_uids)
+        self._port_rules = PortRules(config.directory, uids, config.users_directory)
         self._kernels.ports_changed = self._keep_ports
         self._port_watch: PortWatch | None = None
         if sees_sockets():
@@ -340,7 +341,8 @@ class AgentDaemon:
         except AgentTurnedAway as refusal:
             raise AgentRefused(f"the controller refuses this agent: {refusal}") from None
         log.info("joined %s as agent %s", config.controller, reply.agent)
-        return self._keep(AgentIdentity(reply.agent, credential))
+        identity = AgentIdentity(reply.agent, credential, config.name, config.group)
+        return self._keep(identity)
 
     def _keep(self, identity: AgentIdentity) -> AgentIdentity:
         save_identity(self._config.directory, identity)

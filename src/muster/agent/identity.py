@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from muster.agent.supervisor import lock_file
@@ -25,11 +25,19 @@ class AgentIdentity:
     """An agent's id and the secret that proves it.
 
     ``agent`` is empty until the controller has answered the first contact: the secret is kept
-    before it is sent, so that an agent without an answer can ask again.
+    before it is sent, so that an agent without an answer can ask again. ``name`` and ``group`` are
+    those with which it has joined; empty where that is not known.
     """
 
     agent: AgentId
     credential: str
+    name: str = ""
+    group: str = ""
+
+    @property
+    def has_joined(self) -> bool:
+        """Whether a controller has answered, so that no join token is needed."""
+        return bool(self.agent)
 
 
 def require_own(directory: Path) -> None:
@@ -82,12 +90,13 @@ def load_identity(directory: Path) -> AgentIdentity | None:
     path = directory / CREDENTIAL_FILE
     try:
         kept = json.loads(path.read_text())
-        return AgentIdentity(AgentId(str(kept["agent"])), str(kept["credential"]))
+        name, group = str(kept.get("name", "")), str(kept.get("group", ""))
+        return AgentIdentity(AgentId(str(kept["agent"])), str(kept["credential"]), name, group)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise UnusableDirectory(f"cannot read {path}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise UnusableDirectory(
             f"{path} is damaged; remove it and start the agent with a join token"
         ) from None
@@ -111,7 +120,7 @@ def save_identity(directory: Path, identity: AgentIdentity) -> None:
         UnusableDirectory: the identity cannot be written.
     """
     path = directory / CREDENTIAL_FILE
-    text = json.dumps({"agent": identity.agent, "credential": identity.credential})
+    text = json.dumps(asdict(identity))
     try:
         write_whole(path, text)
     except OSError as error:

@@ -11,7 +11,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
-from muster.agent.accounts import Account, MachineAccounts, NoAccount
+from muster.agent.account_errors import NoAccount
+from muster.agent.accounts import Account, MachineAccounts
 from muster.agent.inventory import KernelInventory
 from muster.agent.logs import LogFiles
 from muster.agent.outbox import Outbox
@@ -25,6 +26,7 @@ from muster.core.health.service import ServiceName
 from muster.core.ids import KernelId
 from muster.core.reasons import ReasonCode
 from muster.core.resources import DeviceShare
+from muster.core.uids import ClusterUid
 from muster.wire.messages import (
     Command,
     Go,
@@ -165,6 +167,20 @@ class Kernels:
 
     # Heard from the controller
 
+    async def find_accounts(self, commands: Iterable[Command]) -> None:
+        """Look up the accounts of kernels that are to start, beside the event loop: a home may have
+        to be handed over first."""
+        templates = (each.template for each in commands if isinstance(each, Start))
+        owners = {(each.owner, each.uid) for each in templates if each.service is None}
+        unknown = [each for each in owners if not self._accounts.knows(*each)]
+        if unknown:
+            await asyncio.to_thread(self._look_up, unknown)
+
+    def _look_up(self, owners: Iterable[tuple[str, ClusterUid | None]]) -> None:
+        for owner, uid in owners:
+            with suppress(NoAccount):  # it is told when the kernel is to start
+                self._accounts.of(owner, uid)
+
     def obey(self, commands: Sequence[Command]) -> None:
         """Carry out commands, in order; runs of one kind go to the supervisor together."""
         if self._link is None:
@@ -238,14 +254,15 @@ class Kernels:
 
     def _start_work(self, starts: list[Start]) -> None:
         accounts: dict[str, Account | None] = {}
-        for owner in {start.template.owner for start in starts}:
+        uids = {start.template.owner: start.template.uid for start in starts}
+        for owner, uid in uids.items():
             try:
-                accounts[owner] = self._accounts.of(owner)
+                accounts[owner] = self._accounts.of(owner, uid)
             except NoAccount as lack:
                 without = [start for start in starts if start.template.owner == owner]
                 starts = [start for start in starts if start.template.owner != owner]
                 for start in without:
-                    self._failed(start, ReportKind.CREATE_FAILED, ReasonCode.NO_ACCOUNT, str(lack))
+                    self._failed(start, ReportKind.CREATE_FAILED, lack.code, str(lack))
         self._note_users(starts, accounts)
         self._hand_over(starts, accounts)
 

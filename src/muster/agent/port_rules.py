@@ -43,7 +43,7 @@ class PortRules:
 
     Args:
         directory: the agent's, by which its table is called.
-        uids: the range of uids for users without an account.
+        uids: the ranges of uids for users without an account.
         users_directory: that has a directory for each other uid as which kernels run.
         command: the program with its first arguments; None looks for nft.
 
@@ -55,7 +55,7 @@ class PortRules:
     def __init__(
         self,
         directory: Path,
-        uids: range,
+        uids: Sequence[range],
         users_directory: Path,
         command: Sequence[str] | None = None,
     ) -> None:
@@ -182,16 +182,16 @@ def _elements(elements: Sequence[str]) -> str:
     return f"elements = {{ {', '.join(elements)} }}" if elements else ""
 
 
-def _users(uids: range, users_directory: Path) -> list[str]:
-    """The uids as which kernels run: the range, and those of the machine's accounts that have a
+def _users(uids: Sequence[range], users_directory: Path) -> list[str]:
+    """The uids as which kernels run: the ranges, and those of the machine's accounts that have a
     place.
 
     Raises:
         OSError: the directory cannot be read.
     """
-    found = [f"{uids.start}-{uids.stop - 1}"] if uids else []
+    found = [f"{each.start}-{each.stop - 1}" for each in dict.fromkeys(uids) if each]
     if users_directory.is_dir():
         names = [each.name for each in users_directory.iterdir() if each.name.isdecimal()]
         others = {int(name) for name in names} - {_ROOT}
-        found += [str(uid) for uid in sorted(others) if uid not in uids]
+        found += [str(uid) for uid in sorted(others) if not any(uid in each for each in uids)]
     return found

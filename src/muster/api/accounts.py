@@ -151,7 +151,7 @@ async def get_users(call: Call) -> Response:
     owner = call.principal.owner
     users = sorted(_accounts(call).users.items())
     seen = [
-        _user_view(user)
+        _user_view(call, user)
         for key, user in users
         if call.principal.is_admin or key == (owner.domain, owner.user)
     ]
@@ -165,7 +165,7 @@ async def post_user(request: Request, call: Call) -> Response:
     spec = await read_spec(request, UserSpec)
     user = await call.change(lambda work, _: add_user(work, spec))
     warning = _shared_account(call.api.plane.live)
-    return answer(_user_view(user, warning), 201)
+    return answer(_user_view(call, user, warning), 201)
 
 
 def _shared_account(live: Live) -> str:
@@ -201,7 +201,7 @@ async def put_user_projects(
             work, requests, by, domain, user, spec.projects, cancel=cancel
         )
     )
-    return answer(_user_view(changed))
+    return answer(_user_view(call, changed))
 
 
 @router.delete("/users/{domain}/{user}", status_code=204)
@@ -223,5 +223,6 @@ def _project_view(project: Project, outside: tuple[str, ...] = ()) -> ProjectVie
     return view_of(ProjectView, project, outside=outside)
 
 
-def _user_view(user: User, warning: str = "") -> UserView:
-    return view_of(UserView, user, warning=warning)
+def _user_view(call: Caller, user: User, warning: str = "") -> UserView:
+    uid = _accounts(call).uids.of(user.domain, user.name)
+    return view_of(UserView, user, uid=uid, warning=warning)

@@ -14,9 +14,11 @@ from muster.api.openapi import spec_body
 from muster.control.deployment.loads import Loads
 from muster.control.group.requests import GroupRequests
 from muster.control.session.cluster.state import ClusterState
+from muster.control.session.cluster.user_uids import UserUids
 from muster.core.errors import InvalidSpec, Problem
 from muster.core.owner import Principal
 from muster.core.specs import ScalingGroup
+from muster.core.uids import uids_said
 from muster.core.views.cluster import ClusterView, GroupPage, GroupView, HealthView
 from muster.store.queries.cluster import read_cluster_id
 from muster.version import __version__
@@ -48,7 +50,7 @@ async def get_health(request: Request) -> Response:
 async def get_cluster(call: Call) -> Response:
     """The cluster as a whole."""
     live, cluster = call.api.plane.live, call.api.plane.parts[ClusterState]
-    state = call.api.clock_state
+    state, uids = call.api.clock_state, call.api.plane.parts[UserUids]
     view = ClusterView(
         id=await call.read(read_cluster_id),
         version=__version__,
@@ -56,6 +58,8 @@ async def get_cluster(call: Call) -> Response:
         clock_leap_s=round(state.leap_s(), 3),
         clock_suspended_s=round(state.suspended_s(), 3),
         clock_confirmed=state.is_confirmed,
+        uids=uids_said(uids.range),
+        uids_left=uids.left,
         agents=dict(Counter(agent.status for agent in live.agents.values())),
         jobs=len(live.jobs),
         sessions=len(live.sessions),

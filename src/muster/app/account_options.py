@@ -9,9 +9,8 @@ from typing import Any
 from muster.agent.config import AgentConfig
 from muster.core.errors import MusterError
 from muster.core.resources import parse_bytes
+from muster.core.uids import parse_uids
 
-LEAST_UID = 1000
-MOST_UID = 2**31 - 1
 LEAST_PIDS = 16
 
 
@@ -22,7 +21,8 @@ class AccountOptions:
     Args:
         mapped: user of the cluster -> account of the machine.
         source: "range", or "system": users have the machine's account of the same name.
-        uid_range: "FIRST-LAST", of users without an account.
+        uid_range: "FIRST-LAST", of users without an account: nobody else's uids are given to them,
+            by whomever.
         users_directory: an absolute path.
     """
 
@@ -56,7 +56,8 @@ def with_accounts(config: AgentConfig, options: AccountOptions) -> AgentConfig:
     for user, account in mapped.items():
         _check_account(user, account)
     if options.uid_range is not None:
-        config = replace(config, uids=_uids(options.uid_range))
+        uids = option_uids(options.uid_range)
+        config = replace(config, uids=uids, cluster_uids=uids)
     if options.users_directory is not None:
         config = replace(config, users_directory=Path(options.users_directory))
     if options.pids_max is not None:
@@ -84,12 +85,13 @@ def _check_account(user: str, account: str) -> None:
         )
 
 
-def _uids(text: str) -> range:
-    first, dash, last = text.partition("-")
-    if dash and first.isascii() and last.isascii() and first.isdecimal() and last.isdecimal():
-        uids = range(int(first), int(last) + 1)
-        if LEAST_UID <= uids.start < uids.stop <= MOST_UID:
-            return uids
-    raise MusterError(
-        f"--uid-range is {text!r}: expected FIRST-LAST from {LEAST_UID} on, such as 200000-265535"
-    )
+def option_uids(text: str) -> range:
+    """The uids of ``--uid-range``.
+
+    Raises:
+        MusterError: it is no range of uids that users may have.
+    """
+    try:
+        return parse_uids(text)
+    except ValueError as error:
+        raise MusterError(f"--uid-range is {text!r}: {error}") from None

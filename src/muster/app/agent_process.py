@@ -30,6 +30,7 @@ _WRITE: dict[str, Callable[[Any], Any]] = {
     "attributes": dict,
     "accounts": dict,
     "uids": lambda uids: [uids.start, uids.stop],
+    "cluster_uids": lambda uids: [uids.start, uids.stop],
     "users_directory": str,
     "checks": dict,
     "check_limits": dict,
@@ -40,6 +41,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "ports": lambda ends: range(*ends),
     "keepalive": lambda seconds: KeepAlive(*seconds),
     "uids": lambda ends: range(*ends),
+    "cluster_uids": lambda ends: range(*ends),
     "users_directory": Path,
 }
 

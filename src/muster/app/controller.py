@@ -44,7 +44,7 @@ from muster.app.listening import listen, once_free
 from muster.app.local_agents import LocalAgents
 from muster.app.local_machines import keep_machines
 from muster.app.lost_supervisors import watch_supervisors
-from muster.app.own_accounts import own_accounts, write_accounts
+from muster.app.own_accounts import own_accounts, uids_given, write_accounts
 from muster.app.plugin_watchdog import watch_plugins
 from muster.app.process import (
     allow_files,
@@ -60,6 +60,7 @@ from muster.control.engine.effects import AgentsDoor
 from muster.control.group.requests import GroupRequests
 from muster.control.identity.tokens import create_open_join_token, verify
 from muster.control.plane import ControlPlane
+from muster.control.session.cluster.user_uids import UserUids
 from muster.core.host_port import joined
 from muster.core.owner import OWNER_NAME, Owner
 from muster.core.specs import ScalingGroup
@@ -120,6 +121,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     run_beside = partial(_run_beside, stack, beside)
     await _run_beside_plane(core, run_beside)
     await _complete(plane, database)
+    await _adopt_uids(plane, config)
     if agent_port is None:
         agent_port = await opening_of_gateway()
     _open_door(core.door, config, agent_port)
@@ -141,7 +143,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     url = f"{scheme}://{joined(reachable, listener.getsockname()[1])}"
     await stack.enter_async_context(serving(app, listener, config.tls))
     user, join_token = await _introduce(home, plane, url, clock.now(), config.authority)
-    core.door.accounts = write_accounts(home, user)
+    core.door.accounts = write_accounts(home, user, config.uids)
     agents_at = joined(reachable, agent_port)
     core.door.beside = agents_at  # machines of local pools may be made from now on
     own_address = joined(config.host, agent_port)
@@ -259,6 +261,12 @@ async def _complete(plane: ControlPlane, database: Opened) -> None:
     if DEFAULT_GROUP not in plane.live.groups:
         group = ScalingGroup(name=DEFAULT_GROUP)
         await plane.request(lambda work, parts: parts[GroupRequests].put_group(work, group))
+
+
+async def _adopt_uids(plane: ControlPlane, config: ControllerConfig) -> None:
+    """Let users have the uids that the home's own agents gave them."""
+    if found := uids_given(config.home, config.agents):
+        await plane.request(lambda work, parts: parts[UserUids].adopt(work, found))
 
 
 def _local(

@@ -23,6 +23,9 @@ class ControllerConfig:
     does so until the database's server can be reached, and while another program has its ports;
     another one ends.
 
+    ``uids`` is the range from which users are given uids; None is the one that follows from the
+    cluster's id.
+
     The first free one of ``ports_tried`` ports from ``port`` on is taken, and of
     ``agent_ports_tried`` ports from ``agent_port`` on.
     """
@@ -40,6 +43,7 @@ class ControllerConfig:
     agent_ports_tried: int = 1
     database: str | None = None
     waits: bool = False
+    uids: range | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,7 @@ class _Text:
     agent_ports_tried: int
     database: str | None
     waits: bool
+    uids: list[int] | None = None
 
 
 def dump_controller(config: ControllerConfig) -> str:
@@ -78,6 +83,7 @@ def dump_controller(config: ControllerConfig) -> str:
             "agent_ports_tried": config.agent_ports_tried,
             "database": config.database,
             "waits": config.waits,
+            "uids": [config.uids.start, config.uids.stop] if config.uids else None,
         }
     )
 
@@ -102,4 +108,5 @@ def load_controller(text: str) -> ControllerConfig:
         kept.agent_ports_tried,
         kept.database,
         kept.waits,
+        range(*kept.uids) if kept.uids else None,
     )

@@ -89,6 +89,7 @@ async def make_core(config: ControllerConfig, stack: AsyncExitStack, stop: async
         is_loopback(config.host),
         door,
         *own_ids,
+        uids=config.uids,
         in_charge=partial(leases.is_in_charge, HEARD_LATELY_S),
     )
     modules = cluster_modules(desk, leases, surroundings)

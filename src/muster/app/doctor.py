@@ -70,6 +70,7 @@ def checks(home: Path | None = None) -> Iterator[Check]:
     if is_own:
         yield _controller(place)
         yield from _clock(place)
+        yield from _uids(place)
         yield _proxy(place)
         yield from _agents(place)
 
@@ -250,6 +251,19 @@ def _clock(home: Home) -> Iterator[Check]:
         elif abs(leap_s) >= LEAP_S:
             remedy = "set the clock of this machine; if it is right, the next boot makes them agree"
             yield Check("clock", False, said_leap(leap_s), remedy)
+
+
+def _uids(home: Home) -> Iterator[Check]:
+    """The uids that the controller gives to users, which may be asked."""
+    running = home.running()
+    if running is None or not home.is_running():
+        return
+    with suppress(MusterError), _client(home, running) as client:
+        told = client.cluster()
+        if told.uids:  # older controllers give none
+            left = f"{count(told.uids_left, 'uid')} of {told.uids} left for users"
+            remedy = "start the controller with a larger --uid-range: users keep what they have"
+            yield Check("uids", told.uids_left > 0, left, remedy)
 
 
 def _client(home: Home, running: RunningController) -> Client:

@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
-from muster.agent.accounts import require_users_directory
 from muster.agent.config import AgentConfig
 from muster.agent.discovery import parse_gpus
-from muster.app.account_options import AS_BEFORE, AccountOptions, with_accounts
+from muster.agent.identity import AgentIdentity, load_identity
+from muster.agent.users_directory import require_users_directory
+from muster.app.account_options import AS_BEFORE, AccountOptions, option_uids, with_accounts
 from muster.app.addresses import is_everywhere
 from muster.app.agent_process import dump_config
 from muster.app.controller_config import ControllerConfig, dump_controller
@@ -25,6 +26,7 @@ from muster.app.machine_part import MachinePart, with_part
 from muster.core.errors import MusterError
 from muster.core.log_options import DEFAULT_LOG, LogOptions
 from muster.core.resources import parse_bytes, parse_milli
+from muster.core.specs.group import DEFAULT_GROUP
 from muster.wire.transport import ServerTls
 
 
@@ -38,6 +40,7 @@ def run_controller(
     tls_ca: Path | None = None,
     own_authority_for: Sequence[str] | None = None,
     database: str | None = None,
+    uid_range: str | None = None,
     log: LogOptions = DEFAULT_LOG,
 ) -> None:
     """Be the controller of a cluster whose agents are elsewhere; does not return.
@@ -48,10 +51,12 @@ def run_controller(
             or else the home's own.
         own_authority_for: names besides this machine's for which the home's own authority makes a
             certificate; None makes no certificate.
+        uid_range: "FIRST-LAST", from which users are given uids; None means that of `muster up`, or
+            else the one that follows from the cluster's id.
 
     Raises:
         MusterError: only one of certificate and key was given, or both together with an own
-            authority; or somebody else may have prepared the home.
+            authority; or the range of uids is none; or somebody else may have prepared the home.
     """
     if (tls_cert is None) != (tls_key is None):
         raise MusterError("--tls-cert and --tls-key go together: give both, or neither")
@@ -59,7 +64,11 @@ def run_controller(
         raise MusterError(
             "--tls-self-signed makes a certificate: leave --tls-cert and --tls-key out"
         )
-    tls = ServerTls(tls_cert, tls_key) if tls_cert and tls_key else None
+    tls = None
+    if tls_cert and tls_key:
+        tls = ServerTls(tls_cert.expanduser().absolute(), tls_key.expanduser().absolute())
+    if tls_ca is not None:  # clients read it wherever they are
+        tls_ca = tls_ca.expanduser().absolute()
     place = Home(home or default_home())
     place.require_own()
     if own_authority_for is not None:
@@ -71,6 +80,7 @@ def run_controller(
     for warning in warnings_of(database):
         sys.stderr.write(f"warning: {warning}\n")
     last = place.settings()
+    uid_range = uid_range or last.agents.accounts.uid_range
     port = port or last.port or DEFAULT_PORT
     agent_port = agent_port or last.agent_port or agent_port_after(port)
     config = ControllerConfig(
@@ -81,6 +91,7 @@ def run_controller(
         tls=tls,
         authority=tls_ca,
         database=named_database(database, place),
+        uids=option_uids(uid_range) if uid_range is not None else None,
     )
     _become("muster.app.controller_process", dump_controller(config), log)
 
@@ -90,7 +101,7 @@ def run_agent(
     token: str | None = None,
     token_file: Path | None = None,
     name: str | None = None,
-    group: str = "default",
+    group: str | None = None,
     directory: Path | None = None,
     cpus: str | None = None,
     memory: str | None = None,
@@ -103,26 +114,28 @@ def run_agent(
     health: HealthOptions | None = None,
     log: LogOptions = DEFAULT_LOG,
 ) -> None:
-    """Be an agent of the controller at "host:port"; does not return.
+    """Be an agent of the controller at "host:port"; does not return. One that has joined needs no
+    token, and keeps the name and the group with which it did.
 
     Raises:
-        MusterError: an amount, attribute, account or check is wrong, the token file cannot be read,
-            or users can have no place in the directory.
+        MusterError: an amount, attribute, account or check is wrong, the token file of an agent
+            that has not joined cannot be read, or users can have no place in the directory.
     """
+    directory = agent_directory(directory, name)
+    joined = load_identity(directory)
+    joined = joined if joined is not None and joined.has_joined else None
     if token is None and token_file is not None:
-        try:
-            token = token_file.read_text().strip()
-        except OSError as error:
-            raise MusterError(f"cannot read {token_file}: {error.strerror}") from None
+        token = _token_in(token_file, joined)
     if gpus is not None:
         parse_gpus(gpus)
     check_attributes(attributes or {})
-    name = name or _own_name()
+    _warn_of_what_stays(joined, name, group)
+    name = (joined and joined.name) or name or _own_name()
+    group = (joined and joined.group) or group or DEFAULT_GROUP
     extra = {
         key: amount(f"--resource {key}", text, parse_milli) or 0
         for key, text in (resources or {}).items()
     }
-    directory = agent_directory(directory, name)
     config = AgentConfig(
         directory=directory,
         controller=controller,
@@ -141,6 +154,37 @@ def run_agent(
     config = with_health(config, health or HealthOptions())
     require_users_directory(config.users_directory)
     _become("muster.app.agent_process", dump_config(config), log)
+
+
+def _token_in(file: Path, joined: AgentIdentity | None) -> str | None:
+    """The join token in a file; None where it cannot be read and is not needed.
+
+    Raises:
+        MusterError: it cannot be read, and the agent has not joined.
+    """
+    try:
+        return file.read_text().strip()
+    except OSError as error:
+        if joined is None:
+            raise MusterError(f"cannot read {file}: {error.strerror}") from None
+        sys.stderr.write(
+            f"warning: cannot read {file}: {error.strerror}. This agent has joined, and needs a "
+            f"token only if its controller no longer knows it\n"
+        )
+        return None
+
+
+def _warn_of_what_stays(joined: AgentIdentity | None, name: str | None, group: str | None) -> None:
+    """Say which options have no effect, because the agent has joined with others."""
+    if joined is None:
+        return
+    for option, asked, has in (("--name", name, joined.name), ("--group", group, joined.group)):
+        if has and asked is not None and asked != has:
+            sys.stderr.write(
+                f"warning: {option} {asked} has no effect: this agent has joined as {joined.name} "
+                f"in group {joined.group}. `muster agents remove {joined.name}`, then a start with "
+                f"a join token, has it join anew\n"
+            )
 
 
 def agent_directory(directory: Path | None, name: str | None) -> Path:

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import psutil
 
-from muster.agent.accounts import require_users_directory
 from muster.agent.identity import identities_in
 from muster.agent.supervisor.shutdown import shut_down
-from muster.app.account_options import AS_BEFORE, AccountOptions
+from muster.agent.users_directory import require_users_directory
+from muster.app.account_options import AS_BEFORE, AccountOptions, option_uids
 from muster.app.controller_config import ControllerConfig
 from muster.app.database_option import named_database, shown, warnings_of
 from muster.app.detached import (
@@ -174,6 +174,7 @@ def _config(
     if asked.accounts.users_directory is not None:
         require_users_directory(Path(asked.accounts.users_directory))
     database = named_database(options.database, home)
+    uid_range = asked.accounts.uid_range
     port = options.port or last.port or DEFAULT_PORT
     return ControllerConfig(
         home,
@@ -185,6 +186,7 @@ def _config(
         former_agents=(*identities_in(former_directories(home, len(agents))),),
         proxy=_proxy_config(home, proxy) if proxy.is_started else None,
         database=database,
+        uids=option_uids(uid_range) if uid_range is not None else None,
     )
 
 

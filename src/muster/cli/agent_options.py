@@ -78,7 +78,12 @@ class AgentAccountOptions:
     ] = None
     uid_range: Annotated[
         str | None,
-        Option("--uid-range", metavar="FIRST-LAST", help="Of users. [default: 200000-265535]"),
+        Option(
+            "--uid-range",
+            metavar="FIRST-LAST",
+            show_default=False,
+            help="Let users have uids of this range alone. [default: those that clusters choose]",
+        ),
     ] = None
     users_dir: Annotated[
         Path | None,

@@ -52,7 +52,7 @@ def cluster_modules(
     entity_modules: Sequence[type[EntityModule]] = ENTITY_MODULES,
 ) -> Sequence[Module]:
     return (
-        SessionModule(desk.unheard),
+        SessionModule(desk.unheard, surroundings.uids),
         JobModule(),
         AgentModule(desk, leases),
         GroupModule(),

@@ -93,6 +93,8 @@ class AgentSetup:
             the port has no TLS.
         accounts: for machines that are the controller's own, a file there with the accounts of
             users.
+        uids: the range from which the controller gives uids to users, as FIRST-LAST, where an
+            operator chose it; None where all agents allow it.
     """
 
     controller: str
@@ -100,6 +102,7 @@ class AgentSetup:
     token: str = field(repr=False)
     authority: str | None = None
     accounts: Path | None = None
+    uids: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

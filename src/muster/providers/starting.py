@@ -74,6 +74,8 @@ def agent_options(
     words += ["--dir", directory, "--token-file", token_file]
     if setup.authority is not None:
         words += ["--ca", authority_file]
+    if setup.uids is not None:
+        words += ["--uid-range", setup.uids]
     for resource, milli in order.shape.extra.items():
         words += ["--resource", f"{resource}={milli}m"]
     return words

@@ -11,6 +11,7 @@ from muster.store import schema
 from muster.store.lookup import Lookup
 from muster.store.tokens import JoinToken, Token, TokensByHash
 
+_UIDS = Lookup(select(schema.uids).order_by(schema.uids.c.uid))
 _DOMAINS, _PROJECTS, _USERS, _TOKENS, _JOIN_TOKENS = (
     Lookup(select(table).order_by(table.c.created_at))
     for table in (
@@ -45,6 +46,31 @@ class Project:
     hosts: tuple[str, ...] = ()
 
 
+class GivenUids:
+    """The uids that were ever given to users, also to those that were removed since."""
+
+    def __init__(self) -> None:
+        self._of_user: dict[tuple[str, str], int] = {}
+        self._given: set[int] = set()
+
+    def __contains__(self, uid: int) -> bool:
+        return uid in self._given
+
+    def among(self, uids: range) -> int:
+        """How many of a range are given."""
+        return sum(uid in uids for uid in self._given)
+
+    def of(self, domain: str, user: str) -> int | None:
+        """The uid of a user; None if it was given none yet."""
+        return self._of_user.get((domain, user))
+
+    def give(self, domain: str, user: str, uid: int) -> None:
+        """Note that a user has this uid, which nobody else had before."""
+        assert uid not in self._given
+        self._of_user[domain, user] = uid
+        self._given.add(uid)
+
+
 class Accounts:
     """Users, tokens and their domains and projects. They are part of the mirror, equal to SQL."""
 
@@ -52,6 +78,7 @@ class Accounts:
         self.domains: dict[str, float] = {}  # by name; the time since which it exists
         self.projects: dict[tuple[str, str], Project] = {}  # by domain and name
         self.users: dict[tuple[str, str], User] = {}  # by domain and name
+        self.uids = GivenUids()
         self.tokens: TokensByHash[Token] = TokensByHash()
         self.join_tokens: TokensByHash[JoinToken] = TokensByHash()
 
@@ -69,6 +96,8 @@ def read_accounts(connection: Connection) -> Accounts:
         projects = tuple(json.loads(row.projects))
         user = User(row.domain, row.name, projects, row.created_at)
         accounts.users[user.domain, user.name] = user
+    for row in _UIDS.named(connection):
+        accounts.uids.give(row.domain, row.user, row.uid)
     for row in _TOKENS.named(connection):
         token = Token(**row._asdict())
         token.role = Role(token.role)

@@ -39,6 +39,7 @@ class Live:
         self.groups: dict[str, ScalingGroup] = {}
         self.quotas: dict[tuple[Level, str], QuotaSpec] = {}
         self.accounts = Accounts()
+        self.cluster = ""  # the id of the cluster, once it has one
         self.agents: dict[AgentId, Agent] = self._records[Agent]
         self.agent_names: dict[str, Agent] = {}  # the newest agent of each name
         self.credentials: dict[str, AgentId] = {}  # by hash, those of removed agents too

@@ -28,6 +28,7 @@ from muster.store.ended_specs import load_ended_specs
 from muster.store.entity import Entities
 from muster.store.live import Live
 from muster.store.lookup import Lookup
+from muster.store.queries.cluster import read_cluster_id
 from muster.store.queries.dependencies import read_ended_by_id
 from muster.store.records import (
     AGENTS,
@@ -83,6 +84,7 @@ def load_live(connection: Connection, entities: Entities) -> Live:
     """All records that have not ended, and all rows of the ledger."""
     live = Live(entities)
     live.accounts = read_accounts(connection)
+    live.cluster = read_cluster_id(connection)
     for row in _GROUPS.named(connection):
         live.groups[row.name] = ScalingGroup.stored(row.spec)
     for row in _QUOTAS.named(connection):

@@ -7,7 +7,7 @@ SQL. The objects refer to each other, so that a pass needs no look-ups.
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -102,8 +102,10 @@ class Agent(Record):
     moment after which a former controller heard it; ``disk_full``, as it reports; ``checks``, the
     names of those that it has, empty if it does not tell; ``probes``, whether it can be asked to
     probe replicas, and ``sees_ports``, to tell who listens on their ports; ``clock_offset_s``, by
-    which the controller's clock is ahead of the agent's at most; and ``foreign_reports``, how many
-    reports about kernels of other agents came on its stream.
+    which the controller's clock is ahead of the agent's at most; ``offer_told``, the machine that
+    history last told of, where that is not the present one, and ``offer_told_at``, when it last
+    told of a change; and ``foreign_reports``, how many reports about kernels of other agents came
+    on its stream.
     """
 
     id: Key[AgentId]
@@ -147,6 +149,8 @@ class Agent(Record):
     probes: Memory[bool] = False
     sees_ports: Memory[bool] = False
     clock_offset_s: Memory[float] = 0.0
+    offer_told: Memory[Mapping[str, object] | None] = None
+    offer_told_at: Memory[float] = -math.inf
     foreign_reports: Memory[int] = 0
     fixed: dict[str, str] = field(default_factory=dict)
     withheld: Memory[str] = ""

@@ -67,6 +67,17 @@ users = Table(
     Column("created_at", Float, nullable=False),
 )
 
+# Rows stay when a user is removed: the uid may own files.
+uids = Table(
+    "uids",
+    metadata,
+    Column("uid", BigInteger, primary_key=True, autoincrement=False),
+    Column("domain", String, nullable=False),
+    Column("user", String, nullable=False),
+    Column("given_at", Float, nullable=False),
+)
+Index("uids_by_user", uids.c.domain, uids.c.user, unique=True)
+
 tokens = Table(
     "tokens",
     metadata,

@@ -56,9 +56,11 @@ from muster.wire.part_codec import (
     decode_key,
     decode_resources,
     decode_shares,
+    decode_uid,
     encode_key,
     encode_resources,
     encode_shares,
+    encode_uid,
 )
 from muster.wire.probe_codec import decode_orders, decode_results, encode_orders, encode_results
 from muster.wire.removal_codec import decode_removed, encode_removed
@@ -409,6 +411,7 @@ def _encode_template(template: KernelTemplate) -> pb.KernelTemplate:
         service=None if template.service is None else encode_service(template.service),
         least_cpu=template.least_cpu,
         stderr_apart=template.stderr_apart,
+        uid=None if template.uid is None else encode_uid(template.uid),
     )
 
 
@@ -427,6 +430,7 @@ def _decode_template(template: pb.KernelTemplate) -> KernelTemplate:
         service=decode_service(template.service) if template.HasField("service") else None,
         least_cpu=template.least_cpu,
         stderr_apart=template.stderr_apart,
+        uid=decode_uid(template.uid) if template.HasField("uid") else None,
     )
 
 

@@ -18,6 +18,7 @@ from muster.core.reasons import Reason, ReasonCode
 from muster.core.resources import Device, DeviceShare, Resources
 from muster.core.serving.port_holders import PortOrders, PortsSeen
 from muster.core.serving.probes import ProbeOrder, ProbeResult
+from muster.core.uids import ClusterUid
 
 PROTOCOL = 3
 """The version of agent.proto, and of the limits in ``wire.transport``. Controller and agents are
@@ -39,10 +40,12 @@ class KernelTemplate:
     ``cpu_milli`` and ``memory_bytes`` are limits where the agent can set them; 0 sets none. With
     ``least_cpu`` it asked for no cpu, and gets what others leave.
     ``shape`` is equal for kernels that may inherit each other's allocation. ``owner`` is
-    "domain/project/user", whose account on the machine the kernel gets. ``disk_bytes`` bounds the
-    kernel's scratch directory; 0 leaves the bound to the agent. With a ``service`` the agent
-    carries that out as itself, by a program of its own, and looks at nothing else here but
-    ``grace_s``. With ``stderr_apart`` the output that it writes to stderr is kept by itself, too.
+    "domain/project/user", whose account on the machine the kernel gets. ``uid`` is the one that the
+    cluster has allotted to that user; None leaves it to the agent, as older controllers do.
+    ``disk_bytes`` bounds the kernel's scratch directory; 0 leaves the bound to the agent. With a
+    ``service`` the agent carries that out as itself, by a program of its own, and looks at nothing
+    else here but ``grace_s``. With ``stderr_apart`` the output that it writes to stderr is kept by
+    itself, too.
     """
 
     command: tuple[str, ...]
@@ -58,6 +61,7 @@ class KernelTemplate:
     service: Service | None = None
     least_cpu: bool = False
     stderr_apart: bool = False
+    uid: ClusterUid | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from muster.core.ids import KernelId
 from muster.core.resources import DeviceShare, Resources
+from muster.core.uids import ClusterUid
 from muster.wire import agent_pb2 as pb
 from muster.wire.messages import KernelKey
 
@@ -42,3 +43,11 @@ def decode_resources(resources: pb.Resources) -> Resources:
         resources.gpu_milli,
         resources.extra,
     )
+
+
+def encode_uid(uid: ClusterUid) -> pb.ClusterUid:
+    return pb.ClusterUid(cluster=uid.cluster, uid=uid.uid)
+
+
+def decode_uid(uid: pb.ClusterUid) -> ClusterUid:
+    return ClusterUid(uid.cluster, uid.uid if uid.HasField("uid") else None)

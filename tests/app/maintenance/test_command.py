@@ -177,3 +177,26 @@ def test_wrong_password_is_told_without_the_password(
     warning, sentence = result.stderr.splitlines()
     assert warning.startswith("warning: others on this machine can see the password")
     assert sentence.startswith("muster: the database postgresql://muster:***@127.0.0.1")
+
+
+@pytest.mark.parametrize("command", ["copy", "migrate", "restore"])
+def test_work_without_a_controller_says_which_kernels_that_may_end(
+    home: Home, tmp_path: Path, command: str
+) -> None:
+    assert db(home, "backup", str(tmp_path / "kept")).exit_code == 0
+    change(home, "UPDATE agents SET lease_s = 9e999")  # as of the controller's own machine
+    assert "leases" not in db(home, "migrate").stderr
+    change(home, "UPDATE agents SET lease_s = 300")
+    with closing(sqlite3.connect(home.database)) as connection:
+        charged = "SELECT count(DISTINCT kernel_id) FROM allocations WHERE charged"
+        (held,) = connection.execute(charged).fetchone()
+    assert held > 1
+    words = {
+        "copy": [str(home.database), str(tmp_path / "copy.db")],
+        "migrate": [],
+        "restore": [str(tmp_path / "kept"), "--discard-later"],
+    }
+    result = db(home, command, *words[command])
+    assert result.exit_code == 0, result.output
+    assert f"warning: {held} kernels on " in result.stderr
+    assert "no controller has renewed their leases for 5m00s" in result.stderr

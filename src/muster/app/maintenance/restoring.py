@@ -4,10 +4,12 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from sqlalchemy import select, text
 
+from muster.app.maintenance.given_uids import given_uids, keep_given
 from muster.app.maintenance.making import Made, make
 from muster.app.maintenance.place import held
 from muster.core.errors import Conflict, MusterError
@@ -34,7 +36,8 @@ class Restored:
 
 
 def restore(url: str, file: Path, *, discard_later: bool = False) -> Restored:
-    """Put the state of a backup in the place of the present one, which is kept aside.
+    """Put the state of a backup in the place of the present one, which is kept aside. Users keep
+    uids that they were given since.
 
     Args:
         discard_later: whether live work that the backup does not know may be forgotten, and be
@@ -54,7 +57,9 @@ def restore(url: str, file: Path, *, discard_later: bool = False) -> Restored:
         later = _unknown_to(source, _live_work(url))
         if later and not discard_later:
             raise Conflict(_refusal(later))
-        made = make(url, source, replace=True)
+        cluster, given = given_uids(url)
+        keep = partial(keep_given, cluster=cluster, given=given)
+        made = make(url, source, replace=True, complete=keep)
     return Restored(file, source.origin.made_at, made)
 
 

@@ -60,7 +60,13 @@ def list_users(cluster: Cluster, as_json: AsJson = False) -> None:
     """List the users, and their projects."""
     with cluster.client() as client:
         found = client.users()
-    columns = [Column("USER"), Column("DOMAIN"), Column("PROJECTS"), Column("SINCE", drops=1)]
+    columns = [
+        Column("USER"),
+        Column("DOMAIN"),
+        Column("PROJECTS"),
+        Column("UID", right=True),
+        Column("SINCE", drops=1),
+    ]
     show_listing(found, columns, _user_row, as_json=as_json)
 
 
@@ -124,7 +130,8 @@ def remove_user(
 
 
 def _user_row(user: "UserView") -> list[Text | str]:
-    return [user.name, user.domain, ", ".join(user.projects), moment(user.created_at)]
+    uid = "-" if user.uid is None else str(user.uid)
+    return [user.name, user.domain, ", ".join(user.projects), uid, moment(user.created_at)]
 
 
 # -- projects --------------------------------------------------------------------------------------

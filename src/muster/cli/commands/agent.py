@@ -53,7 +53,12 @@ def agent(
     name: Annotated[
         str | None, Option("--name", help="Name of the agent. [default: this machine's]")
     ] = None,
-    group: Annotated[str, Option("--group", "-g", help="Scaling group to join.")] = "default",
+    group: Annotated[
+        str | None,
+        Option(
+            "--group", "-g", show_default=False, help="Scaling group to join. [default: default]"
+        ),
+    ] = None,
     directory: Annotated[
         Path | None, Option("--dir", metavar="DIR", help="Directory of the agent's files.")
     ] = None,

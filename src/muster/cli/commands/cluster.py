@@ -195,6 +195,15 @@ def controller(
         ),
     ] = None,
     database: Database = None,
+    uid_range: Annotated[
+        str | None,
+        Option(
+            "--uid-range",
+            metavar="FIRST-LAST",
+            show_default=False,
+            help="Give users uids of this range. [default: 65536 of a place of the cluster's own]",
+        ),
+    ] = None,
 ) -> None:
     """Be the controller of agents elsewhere."""
     from muster.app.foreground import run_controller
@@ -209,5 +218,6 @@ def controller(
         tls_ca=tls_ca,
         own_authority_for=(tls_name or []) if tls_self_signed or tls_name else None,
         database=database,
+        uid_range=uid_range,
         log=log.options(),
     )

@@ -111,7 +111,9 @@ def restore(
     """
     from muster.app.maintenance.restoring import restore as put_back
 
-    put = put_back(_url(ctx, database, home), file, discard_later=discard_later)
+    url = _url(ctx, database, home)
+    _warn_of_leases(url)
+    put = put_back(url, file, discard_later=discard_later)
     aside = f"; what was there is {put.made.kept_aside}" if put.made.kept_aside else ""
     click.echo(
         f"restored {count(put.made.rows, 'row')} of {moment(put.made_at)} from {put.file}{aside}"
@@ -139,6 +141,8 @@ def migrate(
     from muster.app.maintenance.migrating import missing_migrations
 
     url = _url(ctx, database, home)
+    if not dry_run:
+        _warn_of_leases(url)
     migrations = missing_migrations(url) if dry_run else bring_up(url)
     for number, words in migrations.missing:
         click.echo(f"{number}  {words}")
@@ -166,6 +170,7 @@ def copy(
     from muster.app.maintenance.copying import copy as copied
 
     _warn_of_password(source, target)
+    _warn_of_leases(source)
     copy_ = copied(_home(ctx, home), source, target)
     click.echo(f"copied {count(copy_.made.rows, 'row')}, each as it was")
     if copy_.is_used:
@@ -195,6 +200,13 @@ def _warn_of_password(*named: str | None) -> None:
     from muster.app.database_option import warnings_of
 
     for warning in warnings_of(*named):
+        click.echo(f"warning: {warning}", err=True)
+
+
+def _warn_of_leases(database: str) -> None:
+    from muster.app.maintenance.leases import warnings_of_leases
+
+    for warning in warnings_of_leases(database):
         click.echo(f"warning: {warning}", err=True)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from muster.control.agent.leases import LeaseBook
 from muster.control.agent.lifecycle import AgentLifecycle, lose_kernels
+from muster.control.agent.offered import note_offer, offered
 from muster.control.engine.work import Work
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.handlers.barrier import note_ready
@@ -57,6 +58,7 @@ class Greeter:
     def greet(self, work: Work, agent: Agent, hello: Hello) -> None:
         """Take note of the machine as it is now, and settle its kernels."""
         rebooted = bool(agent.boot_id) and agent.boot_id != hello.boot_id
+        before = offered(agent) if agent.boot_id else None  # its first Hello tells it all
         if agent.left_at is not None:
             agent.absences.append((agent.left_at, work.now))
             agent.left_at = None
@@ -79,6 +81,8 @@ class Greeter:
         agent.attributes = {**_own(hello.attributes), **agent.fixed}
         work.unit.touch(agent)
         self._agents.revive(work, agent, PHASE, reason(ReasonCode.AGENT_RETURNED))
+        if before is not None:
+            note_offer(work, agent, before, PHASE)
         work.mark(agent)
         self._cluster.agent_changed(agent)
         if rebooted:

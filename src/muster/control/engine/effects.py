@@ -69,6 +69,7 @@ class Surroundings:
         on_loopback: whether only processes of this machine can reach the controller.
         door: where agents reach it.
         boot_id, machine_id: of the controller's own machine; empty where it has none.
+        uids: from which users are given uids; None is the range that follows from the cluster's id.
         in_charge: whether the controller is still the one that works on its database, as far as it
             has heard lately; from any thread. Performers that repeat what was wished before ask it.
     """
@@ -80,4 +81,5 @@ class Surroundings:
     door: AgentsDoor = field(default_factory=AgentsDoor)
     boot_id: str = ""
     machine_id: str = ""
+    uids: range | None = None
     in_charge: "Callable[[], bool]" = lambda: True

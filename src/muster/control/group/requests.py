@@ -36,6 +36,7 @@ class GroupRequests:
 
     def name_cluster(self, work: Work, id_: str) -> None:
         """Give a new cluster the id that it keeps."""
+        work.live.cluster = id_
         work.unit.also_rows(_ADD_SETTING, ("id", id_))
 
     def put_group(self, work: Work, spec: ScalingGroup) -> ScalingGroup:

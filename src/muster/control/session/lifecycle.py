@@ -50,7 +50,15 @@ LOST_CODES = frozenset(
 )
 """Reasons of ends for which the machine is to blame: the kernel is in ERROR, its task
 WORKER_FAILED."""
-UNFIT = frozenset({ReasonCode.WORKDIR_MISSING, ReasonCode.NO_ACCOUNT, ReasonCode.BAD_FILE_PATH})
+UNFIT = frozenset(
+    {
+        ReasonCode.WORKDIR_MISSING,
+        ReasonCode.NO_ACCOUNT,
+        ReasonCode.UID_CLASH,
+        ReasonCode.NO_UID,
+        ReasonCode.BAD_FILE_PATH,
+    }
+)
 """Failures that would happen again on the same agent; on another agent the session may start."""
 _FINAL = (
     LOST_CODES

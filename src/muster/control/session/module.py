@@ -32,10 +32,12 @@ class SessionModule(Module):
 
     Args:
         unheard: tells the agents of which messages wait for a later wake.
+        uids: from which users are given uids; None is the range that follows from the cluster's id.
     """
 
-    def __init__(self, unheard: Unheard) -> None:
+    def __init__(self, unheard: Unheard, uids: range | None = None) -> None:
         self._unheard = unheard
+        self._uids = uids
         self._ended_specs: EndedSpecs | None = None
 
     def declare(self, context: Context) -> Declared:
@@ -45,6 +47,7 @@ class SessionModule(Module):
             return store.ended_usage(group, clock.now() - span_s)
 
         cluster = ClusterState(store.live, ended, store.ended_requests)
+        cluster.uids.chosen = self._uids
         sessions = SessionLifecycle(cluster)
         self._ended_specs = EndedSpecs(cluster, store.whole_spec)
         return Declared(
@@ -64,6 +67,7 @@ class SessionModule(Module):
             ],
             offers=[
                 cluster,
+                cluster.uids,
                 sessions,
                 KernelReports(sessions, cluster),
                 SessionRequests(cluster, sessions, self._ended_specs),

@@ -337,6 +337,7 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ReasonCode.AGENT_JOINED: Definition(_W, "joined group {group}"),
     ReasonCode.AGENT_SILENT: Definition(_O, "silent for {silent_s} s"),
     ReasonCode.AGENT_RETURNED: Definition(_W, "speaks again"),
+    ReasonCode.AGENT_OFFERS_OTHER: Definition(_W, "its machine has changed: {changes:>}"),
     ReasonCode.AGENT_REMOVED: Definition(_W, "removed by {by}"),
     ReasonCode.AGENT_REMOVED_AS_LOST: Definition(
         _W, "removed by {by}, who says that its machine is gone or was rebooted"
@@ -357,6 +358,18 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
         _O,
         "agent {agent} has no account for its owner: {detail}",
         "Map the user to an account of that machine: `muster agent --map-user USER=ACCOUNT`.",
+    ),
+    ReasonCode.UID_CLASH: Definition(
+        _O,
+        "its owner cannot have its uid of this cluster on agent {agent}: {detail}",
+        "Free the uid on that machine, or map the user to an account of it: "
+        "`muster agent --map-user USER=ACCOUNT`.",
+    ),
+    ReasonCode.NO_UID: Definition(
+        _O,
+        "its owner has no uid on agent {agent}: {detail}",
+        "Start the controller with a larger --uid-range, or map the user to an account of that "
+        "machine: `muster agent --map-user USER=ACCOUNT`.",
     ),
     ReasonCode.NOTICE_REFUSED: Definition(
         _R,

@@ -35,12 +35,15 @@ class ProjectPage(View):
 
 class UserView(View):
     """Somebody who hands in work; work that names no project belongs to the first of ``projects``.
-    ``warning`` tells an administrator who adds a user something to know of the cluster."""
+    ``uid`` is the one of its kernels on machines whose operators have not given it an account; None
+    until some are to start there. ``warning`` tells an administrator who adds a user something to
+    know of the cluster."""
 
     domain: str
     name: str
     projects: tuple[str, ...]
     created_at: float
+    uid: int | None = None
     warning: str = ""
 
 

@@ -214,7 +214,8 @@ class ClusterView(View):
     of which the time of day on the controller's machine is ``clock_leap_s`` ahead: a clock that is
     set does not change the cluster's time. Of these seconds the machine was suspended for
     ``clock_suspended_s``, while the controller ran. It is not ``clock_confirmed`` where no agent
-    could tell how much time had passed when the controller started."""
+    could tell how much time had passed when the controller started. Users are given uids of the
+    range ``uids``, written FIRST-LAST; ``uids_left`` of them are free."""
 
     id: str
     version: str
@@ -222,6 +223,8 @@ class ClusterView(View):
     clock_leap_s: float = 0.0
     clock_suspended_s: float = 0.0
     clock_confirmed: bool = True
+    uids: str = ""
+    uids_left: int = 0
     agents: dict[AgentStatus, int] = field(default_factory=dict)
     jobs: int = 0
     sessions: int = 0

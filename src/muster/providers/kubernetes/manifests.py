@@ -51,7 +51,7 @@ class PodPlan(BaseModel):
 
     Args:
         slice, names, shape: as in the order.
-        controller, group: of the order's setup.
+        controller, group, uids: of the order's setup.
         authority: whether the Secret has the controller's authority.
         settings: of the pool, when the slice was made.
     """
@@ -65,6 +65,7 @@ class PodPlan(BaseModel):
     group: str
     authority: bool
     settings: KubernetesSettings
+    uids: str | None = None
 
     @classmethod
     def of(cls, order: SliceOrder, settings: KubernetesSettings) -> Self:
@@ -77,6 +78,7 @@ class PodPlan(BaseModel):
             group=setup.group,
             authority=setup.authority is not None,
             settings=settings,
+            uids=setup.uids,
         )
 
     @classmethod
@@ -144,7 +146,8 @@ class PodPlan(BaseModel):
 
     def _container(self, index: int) -> dict[str, Any]:
         # The command has no secrets, so none are needed for it.
-        setup = AgentSetup(self.controller, self.group, "", "" if self.authority else None)
+        authority = "" if self.authority else None
+        setup = AgentSetup(self.controller, self.group, "", authority, uids=self.uids)
         order = SliceOrder(self.slice, self.names, self.shape, False, {}, setup)
         command = agent_command(order, self.names[index], _PLACE)
         command += ["--boot-id", f"$({_POD_UID})", "--ports", self.settings.ports]

@@ -43,6 +43,7 @@ from muster.control.pool.performing.orders import (
     read_silent,
 )
 from muster.control.pool.records import SliceId
+from muster.core.uids import uids_said
 from muster.providers.provider import (
     CALL_S,
     AgentSetup,
@@ -225,7 +226,9 @@ class ProviderCalls:
         if not controller:
             raise ProviderError(CreateOutcome.BAD_REQUEST, ONLY_LOOPBACK)
         accounts = door.accounts if is_beside else None
-        return AgentSetup(controller, order.group, order.secret, door.authority, accounts)
+        uids = self._surroundings.uids
+        told = None if uids is None else uids_said(uids)
+        return AgentSetup(controller, order.group, order.secret, door.authority, accounts, told)
 
 
 class SliceMaker(Performer[MakeSlice]):

@@ -18,6 +18,7 @@ from muster.control.session.cluster.service_room import ServiceRoom
 from muster.control.session.cluster.service_variables import ServiceVariables
 from muster.control.session.cluster.shapes import Shapes
 from muster.control.session.cluster.taken_ports import TakenPorts
+from muster.control.session.cluster.user_uids import UserUids
 from muster.control.session.cluster.workloads import (
     IN_PLACE,
     agent_facts,
@@ -60,6 +61,7 @@ class ClusterState:
         guard: has a say when sessions of services are to leave.
         service_variables: the variables that services give to their kernels.
         machine_holds: tells which machines work waits for.
+        uids: the uids of users.
         quota_waits: the groups whose last passes left sessions waiting for others' quota.
     """
 
@@ -78,6 +80,7 @@ class ClusterState:
         self.guard = ServicesGuard()
         self.service_variables = ServiceVariables()
         self.machine_holds = MachineHolds()
+        self.uids = UserUids(live)
         self._services = ServiceRoom(live, self.groups, self.agent_changed)
         self._kernel_of: dict[LedgerKey, Kernel] = {}  # of charged allocations
         self._remains: dict[SessionId, dict[KernelId, int]] = {}
@@ -371,14 +374,12 @@ class ClusterState:
         if kernel is not None:
             self._leave(kernel, now)
         elif allocation.charged:
-            self._group_of(allocation).vacate(
-                allocation.agent_id, allocation.resources, allocation.shares
-            )
+            state = self._group_of(allocation)
+            state.vacate(allocation.agent_id, allocation.resources, allocation.shares)
         else:
             self._group_of(allocation).due = True
-        if allocation.kernel_id not in self._live.allocations_of and self.dependencies.released(
-            allocation.kernel_id
-        ):
+        is_held = allocation.kernel_id in self._live.allocations_of
+        if not is_held and self.dependencies.released(allocation.kernel_id):
             self._all_due()
         if self._remains:
             self._clean(allocation)
@@ -403,9 +404,8 @@ class ClusterState:
         kernel = self._live.kernels.get(allocation.kernel_id)
         kernel = kernel or self._live.left.get(allocation.kernel_id)
         if kernel is None:
-            self._group_of(allocation).occupy(
-                allocation.agent_id, allocation.resources, allocation.shares
-            )
+            state = self._group_of(allocation)
+            state.occupy(allocation.agent_id, allocation.resources, allocation.shares)
             return
         session = kernel.session
         workload = prefilled_as or self._known(session) or self.hooks.arriving(session)

@@ -7,6 +7,7 @@ from muster.core.host_port import joined
 from muster.core.ids import AgentId
 from muster.core.specs.session import KernelSpec, Stderr
 from muster.core.specs.variables import TORCHRUN_RANK, amounts, threads, torchrun
+from muster.core.uids import ClusterUid
 from muster.store.records import Agent, Kernel, Session
 from muster.wire.messages import KernelTemplate, Prepare
 
@@ -93,9 +94,10 @@ def gang_of(session: Session, agents: Mapping[AgentId, Agent]) -> Gang:
     return Gang(shared, "".join(f"{host}\n" for host in hosts), places)
 
 
-def template(kernel: Kernel, gang: Gang | None) -> KernelTemplate:
-    """The template of all kernels of one process; ``gang`` is None for a lone kernel. Where the
-    gang has ``hosts``, its first kernel has a template of its own."""
+def template(kernel: Kernel, gang: Gang | None, uid: ClusterUid | None) -> KernelTemplate:
+    """The template of all kernels of one process on agents where their owner has this uid; ``gang``
+    is None for a lone kernel. Where the gang has ``hosts``, its first kernel has a template of its
+    own."""
     process, service = kernel.process, kernel.session.service
     env, files = {**process.env, **amounts(process)}, process.files
     if gang is None:
@@ -117,6 +119,7 @@ def template(kernel: Kernel, gang: Gang | None) -> KernelTemplate:
         # A service hands its room to nobody.
         shape=kernel.resources.shape if service is None else SERVICE_SHAPE,
         owner=str(kernel.session.owner),
+        uid=uid,
         disk_bytes=kernel.resources.disk_bytes,
         service=service,
         stderr_apart=process.stderr is Stderr.APART,

@@ -28,6 +28,7 @@ from muster.control.tell_agent import TellAgent
 from muster.core.ids import AgentId, SessionId
 from muster.core.owner import Owner
 from muster.core.states import KernelStatus, SessionStatus
+from muster.core.uids import ClusterUid
 from muster.store.records import Kernel, Session
 from muster.wire.messages import KernelTemplate, Recall, Start
 
@@ -117,7 +118,7 @@ class Templates:
     def __init__(self) -> None:
         self._gangs: dict[tuple[SessionId, int], Gang] = {}  # by session and generation
         # Keys hold identities, because sessions with equal specs share one object.
-        self._made: dict[tuple[int, int, bool, Owner], KernelTemplate] = {}
+        self._made: dict[tuple[int, int, bool, Owner, ClusterUid | None], KernelTemplate] = {}
         self._bare: dict[int, KernelTemplate] = {}
 
     def gang(self, session: Session, work: Work) -> Gang | None:
@@ -130,12 +131,12 @@ class Templates:
             made = self._gangs[key] = gang_of(session, work.live.agents)
         return made
 
-    def of(self, kernel: Kernel, gang: Gang | None) -> KernelTemplate:
+    def of(self, kernel: Kernel, gang: Gang | None, uid: ClusterUid | None) -> KernelTemplate:
         lists_hosts = gang is not None and gang.hosts != "" and kernel.index == 0
-        key = id(kernel.process), id(gang), lists_hosts, kernel.session.owner
+        key = id(kernel.process), id(gang), lists_hosts, kernel.session.owner, uid
         made = self._made.get(key)
         if made is None:
-            made = self._made[key] = template(kernel, gang)
+            made = self._made[key] = template(kernel, gang, uid)
         return made
 
     def changed(
@@ -159,17 +160,18 @@ def send_starts(
     templates = work.once(Templates)
     gang = templates.gang(session, work)
     hold = is_closed(session)
-    has_hook = session.service is None
+    is_work = session.service is None
     of_service = cluster.service_variables.of(session.id)
-    asks_hook = has_hook and cluster.hooks.changes_environments(session)
+    asks_hook = is_work and cluster.hooks.changes_environments(session)
     for kernel in kernels:
         allocation = work.live.ledger.get((kernel.id, kernel.generation))
         if kernel.status not in _TO_START or allocation is None:
             continue
-        shared = templates.of(kernel, gang)
         agent = work.live.agents.get(allocation.agent_id)
+        uid = cluster.uids.for_agent(work, session.owner, agent) if is_work else None
+        shared = templates.of(kernel, gang, uid)
         own: Mapping[str, str] = own_variables(kernel, gang, agent.name if agent else "")
-        if has_hook:
+        if is_work:
             needed = cluster.hooks.variables(kernel, fixed_port(kernel))
             own = {**own, **needed} if needed else own
         if asks_hook:
