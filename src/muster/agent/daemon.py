@@ -39,7 +39,7 @@ from muster.agent.supervisor_link import OtherVersion, SupervisorLink, Superviso
 from muster.agent.tidying import Tidying
 from muster.agent.trouble import Trouble
 from muster.core.clock import Clock, SteadyClock
-from muster.core.errors import MusterError
+from muster.core.errors import MustEnd, MusterError
 from muster.core.health.service import MAX_CHECKS
 from muster.core.host_port import parted
 from muster.core.ids import AgentId
@@ -50,7 +50,7 @@ from muster.wire.calls import (
     Dismissed,
     JoinRequest,
 )
-from muster.wire.client import ControllerChannel, Disconnected, missing_authority
+from muster.wire.client import ControllerChannel, Disconnected, tls_trouble
 from muster.wire.duplex import run_until_one_ends
 from muster.wire.messages import (
     Hello,
@@ -64,6 +64,8 @@ STABLE_S = 10.0
 """Seconds after which a connection counts as stable: the next wait for a connection is short
 again."""
 
+MAX_CAUSES = 20
+"""Different causes of a missing connection that are told until there is one again."""
 SUPERVISOR_TRIES = 5
 WATCH_PAUSE_S = 60.0
 """Seconds after which a watch of the machine's health that failed begins anew."""
@@ -73,8 +75,11 @@ OTHER_VERSION_PAUSE_S = 5.0
 """How often an agent looks whether the supervisor of another version has ended its work."""
 
 
-class AgentRefused(MusterError):
-    """The controller does not want this agent; the text says why and what to do."""
+class AgentRefused(MustEnd):
+    """The controller does not want this agent; the text says why and what to do. It refuses one
+    that is started again in the same way, too."""
+
+    exit_code = 77  # EX_NOPERM of sysexits.h
 
 
 class SupervisorUnavailable(MusterError):
@@ -245,15 +250,17 @@ class AgentDaemon:
 
     async def _stay_connected(self) -> None:
         backoff = Backoff(self._rng)
+        told: set[str] = set()  # the causes that were told since the last stable connection
         while True:
             began_s = time.monotonic()
             try:
                 await self._converse()
             except (Disconnected, MalformedMessage, Occupied) as error:
                 if backoff.tries == 0 or time.monotonic() > began_s + STABLE_S:
-                    address, authority = self._config.controller, self._config.certificate_authority
-                    why = await missing_authority(address, authority) or error
-                    log.warning("no connection to the controller: %s; trying again", why)
+                    told.clear()
+                if str(error) not in told and len(told) < MAX_CAUSES:
+                    told.add(str(error))
+                    await self._tell_cause(error)
             except AgentTurnedAway as refusal:
                 if isinstance(refusal, Dismissed):
                     log.warning("this agent ends all that it holds: %s", refusal)
@@ -265,6 +272,15 @@ class AgentDaemon:
             # A controller asks for a Hello each time that it has read its state again: an agent
             # that waited for longer and longer would count as silent.
             await asyncio.sleep(backoff.next_s(at_most_s=self._heartbeat_s / 2))
+
+    async def _tell_cause(self, error: Exception) -> None:
+        """Tell why there is no connection to the controller."""
+        config = self._config
+        why = await tls_trouble(config.controller, config.certificate_authority)
+        if why is not None:
+            self._trouble.tell(f"no connection to the controller: {why}")
+        else:
+            log.warning("no connection to the controller: %s; trying again", error)
 
     async def _converse(self) -> None:
         """One connection to the controller, from its beginning to its end.
@@ -296,6 +312,7 @@ class AgentDaemon:
 
             async def serve_logs() -> None:
                 await conversation.accepted.wait()  # or it would take the place of another's
+                self._trouble.clear()
                 log.info("connected to %s as %s", config.controller, config.name)
                 secret = await stream.secret()
                 await channel.serve_logs(identity.credential, secret, self._kernels.logs)
