@@ -55,6 +55,7 @@ from muster.app.process import (
 )
 from muster.app.proxy_config import proxy_directory
 from muster.app.proxy_keeper import KeptProxy, stop_unwished
+from muster.app.revocations import RevocationLog
 from muster.control.accounts import first_admin
 from muster.control.engine.effects import AgentsDoor
 from muster.control.group.requests import GroupRequests
@@ -120,6 +121,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     run_beside = partial(_run_beside, stack, beside)
     await _run_beside_plane(core, run_beside)
     await _complete(plane, database)
+    await database.patience.done(partial(_keep_revocations, home, core))
     if agent_port is None:
         agent_port = await opening_of_gateway()
     _open_door(core.door, config, agent_port)
@@ -259,6 +261,13 @@ async def _complete(plane: ControlPlane, database: Opened) -> None:
     if DEFAULT_GROUP not in plane.live.groups:
         group = ScalingGroup(name=DEFAULT_GROUP)
         await plane.request(lambda work, parts: parts[GroupRequests].put_group(work, group))
+
+
+def _keep_revocations(home: Home, core: Core) -> None:
+    """Have everything that is revoked from now on be written beside the state, too."""
+    with core.database.engine.connect().execution_options(readonly=True) as connection:
+        cluster = read_cluster_id(connection)
+        RevocationLog(home.path, core.plane, core.clock, cluster).begin(connection)
 
 
 def _local(

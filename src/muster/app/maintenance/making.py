@@ -3,7 +3,7 @@
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,11 +35,18 @@ class Made:
     differing: Sequence[Audited]
 
 
-def make(url: str, source: Source, *, replace: bool) -> Made:
+def make(
+    url: str,
+    source: Source,
+    *,
+    replace: bool,
+    change: Callable[[Connection], object] = lambda connection: None,
+) -> Made:
     """Have the database hold all rows of ``source`` and nothing else, with this version's tables.
 
     Args:
         replace: whether the state that the database has now is kept aside; else it must have none.
+        change: what is changed in the rows before anybody sees them.
 
     Raises:
         MusterError: it has a state, is in use, refuses a row, or cannot be written. Then it is as
@@ -52,6 +59,7 @@ def make(url: str, source: Source, *, replace: bool) -> Made:
         migrate(connection, source.origin.migration)
         rows = fill(connection, source)
         migrate(connection)
+        change(connection)
         # Whoever writes to the state of before, although nobody should, does so no more.
         # Nobody knows that it is gone, unless a file is replaced, whose lock proves it.
         renews_s = 0.0 if file is not None else IN_CHARGE_S
