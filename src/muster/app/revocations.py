@@ -14,6 +14,7 @@ import json
 import logging
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -154,8 +155,16 @@ class RevocationLog:
             after = self._last_at() - _OVERLAP_S
             missed = [name for name in revoked_in(connection, after) if name not in kept.names]
             self._left += _said("revoked", missed, now)
-        self._write()
+        self._write("\n" if self._is_cut_off() else "")
         self._plane.watch(self._note)
+
+    def _is_cut_off(self) -> bool:
+        """Whether the last line is not whole, as after a loss of power."""
+        with suppress(OSError), self._file.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(size - 1, 0))
+            return file.read(1) not in (b"", b"\n")
+        return False
 
     def _last_at(self) -> float:
         """When the last line was written; the file is cut if it is too long."""
@@ -189,10 +198,10 @@ class RevocationLog:
         token = self._plane.live.accounts.join_tokens.get(TokenId(name.name))
         return token is not None and token.uses_left == 0
 
-    def _write(self) -> None:
+    def _write(self, before: str = "") -> None:
         if not self._left:
             return
-        text = "".join(map(_text, self._left)).encode()
+        text = (before + "".join(map(_text, self._left))).encode()
         try:
             descriptor = open_own(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             try:

@@ -1,7 +1,7 @@
 """Revoking in a restored state what was revoked after its backup was made, or all tokens."""
 
 import secrets
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -26,9 +26,9 @@ class Revoked:
 
     tokens: int = 0
     join_tokens: int = 0
-    agents: Sequence[str] = ()
-    users: Sequence[str] = ()
-    kept_users: Sequence[str] = ()
+    agents: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+    kept_users: tuple[str, ...] = ()
 
     def plus(self, other: "Revoked") -> "Revoked":
         return Revoked(
@@ -43,14 +43,11 @@ class Revoked:
 def revoke(connection: Connection, names: Collection[RevokedName]) -> Revoked:
     """Revoke in the state what has these names; what it does not know is left out."""
     of_kind = {kind: [each.name for each in names if each.kind is kind] for kind in RevokedKind}
+    tokens = _drop(connection, schema.tokens, of_kind[RevokedKind.TOKEN])
+    join_tokens = _drop(connection, schema.join_tokens, of_kind[RevokedKind.JOIN_TOKEN])
+    agents = _dismiss(connection, of_kind[RevokedKind.AGENT])
     users, kept = _drop_users(connection, of_kind[RevokedKind.USER])
-    return Revoked(
-        tokens=_drop(connection, schema.tokens, of_kind[RevokedKind.TOKEN]),
-        join_tokens=_drop(connection, schema.join_tokens, of_kind[RevokedKind.JOIN_TOKEN]),
-        agents=_dismiss(connection, of_kind[RevokedKind.AGENT]),
-        users=users,
-        kept_users=kept,
-    )
+    return Revoked(tokens, join_tokens, agents, users, kept)
 
 
 def revoke_tokens(connection: Connection) -> Revoked:
@@ -68,7 +65,7 @@ def _drop(connection: Connection, table: Table, ids: Iterable[str]) -> int:
     )
 
 
-def _dismiss(connection: Connection, ids: Iterable[str]) -> Sequence[str]:
+def _dismiss(connection: Connection, ids: Iterable[str]) -> tuple[str, ...]:
     """Have the agents' credentials be good no more; the answer is their names."""
     agents, dismissed = schema.agents, []
     for some in _parts(ids):
@@ -80,11 +77,13 @@ def _dismiss(connection: Connection, ids: Iterable[str]) -> Sequence[str]:
             changed = update(agents).where(agents.c.id == id_)
             connection.execute(changed.values(credential_hash=nobodys))
             dismissed.append(name)
-    return sorted(dismissed)
+    return tuple(sorted(dismissed))
 
 
-def _drop_users(connection: Connection, paths: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Drop the users who have no live work, whose answer is first, and name the others."""
+def _drop_users(
+    connection: Connection, paths: Iterable[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Drop the users who have no live work; the answer is these, and the others."""
     users, dropped, kept = schema.users, [], []
     for path in sorted(paths):
         domain, _, name = path.partition("/")
@@ -98,7 +97,7 @@ def _drop_users(connection: Connection, paths: Iterable[str]) -> tuple[list[str]
         else:
             connection.execute(delete(users).where(is_theirs))
             dropped.append(path)
-    return dropped, kept
+    return tuple(dropped), tuple(kept)
 
 
 def _has_live_work(connection: Connection, domain: str, user: str) -> bool:
