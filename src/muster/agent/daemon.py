@@ -39,7 +39,7 @@ from muster.agent.supervisor_link import OtherVersion, SupervisorLink, Superviso
 from muster.agent.tidying import Tidying
 from muster.agent.trouble import Trouble
 from muster.core.clock import Clock, SteadyClock
-from muster.core.errors import MustEnd, MusterError
+from muster.core.errors import MusterError, Unwelcome
 from muster.core.health.service import MAX_CHECKS
 from muster.core.host_port import parted
 from muster.core.ids import AgentId
@@ -75,11 +75,8 @@ OTHER_VERSION_PAUSE_S = 5.0
 """How often an agent looks whether the supervisor of another version has ended its work."""
 
 
-class AgentRefused(MustEnd):
-    """The controller does not want this agent; the text says why and what to do. It refuses one
-    that is started again in the same way, too."""
-
-    exit_code = 77  # EX_NOPERM of sysexits.h
+class AgentRefused(Unwelcome):
+    """The controller does not want this agent; the text says why and what to do."""
 
 
 class SupervisorUnavailable(MusterError):

@@ -51,7 +51,9 @@ def home(tmp_path: Path) -> Path:
 def world(tmp_path: Path) -> Iterator[World]:
     """A cluster with two agents, an administrator, Ada and Bob."""
     world = World(tmp_path, {"a": ONE_CPU, "b": ONE_CPU})
-    world.ask(lambda work, _: [ensure_user(work, each.owner) for each in (ROOT, ADA, BOB)])
+    world.ask(lambda work, _: ensure_user(work, ROOT.owner))
+    world.ask(lambda work, _: ensure_user(work, ADA.owner))
+    world.ask(lambda work, _: ensure_user(work, BOB.owner))
     world.ask(lambda work, parts: parts[GroupRequests].name_cluster(work, CLUSTER))
     yield world
     world.close()
