@@ -9,7 +9,6 @@ import logging
 import math
 import random
 import secrets
-import socket
 import time
 from contextlib import suppress
 from functools import partial
@@ -20,7 +19,12 @@ from muster.agent.backoff import Backoff
 from muster.agent.boot import Boot, boot_id, boot_within
 from muster.agent.config import AgentConfig
 from muster.agent.conversation import Conversation
-from muster.agent.discovery import DiscoveredMachine, discover, scratch_max_bytes
+from muster.agent.discovery import (
+    DiscoveredMachine,
+    address_towards,
+    discover,
+    scratch_max_bytes,
+)
 from muster.agent.disk import DiskProbe, is_full
 from muster.agent.health.found import check_names
 from muster.agent.health.watch import HealthWatch
@@ -41,7 +45,6 @@ from muster.agent.trouble import Trouble
 from muster.core.clock import Clock, SteadyClock
 from muster.core.errors import MusterError, Unwelcome
 from muster.core.health.service import MAX_CHECKS
-from muster.core.host_port import parted
 from muster.core.ids import AgentId
 from muster.core.serving.port_holders import PORTS
 from muster.version import __version__
@@ -377,7 +380,7 @@ class AgentDaemon:
             group=config.group,
             boot_id=self._boot.id,
             version=__version__,
-            host=config.host or await _address_towards(config.controller),
+            host=config.host or await address_towards(config.controller),
             capacity=machine.capacity,
             devices=machine.devices,
             attributes={
@@ -432,21 +435,6 @@ def _instance(directory: Path) -> str:
     it."""
     found = directory.stat()
     return f"{found.st_dev:x}-{found.st_ino:x}"
-
-
-async def _address_towards(controller: str) -> str:
-    """The address of this machine that the controller sees, which other agents should see too."""
-    host, port = parted(controller)
-    try:
-        addresses = await asyncio.get_running_loop().getaddrinfo(
-            host, int(port), type=socket.SOCK_DGRAM
-        )
-        family, kind, _, _, target = addresses[0]
-        with socket.socket(family, kind) as probe:
-            probe.connect(target)  # sends nothing, and only chooses a route
-            return str(probe.getsockname()[0])
-    except (OSError, ValueError):
-        return socket.gethostname()
 
 
 async def _launch(directory: Path) -> None:

@@ -159,6 +159,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
         len(config.agents),
         len(plane.live.accounts.users),
         shown_url(database.engine.url),
+        config.proxy is not None,
     )
     home.write_running(running)
 

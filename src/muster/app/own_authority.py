@@ -39,8 +39,9 @@ class AuthorityIncomplete(MusterError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Authority:
-    """``key`` is None where only the certificate is kept here: nothing can be issued."""
+class Authority:
+    """A certificate authority; ``key`` is None where only the certificate is kept here: nothing can
+    be issued."""
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey | None
@@ -68,7 +69,7 @@ def own_certificate(
     now = now or datetime.now(UTC)
     wanted = {*names, *_of_this_machine()}
     tls = ServerTls(home.path / "server.pem", home.path / "server.key")
-    authority = _kept(home)
+    authority = kept_authority(home)
     if authority is None:
         authority = _made(home, now)
         say(
@@ -110,7 +111,7 @@ def _key_file(home: Home) -> Path:
     return home.path / "ca.key"
 
 
-def _kept(home: Home) -> _Authority | None:
+def kept_authority(home: Home) -> Authority | None:
     """The authority of the home; None if there is nothing of one.
 
     Raises:
@@ -142,7 +143,7 @@ def _kept(home: Home) -> _Authority | None:
             f"{certificate_file} and {key_file} are of two authorities: put those back that belong "
             f"together; agents and people have a copy of the right ca.pem"
         )
-    return _Authority(certificate, key)
+    return Authority(certificate, key)
 
 
 def _private_key(file: Path) -> ec.EllipticCurvePrivateKey:
@@ -156,7 +157,7 @@ def _private_key(file: Path) -> ec.EllipticCurvePrivateKey:
     return key
 
 
-def _made(home: Home, now: datetime) -> _Authority:
+def _made(home: Home, now: datetime) -> Authority:
     """A new authority, whose files are the home's from now on.
 
     Raises:
@@ -191,7 +192,7 @@ def _made(home: Home, now: datetime) -> _Authority:
     if _private_key(key_file).public_key() != key.public_key():
         raise AuthorityIncomplete(f"another process has made {key_file}: start this one again")
     write_private(home.authority, _written(certificate), is_synced=True)
-    return _Authority(certificate, key)
+    return Authority(certificate, key)
 
 
 def _issue(

@@ -1,4 +1,4 @@
-"""What was revoked, in a file beside the state, so that no restore of a backup gives it back.
+"""Revocations in a file beside the state, so that no restore of a backup undoes them.
 
 The file is only written at its end, a line of JSON each:
 
@@ -69,7 +69,8 @@ class RevokedName(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Revocations:
-    """What is known to be revoked; ``since`` tells from when on all of it is known, by cluster."""
+    """All that is known to be revoked; ``since`` tells from when on nothing is missing, by
+    cluster."""
 
     names: frozenset[RevokedName] = frozenset()
     since: Mapping[str, float] = field(default_factory=dict)
@@ -83,8 +84,8 @@ NOTHING_REVOKED = Revocations()
 
 
 def read_revocations(home: Path) -> Revocations:
-    """What the file of a home says; nothing where there is none. A line that is damaged makes all
-    before it count for nothing, so that nothing is taken for known that is not."""
+    """The content of the file of a home; nothing where there is none. Where a line is damaged, what
+    was revoked until then counts as not known."""
     names: set[RevokedName] = set()
     since: dict[str, float] = {}
     for line in _lines(home / FILE):
@@ -216,7 +217,7 @@ class RevocationLog:
 
 
 def revoked_in(connection: Connection, after: float) -> Iterator[RevokedName]:
-    """What a state tells to have been revoked since a moment."""
+    """Everything that a state tells to have been revoked since a moment."""
     rows = schema.history.c
     for kind in (RevokedKind.TOKEN, RevokedKind.JOIN_TOKEN, RevokedKind.USER):
         prefix = f"{kind}:"

@@ -1,4 +1,4 @@
-"""What is looked at before systemd is given a unit: whether its command could ever start."""
+"""Checks before systemd is given a unit: whether its command could ever start."""
 
 from collections.abc import Mapping
 from contextlib import suppress

@@ -85,9 +85,9 @@ class Disconnected(Exception):
 
 
 async def tls_trouble(address: str, certificate_authority: Path | None) -> str | None:
-    """What keeps an agent from the TLS of the controller at "host:port", and the remedy; gRPC tells
-    only that the connection was closed, or the handshake failed. None where that is not the
-    cause."""
+    """The trouble that keeps an agent from the TLS of the controller at "host:port", and the
+    remedy; gRPC tells only that the connection was closed, or the handshake failed. None where that
+    is not the cause."""
     host, port = parted(address)
     if not port.isdecimal():
         return None

@@ -1,4 +1,4 @@
-"""What was revoked stays revoked, whatever backup is restored."""
+"""Revoked tokens and removed agents and users stay so, whatever backup is restored."""
 
 import json
 import time

@@ -175,8 +175,8 @@ def is_archive(file: Path) -> bool:
 
 @contextmanager
 def unpacked(file: Path, home: Home, passphrase: str | None) -> Iterator[Archive]:
-    """What an archive has. Its state is in a file of the home until the end of the block; nothing
-    is believed before all of it was looked at.
+    """The content of an archive. Its state is in a file of the home until the end of the block;
+    nothing is believed before all of it was looked at.
 
     Raises:
         BadArchive, BadSeal: it is no archive, is damaged, or has what no archive may have.

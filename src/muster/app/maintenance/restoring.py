@@ -35,13 +35,13 @@ _UNKNOWN_REVOCATIONS = (
 
 
 class TokenChoice(StrEnum):
-    """What becomes of tokens that were revoked after a backup was made, and that it holds."""
+    """The fate of tokens in a backup that were revoked after it was made."""
 
     LISTED = "listed"
     """They stay revoked, by the home's list; without a list that reaches back to the backup the
     restore is refused."""
     KEPT = "kept"
-    """Those that the list names stay revoked; any others are good again."""
+    """Tokens that the list names stay revoked; any others are good again."""
     NONE = "none"
     """All tokens are revoked, and what the list names besides."""
 

@@ -92,11 +92,14 @@ def _target(home: Home, named: str | None, archive: Archive) -> str:
 
 
 def _with_database(files: Mapping[str, bytes], database: str | None) -> dict[str, bytes]:
-    """The files, with settings that name the database in which the state is now.
+    """The files, with settings that name the database in which the state is now, None being the
+    home's own.
 
     Raises:
         BadArchive: the settings cannot be read.
     """
+    if database is None and "settings.json" not in files:
+        return dict(files)
     try:
         kept = msgspec.json.decode(files.get("settings.json", b"{}"), type=Settings)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

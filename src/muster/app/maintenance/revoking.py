@@ -21,8 +21,8 @@ _AT_A_TIME = 500
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
-    """What a backup held as good, and is good no more. ``kept_users`` were removed since and have
-    live work in the backup, so they are still there, without a token."""
+    """Names and counts of what was good in a backup, and is good no more. ``kept_users`` were
+    removed since and have live work in the backup, so they are still there, without a token."""
 
     tokens: int = 0
     join_tokens: int = 0

@@ -52,7 +52,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """What is written before the chunks; ``salt`` in hexadecimal."""
+    """The text before the chunks; ``salt`` in hexadecimal."""
 
     salt: str
     cost: Cost = field(default_factory=Cost)

@@ -154,7 +154,7 @@ def down(
 
 
 def _say_unit(unit: "SystemUnit") -> None:
-    """What systemd does with a unit whose process has ended in order."""
+    """Say when systemd starts the unit again, whose process has ended in order."""
     from muster.app.service import starts_again
 
     systemctl = "systemctl --user" if unit.of_user else "systemctl"

@@ -255,7 +255,7 @@ def _say_restored(put: "Restored") -> None:
 
 
 def _said_of(revoked: "Revoked") -> Iterator[str]:
-    """What a restore has revoked in the state of the backup."""
+    """Sentences on what a restore has revoked in the state of the backup."""
     if revoked.tokens or revoked.join_tokens:
         tokens = f"{count(revoked.tokens, 'token')} and {count(revoked.join_tokens, 'join token')}"
         yield f"revoked, as they were since or as was asked: {tokens}"

@@ -178,7 +178,9 @@ class ClusterView(View):
     of which the time of day on the controller's machine is ``clock_leap_s`` ahead: a clock that is
     set does not change the cluster's time. Of these seconds the machine was suspended for
     ``clock_suspended_s``, while the controller ran. It is not ``clock_confirmed`` where no agent
-    could tell how much time had passed when the controller started."""
+    could tell how much time had passed when the controller started. ``balancers`` has what is wrong
+    with each that stands outside Muster, by its name, nothing if it follows; admins alone are
+    told."""
 
     id: str
     version: str
@@ -193,6 +195,7 @@ class ClusterView(View):
     kernels: int = 0
     unauthenticated: int = 0
     trouble: str | None = None
+    balancers: dict[str, str] = field(default_factory=dict)
 
 
 class EventView(View):
