@@ -12,11 +12,12 @@ from tests.agent.running import config, running
 from tests.client.authority import certificate, served
 from tests.e2e.cluster import free_ports, processes_naming
 from tests.patience import until_awaited
-from tests.wire.controller import TOKEN, Controller, controller, template
+from tests.wire.controller import TOKEN, TOO_EARLY, Controller, controller, template
 
 from muster.agent.daemon import AgentRefused, run
+from muster.agent.refusals import AgentPutOff
 from muster.agent.trouble import read_trouble
-from muster.core.errors import Conflict
+from muster.core.errors import Conflict, Unwelcome
 from muster.core.ids import KernelId
 from muster.wire.client import tls_trouble
 from muster.wire.messages import ReportKind, Start
@@ -73,6 +74,18 @@ async def test_wrong_token_ends_the_agent_with_the_controllers_reason(directory:
     async with controller() as made:
         with pytest.raises(AgentRefused, match="the join token is not valid"):
             await run(config(made, directory, token="guessed"), asyncio.Event())
+
+
+async def test_agent_that_may_join_later_ends_so_that_it_is_started_again(directory: Path) -> None:
+    """By systemd, which does not start one again that is refused for good."""
+    async with controller() as made:
+        with pytest.raises(AgentPutOff, match="the name is not free yet") as put_off:
+            await run(config(made, directory, token=TOO_EARLY), asyncio.Event())
+        assert not isinstance(put_off.value, Unwelcome)
+        with pytest.raises(Unwelcome):
+            await run(config(made, directory, token="guessed"), asyncio.Event())
+        async with running(made, directory):
+            assert len(made.hellos) == 1
 
 
 async def test_agent_that_is_refused_and_holds_nothing_leaves_no_supervisor(

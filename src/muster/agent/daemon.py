@@ -34,6 +34,8 @@ from muster.agent.listening import sees_sockets
 from muster.agent.port_rules import PortRules
 from muster.agent.port_watch import PortWatch
 from muster.agent.ports import PreparedPorts
+from muster.agent.refusals import AgentPutOff, SupervisorUnavailable
+from muster.agent.refusals import AgentRefused as AgentRefused
 from muster.agent.removal_box import RemovalBox
 from muster.agent.removed_outputs import REMOVED_OUTPUTS, RemovedOutputs
 from muster.agent.route_probes import RouteProbes, own_address
@@ -43,7 +45,6 @@ from muster.agent.supervisor_link import OtherVersion, SupervisorLink, Superviso
 from muster.agent.tidying import Tidying
 from muster.agent.trouble import Trouble
 from muster.core.clock import Clock, SteadyClock
-from muster.core.errors import MusterError, Unwelcome
 from muster.core.health.service import MAX_CHECKS
 from muster.core.ids import AgentId
 from muster.core.serving.port_holders import PORTS
@@ -52,6 +53,7 @@ from muster.wire.calls import (
     AgentTurnedAway,
     Dismissed,
     JoinRequest,
+    NotNow,
 )
 from muster.wire.client import ControllerChannel, Disconnected, tls_trouble
 from muster.wire.duplex import run_until_one_ends
@@ -78,14 +80,6 @@ OTHER_VERSION_PAUSE_S = 5.0
 """How often an agent looks whether the supervisor of another version has ended its work."""
 
 
-class AgentRefused(Unwelcome):
-    """The controller does not want this agent; the text says why and what to do."""
-
-
-class SupervisorUnavailable(MusterError):
-    """The kernel supervisor cannot be started."""
-
-
 async def run(
     config: AgentConfig,
     stop: asyncio.Event,
@@ -96,6 +90,7 @@ async def run(
 
     Raises:
         AgentRefused: wrong token, unknown group, a name that is taken.
+        AgentPutOff: the name is not free yet, or the controller too busy.
         SupervisorUnavailable: the supervisor does not start.
         Conflict: another agent runs on the same directory.
         UnusableDirectory, InvalidSpec, InsecureAddress, UnreadableCertificate, UnknownBoot: as they
@@ -197,7 +192,7 @@ class AgentDaemon:
             self._kernels.use(link)
             try:
                 await run_until_one_ends(self._stay_connected(), closed=link.lost)
-            except AgentRefused:
+            except (AgentRefused, AgentPutOff):
                 if not self._kernels.inventory():
                     link.shut_down()  # no agent will come back for it
                 raise
@@ -352,6 +347,8 @@ class AgentDaemon:
             reply = await channel.join(
                 JoinRequest(config.token, config.name, config.group, credential)
             )
+        except NotNow as refusal:
+            raise AgentPutOff(f"the controller does not take this agent now: {refusal}") from None
         except AgentTurnedAway as refusal:
             raise AgentRefused(f"the controller refuses this agent: {refusal}") from None
         log.info("joined %s as agent %s", config.controller, reply.agent)

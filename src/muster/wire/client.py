@@ -29,6 +29,7 @@ from muster.wire.calls import (
     JoinRequest,
     LogChunk,
     LogRequest,
+    NotNow,
     StderrNotApart,
 )
 from muster.wire.codec import decode_controller_message
@@ -46,6 +47,7 @@ from muster.wire.transport import (
     DISMISSED,
     MAX_LOG_READS,
     MAX_SHORT_OUTPUTS,
+    NOT_NOW,
     OCCUPIED,
     PIECE_TO_CONTROLLER_BYTES,
     KeepAlive,
@@ -329,6 +331,8 @@ def _error(code: grpc.StatusCode, details: str) -> Exception:
         return Dismissed(details)
     if code in _REFUSALS:
         return AgentTurnedAway(details)
+    if code.name == NOT_NOW:
+        return NotNow(details)
     if code.name == OCCUPIED:
         return Occupied(details)
     return Disconnected(f"{details} ({code.name.lower()})")

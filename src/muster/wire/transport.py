@@ -59,6 +59,9 @@ MAX_LOG_READS = 64
 
 DISMISSED = "NOT_FOUND"
 """The gRPC status that means ``Dismissed``: there is no such agent any more."""
+NOT_NOW = "FAILED_PRECONDITION"
+"""The gRPC status that means ``NotNow``. Agents of earlier versions take it for a connection that
+broke, and ask again."""
 OCCUPIED = "ALREADY_EXISTS"
 """The gRPC status that means ``Occupied``: another machine or directory uses the credential."""
 

@@ -101,7 +101,7 @@ def backup(
     ] = False,
     passphrase_file: PassphraseFile = None,
 ) -> None:
-    """Write the state of a cluster to a new file, or with --all the whole cluster.
+    """Write the state of a cluster, or the whole cluster, to a new file.
 
     Whether or not the controller runs. Jobs' output is not in it; without --all, neither are the
     keys and tokens in the data directory. It can be restored into a database of either kind.
@@ -167,8 +167,9 @@ def restore(
     ] = False,
     passphrase_file: PassphraseFile = None,
 ) -> None:
-    """Put a backup in the place of a cluster's state, or that of --all in its whole place.
+    """Put a backup in the place of a cluster's state.
 
+    One of --all takes the place of keys, tokens and settings, too.
     Only while no controller runs: `muster down` first. What is there is kept aside. What was
     revoked since the backup was made stays revoked.
     """
