@@ -4,7 +4,7 @@ The file is only written at its end, a line of JSON each:
 
 {"cluster": ID, "since": S}     whatever this cluster revokes from that moment on follows
 {"revoked": NAME, "at": S}      a token, join token, agent or user was revoked or removed
-{"again": NAME, "at": S}        a user was added again
+{"again": NAME, "at": S}        a user was added, who may have been removed before
 
 Moments are in seconds since the epoch, names those of ``RevokedName``. The state tells all of it,
 too, but a restore replaces the state.

@@ -235,7 +235,7 @@ def _revive(
         _say_restored(revived.state)
         click.echo(f"the state is in {revived.database}")
     files = ", ".join(revived.written)
-    click.echo(f"wrote {files} to {place.path}" if files else f"the files in {place.path} are so")
+    click.echo(f"wrote {files} to {place.path}" if files else f"{place.path} has these files")
     if revived.kept_aside:
         names = ", ".join(path.name for path in revived.kept_aside)
         click.echo(f"what was there is {names}")
@@ -259,7 +259,7 @@ def _said_of(revoked: "Revoked") -> Iterator[str]:
     """Sentences on what a restore has revoked in the state of the backup."""
     if revoked.tokens or revoked.join_tokens:
         tokens = f"{count(revoked.tokens, 'token')} and {count(revoked.join_tokens, 'join token')}"
-        yield f"revoked, as they were since or as was asked: {tokens}"
+        yield f"revoked now: {tokens} that were good when the backup was made"
     if revoked.agents:
         yield f"removed since, so their credentials are good no more: {', '.join(revoked.agents)}"
     if revoked.users:
