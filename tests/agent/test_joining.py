@@ -3,18 +3,23 @@
 import asyncio
 import json
 import logging
+import shutil
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from tests.agent.running import config, running
-from tests.client.authority import certificate
-from tests.e2e.cluster import processes_naming
+from tests.client.authority import certificate, served
+from tests.e2e.cluster import free_ports, processes_naming
 from tests.patience import until_awaited
-from tests.wire.controller import TOKEN, Controller, controller, template
+from tests.wire.controller import TOKEN, TOO_EARLY, Controller, controller, template
 
 from muster.agent.daemon import AgentRefused, run
-from muster.core.errors import Conflict
+from muster.agent.refusals import AgentPutOff
+from muster.agent.trouble import read_trouble
+from muster.core.errors import Conflict, Unwelcome
 from muster.core.ids import KernelId
+from muster.wire.client import tls_trouble
 from muster.wire.messages import ReportKind, Start
 from muster.wire.server import AgentGateway
 from muster.wire.transport import InsecureAddress
@@ -69,6 +74,18 @@ async def test_wrong_token_ends_the_agent_with_the_controllers_reason(directory:
     async with controller() as made:
         with pytest.raises(AgentRefused, match="the join token is not valid"):
             await run(config(made, directory, token="guessed"), asyncio.Event())
+
+
+async def test_agent_that_may_join_later_ends_so_that_it_is_started_again(directory: Path) -> None:
+    """By systemd, which does not start one again that is refused for good."""
+    async with controller() as made:
+        with pytest.raises(AgentPutOff, match="the name is not free yet") as put_off:
+            await run(config(made, directory, token=TOO_EARLY), asyncio.Event())
+        assert not isinstance(put_off.value, Unwelcome)
+        with pytest.raises(Unwelcome):
+            await run(config(made, directory, token="guessed"), asyncio.Event())
+        async with running(made, directory):
+            assert len(made.hellos) == 1
 
 
 async def test_agent_that_is_refused_and_holds_nothing_leaves_no_supervisor(
@@ -141,7 +158,7 @@ async def test_agent_without_an_authority_is_told_that_the_port_speaks_tls(
         warned.set()
         return True
 
-    monkeypatch.setattr(logging.getLogger("muster.agent.daemon"), "filters", [notice])
+    monkeypatch.setattr(logging.getLogger("muster.agent.trouble"), "filters", [notice])
     agent = asyncio.create_task(run(config(made, directory), stop))
     try:
         async with asyncio.timeout(20):
@@ -151,6 +168,57 @@ async def test_agent_without_an_authority_is_told_that_the_port_speaks_tls(
         await agent
         await made.gateway.stop()
     assert f"{made.address} speaks TLS: name the controller's authority with" in caplog.text
+
+
+async def test_agent_says_that_the_controller_has_a_certificate_of_another_authority(
+    directory: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also if nobody answered at first, as where a controller is put on a new machine."""
+    known = certificate(tmp_path / "known")
+    certificate(tmp_path / "other")
+    ca = tmp_path / "ca.pem"
+    shutil.copy(tmp_path / "other" / "ca.pem", ca)
+    made = Controller()
+    (made.port,) = free_ports(1)
+    stop = asyncio.Event()
+    agent = asyncio.create_task(run(config(made, directory, certificate_authority=ca), stop))
+    try:
+        await until_awaited(lambda: "no connection to the controller" in caplog.text)
+        made.gateway = AgentGateway(made, made, made, tls=known)
+        await made.gateway.start(made.address)
+        await until_awaited(lambda: read_trouble(directory), 20.0)
+        assert read_trouble(directory) == (
+            f"no connection to the controller: this agent trusts the authority in {ca}, and the "
+            f"controller at {made.address} is refused because its certificate was not issued by "
+            f"that authority: if it is the right controller, copy the ca.pem of its data directory "
+            f"there; if it has lost its authority, put its ca.pem and ca.key back and start it "
+            f"again"
+        )
+        shutil.copy(tmp_path / "known" / "ca.pem", ca)
+        await made.until(lambda: made.hellos)
+        await until_awaited(lambda: not read_trouble(directory), 20.0)
+    finally:
+        stop.set()
+        await agent
+        await made.gateway.stop()
+
+
+@pytest.mark.parametrize(
+    ("days", "host", "why"),
+    [
+        (0, "127.0.0.1", None),
+        (400, "127.0.0.1", "has expired: start the controller again"),
+        (-2, "127.0.0.1", "is not valid yet by the clock of this machine: set the clock"),
+        (0, "127.0.0.2", "is not for the name by which it was asked: name the controller by"),
+    ],
+)
+async def test_certificate_that_an_agent_refuses_is_told_with_the_remedy(
+    days: int, host: str, why: str | None, tmp_path: Path
+) -> None:
+    tls = certificate(tmp_path, age=timedelta(days=days))
+    with served(tls=tls, host=host) as port:
+        told = await tls_trouble(f"{host}:{port}", tmp_path / "ca.pem")
+    assert told is None if why is None else f"because its certificate {why}" in str(told)
 
 
 async def test_controller_that_others_can_reach_needs_tls(directory: Path) -> None:

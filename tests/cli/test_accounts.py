@@ -1,6 +1,9 @@
 """Users, projects, domains, tokens and invitations on the command line."""
 
 import shlex
+import stat
+import subprocess
+from pathlib import Path
 
 import pytest
 from tests.cli.fake_cluster import FakeCluster
@@ -131,6 +134,34 @@ def test_invitation_over_tls_names_the_authority(cluster: FakeCluster) -> None:
     cluster.url = "https://head.example:7600"
     words = shlex.split(cluster.run("agents", "invite", "--uses", "3").stdout)
     assert words[1:] == ["muster", "agent", "--controller", "head.example:7601", "--ca", "ca.pem"]
+
+
+def test_invitation_for_systemd_writes_the_token_and_installs_the_unit(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    """The shell itself writes the token, so that no list of processes shows it."""
+    cluster.url = "https://head.example:7600"
+    line = cluster.run("agents", "invite", "gpu 7", "--group", "h100", "--unit").stdout
+    (tmp_path / "muster").write_text('#!/bin/sh\nprintf "%s|" "$@"\n')
+    (tmp_path / "muster").chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    ran = subprocess.run(
+        ["sh", "-c", line],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert ran.stdout.split("|")[:-1] == [
+        *("service", "install", "agent", "--controller", "head.example:7601"),
+        *("--name", "gpu 7", "--group", "h100", "--ca", "ca.pem", "--token-file", "join-token"),
+    ]
+    token = tmp_path / "join-token"
+    assert (token.read_text(), stat.S_IMODE(token.stat().st_mode)) == ("-join it\n", 0o600)
+    plain = cluster.run("agents", "invite", "gpu-7")
+    assert "--unit prints one that has systemd run it" in plain.stderr
 
 
 def test_refusal_is_a_sentence(cluster: FakeCluster) -> None:

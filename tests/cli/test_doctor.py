@@ -4,10 +4,12 @@ import json
 import os
 import time
 from dataclasses import asdict
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.client.authority import served
+from tests.client.authority import certificate, served
 
 from muster.agent.health.check import HealthCheck
 from muster.agent.identity import locked
@@ -179,3 +181,85 @@ def test_health_check_that_cannot_be_loaded_is_told_with_what_to_do(
     (told,) = [check for check in checks(tmp_path) if check.name == "health checks"]
     assert (told.ok, told.remedy) == (False, "mend the plug-in, or remove it")
     assert told.detail.endswith(": no module named fans")
+
+
+RUNNING = b'{"status": "ok", "version": "1", "id": "x", "now": 0%s}'
+
+
+def _found(home: Home, name: str, more: bytes = b"", **running: Any) -> list[Check]:
+    """The findings of this name about a home whose controller runs and answers."""
+    with home.locked(), served(RUNNING % more) as port:
+        url = f"http://127.0.0.1:{port}"
+        told = RunningController(os.getpid(), url, "127.0.0.1:7601", "1.0", 0.0, **running)
+        home.write_running(told)
+        return [each for each in checks(home.path) if each.name.startswith(name)]
+
+
+def test_controller_that_starts_no_proxy_is_well_without_one(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    assert [each.ok for each in _found(home, "proxy", proxy=True)] == [False]
+    (alone,) = _found(home, "proxy", proxy=False)
+    assert alone.ok is None
+    assert "`muster service install proxy` does" in alone.detail
+
+
+def test_balancer_that_does_not_follow_is_a_fault(tmp_path: Path) -> None:
+    said = b', "balancers": {"haproxy": "/run/haproxy.sock is not reached", "etcd": ""}'
+    dead, alive = _found(Home(tmp_path), "balancer", said)
+    assert (dead.name, dead.ok) == ("balancer haproxy", False)
+    assert dead.detail == "/run/haproxy.sock is not reached"
+    assert (alive.name, alive.ok) == ("balancer etcd", True)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "ok"),
+    [
+        ("traffic.yaml", "hosts: [a.example.org]", True),
+        ("traffic.yaml", "hosts: [", False),
+        ("traffic.yaml", "host: a.example.org", False),
+        ("notices.yaml", "schemes: [nope nope]", False),
+        ("health.yaml", "reboot_command: [bin/reboot]", False),
+        ("settings.json", "{", False),
+    ],
+)
+def test_configuration_that_a_controller_would_refuse_is_a_fault(
+    name: str, text: str, ok: bool, tmp_path: Path
+) -> None:
+    home = Home(tmp_path)
+    (tmp_path / name).write_text(text)
+    (found,) = [each for each in checks(home.path) if each.name == name]
+    assert found.ok is ok
+    assert ok or name in found.detail
+
+
+@pytest.mark.parametrize(("days", "ok"), [(0, True), (340, False), (400, False)])
+def test_certificate_that_ends_soon_is_a_fault(days: int, ok: bool, tmp_path: Path) -> None:
+    """That which the controller shows, wherever its file is."""
+    home = Home(tmp_path / "home")
+    home.create()
+    tls = certificate(tmp_path / "authority", age=timedelta(days=days))
+    home.write_client("", "token", tmp_path / "authority" / "ca.pem")
+    with home.locked(), served(RUNNING % b"", tls) as port:
+        url = f"https://localhost:{port}"
+        home.write_running(RunningController(os.getpid(), url, "127.0.0.1:7601", "1.0", 0.0))
+        found = [each for each in checks(home.path) if each.name.startswith("certificate")]
+    (shown,) = found
+    assert (shown.name, shown.ok) == ("certificate of the controller", ok)
+    assert ("has ended on" in shown.detail) is (days == 400)
+
+
+def test_authority_that_lacks_a_part_or_ends_soon_is_a_fault(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.create()
+
+    def authority() -> list[bool | None]:
+        return [each.ok for each in checks(home.path) if each.name == "authority"]
+
+    assert authority() == []
+    certificate(tmp_path)
+    assert authority() == [True]
+    (tmp_path / "ca.pem").unlink()
+    assert authority() == [False]
+    (tmp_path / "ca.key").unlink()
+    certificate(tmp_path, age=timedelta(days=3600))
+    assert authority() == [False]

@@ -19,7 +19,7 @@ from tests.control.driven_agent import ALL, DrivenAgent
 from tests.databases import open_unsynced, url_at
 
 from muster.control.agent.desk import AgentDesk
-from muster.control.agent.joining import JoinRefused, join
+from muster.control.agent.joining import JoinRefused, NameNotFree, join
 from muster.control.agent.leases import LeaseBook
 from muster.control.agent.lifecycle import AgentLifecycle
 from muster.control.engine.declared import SomePerformer
@@ -242,7 +242,7 @@ class World:
         shape = machine.spec.machine
         try:
             record = self.join(machine.name, machine.token, group=machine.spec.group)
-        except JoinRefused:  # its slice is not wanted any more
+        except (JoinRefused, NameNotFree):  # its slice is not wanted any more
             return
         self._run_agent(record, shape.capacity(0), shape.devices, {})
 

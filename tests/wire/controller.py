@@ -12,6 +12,7 @@ from muster.wire.calls import (
     Dismissed,
     JoinReply,
     JoinRequest,
+    NotNow,
 )
 from muster.wire.messages import (
     Acknowledge,
@@ -36,6 +37,7 @@ from muster.wire.server import AgentGateway
 from muster.wire.transport import KeepAlive
 
 TOKEN = "join-me"
+TOO_EARLY = "join-me-later"
 OWNER = "default/default/somebody"
 QUICK = KeepAlive(interval_s=1.0, timeout_s=1.0)
 
@@ -87,6 +89,8 @@ class Controller:
 
     async def join(self, request: JoinRequest) -> JoinReply:
         self.joins.append(request)
+        if request.token == TOO_EARLY:
+            raise NotNow("the name is not free yet")
         if request.token != TOKEN:
             raise AgentTurnedAway("the join token is not valid")
         agent = AgentId(f"agt-{len(self.joins)}")

@@ -9,7 +9,6 @@ import logging
 import math
 import random
 import secrets
-import socket
 import time
 from contextlib import suppress
 from functools import partial
@@ -20,7 +19,12 @@ from muster.agent.backoff import Backoff
 from muster.agent.boot import Boot, boot_id, boot_within
 from muster.agent.config import AgentConfig
 from muster.agent.conversation import Conversation
-from muster.agent.discovery import DiscoveredMachine, discover, scratch_max_bytes
+from muster.agent.discovery import (
+    DiscoveredMachine,
+    address_towards,
+    discover,
+    scratch_max_bytes,
+)
 from muster.agent.disk import DiskProbe, is_full
 from muster.agent.health.found import check_names
 from muster.agent.health.watch import HealthWatch
@@ -31,6 +35,8 @@ from muster.agent.mig import cuda_names
 from muster.agent.port_rules import PortRules
 from muster.agent.port_watch import PortWatch
 from muster.agent.ports import PreparedPorts
+from muster.agent.refusals import AgentPutOff, SupervisorUnavailable
+from muster.agent.refusals import AgentRefused as AgentRefused
 from muster.agent.removal_box import RemovalBox
 from muster.agent.removed_outputs import REMOVED_OUTPUTS, RemovedOutputs
 from muster.agent.route_probes import RouteProbes, own_address
@@ -40,9 +46,7 @@ from muster.agent.supervisor_link import OtherVersion, SupervisorLink, Superviso
 from muster.agent.tidying import Tidying
 from muster.agent.trouble import Trouble
 from muster.core.clock import Clock, SteadyClock
-from muster.core.errors import MusterError
 from muster.core.health.service import MAX_CHECKS
-from muster.core.host_port import parted
 from muster.core.ids import AgentId
 from muster.core.serving.port_holders import PORTS
 from muster.version import __version__
@@ -50,8 +54,9 @@ from muster.wire.calls import (
     AgentTurnedAway,
     Dismissed,
     JoinRequest,
+    NotNow,
 )
-from muster.wire.client import ControllerChannel, Disconnected, missing_authority
+from muster.wire.client import ControllerChannel, Disconnected, tls_trouble
 from muster.wire.duplex import run_until_one_ends
 from muster.wire.messages import (
     Hello,
@@ -65,6 +70,8 @@ STABLE_S = 10.0
 """Seconds after which a connection counts as stable: the next wait for a connection is short
 again."""
 
+MAX_CAUSES = 20
+"""Different causes of a missing connection that are told until there is one again."""
 SUPERVISOR_TRIES = 5
 WATCH_PAUSE_S = 60.0
 """Seconds after which a watch of the machine's health that failed begins anew."""
@@ -72,14 +79,6 @@ NAME_S = 3.0
 """Seconds for which this machine's own address is looked up."""
 OTHER_VERSION_PAUSE_S = 5.0
 """How often an agent looks whether the supervisor of another version has ended its work."""
-
-
-class AgentRefused(MusterError):
-    """The controller does not want this agent; the text says why and what to do."""
-
-
-class SupervisorUnavailable(MusterError):
-    """The kernel supervisor cannot be started."""
 
 
 async def run(
@@ -92,6 +91,7 @@ async def run(
 
     Raises:
         AgentRefused: wrong token, unknown group, a name that is taken.
+        AgentPutOff: the name is not free yet, or the controller too busy.
         SupervisorUnavailable: the supervisor does not start.
         Conflict: another agent runs on the same directory.
         UnusableDirectory, InvalidSpec, InsecureAddress, UnreadableCertificate, UnknownBoot: as they
@@ -195,7 +195,7 @@ class AgentDaemon:
             self._kernels.use(link)
             try:
                 await run_until_one_ends(self._stay_connected(), closed=link.lost)
-            except AgentRefused:
+            except (AgentRefused, AgentPutOff):
                 if not self._kernels.inventory():
                     link.shut_down()  # no agent will come back for it
                 raise
@@ -248,15 +248,17 @@ class AgentDaemon:
 
     async def _stay_connected(self) -> None:
         backoff = Backoff(self._rng)
+        told: set[str] = set()  # the causes that were told since the last stable connection
         while True:
             began_s = time.monotonic()
             try:
                 await self._converse()
             except (Disconnected, MalformedMessage, Occupied) as error:
                 if backoff.tries == 0 or time.monotonic() > began_s + STABLE_S:
-                    address, authority = self._config.controller, self._config.certificate_authority
-                    why = await missing_authority(address, authority) or error
-                    log.warning("no connection to the controller: %s; trying again", why)
+                    told.clear()
+                if str(error) not in told and len(told) < MAX_CAUSES:
+                    told.add(str(error))
+                    await self._tell_cause(error)
             except AgentTurnedAway as refusal:
                 if isinstance(refusal, Dismissed):
                     log.warning("this agent ends all that it holds: %s", refusal)
@@ -268,6 +270,15 @@ class AgentDaemon:
             # A controller asks for a Hello each time that it has read its state again: an agent
             # that waited for longer and longer would count as silent.
             await asyncio.sleep(backoff.next_s(at_most_s=self._heartbeat_s / 2))
+
+    async def _tell_cause(self, error: Exception) -> None:
+        """Tell why there is no connection to the controller."""
+        config = self._config
+        why = await tls_trouble(config.controller, config.certificate_authority)
+        if why is not None:
+            self._trouble.tell(f"no connection to the controller: {why}")
+        else:
+            log.warning("no connection to the controller: %s; trying again", error)
 
     async def _converse(self) -> None:
         """One connection to the controller, from its beginning to its end.
@@ -299,6 +310,7 @@ class AgentDaemon:
 
             async def serve_logs() -> None:
                 await conversation.accepted.wait()  # or it would take the place of another's
+                self._trouble.clear()
                 log.info("connected to %s as %s", config.controller, config.name)
                 secret = await stream.secret()
                 await channel.serve_logs(identity.credential, secret, self._kernels.logs)
@@ -338,6 +350,8 @@ class AgentDaemon:
             reply = await channel.join(
                 JoinRequest(config.token, config.name, config.group, credential)
             )
+        except NotNow as refusal:
+            raise AgentPutOff(f"the controller does not take this agent now: {refusal}") from None
         except AgentTurnedAway as refusal:
             raise AgentRefused(f"the controller refuses this agent: {refusal}") from None
         log.info("joined %s as agent %s", config.controller, reply.agent)
@@ -367,7 +381,7 @@ class AgentDaemon:
             group=config.group,
             boot_id=self._boot.id,
             version=__version__,
-            host=config.host or await _address_towards(config.controller),
+            host=config.host or await address_towards(config.controller),
             capacity=machine.capacity,
             devices=machine.devices,
             attributes={
@@ -422,21 +436,6 @@ def _instance(directory: Path) -> str:
     it."""
     found = directory.stat()
     return f"{found.st_dev:x}-{found.st_ino:x}"
-
-
-async def _address_towards(controller: str) -> str:
-    """The address of this machine that the controller sees, which other agents should see too."""
-    host, port = parted(controller)
-    try:
-        addresses = await asyncio.get_running_loop().getaddrinfo(
-            host, int(port), type=socket.SOCK_DGRAM
-        )
-        family, kind, _, _, target = addresses[0]
-        with socket.socket(family, kind) as probe:
-            probe.connect(target)  # sends nothing, and only chooses a route
-            return str(probe.getsockname()[0])
-    except (OSError, ValueError):
-        return socket.gethostname()
 
 
 async def _launch(directory: Path) -> None:

@@ -1,11 +1,13 @@
 """The machine's capacity and attributes: discovered, or declared by the person who starts the
 agent."""
 
+import asyncio
 import os
 import platform
 import pwd
 import re
 import shutil
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -15,6 +17,7 @@ from muster.agent import cgroup_limits
 from muster.agent.config import AgentConfig
 from muster.agent.gpus import Gpus, find_gpus
 from muster.core.errors import InvalidSpec, Problem
+from muster.core.host_port import parted
 from muster.core.owner import AS_OWNER, RUNS_AS
 from muster.core.resources import (
     EXTRA_NAME,
@@ -164,3 +167,18 @@ def _os_name() -> str:
         return platform.freedesktop_os_release()["ID"]
     except OSError:
         return "linux"
+
+
+async def address_towards(controller: str) -> str:
+    """The address of this machine that the controller sees, which other agents should see too."""
+    host, port = parted(controller)
+    try:
+        addresses = await asyncio.get_running_loop().getaddrinfo(
+            host, int(port), type=socket.SOCK_DGRAM
+        )
+        family, kind, _, _, target = addresses[0]
+        with socket.socket(family, kind) as probe:
+            probe.connect(target)  # sends nothing, and only chooses a route
+            return str(probe.getsockname()[0])
+    except (OSError, ValueError):
+        return socket.gethostname()

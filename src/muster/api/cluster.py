@@ -12,6 +12,7 @@ from muster.api.context import Api, Call
 from muster.api.live_views import group_view
 from muster.api.openapi import spec_body
 from muster.control.deployment.loads import Loads
+from muster.control.deployment.publishing.performer import TrafficPublisher
 from muster.control.group.requests import GroupRequests
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.cluster.user_uids import UserUids
@@ -67,8 +68,13 @@ async def get_cluster(call: Call) -> Response:
         kernels=len(live.ledger),
         unauthenticated=call.api.access.refused,
         trouble=call.api.trouble if call.principal.is_admin else None,
+        balancers=_balancers(call.api) if call.principal.is_admin else {},
     )
     return answer(view)
+
+
+def _balancers(api: Api) -> dict[str, str]:
+    return api.plane.parts[TrafficPublisher].complaints()
 
 
 @router.get("/v1/groups", response_model=GroupPage)

@@ -55,6 +55,7 @@ from muster.app.process import (
 )
 from muster.app.proxy_config import proxy_directory
 from muster.app.proxy_keeper import KeptProxy, stop_unwished
+from muster.app.revocations import RevocationLog
 from muster.control.accounts import first_admin
 from muster.control.engine.effects import AgentsDoor
 from muster.control.group.requests import GroupRequests
@@ -122,6 +123,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     await _run_beside_plane(core, run_beside)
     await _complete(plane, database)
     await _adopt_uids(plane, config)
+    await database.patience.done(partial(_keep_revocations, home, core))
     if agent_port is None:
         agent_port = await opening_of_gateway()
     _open_door(core.door, config, agent_port)
@@ -159,6 +161,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
         len(config.agents),
         len(plane.live.accounts.users),
         shown_url(database.engine.url),
+        config.proxy is not None,
     )
     home.write_running(running)
 
@@ -267,6 +270,13 @@ async def _adopt_uids(plane: ControlPlane, config: ControllerConfig) -> None:
     """Let users have the uids that the home's own agents gave them."""
     if found := uids_given(config.home, config.agents):
         await plane.request(lambda work, parts: parts[UserUids].adopt(work, found))
+
+
+def _keep_revocations(home: Home, core: Core) -> None:
+    """Have everything that is revoked from now on be written beside the state, too."""
+    with core.database.engine.connect().execution_options(readonly=True) as connection:
+        cluster = read_cluster_id(connection)
+        RevocationLog(home.path, core.plane, core.clock, cluster).begin(connection)
 
 
 def _local(

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 from muster.agent.cgroup_limits import ROOT as CGROUPS
@@ -19,6 +19,8 @@ from muster.agent.health.found import check_class, check_names
 from muster.agent.port_rules import find_nft
 from muster.agent.trouble import read_trouble
 from muster.app.database_option import VARIABLE, named_database, running_elsewhere
+from muster.app.doctor_certificates import certificate_checks
+from muster.app.doctor_check import Check as Check
 from muster.app.home import Home, RunningController, UnusableHome, default_home
 from muster.app.keeper import STEADY_S, KeeperRecord, keeper_of, last_kept
 from muster.app.local_agents import former_directories, holder
@@ -36,16 +38,6 @@ LEAST_DISK_BYTES = 2**30
 LEAST_OPEN_FILES = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One finding; ``ok`` is None where it is worth knowing, and neither good nor bad."""
-
-    name: str
-    ok: bool | None
-    detail: str
-    remedy: str = ""
-
-
 def checks(home: Path | None = None) -> Iterator[Check]:
     """Check everything that a cluster on this machine needs. Nothing is changed."""
     place = Home(home or default_home())
@@ -56,6 +48,7 @@ def checks(home: Path | None = None) -> Iterator[Check]:
         place.require_own()
         yield _data_directory(place)
         yield from _database(place)
+        yield from _settings(place)
     except UnusableHome as error:  # what is in it is not believed either
         is_own = False
         yield Check("data directory", False, str(error), "choose another with --home")
@@ -72,6 +65,9 @@ def checks(home: Path | None = None) -> Iterator[Check]:
         yield from _clock(place)
         yield from _uids(place)
         yield _proxy(place)
+        proxy = running_proxy(proxy_directory(place))
+        yield from certificate_checks(place, _running(place), proxy)
+        yield from _balancers(place)
         yield from _agents(place)
 
 
@@ -110,6 +106,31 @@ def _database(home: Home) -> Iterator[Check]:
             yield Check("database", True, shown_url(url))
     except MusterError as error:
         yield Check("database", False, str(error))
+
+
+_SETTINGS_FILES = (
+    ("notices.yaml", "muster.control.notice.settings"),
+    ("health.yaml", "muster.control.health.rebooting.settings"),
+    ("traffic.yaml", "muster.control.deployment.publishing.settings"),
+)
+
+
+def _settings(home: Home) -> Iterator[Check]:
+    """The files of settings that are there, as a controller that starts reads them."""
+    try:
+        home.settings()
+    except MusterError as error:
+        yield Check("settings.json", False, str(error))
+    for name, module in _SETTINGS_FILES:
+        if not (home.path / name).exists():
+            continue
+        try:
+            import_module(module).load_settings(home.path)
+        except MusterError as error:
+            remedy = f"mend {home.path / name}: a controller does not start with it"
+            yield Check(name, False, str(error), remedy)
+        else:
+            yield Check(name, True, "is understood; a controller reads it when it starts")
 
 
 def _disk(home: Home) -> Check:
@@ -266,6 +287,22 @@ def _uids(home: Home) -> Iterator[Check]:
             yield Check("uids", told.uids_left > 0, left, remedy)
 
 
+def _running(home: Home) -> RunningController | None:
+    """The controller that runs on the home."""
+    return home.running() if home.is_running() else None
+
+
+def _balancers(home: Home) -> Iterator[Check]:
+    """The balancers outside Muster, as the controller finds them."""
+    running = _running(home)
+    if running is None:
+        return
+    with suppress(MusterError), _client(home, running) as client:
+        for name, complaint in client.cluster().balancers.items():
+            remedy = f"see docs/traffic.md; {home.path / 'traffic.yaml'} says where it is"
+            yield Check(f"balancer {name}", not complaint, complaint or "follows", remedy)
+
+
 def _client(home: Home, running: RunningController) -> Client:
     kept = home.client()
     url, token = kept.get("url", running.url), kept.get("token", "none")
@@ -284,6 +321,10 @@ def _proxy(home: Home) -> Check:
         return Check("proxy", None, "does not run, as was wished", "`muster up --proxy` starts it")
     if not home.is_running():
         return Check("proxy", None, "does not run", "`muster up` starts it")
+    running = home.running()
+    if running is not None and running.proxy is False:
+        said = "the controller that runs starts none; `muster service install proxy` does"
+        return Check("proxy", None, said)
     return Check("proxy", False, "does not run", f"see {directory / LOG_FILE}")
 
 

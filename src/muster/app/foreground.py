@@ -27,7 +27,7 @@ from muster.core.errors import MusterError
 from muster.core.log_options import DEFAULT_LOG, LogOptions
 from muster.core.resources import parse_bytes, parse_milli
 from muster.core.specs.group import DEFAULT_GROUP
-from muster.wire.transport import ServerTls
+from muster.wire.transport import ServerTls, require_vouched
 
 
 def run_controller(
@@ -56,7 +56,8 @@ def run_controller(
 
     Raises:
         MusterError: only one of certificate and key was given, or both together with an own
-            authority; or the range of uids is none; or somebody else may have prepared the home.
+            authority; the authority did not issue the certificate, or lacks a part; the range of
+            uids is none; or somebody else may have prepared the home.
     """
     if (tls_cert is None) != (tls_key is None):
         raise MusterError("--tls-cert and --tls-key go together: give both, or neither")
@@ -76,9 +77,11 @@ def run_controller(
 
         place.create()
         named = own_authority_for if is_everywhere(host) else [*own_authority_for, host]
-        tls, tls_ca = own_certificate(place, named), place.authority
+        tls, tls_ca = own_certificate(place, named, say=_say), place.authority
+    elif tls is not None and tls_ca is not None:
+        require_vouched(tls, tls_ca)
     for warning in warnings_of(database):
-        sys.stderr.write(f"warning: {warning}\n")
+        _say(f"warning: {warning}")
     last = place.settings()
     uid_range = uid_range or last.agents.accounts.uid_range
     port = port or last.port or DEFAULT_PORT
@@ -191,6 +194,10 @@ def agent_directory(directory: Path | None, name: str | None) -> Path:
     """The directory of the agent of this machine with these options."""
     named = directory or default_home() / "agents" / (name or _own_name())
     return named.expanduser().absolute()
+
+
+def _say(sentence: str) -> None:
+    sys.stderr.write(f"{sentence}\n")
 
 
 def _own_name() -> str:

@@ -50,6 +50,8 @@ class RunningController:
     """Users when the controller started."""
     database: str = ""
     """The database, without its password."""
+    proxy: bool | None = None
+    """Whether the controller starts a proxy itself; None is not known, as of an earlier version."""
 
     @property
     def port(self) -> int:

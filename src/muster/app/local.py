@@ -37,6 +37,7 @@ from muster.app.local_parts import LocalParts, wait_for_parts
 from muster.app.proxy_config import DEFAULT_PORT as PROXY_PORT
 from muster.app.proxy_config import ProxyConfig, proxy_beside, proxy_directory
 from muster.app.proxy_keeper import stop_proxy
+from muster.app.service import SystemUnit, unit_of
 from muster.core.errors import Conflict, MusterError
 from muster.core.log_options import LogForm, LogLevel, LogOptions
 from muster.providers.local.machine import NotEnded, machines_of_pools
@@ -101,8 +102,12 @@ class UpReport:
 
 @dataclass(frozen=True, slots=True)
 class DownReport:
+    """A cluster that was stopped. ``unit`` is that of systemd which ran its controller, if one
+    did."""
+
     was_running: bool
     stopped_kernels: int
+    unit: SystemUnit | None = None
 
 
 def up(options: UpOptions, ready: Callable[[UpReport], None] = lambda report: None) -> UpReport:
@@ -337,13 +342,15 @@ def down(
     place = Home(home or default_home())
     place.require_own()
     was_running = place.is_running() or is_kept(place)
+    running = place.running() if place.is_running() else None
+    unit = None if running is None else unit_of(running.pid)
     if was_running:
         _stop_controller(place, timeout_s)
     # A controller that was killed leaves its agents behind.
     asyncio.run(_stop_parts(place, keep_machines=keep_kernels))
     place.forget_running()
     stopped = 0 if keep_kernels else _stop_kernels(place, timeout_s)
-    return DownReport(was_running, stopped)
+    return DownReport(was_running, stopped, unit)
 
 
 def _stop_controller(home: Home, timeout_s: float) -> None:

@@ -1,18 +1,22 @@
-"""systemd units that run a controller or an agent, and start them again whenever they end.
+"""systemd units that run a controller, an agent or a proxy, and start them again when they fail.
 
-An agent's unit kills the agent alone (``KillMode=process``): its supervisor and kernels survive a
-restart, and the next agent finds them again. See systemd.service(5), systemd.kill(5).
+What ends in order, as by `muster down` or `muster agent --end`, stays down until the next boot or
+`systemctl start`; so does what would only fail again: a controller that another one has followed,
+an agent that the controller has removed. An agent's unit kills the agent alone
+(``KillMode=process``): its supervisor and kernels survive a restart, and the next agent finds them
+again. See systemd.service(5), systemd.kill(5).
 """
 
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from muster.core.errors import MusterError, Superseded
+from muster.core.errors import MusterError, Superseded, Unwelcome
 from muster.files import make_directory, write_whole
 
 SYSTEMD_RUNS = Path("/run/systemd/system")
@@ -23,9 +27,20 @@ MAX_WORD = 4096
 class UnitRole(StrEnum):
     CONTROLLER = "controller"
     AGENT = "agent"
+    PROXY = "proxy"
 
 
-_KILL_MODES = {UnitRole.CONTROLLER: "mixed", UnitRole.AGENT: "process"}
+_KILL_MODES = {
+    UnitRole.CONTROLLER: "mixed",
+    UnitRole.AGENT: "process",
+    UnitRole.PROXY: "mixed",
+}
+_NOT_AGAIN = {
+    UnitRole.CONTROLLER: f"RestartPreventExitStatus={Superseded.exit_code}\n",
+    UnitRole.AGENT: f"RestartPreventExitStatus={Unwelcome.exit_code}\n",
+    UnitRole.PROXY: "",
+}
+"""The exit codes of processes that would end in the same way again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +72,19 @@ def unit_text(service: SystemUnit, words: Sequence[str], home: Path, directory: 
     """The unit that runs ``muster ROLE WORDS`` in ``directory``.
 
     Raises:
-        MusterError: a word cannot stand in a unit.
+        MusterError: a word cannot stand in a unit, or the program is not where it should be.
     """
     program = Path(sys.executable).with_name("muster")
+    if not program.is_file():
+        raise MusterError(f"{program} is not there: install Muster for {sys.executable}")
     command = " ".join(_quoted(word) for word in (str(program), service.role, *words))
+    after = " muster-controller.service" if service.role is UnitRole.PROXY else ""
     wanted_by = "default.target" if service.of_user else "multi-user.target"
     return f"""\
 [Unit]
 Description=Muster {service.role}
 Documentation=man:systemd.service(5)
-After=network-online.target
+After=network-online.target{after}
 Wants=network-online.target
 StartLimitIntervalSec=0
 
@@ -75,17 +93,51 @@ Type=exec
 ExecStart={command}
 WorkingDirectory={_path(directory)}
 Environment={_quoted(f"MUSTER_HOME={home}")}
-Restart=always
+Restart=on-failure
 RestartSec=1
-RestartPreventExitStatus={Superseded.exit_code}
-KillMode={_KILL_MODES[service.role]}
+{_NOT_AGAIN[service.role]}KillMode={_KILL_MODES[service.role]}
 TimeoutStopSec=60
-LimitNOFILE=65536
-UMask=0077
+{_limits(service.role)}UMask=0077
 
 [Install]
 WantedBy={wanted_by}
 """
+
+
+def unit_of(process: int) -> SystemUnit | None:
+    """The unit of Muster's that systemd runs as this process; None if it is another, or none."""
+    with suppress(OSError):
+        text = Path(f"/proc/{process}/cgroup").read_text()
+        return unit_in(text)
+    return None
+
+
+def unit_in(cgroups: str) -> SystemUnit | None:
+    """The unit of Muster's in the text of /proc/PID/cgroup (cgroups(7))."""
+    for line in cgroups.splitlines():
+        path = line.split(":", 2)[-1]
+        parts = path.split("/")
+        for role in UnitRole:
+            unit = SystemUnit(role, of_user=any(part.startswith("user@") for part in parts))
+            if unit.name in parts:
+                return unit
+    return None
+
+
+def starts_again(unit: SystemUnit) -> bool:
+    """Whether systemd starts the unit again also after it was told to end, as units of earlier
+    versions say."""
+    with suppress(OSError):
+        return "\nRestart=always\n" in unit.file.read_text()
+    return False
+
+
+def _limits(role: UnitRole) -> str:
+    if role is not UnitRole.AGENT:
+        return "LimitNOFILE=65536\n"
+    from muster.providers.starting import AGENT_LIMITS  # takes long, and `muster up` needs it not
+
+    return AGENT_LIMITS
 
 
 def install(service: SystemUnit, words: Sequence[str], home: Path, directory: Path) -> list[str]:

@@ -40,6 +40,13 @@ class Superseded(MustEnd):
     exit_code: ClassVar[int] = 3
 
 
+class Unwelcome(MustEnd):
+    """Another process that this one needs does not want it, and refuses it again: nobody is to
+    start this one again before a person has done something."""
+
+    exit_code: ClassVar[int] = 77  # EX_NOPERM of sysexits.h
+
+
 class Hindered(MustEnd):
     """Something outside keeps this process from its work, which time may cure: a full disk, a
     server that is away. However often it is started again in vain, that is no defect."""

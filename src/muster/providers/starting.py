@@ -13,6 +13,19 @@ _PATH = re.compile(r"(?:/[A-Za-z0-9._-]{1,100}){1,20}")
 _UNIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 PAUSE_S = 5
 """Seconds between the end of an agent and its next start."""
+AGENT_LIMITS = """\
+LimitNOFILE=65536
+LimitMEMLOCK=infinity
+TasksMax=infinity
+OOMPolicy=continue
+Delegate=yes
+DelegateSubgroup=agent
+"""
+"""Settings of an agent's unit, so that its kernels have what the machine has, and the end of one
+does not concern the others (systemd.exec(5), systemd.resource-control(5)). Memory can be locked, as
+RDMA needs it; a unit's usual limit of tasks, and its end when a process is killed for memory, do
+not hold; the supervisor may make cgroups below the unit. From systemd 254 on the agent has a cgroup
+of its own there, as version 2 needs it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +207,7 @@ Restart=always
 RestartSec={PAUSE_S}
 KillMode=process
 TimeoutStopSec=60
-LimitNOFILE=65536
-UMask=0077
+{AGENT_LIMITS}UMask=0077
 
 [Install]
 WantedBy=multi-user.target

@@ -31,6 +31,10 @@ class AgentTurnedAway(Exception):
     """The controller refuses an agent; the text says why, in a sentence."""
 
 
+class NotNow(AgentTurnedAway):
+    """The controller cannot take the agent in now; time may cure that."""
+
+
 class Dismissed(AgentTurnedAway):
     """The credential belongs to a former agent: it was removed, or another machine has its name. It
     is to end all of its kernels."""
@@ -44,6 +48,7 @@ class Gatekeeper(Protocol):
 
         Raises:
             AgentTurnedAway: wrong token, unknown group, or a name that another agent has.
+            NotNow: the controller is too busy, or what the name's former agent held may run still.
         """
         ...
 

@@ -12,7 +12,7 @@ from grpc import aio
 
 from muster.core.host_port import parted
 from muster.core.text import made_text
-from muster.tls_handshake import speaks_tls
+from muster.tls_handshake import CertificateRefusal, refused_certificate, speaks_tls
 from muster.wire import agent_pb2 as pb
 from muster.wire import agent_pb2_grpc
 from muster.wire.call_codec import (
@@ -29,6 +29,7 @@ from muster.wire.calls import (
     JoinRequest,
     LogChunk,
     LogRequest,
+    NotNow,
     StderrNotApart,
 )
 from muster.wire.codec import decode_controller_message
@@ -46,9 +47,11 @@ from muster.wire.transport import (
     DISMISSED,
     MAX_LOG_READS,
     MAX_SHORT_OUTPUTS,
+    NOT_NOW,
     OCCUPIED,
     PIECE_TO_CONTROLLER_BYTES,
     KeepAlive,
+    UnreadableCertificate,
     bearer,
     channel_options,
     read_authority,
@@ -60,6 +63,22 @@ log = logging.getLogger(__name__)
 
 JOIN_TIMEOUT_S = 10.0
 
+_REMEDIES = {
+    CertificateRefusal.OTHER_AUTHORITY: (
+        "if it is the right controller, copy the ca.pem of its data directory there; if it has "
+        "lost its authority, put its ca.pem and ca.key back and start it again"
+    ),
+    CertificateRefusal.EXPIRED: (
+        "start the controller again, which renews a certificate of --tls-self-signed, or give it "
+        "another one"
+    ),
+    CertificateRefusal.NOT_YET_VALID: "set the clock of this machine, or of the controller's",
+    CertificateRefusal.OTHER_NAME: (
+        "name the controller by a name in it, or start the controller with --tls-name"
+    ),
+    CertificateRefusal.UNVERIFIABLE: "look at the certificate with which it was started",
+}
+
 _REFUSALS = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 
 
@@ -67,15 +86,30 @@ class Disconnected(Exception):
     """No controller answers at the address, or the stream to it broke; trying again may help."""
 
 
-async def missing_authority(address: str, certificate_authority: Path | None) -> str | None:
-    """The remedy where an agent speaks without TLS to a port that expects it, of which gRPC tells
-    only that the connection was closed; None where that is not the cause."""
+async def tls_trouble(address: str, certificate_authority: Path | None) -> str | None:
+    """The trouble that keeps an agent from the TLS of the controller at "host:port", and the
+    remedy; gRPC tells only that the connection was closed, or the handshake failed. None where that
+    is not the cause."""
     host, port = parted(address)
-    if certificate_authority is not None or not port.isdecimal():
+    if not port.isdecimal():
         return None
-    if not await asyncio.to_thread(speaks_tls, host, int(port)):
+    if certificate_authority is None:
+        if not await asyncio.to_thread(speaks_tls, host, int(port)):
+            return None
+        return (
+            f"{address} speaks TLS: name the controller's authority with `muster agent --ca FILE`"
+        )
+    try:
+        authority = read_authority(certificate_authority).decode()
+    except UnreadableCertificate as error:
+        return str(error)
+    why = await asyncio.to_thread(refused_certificate, host, int(port), authority)
+    if why is None:
         return None
-    return f"{address} speaks TLS: name the controller's authority with `muster agent --ca FILE`"
+    return (
+        f"this agent trusts the authority in {certificate_authority}, and the controller at "
+        f"{address} is refused because its certificate {why}: {_REMEDIES[why]}"
+    )
 
 
 class ControllerChannel:
@@ -297,6 +331,8 @@ def _error(code: grpc.StatusCode, details: str) -> Exception:
         return Dismissed(details)
     if code in _REFUSALS:
         return AgentTurnedAway(details)
+    if code.name == NOT_NOW:
+        return NotNow(details)
     if code.name == OCCUPIED:
         return Occupied(details)
     return Disconnected(f"{details} ({code.name.lower()})")

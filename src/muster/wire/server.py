@@ -24,6 +24,7 @@ from muster.wire.calls import (
     Gatekeeper,
     LogChunk,
     LogRequest,
+    NotNow,
 )
 from muster.wire.checks import MAX_HELD, check_join, heard
 from muster.wire.duplex import run_until_one_ends
@@ -45,6 +46,7 @@ from muster.wire.messages import (
 from muster.wire.transport import (
     CONNECTION,
     DISMISSED,
+    NOT_NOW,
     OCCUPIED,
     KeepAlive,
     ServerTls,
@@ -187,6 +189,8 @@ class AgentGateway(agent_pb2_grpc.AgentGatewayServicer):
             reply = await self._gatekeeper.join(asked)
         except MalformedMessage as malformed:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(malformed))
+        except NotNow as refusal:
+            await context.abort(grpc.StatusCode[NOT_NOW], str(refusal))
         except AgentTurnedAway as refusal:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(refusal))
         return encode_join_reply(reply)

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 from muster.core.errors import MusterError
 from muster.core.host_port import parted
 from muster.core.origins import origin_of
+from muster.tls_handshake import refused_pair
 
 MAX_TO_AGENT_BYTES = 16 * 1024 * 1024
 """No message to an agent is longer; a kernel whose command and files are cannot be started on Linux
@@ -58,6 +59,9 @@ MAX_LOG_READS = 64
 
 DISMISSED = "NOT_FOUND"
 """The gRPC status that means ``Dismissed``: there is no such agent any more."""
+NOT_NOW = "FAILED_PRECONDITION"
+"""The gRPC status that means ``NotNow``. Agents of earlier versions take it for a connection that
+broke, and ask again."""
 OCCUPIED = "ALREADY_EXISTS"
 """The gRPC status that means ``Occupied``: another machine or directory uses the credential."""
 
@@ -226,6 +230,22 @@ def require_pair(tls: ServerTls) -> None:
             f"{tls.certificate} and {tls.key} are not a certificate and its private key, both in "
             f"PEM and without a password: {why}"
         ) from None
+
+
+def require_vouched(tls: ServerTls, authority: Path) -> None:
+    """Refuse a certificate that clients of the authority would refuse, whatever its name.
+
+    Raises:
+        UnreadableCertificate: they would, or a file cannot be used.
+    """
+    require_pair(tls)
+    pem = read_authority(authority).decode()
+    why = refused_pair(str(tls.certificate), str(tls.key), pem)
+    if why is not None:
+        raise UnreadableCertificate(
+            f"agents and people who trust the authority in {authority} would refuse "
+            f"{tls.certificate}: its certificate {why}"
+        )
 
 
 CONNECTION = "muster-connection"

@@ -146,6 +146,11 @@ def test_backup_and_restore_say_what_they_did(home: Home, tmp_path: Path) -> Non
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("backed up 158 rows to ")
     result = db(home, "restore", str(tmp_path / "backup"))
+    assert result.exit_code == 1
+    assert (
+        "it is not known here which tokens were revoked after the backup was made" in result.stderr
+    )
+    result = db(home, "restore", "--keep-tokens", str(tmp_path / "backup"))
     assert result.exit_code == 0, result.output
     assert "what was there is " in result.stdout
     assert "agents stop the kernels that began later" in result.stdout

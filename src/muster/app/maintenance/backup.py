@@ -2,7 +2,7 @@
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from muster.app.maintenance.files import name_it, there_already, unfinished
@@ -14,11 +14,12 @@ from muster.version import __version__
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """A backup that was made."""
+    """A backup that was made; ``made_at`` is in seconds since the epoch."""
 
     file: Path
     rows: int
     size_bytes: int
+    made_at: float
 
 
 def back_up(url: str, file: Path) -> Backup:
@@ -30,11 +31,23 @@ def back_up(url: str, file: Path) -> Backup:
     """
     if file.exists():
         raise there_already(file)
-    with reading(url) as (connection, migration), unfinished(file) as path:
-        source = DatabaseSource(connection, Origin(migration, __version__, time.time()))
+    with unfinished(file) as path:
+        made = write_state(url, path)
+        name_it(path, file)
+    return replace(made, file=file)
+
+
+def write_state(url: str, path: Path) -> Backup:
+    """Write the state that a database has at this moment into a file, safe on the disk.
+
+    Raises:
+        MusterError: there is no state.
+        OSError: the file cannot be written.
+    """
+    with reading(url) as (connection, migration):
+        origin = Origin(migration, __version__, time.time())
         with path.open("wb") as written:
-            rows = write_dump(source, written)
+            rows = write_dump(DatabaseSource(connection, origin), written)
             written.flush()
             os.fsync(written.fileno())
-        name_it(path, file)
-    return Backup(file, rows, file.stat().st_size)
+    return Backup(path, rows, path.stat().st_size, origin.made_at)

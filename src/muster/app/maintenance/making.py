@@ -40,13 +40,13 @@ def make(
     source: Source,
     *,
     replace: bool,
-    complete: Callable[[Connection], None] = lambda connection: None,
+    change: Callable[[Connection], object] = lambda connection: None,
 ) -> Made:
     """Have the database hold all rows of ``source`` and nothing else, with this version's tables.
 
     Args:
         replace: whether the state that the database has now is kept aside; else it must have none.
-        complete: adds what the rows lack, once the tables are this version's.
+        change: what is changed in the rows before anybody sees them.
 
     Raises:
         MusterError: it has a state, is in use, refuses a row, or cannot be written. Then it is as
@@ -59,7 +59,7 @@ def make(
         migrate(connection, source.origin.migration)
         rows = fill(connection, source)
         migrate(connection)
-        complete(connection)
+        change(connection)
         # Whoever writes to the state of before, although nobody should, does so no more.
         # Nobody knows that it is gone, unless a file is replaced, whose lock proves it.
         renews_s = 0.0 if file is not None else IN_CHARGE_S

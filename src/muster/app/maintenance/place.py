@@ -32,15 +32,15 @@ def database_of(home: Home, named: str | None) -> str:
 
 
 @contextmanager
-def held(url: str) -> Iterator[None]:
-    """Let no controller start on the database until the end of the block.
+def held(url: str, home: Home | None = None) -> Iterator[None]:
+    """Let no controller start on the database until the end of the block. ``home`` is held already.
 
     Raises:
         Conflict: a controller, or another command, works on it.
         DatabaseUnusable: its server cannot be reached.
     """
     file = sqlite_file(url)
-    with _held_on_server(url) if file is None else held_file(file):
+    with _held_on_server(url) if file is None else held_file(file, home):
         yield
 
 

@@ -15,6 +15,7 @@ from muster.cli.words import count, duration
 
 if TYPE_CHECKING:
     from muster.app.local import UpReport
+    from muster.app.service import SystemUnit
 
 Database = Annotated[
     str | None,
@@ -148,6 +149,26 @@ def down(
         return
     ended = f", and {count(stopped, 'kernel')} with it" if stopped else ""
     click.echo(f"the cluster has stopped{'; what ran goes on' if keep else ended}")
+    if report.unit is not None:
+        _say_unit(report.unit)
+
+
+def _say_unit(unit: "SystemUnit") -> None:
+    """Say when systemd starts the unit again, whose process has ended in order."""
+    from muster.app.service import starts_again
+
+    systemctl = "systemctl --user" if unit.of_user else "systemctl"
+    if starts_again(unit):
+        click.echo(
+            f"warning: systemd starts {unit.name} again at once, as a unit of an earlier version: "
+            f"stop it with `{systemctl} stop {unit.name}`, and write it anew with `muster service "
+            f"install {unit.role}`",
+            err=True,
+        )
+    else:
+        click.echo(
+            f"systemd starts {unit.name} at the next boot; `{systemctl} start {unit.name}` does now"
+        )
 
 
 def controller(

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from muster.app.home import Home as Directory
     from muster.app.maintenance.checking import Audited
     from muster.app.maintenance.making import Made
+    from muster.app.maintenance.restoring import Restored, TokenChoice
+    from muster.app.maintenance.revoking import Revoked
 
 Database = Annotated[
     str | None,
@@ -29,6 +31,14 @@ Database = Annotated[
     ),
 ]
 File = Annotated[Path, Argument(metavar="FILE")]
+PassphraseFile = Annotated[
+    Path | None,
+    Option(
+        "--passphrase-file",
+        metavar="FILE",
+        help="File whose first line is the passphrase, - being standard input. [default: ask]",
+    ),
+]
 
 
 @click.group()
@@ -78,17 +88,50 @@ def _report_progress(title: str, took_s: float) -> None:
 
 @db.command()
 @annotated
-def backup(ctx: click.Context, file: File, database: Database = None, home: Home = None) -> None:
-    """Write the state of a cluster to a new file.
+def backup(
+    ctx: click.Context,
+    file: File,
+    database: Database = None,
+    home: Home = None,
+    everything: Annotated[
+        bool, Option("--all", help="Keys, tokens and settings of the data directory, too.")
+    ] = False,
+    encrypt: Annotated[
+        bool, Option("--encrypt", help="Encrypt it with a passphrase, with --all.")
+    ] = False,
+    passphrase_file: PassphraseFile = None,
+) -> None:
+    """Write the state of a cluster, or the whole cluster, to a new file.
 
-    Whether or not the controller runs. Jobs' output, and the keys and tokens in the data directory,
-    are not in it. It can be restored into a database of either kind.
+    Whether or not the controller runs. Jobs' output is not in it; without --all, neither are the
+    keys and tokens in the data directory. It can be restored into a database of either kind.
     """
-    from muster.app.maintenance.backup import back_up
+    if not everything:
+        if encrypt or passphrase_file is not None:
+            raise click.BadParameter("--encrypt and --passphrase-file go with --all")
+        from muster.app.maintenance.backup import back_up
 
-    made = back_up(_url(ctx, database, home), file)
-    size = f"{made.size_bytes / 2**20:.1f} MiB"
-    click.echo(f"backed up {count(made.rows, 'row')} to {made.file} ({size})")
+        made = back_up(_url(ctx, database, home), file)
+        size = f"{made.size_bytes / 2**20:.1f} MiB"
+        click.echo(f"backed up {count(made.rows, 'row')} to {made.file} ({size})")
+        return
+    from muster.app.maintenance.archive import back_up_cluster
+    from muster.app.maintenance.sealing import require_strong
+
+    url, passphrase = _url(ctx, database, home), None
+    if encrypt or passphrase_file is not None:
+        passphrase = _passphrase(passphrase_file, twice=True)
+        require_strong(passphrase)
+    whole = back_up_cluster(_home(ctx, home), url, file, passphrase)
+    size = f"{whole.size_bytes / 2**20:.1f} MiB"
+    rows = count(whole.state.rows, "row")
+    click.echo(f"backed up {rows}, {', '.join(whole.files)} to {file} ({size})")
+    if passphrase is None:
+        click.echo(
+            "warning: whoever reads this file has the keys and tokens of the cluster; --encrypt "
+            "makes it unreadable without a passphrase",
+            err=True,
+        )
 
 
 @db.command()
@@ -104,25 +147,136 @@ def restore(
             "--discard-later", help="Restore also if live work is forgotten that came after it."
         ),
     ] = False,
+    revoke_tokens: Annotated[
+        bool,
+        Option("--revoke-tokens", help="Revoke all tokens in it: everybody needs a new one."),
+    ] = False,
+    keep_tokens: Annotated[
+        bool,
+        Option(
+            "--keep-tokens",
+            help="Have its tokens be good, also if it is not known which were revoked since.",
+        ),
+    ] = False,
+    files_only: Annotated[
+        bool,
+        Option(
+            "--files-only",
+            help="Put only the files of the data directory back, of a backup with --all.",
+        ),
+    ] = False,
+    passphrase_file: PassphraseFile = None,
 ) -> None:
     """Put a backup in the place of a cluster's state.
 
-    Only while no controller runs: `muster down` first. The state that is there is kept aside.
+    One of --all takes the place of keys, tokens and settings, too.
+    Only while no controller runs: `muster down` first. What is there is kept aside. What was
+    revoked since the backup was made stays revoked.
     """
+    from muster.app.maintenance.archive import is_archive
+    from muster.app.maintenance.restoring import TokenChoice
     from muster.app.maintenance.restoring import restore as put_back
+    from muster.app.revocations import read_revocations
 
+    if revoke_tokens and keep_tokens:
+        raise click.BadParameter("--revoke-tokens and --keep-tokens contradict each other")
+    choice = TokenChoice.NONE if revoke_tokens else TokenChoice.LISTED
+    choice = TokenChoice.KEPT if keep_tokens else choice
+    try:
+        is_whole = is_archive(file)
+    except OSError as error:
+        raise MusterError(f"cannot read {file}: {error.strerror}") from None
+    if is_whole:
+        _revive(ctx, file, database, home, discard_later, choice, files_only, passphrase_file)
+        return
+    if files_only or passphrase_file is not None:
+        raise click.BadParameter(
+            "--files-only and --passphrase-file are for backups with --all, and this is none"
+        )
+    place = _home(ctx, home)
     url = _url(ctx, database, home)
     _warn_of_leases(url)
-    put = put_back(url, file, discard_later=discard_later)
+    put = put_back(
+        url,
+        file,
+        discard_later=discard_later,
+        choice=choice,
+        revocations=read_revocations(place.path),
+    )
+    _say_restored(put)
+
+
+def _revive(
+    ctx: click.Context,
+    file: Path,
+    database: str | None,
+    home: Path | None,
+    discard_later: bool,
+    choice: "TokenChoice",
+    files_only: bool,
+    passphrase_file: Path | None,
+) -> None:
+    from muster.app.maintenance.reviving import revive
+    from muster.app.maintenance.sealing import is_sealed
+
+    _warn_of_password(database)
+    place = _home(ctx, home)
+    passphrase = None
+    if is_sealed(file):
+        passphrase = _passphrase(passphrase_file, twice=False)
+    revived = revive(
+        place,
+        database,
+        file,
+        passphrase,
+        discard_later=discard_later,
+        choice=choice,
+        files_only=files_only,
+    )
+    if revived.state is not None:
+        _say_restored(revived.state)
+        click.echo(f"the state is in {revived.database}")
+    files = ", ".join(revived.written)
+    click.echo(f"wrote {files} to {place.path}" if files else f"{place.path} has these files")
+    if revived.kept_aside:
+        names = ", ".join(path.name for path in revived.kept_aside)
+        click.echo(f"what was there is {names}")
+
+
+def _say_restored(put: "Restored") -> None:
     aside = f"; what was there is {put.made.kept_aside}" if put.made.kept_aside else ""
     click.echo(
         f"restored {count(put.made.rows, 'row')} of {moment(put.made_at)} from {put.file}{aside}"
     )
+    for line in _said_of(put.revoked):
+        click.echo(line)
     click.echo(
         "Once the controller runs, agents stop the kernels that began later, and run again what "
         "has ended since."
     )
     _warn(put.made)
+
+
+def _said_of(revoked: "Revoked") -> Iterator[str]:
+    """Sentences on what a restore has revoked in the state of the backup."""
+    if revoked.tokens or revoked.join_tokens:
+        tokens = f"{count(revoked.tokens, 'token')} and {count(revoked.join_tokens, 'join token')}"
+        yield f"revoked now: {tokens} that were good when the backup was made"
+    if revoked.agents:
+        yield f"removed since, so their credentials are good no more: {', '.join(revoked.agents)}"
+    if revoked.users:
+        yield f"removed since, and again now: users {', '.join(revoked.users)}"
+    if revoked.kept_users:
+        yield (
+            f"removed since, and here still because of their work, without a token: users "
+            f"{', '.join(revoked.kept_users)}; `muster users remove --cancel` ends it"
+        )
+
+
+def _passphrase(file: Path | None, *, twice: bool) -> str:
+    from muster.app.maintenance.sealing import passphrase_in, passphrase_typed
+
+    return passphrase_typed(twice=twice) if file is None else passphrase_in(file)
 
 
 @db.command()

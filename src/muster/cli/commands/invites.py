@@ -34,6 +34,9 @@ def invite(
     expires: Annotated[
         str, Option("--expires", metavar="TIME", help="Let it expire after so long, as 1h.")
     ] = "1h",
+    unit: Annotated[
+        bool, Option("--unit", help="Print the command that has systemd run the agent there.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Make a join token. Prints the command to run on the machine that is to be an agent."""
@@ -56,20 +59,37 @@ def invite(
             Text("the controller listens on this machine alone: no other reaches it at this URL"),
             soft_wrap=True,
         )
-    click.echo(join_command(made, url))
+    if not unit:
+        hint = "it runs as long as the command; --unit prints one that has systemd run it"
+        stderr().print(Text(hint, style="dim"), soft_wrap=True)
+    click.echo(unit_command(made, url) if unit else join_command(made, url))
 
 
 def join_command(made: "NewJoinTokenView", url: str) -> str:
     """The command that makes a machine an agent. The token is a variable of the command, so that no
     list of processes shows it."""
-    words = ["muster", "agent", "--controller", _agent_address(made, url)]
+    words = ["muster", "agent", *_options(made, url)]
+    return f"MUSTER_JOIN_TOKEN={shlex.quote(made.secret)} {shlex.join(words)}"
+
+
+def unit_command(made: "NewJoinTokenView", url: str) -> str:
+    """The command that has systemd run a machine's agent. A part of the shell writes the token, so
+    that no list of processes shows it, into a file for its owner alone."""
+    words = ["muster", "service", "install", "agent", *_options(made, url)]
+    written = f"(umask 077 && printf '%s\\n' {shlex.quote(made.secret)} > join-token)"
+    return f"{written} && {shlex.join([*words, '--token-file', 'join-token'])}"
+
+
+def _options(made: "NewJoinTokenView", url: str) -> list[str]:
+    """The options of `muster agent` but for the token."""
+    words = ["--controller", _agent_address(made, url)]
     if made.token.agent is not None:
         words += ["--name", made.token.agent]
     if made.token.group is not None:
         words += ["--group", made.token.group]
     if url.startswith("https:"):
         words += ["--ca", "ca.pem"]
-    return f"MUSTER_JOIN_TOKEN={shlex.quote(made.secret)} {shlex.join(words)}"
+    return words
 
 
 def _agent_address(made: "NewJoinTokenView", url: str) -> str:

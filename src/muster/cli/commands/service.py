@@ -1,4 +1,4 @@
-"""``muster service``: systemd runs a controller or an agent."""
+"""``muster service``: systemd runs a controller, an agent or a proxy."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ from muster.cli.parameters import Argument, Option, annotated
 if TYPE_CHECKING:
     from muster.app.service import SystemUnit
 
-Role = Annotated[str, Argument(metavar="ROLE", help="controller or agent.")]
+Role = Annotated[str, Argument(metavar="ROLE", help="controller, agent or proxy.")]
 OfUser = Annotated[
     bool, Option("--user", help="Use a unit of your own. [default: of the system, if you are root]")
 ]
@@ -20,7 +20,7 @@ OfUser = Annotated[
 
 @click.group()
 def service() -> None:
-    """Have systemd run a controller or an agent."""
+    """Have systemd run a controller, an agent or a proxy."""
 
 
 @service.command(context_settings={"ignore_unknown_options": True})
@@ -42,16 +42,18 @@ def install(
     from muster.app.home import Home as DataDirectory
     from muster.app.home import default_home
     from muster.app.service import install as write
+    from muster.app.startable import require_startable
     from muster.cli.commands import load
 
     found = _service(role, user)
     words = options or []
     command = load(role)
-    assert command is not None, "both roles are commands"
+    assert command is not None, "all roles are commands"
     with command.make_context(role, [*words], parent=ctx.find_root()) as context:
         # Wrong options are refused now, and not by a unit that never starts.
-        database = context.params.get("database")
-        if role == "agent" and context.params.get("address") is None:
+        parameters = {**context.params}
+        database = parameters.get("database")
+        if role == "agent" and parameters.get("address") is None:
             raise click.UsageError("Missing option '--controller'.")
     if any(word == "--token" or word.startswith("--token=") for word in words):
         raise click.BadParameter("others may read units: give the token with --token-file")
@@ -59,8 +61,9 @@ def install(
         raise click.BadParameter(
             "others may read units: leave the password out of --database, and give it in ~/.pgpass"
         )
+    require_startable(found.role, parameters)
     place = (home or ctx.find_root().obj.home or default_home()).expanduser().absolute()
-    if role == "controller":
+    if role != "agent":
         DataDirectory(place).require_own()
     left = write(found, words, place, Path.cwd())
     click.echo(f"{found.file} written")
@@ -93,7 +96,9 @@ def _service(role: str, of_user: bool) -> "SystemUnit":
     from muster.app.service import UnitRole as Roles
 
     if role not in list(Roles):
-        raise click.BadParameter(f"{role!r}: expected controller or agent", param_hint="ROLE")
+        raise click.BadParameter(
+            f"{role!r}: expected controller, agent or proxy", param_hint="ROLE"
+        )
     return SystemUnit(Roles(role), of_user or os.geteuid() != 0)
 
 

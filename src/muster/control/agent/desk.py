@@ -14,7 +14,7 @@ from itertools import chain, pairwise
 
 from muster.control.agent.health_reports import HealthReports
 from muster.control.agent.hello import Greeter
-from muster.control.agent.joining import check, join
+from muster.control.agent.joining import JoinRefused, check, join
 from muster.control.agent.leases import LeaseBook
 from muster.control.agent.letters import Letters
 from muster.control.agent.lifecycle import AgentLifecycle
@@ -30,7 +30,7 @@ from muster.control.session.kernel_reports import KernelReports
 from muster.control.session.removed_files import RemovedFiles
 from muster.control.tell_agent import CloseStream, TellAgent
 from muster.core.clock import Clock
-from muster.core.errors import Busy, LimitExceeded, MusterError
+from muster.core.errors import Busy, LimitExceeded, MusterError, NotFound
 from muster.core.ids import AgentId
 from muster.core.serving.port_holders import PortOrders, PortsSeen
 from muster.core.states import AgentStatus
@@ -43,6 +43,7 @@ from muster.wire.calls import (
     Dismissed,
     JoinReply,
     JoinRequest,
+    NotNow,
 )
 from muster.wire.messages import (
     Acknowledge,
@@ -149,8 +150,10 @@ class AgentDesk:
             agent = await self._inbox.request(
                 lambda work, parts: join(work, parts[AgentLifecycle], request)
             )
-        except MusterError as error:
+        except (JoinRefused, NotFound) as error:
             raise AgentTurnedAway(str(error)) from error
+        except MusterError as error:
+            raise NotNow(str(error)) from error
         return JoinReply(agent.id)
 
     def authenticate(self, credential: str) -> AgentId | None:

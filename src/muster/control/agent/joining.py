@@ -33,6 +33,10 @@ class JoinRefused(MusterError):
     """An agent may not join; the text says why, and names no ids."""
 
 
+class NameNotFree(MusterError):
+    """A name will be free for the agent later; the text says when."""
+
+
 def check(live: Live, request: JoinRequest, now: float) -> None:
     """Look at a request before it costs a wake.
 
@@ -49,6 +53,7 @@ def join(work: Work, agents: AgentLifecycle, request: JoinRequest) -> Agent:
     Raises:
         NotFound: there is no such group.
         JoinRefused: the token is not good for it, or the name is another's.
+        NameNotFree: what the name's former agent held may run still.
     """
     if (agent := _joined_before(work.live, request)) is not None:
         return agent
@@ -143,6 +148,7 @@ def _free_name(work: Work, agents: AgentLifecycle, token: JoinToken, name: str) 
 
     Raises:
         JoinRefused: the name stays an agent's.
+        NameNotFree: it does so for now.
     """
     named = agent_named(work.live, name)
     if named is None:
@@ -156,7 +162,7 @@ def _free_name(work: Work, agents: AgentLifecycle, token: JoinToken, name: str) 
             f"another name with --name, or have an administrator run `muster agents invite {name}`"
         )
     if work.live.allocations_on.get(named.id):
-        raise JoinRefused(
+        raise NameNotFree(
             f"agent {name!r} may still run kernels where it was: start it again there, or wait "
             f"until its lease has ended; if that machine is gone or was rebooted, have an "
             f"administrator run `muster agents remove --lost {name}`"

@@ -78,8 +78,8 @@ class DeploymentModule(EntityModule):
         self._not_to_be_had = settings.hosts | {socket.gethostname().lower()}
         self._domain = settings.domain
         self._traffic = Traffic(tells=has_others, own_hosts=settings.hosts)
-        publisher = TrafficPublisher(settings, self._loaded, surroundings.in_charge)
-        self.performers = (RouteProber(self._probed), publisher)
+        self._publisher = TrafficPublisher(settings, self._loaded, surroundings.in_charge)
+        self.performers = (RouteProber(self._probed), self._publisher)
 
     def _probed(self, results: Sequence[ProbeResult]) -> None:
         self.surroundings.report(ProbesTold(tuple(results)))
@@ -134,7 +134,7 @@ class DeploymentModule(EntityModule):
                 WatchPorts(routes),
                 WatchRoutes(routes),
             ],
-            offers=[routes, requests, self._loads, self._traffic],
+            offers=[routes, requests, self._loads, self._traffic, self._publisher],
         )
 
     def sweep(self, work: Work, since: float) -> None:

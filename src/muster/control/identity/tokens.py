@@ -271,9 +271,12 @@ def _add_join_token(
 
 def charge(work: Work, token: JoinToken) -> None:
     """Count one use of a join token."""
-    if token.uses_left is not None:
-        token.uses_left -= 1
-        work.unit.also_rows(_CHARGE_JOIN_TOKEN, (token.uses_left, token.id))
+    if token.uses_left is None:
+        return
+    before = _join_token_said(token)
+    token.uses_left -= 1
+    work.unit.also_rows(_CHARGE_JOIN_TOKEN, (token.uses_left, token.id))
+    note_change(work, SettingKind.JOIN_TOKEN, token.id, before, _join_token_said(token))
 
 
 def invitations(accounts: Accounts) -> list[JoinToken]:

@@ -215,7 +215,9 @@ class ClusterView(View):
     set does not change the cluster's time. Of these seconds the machine was suspended for
     ``clock_suspended_s``, while the controller ran. It is not ``clock_confirmed`` where no agent
     could tell how much time had passed when the controller started. Users are given uids of the
-    range ``uids``, written FIRST-LAST; ``uids_left`` of them are free."""
+    range ``uids``, written FIRST-LAST; ``uids_left`` of them are free. ``balancers`` has what is
+    wrong with each that stands outside Muster, by its name, nothing if it follows; admins alone are
+    told."""
 
     id: str
     version: str
@@ -232,6 +234,7 @@ class ClusterView(View):
     kernels: int = 0
     unauthenticated: int = 0
     trouble: str | None = None
+    balancers: dict[str, str] = field(default_factory=dict)
 
 
 class EventView(View):

@@ -14,6 +14,7 @@ from tests.patience import until
 
 from muster.control.deployment.publishing import sink as publishing_sink
 from muster.control.deployment.publishing.effects import PublishServices
+from muster.control.deployment.publishing.performer import TrafficPublisher
 from muster.control.deployment.publishing.published import Addresses
 from muster.control.deployment.publishing.settings import FILE, load_settings
 from muster.control.deployment.publishing.sink import Sink, SinkError, SinkLine, Tended
@@ -138,6 +139,27 @@ def test_a_sink_that_refuses_is_asked_again(caplog: pytest.LogCaptureFixture) ->
     until(lambda: sink.heard == [5])
     line.close()
     assert [record.message for record in caplog.records] == ["told: not now"]
+
+
+def test_complaint_about_a_balancer_is_known_until_it_follows(tmp_path: Path) -> None:
+    """As `muster doctor` tells it."""
+    socket_ = tmp_path / "haproxy.sock"
+    (tmp_path / FILE).write_text(
+        f"haproxy: {{socket: '{socket_}', file: {tmp_path}/muster.cfg, reload: [/bin/true]}}\n"
+    )
+    publisher = TrafficPublisher(load_settings(tmp_path), lambda report: None)
+    assert publisher.complaints() == {}, "nothing was published yet"
+    publisher.perform(sets(1))
+    told = until(lambda: publisher.complaints().get("haproxy"))
+    assert str(socket_) in told
+    publisher.close()
+    sink = Told(refusals=1)
+    line = SinkLine(lambda: sink, "told")
+    line.put(sets(1)[0])
+    assert line.complaint is None
+    sink.may_go_on.set()
+    until(lambda: line.complaint == "")
+    line.close()
 
 
 def test_a_sink_rests_while_another_controller_may_be_in_charge(

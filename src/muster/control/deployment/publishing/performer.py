@@ -37,6 +37,12 @@ class TrafficPublisher(Performer[PublishServices]):
         if settings.etcd is not None:
             self._lines.append(SinkLine(partial(EtcdSink, settings.etcd), EtcdSink.name, in_charge))
 
+    def complaints(self) -> dict[str, str]:
+        """A complaint for operators about each balancer to which something was published, by
+        its name; empty if all is well."""
+        told = {line.name: line.complaint for line in self._lines}
+        return {name: complaint for name, complaint in told.items() if complaint is not None}
+
     def perform(self, effects: Sequence[PublishServices]) -> None:
         if effects:
             newest = max(effects, key=lambda effect: effect.version)

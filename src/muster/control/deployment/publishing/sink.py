@@ -83,6 +83,7 @@ class SinkLine:
         self._is_closed = False
         self._thread: threading.Thread | None = None
         self._said = ""
+        self._is_tried = False
 
     def put(self, effect: PublishServices) -> None:
         with self._changed:
@@ -99,6 +100,16 @@ class SinkLine:
                 log.warning("%s has to wait: %s", self._name, error)
                 return
             self._thread = thread
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def complaint(self) -> str | None:
+        """A sentence for operators; empty if all is well, None if nothing was
+        tried yet."""
+        return self._said if self._is_tried else None
 
     def close(self) -> None:
         with self._changed:
@@ -150,3 +161,4 @@ class SinkLine:
             else:
                 log.info("%s follows again", self._name)
             self._said = complaint
+        self._is_tried = True

@@ -1,0 +1,123 @@
+"""Revoking in a restored state what was revoked after its backup was made, or all tokens."""
+
+import secrets
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from sqlalchemy import Connection, Table, delete, select, update
+from sqlalchemy.sql import ColumnElement
+
+from muster.app.revocations import RevokedKind, RevokedName
+from muster.control.deployment.entity import deployments
+from muster.core.states import AGENT_TABLE, JOB_TABLE, SESSION_TABLE
+from muster.core.states.deployment import DEPLOYMENT_TABLE
+from muster.store import schema
+from muster.store.tokens import token_hash
+
+_AT_A_TIME = 500
+"""Names in one statement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Revoked:
+    """Names and counts of what was good in a backup, and is good no more. ``kept_users`` were
+    removed since and have live work in the backup, so they are still there, without a token."""
+
+    tokens: int = 0
+    join_tokens: int = 0
+    agents: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+    kept_users: tuple[str, ...] = ()
+
+    def plus(self, other: "Revoked") -> "Revoked":
+        return Revoked(
+            self.tokens + other.tokens,
+            self.join_tokens + other.join_tokens,
+            (*self.agents, *other.agents),
+            (*self.users, *other.users),
+            (*self.kept_users, *other.kept_users),
+        )
+
+
+def revoke(connection: Connection, names: Collection[RevokedName]) -> Revoked:
+    """Revoke in the state what has these names; what it does not know is left out."""
+    of_kind = {kind: [each.name for each in names if each.kind is kind] for kind in RevokedKind}
+    tokens = _drop(connection, schema.tokens, of_kind[RevokedKind.TOKEN])
+    join_tokens = _drop(connection, schema.join_tokens, of_kind[RevokedKind.JOIN_TOKEN])
+    agents = _dismiss(connection, of_kind[RevokedKind.AGENT])
+    users, kept = _drop_users(connection, of_kind[RevokedKind.USER])
+    return Revoked(tokens, join_tokens, agents, users, kept)
+
+
+def revoke_tokens(connection: Connection) -> Revoked:
+    """Revoke all tokens of people and all with which machines join."""
+    return Revoked(
+        tokens=connection.execute(delete(schema.tokens)).rowcount,
+        join_tokens=connection.execute(delete(schema.join_tokens)).rowcount,
+    )
+
+
+def _drop(connection: Connection, table: Table, ids: Iterable[str]) -> int:
+    return sum(
+        connection.execute(delete(table).where(table.c.id.in_(some))).rowcount
+        for some in _parts(ids)
+    )
+
+
+def _dismiss(connection: Connection, ids: Iterable[str]) -> tuple[str, ...]:
+    """Have the agents' credentials be good no more; the answer is their names."""
+    agents, dismissed = schema.agents, []
+    for some in _parts(ids):
+        there = select(agents.c.id, agents.c.name).where(
+            agents.c.id.in_(some), agents.c.status.in_(sorted(AGENT_TABLE.live))
+        )
+        for id_, name in connection.execute(there).all():
+            nobodys = token_hash(secrets.token_urlsafe(32))
+            changed = update(agents).where(agents.c.id == id_)
+            connection.execute(changed.values(credential_hash=nobodys))
+            dismissed.append(name)
+    return tuple(sorted(dismissed))
+
+
+def _drop_users(
+    connection: Connection, paths: Iterable[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Drop the users who have no live work; the answer is these, and the others."""
+    users, dropped, kept = schema.users, [], []
+    for path in sorted(paths):
+        domain, _, name = path.partition("/")
+        is_theirs = (users.c.domain == domain) & (users.c.name == name)
+        if connection.execute(select(users.c.name).where(is_theirs)).first() is None:
+            continue
+        tokens = schema.tokens
+        connection.execute(delete(tokens).where(_is_of(tokens, domain, name)))
+        if _has_live_work(connection, domain, name):
+            kept.append(path)
+        else:
+            connection.execute(delete(users).where(is_theirs))
+            dropped.append(path)
+    return tuple(dropped), tuple(kept)
+
+
+def _has_live_work(connection: Connection, domain: str, user: str) -> bool:
+    for table, live in (
+        (schema.jobs, JOB_TABLE.live),
+        (schema.sessions, SESSION_TABLE.live),
+        (deployments, DEPLOYMENT_TABLE.live),
+    ):
+        is_live = table.c.status.in_(sorted(live))
+        found = select(table.c.id).where(_is_of(table, domain, user), is_live).limit(1)
+        if connection.execute(found).first() is not None:
+            return True
+    return False
+
+
+def _is_of(table: Table, domain: str, user: str) -> ColumnElement[bool]:
+    return (table.c.domain == domain) & (table.c.user == user)
+
+
+def _parts(ids: Iterable[str]) -> Iterator[list[str]]:
+    left = iter(ids)
+    while some := list(islice(left, _AT_A_TIME)):
+        yield some
