@@ -4,6 +4,9 @@ STAMP := $(VENV)/.setup-done
 WORKERS ?= 4
 PROTOS := $(wildcard src/muster/wire/*.proto)
 
+# Whatever the shell says: each of the tests' many processes would compile all that it imports.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all test-rest times soak mutants lint fmt bench proto clean
 

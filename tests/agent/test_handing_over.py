@@ -55,7 +55,7 @@ def kernels_with(accounts: object, directory: Path) -> Iterator[Kernels]:
             RemovedOutputs(directory / "removed-outputs"),
             cast(MachineAccounts, accounts),
             cast(OwnServices, None),
-            cast(Terms, None),
+            Terms(log_max_bytes=65_536, pids_max=100, scratch_max_bytes=0),
             VirtualClock(),
         )
 
