@@ -10,6 +10,8 @@ from muster.app import foreground
 from muster.app.agent_process import load_config
 from muster.app.controller_config import load_controller
 from muster.app.foreground import run_agent, run_controller
+from muster.app.home import Home
+from muster.app.own_authority import own_certificate
 from muster.core.errors import MusterError
 from muster.core.ids import AgentId
 
@@ -93,6 +95,7 @@ def test_agent_that_joined_with_an_older_version_is_called_as_it_is_told(
 def test_files_of_tls_are_found_wherever_a_client_is(
     begun: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    own_certificate(Home(tmp_path), [])
     monkeypatch.chdir(tmp_path)
     names = ("server.pem", "server.key", "ca.pem")
     certificate, key, authority = map(Path, names)

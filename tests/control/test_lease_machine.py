@@ -266,13 +266,19 @@ class Leases(RuleBasedStateMachine):
             stream = self.world.streams.pop(agent.id, Stream())
             for answer in stream.down if read_first else ():
                 agent.hear(answer)
-        self.world.restart_controller(away_s)
+        self._another_controller(away_s)
 
     @rule()
     def controller_is_overtaken(self) -> None:
         """It is cut off from the database, and not from agents."""
         self.overtaken = self.world.leases
-        self.world.restart_controller()
+        self._another_controller()
+
+    def _another_controller(self, away_s: float = 0.0) -> None:
+        """Nothing on a connection to the former one comes to the new one."""
+        for former in self.former.values():
+            former.clear()
+        self.world.restart_controller(away_s)
 
     @rule(name=agents, seconds=spans)
     def agent_goes_back_to_an_overtaken_controller(self, name: str, seconds: float) -> None:

@@ -1,5 +1,5 @@
 """Partitions of GPUs (MIG devices), which NVML has beside the GPUs that they are parts of (source:
-NVML, Multi Instance GPU Management; MIG User Guide, MIG Device Names).
+NVML), and their names (source: MIG User Guide).
 
 A GPU in MIG mode runs nothing by itself: each of its partitions is a device with memory and
 processors of its own, and a UUID, by which alone CUDA can be told to use it.

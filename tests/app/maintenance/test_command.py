@@ -199,7 +199,7 @@ def test_work_without_a_controller_says_which_kernels_that_may_end(
     words = {
         "copy": [str(home.database), str(tmp_path / "copy.db")],
         "migrate": [],
-        "restore": [str(tmp_path / "kept"), "--discard-later"],
+        "restore": [str(tmp_path / "kept"), "--discard-later", "--keep-tokens"],
     }
     result = db(home, command, *words[command])
     assert result.exit_code == 0, result.output

@@ -4,10 +4,16 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 
 from muster.core.errors import Conflict, MusterError
 from muster.files import open_own
+
+
+def stamp() -> str:
+    """The present moment, for the names of what is kept aside: no two are alike."""
+    return datetime.now().astimezone().strftime("%Y%m%d-%H%M%S-%f")
 
 
 @contextmanager

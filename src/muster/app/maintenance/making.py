@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from muster.app.maintenance.files import name_it, synchronize, there_already, unfinished
+from muster.app.maintenance.files import name_it, stamp, synchronize, there_already, unfinished
 from muster.control.agent.leases import IN_CHARGE_S
 from muster.control.modules import cluster_audits, cluster_entities
 from muster.store.audit.finding import Audited, carry_out, stored_in
@@ -52,9 +52,8 @@ def make(
         MusterError: it has a state, is in use, refuses a row, or cannot be written. Then it is as
             before.
     """
-    stamp = time.strftime("%Y%m%d-%H%M%S")
     file = sqlite_file(url)
-    made = _on_server(url, stamp, replace) if file is None else _in_file(file, stamp, replace)
+    made = _on_server(url, replace) if file is None else _in_file(file, replace)
     with made as (connection, kept_aside):
         migrate(connection, source.origin.migration)
         rows = fill(connection, source)
@@ -70,19 +69,19 @@ def make(
 
 
 @contextmanager
-def _on_server(url: str, stamp: str, replace: bool) -> Iterator[tuple[Connection, str | None]]:
-    schema = f"before_{stamp.replace('-', '_')}"
+def _on_server(url: str, replace: bool) -> Iterator[tuple[Connection, str | None]]:
+    schema = f"before_{stamp().replace('-', '_')}"
     with new_on_server(url, schema if replace else None) as (connection, was_empty):
         yield connection, None if was_empty else f"schema {schema} of the same database"
 
 
 @contextmanager
-def _in_file(file: Path, stamp: str, replace: bool) -> Iterator[tuple[Connection, str | None]]:
+def _in_file(file: Path, replace: bool) -> Iterator[tuple[Connection, str | None]]:
     aside = None
     if file.exists():
         if not replace:
             raise there_already(file)
-        aside = file.with_name(f"{file.name}.before-{stamp}")
+        aside = file.with_name(f"{file.name}.before-{stamp()}")
     with unfinished(file) as path:
         with new_file(path) as connection:
             yield connection, None if aside is None else str(aside)

@@ -1,7 +1,6 @@
 """`muster db restore` of a whole cluster: its files, and its state."""
 
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from muster.app.database import url_of
 from muster.app.database_option import named_database
 from muster.app.home import Home, Settings, UnusableHome
 from muster.app.maintenance.archive import Archive, BadArchive, unpacked
-from muster.app.maintenance.files import synchronize
+from muster.app.maintenance.files import stamp, synchronize
 from muster.app.maintenance.restoring import Restored, TokenChoice, restore
 from muster.app.revocations import read_revocations
 from muster.core.errors import MusterError
@@ -114,7 +113,7 @@ def _put(home: Home, files: Mapping[str, bytes]) -> tuple[tuple[str, ...], tuple
     Raises:
         UnusableHome: one cannot be written; the command is to be called again then.
     """
-    stamp = time.strftime("%Y%m%d-%H%M%S")
+    moment = stamp()
     written, aside = [], []
     for name, content in files.items():
         path = home.path / name
@@ -122,7 +121,7 @@ def _put(home: Home, files: Mapping[str, bytes]) -> tuple[tuple[str, ...], tuple
             if path.exists():
                 if path.read_bytes() == content:
                     continue
-                former = path.with_name(f"{name}.before-{stamp}")
+                former = path.with_name(f"{name}.before-{moment}")
                 former.hardlink_to(path)
                 aside.append(former)
             write_whole(path, content)

@@ -2,9 +2,9 @@
 (source: kmsg).
 
 They are Xids; a GPU that is told to have fallen off the bus without one; a GPU that the driver
-could not start; and SXids, which are errors of the switches between GPUs (source: the driver's
-open kernel modules, Fabric Manager User Guide). The fabric manager itself is a program, and writes
-nothing there: what it finds the driver of the switches tells.
+could not start (source: Open kernel modules); and SXids, which are errors of the switches between
+GPUs (source: Fabric Manager User Guide). The fabric manager itself is a program, and writes nothing
+there: what it finds the driver of the switches tells.
 
 Only records that the kernel wrote itself count, and of these only the ones that begin as the
 driver writes them. A process's own lines carry another facility. The kernel's lines about a
