@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import cgroups
 from tests.e2e.cluster import assert_no_survivors
+from tests.living_files import files_below
 from tests.patience import until_awaited
 from tests.wire.controller import TOKEN, Controller, controller, template
 
@@ -49,7 +50,7 @@ async def agent(directory: Path) -> AsyncIterator[Controller]:
 def scratch(directory: Path) -> list[Path]:
     """The files that the kernel made."""
     places = [directory, default_users_directory()]
-    return [path for place in places for path in place.rglob("kept")]
+    return [path for place in places for path in files_below(place, "kept")]
 
 
 async def test_agent_ends_with_its_work_and_its_files_stay(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.e2e.cluster import Cluster, agent, started
+from tests.living_files import bytes_below, files_below
 from tests.patience import until
 
 from muster.cli.removed_output import removed_outputs
@@ -70,9 +71,8 @@ def test_output_of_one_user_removes_nobody_elses(
     assert removed_outputs(victim, victim.job(job), None) == []
     places = [cluster.home.agent_directory("one") / "kernels", cluster.users_directory]
     kernel = victim.task(job, 0).attempts[0].id
-    assert any(path.is_file() for place in places for path in place.rglob(f"{kernel}.*/{LEFT}"))
-    logs = cluster.home.agent_directory("one") / "logs"
-    assert sum(path.lstat().st_size for path in logs.iterdir()) <= ROOM_BYTES
+    assert any(any(files_below(place, f"{kernel}.*/{LEFT}")) for place in places)
+    assert bytes_below(cluster.home.agent_directory("one") / "logs") <= ROOM_BYTES
 
 
 def rows_of_removals(client: Client, ref: str) -> list[HistoryView]:
@@ -131,10 +131,7 @@ def test_scratch_of_one_user_removes_nobody_elses(
 
     def kept(client: Client, work: str, task: int, name: str) -> bool:
         kernel = client.task(work, task).attempts[0].id
-        try:
-            return any(path.is_file() for at in places for path in at.rglob(f"{kernel}.*/{name}"))
-        except FileNotFoundError:  # some directory is being removed: it is looked again
-            return True
+        return any(any(files_below(at, f"{kernel}.*/{name}")) for at in places)
 
     until(lambda: sum(kept(mallory, many.id, task, "filled") for task in range(KERNELS)) <= 8)
     assert kept(victim, job, 0, LEFT)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.control.notice.receiver import Receiver, receiving
 from tests.e2e.cluster import Cluster, agent, started
+from tests.living_files import files_below
 from tests.patience import until
 
 
@@ -66,7 +67,7 @@ def test_job_that_fails_tells_a_webhook_and_history_tells_that_it_did(
 
 
 def logs_of(cluster: Cluster) -> list[Path]:
-    return [each for each in cluster.home.path.rglob("*.log*") if each.is_file()]
+    return [*files_below(cluster.home.path, "*.log*")]
 
 
 def test_trial_tells_plainly_how_it_went(cluster: Cluster, receiver: Receiver) -> None:
