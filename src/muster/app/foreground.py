@@ -59,27 +59,16 @@ def run_controller(
             authority; the authority did not issue the certificate, or lacks a part; the range of
             uids is none; or somebody else may have prepared the home.
     """
-    if (tls_cert is None) != (tls_key is None):
-        raise MusterError("--tls-cert and --tls-key go together: give both, or neither")
-    if tls_cert is not None and own_authority_for is not None:
+    place = Home(home or default_home())
+    place.require_own()
+    if own_authority_for is None:
+        tls, authority = _given_tls(tls_cert, tls_key, tls_ca)
+    elif tls_cert is None and tls_key is None:
+        tls, authority = _own_tls(place, host, own_authority_for)
+    else:
         raise MusterError(
             "--tls-self-signed makes a certificate: leave --tls-cert and --tls-key out"
         )
-    tls = None
-    if tls_cert and tls_key:
-        tls = ServerTls(tls_cert.expanduser().absolute(), tls_key.expanduser().absolute())
-    if tls_ca is not None:  # clients read it wherever they are
-        tls_ca = tls_ca.expanduser().absolute()
-    place = Home(home or default_home())
-    place.require_own()
-    if own_authority_for is not None:
-        from muster.app.own_authority import own_certificate
-
-        place.create()
-        named = own_authority_for if is_everywhere(host) else [*own_authority_for, host]
-        tls, tls_ca = own_certificate(place, named, say=_say), place.authority
-    elif tls is not None and tls_ca is not None:
-        require_vouched(tls, tls_ca)
     for warning in warnings_of(database):
         _say(f"warning: {warning}")
     last = place.settings()
@@ -92,11 +81,45 @@ def run_controller(
         port=port,
         agent_port=agent_port,
         tls=tls,
-        authority=tls_ca,
+        authority=authority,
         database=named_database(database, place),
         uids=option_uids(uid_range) if uid_range is not None else None,
     )
     _become("muster.app.controller_process", dump_controller(config), log)
+
+
+def _given_tls(
+    certificate: Path | None, key: Path | None, authority: Path | None
+) -> tuple[ServerTls | None, Path | None]:
+    """The certificate that an operator gave, if any, and the authority of clients, which read it
+    wherever they are.
+
+    Raises:
+        MusterError: one of certificate and key is missing; or the authority did not issue it.
+    """
+    if (certificate is None) != (key is None):
+        raise MusterError("--tls-cert and --tls-key go together: give both, or neither")
+    if authority is not None:
+        authority = authority.expanduser().absolute()
+    if certificate is None or key is None:
+        return None, authority
+    tls = ServerTls(certificate.expanduser().absolute(), key.expanduser().absolute())
+    if authority is not None:
+        require_vouched(tls, authority)
+    return tls, authority
+
+
+def _own_tls(home: Home, host: str, names: Sequence[str]) -> tuple[ServerTls, Path]:
+    """A certificate of the home's own authority, and that authority.
+
+    Raises:
+        MusterError: the authority lacks a part, or a file cannot be written.
+    """
+    from muster.app.own_authority import own_certificate
+
+    home.create()
+    named = names if is_everywhere(host) else [*names, host]
+    return own_certificate(home, named, say=_say), home.authority
 
 
 def run_agent(
