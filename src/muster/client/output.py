@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from muster.client.encoding import query_of
 from muster.client.errors import AgentUnreachable, OutputRemoved, Unreachable
@@ -66,63 +67,114 @@ def read_output(
     Raises:
         MusterError: the server's refusal, or no answer.
     """
-    missing: AgentUnreachable | OutputRemoved | None = None  # raised after later attempts
-    offset: int | None = None if tail_bytes is not None else 0
-    skips = tail_bytes == 0  # the byte before what is new, by which the server tells where that is
-    first = 0  # the offset of the first byte of this attempt that was given
+    reading = _Reading(attempt, None if tail_bytes is not None else 0, skips=tail_bytes == 0)
     patience_s = WAITING_S if follow else PATIENCE_S
-    breaks = 0
     while True:
-        begin = {"tail_bytes": tail_bytes or 1} if offset is None else {"offset": offset}
-        asked = {**whose, **begin, "attempt": attempt or None, "follow": follow}
+        asked = {**whose, **reading.place(tail_bytes), "follow": follow}
         if stderr:
             asked["stderr"] = True
-        end, got, began_s, broke = LogEnd.OPEN, 0, time.monotonic(), False
+        end, began_s = LogEnd.OPEN, time.monotonic()
+        reading.got = 0
         try:
             answer = yield from ask(_opening(path, asked), patience_s)
             if stderr and answer.headers.get(LOG_STREAM_HEADER.lower()) != STDERR:
                 raise MusterError("the controller is of a version that keeps no stderr apart")
-            attempt = int(answer.headers[LOG_ATTEMPT_HEADER.lower()])
-            begins = int(answer.headers[LOG_OFFSET_HEADER.lower()])
-            if on_cut is not None and offset is not None and begins > offset:
-                on_cut(begins - offset)
-            first = begins if offset is None else first
-            offset = begins
+            cut_bytes = reading.begins(answer)
+            if on_cut is not None and cut_bytes > 0:
+                on_cut(cut_bytes)
             while piece := (yield Read()):
-                got += len(piece)
-                offset += len(piece)
-                if skips and first:
-                    piece = piece[1:]
-                skips = False
-                if piece:
-                    yield Give(piece)
+                if new := reading.took(piece):
+                    yield Give(new)
             end = LogEnd(answer.headers[LOG_END_HEADER.lower()])
+            is_read = end is LogEnd.OPEN and not follow
         except (AgentUnreachable, OutputRemoved) as error:
-            if not retries or attempt is None:
+            if not retries or reading.attempt is None:
                 raise
-            missing, end = missing or error, LogEnd.ATTEMPT
+            reading.missing, end, is_read = reading.missing or error, LogEnd.ATTEMPT, False
         except (Conflict, NotFound):
-            if missing is None:
+            if reading.missing is None:
                 raise
-            raise missing from None  # there is no later attempt
+            raise reading.missing from None  # there is no later attempt
         except StreamBroke as error:
-            broke = True
-            breaks = 0 if got else breaks + 1
-            if breaks > _MAX_BREAKS:
-                raise Unreachable(f"the output breaks off again and again: {error}") from None
+            reading.broke(error)
+            is_read = False
         is_over = end is LogEnd.ALL or (end is LogEnd.ATTEMPT and not retries)
-        is_read = end is LogEnd.OPEN and not follow and not broke
-        if is_over and missing is not None:
-            raise missing
+        if is_over and reading.missing is not None:
+            raise reading.missing
         if is_over or is_read:
-            given = (offset or 0) - first
-            if on_cut is not None and first and given < (tail_bytes or 0):
-                on_cut(first)
+            if on_cut is not None and reading.lacks(tail_bytes or 0):
+                on_cut(reading.first)
             return
         if end is LogEnd.ATTEMPT:
-            attempt, offset, first, skips = (attempt or 0) + 1, 0, 0, False
-        elif not got and time.monotonic() - began_s < _EMPTY_PAUSE_S:
+            reading.next_attempt()
+        elif not reading.got and time.monotonic() - began_s < _EMPTY_PAUSE_S:
             yield Pause(_EMPTY_PAUSE_S)
+
+
+@dataclass(slots=True)
+class _Reading:
+    """How far the output has been read.
+
+    Attributes:
+        attempt: the one that is read; None before the first answer, which is of the latest.
+        offset: of the next byte; None before the first answer, where only the last bytes are
+            wanted.
+        skips: whether the next byte is the one before what is new, by which the server tells where
+            that is.
+        first: the offset of the first byte of this attempt that was given.
+        got: how many bytes the last answer had.
+        breaks: how many answers in a row broke off before their first byte.
+        missing: why an earlier attempt has no output, which is told after the later ones.
+    """
+
+    attempt: int | None
+    offset: int | None
+    skips: bool
+    first: int = 0
+    got: int = 0
+    breaks: int = 0
+    missing: AgentUnreachable | OutputRemoved | None = None
+
+    def place(self, tail_bytes: int | None) -> dict[str, int | bool | None]:
+        """The place from which to read on, as query parameters."""
+        attempt = self.attempt or None
+        if self.offset is None:
+            return {"tail_bytes": tail_bytes or 1, "attempt": attempt}
+        return {"offset": self.offset, "attempt": attempt}
+
+    def begins(self, answer: Answer) -> int:
+        """Take note of where an answer begins; the answer is how many bytes before it are lost."""
+        self.attempt = int(answer.headers[LOG_ATTEMPT_HEADER.lower()])
+        begins = int(answer.headers[LOG_OFFSET_HEADER.lower()])
+        if self.offset is None:
+            self.first = self.offset = begins
+        cut_bytes, self.offset = begins - self.offset, begins
+        return cut_bytes
+
+    def took(self, piece: bytes) -> bytes:
+        """Count a piece; the answer is what is new of it."""
+        self.got += len(piece)
+        self.offset = (self.offset or 0) + len(piece)
+        is_known, self.skips = self.skips and self.first > 0, False
+        return piece[1:] if is_known else piece
+
+    def broke(self, error: StreamBroke) -> None:
+        """Count an answer that broke off.
+
+        Raises:
+            Unreachable: too many did.
+        """
+        self.breaks = 0 if self.got else self.breaks + 1
+        if self.breaks > _MAX_BREAKS:
+            raise Unreachable(f"the output breaks off again and again: {error}") from None
+
+    def lacks(self, tail_bytes: int) -> bool:
+        """Whether fewer than the wanted last bytes were given, though there were earlier ones."""
+        return self.first > 0 and (self.offset or 0) - self.first < tail_bytes
+
+    def next_attempt(self) -> None:
+        self.attempt, self.offset = (self.attempt or 0) + 1, 0
+        self.first, self.skips = 0, False
 
 
 def _opening(path: str, parameters: Mapping[str, int | bool | None]) -> Request:
