@@ -17,6 +17,7 @@ from benchmarks import (
     publishing,
     recovery,
     results,
+    shares,
 )
 from benchmarks.results import Results
 from rich.console import Console
@@ -58,6 +59,9 @@ BENCHMARKS = {
         publishing.TITLE,
         lambda: publishing.measure(publishing.FULL),
         lambda: publishing.measure(publishing.SHORT),
+    ),
+    "shares": Benchmark(
+        shares.TITLE, lambda: shares.measure(shares.FULL), lambda: shares.measure(shares.SHORT)
     ),
 }
 

@@ -60,6 +60,7 @@ def nvmlDeviceGetClockInfo(*_): return 1700
 def nvmlDeviceGetTotalEnergyConsumption(_): return int(600_000 * time.time())
 def nvmlDeviceGetSupportedEventTypes(_): return 8
 def nvmlDeviceRegisterEvents(*_): pass
+def nvmlDeviceGetMigMode(_): raise NVMLError(3)
 def nvmlEventSetCreate(): return 1
 def nvmlEventSetFree(_): pass
 def nvmlEventSetWait_v2(_, timeoutms):

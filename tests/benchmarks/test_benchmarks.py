@@ -5,7 +5,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from benchmarks import b1, b2, b6, health, probes, proxy, publishing, recovery, results
+from benchmarks import b1, b2, b6, health, probes, proxy, publishing, recovery, results, shares
 from benchmarks.__main__ import main
 from benchmarks.results import Figure, Results
 from rich.console import Console
@@ -21,6 +21,7 @@ TINY_B6 = b6.Plan(settle_s=0.0, window_s=0.5, sessions=2_000, runs=1)
 TINY_PUBLISHING = publishing.Plan(deployments=3, changes=1, idle_s=0.5)
 TINY_PROBES = probes.Plan(window_s=2.0, routes=20, runs=1)
 TINY_PROXY = proxy.Plan(window_s=0.5, runs=1, pace_per_s=100)
+TINY_SHARES = shares.Plan(seconds=1.0, calm_s=1.0, agents=(1,), requests=("jobs",))
 TINY_HEALTH = health.Plan(window_s=0.5, agents=5, runs=1)
 
 
@@ -95,6 +96,18 @@ def test_publishing_in_the_smallest_form_measures_every_key() -> None:
         value = found[key]
         assert isinstance(value, float)
         assert value > 0, key
+
+
+def test_shares_in_the_smallest_form_measure_every_key() -> None:
+    found = figures(shares.measure(TINY_SHARES))
+
+    floods = ("jobs", "short tasks, cpu 0, agents 1", "short tasks, cpu 1, agents 1")
+    for flood in floods:
+        for what in ("ratio", "99th, ms", "wait", "memory, MB"):
+            value = found[f"{flood}: {what}"]
+            assert isinstance(value, float)
+            assert value > 0, (flood, what)
+    assert f"{floods[1]}: cancel, s" in found
 
 
 def test_results_written_are_one_flat_object_with_where_they_come_from(tmp_path: Path) -> None:
