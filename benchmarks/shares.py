@@ -33,6 +33,7 @@ from muster.core.states import AgentStatus
 TITLE = "Another user's submissions beside floods"
 PAUSE_S = 0.15
 START_S = 60.0
+IDLE_S, IDLE_PERCENT = 1.0, 10.0
 SLOTS = {"cpu": 0.01}
 """The bystander's jobs ask for so much: room is always left for them."""
 MOST_RATIO, MOST_99TH_MS, MOST_MEMORY_MB, MOST_WAIT, MOST_CANCEL_S = 3.0, 150.0, 300.0, 0.5, 1.0
@@ -166,6 +167,7 @@ def _short_tasks(target: Target, cpu: int, plan: Plan) -> Callable[[], None]:
 
 def _beside(name: str, target: Target, plan: Plan, attack: Callable[[], None]) -> Iterator[Figure]:
     """The figures of one flood, beside a calm phase of its own."""
+    until(lambda: _is_idle(target.controller), START_S)  # what the last flood left is done
     bystander = Bystander(target)
     target.cancels_s.clear()
     with bystander.submitting():
@@ -229,6 +231,11 @@ class Bystander:
                 client.submit(command=["true"], resources=SLOTS)
                 ended_s = time.monotonic()
                 self._answered.append((ended_s, ended_s - began_s))
+
+
+def _is_idle(process: psutil.Process) -> bool:
+    """Whether a process does next to nothing for a moment."""
+    return process.cpu_percent(IDLE_S) < IDLE_PERCENT
 
 
 def _scheduled(process: psutil.Process) -> tuple[float, float]:
