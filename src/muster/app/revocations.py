@@ -156,11 +156,11 @@ class RevocationLog:
             after = self._last_at() - _OVERLAP_S
             missed = [name for name in revoked_in(connection, after) if name not in kept.names]
             self._left += _said("revoked", missed, now)
-        self._write("\n" if self._is_cut_off() else "")
+        self._write()
         self._plane.watch(self._note)
 
     def _is_cut_off(self) -> bool:
-        """Whether the last line is not whole, as after a loss of power."""
+        """Whether the last line is not whole, as after a loss of power, or on a full disk."""
         with suppress(OSError), self._file.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(size - 1, 0))
@@ -199,17 +199,17 @@ class RevocationLog:
         token = self._plane.live.accounts.join_tokens.get(TokenId(name.name))
         return token is not None and token.uses_left == 0
 
-    def _write(self, before: str = "") -> None:
+    def _write(self) -> None:
         if not self._left:
             return
+        before = "\n" if self._is_cut_off() else ""
         text = (before + "".join(map(_text, self._left))).encode()
         try:
             descriptor = open_own(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-            try:
-                os.write(descriptor, text)
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            with os.fdopen(descriptor, "ab") as file:  # writes all of it, or raises
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
         except OSError as error:
             log.error("cannot write %s: %s; tried again with the next", self._file, error.strerror)
         else:

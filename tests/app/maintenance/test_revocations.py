@@ -250,3 +250,14 @@ def test_list_that_cannot_be_written_is_written_with_the_next(
     (home / "kept").rename(home / FILE)
     world.ask(lambda work, _: revoke_token(work, ROOT, second.id))
     assert {each.name for each in read_revocations(home).names} == {first.id, second.id}
+
+
+def test_what_is_revoked_after_a_line_that_a_full_disk_cut_off_is_in_the_list(
+    world: World, home: Path
+) -> None:
+    noted(world, home)
+    token = made(world, "ada")
+    with (home / FILE).open("a") as file:
+        file.write('{"revoked": "tok')
+    world.ask(lambda work, _: revoke_token(work, ROOT, token.id))
+    assert [each.name for each in read_revocations(home).names] == [token.id]
