@@ -143,7 +143,7 @@ class _Reading:
         return {"offset": self.offset, "attempt": attempt}
 
     def begins(self, answer: Answer) -> int:
-        """Take note of where an answer begins; the answer is how many bytes before it are lost."""
+        """Take note of where an answer begins, and tell how many bytes are missing before it."""
         self.attempt = int(answer.headers[LOG_ATTEMPT_HEADER.lower()])
         begins = int(answer.headers[LOG_OFFSET_HEADER.lower()])
         if self.offset is None:
