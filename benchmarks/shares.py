@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median, quantiles
@@ -175,10 +175,7 @@ def _beside(name: str, target: Target, plan: Plan, attack: Callable[[], None]) -
         scheduled, began_s = _scheduled(target.controller), time.monotonic()
         attack()
         ended_s = time.monotonic()
-        ran_s, waited_s = (
-            after - before
-            for before, after in zip(scheduled, _scheduled(target.controller), strict=True)
-        )
+        ran_s, waited_s = _between(scheduled, _scheduled(target.controller))
         memory_mb = target.controller.memory_info().rss / 1e6
     calm = bystander.between(0.0, began_s)
     flooded = bystander.between(began_s, ended_s)
@@ -238,17 +235,31 @@ def _is_idle(process: psutil.Process) -> bool:
     return process.cpu_percent(IDLE_S) < IDLE_PERCENT
 
 
-def _scheduled(process: psutil.Process) -> tuple[float, float]:
-    """Seconds that all threads of a process ran, and waited for a processor.
+def _scheduled(process: psutil.Process) -> dict[str, tuple[int, int]]:
+    """Nanoseconds that each thread of a process ran, and waited for a processor.
 
     Raises:
         NoCluster: the process is gone.
     """
-    ran_ns = waited_ns = 0
+    found = {}
     try:
         for thread in Path(f"/proc/{process.pid}/task").iterdir():
-            ran, waited, _ = (thread / "schedstat").read_text().split()
-            ran_ns, waited_ns = ran_ns + int(ran), waited_ns + int(waited)
+            with suppress(FileNotFoundError, ProcessLookupError):  # a thread that ends meanwhile
+                ran, waited, _ = (thread / "schedstat").read_text().split()
+                found[thread.name] = int(ran), int(waited)
     except OSError as error:
         raise NoCluster(f"the controller cannot be looked at: {error.strerror}") from None
+    return found
+
+
+def _between(
+    before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int]]
+) -> tuple[float, float]:
+    """Seconds that the threads ran and waited that were there at the end: what one that ended
+    did is told by nobody any more."""
+    ran_ns = waited_ns = 0
+    for thread, (ran, waited) in after.items():
+        ran_before, waited_before = before.get(thread, (0, 0))
+        ran_ns += ran - ran_before
+        waited_ns += waited - waited_before
     return ran_ns / 1e9, waited_ns / 1e9

@@ -20,7 +20,7 @@ TINY_B2 = b2.Plan(runs=1, sessions=50, paced=20, growth=(60,), loaded=30, agents
 TINY_B6 = b6.Plan(settle_s=0.0, window_s=0.5, sessions=2_000, runs=1)
 TINY_PUBLISHING = publishing.Plan(deployments=3, changes=1, idle_s=0.5)
 TINY_PROBES = probes.Plan(window_s=2.0, routes=20, runs=1)
-TINY_PROXY = proxy.Plan(window_s=0.5, runs=1, pace_per_s=100)
+TINY_PROXY = proxy.Plan(window_s=0.5, runs=1, pace_per_s=100, least_part=0.2)
 TINY_SHARES = shares.Plan(seconds=1.0, calm_s=1.0, agents=(1,), requests=("jobs",))
 TINY_HEALTH = health.Plan(window_s=0.5, agents=5, runs=1)
 
