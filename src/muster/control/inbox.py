@@ -30,8 +30,14 @@ _User = tuple[str, str]
 MAX_INPUTS = 100_000
 """Inputs that may wait for the next wake (design: Everything is bounded)."""
 INPUTS_A_WAKE = 2_000
-LEAST_OF_LATER = 200
-"""Inputs of a wake that the later one of its two queues may fill, however long the first one is."""
+FEW_REQUESTS = 20
+"""Requests that have a wake of their own where agents tell much meanwhile: each is answered soon,
+and the wake does little. Where there are more, what they ask for is done in larger wakes."""
+FEW_TOLD = 10
+"""Reports of agents that a wake takes beside so few requests."""
+LATER_PART = 10
+"""One of so many inputs of a wake may be of the later one of its two queues, however long the first
+one is."""
 MAX_TOLD = 5_000
 """Reports, and kernels told of in Hellos, that a wake looks at before further inputs wait for the
 next wake: reports that are repeated change nothing, but to find that out takes 3 µs for each."""
@@ -99,10 +105,10 @@ class Answers(Performer[Reply[object]]):
 
 
 class Inbox:
-    """Inputs in the order in which they came, requests before all others; after a wake that had no
-    room for any of the others these come first, once. Inputs of users who send large ones are taken
-    one per wake, from these users in turn; inputs of all others are taken in between. Inputs of
-    undone wakes are taken first, in the batches in which they were given back.
+    """Inputs in the order in which they came, requests before all others; where there is much of
+    both, they have wakes in turn. Inputs of users who send large ones are taken one per wake, from
+    these users in turn; inputs of all others are taken in between. Inputs of undone wakes are taken
+    first, in the batches in which they were given back.
 
     Args:
         hint: called whenever something came in.
@@ -112,8 +118,9 @@ class Inbox:
         self._hint = hint
         self._requests: deque[Input] = deque()
         self._fresh: deque[Input] = deque()
-        self._requests_wait = False  # the inputs of agents come first in the next wake
-        self._behind_requests = 0  # inputs of agents that this wake took behind requests
+        self.agents_are_next = False
+        """Whether the next wake takes what agents tell before requests."""
+        self._took_requests = False  # this wake, before anything else
         self._slow: dict[_User, deque[Input]] = {}  # of large senders, the next user first
         self._slow_is_next = False
         self._senders: dict[_User, float] = {}  # large ones, until when
@@ -192,10 +199,10 @@ class Inbox:
         self.ask(action, answer, owner)
         return await asyncio.wait_for(future, timeout_s)
 
-    def take(self, now: float) -> list[Input]:
-        """The inputs of the wake at ``now``, seconds."""
+    def take(self, now: float, most: int = INPUTS_A_WAKE) -> list[Input]:
+        """The inputs of the wake at ``now``, seconds: ``most`` of them, or those of an undone
+        wake."""
         self._senders = {user: until for user, until in self._senders.items() if until > now}
-        self._behind_requests = 0
         if self._again:
             return self._again.popleft()
         others = bool(self._requests or self._fresh)
@@ -208,15 +215,24 @@ class Inbox:
                 self._slow[user] = queue  # behind the other users
             return taken
         self._slow_is_next = bool(self._slow)
-        agents_first, self._requests_wait = self._requests_wait, False
+        agents_first, self.agents_are_next = self.agents_are_next, False
+        self._took_requests = bool(self._requests) and not agents_first
+        if len(self._requests) <= FEW_REQUESTS and not agents_first and not self._few_are_told():
+            self.agents_are_next = bool(self._requests)
+            return _taken(self._requests or self._fresh, most)
         queues = self._requests, self._fresh
         first, later = reversed(queues) if agents_first else queues
-        kept_free = min(len(later), LEAST_OF_LATER)
-        taken = _taken(first, INPUTS_A_WAKE - kept_free)
-        taken_later = _taken(later, INPUTS_A_WAKE - len(taken))
-        if not agents_first:
-            self._behind_requests = len(taken_later)
-        return taken + taken_later
+        taken = _taken(first, most - min(len(later), most // LATER_PART))
+        return taken + _taken(later, most - len(taken))
+
+    def _few_are_told(self) -> bool:
+        """Whether the inputs of agents that wait tell little in all."""
+        told = 0
+        for item in self._fresh:
+            told += item.amount
+            if told > FEW_TOLD:
+                return False
+        return True
 
     def apply(self, inputs: list[Input], work: Work, parts: Parts) -> None:
         """Apply the inputs of a wake; those left after MAX_CHANGES changes, or MAX_TOLD reports, or
@@ -232,8 +248,6 @@ class Inbox:
         size, most_marked, told = work.unit.size, work.marked + share.of(MAX_RECORDS), 0
         for position, item in enumerate(inputs):
             told += item.amount
-            if item.owner is not None:
-                share.asked(work.now)
             is_much = told > most_told and position > 0
             if is_much or size > most_changes or work.marked >= most_marked:
                 self.put_back(inputs[position:])
@@ -278,8 +292,8 @@ class Inbox:
         if self._again:  # later inputs of the same agents may be among them
             self.give_back(inputs)
             return
-        of_agents = sum(item.is_kept for item in inputs)
-        self._requests_wait = 0 < of_agents == self._behind_requests
+        if self._took_requests and any(item.is_kept for item in inputs):
+            self.agents_are_next = True
         for item in reversed(inputs):
             self._queue_of(item).appendleft(item)
 

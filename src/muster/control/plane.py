@@ -24,7 +24,16 @@ from muster.control.engine.sweeps import Sweeps
 from muster.control.engine.wake_share import WakeShare
 from muster.control.engine.watches import Watches
 from muster.control.engine.work import Work
-from muster.control.inbox import Answers, Inbox, NotStored, Reply, refuse, refuse_requests
+from muster.control.inbox import (
+    FEW_REQUESTS,
+    INPUTS_A_WAKE,
+    Answers,
+    Inbox,
+    NotStored,
+    Reply,
+    refuse,
+    refuse_requests,
+)
 from muster.core.clock import Clock
 from muster.core.errors import MustEnd, MusterError
 from muster.core.ids import IdFactory
@@ -239,7 +248,8 @@ class ControlPlane:
             now = self._clock.now()  # that may have taken long, and inputs came meanwhile
         self._note_news()
         handlers_only |= self._put_off == MOST_PUT_OFF or self._coordinator.must_be_alone
-        inputs = [] if handlers_only else self._inbox.take(now)
+        most = self._share.of(INPUTS_A_WAKE)
+        inputs = [] if handlers_only else self._inbox.take(now, most)
         unit = self._store.unit(now, self._watch)
         work = Work(unit, self._ids, self._races, self.defects, self._share)
         self._share.begin()
@@ -252,7 +262,8 @@ class ControlPlane:
             return self._settle()
         except Exception as error:
             return self._give_up(inputs, work, error)
-        self._share.end(now, was_full=bool(self._inbox) or not calm)
+        was_full = not self._put_off and (bool(self._inbox) or not calm)
+        self._share.end(now, was_full=was_full)
         return self._conclude(work, calm)
 
     def _conclude(self, work: Work, calm: bool) -> float:
@@ -304,9 +315,21 @@ class ControlPlane:
         self._inbox.apply(inputs, work, self.parts)
         if self._is_wary:
             self._try_out_inputs(inputs, work)
-        full = work.unit.size > work.share.of(MAX_CHANGES) and not work.some_end(work.dirty)
-        self._put_off = self._put_off + 1 if full and not work.must_be_whole else 0
-        return not self._put_off and self._coordinator.run(work)
+        people_wait = _are_of_people(inputs)
+        if people_wait:
+            self._share.asked(work.now)
+        is_full = work.unit.size > work.share.of(MAX_CHANGES)
+        much_waits = self._inbox.agents_are_next or not self.is_calm
+        answers_first = people_wait and much_waits and not self._put_off
+        if (is_full or answers_first) and self._may_put_off(work):
+            self._put_off += 1
+            return False
+        self._put_off = 0
+        return self._coordinator.run(work)
+
+    def _may_put_off(self, work: Work) -> bool:
+        """Whether handlers may wait for the next wake."""
+        return not work.must_be_whole and not work.some_end(work.dirty)
 
     def _try_out_sweep(self, work: Work) -> None:
         try:
@@ -448,3 +471,9 @@ class ControlPlane:
         self.trouble = why
         self._retry_at = self._clock.now() + RETRY_COMMIT_S
         refuse_requests(inputs, NotStored(why))
+
+
+def _are_of_people(inputs: Sequence[Input]) -> bool:
+    """Whether these are requests, some of people, and so few that each waits for this wake."""
+    is_asked = any(item.owner is not None for item in inputs)
+    return is_asked and len(inputs) <= FEW_REQUESTS and not any(item.is_kept for item in inputs)

@@ -6,6 +6,7 @@ import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from operator import attrgetter
 
 from muster.control.engine.steps import Batch, Deadlines, HandlerStep, PassOrder
 from muster.control.engine.timers import Timers
@@ -13,6 +14,8 @@ from muster.control.engine.work import Work
 from muster.store.entity import Record, Tried
 
 log = logging.getLogger(__name__)
+
+_status_of = attrgetter("status")
 
 MAX_PASSES = 200
 """Passes of one wake; further ones wait for the next wake, so that no loop can hold the engine. A
@@ -124,7 +127,7 @@ class Coordinator:
         """Run handlers over the batch until the wake is full; the answer is the batch and the steps
         that are left, if any."""
         for position, step in enumerate(steps, 1):
-            if step.entity not in batch and not step.looks_further:
+            if not _may_have_targets(step, batch.get(step.entity)):
                 continue
             ran = step.run(batch, work)
             if not ran or work.unit.size <= work.most_changes:
@@ -155,3 +158,13 @@ class Coordinator:
             found = [self._of_lifecycles[kind], *(step.deadlines for step in timed)]
             self._deadlines[kind, status] = found
         return found
+
+
+def _may_have_targets(step: HandlerStep, records: Sequence[Record] | None) -> bool:
+    """Whether a handler may have something to do with these changed records of its entity: most
+    handlers have not, in most passes."""
+    if step.looks_further:
+        return True
+    if not records:
+        return False
+    return step.statuses is None or not step.statuses.isdisjoint(map(_status_of, records))

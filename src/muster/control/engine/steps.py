@@ -44,10 +44,13 @@ class HandlerStep(Protocol):
 
     ``looks_further``: whether the handler may have work to do although no record of its entity
     changed; most handlers look at changed records alone.
+
+    ``statuses``: those of its targets, where nothing but a status makes a record one; else None.
     """
 
     entity: type
     looks_further: bool
+    statuses: frozenset[StrEnum] | None
 
     def is_due(self, work: Work) -> bool:
         """Whether the handler, which looks further, has something to do though no record
@@ -74,6 +77,8 @@ class _Step(ABC, Generic[R]):
         kind = type(handler)
         gathers = kind.gather is not Handler.gather and not kind.narrows
         self.looks_further = gathers or kind.is_due is not Handler.is_due
+        by_status = not self.looks_further and not kind.narrows
+        self.statuses = handler.statuses if by_status else None
 
     def is_due(self, work: Work) -> bool:
         if self._defects.rests(self._handler.name, work.now):

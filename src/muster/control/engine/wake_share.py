@@ -3,10 +3,10 @@ to wait (design: Shares)."""
 
 from collections.abc import Callable
 
-LONGEST_S = 0.04
+LONGEST_S = 0.1
 """Processor seconds that a wake aims at."""
-LONGEST_BESIDE_PEOPLE_S = 0.012
-"""The same while people's requests come: each waits for the rest of one wake, and for its own."""
+LONGEST_BESIDE_PEOPLE_S = 0.04
+"""The same while people's requests come one by one: each waits for the rest of one wake."""
 PEOPLE_S = 1.0
 """Seconds after a request for which people count as being there."""
 FIRST, LEAST, MOST = 0.1, 0.02, 0.5
