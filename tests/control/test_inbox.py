@@ -6,6 +6,7 @@ from tests.control.conftest import MakeWorld
 from tests.control.world import ADA, BOB, World
 
 from muster.control import inbox
+from muster.control.agent.desk import Said
 from muster.control.engine.coordinator import MAX_CHANGES
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
@@ -258,3 +259,23 @@ def test_only_requests_of_people_make_wakes_shorter(world: World, owner: Owner |
     world.plane.ask(lambda work, parts: None, lambda result, error: None, owner)
     world.plane.step()
     assert share.is_beside_people(now) is (owner is not None)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "can_wait"),
+    [
+        ([ReportKind.STARTED, ReportKind.STARTED], True),
+        ([ReportKind.STARTED, ReportKind.ENDED], False),
+        ([ReportKind.ENDED], False),
+    ],
+)
+def test_reports_of_begun_work_alone_wait_for_a_moment(
+    world: World, kinds: list[ReportKind], *, can_wait: bool
+) -> None:
+    reports = tuple(
+        KernelReport(KernelId(f"krn-{number}"), 1, kind, 1.0) for number, kind in enumerate(kinds)
+    )
+    hints: list[str] = []
+    box = inbox.Inbox(lambda: hints.append("now"), lambda: hints.append("soon"))
+    box.put(Said(world.desk, world.agent("a").id, Reports(len(reports), reports)))
+    assert hints == ["soon" if can_wait else "now"]

@@ -79,7 +79,7 @@ async def make_core(config: ControllerConfig, stack: AsyncExitStack, stop: async
     leases = LeaseBook(clock, *own_ids, in_charge_s(engine), store.former_renews_s)
     started_here = partial(agents_started_here, home, config.agents, config.former_agents)
     leases.expect(started_here(), START_S)
-    inbox = Inbox(driver.hint)
+    inbox = Inbox(driver.hint, driver.hint_soon)
     desk = AgentDesk(store, clock, leases, inbox)
     door = AgentsDoor()
     surroundings = Surroundings(

@@ -14,6 +14,9 @@ PAUSE_AFTER_ERROR_S = 1.0
 LONGEST_PAUSE_S = 0.01
 """Under load each wake is followed by a pause of the wake's own length, up to this. So the longer
 wakes take, the more inputs share the next wake and its commit."""
+SOON_S = 0.005
+"""How long a wake is put off for inputs that can wait: a task of ``true`` ends 2 to 4 ms after the
+report that it began."""
 FEW_CHANGES = 12
 """Rows that a wake for one or two tasks changes, at most."""
 CALM_S = 1.0
@@ -29,10 +32,25 @@ class Driver:
         self._hinted = asyncio.Event()
         self._stopping = False
         self._calm_at_s = 0.0
+        self._soon: asyncio.TimerHandle | None = None
 
     def hint(self) -> None:
         """Say that there is something to do."""
         self._hinted.set()
+
+    def hint_soon(self) -> None:
+        """Say that there is something to do, which can wait for a moment."""
+        if self._soon is None:
+            self._soon = asyncio.get_running_loop().call_later(SOON_S, self._soon_is_over)
+
+    def _soon_is_over(self) -> None:
+        self._soon = None
+        self.hint()
+
+    def _forget_soon(self) -> None:
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
 
     def stop(self) -> None:
         self._stopping = True
@@ -48,6 +66,7 @@ class Driver:
         while True:
             stopping = self._stopping
             self._hinted.clear()
+            self._forget_soon()  # this wake takes what waited
             began_s = self._clock.now()
             pause_s = self._wake(plane.step)
             took_s = self._clock.now() - began_s

@@ -112,10 +112,16 @@ class Inbox:
 
     Args:
         hint: called whenever something came in.
+        hint_soon: called instead for an input that can wait for a moment; ``hint`` unless given.
     """
 
-    def __init__(self, hint: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        hint: Callable[[], None] = lambda: None,
+        hint_soon: Callable[[], None] | None = None,
+    ) -> None:
         self._hint = hint
+        self._hint_soon = hint_soon or hint
         self._requests: deque[Input] = deque()
         self._fresh: deque[Input] = deque()
         self.agents_are_next = False
@@ -148,7 +154,10 @@ class Inbox:
         if waiting + sum(map(len, self._slow.values())) >= MAX_INPUTS:
             raise Busy("the controller has more to do than it can take; try again later")
         self._queue_of(item).append(item)
-        self._hint()
+        if item.can_wait:
+            self._hint_soon()
+        else:
+            self._hint()
 
     def _queue_of(self, item: Input) -> deque[Input]:
         """The queue in which the input waits. A user's inputs stay in order, so a user with inputs

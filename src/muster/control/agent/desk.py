@@ -358,6 +358,13 @@ class Said(Input):
             case _:
                 return 1
 
+    @property
+    def can_wait(self) -> bool:
+        """Whether it tells of begun work alone: the end of a short task follows at once."""
+        if not isinstance(self.message, Reports):
+            return False
+        return all(each.kind is ReportKind.STARTED for each in self.message.reports)
+
     def take(self, work: Work, parts: Parts) -> None:
         self.desk.hear(work, parts, self)
 

@@ -24,6 +24,12 @@ class Input(ABC):
         """How many things it tells, each of which has to be looked at even if none is news."""
         return 1
 
+    @property
+    def can_wait(self) -> bool:
+        """Whether nobody waits for it, and another input is likely to follow at once: then one wake
+        takes both."""
+        return False
+
     @abstractmethod
     def take(self, work: Work, parts: Parts) -> None:
         """Apply the input to the wake's work.

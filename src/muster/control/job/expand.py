@@ -73,6 +73,9 @@ class ExpandJobs(FollowingHandler[Job]):
         room = min(room, work.share.of(MOST_CANDIDATES))
         if room <= 0:
             return
+        if work.is_full:
+            work.look_later([job])
+            return
         for task in list(job.waiting.values()):
             if room and self._may_begin(task, work):
                 del job.waiting[task.index]

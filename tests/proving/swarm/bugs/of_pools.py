@@ -38,7 +38,7 @@ def slices_with_work_count_as_idle(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Fleet, "is_used", lambda self, slice_: False)
 
 
-@finds(pools.TrippedPoolsStandStill, first=63)
+@finds(pools.TrippedPoolsStandStill, first=91)
 def pools_that_stand_still_are_emptied(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(autoscaler, "_stands_still", lambda state: False)
     patch.setattr(DeleteSlices, "_is_held_back", lambda self, slice_, result: False)
