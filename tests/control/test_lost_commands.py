@@ -143,7 +143,7 @@ def test_start_sent_before_control_hears_that_a_machine_rebooted_reaches_no_late
     attempts: list[int] = []
     world = make_world(["a"], 0.0, noting(attempts))
     agent, spec = world.agent("a"), JobSpec(command=["long"])
-    monkeypatch.setattr("muster.control.plane.INPUTS_A_WAKE", 1)  # another comes before its Hello
+    monkeypatch.setattr("muster.control.inbox.INPUTS_A_WAKE", 1)  # another comes before its Hello
     world.plane.ask(lambda work, parts: parts[JobRequests].submit(work, ADA, spec), lambda *_: None)
     agent.reboot()
     world.greet(agent)

@@ -15,6 +15,7 @@ from muster.control.engine.defects import Undone
 from muster.control.engine.effects import Performer
 from muster.control.engine.inputs import Input
 from muster.control.engine.module import Parts
+from muster.control.engine.wake_share import WakeShare
 from muster.control.engine.work import Work
 from muster.core.errors import Busy, MusterError
 from muster.core.owner import Owner
@@ -208,9 +209,9 @@ class Inbox:
         self.ask(action, answer, owner)
         return await asyncio.wait_for(future, timeout_s)
 
-    def take(self, now: float, most: int = INPUTS_A_WAKE) -> list[Input]:
-        """The inputs of the wake at ``now``, seconds: ``most`` of them, or those of an undone
-        wake."""
+    def take(self, now: float, share: WakeShare | None = None) -> list[Input]:
+        """The inputs of the wake at ``now``, seconds: the share of INPUTS_A_WAKE, or those of an
+        undone wake."""
         self._senders = {user: until for user, until in self._senders.items() if until > now}
         if self._again:
             return self._again.popleft()
@@ -224,6 +225,7 @@ class Inbox:
                 self._slow[user] = queue  # behind the other users
             return taken
         self._slow_is_next = bool(self._slow)
+        most = INPUTS_A_WAKE if share is None else share.of(INPUTS_A_WAKE)
         agents_first, self.agents_are_next = self.agents_are_next, False
         self._took_requests = bool(self._requests) and not agents_first
         if len(self._requests) <= FEW_REQUESTS and not agents_first and not self._few_are_told():

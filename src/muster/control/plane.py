@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from muster.control.engine.coordinator import MAX_CHANGES, Coordinator
+from muster.control.engine.coordinator import Coordinator
 from muster.control.engine.declared import Declared, SomePerformer
 from muster.control.engine.defects import LOOK_AGAIN_S, Defects, Undone
 from muster.control.engine.inputs import Input
@@ -24,16 +24,8 @@ from muster.control.engine.sweeps import Sweeps
 from muster.control.engine.wake_share import WakeShare
 from muster.control.engine.watches import Watches
 from muster.control.engine.work import Work
-from muster.control.inbox import (
-    FEW_REQUESTS,
-    INPUTS_A_WAKE,
-    Answers,
-    Inbox,
-    NotStored,
-    Reply,
-    refuse,
-    refuse_requests,
-)
+from muster.control.inbox import Answers, Inbox, NotStored, Reply, refuse, refuse_requests
+from muster.control.put_off import PutOff
 from muster.core.clock import Clock
 from muster.core.errors import MustEnd, MusterError
 from muster.core.ids import IdFactory
@@ -55,11 +47,6 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 RETRY_COMMIT_S = 1.0
-MOST_PUT_OFF = 2
-"""How many wakes in a row may be so full of inputs that handlers have to wait for the next wake.
-After the first such wake, inputs that came meanwhile are taken before the handlers run."""
-
-
 Events = list[tuple[str, str, str]]
 """The changes of a commit: (kind, id, status)."""
 
@@ -108,7 +95,8 @@ class ControlPlane:
         self.defects = Defects()
         """The failures of handlers and other parts of modules."""
         self._watchers: dict[int, Callable[[Events], None]] = {}
-        self._put_off = 0  # wakes in a row in which handlers did not run for lack of room
+        self.handlers_wait = PutOff()
+        """Whether the last wake left all that handlers do to the next one."""
         self._retry_at = 0.0
         self.trouble: str | None = None
         """Why nothing can be stored; None as long as everything can."""
@@ -247,9 +235,8 @@ class ControlPlane:
                 return self._retry_at
             now = self._clock.now()  # that may have taken long, and inputs came meanwhile
         self._note_news()
-        handlers_only |= self._put_off == MOST_PUT_OFF or self._coordinator.must_be_alone
-        most = self._share.of(INPUTS_A_WAKE)
-        inputs = [] if handlers_only else self._inbox.take(now, most)
+        handlers_only |= self.handlers_wait.is_most or self._coordinator.must_be_alone
+        inputs = [] if handlers_only else self._inbox.take(now, self._share)
         unit = self._store.unit(now, self._watch)
         work = Work(unit, self._ids, self._races, self.defects, self._share)
         self._share.begin()
@@ -262,7 +249,7 @@ class ControlPlane:
             return self._settle()
         except Exception as error:
             return self._give_up(inputs, work, error)
-        was_full = not self._put_off and (bool(self._inbox) or not calm)
+        was_full = not self.handlers_wait and (bool(self._inbox) or not calm)
         self._share.end(now, was_full=was_full)
         return self._conclude(work, calm)
 
@@ -298,7 +285,7 @@ class ControlPlane:
                 log.exception("the state cannot be taken over")
             return why
         self._former, self._broken = None, False
-        self._put_off = 0  # the inputs that filled the last wake are undone
+        self.handlers_wait.forget()
         return None
 
     def _decide(self, inputs: list[Input], work: Work) -> bool:
@@ -315,21 +302,10 @@ class ControlPlane:
         self._inbox.apply(inputs, work, self.parts)
         if self._is_wary:
             self._try_out_inputs(inputs, work)
-        people_wait = _are_of_people(inputs)
-        if people_wait:
-            self._share.asked(work.now)
-        is_full = work.unit.size > work.share.of(MAX_CHANGES)
         much_waits = self._inbox.agents_are_next or not self.is_calm
-        answers_first = people_wait and much_waits and not self._put_off
-        if (is_full or answers_first) and self._may_put_off(work):
-            self._put_off += 1
+        if self.handlers_wait.decide(inputs, work, much_waits=much_waits):
             return False
-        self._put_off = 0
         return self._coordinator.run(work)
-
-    def _may_put_off(self, work: Work) -> bool:
-        """Whether handlers may wait for the next wake."""
-        return not work.must_be_whole and not work.some_end(work.dirty)
 
     def _try_out_sweep(self, work: Work) -> None:
         try:
@@ -471,9 +447,3 @@ class ControlPlane:
         self.trouble = why
         self._retry_at = self._clock.now() + RETRY_COMMIT_S
         refuse_requests(inputs, NotStored(why))
-
-
-def _are_of_people(inputs: Sequence[Input]) -> bool:
-    """Whether these are requests, some of people, and so few that each waits for this wake."""
-    is_asked = any(item.owner is not None for item in inputs)
-    return is_asked and len(inputs) <= FEW_REQUESTS and not any(item.is_kept for item in inputs)
