@@ -12,7 +12,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 from tests.client.authority import certificate
 
-from muster.app import http_server
+from muster.app import http_connection, http_server
 from muster.app.http_server import serving
 
 SOON_S = 0.3
@@ -46,7 +46,7 @@ async def a_large_answer(scope: Scope, receive: Receive, send: Send) -> None:
 async def test_reader_that_takes_nothing_of_its_answer_is_cut_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(http_server, "STALLED_S", SOON_S)
+    monkeypatch.setattr(http_connection, "STALLED_S", SOON_S)
     listener = socket.create_server(("127.0.0.1", 0))
     async with serving(a_large_answer, listener, None):
         reader, writer = await asyncio.open_connection(*listener.getsockname(), limit=1)
@@ -67,7 +67,7 @@ async def test_stranger_who_begins_no_handshake_is_cut_off(
     listener = socket.create_server(("127.0.0.1", 0))
     async with serving(half_an_answer, listener, certificate(tmp_path, "localhost")):
         reader, writer = await asyncio.open_connection(*listener.getsockname())
-        async with asyncio.timeout(http_server.HEAD_TIMEOUT_S / 2):
+        async with asyncio.timeout(http_connection.HEAD_TIMEOUT_S / 2):
             assert await reader.read() == b""
         writer.close()
 
@@ -75,7 +75,7 @@ async def test_stranger_who_begins_no_handshake_is_cut_off(
 async def test_handshakes_that_do_not_end_take_no_places_from_clients(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(http_server, "MAX_OF_ONE_ADDRESS", 20)
+    monkeypatch.setattr(http_connection, "MAX_OF_ONE_ADDRESS", 20)
     tls = certificate(tmp_path, "localhost")
     trusting = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
     listener = socket.create_server(("127.0.0.1", 0))

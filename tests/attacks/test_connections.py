@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from tests.attacks.target import MALLORYS_ADDRESS, Target
 
-from muster.app.http_server import HEAD_TIMEOUT_S, MAX_OF_ONE_ADDRESS
+from muster.app.http_connection import HEAD_TIMEOUT_S, MAX_OF_ONE_ADDRESS
 
 
 @contextlib.contextmanager

@@ -196,6 +196,8 @@ def read_request(
         elif key == b"transfer-encoding":
             if value.strip().lower() != b"chunked" or not modern:
                 raise Refused(501, "expected no Transfer-Encoding but chunked")
+            if chunked:
+                raise Refused(400, "expected one Transfer-Encoding")
             chunked = True
         elif key == b"authorization":
             if authorization is not None:
