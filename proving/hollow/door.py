@@ -6,9 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, MutableMapping, S
 from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from fastapi import FastAPI
 from sqlalchemy import Engine
-from starlette.routing import BaseRoute
 
 from muster.api.app import create_app
 from muster.api.reader import Reader
@@ -51,19 +49,6 @@ class _ReaderAtOnce(Reader):
         return self._read(query, *args, **kwargs)
 
 
-_routes: list[BaseRoute] = []
-"""The routes of this process's first application."""
-
-
-def _share_routes(app: FastAPI) -> None:
-    """Have all applications use the same routes, which do not depend on an application: a route
-    derives its parameters at its first call, and doing so for each controller took a sixth of a
-    run."""
-    if not _routes:
-        _routes.extend(app.router.routes)
-    app.router.routes[:] = _routes
-
-
 class FrontDoor:
     """The API of one controller. It ends with the controller, and answers no request after that."""
 
@@ -80,7 +65,6 @@ class FrontDoor:
             short_outputs=_none_short,
             reader=_ReaderAtOnce(engine),
         )
-        _share_routes(self._app)
 
     def close(self) -> None:
         self._loop.close()

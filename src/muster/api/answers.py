@@ -1,13 +1,10 @@
 """Answers: views as JSON, and every error as one sentence with a status (design: Access)."""
 
-import logging
 from collections.abc import Mapping, Sequence
 
 import msgspec
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
-from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.types import Scope
 
 from muster.control.inbox import NotStored
 from muster.core.errors import (
@@ -22,8 +19,6 @@ from muster.core.errors import (
 from muster.core.owner import Principal
 from muster.core.views.base import ErrorCode, ErrorView, ProblemView, View
 from muster.wire.log_reading import LogUnreadable, OutputNotKept, OutputUnreachable
-
-log = logging.getLogger(__name__)
 
 
 class RoleForbids(MusterError):
@@ -59,7 +54,6 @@ _KINDS: tuple[tuple[type[Exception], int, ErrorCode], ...] = (
     (OutputNotKept, 410, ErrorCode.OUTPUT_REMOVED),
     (MusterError, 400, ErrorCode.REFUSED),
 )
-_CODES = {401: ErrorCode.UNAUTHENTICATED, 404: ErrorCode.NOT_FOUND}
 _RETRY_AFTER_S = "1"
 _LAST = frozenset({401, 413})
 """Statuses after which the connection is closed, so that the rest of the request is not read."""
@@ -90,60 +84,50 @@ def error_answer(
     return json_answer(msgspec.json.encode(view), status, headers)
 
 
-def add_error_handlers(app: FastAPI) -> None:
-    """Answer every way in which a request can fail in the same form."""
-    app.add_exception_handler(MusterError, _refused)
-    app.add_exception_handler(TimeoutError, _timed_out)
-    app.add_exception_handler(RequestValidationError, _wrong_parameters)
-    app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(Exception, _defect)
+def refusal(scope: Scope, error: Exception) -> Response:
+    """The answer to a request that failed. That of a defect, which is the answer to every error
+    that is no refusal, does not say more than that there is one."""
+    if isinstance(error, MusterError):
+        return _refused(scope, error)
+    if isinstance(error, TimeoutError):
+        return _timed_out()
+    return _defect(scope)
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+def is_defect(error: Exception) -> bool:
+    """Whether an error is none of those by which requests are refused."""
+    return not isinstance(error, MusterError | TimeoutError)
+
+
+def nothing_there(scope: Scope, *, has_path: bool) -> Response:
+    """The answer to a request for which the API has no endpoint; ``has_path`` tells whether there
+    is one for another method."""
+    asked = f"{scope['method']} {scope['path']}"
+    sentence = f"the API has no {asked}; see GET /v1/openapi.json for what it has"
+    if has_path:
+        return error_answer(405, ErrorCode.REFUSED, sentence)
+    return error_answer(404, ErrorCode.NOT_FOUND, sentence)
+
+
+def _refused(scope: Scope, error: MusterError) -> Response:
     status, code = next((s, c) for kind, s, c in _KINDS if isinstance(error, kind))
     problems = error.problems if isinstance(error, InvalidSpec) else ()
     sentence = str(error)
     if isinstance(error, NotStored):
-        principal: Principal | None = request.scope.get("principal")
+        principal: Principal | None = scope.get("principal")
         if principal is None or not principal.is_admin:
             sentence = error.in_short
     return error_answer(status, code, sentence, problems)
 
 
-async def _timed_out(_request: Request, _error: Exception) -> Response:
+def _timed_out() -> Response:
     sentence = "the controller did not get to it in time; it may still be carried out"
     return error_answer(503, ErrorCode.UNAVAILABLE, sentence)
 
 
-async def _wrong_parameters(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError), "registered for this kind only"
-    problems = [
-        Problem(
-            ".".join(str(part) for part in detail["loc"][1:]) or "request",
-            repr(detail.get("input"))[:80],
-            detail["msg"].replace("Input should be", "expected"),
-        )
-        for detail in error.errors()
-    ]
-    return await _refused(request, InvalidSpec(problems))
-
-
-async def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException), "registered for this kind only"
-    sentence = str(error.detail)
-    if error.status_code in (404, 405):
-        sentence = (
-            f"the API has no {request.method} {request.url.path}; see GET /v1/openapi.json for "
-            f"what it has"
-        )
-    code = _CODES.get(error.status_code, ErrorCode.REFUSED)
-    return error_answer(error.status_code, code, sentence)
-
-
-async def _defect(request: Request, _error: Exception) -> Response:
-    # Starlette raises the error again after this answer, so that it is logged with its traceback.
+def _defect(scope: Scope) -> Response:
     sentence = (
-        f"{request.method} {request.url.path} failed inside the controller; its log says more. "
+        f"{scope['method']} {scope['path']} failed inside the controller; its log says more. "
         f"This is a defect of Muster; please report it."
     )
     return error_answer(500, ErrorCode.INTERNAL, sentence)

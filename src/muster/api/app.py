@@ -1,16 +1,30 @@
 """The application: endpoints, errors and authentication over the injected parts."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute
 from sqlalchemy import Engine
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from muster.api import accounts, autoscaler, cluster, events, history, logs, quotas, tokens, traffic
+from muster.api import (
+    accounts,
+    autoscaler,
+    cluster,
+    events,
+    history,
+    logs,
+    openapi,
+    quotas,
+    tokens,
+    traffic,
+)
 from muster.api.agents import AGENTS
 from muster.api.allowance import Allowance
-from muster.api.answers import add_error_handlers
+from muster.api.answering import Answering
 from muster.api.auth import BearerAuth, TokenAccess
 from muster.api.bodies import LargeBodies
 from muster.api.changes import Changes
@@ -19,13 +33,14 @@ from muster.api.deployments import DEPLOYMENTS, ROUTES
 from muster.api.health import INCIDENTS
 from muster.api.jobs import JOBS
 from muster.api.notices import NOTICES
-from muster.api.openapi import describe
+from muster.api.openapi import Description
 from muster.api.plan import plan_router
 from muster.api.pools import POOLS
 from muster.api.provider_checks import ProviderChecks
 from muster.api.reader import Reader
 from muster.api.recoveries import RECOVERIES
 from muster.api.resource import Resource
+from muster.api.routes import RouteTable
 from muster.api.sessions import SESSIONS
 from muster.api.slices import SLICES
 from muster.api.stopping import OpenRequests, Stopping
@@ -55,8 +70,24 @@ RESOURCES: Sequence[Resource[Any, Any]] = (
     INCIDENTS,
 )
 """The resources of every cluster."""
-_OTHERS = (logs, history, cluster, autoscaler, quotas, events, accounts, tokens, traffic)
+_OTHERS = (logs, history, cluster, autoscaler, quotas, events, accounts, tokens, traffic, openapi)
 """The modules of endpoints that are no resource's."""
+
+
+class Application(FastAPI):
+    """The API as it is described by FastAPI, and served by ``entrance``: its own way from a request
+    to the endpoint costs several times as much as most answers."""
+
+    entrance: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["app"] = self
+        await self.entrance(scope, receive, send)
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            self.openapi_schema = openapi.document(self)
+        return self.openapi_schema
 
 
 def create_app(
@@ -74,7 +105,7 @@ def create_app(
     on_loopback: bool = False,
     clock_state: ClockState | None = None,
     turns: Turns | None = None,
-) -> FastAPI:
+) -> Application:
     """The HTTP API of a controller, to be served on the plane's event loop.
 
     Args:
@@ -114,17 +145,16 @@ def create_app(
         provider_checks=ProviderChecks(home, on_loopback=on_loopback),
     )
     app.state.large_bodies = LargeBodies()
-    _include_endpoints(app, resources)
-    app.add_middleware(BearerAuth, access=access, turns=turns or Turns())
-    app.add_middleware(Stopping, requests=requests)
-    app.add_middleware(UrlBounds)  # the last one is the outermost
-    add_error_handlers(app)
-    describe(app)
+    app.state.description = Description(app)
+    for router in _routers(tuple(resources)):
+        app.include_router(router)
+    answering = Answering(_table(tuple(resources)))
+    app.entrance = UrlBounds(Stopping(BearerAuth(answering, access, turns or Turns()), requests))
     return app
 
 
-def _bare_app() -> FastAPI:
-    return FastAPI(
+def _bare_app() -> Application:
+    return Application(
         title="Muster",
         version=__version__,
         description="Batch jobs and sessions on a cluster. Every request but /health carries "
@@ -137,12 +167,21 @@ def _bare_app() -> FastAPI:
     )
 
 
-def _include_endpoints(app: FastAPI, resources: Sequence[Resource[Any, Any]]) -> None:
-    for resource in resources:
-        app.include_router(resource.router)
-    app.include_router(plan_router(tuple(resources)))
-    for module in _OTHERS:
-        app.include_router(module.router)
+def _routers(resources: tuple[Resource[Any, Any], ...]) -> Sequence[APIRouter]:
+    own = [resource.router for resource in resources]
+    return [*own, plan_router(resources), *(module.router for module in _OTHERS)]
+
+
+def routes_of(resources: tuple[Resource[Any, Any], ...]) -> Sequence[APIRoute]:
+    """The endpoints of an API with these resources, as they are declared."""
+    routes = (route for router in _routers(resources) for route in router.routes)
+    return [route for route in routes if isinstance(route, APIRoute)]
+
+
+@cache
+def _table(resources: tuple[Resource[Any, Any], ...]) -> RouteTable:
+    """The way to the endpoints, which do not depend on a controller."""
+    return RouteTable(routes_of(resources))
 
 
 def stop(app: FastAPI) -> None:

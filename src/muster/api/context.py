@@ -159,7 +159,7 @@ class Caller:
         return await self.api.plane.request(self.still_allowed(action))
 
 
-async def _caller(request: Request) -> Caller:
+def _caller(request: Request) -> Caller:
     return Caller(request.scope["principal"], request.app.state.api)
 
 

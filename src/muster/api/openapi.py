@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 from anyio import to_thread
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,6 +17,7 @@ from muster.core.specs.amounts import Spec
 from muster.core.views.base import VIEW_KEY, ErrorView, View
 
 PATH = "/v1/openapi.json"
+router = APIRouter()
 _SCHEMAS = "#/components/schemas/"
 _SPECS: dict[type[Spec], None] = {}
 """The specs that request bodies are read as, collected as endpoints are defined."""
@@ -37,31 +38,32 @@ def json_body(model: type[Spec]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
-def describe(app: FastAPI) -> None:
-    """Make ``app.openapi`` describe specs, tokens and errors too, and serve it: it never changes,
-    so it is written once."""
-    written: list[bytes] = []
-    writing = asyncio.Lock()
+class Description:
+    """The description of an application, which never changes: it is written once."""
 
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            app.openapi_schema = _document(app)
-        return app.openapi_schema
+    def __init__(self, app: FastAPI) -> None:
+        self._app = app
+        self._written: bytes | None = None
+        self._writing = asyncio.Lock()
 
-    def write() -> bytes:
-        return msgspec.json.encode(_document(app, time.sleep))
+    async def json(self) -> bytes:
+        async with self._writing:
+            if self._written is None:
+                self._written = await to_thread.run_sync(self._write)
+        return self._written
 
-    async def serve(_: Request) -> Response:
-        async with writing:
-            if not written:
-                written.append(await to_thread.run_sync(write))
-        return json_answer(written[0])
-
-    app.openapi = openapi  # type: ignore[method-assign] # FastAPI's own way to extend it
-    app.add_route(PATH, serve)
+    def _write(self) -> bytes:
+        return msgspec.json.encode(document(self._app, time.sleep))
 
 
-def _document(app: FastAPI, rest: Callable[[float], None] = lambda seconds: None) -> dict[str, Any]:
+@router.get(PATH, include_in_schema=False)
+async def get_description(request: Request) -> Response:
+    """The description of the API."""
+    description: Description = request.app.state.description
+    return json_answer(await description.json())
+
+
+def document(app: FastAPI, rest: Callable[[float], None] = lambda seconds: None) -> dict[str, Any]:
     """The description, made piece by piece: after each one ``rest`` is called with the seconds that
     it took, so that a thread that makes it leaves the interpreter to others for as long."""
     document: dict[str, Any] = {}

@@ -108,6 +108,7 @@ class HttpConnection(asyncio.Protocol):
         self._target = b""
         self._quiet_bytes = 0
         self._linger_bytes = 0
+        self._held = b""  # the head of an answer that is not sent yet
         self._in_head = self._body_resumes = False
         self._is_last = self._has_ignored = False  # no request is taken after the last one
         self._deaf = self._reading_paused = False
@@ -125,8 +126,16 @@ class HttpConnection(asyncio.Protocol):
         return self._server.default_headers
 
     def write(self, data: bytes) -> None:
-        if self._transport is not None and not self._transport.is_closing():
+        """Send data, after the head that waits for it."""
+        data, self._held = self._held + data, b""
+        if data and self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
+
+    def write_head(self, head: bytes) -> None:
+        """Send the head of an answer: with the first part of its body, if that comes at once, since
+        each ``write`` is a call to the system."""
+        self._held = head
+        self._loop.call_soon(self.write, b"")
 
     async def drained(self) -> None:
         """Wait until the client has taken its answer so far, or is gone."""
@@ -168,6 +177,7 @@ class HttpConnection(asyncio.Protocol):
                 a reset alone that a part is missing.
         """
         self._connections.faults.note(_CUT_OFF)
+        self.write(b"")
         if self._transport is None:
             return
         if seems_whole:

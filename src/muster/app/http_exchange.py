@@ -180,13 +180,13 @@ class HttpExchange:
             raise RuntimeError("a header of an answer is one line")
         self.is_answering = True
         self._awaits_continue = False
-        self._connection.write(head)
+        self._connection.write_head(head)
 
     def _write(self, data: bytes, *, more: bool) -> None:
         if not self.is_answering or self.is_answered:
             raise RuntimeError("the body of an answer comes after its head, and once")
         if self._is_bodiless:
-            pass
+            self._connection.write(b"")
         elif self._chunks:
             last = b"" if more else LAST_CHUNK
             self._connection.write(chunk(data) + last if data else last)

@@ -1,0 +1,28 @@
+"""The innermost layer of the API: from a request to its endpoint, and from what that returns or
+raises to an answer."""
+
+from starlette.types import Receive, Scope, Send
+
+from muster.api.answers import is_defect, nothing_there, refusal
+from muster.api.arguments import Incoming
+from muster.api.routes import NoSuchMethod, NoSuchPath, RouteTable
+
+
+class Answering:
+    """An ASGI application that answers each request by its endpoint."""
+
+    def __init__(self, table: RouteTable) -> None:
+        self._table = table
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            endpoint, path = self._table.find(scope["method"], scope["path"])
+            response = await endpoint.arguments.called(Incoming(scope, receive, path))
+        except (NoSuchPath, NoSuchMethod) as error:
+            response = nothing_there(scope, has_path=isinstance(error, NoSuchMethod))
+        except Exception as error:
+            await refusal(scope, error)(scope, receive, send)
+            if is_defect(error):
+                raise  # so that the server logs it
+            return
+        await response(scope, receive, send)
