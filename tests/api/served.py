@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import uvicorn
-from fastapi import FastAPI
 from proving.hollow.performers.notices import HollowSender
 from proving.hollow.performers.probing import HollowProber
 from proving.hollow.performers.providers import Farm, HollowMachine, HollowProviders
@@ -33,7 +32,7 @@ from tests.control.driven_agent import DrivenAgent
 from tests.databases import migrated_url, open_unsynced
 from tests.patience import until
 
-from muster.api.app import RESOURCES, create_app
+from muster.api.app import RESOURCES, Application, create_app
 from muster.api.app import stop as stop_requests
 from muster.api.resource import Resource
 from muster.client import Client
@@ -212,7 +211,7 @@ class ServedCluster:
         )
         await self._serve(self.app)
 
-    async def _serve(self, app: FastAPI) -> None:
+    async def _serve(self, app: Application) -> None:
         # Named as TCP, or asyncio would leave Nagle's algorithm on: 40 ms for each answer.
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

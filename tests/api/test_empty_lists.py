@@ -93,5 +93,16 @@ def test_list_that_may_find_a_live_record_is_read(
     http.post(f"/v1/jobs/{job['id']}/cancel").raise_for_status()
 
 
+def test_record_is_found_by_the_name_that_sql_has(http: httpx.Client) -> None:
+    """A recovery has that of its job there."""
+    spec = TRUE | {"name": "healed", "recovery": {"max_restarts": 1}}
+    job = http.post("/v1/jobs", json=spec)
+    job.raise_for_status()
+    for name in ("healed", "heal*"):
+        found = http.get("/v1/recoveries", params={"name": name}).json()["items"]
+        assert [each["name"] for each in found] == ["healed"], name
+    http.post(f"/v1/jobs/{job.json()['id']}/cancel").raise_for_status()
+
+
 def test_replicas_of_a_deployment_that_there_is_not_are_not_found(http: httpx.Client) -> None:
     assert http.get("/v1/routes", params={"deployment": ""}).status_code == 404

@@ -163,8 +163,8 @@ def test_cause_of_a_refused_change_or_read_is_told_to_admins_alone(
     monkeypatch.setattr(cluster.store, "commit", full)
     cluster.paused = True
     asked = [
-        in_background(partial(ada.request, method, "/v1/jobs", json=body, headers=who))
-        for method, body in (("POST", TRUE), ("GET", None))
+        in_background(partial(ada.request, method, path, json=body, headers=who))
+        for method, path, body in (("POST", "/v1/jobs", TRUE), ("GET", "/v1/jobs?state=all", None))
         for who in (None, admin)
     ]
     cluster.until(lambda: len([*cluster.inbox.waiting()]) == 2)

@@ -5,10 +5,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter
 from fastapi.routing import APIRoute
 from sqlalchemy import Engine
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.datastructures import State
+from starlette.types import Receive, Scope, Send
 
 from muster.api import (
     accounts,
@@ -49,7 +50,6 @@ from muster.api.turns import Turns
 from muster.api.urls import UrlBounds
 from muster.control.plane import ControlPlane
 from muster.core.clock import Clock
-from muster.version import __version__
 
 MAX_OUTPUT_READERS = 2_000
 MAX_OUTPUT_READERS_OF_ONE = 48
@@ -74,20 +74,28 @@ _OTHERS = (logs, history, cluster, autoscaler, quotas, events, accounts, tokens,
 """The modules of endpoints that are no resource's."""
 
 
-class Application(FastAPI):
-    """The API as it is described by FastAPI, and served by ``entrance``: its own way from a request
-    to the endpoint costs several times as much as most answers."""
+class Application:
+    """The API of a controller, an ASGI application for HTTP. ``state`` holds what its endpoints
+    use."""
 
-    entrance: ASGIApp
+    def __init__(self, resources: Sequence[Resource[Any, Any]], access: TokenAccess, turns: Turns):
+        self.state = State()
+        self.state.requests = access.requests
+        self.state.large_bodies = LargeBodies()
+        self.state.description = Description(self.openapi)
+        self._resources = tuple(resources)
+        answering = Answering(_table(self._resources))
+        authenticated = BearerAuth(answering, access, turns)
+        self._entrance = UrlBounds(Stopping(authenticated, access.requests))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        assert scope["type"] == "http", "the server serves nothing else"
         scope["app"] = self
-        await self.entrance(scope, receive, send)
+        await self._entrance(scope, receive, send)
 
-    def openapi(self) -> dict[str, Any]:
-        if self.openapi_schema is None:
-            self.openapi_schema = openapi.document(self)
-        return self.openapi_schema
+    def openapi(self, rest: Callable[[float], None] = lambda seconds: None) -> dict[str, Any]:
+        """The API's description of itself; see ``openapi.document``."""
+        return openapi.document(_routers(self._resources), rest)
 
 
 def create_app(
@@ -122,11 +130,9 @@ def create_app(
 
     ``stop`` is called before the server is stopped.
     """
-    app = _bare_app()
-    requests = OpenRequests()
-    access = TokenAccess(plane, clock, requests)
+    access = TokenAccess(plane, clock, OpenRequests())
+    app = Application(resources, access, turns or Turns())
     reader = reader or Reader(engine)
-    app.state.requests = requests
     app.state.api = Api(
         plane=plane,
         reader=reader,
@@ -144,27 +150,7 @@ def create_app(
         clock_state=clock_state or ClockState(),
         provider_checks=ProviderChecks(home, on_loopback=on_loopback),
     )
-    app.state.large_bodies = LargeBodies()
-    app.state.description = Description(app)
-    for router in _routers(tuple(resources)):
-        app.include_router(router)
-    answering = Answering(_table(tuple(resources)))
-    app.entrance = UrlBounds(Stopping(BearerAuth(answering, access, turns or Turns()), requests))
     return app
-
-
-def _bare_app() -> Application:
-    return Application(
-        title="Muster",
-        version=__version__,
-        description="Batch jobs and sessions on a cluster. Every request but /health carries "
-        "`Authorization: Bearer TOKEN`; amounts and times are canonical: thousandths, bytes, "
-        "seconds since the epoch.",
-        openapi_url=None,  # ``describe`` serves it
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-    )
 
 
 def _routers(resources: tuple[Resource[Any, Any], ...]) -> Sequence[APIRouter]:
@@ -184,7 +170,7 @@ def _table(resources: tuple[Resource[Any, Any], ...]) -> RouteTable:
     return RouteTable(routes_of(resources))
 
 
-def stop(app: FastAPI) -> None:
+def stop(app: Application) -> None:
     """Refuse new requests and end every wait, follow and event stream, so that the server can stop;
     ``stopping.FINISH_S`` later end all other requests too. To be called on the event loop.
     """

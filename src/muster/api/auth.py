@@ -67,7 +67,7 @@ class TokenAccess:
         self.refused = 0
         self._plane = plane
         self._clock = clock
-        self._requests = requests
+        self.requests = requests
         self._reading: dict[asyncio.Task[object], Principal] = {}
         self._untold = 0
         self._told_at = 0.0
@@ -105,7 +105,7 @@ class TokenAccess:
         now = self._clock.now()
         for task, principal in self._reading.items():
             if principal_now(self._plane.live, principal.token, now) != principal:
-                self._requests.end(task, _refusal())
+                self.requests.end(task, _refusal())
 
     def count_refusal(self) -> None:
         """Count a request without a good token."""
@@ -127,25 +127,26 @@ class BearerAuth:
         self._turns = turns
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        caller = _caller(scope, self._principal(scope))
+        principal = self._principal(scope)
+        caller = _caller(scope, principal)
         try:
             turn = await self._turns.begin(caller)
         except Busy as busy:
             await error_answer(429, ErrorCode.BUSY, str(busy))(scope, receive, send)
             return
         try:
-            await Metered(self._serve(scope, receive, send), turn)
+            if turn.in_debt:  # it has waited, and tokens end meanwhile
+                principal = self._principal(scope)
+            await Metered(self._serve(scope, receive, send, principal), turn)
         finally:
             self._turns.end(turn)
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve(
+        self, scope: Scope, receive: Receive, send: Send, principal: Principal | None
+    ) -> None:
         if scope["path"] in PUBLIC:
             await self._app(scope, receive, send)
             return
-        principal = self._principal(scope)  # as it is now that its turn has come
         if principal is None:
             self._access.count_refusal()
             await _refusal()(scope, receive, send)

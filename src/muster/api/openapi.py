@@ -2,12 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
 from anyio import to_thread
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter
 from fastapi.openapi.utils import get_openapi
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,9 +15,15 @@ from starlette.responses import Response
 from muster.api.answers import json_answer
 from muster.core.specs.amounts import Spec
 from muster.core.views.base import VIEW_KEY, ErrorView, View
+from muster.version import __version__
 
 PATH = "/v1/openapi.json"
 router = APIRouter()
+_ABOUT = (
+    "Batch jobs and sessions on a cluster. Every request but /health carries "
+    "`Authorization: Bearer TOKEN`; amounts and times are canonical: thousandths, bytes, "
+    "seconds since the epoch."
+)
 _SCHEMAS = "#/components/schemas/"
 _SPECS: dict[type[Spec], None] = {}
 """The specs that request bodies are read as, collected as endpoints are defined."""
@@ -39,10 +45,15 @@ def json_body(model: type[Spec]) -> dict[str, Any]:
 
 
 class Description:
-    """The description of an application, which never changes: it is written once."""
+    """The description of an API, which never changes: it is written once.
 
-    def __init__(self, app: FastAPI) -> None:
-        self._app = app
+    Args:
+        make: makes it, and calls the function that it is given with the seconds that each piece
+            took.
+    """
+
+    def __init__(self, make: Callable[[Callable[[float], None]], dict[str, Any]]) -> None:
+        self._make = make
         self._written: bytes | None = None
         self._writing = asyncio.Lock()
 
@@ -53,7 +64,7 @@ class Description:
         return self._written
 
     def _write(self) -> bytes:
-        return msgspec.json.encode(document(self._app, time.sleep))
+        return msgspec.json.encode(self._make(time.sleep))
 
 
 @router.get(PATH, include_in_schema=False)
@@ -63,17 +74,21 @@ async def get_description(request: Request) -> Response:
     return json_answer(await description.json())
 
 
-def document(app: FastAPI, rest: Callable[[float], None] = lambda seconds: None) -> dict[str, Any]:
-    """The description, made piece by piece: after each one ``rest`` is called with the seconds that
-    it took, so that a thread that makes it leaves the interpreter to others for as long."""
+def document(
+    routers: Iterable[APIRouter], rest: Callable[[float], None] = lambda seconds: None
+) -> dict[str, Any]:
+    """The description of endpoints, made by FastAPI piece by piece: after each one ``rest`` is
+    called with the seconds that it took, so that a thread that makes it leaves the interpreter to
+    others for as long."""
     document: dict[str, Any] = {}
-    for route in app.routes:
-        began_s = time.perf_counter()
-        part = get_openapi(
-            title=app.title, version=app.version, description=app.description, routes=[route]
-        )
-        _add(document, part)
-        rest(time.perf_counter() - began_s)
+    for router in routers:
+        for route in router.routes:
+            began_s = time.perf_counter()
+            part = get_openapi(
+                title="Muster", version=__version__, description=_ABOUT, routes=[route]
+            )
+            _add(document, part)
+            rest(time.perf_counter() - began_s)
     components = document.setdefault("components", {})
     schemas = components.setdefault("schemas", {})
     views = {ErrorView} | _refer_to_views(document)

@@ -433,14 +433,14 @@ class Resource(Generic[R, V]):
         return found, live
 
 
-def _has_name(record: object, listing: Listing) -> bool:
-    """Whether a live record may be listed, as far as its name goes."""
-    name: str | None = getattr(record, "name", None)
-    if listing.name is None or name is None:
+def _has_name(record: Any, listing: Listing) -> bool:
+    """Whether a live record may be listed, as far as its name goes. A name that a record does not
+    store itself is not looked at: another one may be in SQL."""
+    if listing.name is None or "name" not in record.__dataclass_fields__:
         return True
     if listing.name.endswith("*"):
-        return name.startswith(listing.name.removesuffix("*"))
-    return name == listing.name
+        return bool(record.name.startswith(listing.name.removesuffix("*")))
+    return bool(record.name == listing.name)
 
 
 def _cancel_view(of: Handed | RecordView, changed: bool, message: str) -> CancelView:

@@ -61,9 +61,6 @@ class Stopping:
         self._requests = requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         if self._requests.closed:
             refusal = error_answer(503, ErrorCode.UNAVAILABLE, "the controller is stopping")
             await refusal(scope, receive, send)

@@ -19,8 +19,7 @@ class UrlBounds:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        wrong = _wrong(scope) if scope["type"] == "http" else ""
-        if wrong:
+        if wrong := _wrong(scope):
             await error_answer(400, ErrorCode.REFUSED, wrong)(scope, receive, send)
             return
         await self._app(scope, receive, send)
