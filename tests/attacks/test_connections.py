@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 
 from tests.attacks.target import MALLORYS_ADDRESS, Target
+from tests.bad_requests import BAD_HEADS
 
 from muster.app.http_connection import HEAD_TIMEOUT_S, MAX_OF_ONE_ADDRESS
 
@@ -64,6 +65,23 @@ def test_head_without_end_is_refused(target: Target) -> None:
         with contextlib.suppress(OSError):
             connection.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 100_000)
         assert has_ended(connection)
+
+
+def test_request_that_two_servers_might_read_in_two_ways_is_refused(target: Target) -> None:
+    """The submission that hides behind it is not carried out."""
+    token = target.tokens["victor"]
+    body = '{"name": "smuggled", "command": ["true"]}'
+    hidden = (
+        f"POST /v1/jobs HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n{body}"
+    )
+    for head, status in BAD_HEADS:
+        with connected(target, 1) as (connection,):
+            connection.sendall((head + hidden).encode("latin-1"))
+            assert connection.recv(100).startswith(b"HTTP/1.1 %d" % status), head
+            assert has_ended(connection)
+    with target.client("victor") as victor:
+        assert victor.jobs("all", name="smuggled") == []
 
 
 def test_stranger_is_told_so_and_its_body_is_not_read(target: Target) -> None:

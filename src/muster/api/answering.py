@@ -21,8 +21,11 @@ class Answering:
         except (NoSuchPath, NoSuchMethod) as error:
             response = nothing_there(scope, has_path=isinstance(error, NoSuchMethod))
         except Exception as error:
-            await refusal(scope, error)(scope, receive, send)
+            response = refusal(scope, error)
             if is_defect(error):
+                await response(scope, receive, send)
                 raise  # so that the server logs it
-            return
+            # Its frames hold what was read of the body, in a cycle that lasts until the next
+            # collection: 24 bodies of 64 KiB left 100 MB of it.
+            error.__traceback__ = None
         await response(scope, receive, send)
