@@ -7,7 +7,7 @@ import httpx
 import pytest
 from tests.api.served import ADMIN, LARGE, ServedCluster
 
-from muster.api import resource
+from muster.api import listing
 from muster.api.app import RESOURCES
 from muster.api.reader import Reader
 from muster.core.owner import Role
@@ -53,7 +53,7 @@ def test_list_in_an_idle_cluster_is_the_one_of_sql(
 ) -> None:
     at_once = [http.get(path, params={"state": state}).json() for state in ("live", "current")]
     assert reads == []
-    monkeypatch.setattr(resource, "MAX_LOOKED_AT", -1)
+    monkeypatch.setattr(listing, "MAX_LOOKED_AT", -1)
     assert at_once == [http.get(path).json()] * 2
     assert len(reads) == 1
 
@@ -64,7 +64,7 @@ def test_filter_that_a_kind_does_not_have_is_refused_all_the_same(
     http: httpx.Client, path: str, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_once = http.get(path, params={key: "x"})
-    monkeypatch.setattr(resource, "MAX_LOOKED_AT", -1)
+    monkeypatch.setattr(listing, "MAX_LOOKED_AT", -1)
     of_sql = http.get(path, params={key: "x"})
     assert (at_once.status_code, at_once.json()) == (of_sql.status_code, of_sql.json())
 
@@ -87,7 +87,7 @@ def test_list_that_may_find_a_live_record_is_read(
         found = http.get("/v1/jobs", params=query).json()["items"]
         assert [each["id"] for each in found] == [job["id"]]
     assert len(reads) == 5
-    monkeypatch.setattr(resource, "MAX_LOOKED_AT", 0)
+    monkeypatch.setattr(listing, "MAX_LOOKED_AT", 0)
     assert http.get("/v1/jobs", params={"name": "x"}).json() == EMPTY
     assert len(reads) == 6
     http.post(f"/v1/jobs/{job['id']}/cancel").raise_for_status()

@@ -12,7 +12,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 from tests.client.authority import certificate
 
-from muster.app import http_connection, http_server
+from muster.app import http_connection, http_connections, http_server
 from muster.app.http_server import serving
 
 SOON_S = 0.3
@@ -75,7 +75,7 @@ async def test_stranger_who_begins_no_handshake_is_cut_off(
 async def test_handshakes_that_do_not_end_take_no_places_from_clients(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(http_connection, "MAX_OF_ONE_ADDRESS", 20)
+    monkeypatch.setattr(http_connections, "MAX_OF_ONE_ADDRESS", 20)
     tls = certificate(tmp_path, "localhost")
     trusting = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
     listener = socket.create_server(("127.0.0.1", 0))

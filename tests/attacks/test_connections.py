@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from tests.attacks.target import MALLORYS_ADDRESS, Target
 from tests.bad_requests import BAD_HEADS
 
-from muster.app.http_connection import HEAD_TIMEOUT_S, MAX_OF_ONE_ADDRESS
+from muster.app.http_connection import HEAD_TIMEOUT_S
+from muster.app.http_connections import MAX_OF_ONE_ADDRESS
 
 
 @contextlib.contextmanager

@@ -114,7 +114,7 @@ class Arguments:
         object.__setattr__(self, "_is_async", inspect.iscoroutinefunction(self.function))
 
     async def called(self, incoming: Incoming) -> Any:
-        """What the function answers for a request.
+        """The answer of the function to a request.
 
         Raises:
             InvalidSpec: with every value that is wrong; other errors are the function's.

@@ -1,13 +1,20 @@
-"""The query parameters of listings."""
+"""The query parameters of listings, and the listings of which the mirror tells that they find
+nothing."""
 
+from itertools import islice
 from typing import Annotated, Any
 
 from fastapi import Query
 
 from muster.core.errors import InvalidSpec, Problem
 from muster.core.states import StateTable
+from muster.store.entity import Entity
+from muster.store.live import Live
+from muster.store.queries.listing import Listing
 
 MAX_PAGE = 1000
+MAX_LOOKED_AT = 200
+"""Live records among which a listing looks for one that it might find."""
 
 CURRENT = "current"
 """The live records, and those that have ended of which processes are left."""
@@ -48,3 +55,27 @@ def states_of(table: StateTable[Any], asked: str) -> frozenset[str] | None:
         expected = f"expected live, current, ended, all, or one of {', '.join(known)}"
         raise InvalidSpec([Problem("state", repr(asked), expected)])
     return frozenset({state})
+
+
+def finds_nothing(entity: Entity[Any], live: Live, listing: Listing) -> bool:
+    """Whether the mirror alone tells that a listing of these records finds nothing, so that no read
+    of SQL is needed. It is asked where it holds few of them, because others wait meanwhile."""
+    if listing.with_left and listing.left:
+        return False
+    if listing.states is None or not entity.states.live.issuperset(listing.states):
+        return False
+    filters = {"name": listing.name, "user": listing.owner, "group": listing.group}
+    if any(value is not None and key not in entity.table.c for key, value in filters.items()):
+        return False  # which is refused
+    records = [*islice(live.all_of(entity), MAX_LOOKED_AT + 1)]
+    return len(records) <= MAX_LOOKED_AT and not any(_has_name(each, listing) for each in records)
+
+
+def _has_name(record: Any, listing: Listing) -> bool:
+    """Whether a live record may be listed, as far as its name goes. A name that a record does not
+    store itself is not looked at: another one may be in SQL."""
+    if listing.name is None or "name" not in record.__dataclass_fields__:
+        return True
+    if listing.name.endswith("*"):
+        return bool(record.name.startswith(listing.name.removesuffix("*")))
+    return bool(record.name == listing.name)

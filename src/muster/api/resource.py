@@ -4,7 +4,6 @@ all of them have: submit, list, show, cancel, reprioritise and why."""
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from operator import attrgetter
 from typing import Annotated, Any, Generic, Protocol, TypeVar, cast
 
@@ -17,7 +16,17 @@ from muster.api.answers import answer, json_answer
 from muster.api.bodies import read_spec
 from muster.api.context import Call, Caller
 from muster.api.dependencies import knowing_ended, known_group
-from muster.api.listing import CURRENT, Cursor, Group, Limit, Name, OwnerOf, State, states_of
+from muster.api.listing import (
+    CURRENT,
+    Cursor,
+    Group,
+    Limit,
+    Name,
+    OwnerOf,
+    State,
+    finds_nothing,
+    states_of,
+)
 from muster.api.openapi import json_body, spec_body
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
@@ -48,9 +57,6 @@ class Handed(Protocol):
 R = TypeVar("R", bound=Handed)
 V = TypeVar("V", bound=RecordView)
 S = TypeVar("S", bound=WorkSpec)
-
-MAX_LOOKED_AT = 200
-"""Live records among which a listing looks for one that it might find."""
 
 Force = Annotated[bool, Query(description="kill its processes at once: no grace")]
 Plan = Callable[[Live, Parts, Principal, S, float, Ended], PlanView]
@@ -288,8 +294,9 @@ class Resource(Generic[R, V]):
             with_left = state.lower() == CURRENT
             left = self._left(call)
             listing = Listing(states, name, owner, group, limit, cursor, left, with_left)
-            is_whole = all(value in (None, False) for value in filters.values())
-            if is_whole and self._is_empty(call, listing):
+            plane = call.api.plane
+            is_whole = all(each in (None, False) for each in filters.values())
+            if is_whole and not plane.is_broken and finds_nothing(self.entity, plane.live, listing):
                 return answer(self.page(items=()))
             if self.as_seen is not None:
                 page: Any = await call.read(list_of, call.principal, listing, **filters)
@@ -397,20 +404,6 @@ class Resource(Generic[R, V]):
             return json_answer(await call.json(self.explain_ended, call.principal, found, now))
         return answer(self.explain(plane.live, plane.parts, name, now, call.principal))
 
-    def _is_empty(self, call: Caller, listing: Listing) -> bool:
-        """Whether the mirror alone tells that a listing finds nothing: no read of SQL is needed
-        then. It is asked where it holds few records, because others wait meanwhile."""
-        plane, entity = call.api.plane, self.entity
-        if plane.is_broken or (listing.with_left and listing.left):
-            return False
-        if listing.states is None or not entity.states.live.issuperset(listing.states):
-            return False
-        filters = {"name": listing.name, "user": listing.owner, "group": listing.group}
-        if any(value is not None and key not in entity.table.c for key, value in filters.items()):
-            return False  # which is refused
-        live = [*islice(plane.live.all_of(entity), MAX_LOOKED_AT + 1)]
-        return len(live) <= MAX_LOOKED_AT and not any(_has_name(each, listing) for each in live)
-
     def _left(self, call: Caller) -> Mapping[str, int]:
         """See ``left``; none while a commit that failed is still to be read again."""
         plane = call.api.plane
@@ -431,16 +424,6 @@ class Resource(Generic[R, V]):
             # It has ended since it was read.
             found = await call.read(self.read, call.principal, found.id)
         return found, live
-
-
-def _has_name(record: Any, listing: Listing) -> bool:
-    """Whether a live record may be listed, as far as its name goes. A name that a record does not
-    store itself is not looked at: another one may be in SQL."""
-    if listing.name is None or "name" not in record.__dataclass_fields__:
-        return True
-    if listing.name.endswith("*"):
-        return bool(record.name.startswith(listing.name.removesuffix("*")))
-    return bool(record.name == listing.name)
 
 
 def _cancel_view(of: Handed | RecordView, changed: bool, message: str) -> CancelView:

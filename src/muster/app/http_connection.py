@@ -11,8 +11,7 @@ import asyncio
 import logging
 import socket
 import struct
-from collections import Counter, deque
-from functools import partial
+from collections import deque
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -20,17 +19,14 @@ import httptools
 from starlette.types import ASGIApp
 from uvicorn.server import ServerState
 
+from muster.app.http_connections import HttpConnections
 from muster.app.http_exchange import HttpExchange
 from muster.core.origins import origin_of
 from muster.proxy.answers import Refused
-from muster.proxy.connections import Connections
 from muster.proxy.heads import Header, RequestHead, read_request
 
 log = logging.getLogger(__name__)
 
-MAX_CONNECTIONS = 4096
-MAX_OF_ONE_ADDRESS = 1024
-"""Connections from one address; users of one machine share it."""
 MAX_HEAD_BYTES = 16 * 1024
 """The limit of a request's line and headers, and of what surrounds the pieces of its body."""
 MAX_HEADERS = 100
@@ -45,39 +41,11 @@ STALLED_S = 60.0
 LINGER_S = 2.0
 """How long the rest of a refused request is read, so that its sender reads why."""
 MAX_LINGER_BYTES = 256 * 1024
-TELL_EVERY_S = 60.0
-"""How often the log tells of faulty requests."""
 
 _LATE_HEAD = "headers that did not come"
 _STALLED = "readers that stalled"
 _CUT_OFF = "answers cut off"
 _NOT_HTTP = "not HTTP"
-
-
-class Faults:
-    """Counts faulty requests by fault; a line a minute tells the counts."""
-
-    def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
-
-    def note(self, fault: str) -> None:
-        if not self.counts:
-            asyncio.get_running_loop().call_later(TELL_EVERY_S, self._tell)
-        self.counts[fault] += 1
-
-    def _tell(self) -> None:
-        told = ", ".join(f"{count} {fault}" for fault, count in self.counts.most_common())
-        log.warning("bad requests in the last %.0f s: %s", TELL_EVERY_S, told)
-        self.counts.clear()
-
-
-class HttpConnections(Connections):
-    """All connections, and the faults of their requests."""
-
-    def __init__(self) -> None:
-        self.faults = Faults()
-        too_many = partial(self.faults.note, "connections too many")
-        super().__init__(MAX_CONNECTIONS, MAX_OF_ONE_ADDRESS, too_many)
 
 
 class HttpConnection(asyncio.Protocol):

@@ -11,7 +11,8 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 
-from muster.app.http_connection import HttpConnection, HttpConnections
+from muster.app.http_connection import HttpConnection
+from muster.app.http_connections import HttpConnections
 from muster.proxy.tls_server import TlsServer
 from muster.wire.transport import ServerTls
 
