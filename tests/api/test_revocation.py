@@ -8,9 +8,13 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.api.served import ADA, ADMIN, LARGE, LIMIT_S, ServedCluster
+from starlette.types import Message, Receive, Scope, Send
+from tests.api.served import ADA, ADMIN, LARGE, LIMIT_S, ROOT, ServedCluster
 
+from muster.api.auth import BearerAuth
+from muster.api.turns import Caller, RequestTurn, TurnsAtOnce
 from muster.client import Client, Unauthenticated
+from muster.control.identity.tokens import revoke_token
 from muster.core.owner import Role
 
 SLEEP = {"command": ["sleep", "1000"], "resources": {"cpu": "10m"}}
@@ -182,3 +186,33 @@ def test_change_whose_body_ends_after_its_token_was_revoked_is_refused(
     assert (len(root.tokens()), len(root.join_tokens())) == (tokens - 1, joins)
     assert "kept" not in {user.name for user in root.users()}
     assert "kept" not in {job.name for job in root.jobs("all")}
+
+
+def test_token_that_is_revoked_while_its_request_waits_for_a_turn_is_refused(
+    cluster: ServedCluster,
+) -> None:
+    token, secret = cluster.new_token(ADA)
+    api = cluster.app.state.api
+
+    class Late(TurnsAtOnce):
+        """A turn comes once the token is gone."""
+
+        async def begin(self, caller: Caller) -> RequestTurn:
+            await api.plane.request(lambda work, _: revoke_token(work, ROOT, token))
+            return RequestTurn(caller, 0.0, in_debt=True)
+
+    sent: list[Message] = []
+
+    async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
+        raise AssertionError("nobody is let in")
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    headers = [(b"authorization", f"Bearer {secret}".encode())]
+    scope = {"type": "http", "method": "GET", "path": "/v1/jobs", "headers": headers}
+    cluster.run(BearerAuth(endpoint, api.access, Late())(scope, receive, send))
+    assert sent[0]["status"] == 401
