@@ -17,12 +17,11 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import uvicorn
 from proving.hollow.performers.notices import HollowSender
 from proving.hollow.performers.probing import HollowProber
 from proving.hollow.performers.providers import Farm, HollowMachine, HollowProviders
@@ -35,6 +34,7 @@ from tests.patience import until
 from muster.api.app import RESOURCES, Application, create_app
 from muster.api.app import stop as stop_requests
 from muster.api.resource import Resource
+from muster.app.http_server import serving
 from muster.client import Client
 from muster.control.accounts import ensure_user
 from muster.control.agent.desk import AgentDesk
@@ -91,20 +91,6 @@ class Output:
     ended: bool = False
     lost: int = 0
     grown: asyncio.Event = field(default_factory=asyncio.Event)
-
-
-class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.ready = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.ready.set()
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield  # signals are pytest's
 
 
 class ServedCluster:
@@ -217,15 +203,12 @@ class ServedCluster:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", self._port))
         self._port = listener.getsockname()[1]
-        config = uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=1)
-        self._server = _Server(config)
-        self._serving = asyncio.create_task(self._server.serve([listener]))
-        await self._server.ready.wait()
+        self._serving = AsyncExitStack()
+        await self._serving.enter_async_context(serving(app, listener, None))
 
     async def _close(self) -> None:
         stop_requests(self.app)
-        self._server.should_exit = True
-        await self._serving
+        await self._serving.aclose()
         self.store.close()
 
     # -- control ---------------------------------------------------------------------------------
@@ -384,7 +367,7 @@ class ServedCluster:
         until(lambda: self.call(condition), LIMIT_S)
 
     def requests_under_way(self) -> int:
-        return len(self._server.server_state.tasks)
+        return len(self.app.state.requests._under_way)
 
     def pass_time(self, seconds: float) -> None:
         """Let control's time pass; the agents say now and then that they are there."""
