@@ -104,5 +104,15 @@ def test_record_is_found_by_the_name_that_sql_has(http: httpx.Client) -> None:
     http.post(f"/v1/jobs/{job.json()['id']}/cancel").raise_for_status()
 
 
+def test_sessions_without_a_name_are_not_found_by_one(http: httpx.Client) -> None:
+    """Those of jobs have none."""
+    job = http.post("/v1/jobs", json=TRUE | {"name": "nameless"})
+    job.raise_for_status()
+    assert http.get("/v1/sessions", params={"of_jobs": "true"}).json()["items"]
+    for name in ("nameless", "n*", "*"):
+        assert http.get("/v1/sessions", params={"name": name}).json() == EMPTY
+    http.post(f"/v1/jobs/{job.json()['id']}/cancel").raise_for_status()
+
+
 def test_replicas_of_a_deployment_that_there_is_not_are_not_found(http: httpx.Client) -> None:
     assert http.get("/v1/routes", params={"deployment": ""}).status_code == 404

@@ -72,10 +72,12 @@ def finds_nothing(entity: Entity[Any], live: Live, listing: Listing) -> bool:
 
 
 def _has_name(record: Any, listing: Listing) -> bool:
-    """Whether a live record may be listed, as far as its name goes. A name that a record does not
-    store itself is not looked at: another one may be in SQL."""
-    if listing.name is None or "name" not in record.__dataclass_fields__:
+    """Whether a live record may be listed, as far as its name goes. A record that stores none
+    itself, or has none, is left to SQL."""
+    stored = "name" in record.__dataclass_fields__
+    name: str | None = record.name if stored else None
+    if listing.name is None or name is None:
         return True
     if listing.name.endswith("*"):
-        return bool(record.name.startswith(listing.name.removesuffix("*")))
-    return bool(record.name == listing.name)
+        return name.startswith(listing.name.removesuffix("*"))
+    return name == listing.name
