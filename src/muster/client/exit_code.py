@@ -10,7 +10,6 @@ from muster.client.calls import Calls
 from muster.client.encoding import quoted
 from muster.client.exchange import Exchange
 from muster.core import exit_codes
-from muster.core.reasons import ReasonCode
 from muster.core.states import JobState, TaskState
 from muster.core.views.work import JobView, TaskPage
 
@@ -42,6 +41,8 @@ def _exit_code(calls: Calls, job: JobView) -> Exchange[int]:
         return exit_codes.of_task(failed.items[0]) if failed.items else exit_codes.FAILED
     if job.state is not JobState.KILLED:
         return exit_codes.FAILED
+    from muster.core.reasons import ReasonCode
+
     if job.reason is None or job.reason.code != ReasonCode.TIMEOUT:
         killed = yield from calls._get(TaskPage, path, state=TaskState.KILLED, limit=LOOKED_AT)
         # One task ran too long; the others were stopped with it.

@@ -1,20 +1,19 @@
-"""HTTP for the blocking client, on the standard library: httpx takes longer to import than a
-request takes."""
+"""HTTP for the blocking client, on sockets: httpx takes longer to import than a request takes."""
 
 from __future__ import annotations
 
-import http.client
 import select
-import socket
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from muster.client.exchange import Answer, NoAnswer, Request, StreamBroke
+from muster.client.http1 import Link, Place, ProtocolError, Response
 from muster.client.reaching import problem_of
 
 if TYPE_CHECKING:
+    import socket
     import ssl
 
     from muster.client.connection import Connection
@@ -31,14 +30,16 @@ class Http:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         parts = urlsplit(connection.url)
-        self._host, self._port = parts.hostname or "", parts.port
+        self._to = Place(
+            parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+        )
         self._prefix = parts.path.rstrip("/")
         self._tls: ssl.SSLContext | None = None
         if parts.scheme == "https":
             from muster.client.reaching import tls_context
 
             self._tls = tls_context(connection.ca)
-        self._idle: list[http.client.HTTPConnection] = []
+        self._idle: list[Link] = []
         self._lock = threading.Lock()
 
     def close(self) -> None:
@@ -66,24 +67,23 @@ class Http:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         link = self._take()
         try:
-            if link.sock is None:
-                link.timeout = min(request.timeout_s or CONNECT_TIMEOUT_S, CONNECT_TIMEOUT_S)
-                link.connect()
-            link.sock.settimeout(request.timeout_s)
+            sock = link.sock
+            if sock is None:
+                sock = link.connect(min(request.timeout_s or CONNECT_TIMEOUT_S, CONNECT_TIMEOUT_S))
+            sock.settimeout(request.timeout_s)
             path = self._prefix + request.path
-            link.request(request.method, path, request.body, {**headers, **request.headers})
-            response = link.getresponse()
-        except (OSError, http.client.HTTPException) as error:
+            response = link.ask(request.method, path, request.body, {**headers, **request.headers})
+        except (OSError, ProtocolError) as error:
             link.close()
             raise problem_of(error, self._connection) from None
         except BaseException:  # Ctrl-C leaves half a request on the connection
             link.close()
             raise
-        found = {name.lower(): value for name, value in response.getheaders()}
-        answer, body = Answer(response.status, found, b""), Body(self, link, response)
+        answer = Answer(response.status, response.headers, b"")
+        body = Body(self, link, response)
         return (_whole(answer, body) if answer.status >= 400 else answer), body
 
-    def _take(self) -> http.client.HTTPConnection:
+    def _take(self) -> Link:
         """A connection that the server has not closed meanwhile, or a new one."""
         while True:
             with self._lock:
@@ -94,21 +94,12 @@ class Http:
                 return link
             link.close()
 
-    def _new(self) -> http.client.HTTPConnection:
-        host, port, tunnel = self._host, self._port, None
+    def _new(self) -> Link:
         # A proxy for the outside world must not stand before this machine's own cluster.
-        if self._tls is not None and not self._connection.loopback:
-            tunnel = _proxy(self._host)
-        if tunnel is not None:
-            host, port = tunnel
-        if self._tls is None:
-            return http.client.HTTPConnection(host, port)
-        link = http.client.HTTPSConnection(host, port, context=self._tls)
-        if tunnel is not None:
-            link.set_tunnel(self._host, self._port or 443)
-        return link
+        is_outside = self._tls is not None and not self._connection.loopback
+        return Link(self._to, self._tls, _proxy(self._to.host) if is_outside else None)
 
-    def _give_back(self, link: http.client.HTTPConnection) -> None:
+    def _give_back(self, link: Link) -> None:
         with self._lock:
             if len(self._idle) < MAX_IDLE:
                 self._idle.append(link)
@@ -119,13 +110,11 @@ class Http:
 class Body:
     """The content of one answer."""
 
-    def __init__(
-        self, http_: Http, link: http.client.HTTPConnection, response: http.client.HTTPResponse
-    ) -> None:
-        self._http = http_
-        self._link: http.client.HTTPConnection | None = link
+    def __init__(self, http: Http, link: Link, response: Response) -> None:
+        self._http = http
+        self._link: Link | None = link
         self._response = response
-        self._keeps = not response.will_close
+        self._keeps = not response.closes
 
     def read(self) -> bytes:
         """The next piece; empty at the end.
@@ -135,7 +124,7 @@ class Body:
         """
         try:
             piece = self._response.read1(PIECE_BYTES)
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, ProtocolError) as error:
             self._keeps = False
             raise StreamBroke(str(error) or type(error).__name__) from None
         if not piece:
@@ -148,7 +137,7 @@ class Body:
     def close(self) -> None:
         """Close the connection, where the content was not read to its end."""
         if self._link is not None:
-            if not self._response.isclosed():
+            if not self._response.ended:
                 self._keeps = False
             self._done()
 
@@ -187,8 +176,8 @@ def _readable(sock: socket.socket | None) -> bool:
     return bool(poll.poll(0))
 
 
-def _proxy(host: str) -> tuple[str, int | None] | None:
-    """Host and port of the proxy that the environment names for this host."""
+def _proxy(host: str) -> Place | None:
+    """The proxy that the environment names for this host."""
     from urllib.request import getproxies, proxy_bypass
 
     if not (proxy := getproxies().get("https")) or proxy_bypass(host):
@@ -196,5 +185,5 @@ def _proxy(host: str) -> tuple[str, int | None] | None:
     with suppress(ValueError):
         parts = urlsplit(proxy if "//" in proxy else f"//{proxy}")
         if parts.hostname:
-            return parts.hostname, parts.port
+            return Place(parts.hostname, parts.port or 443)
     return None

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from muster.client.errors import NoConnection, Unreachable, Untrusted
 from muster.client.exchange import NoAnswer
+from muster.client.http1 import NoStatusLine
 
 if TYPE_CHECKING:
     import ssl
@@ -41,26 +42,33 @@ def tls_context(ca: Path | None) -> ssl.SSLContext:
 
 def problem_of(error: BaseException, connection: Connection) -> Exception:
     """The error for a failed request; ``NoAnswer`` where trying again may help."""
-    import ssl
-
+    is_secure = urlsplit(connection.url).scheme == "https"
     for cause in _causes(error):
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return Untrusted(_distrust(cause, connection))
-        if isinstance(cause, ssl.SSLError) and cause.reason in (
-            "WRONG_VERSION_NUMBER",
-            "RECORD_LAYER_FAILURE",
-            "PACKET_LENGTH_TOO_LONG",
-        ):
-            plain = "http" + connection.url.removeprefix("https")
-            return Unreachable(
-                f"what listens at {connection.url} does not speak TLS: is the address {plain}?"
-            )
+        if is_secure and (found := _problem_of_tls(cause, connection)) is not None:
+            return found
         if isinstance(cause, socket.gaierror):
             host = urlsplit(connection.url).hostname
             return NoAnswer(f"the name {host} has no address: {cause.strerror}")
         if isinstance(cause, ConnectionRefusedError):
             return NoAnswer("nothing listens there")
     return NoAnswer(str(error) or type(error).__name__, hung_up=_hung_up(error))
+
+
+def _problem_of_tls(cause: BaseException, connection: Connection) -> Exception | None:
+    import ssl  # takes long, and without TLS nobody needs it
+
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return Untrusted(_distrust(cause, connection))
+    if isinstance(cause, ssl.SSLError) and cause.reason in (
+        "WRONG_VERSION_NUMBER",
+        "RECORD_LAYER_FAILURE",
+        "PACKET_LENGTH_TOO_LONG",
+    ):
+        plain = "http" + connection.url.removeprefix("https")
+        return Unreachable(
+            f"what listens at {connection.url} does not speak TLS: is the address {plain}?"
+        )
+    return None
 
 
 def _distrust(error: ssl.SSLCertVerificationError, connection: Connection) -> str:
@@ -92,9 +100,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 def _hung_up(error: BaseException) -> bool:
     """Whether a server accepted the connection, and closed it instead of answering."""
-    import http.client
-
-    ended = (http.client.BadStatusLine, ConnectionResetError)
+    ended = (NoStatusLine, ConnectionResetError)
     return any(
         isinstance(cause, ended) or type(cause).__name__ == "RemoteProtocolError"
         for cause in _causes(error)
