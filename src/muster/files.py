@@ -3,7 +3,6 @@ written whole or not at all, and what somebody else may have prepared is refused
 
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
@@ -193,6 +192,8 @@ def write_once(path: Path, content: bytes) -> None:
     """
     if path.exists():
         return
+    import secrets  # with hashes and OpenSSL; commands that only read import this module, too
+
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
     write_whole(fresh, content)
     try:

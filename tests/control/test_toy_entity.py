@@ -25,7 +25,7 @@ from tests.databases import migrated_url, open_unsynced
 import muster
 from muster.cli import kinds
 from muster.cli.cluster import Cluster
-from muster.cli.main import app
+from muster.cli.program import app
 from muster.client import Client, InvalidSpec, NotFound
 from muster.core.owner import Role
 from muster.core.specs import load
@@ -179,6 +179,7 @@ class Muster:
 @pytest.fixture
 def muster_(cluster: ServedCluster, monkeypatch: pytest.MonkeyPatch) -> Muster:
     monkeypatch.setitem(kinds.KINDS, LAMP.prefix, "tests.control.lamp.cli")
+    monkeypatch.setitem(kinds.WORK, LAMP.prefix, "tests.control.lamp.cli")
     monkeypatch.setitem(cast(dict[str, object], load.KINDS), LAMP.name, LampSpec)
     return Muster(cluster)
 

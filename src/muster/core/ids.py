@@ -6,12 +6,14 @@ millisecond. Ordering by text is ordering by time of creation. A person may type
 unique, with or without the kind.
 """
 
-import random
 import re
 from enum import StrEnum
-from typing import NewType
+from typing import TYPE_CHECKING, NewType
 
-from muster.core.clock import Clock
+if TYPE_CHECKING:
+    import random
+
+    from muster.core.clock import Clock
 
 SessionId = NewType("SessionId", str)
 KernelId = NewType("KernelId", str)
@@ -64,7 +66,7 @@ _JOB, _SESSION, _KERNEL = f"{IdKind.JOB}-", f"{IdKind.SESSION}-", f"{IdKind.KERN
 class IdFactory:
     """Makes identifiers from an injected clock and source of randomness."""
 
-    def __init__(self, clock: Clock, rng: random.Random) -> None:
+    def __init__(self, clock: "Clock", rng: "random.Random") -> None:
         self._clock = clock
         self._rng = rng
         self._value = 0  # invariant: never decreases, so later identifiers sort later

@@ -1,4 +1,5 @@
-"""The kinds of records on the command line. To add one, name its module in ``KINDS``."""
+"""The kinds of records on the command line. To add one, name its module in ``KINDS``, or
+in ``WORK`` if people hand it in and wait for it."""
 
 from collections.abc import Iterator
 from importlib import import_module
@@ -10,9 +11,14 @@ if TYPE_CHECKING:
     from muster.cli.kinds.kind import Kind, WorkKind
     from muster.core.views.base import RecordView
 
-KINDS: dict[str, str] = {
+WORK: dict[str, str] = {
     IdKind.JOB: "muster.cli.kinds.job",
     IdKind.SESSION: "muster.cli.kinds.session",
+}
+"""The modules of the kinds of work, which are among ``KINDS``: lists of work import no others."""
+
+KINDS: dict[str, str] = {
+    **WORK,
     IdKind.NOTICE: "muster.cli.kinds.notice",
     IdKind.RECOVERY: "muster.cli.kinds.recovery",
     IdKind.DEPLOYMENT: "muster.cli.kinds.deployment",
@@ -56,9 +62,8 @@ def every() -> "Iterator[Kind[Any, Any]]":
 
 def work() -> "list[WorkKind[Any, Any]]":
     """The kinds of work."""
-    from muster.cli.kinds.kind import WorkKind
-
-    return [kind for kind in every() if isinstance(kind, WorkKind)]
+    found: list[WorkKind[Any, Any]] = [import_module(each).KIND for each in WORK.values()]
+    return found
 
 
 def _of_module(name: str) -> "Kind[Any, Any]":

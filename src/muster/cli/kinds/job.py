@@ -165,7 +165,7 @@ class JobKind(WorkKind[JobView, JobDetail]):
         return client.why_task(found.id, index)
 
     def row(self, record: JobView) -> Row:
-        from muster.cli.follow.progress import done
+        from muster.cli.follow.conclusion import done
 
         return Row(
             prefix="",

@@ -9,14 +9,15 @@ together.
 """
 
 from enum import StrEnum
-from typing import Any, dataclass_transform
+from typing import TYPE_CHECKING, Any, dataclass_transform
 
 import msgspec
 
-from muster.core.errors import Problem
-from muster.core.owner import Owner
-from muster.core.reasons import Reason
-from muster.core.resources import Resources
+if TYPE_CHECKING:
+    from muster.core.errors import Problem
+    from muster.core.owner import Owner
+    from muster.core.reasons import Reason
+    from muster.core.resources import Resources
 
 VIEW_KEY = "x-view"
 
@@ -90,7 +91,7 @@ class ProblemView(View):
     expected: str
 
     @staticmethod
-    def of(problem: Problem) -> "ProblemView":
+    def of(problem: "Problem") -> "ProblemView":
         return ProblemView(field=problem.field, value=problem.value, expected=problem.expected)
 
 
@@ -108,7 +109,7 @@ class OwnerView(View):
     user: str
 
     @staticmethod
-    def of(owner: Owner) -> "OwnerView":
+    def of(owner: "Owner") -> "OwnerView":
         return OwnerView(domain=owner.domain, project=owner.project, user=owner.user)
 
     def __str__(self) -> str:
@@ -127,7 +128,7 @@ class ReasonView(View):
     numbers: dict[str, str | int | float | bool | None] = {}
 
     @staticmethod
-    def of(reason: Reason) -> "ReasonView":
+    def of(reason: "Reason") -> "ReasonView":
         return ReasonView(
             code=reason.code,
             kind=reason.kind,
@@ -147,7 +148,7 @@ class ResourcesView(View):
     extra: dict[str, int] = {}
 
     @staticmethod
-    def of(amount: Resources) -> "ResourcesView":
+    def of(amount: "Resources") -> "ResourcesView":
         return ResourcesView(
             cpu_milli=amount.cpu_milli,
             memory_bytes=amount.memory_bytes,
@@ -156,8 +157,10 @@ class ResourcesView(View):
             extra=dict(amount.extra),
         )
 
-    def resources(self) -> Resources:
+    def resources(self) -> "Resources":
         """The amounts as ``core.resources.Resources``, whose ``describe`` is meant for people."""
+        from muster.core.resources import Resources
+
         return Resources.with_extra(
             self.cpu_milli, self.memory_bytes, self.disk_bytes, self.gpu_milli, self.extra
         )

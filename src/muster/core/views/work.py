@@ -1,11 +1,11 @@
 """Answers about jobs, their tasks, sessions, kernels, and the history of all of them."""
 
 from enum import StrEnum
+from functools import cache
 from typing import Any
 
 import msgspec
 
-from muster.core.reasons import ReasonCode
 from muster.core.states import (
     JOB_TABLE,
     KERNEL_TABLE,
@@ -97,15 +97,20 @@ class WorkStanding(StrEnum):
 
 def _ended_by(reason: ReasonView | None) -> str:
     """The word for work that has ended for this reason."""
-    return _ENDED_BY.get(reason.code if reason is not None else "", WorkStanding.STOPPED)
+    return _words_by_reason().get(reason.code if reason is not None else "", WorkStanding.STOPPED)
 
 
-_ENDED_BY: dict[str, str] = {
-    ReasonCode.CANCELLED: WorkStanding.CANCELLED,
-    ReasonCode.TIMEOUT: WorkStanding.TIMED_OUT,
-    ReasonCode.COMPLETED: WorkStanding.SUCCEEDED,
-    ReasonCode.KERNEL_ENDED: WorkStanding.FAILED,
-}
+@cache
+def _words_by_reason() -> dict[str, str]:
+    # Imported late: every command imports this module, and the catalogue of reasons is long.
+    from muster.core.reasons import ReasonCode
+
+    return {
+        ReasonCode.CANCELLED: WorkStanding.CANCELLED,
+        ReasonCode.TIMEOUT: WorkStanding.TIMED_OUT,
+        ReasonCode.COMPLETED: WorkStanding.SUCCEEDED,
+        ReasonCode.KERNEL_ENDED: WorkStanding.FAILED,
+    }
 
 
 def job_version(state: JobState, counts: dict[TaskState, int]) -> str:
