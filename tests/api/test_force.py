@@ -10,7 +10,7 @@ from tests.api.served import LIMIT_S, ServedCluster
 from tests.patience import until
 
 from muster.cli.cluster import Cluster
-from muster.cli.main import app
+from muster.cli.program import app
 from muster.core.errors import Conflict, NotFound
 
 FOREVER = {"command": ["forever"], "resources": {"cpu": "10m"}, "grace": "5m"}

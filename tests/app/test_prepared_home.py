@@ -21,7 +21,7 @@ from muster.app.ended_agent import end_agent
 from muster.app.home import Home, RunningController, UnusableHome, open_log
 from muster.app.local import UpOptions, down, up
 from muster.app.maintenance.files import unfinished
-from muster.cli.main import app
+from muster.cli.program import app
 from muster.client.connection import find_connection
 from muster.client.errors import NoConnection
 from muster.core.errors import MusterError

@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 from tests.api.served import ADA, LARGE, ServedCluster
 
 from muster.cli.cluster import Cluster
-from muster.cli.main import app
+from muster.cli.program import app
 from muster.client import Client
 from muster.core.owner import Owner
 from muster.core.views.deployments import DeploymentView

@@ -12,7 +12,7 @@ from tests.cli.fake_accounts import FakeAccounts
 from tests.cli.fake_output import FakeOutput
 
 from muster.cli.cluster import Cluster, OnContact
-from muster.cli.main import app
+from muster.cli.program import app
 from muster.client import Client
 from muster.core.errors import InvalidSpec, MusterError, NotFound, Problem
 from muster.core.reasons import ReasonCode, ReasonKind, reason

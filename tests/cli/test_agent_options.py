@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from muster.agent.config import AgentConfig
 from muster.app import foreground
 from muster.app.agent_process import load_config
-from muster.cli.main import app
+from muster.cli.program import app
 from muster.core.log_options import LogOptions
 
 AGENT = ["agent", "--controller", "127.0.0.1:1", "--token", "t", "--name", "m-1"]

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from tests.cli.fake_cluster import FakeCluster, job, refused, session
 
 from muster.cli import failures
-from muster.cli.main import app
+from muster.cli.program import app
 from muster.client import Unauthenticated, Unreachable
 from muster.core.errors import Ambiguous, InvalidSpec, MusterError, NotFound, Problem
 from muster.core.specs import ScalingGroup

@@ -19,7 +19,7 @@ from muster.cli.completion import (
     complete_slice,
     complete_user,
 )
-from muster.cli.main import app
+from muster.cli.program import app
 from muster.client import Client
 from muster.core.errors import MusterError
 from muster.core.states import AgentBar, JobState

@@ -14,7 +14,7 @@ from tests.api.served import LARGE, ServedCluster
 from tests.control.driven_agent import task_index
 
 from muster.cli.cluster import Cluster
-from muster.cli.main import app
+from muster.cli.program import app
 from muster.core.ids import KernelId
 from muster.core.owner import Role
 from muster.wire.messages import Start

@@ -13,7 +13,7 @@ from tests.cli.fake_cluster import FakeCluster, because
 
 from muster.autoscaling.standing import CreateOutcome
 from muster.cli.cluster import Cluster
-from muster.cli.main import app
+from muster.cli.program import app
 from muster.core.owner import Role
 from muster.core.reasons import ReasonCode
 from muster.core.views.pools import PoolView

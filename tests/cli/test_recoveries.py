@@ -13,7 +13,7 @@ from tests.cli.rendered import shown
 
 from muster.cli.cluster import Cluster
 from muster.cli.described.recovery import recovery_parts
-from muster.cli.main import app
+from muster.cli.program import app
 from muster.core.reasons import ReasonCode
 from muster.core.states.recovery import RecoveryStatus
 from muster.core.views.base import OwnerView

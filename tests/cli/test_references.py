@@ -18,7 +18,7 @@ from muster.api.app import RESOURCES
 from muster.cli import kinds
 from muster.cli.cluster import Cluster
 from muster.cli.described.record import record_parts
-from muster.cli.main import app
+from muster.cli.program import app
 from muster.client import Client
 from muster.core.owner import Owner, Role
 from muster.core.reasons import ReasonCode

@@ -12,7 +12,7 @@ from tests.cli.deployed import deployed, passing_time, settled, typed
 from muster.cli.cluster import Cluster
 from muster.cli.exits import ExitCode
 from muster.cli.follow import deployment as follow_module
-from muster.cli.main import app
+from muster.cli.program import app
 
 SPEC = {"name": "web", "command": ["forever"], "resources": {"cpu": "10m"}}
 

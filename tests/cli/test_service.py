@@ -15,7 +15,7 @@ from muster.agent.identity import AgentIdentity, save_identity
 from muster.app import service as units
 from muster.app.local import DownReport
 from muster.app.service import SystemUnit, UnitRole, unit_in, unit_text
-from muster.cli.main import app
+from muster.cli.program import app
 from muster.core.errors import MusterError, Superseded
 from muster.core.ids import AgentId
 from muster.providers.starting import AGENT_LIMITS, AgentPlace, start_script

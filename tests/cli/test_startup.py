@@ -21,7 +21,7 @@ def test_command_without_a_cluster_imports_nothing_heavy(
     monkeypatch.setenv("MUSTER_HOME", str(tmp_path))
     program = (
         "import sys\n"
-        "from muster.cli.main import app\n"
+        "from muster.cli.program import app\n"
         "try:\n    app(args=sys.argv[1:])\n"
         f"finally:\n    print(sorted(set(sys.modules) & set({HEAVY!r})), file=sys.stderr)\n"
     )
@@ -34,7 +34,7 @@ def test_command_without_a_cluster_imports_nothing_heavy(
 def test_listing_of_a_quiet_cluster_imports_nothing_heavy_nor_rich() -> None:
     program = (
         "import sys\n"
-        "from muster.cli.main import app\n"
+        "from muster.cli.program import app\n"
         "try:\n    app(args=['--token', 't', '--url', sys.argv[1], 'ps'])\n"
         f"finally:\n"
         f"    print(sorted(set(sys.modules) & set({(*HEAVY, 'rich')!r})), file=sys.stderr)\n"
@@ -71,7 +71,7 @@ def test_listing_imports_nothing_that_setup_has_not_compiled() -> None:
 def test_command_imports_no_other_command() -> None:
     program = (
         "import sys\n"
-        "from muster.cli.main import app\n"
+        "from muster.cli.program import app\n"
         "try:\n    app(args=['ps', '--help'])\n"
         "finally:\n"
         "    print({name.rpartition('.')[2] for name in sys.modules\n"

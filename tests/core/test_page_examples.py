@@ -16,7 +16,7 @@ import click
 import pytest
 import yaml
 
-from muster.cli.main import app
+from muster.cli.program import app
 from muster.control.deployment.publishing import settings as traffic
 from muster.control.engine.settings_file import load_settings_file
 from muster.control.health.rebooting import settings as health

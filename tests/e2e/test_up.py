@@ -31,7 +31,7 @@ from muster.app.home import Home, LocalAgentSettings
 from muster.app.local import UpOptions, down, up
 from muster.app.local_agent_settings import agent_configs, warnings
 from muster.app.local_agents import LocalAgents as AgentProcesses
-from muster.cli.main import app
+from muster.cli.program import app
 from muster.core.errors import MusterError
 
 MUSTER = Path(sys.executable).with_name("muster")

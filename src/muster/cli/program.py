@@ -82,13 +82,3 @@ def app(
     ctx.obj = (ctx.obj or Cluster()).said(url, token, home, ca)
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
-
-
-def main() -> NoReturn:
-    """The entry point."""
-    app()
-    raise AssertionError("unreachable")  # Program.main leaves by SystemExit
-
-
-if __name__ == "__main__":
-    main()

@@ -17,7 +17,7 @@ from muster.app.maintenance.restoring import TokenChoice
 from muster.app.maintenance.reviving import revive
 from muster.app.maintenance.sealing import BadSeal, Cost, SealedFile, SealingFile
 from muster.app.own_authority import own_certificate
-from muster.cli.main import app
+from muster.cli.program import app
 from muster.core.errors import Conflict, MusterError
 from muster.store.database import sqlite_url
 

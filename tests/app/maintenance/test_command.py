@@ -16,7 +16,7 @@ from tests.databases import Server
 from muster.app.doctor import checks
 from muster.app.home import Home, RunningController, Settings
 from muster.app.maintenance import checking
-from muster.cli.main import app
+from muster.cli.program import app
 from muster.store.audit.finding import Audit, AuditFinding, Stored
 from muster.store.database import DatabaseUnusable, sqlite_url
 

@@ -61,7 +61,7 @@ def test_migration_keeps_the_state_and_the_second_has_nothing_to_do(old: str) ->
 
 def test_migration_that_is_killed_half_way_leaves_the_old_tables(old: str) -> None:
     words = ["db", "migrate", "--database", old.removeprefix("sqlite:///")]
-    die_half_way(f"from muster.cli.main import app; app({words})", 10)
+    die_half_way(f"from muster.cli.program import app; app({words})", 10)
     with reading(old) as (connection, migration):
         assert migration == OLD
         assert not inspect(connection).has_table("notices")
