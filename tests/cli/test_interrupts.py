@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from rich.console import Console
-from rich.text import Text
 from tests.cli.fake_cluster import IDS, FakeCluster, session
 from tests.cli.test_follow import KILLED, RUNNING, SUCCEEDED, assert_set, interrupt, life
 
@@ -22,6 +21,7 @@ from muster.cli.follow import interrupt as interrupt_module
 from muster.cli.follow.feed import Feed
 from muster.cli.follow.interrupt import Choice, Interrupts, ask
 from muster.cli.follow.status_line import StatusLine
+from muster.cli.streams import Line
 from muster.core.views.work import SessionDetail
 
 
@@ -104,7 +104,7 @@ def test_signal_that_ends_the_process_does_not_wait_for_an_answer(
 def test_signal_of_a_terminal_that_is_gone_cancels_the_job(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def write(self: StatusLine, line: Text) -> None:
+    def write(self: StatusLine, line: Line) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
     def hang_up() -> None:

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from rich.text import Text
 from tests.cli.fake_cluster import FakeCluster, because, job
 
-from muster.cli.screen import fields, print_json, stderr, stdout, unbroken, write
+from muster.cli.screen import fields, stderr, stdout, unbroken, write
+from muster.cli.streams import print_json
 from muster.core.reasons import ReasonCode
 from muster.core.states import JobState
 from muster.core.text import printable

@@ -9,8 +9,10 @@ from rich.text import Text
 from tests.cli.fake_cluster import job
 from tests.cli.test_follow import FAILED, PENDING, RUNNING, SUCCEEDED
 
-from muster.cli.follow.progress import BAR, bar, conclusion, progress
+from muster.cli.follow.conclusion import conclusion
+from muster.cli.follow.progress import BAR, bar, progress
 from muster.cli.follow.status_line import StatusLine
+from muster.cli.streams import Line
 from muster.core.states import TaskState
 
 
@@ -58,7 +60,7 @@ def test_status_line_leaves_an_unfinished_line_of_output_alone(
     line.output(b"50%")
     line.show(Text("status"))
     line.output(b"\r99%")
-    line.say(Text("done"))
+    line.say(Line("done"))
     assert terminal.text() == "50%\r99%\ndone\n"
 
 
@@ -87,10 +89,10 @@ def test_bar_is_full_when_all_is_done_and_not_before() -> None:
 
 def test_conclusion_of_several_tasks_says_how_those_ended_that_did_not_succeed() -> None:
     mixed = {TaskState.FAILED: 1, TaskState.KILLED: 5}
-    assert conclusion(job("six", FAILED, mixed), None).plain == (
+    assert conclusion(job("six", FAILED, mixed), None).text == (
         "six failed (6 of 6 tasks ended: 1 failed, 5 stopped) after 1m03s"
     )
-    assert conclusion(job("two", SUCCEEDED, {TaskState.SUCCEEDED: 2}), None).plain == (
+    assert conclusion(job("two", SUCCEEDED, {TaskState.SUCCEEDED: 2}), None).text == (
         "two succeeded (2 of 2 tasks ended) after 1m03s"
     )
 

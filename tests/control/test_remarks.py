@@ -9,7 +9,7 @@ from tests.control.driven_agent import attempt, task_index
 from tests.control.world import ADA
 from tests.databases import ON_BOTH
 
-from muster.cli.follow.progress import conclusion
+from muster.cli.follow.conclusion import conclusion
 from muster.control.notice.message import job_message
 from muster.core.job_remarks import MAX_RANGES, JobRemark, with_task
 from muster.core.reasons import ReasonCode
@@ -56,7 +56,7 @@ def test_job_tells_how_many_and_which_of_its_tasks_had_processes_killed(
     lost = "output of 1 task was lost because a disk was full: 2"
     assert sorted(each.sentence for each in view.remarks) == [lost, KILLED]
     assert f"remark: {KILLED}" in job_message(job).body
-    assert conclusion(view, None).plain.endswith(f"; {view.remarks[1].sentence}")
+    assert conclusion(view, None).text.endswith(f"; {view.remarks[1].sentence}")
 
 
 @ON_BOTH

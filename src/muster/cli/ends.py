@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from muster.cli.screen import plain
+from muster.cli.streams import plain
 from muster.cli.words import count, duration, sentence_of, signal_name
 from muster.core.reasons import DISPLACED, ReasonCode
 from muster.core.states import KernelStatus, TaskState

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from muster.cli.screen import Column, plain, table
+from muster.cli.screen import Column, table
+from muster.cli.streams import plain
 from muster.cli.words import count, sentence_of
 
 if TYPE_CHECKING:

@@ -4,21 +4,20 @@ MUSTER_DEBUG=1 adds the traceback.
 """
 
 import os
-import traceback
 from pathlib import Path
 
 import click
-from rich.text import Text
 
 from muster.cli.exits import ExitCode
-from muster.cli.screen import plain, stderr
-from muster.client import NoConnection, NotAUrl, NoToken, Unreachable
+from muster.cli.streams import plain, say
 from muster.core.errors import InvalidSpec, MusterError
 
 
 def report(error: Exception) -> int:
     """Print the sentence of an error; the answer is the exit code."""
     if os.environ.get("MUSTER_DEBUG") == "1":
+        import traceback
+
         traceback.print_exception(error)
     match error:
         case click.exceptions.NoArgsIsHelpError():
@@ -32,14 +31,8 @@ def report(error: Exception) -> int:
         case InvalidSpec(problems=problems) if len(problems) > 1:
             lines = "".join(f"\n  {problem.sentence()}" for problem in problems)
             return _say(f"refused, nothing was done:{lines}", ExitCode.FAILED)
-        case NotAUrl():
-            return _say(str(error), ExitCode.USAGE)
-        case NoToken():
-            return _say(str(error), ExitCode.FAILED)
-        case Unreachable() | NoConnection():
-            return _say(str(error), ExitCode.UNREACHABLE)
         case MusterError():
-            return _say(str(error), ExitCode.FAILED)
+            return _say(str(error), _code_of(error))
         case FileNotFoundError(filename=None) if _directory_is_gone():
             return _say(
                 "the current directory does not exist any more: change to another one",
@@ -59,6 +52,20 @@ def report(error: Exception) -> int:
             )
 
 
+def _code_of(error: MusterError) -> int:
+    from muster.client import NoConnection, NotAUrl, NoToken, Unreachable
+
+    match error:
+        case NotAUrl():
+            return ExitCode.USAGE
+        case NoToken():
+            return ExitCode.FAILED
+        case Unreachable() | NoConnection():
+            return ExitCode.UNREACHABLE
+        case _:
+            return ExitCode.FAILED
+
+
 def _directory_is_gone() -> bool:
     try:
         Path.cwd()
@@ -74,6 +81,5 @@ def _usage(error: click.ClickException) -> int:
 
 
 def _say(sentence: str, code: int) -> int:
-    said = Text.assemble(("muster: ", "bold red"), (plain(sentence), "red"))
-    stderr().print(said, soft_wrap=True)  # people copy commands from it: no line breaks
+    say(("muster: ", "bold red"), (plain(sentence), "red"))
     return code

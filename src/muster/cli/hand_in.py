@@ -7,17 +7,15 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.text import Text
 
 from muster.cli import kinds
 from muster.cli.cluster import Cluster
 from muster.cli.exits import ExitCode
 from muster.cli.local_workdir import refuse_missing_workdirs
 from muster.cli.nearest import suggesting_dependencies
-from muster.cli.screen import plain, print_json, stderr
+from muster.cli.streams import plain, print_json, say
 from muster.cli.words import sentence_of
 from muster.core.errors import Conflict
-from muster.core.reasons import OF_SPECS
 
 if TYPE_CHECKING:
     from muster.cli.kinds.kind import WorkKind
@@ -71,12 +69,14 @@ def submitted(
     """
 
     def submit(client: "Client") -> "RecordView":
-        from muster.core.specs import JobSpec
-
         refuse_missing_workdirs(client, spec)
         with suggesting_dependencies(client):
-            if numbers_name and isinstance(spec, JobSpec):
-                return _under_a_free_name(client, spec)
+            # Only here are specs imported, with pydantic: `muster run` has the keys of one.
+            if numbers_name and not isinstance(spec, Mapping):
+                from muster.core.specs import JobSpec
+
+                if isinstance(spec, JobSpec):
+                    return _under_a_free_name(client, spec)
             return client.submit(spec)
 
     return handed_in(cluster, submit, display)
@@ -130,13 +130,17 @@ def handed_in(cluster: Cluster, hand_in: "Callable[[Client], RecordView]", displ
 def _warn(reasons: "Sequence[ReasonView]", *, waited_for: bool) -> None:
     """Tell what is hardly meant, and, unless the work is ``waited_for`` and so told why it does not
     start, the reasons for which no agent could hold it."""
+    if not reasons:
+        return
+    from muster.core.reasons import OF_SPECS
+
     for reason in reasons:
         said = f"{sentence_of(reason)}. {reason.remedy}"
         if reason.code not in OF_SPECS:
             if waited_for:
                 continue
             said = f"no agent could hold it now: {said}"
-        stderr().print(Text(f"warning: {plain(said)}"), soft_wrap=True)
+        say(f"warning: {plain(said)}")
 
 
 def _placed_or_why(client: "Client", kind: "WorkKind[Any, Any]", id_: str) -> int:
@@ -147,7 +151,5 @@ def _placed_or_why(client: "Client", kind: "WorkKind[Any, Any]", id_: str) -> in
             return ExitCode.OK
         time.sleep(LOOK_S)
     for reason in client.why(id_).reasons:
-        stderr().print(
-            Text(plain(f"not placed yet: {sentence_of(reason)}. {reason.remedy}".strip()))
-        )
+        say(plain(f"not placed yet: {sentence_of(reason)}. {reason.remedy}".strip()))
     return ExitCode.NOT_PLACED

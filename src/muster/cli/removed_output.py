@@ -9,7 +9,7 @@ from rich.text import Text
 from muster.cli import kinds
 from muster.cli.kinds.kind import WorkKind
 from muster.cli.kinds.outputs import Extent
-from muster.cli.screen import plain
+from muster.cli.streams import plain
 from muster.client.errors import OutputRemoved
 from muster.core.errors import MusterError
 

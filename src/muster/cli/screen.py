@@ -1,16 +1,14 @@
-"""The two streams: tables and JSON on stdout; status, questions and errors on stderr.
+"""What rich draws on the two streams: tables on stdout; status and questions on stderr.
 
 Without a terminal there are no control codes and nothing is cut to a width. Rich honours NO_COLOR
 and TERM=dumb by itself.
 """
 
-import json
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from rich.console import (
     Console,
@@ -25,6 +23,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from muster.cli.streams import plain, print_json
 from muster.core.states.task import COLOURS, TaskState
 from muster.core.text import printable
 
@@ -226,12 +225,6 @@ def _cell(value: Text | str) -> Text:
     return value if isinstance(value, Text) else Text(" ".join(plain(value).split("\n")))
 
 
-def plain(text: str) -> str:
-    """Other people's text, cleaned, for output that does not pass through a console of this
-    module."""
-    return printable(text)
-
-
 class _Cleaning(RenderHook):
     """Removes characters that a terminal would obey from everything that a console prints. The
     console's own colours and movements are no text, and stay."""
@@ -301,30 +294,6 @@ def write(console: Console, *parts: RenderableType) -> None:
         console.print(*parts, sep="\n")
     lines = captured.get().splitlines()
     console.file.write("".join(f"{line.rstrip()}\n" for line in lines))
-
-
-def discard_stdout() -> None:
-    """Drop the rest of the buffer, which nobody reads any longer, so that it does not fail again at
-    exit."""
-    _discard(sys.stdout)
-
-
-def discard_stderr() -> None:
-    """As ``discard_stdout``, for stderr."""
-    _discard(sys.stderr)
-
-
-def _discard(stream: TextIO) -> None:
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
-
-
-def print_json(value: "View | Sequence[View | dict[str, Any]] | dict[str, Any]") -> None:
-    """Print the client's answer as JSON on stdout, and nothing else."""
-    import msgspec
-
-    sys.stdout.write(json.dumps(msgspec.to_builtins(value), indent=2) + "\n")
 
 
 def show_listing(

@@ -10,7 +10,8 @@ from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.completion import complete_user
 from muster.cli.listed_group import ListedGroup
 from muster.cli.parameters import Argument, Option, annotated
-from muster.cli.screen import Column, plain, print_json, show_change, show_listing, stderr
+from muster.cli.screen import Column, show_change, show_listing, stderr
+from muster.cli.streams import plain, print_json
 from muster.cli.words import moment
 
 if TYPE_CHECKING:

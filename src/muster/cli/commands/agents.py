@@ -20,7 +20,8 @@ from muster.cli.kinds.agent import KIND
 from muster.cli.kinds.kind import Shown
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Argument, Option, annotated, command_of
-from muster.cli.screen import Column, plain, print_json, status, stderr, stdout, table, write
+from muster.cli.screen import Column, status, stderr, stdout, table, write
+from muster.cli.streams import plain, print_json
 from muster.cli.words import clock_time, count, duration
 from muster.core.errors import MusterError
 from muster.core.resources import format_amount

@@ -13,7 +13,8 @@ from muster.cli.commands.pools import COLUMNS, pool_row
 from muster.cli.commands.slices import slices_table
 from muster.cli.described.pool import price, said_of
 from muster.cli.parameters import Option
-from muster.cli.screen import plain, print_json, stderr, stdout, table, write
+from muster.cli.screen import stderr, stdout, table, write
+from muster.cli.streams import plain, print_json
 from muster.cli.words import count, moment, sentence_of
 
 if TYPE_CHECKING:

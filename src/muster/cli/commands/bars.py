@@ -11,7 +11,7 @@ from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.completion import complete_agent
 from muster.cli.each import each_record
 from muster.cli.parameters import Argument, Option
-from muster.cli.screen import plain
+from muster.cli.streams import plain
 from muster.cli.words import clock_time, count
 from muster.core.errors import NotFound
 from muster.core.machine_sentences import held_kernel

@@ -12,7 +12,7 @@ from muster.cli.completion import complete_cancelled, complete_group
 from muster.cli.exits import ExitCode
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Argument, Option
-from muster.cli.screen import plain, print_json
+from muster.cli.streams import plain, print_json
 from muster.cli.work_filter import (
     WorkFilter,
     name_option,

@@ -9,7 +9,8 @@ from muster.cli.arguments import AsJson
 from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.completion import complete_user
 from muster.cli.parameters import Option
-from muster.cli.screen import Column, plain, show_listing
+from muster.cli.screen import Column, show_listing
+from muster.cli.streams import plain
 from muster.cli.words import clock_time
 from muster.core.settings import SettingKind, difference_said
 

@@ -10,7 +10,7 @@ from muster.cli.agent_options import AgentAccountOptions, MachineOptions
 from muster.cli.cluster import Home
 from muster.cli.log_options import LoggingOptions
 from muster.cli.parameters import Option
-from muster.cli.screen import plain
+from muster.cli.streams import plain
 from muster.cli.words import count, duration
 
 if TYPE_CHECKING:

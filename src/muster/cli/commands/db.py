@@ -11,7 +11,8 @@ from muster.cli.arguments import AsJson
 from muster.cli.cluster import Home
 from muster.cli.exits import ExitCode
 from muster.cli.parameters import Argument, Option, annotated
-from muster.cli.screen import plain, stderr, stdout
+from muster.cli.screen import stderr, stdout
+from muster.cli.streams import plain
 from muster.cli.words import count, moment
 from muster.core.errors import MusterError
 

@@ -12,8 +12,9 @@ from muster.cli.follow.deployment import follow, rolled_out, said
 from muster.cli.local_workdir import refuse_missing_workdirs
 from muster.cli.parameters import Option, annotated
 from muster.cli.proxies import known_url
-from muster.cli.screen import plain, print_json, show_change, stderr
+from muster.cli.screen import show_change, stderr
 from muster.cli.spec_file import SpecFile, read_spec
+from muster.cli.streams import plain, print_json
 from muster.cli.words import sentence_of
 
 Detach = Annotated[

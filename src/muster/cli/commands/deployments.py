@@ -14,15 +14,8 @@ from muster.cli.follow.deployment import follow, scaled
 from muster.cli.kinds import deployment as deployment_kind
 from muster.cli.nearest import check_filters, suggesting
 from muster.cli.parameters import Argument, Option, annotated
-from muster.cli.screen import (
-    Column,
-    plain,
-    print_json,
-    show_change,
-    show_listing,
-    status,
-    stderr,
-)
+from muster.cli.screen import Column, show_change, show_listing, status, stderr
+from muster.cli.streams import plain, print_json
 from muster.cli.words import count, duration, sentence_of
 from muster.core.states.deployment import RouteStatus
 

@@ -8,7 +8,8 @@ from rich.text import Text
 from muster.cli.arguments import AsJson
 from muster.cli.cluster import Home
 from muster.cli.exits import ExitCode
-from muster.cli.screen import plain, stdout
+from muster.cli.screen import stdout
+from muster.cli.streams import plain
 
 if TYPE_CHECKING:
     from muster.app.doctor import Check

@@ -15,8 +15,9 @@ from muster.cli.described.group import ceilings, group_parts, has_ceilings, pree
 from muster.cli.listed_group import ListedGroup
 from muster.cli.nearest import named_group
 from muster.cli.parameters import Argument, annotated
-from muster.cli.screen import Column, plain, print_json, show_change, stderr, stdout, table, write
+from muster.cli.screen import Column, show_change, stderr, stdout, table, write
 from muster.cli.spec_file import SpecFile, read_spec
+from muster.cli.streams import plain, print_json
 from muster.cli.words import sentence_of
 
 if TYPE_CHECKING:

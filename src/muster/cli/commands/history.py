@@ -15,7 +15,8 @@ from muster.cli.arguments import AnyRef, AsJson
 from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Option
-from muster.cli.screen import Column, plain, print_json, status, stderr, stdout, table, write
+from muster.cli.screen import Column, status, stderr, stdout, table, write
+from muster.cli.streams import plain, print_json
 from muster.cli.words import clock_time, sentence_of
 from muster.core.errors import MusterError
 from muster.core.results import SchedulingResult

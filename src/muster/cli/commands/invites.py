@@ -11,7 +11,8 @@ from muster.cli.arguments import AsJson
 from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.completion import complete_group
 from muster.cli.parameters import Argument, Option
-from muster.cli.screen import Column, plain, print_json, show_change, show_listing, stderr
+from muster.cli.screen import Column, show_change, show_listing, stderr
+from muster.cli.streams import plain, print_json
 from muster.cli.words import count, moment
 from muster.client.connection import is_loopback
 from muster.core.host_port import joined, parted

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, TypeVar
 
 import click
-from rich.text import Text
 
 from muster.cli import kinds
 from muster.cli.arguments import Ref, parse_ref
@@ -37,7 +36,7 @@ from muster.cli.kinds.kind import WorkKind
 from muster.cli.missing_output import never_started, nothing_written, why_no_output
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Option
-from muster.cli.screen import discard_stdout, plain, stderr
+from muster.cli.streams import Line, discard_stdout, plain
 from muster.cli.words import count, one
 from muster.core.errors import Conflict, MusterError
 from muster.core.ids import looks_like_id
@@ -174,7 +173,7 @@ class _Screen:
         self._lines = PrefixedLines(width, label)
         self._cut: dict[int, int] = {}
         self._shortened: dict[int, int] = {}
-        self.line = StatusLine(stderr())
+        self.line = StatusLine()
         self.wrote = self.told = False
 
     def output(self, index: int, data: bytes) -> None:
@@ -198,7 +197,7 @@ class _Screen:
 
     def say(self, said: str) -> None:
         self.told = True
-        self.line.say(Text(plain(said)))
+        self.line.say(Line(plain(said)))
 
     def cut(self, index: int, size: int) -> None:
         """Note that so many bytes are gone before the next piece; the note is printed with that
@@ -363,11 +362,11 @@ def _follow(
                         screen.note(index, str(error))
                         code = ExitCode.FAILED
                 case Away(url):
-                    line = Text(away_line(url))
+                    line = Line(away_line(url))
                     if not (drawn := screen.line.show(line)):
                         screen.line.say(line)
                 case Back(url):
                     screen.line.clear()
                     if not drawn:
-                        screen.line.say(Text(back_line(url)))
+                        screen.line.say(Line(back_line(url)))
     return code

@@ -10,7 +10,8 @@ from rich.text import Text
 from muster.cli.arguments import AsJson
 from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.parameters import Argument, Option, annotated
-from muster.cli.screen import Column, plain, print_json, show_listing, status
+from muster.cli.screen import Column, show_listing, status
+from muster.cli.streams import plain, print_json
 from muster.cli.words import duration, sentence_of
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from muster.cli.kinds import deployment as deployment_kind
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Option, annotated
 from muster.cli.proxies import answering_proxy, url_at
-from muster.cli.screen import plain, print_json, stderr
+from muster.cli.screen import stderr
+from muster.cli.streams import plain, print_json
 from muster.core.errors import Conflict
 from muster.core.states.deployment import EndpointLifecycle
 

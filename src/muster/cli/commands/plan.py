@@ -14,8 +14,9 @@ from muster.cli.exits import ExitCode
 from muster.cli.explained import placement_shown
 from muster.cli.nearest import suggesting_dependencies
 from muster.cli.placement_options import Project, with_keys
-from muster.cli.screen import Column, plain, print_json, stdout, table, write
+from muster.cli.screen import Column, stdout, table, write
 from muster.cli.spec_file import SpecFile, read_spec
+from muster.cli.streams import plain, print_json
 from muster.cli.words import sentence_of, with_local_moments
 from muster.core.states.task import COLOURS, TaskState
 

@@ -15,18 +15,9 @@ from muster.cli.kinds import pool as pool_kind
 from muster.cli.listed_group import ListedGroup
 from muster.cli.nearest import check_filters, suggesting
 from muster.cli.parameters import Argument, Option, annotated
-from muster.cli.screen import (
-    Column,
-    plain,
-    print_json,
-    show_change,
-    show_listing,
-    status,
-    stderr,
-    stdout,
-    write,
-)
+from muster.cli.screen import Column, show_change, show_listing, status, stderr, stdout, write
 from muster.cli.spec_file import SpecFile, read_spec
+from muster.cli.streams import plain, print_json
 from muster.cli.words import count, sentence_of
 from muster.core.states.slice import SliceStatus
 

@@ -102,7 +102,8 @@ def ps(
 
 def _show(work: Sequence[RecordView], why: Mapping[str, str], *, as_json: bool) -> None:
     # Imported late: an empty list need not wait for rich.
-    from muster.cli.screen import print_json, stdout, write
+    from muster.cli.screen import stdout, write
+    from muster.cli.streams import print_json
     from muster.cli.work_table import work_table
 
     if as_json:

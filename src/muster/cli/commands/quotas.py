@@ -11,8 +11,9 @@ from rich.text import Text
 from muster.cli.arguments import AsJson
 from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.parameters import Argument, annotated
-from muster.cli.screen import Column, plain, print_json, stderr, stdout, table, write
+from muster.cli.screen import Column, stderr, stdout, table, write
 from muster.cli.spec_file import SpecFile, read_spec
+from muster.cli.streams import plain, print_json
 from muster.core.resources import format_amount, format_bytes
 
 if TYPE_CHECKING:

@@ -14,17 +14,8 @@ from muster.cli.kinds import recovery as recovery_kind
 from muster.cli.listed_group import ListedGroup
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Argument, Option, annotated
-from muster.cli.screen import (
-    Column,
-    plain,
-    print_json,
-    show_change,
-    show_listing,
-    status,
-    stderr,
-    stdout,
-    write,
-)
+from muster.cli.screen import Column, show_change, show_listing, status, stderr, stdout, write
+from muster.cli.streams import plain, print_json
 from muster.cli.words import duration, sentence_of, shorten
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from muster.cli.arguments import AsJson, Ref, parse_ref
 from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Argument
-from muster.cli.screen import plain, print_json
+from muster.cli.streams import plain, print_json
 
 
 @on_cluster

@@ -16,16 +16,8 @@ from muster.cli.follow.deployment import follow, is_given_up, rolled_out
 from muster.cli.kinds import deployment as deployment_kind
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Option, annotated
-from muster.cli.screen import (
-    Column,
-    plain,
-    print_json,
-    show_change,
-    show_listing,
-    stderr,
-    stdout,
-    write,
-)
+from muster.cli.screen import Column, show_change, show_listing, stderr, stdout, write
+from muster.cli.streams import plain, print_json
 from muster.cli.words import moment
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from typing import Annotated
 
 import click
-from rich.text import Text
 
 from muster.cli.batch_scripts import note_on_options
 from muster.cli.cluster import Cluster, on_cluster
@@ -13,7 +12,7 @@ from muster.cli.job_options import Environment, ResourceOptions, Tasks
 from muster.cli.parameters import Argument, Option, annotated, naming_options
 from muster.cli.placement_options import Placement
 from muster.cli.request import command_of, unread_input, without_nones
-from muster.cli.screen import plain, stderr
+from muster.cli.streams import plain, say
 from muster.client.workdir import current_directory
 from muster.core.errors import InvalidSpec
 
@@ -66,7 +65,7 @@ def run(
     fields = without_nones({"kind": "job", "command": command_of(command), **keys})
     display = Display(detach=detach, no_wait=no_wait, output=True, quiet=quiet, as_json=as_json)
     if not quiet and (note := note_on_options(command, current_directory())):
-        stderr().print(Text(f"note: {plain(note)}"), soft_wrap=True)
+        say(f"note: {plain(note)}")
     try:
         with naming_options():
             code = submitted(cluster, fields, display)
@@ -75,5 +74,5 @@ def run(
         code = ExitCode.USAGE
     if not left_alone and unread_input():
         late = "what came on standard input meanwhile was left there: the command's own is empty"
-        stderr().print(Text(f"warning: {late}"), soft_wrap=True)
+        say(f"warning: {late}")
     raise click.exceptions.Exit(code)

@@ -9,7 +9,8 @@ from muster.cli.kinds.kind import Shown
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Option
 from muster.cli.removed_output import removed_outputs
-from muster.cli.screen import print_json, stdout, write
+from muster.cli.screen import stdout, write
+from muster.cli.streams import print_json
 
 
 @on_cluster

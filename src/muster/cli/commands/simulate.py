@@ -16,7 +16,8 @@ from rich.text import Text
 
 from muster.cli.arguments import AsJson
 from muster.cli.parameters import Argument, Option
-from muster.cli.screen import Column, plain, stderr, stdout, table, write
+from muster.cli.screen import Column, stderr, stdout, table, write
+from muster.cli.streams import plain
 from muster.cli.words import count, duration
 
 if TYPE_CHECKING:

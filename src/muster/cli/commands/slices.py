@@ -17,17 +17,8 @@ from muster.cli.kinds import slice as slice_kind
 from muster.cli.listed_group import ListedGroup
 from muster.cli.nearest import check_filters, suggesting
 from muster.cli.parameters import Argument, Option, annotated
-from muster.cli.screen import (
-    Column,
-    plain,
-    print_json,
-    status,
-    stderr,
-    stdout,
-    table,
-    tell_left_out,
-    write,
-)
+from muster.cli.screen import Column, status, stderr, stdout, table, tell_left_out, write
+from muster.cli.streams import plain, print_json
 from muster.cli.words import count, duration, sentence_of, shorten
 
 if TYPE_CHECKING:

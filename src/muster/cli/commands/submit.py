@@ -13,9 +13,10 @@ from muster.cli.job_options import Environment, ResourceOptions, Tasks
 from muster.cli.parameters import Argument, Option
 from muster.cli.placement_options import Placement, with_keys
 from muster.cli.request import without_nones
-from muster.cli.screen import plain, stderr
+from muster.cli.screen import stderr
 from muster.cli.spec_file import SpecFile, read_spec
 from muster.cli.staying import Staying
+from muster.cli.streams import plain
 from muster.core.errors import InvalidSpec, Problem
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from muster.cli.completion import complete_deployment
 from muster.cli.kinds import deployment as deployment_kind
 from muster.cli.nearest import check_filters, suggesting
 from muster.cli.parameters import Argument, Option, annotated
-from muster.cli.screen import Column, plain, print_json, status, stderr, stdout, table, write
+from muster.cli.screen import Column, status, stderr, stdout, table, write
+from muster.cli.streams import plain, print_json
 from muster.cli.watching import watch
 from muster.cli.words import count
 from muster.core.text import healthy_of

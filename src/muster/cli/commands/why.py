@@ -12,7 +12,8 @@ from muster.cli.arguments import AnyRef, AsJson, kind_of, parse_ref
 from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.explained import placement_shown
 from muster.cli.nearest import suggesting
-from muster.cli.screen import plain, print_json, status, stdout, unbroken, write
+from muster.cli.screen import status, stdout, unbroken, write
+from muster.cli.streams import plain, print_json
 from muster.cli.words import sentence_of, with_local_moments
 from muster.core.reasons import WHO_ACTS, ReasonKind
 

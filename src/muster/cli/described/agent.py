@@ -8,7 +8,8 @@ from rich.text import Text
 
 from muster.cli.described.incident import about, incidents_table, why
 from muster.cli.described.record import ago, heading, sentences
-from muster.cli.screen import Column, fields, plain, status, table
+from muster.cli.screen import Column, fields, status, table
+from muster.cli.streams import plain
 from muster.cli.words import count, duration, moment
 from muster.core.machine_sentences import kernels_of_others
 from muster.core.resources import KERNELS, format_amount, format_milli

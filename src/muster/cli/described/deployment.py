@@ -8,7 +8,8 @@ from rich.text import Text
 
 from muster.cli.described.record import ago, environment, heading, sentences
 from muster.cli.described.revision import command_of
-from muster.cli.screen import fields, plain, status
+from muster.cli.screen import fields, status
+from muster.cli.streams import plain
 from muster.cli.words import duration, moment, sentence_of
 from muster.core.states.deployment import EndpointLifecycle
 from muster.core.text import healthy_of

@@ -6,7 +6,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from muster.cli.described.pool import price
-from muster.cli.screen import fields, plain
+from muster.cli.screen import fields
+from muster.cli.streams import plain
 from muster.cli.words import count, duration
 
 if TYPE_CHECKING:

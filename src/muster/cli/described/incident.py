@@ -8,7 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from muster.cli.described.record import ago, heading, sentences
-from muster.cli.screen import Column, fields, plain, status, table
+from muster.cli.screen import Column, fields, status, table
+from muster.cli.streams import plain
 from muster.cli.words import clock_time, count, duration, moment, sentence_of
 
 if TYPE_CHECKING:

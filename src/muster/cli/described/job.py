@@ -10,9 +10,10 @@ from rich.text import Text
 from muster.cli.described.kernels import COLUMNS, cells
 from muster.cli.described.record import environment, heading, sentences, times
 from muster.cli.ends import failures_of
-from muster.cli.follow.progress import counted
+from muster.cli.follow.conclusion import counted
 from muster.cli.kinds.job import LISTED
-from muster.cli.screen import Column, fields, plain, status, table, unbroken
+from muster.cli.screen import Column, fields, status, table, unbroken
+from muster.cli.streams import plain
 from muster.cli.words import count, duration, moment, sentence_of
 from muster.core.states import TaskState
 
@@ -77,7 +78,7 @@ def job_parts(
         heading(job.name, job.state, job.id),
         fields(
             [
-                ("tasks", Text.assemble(f"{job.tasks_total:,}: ", counted(job))),
+                ("tasks", Text.assemble(f"{job.tasks_total:,}: ", counted(job).drawn())),
                 ("reason", sentences(job.reason)),
                 ("left", _left(job)),
                 ("failures", Text("\n".join(failures))),

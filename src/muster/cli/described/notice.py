@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 from rich.console import RenderableType
 
 from muster.cli.described.record import ago, heading, sentences
-from muster.cli.screen import fields, plain
+from muster.cli.screen import fields
+from muster.cli.streams import plain
 from muster.cli.words import moment
 
 if TYPE_CHECKING:

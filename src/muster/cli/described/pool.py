@@ -7,7 +7,8 @@ from rich.console import RenderableType
 
 from muster.cli.described.record import ago, heading, sentences
 from muster.cli.described.settings import settings_lines
-from muster.cli.screen import fields, plain
+from muster.cli.screen import fields
+from muster.cli.streams import plain
 from muster.cli.words import count, duration, moment
 from muster.core.resources import format_amount, format_bytes, parse_milli, parse_stored_bytes
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from muster.cli.screen import fields, plain, status
+from muster.cli.screen import fields, status
+from muster.cli.streams import plain
 from muster.cli.words import duration, moment, sentence_of
 from muster.client.environment import INHERITED
 

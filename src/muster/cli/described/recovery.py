@@ -7,7 +7,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from muster.cli.described.record import ago, heading, sentences
-from muster.cli.screen import fields, plain
+from muster.cli.screen import fields
+from muster.cli.streams import plain
 from muster.cli.words import count, duration, moment, sentence_of
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ from muster.cli.follow.feed import LostSight, away_line, back_line
 from muster.cli.follow.interrupt import Interrupts
 from muster.cli.follow.progress import spinner
 from muster.cli.follow.status_line import StatusLine
-from muster.cli.screen import discard_stderr, discard_stdout, plain, stderr
+from muster.cli.screen import stderr
+from muster.cli.streams import Line, discard_stderr, discard_stdout, plain
 from muster.cli.words import duration, sentence_of, waits, without_durations, without_numbers
 from muster.core.errors import MusterError
 from muster.core.reasons import ReasonCode, ReasonKind
@@ -146,8 +147,8 @@ class Follower:
         def heard(answers: bool) -> None:
             url = client.url
             line = back_line(url) if answers else away_line(url, "the deployment")
-            if answers or not self._screen.show(Text(line)):
-                self._screen.say(Text(line))
+            if answers or not self._screen.show(Line(line)):
+                self._screen.say(Line(line))
 
         with self._cluster.client(on_contact=heard) as client:
             try:
@@ -180,7 +181,7 @@ class Follower:
             if self._quiet or self._screen.enabled or not gist or gist in self._told_whys:
                 return
             self._told_whys.append(gist)
-            self._screen.say(Text(plain(waits(self._found.name, self._why))))
+            self._screen.say(Line(plain(waits(self._found.name, self._why))))
 
     def _show(self, now_s: float) -> None:
         if self._quiet:
@@ -205,7 +206,7 @@ class Follower:
             is_known = gist[1] == self._told[1]
             self._told = gist
             line = stands(self._found) if is_known else said(self._found)
-            self._screen.say(Text(plain(line)))
+            self._screen.say(Line(plain(line)))
 
     # -- ends ------------------------------------------------------------------------------------
 
@@ -215,7 +216,7 @@ class Follower:
         self._tell()
         reason = self._found.reason
         if code != ExitCode.OK and reason is not None and reason.remedy:
-            self._screen.say(Text(plain(reason.remedy)))
+            self._screen.say(Line(plain(reason.remedy)))
 
     def _left(self) -> None:
         """Say how it stands, that it goes on, and how it is watched, undone and taken down."""
@@ -225,7 +226,7 @@ class Follower:
             line += f"`muster rollout undo {name}` goes back, "
         try:
             self._tell()
-            self._screen.say(Text(plain(f"{line}`muster cancel {name}` takes it down")))
+            self._screen.say(Line(plain(f"{line}`muster cancel {name}` takes it down")))
         except OSError:  # the terminal is gone
             discard_stdout()
             discard_stderr()

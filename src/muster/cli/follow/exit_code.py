@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 from muster.cli.exits import ExitCode
 from muster.core.exit_codes import of_task
-from muster.core.reasons import ReasonCode
 from muster.core.states import JobState, TaskState
 
 if TYPE_CHECKING:
@@ -49,6 +48,8 @@ def exit_code(client: "Client", job: "JobView", failed: "TaskDetail | None") -> 
 
 def _timed_out(client: "Client", job: "JobView") -> bool:
     """Whether the job was stopped because a task ran too long; other tasks are stopped with it."""
+    from muster.core.reasons import ReasonCode
+
     if job.reason is not None and job.reason.code == ReasonCode.TIMEOUT:
         return True
     killed = client.tasks(job.id, state=TaskState.KILLED, limit=_LOOKED_AT).items

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from rich.text import Text
-
 from muster.cli.cluster import Cluster
 from muster.cli.exits import ExitCode
+from muster.cli.follow.conclusion import conclusion
 from muster.cli.follow.exit_code import exit_code, first_failed
 from muster.cli.follow.feed import (
     Away,
@@ -27,11 +26,10 @@ from muster.cli.follow.feed import (
 )
 from muster.cli.follow.interrupt import Choice, Interrupts, ask, told_to_end
 from muster.cli.follow.lines import PrefixedLines, prefix_width
-from muster.cli.follow.progress import conclusion, progress
 from muster.cli.follow.reading import OutputReading, Unnoted
 from muster.cli.follow.status_line import StatusLine
 from muster.cli.kinds.job import TaskOutputs
-from muster.cli.screen import discard_stdout, plain, status, stderr
+from muster.cli.streams import Line, discard_stdout, plain, state_word
 from muster.cli.words import count, sentence_of, shorten, waits, without_durations
 from muster.core.errors import Conflict, MusterError
 from muster.core.states import JobState, TaskState
@@ -86,7 +84,7 @@ class JobFollower:
         self._to_follow = iter(sorted(self._shown))
         self._open: set[int] = set()  # the tasks whose output is being followed
         self._lines = PrefixedLines(prefix_width(job.task_count) if job.tasks_total > 1 else 0)
-        self._screen = StatusLine(stderr())
+        self._screen = StatusLine()
         self._began_s = time.monotonic()
         self._quiet_since_s = self._began_s
         self._follow_s = self._began_s
@@ -163,10 +161,10 @@ class JobFollower:
     def _introduce(self) -> None:
         short = shorten([self._job.id])[self._job.id]
         if not self._screen.enabled:
-            self._say(Text(f"{self._job.name} ({short}) accepted"))
+            self._say(Line(f"{self._job.name} ({short}) accepted"))
         if self._shown and not self._all_shown:
             self._say(
-                Text(
+                Line(
                     f"showing the output of the first {MAX_FOLLOWED} of "
                     f"{count(self._job.tasks_total, 'task')}: see the others with "
                     f"`muster logs {self._job.name}`"
@@ -190,11 +188,11 @@ class JobFollower:
             case Away(url):
                 self._away = url
                 if self._quiet or not self._show_progress(now_s):
-                    self._say(Text(away_line(url)), True)
+                    self._say(Line(away_line(url)), True)
             case Back(url):
                 self._away = None
                 if self._quiet or not self._show_progress(now_s):
-                    self._say(Text(back_line(url)), True)
+                    self._say(Line(back_line(url)), True)
             case Lost(error):
                 self._screen.clear()
                 raise error
@@ -208,8 +206,12 @@ class JobFollower:
 
     def _show_progress(self, now_s: float) -> bool:
         """Show the progress, if there is a place for it on the screen; the answer says so."""
+        if not self._screen.enabled:
+            return False
         if self._away:
-            return self._screen.show(Text(away_line(self._away)))
+            return self._screen.show(Line(away_line(self._away)))
+        from muster.cli.follow.progress import progress  # with rich, which draws it
+
         return self._screen.show(progress(self._job, now_s - self._began_s, self._why, self._tick))
 
     def _changed(self, job: "JobView") -> None:
@@ -218,7 +220,7 @@ class JobFollower:
         if not self._stands_still():
             self._why = ""
         if moved and not job.ended and not self._screen.enabled:
-            self._say(Text.assemble(f"{job.name} ", status(job.state)))
+            self._say(Line(f"{job.name} ", state_word(job.state)))
 
     def _stands_still(self) -> bool:
         """Whether no task runs: all wait for a place, or are on a silent agent."""
@@ -229,7 +231,7 @@ class JobFollower:
         self._screen.output(self._lines.finish(task))
         # Conflict: the job ended before the task started, so it has no output to miss.
         if error is not None and not isinstance(error, Conflict):
-            self._say(Text(f"the output of task {task} is not shown: {plain(str(error))}"), True)
+            self._say(Line(f"the output of task {task} is not shown: {plain(str(error))}"), True)
 
     def _learn_why(self) -> None:
         with suppress(MusterError), self._cluster.client(WHY_TIMEOUT_S) as client:
@@ -237,7 +239,7 @@ class JobFollower:
             why = sentence_of(reasons[0]) if reasons else ""
             news = without_durations(why) != without_durations(self._why)
             if why and news and not self._screen.enabled:
-                self._say(Text(waits(self._job.name, plain(why))))
+                self._say(Line(waits(self._job.name, plain(why))))
             self._why = why
 
     def _finished(self) -> bool:
@@ -252,10 +254,12 @@ class JobFollower:
         # The job is being cancelled already, or no controller answers: no more waiting.
         if self._cancelled or self._away:
             return Choice.DETACH
+        from muster.cli.screen import stderr
+
         choice = ask(stderr(), feed.job_ended)
         if choice is Choice.CANCEL:
             self._cancelled = True
-            self._say(Text(f"cancelling {self._job.name}"))
+            self._say(Line(f"cancelling {self._job.name}"))
             with self._cluster.client() as client:
                 client.cancel(self._job.id)
         return choice
@@ -288,7 +292,7 @@ class JobFollower:
         self._output_ended(task, failed)
 
     def _told_to_end(self, by: signal.Signals) -> FollowEnding:
-        def say(line: Text) -> None:
+        def say(line: Line) -> None:
             self._screen.clear()
             self._say(line, True)
 
@@ -299,7 +303,7 @@ class JobFollower:
     def _detached(self) -> FollowEnding:
         if self._away:
             self._say(
-                Text(
+                Line(
                     f"{self._job.name} is left alone: once the controller answers, `muster show "
                     f"{self._job.name}` says what became of it"
                 ),
@@ -307,7 +311,7 @@ class JobFollower:
             )
             return FollowEnding(self._job, ExitCode.INTERRUPTED)
         self._say(
-            Text(
+            Line(
                 f"{self._job.name} goes on: `muster logs -f {self._job.name}` shows its output, "
                 f"`muster cancel {self._job.name}` stops it"
             )
@@ -318,7 +322,7 @@ class JobFollower:
         self._screen.clear()
         if self._open:
             self._say(
-                Text(f"output may be missing: see it with `muster logs {self._job.name}`"), True
+                Line(f"output may be missing: see it with `muster logs {self._job.name}`"), True
             )
         failed, code = None, int(ExitCode.FAILED)
         try:
@@ -328,7 +332,7 @@ class JobFollower:
                 if failed is not None and self._shown and failed.index not in self._shown:
                     self._show_end_of_output(client, failed.index)
         except MusterError as error:  # the end of the job is known all the same
-            self._say(Text(f"how its tasks ended cannot be read: {plain(str(error))}"), True)
+            self._say(Line(f"how its tasks ended cannot be read: {plain(str(error))}"), True)
         # A single task's own reason says it all; the job's counts tasks.
         why = failed.reason if failed and self._job.tasks_total == 1 else self._job.reason
         self._say(conclusion(self._job, why), self._job.state is not JobState.SUCCEEDED)
@@ -340,7 +344,7 @@ class JobFollower:
             shown = b"".join(reading.read(client, task, Unnoted()))
             self._screen.output(self._lines.add(task, shown) + self._lines.finish(task))
 
-    def _say(self, line: Text, important: bool = False) -> None:
+    def _say(self, line: Line, important: bool = False) -> None:
         if important or not self._quiet:
             self._screen.say(line)
 

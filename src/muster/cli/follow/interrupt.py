@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from types import FrameType, TracebackType
-
-from rich.console import Console
-from rich.text import Text
+from typing import TYPE_CHECKING
 
 from muster.cli.cluster import Cluster
-from muster.cli.screen import discard_stderr, discard_stdout, plain
+from muster.cli.streams import Line, discard_stderr, discard_stdout, plain
 from muster.core.errors import MusterError
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 CANCEL_TIMEOUT_S = 5.0
 """How long a cancellation may take once a signal ends this process: it is killed soon if it stays.
@@ -88,7 +89,7 @@ def told_to_end(
     cluster: Cluster,
     id_: str,
     name: str,
-    say: Callable[[Text], None],
+    say: Callable[[Line], None],
 ) -> int:
     """Cancel the work that is waited for, as nobody is there to be asked, and do not wait for its
     end: whoever sent the signal waits for this process. The answer is its exit code."""
@@ -99,7 +100,7 @@ def told_to_end(
     except MusterError as error:
         said = f"{name} goes on despite {by.name}: {plain(str(error))}"
     try:
-        say(Text(said))
+        say(Line(said))
     except OSError:  # the terminal is gone, and what is left in the buffers with it
         discard_stdout()
         discard_stderr()
@@ -129,7 +130,7 @@ _ANSWERS = {
 }
 
 
-def ask(console: Console, moot: Callable[[], bool] = lambda: False) -> Choice:
+def ask(console: "Console", moot: Callable[[], bool] = lambda: False) -> Choice:
     """The answer to the question what to do with the job; without a person to ask, to cancel it.
 
     A second Ctrl-C, the end of input, or three answers that are none detach, which destroys

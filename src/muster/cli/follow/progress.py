@@ -1,17 +1,16 @@
-"""The progress of a job, in one line."""
+"""The progress of a job, in one line that rich draws."""
 
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from muster.cli.screen import plain, status
-from muster.cli.words import count, duration, sentence_of
-from muster.core.states import JobState
+from muster.cli.follow.conclusion import done
+from muster.cli.screen import status
+from muster.cli.streams import plain
+from muster.cli.words import duration
 from muster.core.states.task import COLOURS, TASK_TABLE, TaskState
-from muster.core.views.work import WorkStanding
 
 if TYPE_CHECKING:
-    from muster.core.views.base import ReasonView
     from muster.core.views.work import JobView
 
 BAR = 24
@@ -23,25 +22,6 @@ _FAILED = (TaskState.FAILED, TaskState.WORKER_FAILED, TaskState.UNSCHEDULABLE)
 def spinner(tick: int) -> Text:
     """The sign that a line is alive; ``tick`` counts up and moves it."""
     return Text(_SPINNER[tick % len(_SPINNER)], style="bold")
-
-
-def done(job: "JobView") -> int:
-    """How many of the job's tasks have ended, in whatever way."""
-    return sum(number for state, number in job.counts.items() if state in TASK_TABLE.terminal)
-
-
-def counted(job: "JobView", *, stopped: bool = False) -> Text:
-    """The job's tasks by state, as in 120 succeeded, 12 running, 68 pending.
-
-    Args:
-        stopped: whether tasks that are KILLED are called stopped, as people would.
-    """
-    words = {TaskState.KILLED: WorkStanding.STOPPED} if stopped else {}
-    return Text(", ").join(
-        Text.assemble(f"{number:,} ", status(words.get(state, state)))
-        for state in TaskState
-        if (number := job.counts.get(state, 0))
-    )
 
 
 def progress(job: "JobView", elapsed_s: float, reason: str, tick: int) -> Text:
@@ -81,22 +61,3 @@ def bar(job: "JobView", width: int = BAR) -> Text:
         drawn.append("━" * cells, style=COLOURS[state])
     drawn.append("─" * (width - len(drawn)), style="dim")
     return drawn
-
-
-def conclusion(job: "JobView", why: "ReasonView | None") -> Text:
-    """The final sentence, with the reason of the end."""
-    took = duration((job.finished_at or job.state_changed_at) - job.submitted_at)
-    sentence = Text.assemble(f"{job.name} ", status(job.standing))
-    if job.tasks_total > 1:
-        sentence.append(f" ({done(job):,} of {count(job.tasks_total, 'task')} ended")
-        if job.state is not JobState.SUCCEEDED:
-            sentence.append(": ").append_text(counted(job, stopped=True))
-        sentence.append(")")
-    sentence.append(f" after {took}")
-    if why is not None:
-        sentence.append(f": {plain(sentence_of(why))}")
-        if why.remedy:
-            sentence.append(f". {plain(why.remedy)}")
-    for each in job.remarks:
-        sentence.append(f"; {plain(each.sentence)}")
-    return sentence

@@ -4,12 +4,10 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from rich.text import Text
-
 from muster.cli.cluster import Cluster
 from muster.cli.follow.feed import LostSight, away_line, back_line
 from muster.cli.follow.interrupt import Interrupts, told_to_end
-from muster.cli.screen import plain, status, stderr
+from muster.cli.streams import plain, say, state_word
 from muster.cli.words import sentence_of
 from muster.core.views.base import RecordView
 
@@ -49,11 +47,11 @@ def wait_until_ended(
             if interrupts.told_to_end is None:
                 raise
             name = kind.name_of(accepted) or accepted.id
-            return accepted, told_to_end(interrupts.told_to_end, cluster, accepted.id, name, _say)
+            return accepted, told_to_end(interrupts.told_to_end, cluster, accepted.id, name, say)
     if not quiet:
         why = f": {sentence_of(ended.reason)}" if ended.reason else ""
         name = kind.name_of(ended) or ended.id
-        _say(Text.assemble(f"{plain(name)} ", status(kind.standing(ended)), plain(why)))
+        say(f"{plain(name)} ", state_word(kind.standing(ended)), plain(why))
     return ended, exit_code(ended)
 
 
@@ -61,7 +59,7 @@ def _ended(cluster: Cluster, kind: "WorkKind[V, D]", look: "Callable[[Client], D
     from muster.client import Unreachable
 
     def heard(answers: bool) -> None:
-        _say(Text(back_line(client.url) if answers else away_line(client.url)))
+        say(back_line(client.url) if answers else away_line(client.url))
 
     with cluster.client(on_contact=heard) as client:
         try:
@@ -70,7 +68,3 @@ def _ended(cluster: Cluster, kind: "WorkKind[V, D]", look: "Callable[[Client], D
         except Unreachable as error:
             raise LostSight(error) from None
     return found
-
-
-def _say(line: Text) -> None:
-    stderr().print(line, soft_wrap=True)
