@@ -5,9 +5,8 @@ import functools
 import inspect
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import click
 
@@ -77,8 +76,7 @@ def _is_kept_alive(url: str) -> bool:
     return running is not None and running.url == url and is_kept(home)
 
 
-@dataclass(frozen=True, slots=True)
-class Cluster:
+class Cluster(NamedTuple):
     """The cluster that a command speaks to, by the options so far; tests replace ``connector``."""
 
     url: str | None = None
@@ -100,8 +98,7 @@ class Cluster:
         self, url: str | None, token: str | None, home: Path | None, ca: Path | None = None
     ) -> "Cluster":
         """The cluster with these options in place of its own, where they are given."""
-        return replace(
-            self,
+        return self._replace(
             url=url or self.url,
             token=token or self.token,
             home=home or self.home,

@@ -2,9 +2,8 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -31,8 +30,7 @@ MAX_NUMBER = 100
 """Numbers that are tried for a name of a file that live work has."""
 
 
-@dataclass(frozen=True, slots=True)
-class Display:
+class Display(NamedTuple):
     """The output that a person wants of the work that they hand in.
 
     Args:

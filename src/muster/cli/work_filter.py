@@ -1,8 +1,7 @@
 """Choosing jobs and sessions by state, name, owner and group."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -41,8 +40,7 @@ def owner_option(help: str) -> Option:
     return Option("--owner", metavar="USER", help=help, autocompletion=complete_user)
 
 
-@dataclass(frozen=True, slots=True)
-class WorkFilter:
+class WorkFilter(NamedTuple):
     """The filters of the list: the newest jobs and sessions in any of the states, if they have such
     a state."""
 

@@ -10,8 +10,9 @@ import json
 import os
 import re
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+
+import msgspec
 
 from muster.client.errors import NoConnection
 from muster.core.errors import InvalidSpec, NotFound, Problem
@@ -23,21 +24,22 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 MAX_CA_BYTES = 2**20
 
 
-@dataclass(frozen=True, slots=True)
-class NamedCluster:
+class NamedCluster(msgspec.Struct, frozen=True):
     """One cluster, and the person's token there."""
 
     url: str
-    token: str = field(repr=False)
+    token: str
     ca: str | None = None
 
+    def __repr__(self) -> str:
+        return f"NamedCluster(url={self.url!r}, ca={self.ca!r})"  # without the token
 
-@dataclass(frozen=True, slots=True)
-class Contexts:
+
+class Contexts(msgspec.Struct, frozen=True):
     """All contexts by name; ``current`` is None for the cluster of this machine."""
 
     current: str | None = None
-    contexts: dict[str, NamedCluster] = field(default_factory=dict)
+    contexts: dict[str, NamedCluster] = {}
 
     @property
     def chosen(self) -> NamedCluster | None:
@@ -53,7 +55,7 @@ class Contexts:
         if name is not None and name not in self.contexts:
             known = ", ".join((LOCAL, *sorted(self.contexts)))
             raise NotFound(f"there is no context {name!r}: you have {known}")
-        return replace(self, current=name)
+        return msgspec.structs.replace(self, current=name)
 
     def added(self, name: str, context: NamedCluster) -> Contexts:
         """The contexts with this one, which is the current one then."""
@@ -131,7 +133,7 @@ def forget_authority(name: str) -> None:
 
 
 def _as_json(contexts: Contexts) -> dict[str, dict[str, str | None]]:
-    return {name: asdict(each) for name, each in contexts.contexts.items()}
+    return {name: msgspec.structs.asdict(each) for name, each in contexts.contexts.items()}
 
 
 def _write(path: Path, data: bytes) -> None:

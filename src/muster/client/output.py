@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from muster.client.encoding import query_of
 from muster.client.errors import AgentUnreachable, OutputRemoved, Unreachable
@@ -111,8 +112,7 @@ def read_output(
             yield Pause(_EMPTY_PAUSE_S)
 
 
-@dataclass(slots=True)
-class _Reading:
+class _Reading(msgspec.Struct):
     """How far the output has been read.
 
     Attributes:

@@ -7,7 +7,6 @@ waits for work to end.
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable
 from functools import partial
@@ -105,6 +104,8 @@ class Patience:
             else:
                 silence.ends()
                 return answer
+            import random  # with hashes: only where something is tried again
+
             # Spread out, so that clients that lost the controller do not all come back at once.
             yield Pause(pause_s * random.uniform(0.5, 1.0))
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)

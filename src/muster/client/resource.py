@@ -6,7 +6,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -17,6 +16,8 @@ from typing import (
     TypeVar,
     overload,
 )
+
+import msgspec
 
 from muster.client.calls import PAGE, Calls, body_of
 from muster.client.encoding import Ref, Value, quoted, quoted_path, ref_of
@@ -78,8 +79,7 @@ def newest(
     return ListingQuery({"state": state, "name": name, "owner": owner, "group": group}, limit)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClientResource(Generic[P, V, D]):
+class ClientResource(msgspec.Struct, Generic[P, V, D], frozen=True, kw_only=True):
     """The declaration of a kind of records. As an attribute of a client it is their ``Records``.
 
     Args:

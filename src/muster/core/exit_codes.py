@@ -1,6 +1,5 @@
 """The exit code of work that has ended, as a shell would have it (design: Exit codes)."""
 
-from muster.core.reasons import ReasonCode
 from muster.core.states import TaskState
 from muster.core.views.work import KernelView, SessionDetail, TaskDetail
 
@@ -27,6 +26,8 @@ def of_task(task: TaskDetail) -> int:
         return SIGNAL_BASE + last.signal
     if task.exit_code:
         return task.exit_code
+    from muster.core.reasons import ReasonCode  # late: `muster run` imports this module
+
     match task.reason.code if task.reason else None:
         case ReasonCode.COMMAND_NOT_FOUND:
             return NOT_FOUND
@@ -48,6 +49,8 @@ def of_kernel(kernel: KernelView) -> int:
 def of_session(session: SessionDetail) -> int:
     """The code of a session that has ended: its first kernel's that did not end with 0, or 0 if all
     did, or if its leader did; INTERRUPTED if it was cancelled."""
+    from muster.core.reasons import ReasonCode
+
     if session.reason is not None and session.reason.code == ReasonCode.CANCELLED:
         return INTERRUPTED
     if session.reason is not None and session.reason.code == ReasonCode.LEADER_ENDED:

@@ -1,6 +1,5 @@
 """``muster submit``."""
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import click
@@ -57,7 +56,7 @@ def submit(
     kind = next(each for each in kinds.work() if each.name == spec.kind)
     if not staying.quiet and (note := kind.note(spec, file)):
         stderr().print(Text(f"note: {plain(note)}"), soft_wrap=True)
-    display = replace(staying.display(), no_wait=no_wait)
+    display = staying.display()._replace(no_wait=no_wait)
     is_numbered = tasks.name is None
     raise click.exceptions.Exit(submitted(cluster, spec, display, numbers_name=is_numbered))
 

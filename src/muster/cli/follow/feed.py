@@ -3,8 +3,7 @@
 import queue
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from muster.cli.cluster import Cluster
 from muster.core.errors import MusterError
@@ -18,45 +17,39 @@ _LOOK_S = 0.2
 """How often the writer of a full queue checks whether it is still wanted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
+class Changed(NamedTuple):
     """The job's state or counts changed, for the last time if ``job.ended``."""
 
     job: "JobView"
 
 
-@dataclass(frozen=True, slots=True)
-class TaskOutput:
+class TaskOutput(NamedTuple):
     """A piece of the output of the task with this index."""
 
     task: int
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class OutputEnded:
+class OutputEnded(NamedTuple):
     """There will be no more output of the task, because of ``error`` if one is given."""
 
     task: int
     error: Exception | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(NamedTuple):
     """The job can no longer be watched."""
 
     error: Exception
 
 
-@dataclass(frozen=True, slots=True)
-class Away:
+class Away(NamedTuple):
     """The controller at this URL does not answer; requests go on."""
 
     url: str
 
 
-@dataclass(frozen=True, slots=True)
-class Back:
+class Back(NamedTuple):
     """The controller at this URL answers again."""
 
     url: str

@@ -4,9 +4,8 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from muster.cli.cluster import Cluster
 from muster.cli.exits import ExitCode
@@ -54,8 +53,7 @@ FAILED_TAIL_LINES = 20
 """How much output is shown of a failed task that was not followed."""
 
 
-@dataclass(frozen=True, slots=True)
-class FollowEnding:
+class FollowEnding(NamedTuple):
     """How following ended; if not ``job.ended`` the job goes on by itself."""
 
     job: "JobView"

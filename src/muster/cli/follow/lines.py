@@ -1,7 +1,8 @@
 """The output of several tasks on one terminal: whole lines, each with its task's label."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+import msgspec
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
 """A longer line is broken, so that a program that never ends its line cannot fill the memory."""
@@ -15,8 +16,7 @@ def visible(line: bytes | bytearray) -> bytes:
     return bytes(line.rstrip(b"\r").rpartition(b"\r")[2])
 
 
-@dataclass(slots=True)
-class _OpenLine:
+class _OpenLine(msgspec.Struct):
     """A line of a task that has not ended yet.
 
     Args:
@@ -25,7 +25,7 @@ class _OpenLine:
         shown_at_s: when that was, or when the bar was seen first.
     """
 
-    text: bytearray = field(default_factory=bytearray)
+    text: bytearray = msgspec.field(default_factory=bytearray)
     shown: bytes = b""
     shown_at_s: float | None = None
 

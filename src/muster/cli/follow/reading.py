@@ -1,8 +1,7 @@
 """The part of a task's or kernel's output that a person wants to read."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from muster.cli.follow.lines import last_lines
 from muster.cli.kinds.outputs import Extent
@@ -48,8 +47,7 @@ class Unnoted:
         pass
 
 
-@dataclass(frozen=True, slots=True)
-class OutputReading:
+class OutputReading(NamedTuple):
     """The part to read of the output of each task of a job, or of each kernel of a session.
 
     Args:

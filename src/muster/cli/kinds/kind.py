@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
-from muster.core.resources import format_milli
 from muster.core.views.base import OwnerView, RecordView, View
 
 if TYPE_CHECKING:
@@ -131,6 +130,8 @@ def gpus_of(held_milli: int, asked_milli: int) -> str:
     """How many GPUs work has, of how many that it asks for: 8, 0/8; empty if it asks for none."""
     if not asked_milli:
         return ""
+    from muster.core.resources import format_milli
+
     asked = format_milli(asked_milli)
     return asked if held_milli == asked_milli else f"{format_milli(held_milli)}/{asked}"
 
