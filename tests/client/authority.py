@@ -28,7 +28,7 @@ def served(
     tls: ServerTls | None = None,
     host: str = "127.0.0.1",
 ) -> Iterator[int]:
-    """The port of a server that answers every GET with this."""
+    """The port of a server that answers every GET and POST with this."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         timeout = 5
@@ -38,6 +38,10 @@ def served(
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.do_GET()
 
         def log_message(self, *_: object) -> None:
             pass

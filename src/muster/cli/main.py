@@ -11,7 +11,8 @@ stay."""
 
 def main() -> None:
     """Run the command line, and end the process with its exit code."""
-    if sys.argv[1:] == ["--version"]:  # the commonest question of scripts needs no command line
+    # The question that scripts ask most needs no command line.
+    if sys.argv[1:] == ["--version"] and sys.stdout is not None:
         from muster.version import __version__
 
         sys.stdout.write(f"muster {__version__}\n")

@@ -1,13 +1,16 @@
 """``muster``: the commands, and every failure as a sentence and an exit code."""
 
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import click
 
 from muster.cli.cluster import Ca, Cluster, Home, Token, Url
-from muster.cli.commands import SECTIONS, load
-from muster.cli.commands.version import print_version
+from muster.cli.commands import COMMANDS, SECTIONS, load
 from muster.cli.parameters import Option, annotated
+from muster.version import __version__
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 EPILOG = (
     "REF is a job's name, its id or the beginning of its id; REF/3 is task 3 of it. "
@@ -15,6 +18,9 @@ EPILOG = (
     "--no-wait, or left to run by Ctrl-C), 3 no controller answers; `muster run` ends with the "
     "code of its job."
 )
+
+HELP_WIDTH, COMPLETION_WIDTH = 64, 45
+"""Characters of a command's summary where all are listed, and where one is completed."""
 
 
 class CommandLine(click.Group):
@@ -32,7 +38,7 @@ class CommandLine(click.Group):
         raise SystemExit(code if isinstance(code, int) else 0)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for names in SECTIONS.values() for name in names]
+        return [*COMMANDS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return load(cmd_name)
@@ -52,12 +58,30 @@ class CommandLine(click.Group):
             raise click.UsageError(said, ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for heading, names in SECTIONS.items():
-            commands = [(name, load(name)) for name in names]
+        for heading, commands in SECTIONS.items():
             with formatter.section(heading):
                 formatter.write_dl(
-                    [(name, each.get_short_help_str(64)) for name, each in commands if each]
+                    [(name, each.summary_within(HELP_WIDTH)) for name, each in commands.items()]
                 )
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+        """The commands and options that continue the typed text; click would import each command to
+        learn its summary."""
+        from click.shell_completion import CompletionItem
+
+        commands = [
+            CompletionItem(name, help=each.summary_within(COMPLETION_WIDTH))
+            for name, each in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
+
+
+def print_version(wanted: bool) -> None:
+    """``--version`` among other options; alone it does not get here (``main``)."""
+    if wanted:
+        click.echo(f"muster {__version__}")
+        raise click.exceptions.Exit
 
 
 @click.group(

@@ -11,13 +11,6 @@ TIMEOUT_S = 1.0
 """How long the controller may take to tell its version."""
 
 
-def print_version(wanted: bool) -> None:
-    """``muster --version``."""
-    if wanted:
-        click.echo(f"muster {__version__}")
-        raise click.exceptions.Exit
-
-
 @on_cluster
 def version(cluster: Cluster, as_json: AsJson = False) -> None:
     """Show the version, and the controller's if one answers."""
