@@ -10,6 +10,7 @@ from benchmarks import (
     b3,
     b5,
     b6,
+    commands,
     gangs,
     health,
     probes,
@@ -38,6 +39,11 @@ BENCHMARKS = {
     "b3": Benchmark(b3.TITLE, lambda: b3.measure(b3.FULL), lambda: b3.measure(b3.SHORT)),
     "b5": Benchmark(b5.TITLE, lambda: b5.measure(b5.FULL), lambda: b5.measure(b5.SHORT)),
     "b6": Benchmark(b6.TITLE, lambda: b6.measure(b6.FULL), lambda: b6.measure(b6.SHORT)),
+    "commands": Benchmark(
+        commands.TITLE,
+        lambda: commands.measure(commands.FULL),
+        lambda: commands.measure(commands.SHORT),
+    ),
     "gangs": Benchmark(
         gangs.TITLE, lambda: gangs.measure(gangs.FULL), lambda: gangs.measure(gangs.SHORT)
     ),

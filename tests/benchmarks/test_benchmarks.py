@@ -5,7 +5,19 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from benchmarks import b1, b2, b6, health, probes, proxy, publishing, recovery, results, shares
+from benchmarks import (
+    b1,
+    b2,
+    b6,
+    commands,
+    health,
+    probes,
+    proxy,
+    publishing,
+    recovery,
+    results,
+    shares,
+)
 from benchmarks.__main__ import main
 from benchmarks.results import Figure, Results
 from rich.console import Console
@@ -84,6 +96,15 @@ def test_probes_in_the_smallest_form_measure_every_key() -> None:
 
     for key in ("probes_cpu_percent", "tcp_probes_cpu_percent", "results_per_s"):
         value = found[key]
+        assert isinstance(value, float)
+        assert value > 0, key
+
+
+def test_commands_in_the_smallest_form_measure_every_key() -> None:
+    found = figures(commands.measure(commands.Plan(rounds=1)))
+
+    assert {"python_ms", *commands.COMMANDS} == set(found)
+    for key, value in found.items():
         assert isinstance(value, float)
         assert value > 0, key
 
