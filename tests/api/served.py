@@ -56,7 +56,7 @@ from muster.core.owner import Owner, Principal, Role
 from muster.core.resources import Device, Resources
 from muster.core.specs import ScalingGroup
 from muster.core.specs.account import TokenSpec
-from muster.core.views.cluster import EventView
+from muster.core.views.events import EventView
 from muster.store.records import Agent
 from muster.store.store import Store
 from muster.wire.calls import (

@@ -15,7 +15,7 @@ from muster.api.streamed import Streamed
 from muster.control.plane import Events
 from muster.core.errors import MusterError
 from muster.core.owner import Owner
-from muster.core.views.cluster import EventView
+from muster.core.views.events import EventView
 from muster.store.entity import Entity, Visible
 from muster.store.live import Live
 from muster.store.queries.refs import owners_of

@@ -8,25 +8,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from muster.client.calls import Calls
 from muster.client.encoding import Ref, json_of, quoted
 from muster.client.exchange import Exchange, exchange
-from muster.core.views.accounts import (
-    DomainPage,
-    DomainView,
-    JoinTokenPage,
-    JoinTokenView,
-    NewJoinTokenView,
-    NewTokenView,
-    ProjectPage,
-    ProjectView,
-    TokenPage,
-    TokenView,
-    UserPage,
-    UserView,
-    WhoamiView,
-)
+from muster.core import views
 from muster.core.views.base import View
 
 if TYPE_CHECKING:
     from muster.core.owner import Role
+    from muster.core.views.accounts import (
+        DomainView,
+        JoinTokenView,
+        NewJoinTokenView,
+        NewTokenView,
+        ProjectView,
+        TokenView,
+        UserView,
+        WhoamiView,
+    )
 
 V = TypeVar("V", bound=View)
 
@@ -41,14 +37,14 @@ class AccountCalls(Calls):
     @exchange
     def whoami(self) -> Exchange[WhoamiView]:
         """The caller's identity, as the controller sees it in the token."""
-        return self._get(WhoamiView, "/v1/whoami")
+        return self._get(views.accounts.WhoamiView, "/v1/whoami")
 
     # -- domains and projects --------------------------------------------------------------------
 
     @exchange
     def domains(self) -> Exchange[list[DomainView]]:
         """Domains by name: all for an admin, else the caller's own."""
-        return list((yield from self._get(DomainPage, "/v1/domains")).items)
+        return list((yield from self._get(views.accounts.DomainPage, "/v1/domains")).items)
 
     @exchange
     def add_domain(self, name: str) -> Exchange[DomainView]:
@@ -56,7 +52,7 @@ class AccountCalls(Calls):
         Raises:
             Conflict: there is one of this name.
         """
-        return self._post(DomainView, "/v1/domains", name=name)
+        return self._post(views.accounts.DomainView, "/v1/domains", name=name)
 
     @exchange
     def remove_domain(self, name: str) -> Exchange[None]:
@@ -70,7 +66,7 @@ class AccountCalls(Calls):
     @exchange
     def projects(self) -> Exchange[list[ProjectView]]:
         """Projects by domain and name: all for an admin, else the caller's own."""
-        return list((yield from self._get(ProjectPage, "/v1/projects")).items)
+        return list((yield from self._get(views.accounts.ProjectPage, "/v1/projects")).items)
 
     @exchange
     def add_project(
@@ -84,7 +80,11 @@ class AccountCalls(Calls):
             Conflict: there is one of this name.
         """
         return self._post(
-            ProjectView, "/v1/projects", domain=domain, name=name, hosts=[*hosts] or None
+            views.accounts.ProjectView,
+            "/v1/projects",
+            domain=domain,
+            name=name,
+            hosts=[*hosts] or None,
         )
 
     @exchange
@@ -100,7 +100,7 @@ class AccountCalls(Calls):
         """
         path = f"/v1/projects/{quoted(domain)}/{quoted(project)}/hosts"
         body = json_of({"hosts": [*hosts]})
-        return self._read(ProjectView, self._send("PUT", path, body=body))
+        return self._read(views.accounts.ProjectView, self._send("PUT", path, body=body))
 
     @exchange
     def remove_project(
@@ -123,7 +123,7 @@ class AccountCalls(Calls):
     @exchange
     def users(self) -> Exchange[list[UserView]]:
         """Users by domain and name: all for an admin, else the caller alone."""
-        return list((yield from self._get(UserPage, "/v1/users")).items)
+        return list((yield from self._get(views.accounts.UserPage, "/v1/users")).items)
 
     @exchange
     def add_user(
@@ -136,7 +136,9 @@ class AccountCalls(Calls):
             InvalidSpec: there is no such domain or project.
             Conflict: there is one of this name.
         """
-        return self._post(UserView, "/v1/users", domain=domain, name=name, projects=[*projects])
+        return self._post(
+            views.accounts.UserView, "/v1/users", domain=domain, name=name, projects=[*projects]
+        )
 
     @exchange
     def set_projects(
@@ -154,7 +156,9 @@ class AccountCalls(Calls):
         """
         path = f"/v1/users/{quoted(domain)}/{quoted(name)}/projects"
         body = json_of({"projects": [*projects]})
-        return self._read(UserView, self._send("PUT", path, params={"cancel": cancel}, body=body))
+        return self._read(
+            views.accounts.UserView, self._send("PUT", path, params={"cancel": cancel}, body=body)
+        )
 
     @exchange
     def remove_user(
@@ -177,7 +181,7 @@ class AccountCalls(Calls):
     @exchange
     def tokens(self) -> Exchange[list[TokenView]]:
         """API tokens, oldest first: all for an admin, else the caller's own."""
-        return list((yield from self._get(TokenPage, "/v1/tokens")).items)
+        return list((yield from self._get(views.accounts.TokenPage, "/v1/tokens")).items)
 
     @exchange
     def create_token(
@@ -206,7 +210,7 @@ class AccountCalls(Calls):
             Conflict: the user has too many.
         """
         return self._post(
-            NewTokenView,
+            views.accounts.NewTokenView,
             "/v1/tokens",
             name=name,
             role=str(role),
@@ -226,7 +230,8 @@ class AccountCalls(Calls):
             Conflict: it is the last admin token.
         """
         return self._read(
-            TokenView, self._send("DELETE", f"/v1/tokens/{quoted(ref)}", repeat=False)
+            views.accounts.TokenView,
+            self._send("DELETE", f"/v1/tokens/{quoted(ref)}", repeat=False),
         )
 
     # -- tokens for agents to join -----------------------------------------------------------------
@@ -234,7 +239,7 @@ class AccountCalls(Calls):
     @exchange
     def join_tokens(self) -> Exchange[list[JoinTokenView]]:
         """Tokens with which agents join, oldest first; for admins."""
-        return list((yield from self._get(JoinTokenPage, "/v1/join-tokens")).items)
+        return list((yield from self._get(views.accounts.JoinTokenPage, "/v1/join-tokens")).items)
 
     @exchange
     def create_join_token(
@@ -258,7 +263,7 @@ class AccountCalls(Calls):
             InvalidSpec: there is no such group; several uses for one name.
         """
         return self._post(
-            NewJoinTokenView,
+            views.accounts.NewJoinTokenView,
             "/v1/join-tokens",
             agent=agent,
             group=group,
@@ -274,7 +279,8 @@ class AccountCalls(Calls):
             NotFound, Ambiguous: none, or several.
         """
         return self._read(
-            JoinTokenView, self._send("DELETE", f"/v1/join-tokens/{quoted(ref)}", repeat=False)
+            views.accounts.JoinTokenView,
+            self._send("DELETE", f"/v1/join-tokens/{quoted(ref)}", repeat=False),
         )
 
     def _post(self, view: type[V], path: str, **fields: Any) -> Exchange[V]:

@@ -9,25 +9,23 @@ from muster.client.calls import PAGE, body_of
 from muster.client.encoding import Ref, json_of, quoted, quoted_path
 from muster.client.events import read_events
 from muster.client.exchange import Exchange, Stream, exchange, streaming
-from muster.client.resource import ClientResource, ListingQuery, ResourceCalls
+from muster.client.resource import ClientResource, ListingQuery, RecordViews, ResourceCalls
+from muster.core import views
 from muster.core.ids import IdKind
-from muster.core.views.cluster import (
-    AgentPage,
-    AgentView,
-    ClusterView,
-    EventView,
-    GroupPage,
-    GroupView,
-    HealthView,
-    HeldKernelPage,
-    QuotaPage,
-    QuotaView,
-)
-from muster.core.views.settings import ChangePage, ChangeView
+from muster.core.views.events import EventView
 
 if TYPE_CHECKING:
     from muster.core.specs import QuotaSpec, ScalingGroup
     from muster.core.states import AgentBar
+    from muster.core.views.cluster import (
+        AgentView,
+        ClusterView,
+        GroupView,
+        HealthView,
+        HeldKernelPage,
+        QuotaView,
+    )
+    from muster.core.views.settings import ChangeView
 
 
 def by_name(group: str | None = None) -> ListingQuery:
@@ -39,9 +37,9 @@ AGENTS = ClientResource(
     name="agent",
     prefix=IdKind.AGENT,
     path="/v1/agents",
-    view=AgentView,
-    detail=AgentView,
-    page=AgentPage,
+    views=lambda: RecordViews(
+        views.cluster.AgentView, views.cluster.AgentView, views.cluster.AgentPage
+    ),
     listing=by_name,
 )
 
@@ -66,7 +64,7 @@ class ClusterCalls(ResourceCalls):
         Raises:
             NotFound, Ambiguous: there is no such agent; or ``ref`` means several.
         """
-        return self._get(HeldKernelPage, f"/v1/agents/{quoted(ref)}/kernels")
+        return self._get(views.cluster.HeldKernelPage, f"/v1/agents/{quoted(ref)}/kernels")
 
     @exchange
     def remove_agent(self, ref: Ref, *, lost: bool = False) -> Exchange[None]:
@@ -82,7 +80,7 @@ class ClusterCalls(ResourceCalls):
     @exchange
     def groups(self) -> Exchange[list[GroupView]]:
         """Scaling groups, by name."""
-        return list((yield from self._get(GroupPage, "/v1/groups")).items)
+        return list((yield from self._get(views.cluster.GroupPage, "/v1/groups")).items)
 
     @exchange
     def put_group(self, spec: ScalingGroup | Mapping[str, Any]) -> Exchange[GroupView]:
@@ -93,7 +91,9 @@ class ClusterCalls(ResourceCalls):
         """
         name = str(spec.get("name", "")) if isinstance(spec, Mapping) else spec.name
         _, body = body_of(spec)
-        return self._read(GroupView, self._send("PUT", f"/v1/groups/{quoted(name)}", body=body))
+        return self._read(
+            views.cluster.GroupView, self._send("PUT", f"/v1/groups/{quoted(name)}", body=body)
+        )
 
     @exchange
     def remove_group(self, name: str) -> Exchange[None]:
@@ -133,7 +133,9 @@ class ClusterCalls(ResourceCalls):
         if keep_deadline:
             asked["keep_deadline"] = True
         body = json_of(asked)
-        return self._read(AgentView, self._send("POST", AGENTS.of(ref, "bar"), body=body))
+        return self._read(
+            views.cluster.AgentView, self._send("POST", AGENTS.of(ref, "bar"), body=body)
+        )
 
     @exchange
     def changes(
@@ -153,7 +155,12 @@ class ClusterCalls(ResourceCalls):
         while len(found) < limit:
             wanted = min(limit - len(found), PAGE)
             page = yield from self._get(
-                ChangePage, "/v1/changes", kind=kind, by=by, limit=wanted, cursor=cursor
+                views.settings.ChangePage,
+                "/v1/changes",
+                kind=kind,
+                by=by,
+                limit=wanted,
+                cursor=cursor,
             )
             found += page.items
             cursor = page.next
@@ -164,7 +171,7 @@ class ClusterCalls(ResourceCalls):
     @exchange
     def quotas(self) -> Exchange[list[QuotaView]]:
         """Quotas with their use: all for an admin, else the quotas that bind the caller."""
-        return list((yield from self._get(QuotaPage, "/v1/quotas")).items)
+        return list((yield from self._get(views.cluster.QuotaPage, "/v1/quotas")).items)
 
     @exchange
     def put_quota(self, spec: QuotaSpec | Mapping[str, Any]) -> Exchange[QuotaView]:
@@ -176,7 +183,7 @@ class ClusterCalls(ResourceCalls):
         fields = spec if isinstance(spec, Mapping) else {"level": spec.level, "name": spec.name}
         path = _quota_path(str(fields.get("level", "user")), str(fields.get("name", "")))
         _, body = body_of(spec)
-        return self._read(QuotaView, self._send("PUT", path, body=body))
+        return self._read(views.cluster.QuotaView, self._send("PUT", path, body=body))
 
     @exchange
     def remove_quota(self, level: str, name: str) -> Exchange[None]:
@@ -190,12 +197,12 @@ class ClusterCalls(ResourceCalls):
     @exchange
     def cluster(self) -> Exchange[ClusterView]:
         """The cluster as a whole."""
-        return self._get(ClusterView, "/v1/cluster")
+        return self._get(views.cluster.ClusterView, "/v1/cluster")
 
     @exchange
     def health(self) -> Exchange[HealthView]:
         """Whether the controller answers; the token is not looked at."""
-        return self._get(HealthView, "/health")
+        return self._get(views.cluster.HealthView, "/health")
 
     @streaming(EventView)
     def events(self) -> Stream:

@@ -8,21 +8,17 @@ from typing import TYPE_CHECKING, Any
 from muster.client.calls import PAGE, body_of
 from muster.client.encoding import Ref, json_of, quoted
 from muster.client.exchange import Exchange, exchange
-from muster.client.resource import ClientResource, ListingQuery, ResourceCalls, newest
+from muster.client.resource import ClientResource, ListingQuery, RecordViews, ResourceCalls, newest
+from muster.core import views
 from muster.core.ids import IdKind
-from muster.core.views.deployments import (
-    DeploymentDetail,
-    DeploymentLoadPage,
-    DeploymentLoadView,
-    DeploymentPage,
-    DeploymentView,
-    RoutePage,
-    RouteView,
-    TopView,
-)
 
 if TYPE_CHECKING:
     from muster.core.specs import DeploymentSpec
+    from muster.core.views.deployments import (
+        DeploymentLoadView,
+        DeploymentView,
+        TopView,
+    )
 
 
 def newest_routes(
@@ -42,9 +38,11 @@ DEPLOYMENTS = ClientResource(
     name="deployment",
     prefix=IdKind.DEPLOYMENT,
     path="/v1/deployments",
-    view=DeploymentView,
-    detail=DeploymentDetail,
-    page=DeploymentPage,
+    views=lambda: RecordViews(
+        views.deployments.DeploymentView,
+        views.deployments.DeploymentDetail,
+        views.deployments.DeploymentPage,
+    ),
     listing=newest,
     is_handed_in=True,
     is_cancelled=True,
@@ -54,9 +52,9 @@ ROUTES = ClientResource(
     name="route",
     prefix=IdKind.ROUTE,
     path="/v1/routes",
-    view=RouteView,
-    detail=RouteView,
-    page=RoutePage,
+    views=lambda: RecordViews(
+        views.deployments.RouteView, views.deployments.RouteView, views.deployments.RoutePage
+    ),
     listing=newest_routes,
 )
 
@@ -77,7 +75,7 @@ class Deployments(ResourceCalls):
         _, body = body_of(spec)
         name = str(spec.get("name", "")) if isinstance(spec, Mapping) else spec.name
         asked = self._send("PUT", f"{DEPLOYMENTS.path}/{quoted(name)}", body=body)
-        return self._read(DeploymentView, asked)
+        return self._read(views.deployments.DeploymentView, asked)
 
     @exchange
     def scale(self, ref: Ref, replicas: int) -> Exchange[DeploymentView]:
@@ -124,7 +122,7 @@ class Deployments(ResourceCalls):
         Raises:
             NotFound: there is no such deployment.
         """
-        return self._get(TopView, DEPLOYMENTS.of(ref, "top"))
+        return self._get(views.deployments.TopView, DEPLOYMENTS.of(ref, "top"))
 
     @exchange
     def loads(
@@ -140,7 +138,7 @@ class Deployments(ResourceCalls):
         cursor: str | None = None
         while (left := limit - len(found)) > 0:
             page = yield from self._get(
-                DeploymentLoadPage,
+                views.deployments.DeploymentLoadPage,
                 "/v1/traffic/top",
                 group=group,
                 limit=min(left, PAGE),
@@ -155,4 +153,7 @@ class Deployments(ResourceCalls):
     def _deployment(
         self, ref: Ref, what: str, body: bytes | None = None
     ) -> Exchange[DeploymentView]:
-        return self._read(DeploymentView, self._send("POST", DEPLOYMENTS.of(ref, what), body=body))
+        return self._read(
+            views.deployments.DeploymentView,
+            self._send("POST", DEPLOYMENTS.of(ref, what), body=body),
+        )

@@ -6,7 +6,7 @@ import msgspec
 
 from muster.client.exchange import Give, Pause, Read, Request, Stream, StreamBroke
 from muster.client.output import Ask
-from muster.core.views.cluster import EventView
+from muster.core.views.events import EventView
 
 PATIENCE_S = 60.0
 """How long a restarting controller is waited for."""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from muster.client.cluster import AGENTS
 from muster.client.encoding import Ref, json_of
 from muster.client.exchange import Exchange, exchange
-from muster.client.resource import ClientResource, ListingQuery, ResourceCalls
+from muster.client.resource import ClientResource, ListingQuery, RecordViews, ResourceCalls
+from muster.core import views
 from muster.core.ids import IdKind
-from muster.core.views.health import IncidentPage, IncidentView
+
+if TYPE_CHECKING:
+    from muster.core.views.health import IncidentView
 
 
 def newest_incidents(
@@ -29,9 +34,9 @@ INCIDENTS = ClientResource(
     name="incident",
     prefix=IdKind.INCIDENT,
     path="/v1/incidents",
-    view=IncidentView,
-    detail=IncidentView,
-    page=IncidentPage,
+    views=lambda: RecordViews(
+        views.health.IncidentView, views.health.IncidentView, views.health.IncidentPage
+    ),
     listing=newest_incidents,
 )
 
@@ -83,4 +88,6 @@ class HealthCalls(ResourceCalls):
     def _decide(self, ref: Ref, decision: str, note: str) -> Exchange[IncidentView]:
         body = json_of({"decision": decision, "note": note})
         path = AGENTS.of(ref, "health")
-        return self._read(IncidentView, self._send("POST", path, body=body, repeat=False))
+        return self._read(
+            views.health.IncidentView, self._send("POST", path, body=body, repeat=False)
+        )

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from muster.client.encoding import Ref, json_of
 from muster.client.exchange import Exchange, exchange
-from muster.client.resource import ClientResource, ResourceCalls, newest
+from muster.client.resource import ClientResource, RecordViews, ResourceCalls, newest
+from muster.core import views
 from muster.core.ids import IdKind
-from muster.core.views.notices import NoticePage, NoticeView
+
+if TYPE_CHECKING:
+    from muster.core.views.notices import NoticeView
 
 TRIAL_S = 70.0
 """How much longer than other answers the answer to a trial may take, in seconds."""
@@ -16,9 +21,9 @@ NOTICES = ClientResource(
     name="notice",
     prefix=IdKind.NOTICE,
     path="/v1/notices",
-    view=NoticeView,
-    detail=NoticeView,
-    page=NoticePage,
+    views=lambda: RecordViews(
+        views.notices.NoticeView, views.notices.NoticeView, views.notices.NoticePage
+    ),
     listing=newest,
 )
 
@@ -45,5 +50,6 @@ class Notices(ResourceCalls):
         """
         path, body = f"{NOTICES.path}/trial", json_of({"url": url})
         return self._read(
-            NoticeView, self._send("POST", path, body=body, repeat=False, extra_s=TRIAL_S)
+            views.notices.NoticeView,
+            self._send("POST", path, body=body, repeat=False, extra_s=TRIAL_S),
         )

@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING, Any
 from muster.client.calls import body_of
 from muster.client.encoding import Ref, json_of, quoted
 from muster.client.exchange import Exchange, exchange
-from muster.client.resource import ClientResource, ListingQuery, ResourceCalls
+from muster.client.resource import ClientResource, ListingQuery, RecordViews, ResourceCalls
+from muster.core import views
 from muster.core.ids import IdKind
-from muster.core.views.pools import (
-    AutoscalerPage,
-    AutoscalerView,
-    PoolPage,
-    PoolView,
-    SlicePage,
-    SliceView,
-)
 
 if TYPE_CHECKING:
     from muster.core.specs import PoolSpec
+    from muster.core.views.pools import (
+        AutoscalerView,
+        PoolView,
+        SliceView,
+    )
 
 CHECK_S = 15.0
 """How long a provider may take to check a pool (``api.provider_checks``)."""
@@ -58,9 +56,7 @@ POOLS = ClientResource(
     name="pool",
     prefix=IdKind.POOL,
     path="/v1/pools",
-    view=PoolView,
-    detail=PoolView,
-    page=PoolPage,
+    views=lambda: RecordViews(views.pools.PoolView, views.pools.PoolView, views.pools.PoolPage),
     listing=newest_pools,
 )
 
@@ -68,9 +64,7 @@ SLICES = ClientResource(
     name="slice",
     prefix=IdKind.SLICE,
     path="/v1/slices",
-    view=SliceView,
-    detail=SliceView,
-    page=SlicePage,
+    views=lambda: RecordViews(views.pools.SliceView, views.pools.SliceView, views.pools.SlicePage),
     listing=newest_slices,
 )
 
@@ -103,7 +97,7 @@ class Pools(ResourceCalls):
             params={"check": check},
             extra_s=CHECK_S,
         )
-        return self._read(PoolView, asked)
+        return self._read(views.pools.PoolView, asked)
 
     @exchange
     def pause_pool(self, ref: Ref) -> Exchange[PoolView]:
@@ -141,10 +135,10 @@ class Pools(ResourceCalls):
         Raises:
             NotFound: there is no such pool.
         """
-        return self._read(PoolView, self._send("DELETE", POOLS.of(ref), repeat=False))
+        return self._read(views.pools.PoolView, self._send("DELETE", POOLS.of(ref), repeat=False))
 
     def _pool(self, ref: Ref, what: str, body: bytes | None = None) -> Exchange[PoolView]:
-        return self._read(PoolView, self._send("POST", POOLS.of(ref, what), body=body))
+        return self._read(views.pools.PoolView, self._send("POST", POOLS.of(ref, what), body=body))
 
     @exchange
     def hold_slice(self, ref: Ref) -> Exchange[SliceView]:
@@ -187,10 +181,12 @@ class Pools(ResourceCalls):
             Conflict: an agent of a slice that is ``gone`` is alive, or may still run kernels.
         """
         send = self._send("DELETE", SLICES.of(ref), params={"gone": gone}, repeat=False)
-        return self._read(SliceView, send)
+        return self._read(views.pools.SliceView, send)
 
     def _slice(self, ref: Ref, what: str, body: bytes | None = None) -> Exchange[SliceView]:
-        return self._read(SliceView, self._send("POST", SLICES.of(ref, what), body=body))
+        return self._read(
+            views.pools.SliceView, self._send("POST", SLICES.of(ref, what), body=body)
+        )
 
     @exchange
     def autoscaler(self, group: str | None = None) -> Exchange[list[AutoscalerView]]:
@@ -200,5 +196,5 @@ class Pools(ResourceCalls):
         Raises:
             NotFound: there is no such group.
         """
-        page = yield from self._get(AutoscalerPage, "/v1/autoscaler", group=group)
+        page = yield from self._get(views.pools.AutoscalerPage, "/v1/autoscaler", group=group)
         return list(page.items)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from muster.client.resource import ClientResource, newest
+from muster.client.resource import ClientResource, RecordViews, newest
+from muster.core import views
 from muster.core.ids import IdKind
-from muster.core.views.recoveries import RecoveryDetail, RecoveryPage, RecoveryView
 
 RECOVERIES = ClientResource(
     name="recovery",
     prefix=IdKind.RECOVERY,
     path="/v1/recoveries",
-    view=RecoveryView,
-    detail=RecoveryDetail,
-    page=RecoveryPage,
+    views=lambda: RecordViews(
+        views.recoveries.RecoveryView,
+        views.recoveries.RecoveryDetail,
+        views.recoveries.RecoveryPage,
+    ),
     listing=newest,
     is_cancelled=True,
 )

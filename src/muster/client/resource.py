@@ -25,7 +25,7 @@ from muster.client.events import read_events
 from muster.client.exchange import Exchange, Stream, exchange, streaming
 from muster.core.errors import NotFound, nothing_named
 from muster.core.views.base import RecordView
-from muster.core.views.cluster import EventView
+from muster.core.views.events import EventView
 from muster.core.views.work import CancelView, HistoryPage
 
 if TYPE_CHECKING:
@@ -79,6 +79,20 @@ def newest(
     return ListingQuery({"state": state, "name": name, "owner": owner, "group": group}, limit)
 
 
+class RecordViews(NamedTuple, Generic[V, D]):
+    """The views of a kind of records.
+
+    Args:
+        view: of one in listings, and as the answer to a submission.
+        detail: of one alone.
+        page: of a listing.
+    """
+
+    view: type[V]
+    detail: type[D]
+    page: type[Paged[V]]
+
+
 class ClientResource(msgspec.Struct, Generic[P, V, D], frozen=True, kw_only=True):
     """The declaration of a kind of records. As an attribute of a client it is their ``Records``.
 
@@ -86,8 +100,7 @@ class ClientResource(msgspec.Struct, Generic[P, V, D], frozen=True, kw_only=True
         name: as sentences call it: ``job``.
         prefix: of its ids, three letters: ``job``.
         path: of its collection.
-        view, detail: of one in listings and as the answer to a submission, and of one alone.
-        page: of a listing.
+        views: makes them known; not before they are needed, as most commands need few.
         listing: the parameters of its listing, documented.
         is_handed_in, is_cancelled: whether people can submit, and cancel one.
         complete: adds to the detail of one what other requests tell.
@@ -96,9 +109,7 @@ class ClientResource(msgspec.Struct, Generic[P, V, D], frozen=True, kw_only=True
     name: str
     prefix: str
     path: str
-    view: type[V]
-    detail: type[D]
-    page: type[Paged[V]]
+    views: Callable[[], RecordViews[V, D]]
     listing: Callable[P, ListingQuery]
     is_handed_in: bool = False
     is_cancelled: bool = False
@@ -142,7 +153,7 @@ class ResourceCalls(Calls):
 
     def _hand_in(self, to: ClientResource[..., V, Any], body: bytes) -> Exchange[V]:
         key = {"Idempotency-Key": uuid.uuid4().hex}
-        return self._read(to.view, self._send("POST", to.path, body=body, headers=key))
+        return self._read(to.views().view, self._send("POST", to.path, body=body, headers=key))
 
     def _of_any(
         self,
@@ -169,7 +180,7 @@ class ResourceCalls(Calls):
         while (left := asked.limit - len(found)) > 0:
             limit = min(left, PAGE)
             page = yield from self._get(
-                of.page, of.path, **asked.filters, limit=limit, cursor=cursor
+                of.views().page, of.path, **asked.filters, limit=limit, cursor=cursor
             )
             found += page.items
             cursor = page.next
@@ -178,7 +189,7 @@ class ResourceCalls(Calls):
         return found
 
     def _show(self, of: ClientResource[..., Any, D], ref: Ref) -> Exchange[D]:
-        found = yield from self._get(of.detail, of.of(ref))
+        found = yield from self._get(of.views().detail, of.of(ref))
         return found if of.complete is None else (yield from of.complete(self, found))
 
     def _cancel(
@@ -247,7 +258,7 @@ class Records(Generic[C, P, V, D]):
         """The parameters of the listing, as people are shown them."""
         import inspect
 
-        listed = f"list[{self._resource.view.__name__}]"
+        listed = f"list[{self._resource.views().view.__name__}]"
         return inspect.signature(self._resource.listing).replace(return_annotation=listed)
 
     @exchange
@@ -285,7 +296,7 @@ class Records(Generic[C, P, V, D]):
     def history(self, ref: Ref, *, limit: int = 200) -> Exchange[HistoryPage]:
         """The history of one of them: the newest ``limit`` entries, at most 1,000."""
         # A name may be another kind's, too.
-        found = yield from self._client._get(self._resource.detail, self._resource.of(ref))
+        found = yield from self._client._get(self._resource.views().detail, self._resource.of(ref))
         return (yield from self._client._history(found.id, limit))
 
     @streaming(EventView)

@@ -14,7 +14,7 @@ from muster.client.exchange import Exchange, Stream, exchange, streaming
 from muster.client.exit_code import with_exit_code
 from muster.client.output import read_output
 from muster.client.patience import PATIENCE_S, WAITING_S
-from muster.client.resource import ClientResource, ListingQuery, ResourceCalls, newest
+from muster.client.resource import ClientResource, ListingQuery, RecordViews, ResourceCalls, newest
 from muster.client.workdir import with_absolute_workdirs
 from muster.core.ids import IdKind
 from muster.core.views.work import (
@@ -64,9 +64,7 @@ JOBS = ClientResource(
     name="job",
     prefix=IdKind.JOB,
     path="/v1/jobs",
-    view=JobView,
-    detail=JobDetail,
-    page=JobPage,
+    views=lambda: RecordViews(JobView, JobDetail, JobPage),
     listing=newest_jobs,
     is_handed_in=True,
     is_cancelled=True,
@@ -97,9 +95,7 @@ SESSIONS = ClientResource(
     name="session",
     prefix=IdKind.SESSION,
     path="/v1/sessions",
-    view=SessionView,
-    detail=SessionDetail,
-    page=SessionPage,
+    views=lambda: RecordViews(SessionView, SessionDetail, SessionPage),
     listing=newest_sessions,
     is_handed_in=True,
     is_cancelled=True,

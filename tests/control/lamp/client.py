@@ -3,15 +3,13 @@
 from tests.control.lamp.api import LampPage, LampView
 
 from muster.client import AsyncClient, Client
-from muster.client.resource import ClientResource, newest
+from muster.client.resource import ClientResource, RecordViews, newest
 
 LAMPS = ClientResource(
     name="lamp",
     prefix="lmp",
     path="/v1/lamps",
-    view=LampView,
-    detail=LampView,
-    page=LampPage,
+    views=lambda: RecordViews(LampView, LampView, LampPage),
     listing=newest,
     is_handed_in=True,
     is_cancelled=True,
