@@ -36,7 +36,8 @@ def suggesting(
         compared = None if among is None else [*among]  # only now: to make one imports its module
         names = nearest(client, ref.partition("/")[0], compared)
         if not names:
-            if compared and (other := _kind_named(client, ref, compared)) is not None:
+            is_one_of_others = compared and len(compared) < len(kinds.KINDS)
+            if compared and is_one_of_others and (other := _kind_named(client, ref, compared)):
                 raise NotFound(f"{error}: {ref} is {one(other)}") from None
             raise
         raise NotFound(f"{error}; did you mean {' or '.join(names)}?") from None

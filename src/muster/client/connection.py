@@ -9,11 +9,12 @@ for their owner only. SSL_CERT_FILE counts where nothing names an authority (``s
 from __future__ import annotations
 
 import ipaddress
-import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
+
+import msgspec
 
 from muster.client.contexts import NamedCluster, read_contexts
 from muster.client.errors import NoConnection, NotAUrl, NoToken
@@ -169,13 +170,13 @@ def _own_text(path: Path) -> str:
 
 def _read(path: Path) -> NamedCluster | None:
     try:
-        found = json.loads(_own_text(path))
+        found = msgspec.json.decode(_own_text(path))
         return NamedCluster(str(found["url"]).rstrip("/"), str(found["token"]), found.get("ca"))
     except FileNotFoundError:
         return None
     except OSError as error:
         raise NoConnection(f"cannot read {path}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError):
+    except (msgspec.DecodeError, ValueError, KeyError, TypeError):
         raise NoConnection(
             f"{path} is damaged: `muster down --keep` and then `muster up` write it anew, and what "
             f"runs goes on"

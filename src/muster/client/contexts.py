@@ -6,7 +6,6 @@ its token and the file of its authority, and it names the current context.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from contextlib import suppress
@@ -90,14 +89,14 @@ def read_contexts() -> Contexts:
     """
     path = directory() / "contexts.json"
     try:
-        found = json.loads(path.read_text())
+        found = msgspec.json.decode(path.read_text())
         contexts = {name: NamedCluster(**fields) for name, fields in found["contexts"].items()}
         return Contexts(found["current"], contexts)
     except FileNotFoundError:
         return Contexts()
     except OSError as error:
         raise NoConnection(f"cannot read {path}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (msgspec.DecodeError, ValueError, KeyError, TypeError, AttributeError):
         raise NoConnection(f"{path} is damaged: remove it, and log in again") from None
 
 
@@ -107,6 +106,8 @@ def write_contexts(contexts: Contexts) -> None:
     Raises:
         NoConnection: they cannot be written.
     """
+    import json
+
     text = json.dumps({"current": contexts.current, "contexts": _as_json(contexts)}, indent=2)
     _write(directory() / "contexts.json", text.encode())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -129,6 +128,8 @@ def json_of(value: Any) -> bytes:
         InvalidSpec: a text is not UTF-8, a number is not finite, or as ``plain_of``.
     """
     value = plain_of(value)
+    import json  # late: requests without content need it not
+
     with _refused():
         return json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
 

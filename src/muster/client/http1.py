@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import ssl
@@ -65,7 +65,9 @@ class Link:
             ProtocolError: the proxy does not speak HTTP.
         """
         host, port = self._proxy or self._to
-        self.sock = sock = socket.create_connection((host, port), timeout_s)
+        # Text is looked up by way of a codec that takes long to import; these bytes are the same.
+        name: Any = host.encode() if host.isascii() else host
+        self.sock = sock = socket.create_connection((name, port), timeout_s)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._proxy is not None:
             self._open_tunnel(sock)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from muster.client.calls import PAGE, body_of
 from muster.client.encoding import Ref, json_of, plain_of
@@ -124,7 +125,7 @@ class WorkCalls(ResourceCalls):
         from muster.core.views.placement import PlanView
 
         kind, body = body_of(spec, fields)
-        body = json_of(json.loads(body) | {"kind": kind})
+        body = json_of(msgspec.json.decode(body) | {"kind": kind})
         return self._read(PlanView, self._send("POST", "/v1/plan", body=body))
 
     @exchange

@@ -4,7 +4,6 @@ A process, a file name and a row of SQL take nothing else. The length is looked 
 is matched against a pattern, so that no pattern can be fed more than its place allows.
 """
 
-import signal
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
@@ -120,6 +119,8 @@ def either(words: Iterable[str]) -> str:
 
 def signal_name(number: int) -> str:
     """9 → SIGKILL; a number without a name stays a number."""
+    import signal  # late: every command imports this module
+
     try:
         return signal.Signals(number).name
     except ValueError:
