@@ -25,7 +25,8 @@ _JOB = "x"
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What is typed after ``muster``, and the most that it should take, in starts of Python."""
+    """The words after ``muster``, and the most that the command should take, in starts of
+    Python."""
 
     words: Sequence[str]
     goal: float | None = None

@@ -68,7 +68,7 @@ def imported_by(*words: str, env: dict[str, str] | None = None) -> Collection[st
 
 
 def among(imported: Collection[str], packages: Collection[str]) -> list[str]:
-    """Those of the packages that were imported, or modules of them."""
+    """The packages that were imported, or modules of which were."""
     return [
         each for each in packages if any(f"{name}.".startswith(f"{each}.") for name in imported)
     ]

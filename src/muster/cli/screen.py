@@ -1,4 +1,4 @@
-"""What rich draws on the two streams: tables on stdout; status and questions on stderr.
+"""Drawing with rich: tables on stdout; status and questions on stderr.
 
 Without a terminal there are no control codes and nothing is cut to a width. Rich honours NO_COLOR
 and TERM=dumb by itself.

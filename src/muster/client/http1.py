@@ -23,11 +23,11 @@ _OK = 200
 
 
 class ProtocolError(Exception):
-    """What came is no HTTP, or ended in the middle; or a request cannot be written as HTTP."""
+    """An answer that is no HTTP, or ended in the middle; or a request that cannot be written so."""
 
 
 class NoStatusLine(ProtocolError):
-    """What came in place of an answer does not begin as one."""
+    """An answer that does not begin as one."""
 
 
 class Place(NamedTuple):
@@ -47,7 +47,7 @@ class Link:
 
     Args:
         tls: with which the server is spoken to; None is without TLS.
-        proxy: through which it is reached (CONNECT, RFC 9110 section 9.3.6).
+        proxy: through which it is reached (CONNECT, RFC 9110, 9.3.6).
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class Response:
 
     def _read_head(self) -> int:
         """The version, 10 or 11; the status and headers are kept. Answers that another one follows
-        are left out (RFC 9110 section 15.2.1).
+        are left out (RFC 9110, 15.2).
 
         Raises:
             OSError, ProtocolError: as ``Link.ask``.
@@ -214,7 +214,7 @@ class Response:
         raise ProtocolError(f"got more than {_MAX_HEADERS} headers")
 
     def _of_chunk(self, most_bytes: int) -> bytes:
-        """A piece of the present chunk, or of the next one; empty after the last (RFC 9112 section
+        """A piece of the present chunk, or of the next one; empty after the last (RFC 9112,
         7.1)."""
         if not self._chunk_left:
             if self._chunk_left == 0:
